@@ -1,0 +1,625 @@
+//! The plan: everything decided before a run, as TOML says it and as every report echoes it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, OpRate, duration, optional_duration};
+
+/// Everything decided before a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// One word for files and headings.
+    #[serde(default = "default_name")]
+    pub name: String,
+    /// What the plan is for, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
+    /// What is loaded.
+    pub target: Target,
+    /// What one connection says.
+    #[serde(default)]
+    pub workload: Workload,
+    /// How much of it.
+    #[serde(default)]
+    pub load: Load,
+    /// When it ends.
+    #[serde(default)]
+    pub until: Until,
+    /// How the load engine works.
+    #[serde(default)]
+    pub engine: EngineOptions,
+    /// The network path laid between engine and target; none: the machine's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Path>,
+    /// For plans in `fixtures/provoke/`: what the run must find.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expect>,
+}
+
+fn default_name() -> String {
+    "run".to_owned()
+}
+
+/// What is loaded. Exactly one of `address`, `command` and `beam` is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// `host:port` of something that already listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// A command to start, its words; `{port}` and `{KNOB}` are replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Where the command will listen; 0 or absent: a free port is chosen and put for `{port}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// One of the agent's servers, started in a BEAM node of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beam: Option<String>,
+    /// Emulator flags of that node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vm_flags: Vec<String>,
+    /// CPUs the target may use (`sched_setaffinity`); empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u16>,
+    /// Speak TLS to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
+    /// Knobs turned before the start, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub knobs: BTreeMap<String, String>,
+}
+
+/// What one connection says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Workload {
+    /// HTTP/1.1, one request after the other on kept-alive connections.
+    Http {
+        /// Method. Default `GET`.
+        #[serde(default = "get")]
+        method: String,
+        /// Path and query. Default `/`.
+        #[serde(default = "root")]
+        path: String,
+        /// `Host` header; default: the target's address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
+        /// More headers, in order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        headers: Vec<(String, String)>,
+        /// The request's body.
+        #[serde(default, skip_serializing_if = "Body::is_none")]
+        body: Body,
+        /// Open a connection for each exchange.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        close: bool,
+    },
+    /// One request of known size, one response, again: netperf's TCP_RR.
+    Rr {
+        /// How messages are told apart.
+        #[serde(default)]
+        framing: Framing,
+        /// Payload of a request.
+        request: Bytes,
+        /// Payload of a response under `fixed` framing; with a length prefix it is read from it.
+        response: Bytes,
+    },
+    /// The same with a connection opened and closed for each exchange: netperf's TCP_CRR.
+    Crr {
+        /// How messages are told apart.
+        #[serde(default)]
+        framing: Framing,
+        /// Payload of a request.
+        request: Bytes,
+        /// Payload of a response under `fixed` framing.
+        response: Bytes,
+    },
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Workload::Http {
+            method: get(),
+            path: root(),
+            host: None,
+            headers: Vec::new(),
+            body: Body::None,
+            close: false,
+        }
+    }
+}
+
+/// A request's body.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Body {
+    /// None.
+    #[default]
+    None,
+    /// This text.
+    Text(String),
+    /// This many filler bytes.
+    Size(Bytes),
+}
+
+impl Body {
+    fn is_none(&self) -> bool {
+        *self == Body::None
+    }
+}
+
+/// How messages of `rr` and `crr` are told apart.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Framing {
+    /// Sizes are known beforehand; nothing but payload on the wire.
+    #[default]
+    Fixed,
+    /// A 2-byte big-endian length before each payload: `{packet, 2}`.
+    Length2,
+    /// A 4-byte big-endian length before each payload: `{packet, 4}`.
+    Length4,
+}
+
+/// How much load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Connections. In a closed loop each has one exchange outstanding.
+    #[serde(default = "ten")]
+    pub connections: u32,
+    /// Exchanges due a second; absent: closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<OpRate>,
+    /// How due times are spaced in an open loop.
+    #[serde(default)]
+    pub arrivals: Arrivals,
+    /// Connections (closed loop) or rate (open loop) grow linearly over this time; not measured.
+    #[serde(default, with = "duration")]
+    pub ramp: Duration,
+    /// An exchange older than this is counted as timed out, and its connection is re-opened.
+    #[serde(default = "ten_seconds", with = "duration")]
+    pub timeout: Duration,
+    /// Run a rate that the connections cannot carry all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overload: bool,
+}
+
+// wrk's default.
+fn ten() -> u32 {
+    10
+}
+
+// Chosen: longer than any stall TCP makes by itself short of two retransmission timeouts in a row.
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            connections: ten(),
+            rate: None,
+            arrivals: Arrivals::default(),
+            ramp: Duration::ZERO,
+            timeout: ten_seconds(),
+            overload: false,
+        }
+    }
+}
+
+/// How due times are spaced in an open loop.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// One each 1/rate.
+    #[default]
+    Constant,
+    /// Exponential gaps with that mean, from the plan's seed.
+    Poisson,
+}
+
+/// When a run ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Until {
+    /// After this time. With neither: 10 s.
+    #[serde(default, with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
+    /// After this many exchanges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanges: Option<u64>,
+}
+
+impl Default for Until {
+    fn default() -> Self {
+        // wrk's default.
+        Self { duration: Some(Duration::from_secs(10)), exchanges: None }
+    }
+}
+
+/// How the load engine works.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineOptions {
+    /// Threads; 0: one a CPU it may use, but never more than connections.
+    #[serde(default)]
+    pub threads: u16,
+    /// CPUs the threads are pinned to, in turn; empty: not pinned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u16>,
+    /// `TCP_NODELAY` on the engine's sockets.
+    #[serde(default = "yes")]
+    pub nodelay: bool,
+    /// `SO_RCVBUF` of the engine's sockets, which pins their receive window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recbuf: Option<Bytes>,
+    /// `SO_SNDBUF` of the engine's sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sndbuf: Option<Bytes>,
+    /// `TCP_CONGESTION` of the engine's sockets; absent: the host's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// Local ports the engine may use, as `first-last`; absent: the host's own range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_ports: Option<String>,
+    /// Seed of every random choice.
+    #[serde(default = "one")]
+    pub seed: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            cpus: Vec::new(),
+            nodelay: true,
+            recbuf: None,
+            sndbuf: None,
+            congestion: None,
+            local_ports: None,
+            seed: one(),
+        }
+    }
+}
+
+/// A network path between the engine's host and the target's, laid for the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// Round-trip time added, half of it each way.
+    #[serde(with = "duration")]
+    pub rtt: Duration,
+}
+
+/// What a provoking plan must find.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// The roof that must be named first.
+    pub verdict: String,
+    /// What lifts it: dotted plan keys (`load.connections`) or knobs of the target, to their value.
+    #[serde(default)]
+    pub lift: BTreeMap<String, String>,
+}
+
+// Chosen: a request is held in memory whole, and written by every connection.
+const MOST_SENT: u64 = 1 << 30;
+
+// Chosen: a satellite's is 0.6 s; the proof of a path takes several.
+const LONGEST_PATH: Duration = Duration::from_secs(10);
+
+fn too_much(bytes: u64) -> String {
+    format!("{bytes} bytes are more than the 1GiB that a request may have")
+}
+
+/// A plan that can't be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadPlan {
+    /// Not TOML, or a key or value that a plan does not have. The text holds line and column.
+    #[error("{0}")]
+    Unreadable(String),
+    /// Readable, but contradicts itself.
+    #[error("{key}: {wrong}")]
+    Wrong {
+        /// The dotted key.
+        key: &'static str,
+        /// What was found, what is wrong, what to write.
+        wrong: String,
+    },
+}
+
+impl Plan {
+    /// Reads a plan and checks that it makes sense.
+    pub fn from_toml(text: &str) -> Result<Self, BadPlan> {
+        let plan: Plan = toml::from_str(text).map_err(|error| {
+            let (line, column) = error.span().map_or((1, 1), |span| position(text, span.start));
+            BadPlan::Unreadable(format!(
+                "line {line}, column {column}: {}",
+                error.message().replace('\n', "; ")
+            ))
+        })?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// The same plan as TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_else(|error| format!("# not writable as TOML: {error}"))
+    }
+
+    /// Refuses what no run could be made of.
+    pub fn check(&self) -> Result<(), BadPlan> {
+        let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
+        let target = &self.target;
+        let given = [target.address.is_some(), !target.command.is_empty(), target.beam.is_some()];
+        match given.iter().filter(|given| **given).count() {
+            1 => {}
+            0 => {
+                return wrong(
+                    "target",
+                    "nothing is named: write one of address, command, beam".into(),
+                );
+            }
+            _ => {
+                return wrong(
+                    "target",
+                    "more than one is named: keep one of address, command, beam".into(),
+                );
+            }
+        }
+        if target.port.is_some() && target.command.is_empty() {
+            return wrong(
+                "target.port",
+                "only a command has a port to wait for: leave it out".into(),
+            );
+        }
+        if self.load.connections == 0 {
+            return wrong(
+                "load.connections",
+                "0 connections carry nothing: write 1 or more".into(),
+            );
+        }
+        // Source: a TCP port has 16 bits; several source addresses multiply that, a million is their end here.
+        if self.load.connections > 1_000_000 {
+            return wrong(
+                "load.connections",
+                format!("{} is more than the 1000000 one engine opens", self.load.connections),
+            );
+        }
+        if self.until.duration.is_none() && self.until.exchanges.is_none() {
+            return wrong("until", "no end: write duration or exchanges".into());
+        }
+        if self.until.duration == Some(Duration::ZERO) || self.until.exchanges == Some(0) {
+            return wrong("until", "a run of nothing: write more than 0".into());
+        }
+        if let Some(OpRate(rate)) = self.load.rate
+            && !(rate > 0.0 && rate <= 1e9)
+        {
+            return wrong(
+                "load.rate",
+                format!("{rate} is not a rate: write more than 0 exchanges a second, up to 1000m"),
+            );
+        }
+        if self.load.timeout.is_zero() {
+            return wrong(
+                "load.timeout",
+                "0 gives no exchange a chance: write for example 10s".into(),
+            );
+        }
+        if u32::from(self.engine.threads) > self.load.connections {
+            return wrong(
+                "engine.threads",
+                format!(
+                    "{} threads for {} connections: each thread needs one; write {} or fewer",
+                    self.engine.threads, self.load.connections, self.load.connections
+                ),
+            );
+        }
+        if let Workload::Rr { framing, request, .. } | Workload::Crr { framing, request, .. } =
+            &self.workload
+        {
+            let most = match framing {
+                Framing::Fixed | Framing::Length4 => u64::from(u32::MAX),
+                Framing::Length2 => u64::from(u16::MAX),
+            };
+            if request.0 > most {
+                return wrong(
+                    "workload.request",
+                    format!("{} bytes do not fit its framing: write {most} or fewer", request.0),
+                );
+            }
+            if *framing == Framing::Fixed && request.0 == 0 {
+                return wrong("workload.request", "0 bytes ask nothing: write 1 or more".into());
+            }
+            if request.0 > MOST_SENT {
+                return wrong("workload.request", too_much(request.0));
+            }
+        }
+        if let Workload::Rr { framing: Framing::Fixed, response: Bytes(0), .. } = &self.workload {
+            return wrong("workload.response", "0 bytes answer nothing: write 1 or more".into());
+        }
+        if let Some(Path { rtt }) = &self.path
+            && *rtt > LONGEST_PATH
+        {
+            return wrong(
+                "path.rtt",
+                format!("{rtt:?} is more than any path takes: write {LONGEST_PATH:?} or less"),
+            );
+        }
+        if let Some(ports) = &self.engine.local_ports {
+            let range = ports.split_once('-').and_then(|(first, last)| {
+                Some(first.trim().parse::<u16>().ok()?..=last.trim().parse::<u16>().ok()?)
+            });
+            if range.is_none_or(|range| range.is_empty() || *range.start() == 0) {
+                return wrong(
+                    "engine.local_ports",
+                    format!("`{ports}` is no range of ports: write first-last, as in 20000-29999"),
+                );
+            }
+        }
+        self.check_http()
+    }
+
+    /// Refuses what would end the request's line or head before its time.
+    fn check_http(&self) -> Result<(), BadPlan> {
+        let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
+        let Workload::Http { method, path, host, headers, body, .. } = &self.workload else {
+            return Ok(());
+        };
+        // Source: RFC 9110, 5.6.2.
+        let token = |text: &str| {
+            let letter =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            !text.is_empty() && text.bytes().all(letter)
+        };
+        let breaks = |text: &str| text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
+        if !token(method) {
+            return wrong(
+                "workload.method",
+                format!("{method:?} is no method: write a word, as in POST"),
+            );
+        }
+        if path.is_empty() || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return wrong(
+                "workload.path",
+                format!(
+                    "{path:?} is empty or has a space in it: write / at least, and %20 for a space"
+                ),
+            );
+        }
+        if let Some(host) = host
+            && breaks(host)
+        {
+            return wrong("workload.host", format!("{host:?} is more than one line"));
+        }
+        if let Some((name, value)) =
+            headers.iter().find(|(name, value)| !token(name) || breaks(value))
+        {
+            return wrong(
+                "workload.headers",
+                format!("{name:?}: {value:?} is no header: write a name, and a value of one line"),
+            );
+        }
+        match body {
+            Body::Size(Bytes(bytes)) if *bytes > MOST_SENT => {
+                wrong("workload.body", too_much(*bytes))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether exchanges follow a clock rather than each other.
+    pub fn is_open_loop(&self) -> bool {
+        self.load.rate.is_some()
+    }
+
+    /// Whether each exchange has a connection of its own.
+    pub fn opens_each(&self) -> bool {
+        match &self.workload {
+            Workload::Http { close, .. } => *close,
+            Workload::Rr { .. } => false,
+            Workload::Crr { .. } => true,
+        }
+    }
+}
+
+/// Line and column, both from 1, of a byte of the text.
+fn position(text: &str, byte: usize) -> (usize, usize) {
+    let before = &text[..byte.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    (line, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALLEST: &str = "[target]\naddress = '127.0.0.1:80'\n";
+
+    #[test]
+    fn the_smallest_plan_is_wrks_default_run() {
+        let plan = Plan::from_toml(SMALLEST).unwrap();
+        assert_eq!(plan.load.connections, 10);
+        assert_eq!(plan.until.duration, Some(Duration::from_secs(10)));
+        assert!(!plan.is_open_loop());
+    }
+
+    #[test]
+    fn what_is_written_reads_back_the_same() {
+        let mut plan = Plan::from_toml(SMALLEST).unwrap();
+        plan.load.rate = Some(OpRate(20_000.0));
+        plan.load.ramp = Duration::from_millis(1500);
+        plan.workload =
+            Workload::Rr { framing: Framing::Length2, request: Bytes(1024), response: Bytes(1024) };
+        plan.path = Some(Path { rtt: Duration::from_millis(20) });
+        assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan);
+    }
+
+    #[test]
+    fn what_would_break_the_request_is_refused_by_key() {
+        for (key, line) in [
+            ("workload.method", "method = 'GET /x'"),
+            ("workload.path", "path = '/a b'"),
+            ("workload.headers", "headers = [['a', \"b\\r\\nc\"]]"),
+            ("workload.headers", "headers = [['', 'b']]"),
+            ("workload.body", "body = { size = '2GiB' }"),
+        ] {
+            let text = format!("{SMALLEST}[workload]\nkind = 'http'\n{line}\n");
+            let error = Plan::from_toml(&text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{key}: ")), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_line_and_column() {
+        let error =
+            Plan::from_toml("[target]\naddress = 'a:1'\n[load]\nconections = 3\n").unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("line 4, column 1: unknown field `conections`"), "{text}");
+        assert!(text.contains("`connections`"), "{text}");
+    }
+
+    #[test]
+    fn two_targets_or_none_are_refused() {
+        assert!(
+            Plan::from_toml("[target]\n").unwrap_err().to_string().contains("nothing is named")
+        );
+        let two = "[target]\naddress = 'a:1'\nbeam = 'httpd'\n";
+        assert!(Plan::from_toml(two).unwrap_err().to_string().contains("more than one"));
+    }
+
+    #[test]
+    fn a_request_that_its_framing_cannot_say_is_refused() {
+        let text = "[target]\naddress='a:1'\n[workload]\nkind='rr'\nframing='length2'\nrequest='64KiB'\nresponse=1\n";
+        let error = Plan::from_toml(text).unwrap_err().to_string();
+        assert!(error.contains("65536 bytes do not fit"), "{error}");
+    }
+
+    #[test]
+    fn more_threads_than_connections_are_refused() {
+        let text = format!("{SMALLEST}[engine]\nthreads = 20\n");
+        assert!(Plan::from_toml(&text).unwrap_err().to_string().contains("write 10 or fewer"));
+    }
+}

@@ -1,0 +1,64 @@
+//! A session: one connection's part of a workload, as a state machine over bytes.
+
+/// What a session made of bytes that arrived.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// The answer is not whole yet.
+    More,
+    /// It is.
+    Done(Answer),
+}
+
+/// A whole answer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Answer {
+    /// First digit of its status, 1 to 5, for protocols that have one.
+    pub status_class: Option<u8>,
+    /// The peer will close, or what follows can't be told apart: open another connection.
+    pub last: bool,
+}
+
+/// Bytes that are not an answer of this protocol.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Broken {
+    /// Not HTTP at all.
+    #[error("the answer is not HTTP/1.1: it begins with `{0}`")]
+    NotHttp(String),
+    /// A head that never ends.
+    #[error("the answer's head is longer than {0} bytes")]
+    LongHead(usize),
+    /// A chunk size that is none.
+    #[error("the answer's chunk size is not a number")]
+    BadChunk,
+    /// A Content-Length that is none.
+    #[error("the answer's Content-Length `{0}` is not a number")]
+    BadLength(String),
+    /// More than was asked for.
+    #[error("{0} bytes more than the answer was to have")]
+    Extra(usize),
+    /// Less.
+    #[error("the connection was closed in the middle of an answer")]
+    CutShort,
+}
+
+/// One connection's part of a workload. One exchange at a time.
+pub trait Session: Send {
+    /// An exchange begins: its request is now unsent.
+    fn begin(&mut self);
+    /// What is still to be written of it.
+    fn unsent(&self) -> &[u8];
+    /// So many bytes of [`Session::unsent`] were written.
+    fn sent(&mut self, bytes: usize);
+    /// Bytes arrived.
+    fn received(&mut self, bytes: &[u8]) -> Result<Step, Broken>;
+    /// The peer closed. For some protocols that ends an answer.
+    fn closed(&mut self) -> Result<Step, Broken>;
+    /// A new connection took the place of the old one.
+    fn renew(&mut self);
+}
+
+/// Makes the sessions of one plan; shared by all threads.
+pub trait Template: Send + Sync {
+    /// A session for one connection.
+    fn session(&self) -> Box<dyn Session>;
+}
