@@ -1,0 +1,193 @@
+//! What one engine thread counted and timed during one slice of the run.
+
+use std::collections::BTreeMap;
+
+use linerate_model::Timestamp;
+
+use crate::packed::{Live, Packed};
+
+/// Why exchanges failed, by cause: `refused`, `reset`, `closed`, `timeout`, `no-address`,
+/// `unreachable`, `malformed`, `descriptors`, `tls`, `other`.
+pub type Errors = BTreeMap<String, u64>;
+
+/// Which part of a run a slice belongs to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Connections or rate still grow.
+    Ramp,
+    /// Full load. Warm-up is found later, among these.
+    #[default]
+    Load,
+    /// After the end: nothing new is begun, what is outstanding may still be answered.
+    Drain,
+}
+
+/// One thread, one slice. All counts are of this slice alone; `_at_end` are states.
+///
+/// `H` holds times: [`Live`] while the engine records, [`Packed`] from then on.
+#[derive(Clone, Debug)]
+pub struct Slice<H = Packed> {
+    /// The engine thread.
+    pub thread: u16,
+    /// Its place among the thread's slices; slices of equal index span the same time.
+    pub index: u32,
+    /// When it began.
+    pub from: Timestamp,
+    /// When it ended.
+    pub to: Timestamp,
+    /// Ramp, load or drain.
+    pub phase: Phase,
+    /// Exchanges that became due.
+    pub scheduled: u64,
+    /// Exchanges written (their first byte handed to the kernel).
+    pub begun: u64,
+    /// Exchanges answered whole.
+    pub answered: u64,
+    /// Exchanges that failed, by cause; timed-out ones are counted apart.
+    pub errors: Errors,
+    /// Exchanges older than the plan's timeout.
+    pub timed_out: u64,
+    /// Due but unanswered when the slice ended, unwritten ones included.
+    pub in_flight_at_end: u64,
+    /// Of those, not yet written.
+    pub unwritten_at_end: u64,
+    /// Integral of the number of written, unanswered exchanges over the slice. Unit: exchange-ns.
+    pub in_flight_area: u128,
+    /// Sum over written, unanswered exchanges at the slice's end of their age. Unit: ns.
+    pub age_at_end: u128,
+    /// Sum of the ages at which exchanges failed or timed out, of those that were written. Unit: ns.
+    pub failed_age: u128,
+    /// Answers by status class, `1xx` to `5xx` at 0 to 4. Zero for workloads without status.
+    pub status: [u64; 5],
+    /// Payload and protocol bytes written.
+    pub bytes_written: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Connections opened.
+    pub opened: u64,
+    /// Connections open when the slice ended.
+    pub open_at_end: u64,
+    /// CPU time of the thread. Unit: ns.
+    pub cpu: u64,
+    /// Wakes of the event loop that handled as many events as it asked for: it was behind.
+    pub full_batches: u64,
+    /// Wakes of the event loop.
+    pub wakes: u64,
+    /// Last byte minus intended. Unit: ns. Answered exchanges.
+    pub latency: H,
+    /// Last byte minus written. Unit: ns. Answered exchanges.
+    pub service: H,
+    /// First byte minus written. Unit: ns. Answered exchanges.
+    pub first_byte: H,
+    /// Written minus intended. Unit: ns. Zero by nature in a closed loop, and then not recorded.
+    pub lateness: H,
+    /// The engine's own part of it: written minus the later of intended and the moment at which a
+    /// connection was free. Waiting for a connection is the target's doing. Unit: ns.
+    pub own_lateness: H,
+    /// Connect call to established. Unit: ns.
+    pub connect: H,
+    /// Ages of exchanges that timed out, or were outstanding when the engine closed. Unit: ns.
+    /// Their latencies are at least these.
+    pub censored: H,
+}
+
+impl<H> Slice<H> {
+    /// An empty slice.
+    pub fn new(thread: u16, index: u32, from: Timestamp) -> Self
+    where
+        H: Default,
+    {
+        Self {
+            thread,
+            index,
+            from,
+            to: from,
+            phase: Phase::Load,
+            scheduled: 0,
+            begun: 0,
+            answered: 0,
+            errors: Errors::new(),
+            timed_out: 0,
+            in_flight_at_end: 0,
+            unwritten_at_end: 0,
+            in_flight_area: 0,
+            age_at_end: 0,
+            failed_age: 0,
+            status: [0; 5],
+            bytes_written: 0,
+            bytes_read: 0,
+            opened: 0,
+            open_at_end: 0,
+            cpu: 0,
+            full_batches: 0,
+            wakes: 0,
+            latency: H::default(),
+            service: H::default(),
+            first_byte: H::default(),
+            lateness: H::default(),
+            own_lateness: H::default(),
+            connect: H::default(),
+            censored: H::default(),
+        }
+    }
+
+    /// The same slice with its times held by something else.
+    pub fn map<G>(self, mut hold: impl FnMut(H) -> G) -> Slice<G> {
+        Slice {
+            thread: self.thread,
+            index: self.index,
+            from: self.from,
+            to: self.to,
+            phase: self.phase,
+            scheduled: self.scheduled,
+            begun: self.begun,
+            answered: self.answered,
+            errors: self.errors,
+            timed_out: self.timed_out,
+            in_flight_at_end: self.in_flight_at_end,
+            unwritten_at_end: self.unwritten_at_end,
+            in_flight_area: self.in_flight_area,
+            age_at_end: self.age_at_end,
+            failed_age: self.failed_age,
+            status: self.status,
+            bytes_written: self.bytes_written,
+            bytes_read: self.bytes_read,
+            opened: self.opened,
+            open_at_end: self.open_at_end,
+            cpu: self.cpu,
+            full_batches: self.full_batches,
+            wakes: self.wakes,
+            latency: hold(self.latency),
+            service: hold(self.service),
+            first_byte: hold(self.first_byte),
+            lateness: hold(self.lateness),
+            own_lateness: hold(self.own_lateness),
+            connect: hold(self.connect),
+            censored: hold(self.censored),
+        }
+    }
+
+    /// Exchanges that failed, timed-out ones not among them.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+impl Slice<Live> {
+    /// The slice at rest. In a closed loop an exchange is due when it is written, so its latency is its
+    /// service time and was not recorded twice.
+    pub fn pack(self) -> Slice {
+        let packed = |live: Live| live.recorded().map_or_else(Packed::default, Packed::pack);
+        let mut slice = self.map(packed);
+        if slice.latency.is_empty() {
+            slice.latency = slice.service.clone();
+        }
+        slice
+    }
+
+    /// Latency as [`Slice::pack`] will have it.
+    pub fn live_latency(&self) -> Option<&hdrhistogram::Histogram<u64>> {
+        self.latency.recorded().or_else(|| self.service.recorded())
+    }
+}

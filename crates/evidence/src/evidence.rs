@@ -1,0 +1,202 @@
+//! All samples of a run, held by subject and metric.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use linerate_model::Timestamp;
+
+use crate::engine::Slice;
+use crate::metric::{Metric, Quantity};
+use crate::subject::{Side, Subject};
+
+/// What was measured in one run.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    series: BTreeMap<Subject, BTreeMap<String, Vec<(Timestamp, u64)>>>,
+    /// What the engine's threads counted and timed, slice by slice.
+    pub slices: Vec<Slice>,
+    /// Sources that could not be read, with the reason: `sock_diag`, `permission denied`.
+    pub unread: BTreeMap<String, String>,
+}
+
+/// A metric that no sample was found of. Never an error: it leaves a rule as "unmeasured".
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("needs {metric} of {of}")]
+pub struct Missing {
+    /// The metric's name.
+    pub metric: String,
+    /// Of what: `flow/*/server`, `target`.
+    pub of: String,
+}
+
+impl Evidence {
+    /// Adds a sample. Samples of one subject and metric come in order of time.
+    pub fn push<Q: Quantity>(&mut self, at: Timestamp, of: Subject, metric: Metric<Q>, value: Q) {
+        self.push_raw(at, of, metric.name, value.to_raw());
+    }
+
+    /// The same by name, as files and tables have it.
+    pub fn push_raw(&mut self, at: Timestamp, of: Subject, metric: &str, raw: u64) {
+        let metrics = self.series.entry(of).or_default();
+        match metrics.get_mut(metric) {
+            Some(samples) => samples.push((at, raw)),
+            None => {
+                metrics.insert(metric.to_owned(), vec![(at, raw)]);
+            }
+        }
+    }
+
+    /// Everything of another evidence, added to this one.
+    pub fn absorb(&mut self, other: Evidence) {
+        for (subject, metrics) in other.series {
+            let mine = self.series.entry(subject).or_default();
+            for (name, samples) in metrics {
+                mine.entry(name).or_default().extend(samples);
+            }
+        }
+        self.slices.extend(other.slices);
+        self.unread.extend(other.unread);
+    }
+
+    /// The samples of one subject.
+    pub fn of(&self, subject: Subject) -> Of<'_> {
+        Of { subject, metrics: self.series.get(&subject), window: None }
+    }
+
+    /// All subjects that have samples.
+    pub fn subjects(&self) -> impl Iterator<Item = Subject> + '_ {
+        self.series.keys().copied()
+    }
+
+    /// The engine's numbers of the flows sampled on that side.
+    pub fn flows(&self, side: Side) -> Vec<u32> {
+        let mut ids = BTreeSet::new();
+        for subject in self.series.keys() {
+            if let Subject::Flow(id, of) = subject
+                && *of == side
+            {
+                ids.insert(*id);
+            }
+        }
+        ids.into_iter().collect()
+    }
+
+    /// Every instant at which something was sampled, with what was: the file's rows.
+    pub fn rows(&self) -> Vec<(Timestamp, Subject, BTreeMap<&str, u64>)> {
+        let mut rows: BTreeMap<(Timestamp, Subject), BTreeMap<&str, u64>> = BTreeMap::new();
+        for (subject, metrics) in &self.series {
+            for (name, samples) in metrics {
+                for (at, raw) in samples {
+                    rows.entry((*at, *subject)).or_default().insert(name, *raw);
+                }
+            }
+        }
+        rows.into_iter().map(|((at, subject), values)| (at, subject, values)).collect()
+    }
+}
+
+/// The samples of one subject, perhaps only those of a stretch of time.
+#[derive(Clone, Debug)]
+pub struct Of<'a> {
+    subject: Subject,
+    metrics: Option<&'a BTreeMap<String, Vec<(Timestamp, u64)>>>,
+    window: Option<RangeInclusive<Timestamp>>,
+}
+
+impl<'a> Of<'a> {
+    /// Only samples taken within this stretch.
+    pub fn within(mut self, window: RangeInclusive<Timestamp>) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// All samples, in order of time. Never empty.
+    pub fn all<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Vec<(Timestamp, Q)>, Missing> {
+        Ok(self.raw(metric.name)?.iter().map(|(at, raw)| (*at, Q::from_raw(*raw))).collect())
+    }
+
+    /// The last sample.
+    pub fn last<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Q, Missing> {
+        let samples = self.raw(metric.name)?;
+        Ok(Q::from_raw(samples[samples.len() - 1].1))
+    }
+
+    /// The smallest sample.
+    pub fn min<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Q, Missing> {
+        Ok(Q::from_raw(self.raw(metric.name)?.iter().map(|(_, raw)| *raw).min().unwrap_or(0)))
+    }
+
+    /// The largest sample.
+    pub fn max<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Q, Missing> {
+        Ok(Q::from_raw(self.raw(metric.name)?.iter().map(|(_, raw)| *raw).max().unwrap_or(0)))
+    }
+
+    /// The median sample.
+    pub fn median<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Q, Missing> {
+        let mut raw: Vec<u64> = self.raw(metric.name)?.iter().map(|(_, raw)| *raw).collect();
+        raw.sort_unstable();
+        Ok(Q::from_raw(raw[raw.len() / 2]))
+    }
+
+    /// How much a counter grew from the first sample to the last, and over how long.
+    ///
+    /// Missing with fewer than two samples: a counter's single reading holds the whole past.
+    pub fn delta<Q: Quantity>(
+        &self,
+        metric: Metric<Q>,
+    ) -> Result<(Q, std::time::Duration), Missing> {
+        let samples = self.raw(metric.name)?;
+        let (first, last) = (samples[0], samples[samples.len() - 1]);
+        if samples.len() < 2 || last.0 <= first.0 {
+            return Err(self.missing(metric.name));
+        }
+        Ok((Q::from_raw(last.1.saturating_sub(first.1)), last.0.since(first.0)))
+    }
+
+    fn raw(&self, metric: &str) -> Result<&'a [(Timestamp, u64)], Missing> {
+        let samples = self
+            .metrics
+            .and_then(|metrics| metrics.get(metric))
+            .ok_or_else(|| self.missing(metric))?;
+        let samples = match &self.window {
+            None => samples.as_slice(),
+            Some(window) => {
+                let from = samples.partition_point(|(at, _)| at < window.start());
+                let to = samples.partition_point(|(at, _)| at <= window.end());
+                &samples[from.min(to)..to]
+            }
+        };
+        if samples.is_empty() { Err(self.missing(metric)) } else { Ok(samples) }
+    }
+
+    fn missing(&self, metric: &str) -> Missing {
+        Missing { metric: metric.to_owned(), of: self.subject.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACKS: Metric<u64> = Metric::new("netstat.delayed_acks");
+
+    #[test]
+    fn a_counter_is_subtracted_and_one_reading_is_missing_evidence() {
+        let mut evidence = Evidence::default();
+        evidence.push(Timestamp(0), Subject::Stack(Side::Server), ACKS, 1_000);
+        let of = evidence.of(Subject::Stack(Side::Server));
+        assert!(of.delta(ACKS).is_err());
+
+        evidence.push(Timestamp(2_000_000_000), Subject::Stack(Side::Server), ACKS, 1_048);
+        let of = evidence.of(Subject::Stack(Side::Server));
+        assert_eq!(of.delta(ACKS), Ok((48, std::time::Duration::from_secs(2))));
+    }
+
+    #[test]
+    fn a_window_without_samples_is_missing_and_says_of_what() {
+        let mut evidence = Evidence::default();
+        evidence.push(Timestamp(5), Subject::Host, ACKS, 1);
+        let of = evidence.of(Subject::Host).within(Timestamp(6)..=Timestamp(9));
+        assert_eq!(of.last(ACKS).unwrap_err().to_string(), "needs netstat.delayed_acks of host");
+    }
+}

@@ -1,0 +1,26 @@
+//! What was measured: samples by metric and subject, the engine's slices, the file that holds
+//! them, and the sources that know what to fetch and how to read the answer.
+//!
+//! Pure: bytes and instants are arguments. The file format is the seam of the program: a run's
+//! evidence replays everything to the right of it (`linerate diagnose FILE`).
+
+#![forbid(unsafe_code)]
+
+mod engine;
+mod evidence;
+mod file;
+mod load;
+mod metric;
+mod packed;
+pub mod sources;
+mod subject;
+
+pub use engine::{Errors, Phase, Slice};
+pub use evidence::{Evidence, Missing, Of};
+pub use file::{Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line};
+pub use load::{
+    LoadSummary, Percentile, Percentiles, Point, Validity, ValidityState, WarmUp, summarise,
+};
+pub use metric::{AnyMetric, Metric, Quantity};
+pub use packed::{Live, Packed, live_histogram};
+pub use subject::{Side, Subject};

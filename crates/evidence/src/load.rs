@@ -1,0 +1,528 @@
+//! What the engine's slices say, taken together: throughput, latency, warm-up, validity.
+//!
+//! Everything here is a sum or a merge; percentiles are read from merged histograms, never averaged.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use linerate_model::{OpRate, Plan, Timestamp};
+
+use crate::engine::{Errors, Phase, Slice};
+use crate::evidence::Evidence;
+use crate::packed::{Packed, live_histogram};
+
+mod change_point;
+mod validity;
+
+pub use validity::{Validity, ValidityState};
+
+/// The run's load figures.
+#[derive(Clone, Debug)]
+pub struct LoadSummary {
+    /// The measured stretch: full load, warm-up left out, drain left out.
+    pub window: (Timestamp, Timestamp),
+    /// What was left out in front, and why.
+    pub warm_up: WarmUp,
+    /// Answered in the window.
+    pub exchanges: u64,
+    /// Became due in the window.
+    pub due: u64,
+    /// Answered in the window, by the window's length.
+    pub throughput: OpRate,
+    /// 95 % interval of the throughput, from batch means over the slices.
+    pub throughput_interval: (OpRate, OpRate),
+    /// Over the whole run: became due.
+    pub scheduled: u64,
+    /// Over the whole run: answered whole.
+    pub answered: u64,
+    /// Over the whole run: failed, by cause.
+    pub errors: Errors,
+    /// Over the whole run: older than the timeout.
+    pub timed_out: u64,
+    /// Due, and neither answered, failed nor timed out when the engine closed.
+    pub in_flight_at_end: u64,
+    /// Answers by status class, whole run.
+    pub status: [u64; 5],
+    /// Connections opened, whole run.
+    pub opened: u64,
+    /// Most connections open at a slice's end.
+    pub open: u64,
+    /// Bytes written in the window.
+    pub bytes_written: u64,
+    /// Bytes read in the window.
+    pub bytes_read: u64,
+    /// CPU time of all engine threads in the window. Unit: ns.
+    pub engine_cpu: Duration,
+    /// The busiest engine thread's CPU time by the window's length.
+    pub busiest_thread: f64,
+    /// Mean number of written, unanswered exchanges in the window.
+    pub in_flight: f64,
+    /// The same by Little's law from throughput and service time: should equal it.
+    pub in_flight_by_little: f64,
+    /// Last byte minus intended; ages of unanswered exchanges among them. Unit: ns.
+    pub latency: Percentiles,
+    /// Last byte minus written. Unit: ns.
+    pub service: Percentiles,
+    /// First byte minus written. Unit: ns.
+    pub first_byte: Percentiles,
+    /// Written minus intended. Unit: ns.
+    pub lateness: Percentiles,
+    /// The engine's own part of the lateness. Unit: ns.
+    pub own_lateness: Percentiles,
+    /// Connect call to established. Unit: ns.
+    pub connect: Percentiles,
+    /// The window's course.
+    pub points: Vec<Point>,
+    /// Whether the figures may be believed.
+    pub validity: Validity,
+}
+
+/// A merged histogram, and what it cannot know.
+#[derive(Clone, Debug)]
+pub struct Percentiles {
+    answered: Histogram<u64>,
+    /// Answered, and the unanswered at their ages.
+    all: Histogram<u64>,
+}
+
+/// One percentile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Percentile {
+    /// 0 to 100.
+    pub percentile: f64,
+    /// Unit: ns.
+    pub value: u64,
+    /// Whether exchanges that were never answered could push it higher by more than 1 %.
+    pub at_least: bool,
+}
+
+/// What was left out in front of the window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WarmUp {
+    /// How long it was, ramp included.
+    pub length: Duration,
+    /// In words, for people.
+    pub because: String,
+}
+
+/// One slice of the run, all threads together.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// From the run's start to the slice's end.
+    pub at: Duration,
+    /// Whether it is in the measured window.
+    pub measured: bool,
+    /// Answered a second.
+    pub throughput: OpRate,
+    /// Median latency. Unit: ns; absent when nothing was answered.
+    pub p50: Option<u64>,
+    /// 99th percentile of latency. Unit: ns.
+    pub p99: Option<u64>,
+    /// Due and unanswered at its end.
+    pub in_flight: u64,
+    /// Failed or timed out.
+    pub failed: u64,
+    /// Connections open at its end.
+    pub open: u64,
+}
+
+impl Percentiles {
+    fn new() -> Self {
+        Self { answered: live_histogram(), all: live_histogram() }
+    }
+
+    fn add(&mut self, answered: &Packed, censored: Option<&Packed>) {
+        answered.add_to(&mut self.answered);
+        answered.add_to(&mut self.all);
+        if let Some(censored) = censored {
+            censored.add_to(&mut self.all);
+        }
+    }
+
+    /// How many exchanges it holds.
+    pub fn count(&self) -> u64 {
+        self.all.len()
+    }
+
+    /// The mean. Unit: ns.
+    pub fn mean(&self) -> f64 {
+        self.all.mean()
+    }
+
+    /// One percentile; absent when nothing was recorded.
+    ///
+    /// An unanswered exchange counts at its age, so the value is a lower bound. The upper bound has
+    /// all of them last; where the two differ, the percentile is `at_least`.
+    pub fn at(&self, percentile: f64) -> Option<Percentile> {
+        if self.all.is_empty() {
+            return None;
+        }
+        let value = self.all.value_at_percentile(percentile);
+        let rank = (percentile / 100.0 * self.all.len() as f64).ceil().max(1.0);
+        let answered = self.answered.len() as f64;
+        let at_least = if self.all.len() == self.answered.len() {
+            false
+        } else if rank > answered {
+            true
+        } else {
+            // Half a rank below, so that rounding does not reach for the next exchange.
+            let upper = self.answered.value_at_quantile(((rank - 0.5) / answered).min(1.0));
+            upper as f64 > value as f64 * 1.01
+        };
+        Some(Percentile { percentile, value, at_least })
+    }
+
+    /// The percentiles that reports print.
+    pub fn list(&self) -> Vec<Percentile> {
+        [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0]
+            .into_iter()
+            .filter_map(|percentile| self.at(percentile))
+            .collect()
+    }
+
+    /// The share of exchanges whose value lies within `from..=to` ns.
+    pub fn share_within(&self, from: u64, to: u64) -> f64 {
+        if self.all.is_empty() {
+            return 0.0;
+        }
+        self.all.count_between(from, to) as f64 / self.all.len() as f64
+    }
+
+    /// The curve of percentile over value, for charts: `(percentile, ns)`.
+    pub fn curve(&self) -> Vec<(f64, u64)> {
+        self.all
+            .iter_quantiles(4)
+            .map(|value| (value.percentile(), value.value_iterated_to()))
+            .collect()
+    }
+
+    /// HDR V2, base64, of nanoseconds; unanswered exchanges at their ages.
+    pub fn to_base64(&self) -> String {
+        Packed::pack(&self.all).to_base64()
+    }
+}
+
+/// Sums and merges what the engine's threads reported.
+pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
+    let slices = &evidence.slices;
+    let rows = by_index(slices);
+    let start = slices.iter().map(|slice| slice.from).min().unwrap_or_default();
+    let warm_up = warm_up(&rows, start);
+    let first = rows
+        .iter()
+        .position(|row| row.phase == Phase::Load && row.from >= start.after(warm_up.length))
+        .unwrap_or(rows.len());
+    let measured: Vec<&Row> = rows[first..].iter().filter(|row| row.phase == Phase::Load).collect();
+    let window = match (measured.first(), measured.last()) {
+        (Some(first), Some(last)) => (first.from, last.to),
+        _ => (start, start),
+    };
+    let seconds = window.1.since(window.0).as_secs_f64();
+    let per_second = |count: u64| {
+        if seconds > 0.0 { OpRate(count as f64 / seconds) } else { OpRate(0.0) }
+    };
+
+    let mut latency = Percentiles::new();
+    let mut service = Percentiles::new();
+    let mut first_byte = Percentiles::new();
+    let mut lateness = Percentiles::new();
+    let mut own_lateness = Percentiles::new();
+    let mut connect = Percentiles::new();
+    let mut errors = Errors::new();
+    let mut busiest = std::collections::BTreeMap::<u16, u64>::new();
+    // The integral, the answered, their summed service and the ages at both edges: Little's law.
+    let (mut area, mut served, mut failed_age) = (0u128, 0f64, 0u128);
+    for slice in slices {
+        for (cause, count) in &slice.errors {
+            *errors.entry(cause.clone()).or_default() += count;
+        }
+        connect.add(&slice.connect, None);
+        let in_window = slice.phase == Phase::Load && slice.from >= window.0;
+        // What the drain answers belongs to the latency of the window it was due in, not to its
+        // throughput.
+        if in_window || slice.phase == Phase::Drain {
+            latency.add(&slice.latency, Some(&slice.censored));
+            service.add(&slice.service, None);
+            first_byte.add(&slice.first_byte, None);
+            lateness.add(&slice.lateness, None);
+            own_lateness.add(&slice.own_lateness, None);
+        }
+        if in_window {
+            area += slice.in_flight_area;
+            served += slice.service.sum();
+            failed_age += slice.failed_age;
+            *busiest.entry(slice.thread).or_default() += slice.cpu;
+        }
+    }
+    let exchanges: u64 = measured.iter().map(|row| row.answered).sum();
+    let age_in = if first > 0 { rows[first - 1].age_at_end } else { 0 };
+    let age_out = measured.last().map_or(0, |row| row.age_at_end);
+    let nanos = window.1.since(window.0).as_nanos() as f64;
+    let over = |sum: f64| if nanos > 0.0 { sum / nanos } else { 0.0 };
+    let in_flight = over(area as f64);
+    let in_flight_by_little = over(served + failed_age as f64 + age_out as f64 - age_in as f64);
+
+    let mut summary = LoadSummary {
+        window,
+        warm_up,
+        exchanges,
+        due: measured.iter().map(|row| row.scheduled).sum(),
+        throughput: per_second(exchanges),
+        throughput_interval: (OpRate(0.0), OpRate(0.0)),
+        scheduled: slices.iter().map(|slice| slice.scheduled).sum(),
+        answered: slices.iter().map(|slice| slice.answered).sum(),
+        errors,
+        timed_out: slices.iter().map(|slice| slice.timed_out).sum(),
+        in_flight_at_end: in_flight_at_end(slices),
+        status: slices.iter().fold([0; 5], |mut sum, slice| {
+            sum.iter_mut().zip(slice.status).for_each(|(sum, count)| *sum += count);
+            sum
+        }),
+        opened: slices.iter().map(|slice| slice.opened).sum(),
+        open: rows.iter().map(|row| row.open).max().unwrap_or(0),
+        bytes_written: measured.iter().map(|row| row.bytes_written).sum(),
+        bytes_read: measured.iter().map(|row| row.bytes_read).sum(),
+        engine_cpu: Duration::from_nanos(busiest.values().sum()),
+        busiest_thread: over(busiest.values().copied().max().unwrap_or(0) as f64),
+        in_flight,
+        in_flight_by_little,
+        latency,
+        service,
+        first_byte,
+        lateness,
+        own_lateness,
+        connect,
+        points: rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.phase != Phase::Drain)
+            .map(|(index, row)| row.point(start, index >= first))
+            .collect(),
+        validity: Validity::default(),
+    };
+    summary.throughput_interval = interval(&measured, summary.throughput);
+    summary.validity = validity::judge(&summary, plan, slices);
+    summary
+}
+
+/// Each thread's last slice has what it left behind.
+fn in_flight_at_end(slices: &[Slice]) -> u64 {
+    let mut last = std::collections::BTreeMap::<u16, &Slice>::new();
+    for slice in slices {
+        let of_thread = last.entry(slice.thread).or_insert(slice);
+        if slice.to >= of_thread.to {
+            *of_thread = slice;
+        }
+    }
+    last.values().map(|slice| slice.in_flight_at_end).sum()
+}
+
+/// All threads' slices of one index.
+struct Row {
+    from: Timestamp,
+    to: Timestamp,
+    phase: Phase,
+    scheduled: u64,
+    answered: u64,
+    failed: u64,
+    in_flight_at_end: u64,
+    age_at_end: u128,
+    open: u64,
+    bytes_written: u64,
+    bytes_read: u64,
+    latency: Histogram<u64>,
+}
+
+impl Row {
+    fn rate(&self) -> f64 {
+        let seconds = self.to.since(self.from).as_secs_f64();
+        if seconds > 0.0 { self.answered as f64 / seconds } else { 0.0 }
+    }
+
+    fn point(&self, start: Timestamp, measured: bool) -> Point {
+        let at = |percentile| {
+            (!self.latency.is_empty()).then(|| self.latency.value_at_percentile(percentile))
+        };
+        Point {
+            at: self.to.since(start),
+            measured,
+            throughput: OpRate(self.rate()),
+            p50: at(50.0),
+            p99: at(99.0),
+            in_flight: self.in_flight_at_end,
+            failed: self.failed,
+            open: self.open,
+        }
+    }
+}
+
+fn by_index(slices: &[Slice]) -> Vec<Row> {
+    let mut rows = std::collections::BTreeMap::<(bool, u32), Row>::new();
+    for slice in slices {
+        let row = rows.entry((slice.phase == Phase::Drain, slice.index)).or_insert_with(|| Row {
+            from: slice.from,
+            to: slice.to,
+            phase: slice.phase,
+            scheduled: 0,
+            answered: 0,
+            failed: 0,
+            in_flight_at_end: 0,
+            age_at_end: 0,
+            open: 0,
+            bytes_written: 0,
+            bytes_read: 0,
+            latency: live_histogram(),
+        });
+        // A thread that is still ramping makes the whole of the slice ramp.
+        if slice.phase == Phase::Ramp {
+            row.phase = Phase::Ramp;
+        }
+        row.from = row.from.min(slice.from);
+        row.to = row.to.max(slice.to);
+        row.scheduled += slice.scheduled;
+        row.answered += slice.answered;
+        row.failed += slice.failed() + slice.timed_out;
+        row.in_flight_at_end += slice.in_flight_at_end;
+        row.age_at_end += slice.age_at_end;
+        row.open += slice.open_at_end;
+        row.bytes_written += slice.bytes_written;
+        row.bytes_read += slice.bytes_read;
+        slice.latency.add_to(&mut row.latency);
+    }
+    rows.into_values().collect()
+}
+
+fn warm_up(rows: &[Row], start: Timestamp) -> WarmUp {
+    // The load's own beginning and not the ramp's end: threads differ by milliseconds, and a run of few
+    // exchanges may have one row of load only.
+    let ramp = rows
+        .iter()
+        .find(|row| row.phase != Phase::Ramp)
+        .or(rows.last())
+        .map_or(Duration::ZERO, |row| row.from.since(start));
+    let load: Vec<&Row> = rows.iter().filter(|row| row.phase == Phase::Load).collect();
+    let rates: Vec<f64> = load.iter().map(|row| row.rate()).collect();
+    let ramp_words =
+        if ramp.is_zero() { String::new() } else { format!("ramp {:.1} s; ", ramp.as_secs_f64()) };
+    match change_point::warm_up(&rates) {
+        Some(cut) => WarmUp {
+            length: load[cut.index].from.since(start),
+            because: format!(
+                "{ramp_words}throughput changed from {} to {}",
+                OpRate(cut.before),
+                OpRate(cut.after)
+            ),
+        },
+        None => WarmUp {
+            length: ramp,
+            because: format!("{ramp_words}no change in throughput found after the start"),
+        },
+    }
+}
+
+/// Batch means: the slices in at most 20 batches, a t interval over them.
+///
+/// Source: Law, Simulation Modeling and Analysis, 5th ed., 9.5.3. Slices are autocorrelated;
+/// batches of several are much less so.
+fn interval(measured: &[&Row], mean: OpRate) -> (OpRate, OpRate) {
+    let batches = measured.len().min(20);
+    if batches < 4 {
+        return (OpRate(0.0), OpRate(f64::INFINITY));
+    }
+    let per = measured.len() / batches;
+    let means: Vec<f64> = measured
+        .chunks(per)
+        .filter(|chunk| chunk.len() == per)
+        .map(|chunk| chunk.iter().map(|row| row.rate()).sum::<f64>() / per as f64)
+        .collect();
+    let count = means.len() as f64;
+    let average = means.iter().sum::<f64>() / count;
+    let variance = means.iter().map(|value| (value - average).powi(2)).sum::<f64>() / (count - 1.0);
+    let half = t95(means.len() - 1) * (variance / count).sqrt();
+    (OpRate((mean.0 - half).max(0.0)), OpRate(mean.0 + half))
+}
+
+/// Two-sided 95 % quantile of Student's t. Source: tables; beyond 30 degrees within 0.5 % of 2.
+pub(crate) fn t95(degrees: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    match degrees {
+        0 => f64::INFINITY,
+        1..=30 => TABLE[degrees - 1],
+        _ => 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan::from_toml("[target]\naddress = '127.0.0.1:80'\n[load]\nconnections = 1\n").unwrap()
+    }
+
+    fn times(value: u64, count: u64) -> Packed {
+        let mut live = live_histogram();
+        live.record_n(value, count).unwrap();
+        Packed::pack(&live)
+    }
+
+    /// One connection, 25 exchanges a second of exactly 40 ms, slices of 200 ms.
+    fn lockstep(slices: u32) -> Evidence {
+        let mut evidence = Evidence::default();
+        for index in 0..slices {
+            let from = Timestamp(u64::from(index) * 200_000_000);
+            let mut slice = Slice::new(0, index, from);
+            slice.to = Timestamp(from.0 + 200_000_000);
+            (slice.scheduled, slice.begun, slice.answered) = (5, 5, 5);
+            slice.in_flight_area = 200_000_000;
+            slice.open_at_end = 1;
+            slice.latency = times(40_000_000, 5);
+            slice.service = times(40_000_000, 5);
+            evidence.slices.push(slice);
+        }
+        evidence
+    }
+
+    #[test]
+    fn littles_law_holds_for_one_connection_that_is_never_idle() {
+        let summary = summarise(&lockstep(20), &plan());
+        assert_eq!(summary.throughput, OpRate(25.0)); // 100 / 4 s
+        assert!((summary.in_flight - 1.0).abs() < 1e-9);
+        assert!((summary.in_flight_by_little - 1.0).abs() < 0.002); // 25/s x 40 ms
+    }
+
+    #[test]
+    fn an_unanswered_exchange_makes_the_top_percentiles_at_least() {
+        let mut evidence = lockstep(20);
+        let last = evidence.slices.last_mut().unwrap();
+        last.censored = times(500_000_000, 1);
+        last.scheduled += 1;
+        last.in_flight_at_end = 1;
+        let summary = summarise(&evidence, &plan());
+        assert!(!summary.latency.at(50.0).unwrap().at_least);
+        let worst = summary.latency.at(100.0).unwrap();
+        assert!(worst.at_least && worst.value >= 500_000_000);
+    }
+
+    #[test]
+    fn unanswered_exchanges_of_no_age_cannot_lower_a_percentile_unseen() {
+        // Half of all exchanges never answered: the median is not known, only that it is not less.
+        let mut evidence = lockstep(20);
+        evidence.slices[19].censored = times(1, 100);
+        evidence.slices[19].scheduled += 100;
+        evidence.slices[19].in_flight_at_end = 100;
+        let summary = summarise(&evidence, &plan());
+        assert!(summary.latency.at(90.0).unwrap().at_least);
+    }
+
+    #[test]
+    fn no_slices_are_no_throughput_and_a_void_run() {
+        let summary = summarise(&Evidence::default(), &plan());
+        assert_eq!(summary.throughput, OpRate(0.0));
+        assert_eq!(summary.validity.state, ValidityState::Void);
+    }
+}

@@ -1,0 +1,128 @@
+//! What a sample is about.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Which end of a connection; also which end's network stack.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Side {
+    /// The engine's end.
+    Client,
+    /// The target's end.
+    Server,
+}
+
+/// What a sample is about. Written `host`, `cpu/0`, `stack/server`, `flow/12/client`,
+/// `listener/8080`, `target`, `engine`, `engine/0`.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Subject {
+    /// The machine.
+    Host,
+    /// One of its CPUs.
+    Cpu(u16),
+    /// A network stack (network namespace): the target's, or the engine's where it is another.
+    Stack(Side),
+    /// One end of one connection of the engine, by the engine's own number for it.
+    Flow(u32, Side),
+    /// A listening socket of the target, by port.
+    Listener(u16),
+    /// The target's process tree.
+    Target,
+    /// The load engine as a whole.
+    Engine,
+    /// One of its threads.
+    EngineThread(u16),
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::Client => "client",
+            Side::Server => "server",
+        })
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Host => f.write_str("host"),
+            Subject::Cpu(cpu) => write!(f, "cpu/{cpu}"),
+            Subject::Stack(side) => write!(f, "stack/{side}"),
+            Subject::Flow(id, side) => write!(f, "flow/{id}/{side}"),
+            Subject::Listener(port) => write!(f, "listener/{port}"),
+            Subject::Target => f.write_str("target"),
+            Subject::Engine => f.write_str("engine"),
+            Subject::EngineThread(thread) => write!(f, "engine/{thread}"),
+        }
+    }
+}
+
+/// A subject that could not be read.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "`{0}` is not a subject: expected host, cpu/N, stack/SIDE, flow/N/SIDE, listener/PORT, target, engine or engine/N"
+)]
+pub struct BadSubject(String);
+
+impl FromStr for Subject {
+    type Err = BadSubject;
+
+    fn from_str(text: &str) -> Result<Self, BadSubject> {
+        let bad = || BadSubject(text.to_owned());
+        let side = |word: &str| match word {
+            "client" => Ok(Side::Client),
+            "server" => Ok(Side::Server),
+            _ => Err(bad()),
+        };
+        let words: Vec<&str> = text.split('/').collect();
+        match words[..] {
+            ["host"] => Ok(Subject::Host),
+            ["target"] => Ok(Subject::Target),
+            ["engine"] => Ok(Subject::Engine),
+            ["cpu", cpu] => cpu.parse().map(Subject::Cpu).map_err(|_| bad()),
+            ["stack", end] => side(end).map(Subject::Stack),
+            ["flow", id, end] => Ok(Subject::Flow(id.parse().map_err(|_| bad())?, side(end)?)),
+            ["listener", port] => port.parse().map(Subject::Listener).map_err(|_| bad()),
+            ["engine", thread] => thread.parse().map(Subject::EngineThread).map_err(|_| bad()),
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Subject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subject_reads_back_as_it_is_written() {
+        for subject in [
+            Subject::Host,
+            Subject::Cpu(3),
+            Subject::Stack(Side::Server),
+            Subject::Flow(12, Side::Client),
+            Subject::Listener(8080),
+            Subject::Target,
+            Subject::Engine,
+            Subject::EngineThread(1),
+        ] {
+            assert_eq!(subject.to_string().parse(), Ok(subject));
+        }
+        assert!("flow/12".parse::<Subject>().is_err());
+    }
+}

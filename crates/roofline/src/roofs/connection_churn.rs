@@ -1,0 +1,114 @@
+//! Connection churn: a connection is opened and closed for each exchange, and costs more than the
+//! exchange does.
+//!
+//! `ceiling = attained / utilisation of what is busiest`, with the connection's cost in it, and never
+//! more than `connections / service time`
+//!
+//! Blind spot: the cost of a connection is not told from that of its exchange; what lifting it gives is
+//! taken from the part of the service time that connecting takes.
+
+use linerate_evidence::sources::{netstat, snmp};
+use linerate_evidence::{Missing, Percentiles, Side};
+use linerate_model::OpRate;
+
+use crate::predict::Predicted;
+use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
+use crate::run::{Run, duration};
+use crate::utilisation::Utilisation;
+
+pub(super) struct ConnectionChurn;
+
+impl Roof for ConnectionChurn {
+    fn id(&self) -> &'static str {
+        "tcp.connection-churn"
+    }
+
+    fn title(&self) -> &'static str {
+        "a connection for each exchange"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Defect
+    }
+
+    fn page(&self) -> &'static str {
+        include_str!("../../../../docs/roofs/tcp.connection-churn.md")
+    }
+
+    fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        let opened = run.opened_per_exchange();
+        if opened < 0.5 {
+            return Ok(Finding::DoesNotApply(format!(
+                "{} connections for {} exchanges",
+                run.load.opened, run.load.answered
+            )));
+        }
+        let attained = run.attained().0.max(1e-9);
+        let utilisation = Utilisation::of(run);
+        let host = utilisation.host.as_ref().map_or(0.0, |host| host.busy / host.cpus);
+        let busiest = host.max(utilisation.engine).clamp(0.05, 1.0);
+        // Medians: a dropped SYN's second is the backlog's matter.
+        let median = |times: &Percentiles| times.at(50.0).map_or(0.0, |at| at.value as f64 / 1e9);
+        let connect = median(&run.load.connect);
+        let service = median(&run.load.service).max(1e-9);
+        let rate = OpRate((attained / busiest).min(f64::from(run.connections()) / service));
+        // The kernel's own count of what it opened, where there is one.
+        let opens = run
+            .stack(Side::Client)
+            .delta(snmp::ACTIVE_OPENS)
+            .map(|(opens, over)| opens as f64 / over.as_secs_f64());
+        let seen = format!(
+            "{opened:.2} connections an exchange{}; connecting takes {} of {}",
+            opens.map_or(String::new(), |opens| format!(", {} opened in all", OpRate(opens))),
+            duration(connect),
+            duration(service)
+        );
+        // The exchange itself may be slow enough for the connection not to matter.
+        let matters = busiest > 0.6 || connect > 0.2 * service;
+        // Connections that never came about are the backlog's or the ports' matter.
+        let refused = run.load.errors.get("no-address").is_some_and(|missed| *missed > 0)
+            || overflowed(run) > 0.01 * run.load.opened as f64;
+        let binds = if run.is_held_back() && matters && !refused && run.load.exchanges > 0 {
+            Binds::Yes(seen)
+        } else {
+            Binds::No(seen)
+        };
+        let by_server = !run.header.plan.opens_each();
+        let (knob, value) = if by_server {
+            ("keepalive".to_owned(), "on".to_owned())
+        } else {
+            match run.header.plan.workload {
+                linerate_model::Workload::Crr { .. } => ("workload.kind".into(), "rr".into()),
+                _ => ("workload.close".into(), "false".into()),
+            }
+        };
+        Ok(Finding::Ceiling(Ceiling {
+            rate,
+            sum: format!(
+                "{} with {busiest:.2} of the CPUs used, connections included; {} / {} = {rate} at most",
+                OpRate(attained),
+                run.connections_words(),
+                duration(service)
+            ),
+            binds,
+            advice: vec![Advice {
+                knob,
+                value,
+                does: "keeps connections open for the next exchange".into(),
+                by_hand: "a connection pool in the client; keep-alive in the server".into(),
+                predicted: Predicted {
+                    // Measured elsewhere at 2 to 3 times an exchange's cost (docs/roofs); more where
+                    // connections also wait to be accepted.
+                    low: OpRate(attained * 1.2),
+                    mid: OpRate(attained * 2.5),
+                    high: OpRate(attained * 8.0),
+                },
+            }],
+        }))
+    }
+}
+
+/// Overflows of the target's listeners within the window.
+fn overflowed(run: &Run) -> f64 {
+    run.stack(Side::Server).delta(netstat::LISTEN_OVERFLOWS).map_or(0.0, |(count, _)| count as f64)
+}

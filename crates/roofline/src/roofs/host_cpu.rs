@@ -1,0 +1,113 @@
+//! Shared host CPU: target, engine and neighbours run on the same CPUs.
+//!
+//! `ceiling = CPUs / CPU time of an exchange, everybody's` = attained / utilisation of the machine
+//!
+//! Blind spot: schedulers that spin before they sleep use CPU that nobody needs; the ceiling is too low
+//! then, so it binds only when exchanges wait.
+
+use linerate_evidence::Missing;
+use linerate_model::OpRate;
+
+use crate::predict::Predicted;
+use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
+use crate::run::{Run, duration};
+use crate::utilisation::{Station, Utilisation};
+
+pub(super) struct HostCpu;
+
+impl Roof for HostCpu {
+    fn id(&self) -> &'static str {
+        "host.cpu"
+    }
+
+    fn title(&self) -> &'static str {
+        "CPU shared by target and engine"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Resource
+    }
+
+    fn page(&self) -> &'static str {
+        include_str!("../../../../docs/roofs/host.cpu.md")
+    }
+
+    fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        if !run.header.target.local {
+            return Ok(Finding::DoesNotApply("the target is on another host".into()));
+        }
+        let utilisation = Utilisation::of(run);
+        let bottleneck = utilisation.bottleneck();
+        let host = utilisation.host?;
+        let attained = run.attained().0.max(1e-9);
+        let used = (host.busy / host.cpus).max(1e-6);
+        let rate = OpRate(attained / used);
+        let engine = run.engine_cores();
+        // What of it is the target's is known only where its processes were read.
+        let target = utilisation.target.as_ref().ok().map(|target| target.cores);
+        let rest = (host.busy - engine - target.unwrap_or(0.0)).max(0.0);
+        let split = match target {
+            Some(target) => format!("target {target:.2}, engine {engine:.2}, rest {rest:.2}"),
+            None => format!("engine {engine:.2}, rest {rest:.2}"),
+        };
+        let binds = match bottleneck {
+            Some(Station::Host) if run.is_held_back() => Binds::Yes(format!(
+                "the CPUs were {:.0} % used ({split} of {:.0}) and exchanges waited for them",
+                used * 100.0,
+                host.cpus
+            )),
+            Some(Station::Connections) if used > 0.85 => Binds::No(
+                "the CPUs look full, but exchanges take no longer than alone: schedulers spin"
+                    .into(),
+            ),
+            _ => Binds::No(format!("the CPUs were {:.0} % used", used * 100.0)),
+        };
+        let alone = target.map_or(attained, |target| host.cpus / (target / attained).max(1e-9));
+        // More than the run's own parts: somebody else's work on this machine.
+        let neighbours = target.is_some() && rest > 0.5 * host.busy;
+        let parts = match target {
+            Some(target) => format!(
+                "{} target + {} engine + {} rest",
+                duration(target / attained),
+                duration(engine / attained),
+                duration(rest / attained)
+            ),
+            None => format!(
+                "{} engine + {} target and rest",
+                duration(engine / attained),
+                duration(rest / attained)
+            ),
+        };
+        let (knob, value, does, by_hand) = if neighbours {
+            (
+                "host.neighbours",
+                "none",
+                "leaves the CPUs to target and engine: most of them was used by neither",
+                "top: see what else runs, and stop or move it",
+            )
+        } else {
+            (
+                "engine.host",
+                "another machine",
+                "leaves all CPUs to the target",
+                "run linerate on a second machine, against this one's address",
+            )
+        };
+        Ok(Finding::Ceiling(Ceiling {
+            rate,
+            sum: format!("{:.0} CPUs / ({parts} an exchange) = {rate}", host.cpus),
+            binds,
+            advice: vec![Advice {
+                knob: knob.into(),
+                value: value.into(),
+                does: does.into(),
+                by_hand: by_hand.into(),
+                predicted: Predicted {
+                    low: OpRate(attained),
+                    mid: OpRate(attained.max(alone * 0.8)),
+                    high: OpRate(attained.max(alone) * 1.1),
+                },
+            }],
+        }))
+    }
+}

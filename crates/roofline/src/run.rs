@@ -1,0 +1,102 @@
+//! One run as the roofs see it: its header, its evidence, its load figures.
+
+use std::ops::RangeInclusive;
+
+use linerate_evidence::{Evidence, Header, LoadSummary, Of, Side, Subject};
+use linerate_model::{OpRate, Timestamp};
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Plan, host and target.
+    pub header: &'a Header,
+    /// All samples.
+    pub evidence: &'a Evidence,
+    /// What the engine's slices say, taken together.
+    pub load: &'a LoadSummary,
+}
+
+impl<'a> Run<'a> {
+    /// The throughput that was reached.
+    pub fn attained(&self) -> OpRate {
+        self.load.throughput
+    }
+
+    /// Connections that the plan holds open.
+    pub fn connections(&self) -> u32 {
+        self.header.plan.load.connections
+    }
+
+    /// The same in words: `1 connection`.
+    pub fn connections_words(&self) -> String {
+        match self.connections() {
+            1 => "1 connection".into(),
+            many => format!("{many} connections"),
+        }
+    }
+
+    /// Whether more would have been answered if the service could: always in a closed loop; in an open
+    /// one when less than 97 % of what became due was.
+    pub fn is_held_back(&self) -> bool {
+        !self.header.plan.is_open_loop()
+            || (self.load.exchanges as f64) < 0.97 * self.load.due as f64
+    }
+
+    /// CPUs' worth of time that all engine threads used.
+    pub fn engine_cores(&self) -> f64 {
+        let seconds = self.load.window.1.since(self.load.window.0).as_secs_f64();
+        self.load.engine_cpu.as_secs_f64() / seconds.max(1e-9)
+    }
+
+    /// Connections opened by exchanges answered, whole run.
+    pub fn opened_per_exchange(&self) -> f64 {
+        self.load.opened as f64 / self.load.answered.max(1) as f64
+    }
+
+    /// The samples of a subject within the measured window.
+    pub fn of(&self, subject: Subject) -> Of<'a> {
+        self.evidence.of(subject).within(self.window())
+    }
+
+    /// The target's network stack, or the engine's.
+    pub fn stack(&self, side: Side) -> Of<'a> {
+        // Where both ends share a stack, it is recorded once, as the server's.
+        let own = Subject::Stack(side);
+        if self.evidence.subjects().any(|subject| subject == own) {
+            self.of(own)
+        } else {
+            self.of(Subject::Stack(Side::Server))
+        }
+    }
+
+    /// Each sampled flow's end on that side.
+    pub fn flows(&self, side: Side) -> Vec<Of<'a>> {
+        self.evidence.flows(side).into_iter().map(|id| self.of(Subject::Flow(id, side))).collect()
+    }
+
+    /// The third number of a sysctl like `net.ipv4.tcp_rmem`: the most that autotuning reaches. Unit: bytes.
+    pub(crate) fn sysctl_third(&self, name: &str) -> Option<f64> {
+        self.header.host.sysctls.get(name)?.split_whitespace().nth(2)?.parse().ok()
+    }
+
+    fn window(&self) -> RangeInclusive<Timestamp> {
+        self.load.window.0..=self.load.window.1
+    }
+}
+
+/// A time in seconds for people, three significant digits: `40.4 ms`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "us"),
+    };
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {unit}")
+}

@@ -1,0 +1,165 @@
+//! How busy each of the service's stations is, and which of them holds it.
+//!
+//! By the utilisation law the station with the highest utilisation is the bottleneck. Connections are a
+//! station too: `X S0 / c`, with `S0` the time an exchange takes when nobody else asks. When that is near
+//! one, exchanges wait for nothing but themselves, whatever the CPUs look like: a BEAM node spins before
+//! it sleeps, and its CPUs look full while idle.
+//! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
+
+use linerate_evidence::sources::{process, stat};
+use linerate_evidence::{Missing, Subject};
+
+use crate::run::Run;
+
+// Chosen: where exchanges spend this much of their time unhindered, more connections are the cure.
+const UNHINDERED: f64 = 0.85;
+
+// Chosen: a station below this leaves room that the run did not use, so it explains nothing.
+const BUSY: f64 = 0.6;
+
+/// A station that can be the bottleneck.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Station {
+    Connections,
+    Engine,
+    Target,
+    Host,
+}
+
+/// Utilisations, 0 to 1. Those of things that are not on this host are missing.
+pub(crate) struct Utilisation {
+    /// Whether there is but one exchange at a time.
+    pub alone: bool,
+    /// Whether target and engine share the machine.
+    pub local: bool,
+    pub connections: f64,
+    pub engine: f64,
+    /// CPUs' worth of time that all engine threads used.
+    pub engine_cores: f64,
+    pub target: Result<Target, Missing>,
+    pub host: Result<Host, Missing>,
+}
+
+/// The target's process tree.
+pub(crate) struct Target {
+    /// CPUs' worth of time it used.
+    pub cores: f64,
+    /// CPUs it may use at once.
+    pub limit: f64,
+    /// The busiest of its threads.
+    pub busiest_thread: f64,
+}
+
+/// The machine.
+pub(crate) struct Host {
+    /// CPUs' worth of time used by anything, steal included.
+    pub busy: f64,
+    pub cpus: f64,
+}
+
+impl Target {
+    pub fn utilisation(&self) -> f64 {
+        (self.cores / self.limit).max(self.busiest_thread).min(1.0)
+    }
+}
+
+impl Utilisation {
+    pub fn of(run: &Run) -> Self {
+        Self {
+            alone: run.connections() == 1,
+            local: run.header.target.local,
+            connections: unhindered_share(run),
+            engine: run.load.busiest_thread,
+            engine_cores: run.engine_cores(),
+            target: target(run),
+            host: host(run),
+        }
+    }
+
+    /// The station that holds the run; none when all have room left.
+    pub fn bottleneck(&self) -> Option<Station> {
+        // One exchange at a time meets no queue of its own making.
+        if self.connections >= UNHINDERED || self.alone {
+            return Some(Station::Connections);
+        }
+        let host = self.host.as_ref().map_or(0.0, |host| host.busy / host.cpus);
+        let target = self.target.as_ref().map_or(0.0, Target::utilisation);
+        // The machine that is read is the engine's: with the target elsewhere, a full one is the engine's roof.
+        let (engine, host) =
+            if self.local { (self.engine, host) } else { (self.engine.max(host), 0.0) };
+        let (station, utilisation) = [
+            (Station::Connections, self.connections),
+            (Station::Engine, engine),
+            (Station::Target, target),
+            (Station::Host, host),
+        ]
+        .into_iter()
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+        // A full machine is the target's doing where the target fills most of it and the engine next to none:
+        // a machine for the engine would change nothing.
+        // Chosen: a seventh of the CPUs is what an engine takes beside a slow server.
+        let station = match (station, &self.target, &self.host) {
+            (Station::Host, Ok(target), Ok(host))
+                if target.cores > 0.6 * host.busy && self.engine_cores < 0.15 * host.busy =>
+            {
+                Station::Target
+            }
+            _ => station,
+        };
+        (utilisation >= BUSY).then_some(station)
+    }
+}
+
+/// The time an exchange takes when nobody else asks: the smaller of the preflight's median and the run's
+/// own. Unit: seconds.
+///
+/// Medians: the fastest exchange of all is luck, and one connection alone would look hindered by it.
+pub(crate) fn unhindered(run: &Run) -> Option<f64> {
+    let mut alone = run.header.preflight_ns.clone();
+    alone.sort_unstable();
+    let alone = alone.get(alone.len() / 2).copied();
+    let median = run.load.service.at(50.0).map(|at| at.value);
+    let nanos = match (alone, median) {
+        (Some(alone), Some(median)) => alone.min(median),
+        (one, other) => one.or(other)?,
+    };
+    (nanos > 0).then_some(nanos as f64 / 1e9)
+}
+
+fn unhindered_share(run: &Run) -> f64 {
+    let alone = unhindered(run).unwrap_or(0.0);
+    run.attained().0 * alone / f64::from(run.connections().max(1))
+}
+
+fn target(run: &Run) -> Result<Target, Missing> {
+    // The probe reads a large tree seldom, to stay cheap: where the window has not two readings, the
+    // whole run's stand for it.
+    let within = run.of(Subject::Target);
+    let of = match within.delta(process::UTIME) {
+        Ok(_) => within,
+        Err(_) => run.evidence.of(Subject::Target),
+    };
+    let (user, over) = of.delta(process::UTIME)?;
+    let (system, _) = of.delta(process::STIME)?;
+    let seconds = over.as_secs_f64();
+    let facts = &run.header.target;
+    let mut limit = f64::from(facts.cpus.unwrap_or(run.header.host.cpus).max(1));
+    if let Some(schedulers) = facts.schedulers {
+        limit = limit.min(f64::from(schedulers.max(1)));
+    }
+    if let Ok(quota) = of.last(process::CPU_QUOTA) {
+        limit = limit.min(quota.as_secs_f64().max(0.01));
+    }
+    let busiest_thread =
+        of.delta(process::BUSIEST_THREAD).map_or(0.0, |(time, _)| time.as_secs_f64() / seconds);
+    Ok(Target { cores: (user + system).as_secs_f64() / seconds, limit, busiest_thread })
+}
+
+fn host(run: &Run) -> Result<Host, Missing> {
+    let of = run.of(Subject::Host);
+    let (idle, over) = of.delta(stat::IDLE)?;
+    let waiting = of.delta(stat::IOWAIT).map_or(0.0, |(time, _)| time.as_secs_f64());
+    let cpus = f64::from(run.header.host.cpus.max(1));
+    let unused = (idle.as_secs_f64() + waiting) / over.as_secs_f64();
+    Ok(Host { busy: (cpus - unused).clamp(0.0, cpus), cpus })
+}
