@@ -1,0 +1,141 @@
+//! One connection of the engine: its socket, its session, its four stamps.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use linerate_model::Timestamp;
+use linerate_workload::Session;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use crate::tls;
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    /// No socket; to be opened not before this instant.
+    Closed(Timestamp),
+    /// Connect (and TLS handshake) under way.
+    Opening,
+    /// Open, no exchange.
+    Idle,
+    /// An exchange is under way.
+    Busy,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) id: u32,
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) tls: Option<tls::Session>,
+    pub(crate) session: Box<dyn Session>,
+    pub(crate) state: State,
+    /// Raised with each socket, so that events of an old one are told apart.
+    pub(crate) generation: u32,
+    /// The TCP connection is established (TLS may still be shaking hands).
+    pub(crate) connected: bool,
+    /// It was open before.
+    pub(crate) known: bool,
+    /// The kernel's send buffer was full.
+    pub(crate) blocked: bool,
+    /// An exchange was begun with the connect (a connection for each exchange).
+    pub(crate) carries: bool,
+    /// When the connect call was made.
+    pub(crate) opened: Timestamp,
+    /// When the current exchange was due.
+    pub(crate) intended: Timestamp,
+    /// When its first byte was handed to the kernel (the connect call, where it opens one).
+    pub(crate) written: Timestamp,
+    /// When the answer's first byte was read; zero before.
+    pub(crate) first_byte: Timestamp,
+    /// When the connection last became free.
+    pub(crate) free: Timestamp,
+}
+
+impl Connection {
+    pub(crate) fn new(id: u32, session: Box<dyn Session>, opens: Timestamp) -> Self {
+        Self {
+            id,
+            socket: None,
+            tls: None,
+            session,
+            state: State::Closed(opens),
+            generation: 0,
+            connected: false,
+            known: false,
+            blocked: false,
+            carries: false,
+            opened: Timestamp(0),
+            intended: Timestamp(0),
+            written: Timestamp(0),
+            first_byte: Timestamp(0),
+            free: Timestamp(0),
+        }
+    }
+
+    /// Whether an exchange of this connection is written and unanswered.
+    pub(crate) fn is_charged(&self) -> bool {
+        self.state == State::Busy || self.carries
+    }
+
+    /// Writes what the session has; how many bytes went out.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> Result<usize, Errno> {
+        let Some(socket) = &self.socket else { return Err(Errno::NOTCONN) };
+        let mut total = 0;
+        self.blocked = false;
+        if let Some(tls) = &mut self.tls {
+            let mut wire = Wire { socket, bytes: 0 };
+            loop {
+                let taken = tls.write(self.session.unsent());
+                self.session.sent(taken);
+                match tls.flush(&mut wire) {
+                    Ok(true) if self.session.unsent().is_empty() => break,
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.blocked = true;
+                        break;
+                    }
+                    Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::PIPE)),
+                }
+            }
+            return Ok(wire.bytes);
+        }
+        loop {
+            let unsent = self.session.unsent();
+            if unsent.is_empty() {
+                return Ok(total);
+            }
+            match send(socket, unsent, SendFlags::NOSIGNAL) {
+                Ok(bytes) => {
+                    self.session.sent(bytes);
+                    total += bytes;
+                }
+                Err(Errno::AGAIN) => {
+                    self.blocked = true;
+                    return Ok(total);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+/// The socket as rustls writes to it.
+struct Wire<'a> {
+    socket: &'a OwnedFd,
+    bytes: usize,
+}
+
+impl io::Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = send(self.socket, bytes, SendFlags::NOSIGNAL)?;
+        self.bytes += sent;
+        Ok(sent)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

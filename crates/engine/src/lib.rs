@@ -1,0 +1,18 @@
+//! The load engine: a thread and an event loop a core, nothing shared, histograms merged at the end.
+//!
+//! [`probe`] makes a few exchanges first and says what is wrong in words; [`start`] makes the load.
+
+mod clock;
+mod connection;
+mod job;
+mod opening;
+mod probe;
+mod record;
+mod socket;
+mod thread;
+mod tls;
+
+pub use clock::now;
+pub use job::{Flow, Flows, Job, Running, start};
+pub use probe::{Preflight, Trouble, probe};
+pub use tls::{Tls, client_config};

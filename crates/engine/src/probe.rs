@@ -1,0 +1,252 @@
+//! The first exchanges, one after the other on one connection: does the target answer at all, does it
+//! speak the protocol, and how fast when nobody else asks.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use linerate_workload::{Broken, Session, Step};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::time::Timespec;
+
+use crate::job::Job;
+use crate::socket::Opener;
+
+// Chosen: long enough for a target that stalls 200 ms an exchange to show it a few times.
+const LONGEST: Duration = Duration::from_secs(1);
+
+// Chosen: a median of so many is steady; fast targets need a few milliseconds for them.
+const EXCHANGES: usize = 24;
+
+/// What a few exchanges showed.
+#[derive(Clone, Debug, Default)]
+pub struct Preflight {
+    /// Service times in order. Never empty.
+    pub service: Vec<Duration>,
+}
+
+impl Preflight {
+    /// The fastest: nothing can be said to take less.
+    pub fn fastest(&self) -> Duration {
+        self.service.iter().copied().min().unwrap_or_default()
+    }
+
+    /// The median, the first exchange (which opens the connection's windows) left out where it can be.
+    pub fn typical(&self) -> Duration {
+        let mut rest =
+            self.service.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&self.service).to_vec();
+        rest.sort_unstable();
+        rest.get(rest.len() / 2).copied().unwrap_or_default()
+    }
+}
+
+/// Why no load can be made. Each says what was found and what to do.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Trouble {
+    /// Nobody listens.
+    #[error(
+        "connection refused by {0}: nothing listens there; start the target, or correct the port"
+    )]
+    Refused(String),
+    /// No answer to the connect.
+    #[error(
+        "no answer from {address} within {seconds} s of connecting: is the address right, and no firewall between?"
+    )]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// How long.
+        seconds: f64,
+    },
+    /// It accepts and says nothing.
+    #[error(
+        "{address} accepts connections and never answers: nothing came within {seconds} s of the request; is it the right port and protocol, or is the target hung?"
+    )]
+    Silent {
+        /// Where.
+        address: String,
+        /// How long.
+        seconds: f64,
+    },
+    /// It closes without an answer.
+    #[error(
+        "{0} closed the connection without an answer: is it the right port, and does it want TLS?"
+    )]
+    Closed(String),
+    /// It answers something else.
+    #[error("{address}: {broken}{hint}")]
+    Protocol {
+        /// Where.
+        address: String,
+        /// What it is.
+        broken: Broken,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// TLS was asked for and is not there.
+    #[error(
+        "{address} does not speak TLS ({wrong}): write http:// instead of https://, or correct the port"
+    )]
+    NoTls {
+        /// Where.
+        address: String,
+        /// What rustls said.
+        wrong: String,
+    },
+    /// Anything else.
+    #[error("{address}: {wrong}")]
+    Other {
+        /// Where.
+        address: String,
+        /// What the kernel said.
+        wrong: String,
+    },
+}
+
+/// Makes a few exchanges and takes their time.
+pub fn probe(job: &Job) -> Result<Preflight, Trouble> {
+    let job = job.clone();
+    let address = job.address.to_string();
+    // A thread of its own: the engine's network namespace is entered for good.
+    let ended = std::thread::spawn(move || exchanges(&job)).join();
+    ended.unwrap_or_else(|_| Err(Trouble::Other { address, wrong: "the probe panicked".into() }))
+}
+
+fn exchanges(job: &Job) -> Result<Preflight, Trouble> {
+    let address = job.address.to_string();
+    let other = |wrong: String| Trouble::Other { address: address.clone(), wrong };
+    if let Some(path) = &job.netns {
+        let entered = std::fs::File::open(path).and_then(|file| {
+            Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
+        });
+        entered.map_err(|error| other(format!("cannot enter {}: {error}", path.display())))?;
+    }
+    let timeout = job.plan.load.timeout;
+    let seconds = timeout.as_secs_f64();
+    let mut preflight = Preflight::default();
+    let began = Instant::now();
+    let mut stream = None;
+    let mut session = job.template.session();
+    while preflight.service.len() < EXCHANGES && began.elapsed() < LONGEST {
+        let start = Instant::now();
+        let opened = match stream.take() {
+            Some(stream) => stream,
+            None => {
+                session.renew();
+                let plain = connect(job, timeout).map_err(|error| match error.kind() {
+                    ErrorKind::ConnectionRefused => Trouble::Refused(address.clone()),
+                    ErrorKind::TimedOut => {
+                        Trouble::Unreachable { address: address.clone(), seconds }
+                    }
+                    _ => other(error.to_string()),
+                })?;
+                Stream::open(job, plain).map_err(other)?
+            }
+        };
+        let start = if job.plan.opens_each() { start } else { Instant::now() };
+        let (last, opened) =
+            exchange(opened, session.as_mut()).map_err(|trouble| match trouble {
+                Fault::Broken(broken) => Trouble::Protocol {
+                    address: address.clone(),
+                    hint: match broken {
+                        Broken::NotHttp(_) => {
+                            "; is it the right port? For other protocols use tcp:// (see --help)"
+                        }
+                        _ => "",
+                    },
+                    broken,
+                },
+                Fault::Tls(wrong) => Trouble::NoTls { address: address.clone(), wrong },
+                Fault::Closed => Trouble::Closed(address.clone()),
+                Fault::Io(error) => match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                        Trouble::Silent { address: address.clone(), seconds }
+                    }
+                    // The last is rustls's word for an end without its farewell.
+                    ErrorKind::ConnectionReset
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::UnexpectedEof => Trouble::Closed(address.clone()),
+                    _ => other(error.to_string()),
+                },
+            })?;
+        preflight.service.push(start.elapsed());
+        stream = (!last && !job.plan.opens_each()).then_some(opened);
+    }
+    Ok(preflight)
+}
+
+/// The engine's own way to open a socket, so that its options are the plan's; then a blocking one.
+fn connect(job: &Job, timeout: Duration) -> std::io::Result<TcpStream> {
+    let socket = Opener::new(job.address, &job.plan.engine, 0).open()?;
+    let wait = Timespec::try_from(timeout).unwrap_or_default();
+    let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
+    if poll(&mut ready, Some(&wait))? == 0 {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    sockopt::socket_error(&socket)??;
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    Ok(stream)
+}
+
+enum Fault {
+    Io(std::io::Error),
+    Closed,
+    Broken(Broken),
+    Tls(String),
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn open(job: &Job, plain: TcpStream) -> Result<Self, String> {
+        let Some(tls) = &job.tls else { return Ok(Stream::Plain(plain)) };
+        let connection =
+            rustls::ClientConnection::new(std::sync::Arc::clone(&tls.config), tls.name.clone())
+                .map_err(|error| error.to_string())?;
+        Ok(Stream::Tls(Box::new(rustls::StreamOwned::new(connection, plain))))
+    }
+}
+
+fn exchange(mut stream: Stream, session: &mut dyn Session) -> Result<(bool, Stream), Fault> {
+    session.begin();
+    let mut buffer = vec![0; 64 * 1024];
+    let fault = |error: std::io::Error| match error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    {
+        Some(tls) => Fault::Tls(tls.to_string()),
+        None => Fault::Io(error),
+    };
+    while !session.unsent().is_empty() {
+        let wrote = match &mut stream {
+            Stream::Plain(stream) => stream.write(session.unsent()),
+            Stream::Tls(stream) => stream.write(session.unsent()),
+        };
+        session.sent(wrote.map_err(fault)?);
+    }
+    if let Stream::Tls(stream) = &mut stream {
+        stream.flush().map_err(fault)?;
+    }
+    loop {
+        let read = match &mut stream {
+            Stream::Plain(stream) => stream.read(&mut buffer),
+            Stream::Tls(stream) => stream.read(&mut buffer),
+        };
+        let step = match read.map_err(fault)? {
+            0 => session.closed().map_err(|_| Fault::Closed)?,
+            bytes => session.received(&buffer[..bytes]).map_err(Fault::Broken)?,
+        };
+        if let Step::Done(answer) = step {
+            return Ok((answer.last, stream));
+        }
+    }
+}

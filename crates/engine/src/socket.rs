@@ -1,0 +1,107 @@
+//! The engine's sockets: opened as the plan says, never blocking.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use linerate_model::EngineOptions;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt,
+};
+
+/// Opens sockets for one thread.
+pub(crate) struct Opener {
+    server: SocketAddr,
+    options: EngineOptions,
+    /// Local ports to use in turn; none: the kernel chooses.
+    ports: Option<(u16, u16)>,
+    next_port: u16,
+}
+
+impl Opener {
+    pub(crate) fn new(server: SocketAddr, options: &EngineOptions, first: u16) -> Self {
+        let ports = options.local_ports.as_deref().and_then(port_range);
+        let next_port = ports.map_or(0, |(low, high)| low + first % (high - low + 1));
+        Self { server, options: options.clone(), ports, next_port }
+    }
+
+    /// A socket whose connect has begun.
+    pub(crate) fn open(&mut self) -> Result<OwnedFd, Errno> {
+        let family = match self.server {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        if self.options.nodelay {
+            sockopt::set_tcp_nodelay(&socket, true)?;
+        }
+        if let Some(size) = self.options.recbuf {
+            sockopt::set_socket_recv_buffer_size(&socket, size.0 as usize)?;
+        }
+        if let Some(size) = self.options.sndbuf {
+            sockopt::set_socket_send_buffer_size(&socket, size.0 as usize)?;
+        }
+        if let Some(name) = &self.options.congestion {
+            sockopt::set_tcp_congestion(&socket, name)?;
+        }
+        if let Some((low, high)) = self.ports {
+            self.bind_within(&socket, low, high)?;
+        }
+        match connect(&socket, &self.server) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Binds to the next free port of the range; `ADDRNOTAVAIL` when there is none, as the kernel says
+    /// of its own range.
+    fn bind_within(&mut self, socket: &OwnedFd, low: u16, high: u16) -> Result<(), Errno> {
+        let any = match self.server.ip() {
+            IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(ip),
+            IpAddr::V4(_) => IpAddr::from([0, 0, 0, 0]),
+            IpAddr::V6(_) => IpAddr::from([0u16; 8]),
+        };
+        for _ in low..=high {
+            let port = self.next_port;
+            self.next_port = if port >= high { low } else { port + 1 };
+            match bind(socket, &SocketAddr::new(any, port)) {
+                Err(Errno::ADDRINUSE) => {}
+                result => return result,
+            }
+        }
+        Err(Errno::ADDRNOTAVAIL)
+    }
+}
+
+/// `40000-40999`, low before high.
+pub(crate) fn port_range(text: &str) -> Option<(u16, u16)> {
+    let (low, high) = text.split_once('-')?;
+    let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+    (0 < low && low <= high).then_some((low, high))
+}
+
+/// The word under which reports count an error.
+pub(crate) fn cause(errno: Errno) -> &'static str {
+    match errno {
+        Errno::CONNREFUSED => "refused",
+        Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => "reset",
+        Errno::TIMEDOUT => "unreachable",
+        Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN => "unreachable",
+        Errno::ADDRNOTAVAIL => "no-address",
+        Errno::MFILE | Errno::NFILE => "descriptors",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_range_is_low_to_high() {
+        assert_eq!(port_range("40000-40999"), Some((40_000, 40_999)));
+        assert_eq!(port_range("40999-40000"), None);
+        assert_eq!(port_range("0-10"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! Connections of a thread: opened, connected, failed, timed out, closed.
+
+use std::time::Duration;
+
+use linerate_evidence::Phase;
+use linerate_model::Timestamp;
+use linerate_workload::Step;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{getsockname, sockopt};
+
+use super::{Edge, Thread};
+use crate::clock::now;
+use crate::connection::State;
+use crate::job::{Flow, Flows};
+use crate::socket::cause;
+use crate::tls;
+
+// Chosen: connections under way at once while a run opens its connections, per thread. More measures
+// the listener's backlog, which is `crr`'s business.
+pub(super) const OPENING: usize = 32;
+
+// Chosen: how long to leave a target alone that refuses.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+impl Thread {
+    pub(super) fn open_some(&mut self, at: Timestamp) {
+        // Closed loop with a connection each: openings are the load itself and are not held back.
+        while let Some(index) = self.to_open.front().copied() {
+            let held = self.opening >= OPENING && !self.job.plan.opens_each();
+            let due = matches!(self.connections[index].state, State::Closed(opens) if opens <= at);
+            if held || !due || (self.left == 0 && !self.job.plan.is_open_loop()) {
+                return;
+            }
+            self.to_open.pop_front();
+            if self.job.plan.opens_each() {
+                if self.job.plan.is_open_loop() {
+                    // The exchange opens it when it is due.
+                    self.set_idle(index, at);
+                } else {
+                    self.begin(index, at, at);
+                }
+            } else {
+                self.open(index, at);
+            }
+        }
+    }
+
+    /// Opens a connection; the exchange it carries, if any, is failed with it.
+    pub(super) fn open(&mut self, index: usize, at: Timestamp) {
+        match self.opener.open() {
+            Ok(socket) => {
+                let connection = &mut self.connections[index];
+                connection.generation = connection.generation.wrapping_add(1);
+                connection.opened = at;
+                connection.session.renew();
+                connection.connected = false;
+                connection.blocked = false;
+                connection.tls = match self.job.tls.as_ref().map(tls::Session::new).transpose() {
+                    Ok(tls) => tls,
+                    Err(_) => return self.fail(index, "tls", at),
+                };
+                let connection = &mut self.connections[index];
+                let data =
+                    EventData::new_u64(index as u64 | u64::from(connection.generation) << 32);
+                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+                if let Err(errno) = epoll::add(&self.epoll, &socket, data, flags) {
+                    return self.fail(index, cause(errno), at);
+                }
+                connection.socket = Some(socket);
+                connection.state = State::Opening;
+                self.opening += 1;
+            }
+            Err(errno) => self.fail(index, cause(errno), at),
+        }
+    }
+
+    pub(super) fn on_event(&mut self, data: u64, flags: EventFlags) {
+        let (index, generation) = ((data & 0xffff_ffff) as usize, (data >> 32) as u32);
+        let Some(connection) = self.connections.get(index) else { return };
+        if connection.generation != generation || connection.socket.is_none() {
+            return;
+        }
+        if !connection.connected {
+            return self.on_connected(index);
+        }
+        if flags.contains(EventFlags::OUT) && connection.blocked {
+            self.write_on(index);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
+        {
+            let last = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+            self.on_readable(index, if flags.intersects(last) { Edge::Last } else { Edge::More });
+        }
+    }
+
+    /// The connect ended, well or not.
+    pub(super) fn on_connected(&mut self, index: usize) {
+        let at = now();
+        let connection = &mut self.connections[index];
+        let Some(socket) = &connection.socket else { return };
+        match sockopt::socket_error(socket) {
+            Ok(Ok(())) => {}
+            Ok(Err(errno)) | Err(errno) => return self.fail(index, cause(errno), at),
+        }
+        let slice = &mut self.record.slice;
+        slice.connect.record(at.nanos_since(connection.opened));
+        slice.opened += 1;
+        let id = connection.id;
+        if id < Flows::WATCHED
+            && !self.job.plan.opens_each()
+            && let Ok(client) = getsockname(socket)
+            && let Ok(client) = std::net::SocketAddr::try_from(client)
+        {
+            self.flows.opened(Flow { id, client, server: self.job.address });
+        }
+        let connection = &mut self.connections[index];
+        connection.connected = true;
+        if connection.tls.is_some() {
+            // The handshake's first flight; its last brings `on_ready`.
+            return self.write_on(index);
+        }
+        self.on_ready(index, at);
+    }
+
+    /// Connected, and through the TLS handshake where there is one.
+    pub(super) fn on_ready(&mut self, index: usize, at: Timestamp) {
+        self.opening -= 1;
+        let connection = &mut self.connections[index];
+        connection.free = at;
+        if !connection.known {
+            connection.known = true;
+            self.opening_of_all.opened();
+        }
+        if connection.carries {
+            connection.carries = false;
+            connection.state = State::Busy;
+            connection.session.begin();
+            return self.write_on(index);
+        }
+        self.next_exchange(index, at);
+    }
+
+    /// The peer closed its side.
+    pub(super) fn on_closed(&mut self, index: usize) {
+        let at = now();
+        let connection = &mut self.connections[index];
+        match connection.state {
+            State::Busy => match connection.session.closed() {
+                Ok(Step::Done(answer)) => self.on_answer(index, answer, at),
+                _ => self.fail(index, "closed", at),
+            },
+            State::Opening => self.fail(index, "closed", at),
+            // Between exchanges a server may: no exchange is lost.
+            State::Idle | State::Closed(_) => self.reopen(index, at),
+        }
+    }
+
+    /// The connection is of no more use; its exchange, if it has one, failed by this cause.
+    pub(super) fn fail(&mut self, index: usize, why: &'static str, at: Timestamp) {
+        let connection = &mut self.connections[index];
+        let was_opening = connection.state == State::Opening;
+        if connection.is_charged() {
+            let (written, age) = (connection.written, at.since(connection.written));
+            self.record.on_ended(written, at);
+            self.record.slice.failed_age += age.as_nanos();
+            *self.record.slice.errors.entry(why.to_owned()).or_default() += 1;
+        } else if was_opening || connection.socket.is_none() {
+            // A connection that could not be opened fails the exchange that waited for it.
+            self.charge_waiting(why, at);
+        }
+        let pause = if matches!(why, "closed" | "malformed") && !was_opening {
+            Duration::ZERO
+        } else {
+            REFUSED_PAUSE
+        };
+        self.reopen(index, at.after(pause));
+    }
+
+    pub(super) fn charge_waiting(&mut self, why: &'static str, at: Timestamp) {
+        let ended = self.phase == Phase::Drain || self.left == 0 || self.begins.is_none();
+        match &mut self.schedule {
+            Some((send, _)) if !ended && send.peek() < at.min(self.ends) => send.advance(),
+            None if !ended => self.record.slice.scheduled += 1,
+            _ => return,
+        }
+        self.left -= 1;
+        *self.record.slice.errors.entry(why.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn reopen(&mut self, index: usize, at: Timestamp) {
+        self.close(index);
+        self.connections[index].state = State::Closed(at);
+        self.to_open.push_back(index);
+    }
+
+    pub(super) fn close(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if connection.state == State::Opening {
+            self.opening -= 1;
+        }
+        connection.carries = false;
+        connection.socket = None;
+        connection.tls = None;
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.state = State::Idle;
+    }
+
+    /// Exchanges, openings and waiting exchanges older than the timeout.
+    pub(super) fn time_out(&mut self, at: Timestamp) {
+        let timeout = self.job.plan.load.timeout;
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            if connection.is_charged() && at.since(connection.intended) > timeout {
+                self.record.on_ended(connection.written, at);
+                let slice = &mut self.record.slice;
+                slice.timed_out += 1;
+                slice.failed_age += at.since(connection.written).as_nanos();
+                slice.censored.record(at.nanos_since(connection.intended));
+                self.connections[index].carries = false;
+                self.reopen(index, at);
+            } else if connection.state == State::Opening && at.since(connection.opened) > timeout {
+                self.fail(index, "unreachable", at);
+            }
+        }
+        if self.phase == Phase::Drain {
+            return;
+        }
+        while let Some((send, _)) = &mut self.schedule
+            && at.since(send.peek()) > timeout
+            && send.peek() < self.ends
+            && self.left > 0
+        {
+            self.record.slice.censored.record(at.nanos_since(send.peek()));
+            send.advance();
+            self.left -= 1;
+            self.record.slice.timed_out += 1;
+        }
+    }
+}

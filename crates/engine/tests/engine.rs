@@ -1,0 +1,205 @@
+//! The engine against small real servers on loopback: conservation, Little's law, honest clocks.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use linerate_engine::{Job, Trouble, probe, start};
+use linerate_evidence::{Evidence, LoadSummary, ValidityState, summarise};
+use linerate_model::Plan;
+
+/// Serves each connection in a thread of its own until the test ends.
+fn serve(each: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let each = Arc::new(each);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let each = Arc::clone(&each);
+            std::thread::spawn(move || each(stream));
+        }
+    });
+    address
+}
+
+/// Echoes `size` bytes at a time, after `delay`.
+fn echo(size: usize, delay: Duration) -> SocketAddr {
+    serve(move |mut stream| {
+        let mut buffer = vec![0; size];
+        stream.set_nodelay(true).unwrap();
+        while stream.read_exact(&mut buffer).is_ok() {
+            std::thread::sleep(delay);
+            if stream.write_all(&buffer).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+fn job(address: SocketAddr, rest: &str) -> Job {
+    let plan = Plan::from_toml(&format!("[target]\naddress = '{address}'\n{rest}")).unwrap();
+    Job {
+        template: linerate_workload::template(&plan.workload, &address.to_string()),
+        plan: Arc::new(plan),
+        address,
+        tls: None,
+        netns: None,
+        stop: Arc::new(AtomicBool::new(false)),
+        threads: 2,
+    }
+}
+
+fn run(job: Job) -> LoadSummary {
+    let plan = Arc::clone(&job.plan);
+    let running = start(job).unwrap();
+    let mut evidence = Evidence::default();
+    for slice in &running.slices {
+        evidence.slices.push(slice.pack());
+    }
+    running.join().unwrap();
+    summarise(&evidence, &plan)
+}
+
+const RR: &str = "[workload]\nkind = 'rr'\nrequest = 64\nresponse = 64\n";
+
+fn assert_conserved(load: &LoadSummary) {
+    let failed: u64 = load.errors.values().sum();
+    assert_eq!(load.scheduled, load.answered + failed + load.timed_out + load.in_flight_at_end);
+}
+
+#[test]
+fn a_closed_loop_conserves_exchanges_and_obeys_littles_law() {
+    let address = echo(64, Duration::from_millis(5));
+    let load =
+        run(job(address, &format!("{RR}[load]\nconnections = 8\n[until]\nduration = '2s'\n")));
+    assert_conserved(&load);
+    assert_eq!(load.validity.state, ValidityState::Valid, "{:?}", load.validity);
+    // 8 connections / 5 ms and a little = at most 1600/s
+    assert!((900.0..1600.0).contains(&load.throughput.0), "{}", load.throughput);
+    assert!((load.in_flight - 8.0).abs() < 0.2, "{}", load.in_flight);
+    assert!((load.in_flight_by_little / load.in_flight - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn an_open_loop_offers_its_rate_and_no_more() {
+    let address = echo(64, Duration::ZERO);
+    let plan =
+        "[load]\nconnections = 16\nrate = 500\narrivals = 'poisson'\n[until]\nduration = '2s'\n";
+    let load = run(job(address, &format!("{RR}{plan}")));
+    assert_conserved(&load);
+    assert!((400.0..600.0).contains(&load.throughput.0), "{}", load.throughput);
+}
+
+#[test]
+fn a_count_is_kept_exactly() {
+    let address = echo(64, Duration::ZERO);
+    let plan = "[load]\nconnections = 7\n[until]\nexchanges = 1001\n";
+    let load = run(job(address, &format!("{RR}{plan}")));
+    assert_eq!((load.scheduled, load.answered), (1001, 1001));
+}
+
+#[test]
+fn an_open_loop_keeps_a_count_exactly_as_well() {
+    let address = echo(64, Duration::ZERO);
+    let plan = "[load]\nconnections = 7\nrate = 2000\n[until]\nexchanges = 1001\n";
+    let load = run(job(address, &format!("{RR}{plan}")));
+    assert_conserved(&load);
+    assert_eq!((load.scheduled, load.answered), (1001, 1001));
+}
+
+#[test]
+fn a_connection_for_each_exchange_is_opened_and_closed() {
+    let address = echo(64, Duration::ZERO);
+    let plan = "[workload]\nkind = 'crr'\nrequest = 64\nresponse = 64\n[load]\nconnections = 4\n[until]\nexchanges = 200\n";
+    let load = run(job(address, plan));
+    assert_conserved(&load);
+    assert_eq!((load.answered, load.opened), (200, 200));
+}
+
+#[test]
+fn a_stall_shows_in_latency_from_due_but_not_in_service_time_alone() {
+    let stalls = Arc::new(AtomicBool::new(true));
+    let address = serve(move |mut stream| {
+        let mut buffer = [0; 64];
+        while stream.read_exact(&mut buffer).is_ok() {
+            if stalls.swap(false, std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(600));
+            }
+            if stream.write_all(&buffer).is_err() {
+                break;
+            }
+        }
+    });
+    let plan =
+        "[load]\nconnections = 1\nrate = 200\n[engine]\nthreads = 1\n[until]\nduration = '2s'\n";
+    let mut job = job(address, &format!("{RR}{plan}"));
+    job.threads = 1;
+    let load = run(job);
+    assert_conserved(&load);
+    // One exchange stalls 600 ms; some 120 that were due meanwhile wait behind it.
+    let (latency, service) = (load.latency.at(90.0).unwrap(), load.service.at(90.0).unwrap());
+    assert!(latency.value > 100_000_000, "{latency:?}");
+    assert!(service.value < 50_000_000, "{service:?}");
+}
+
+#[test]
+fn a_target_that_never_answers_times_out_at_its_age_and_nothing_is_lost() {
+    let address = serve(|mut stream| {
+        let mut sink = Vec::new();
+        let _ = stream.read_to_end(&mut sink);
+    });
+    let plan = "[load]\nconnections = 4\ntimeout = '300ms'\n[until]\nduration = '1s'\n";
+    let load = run(job(address, &format!("{RR}{plan}")));
+    assert_conserved(&load);
+    assert_eq!(load.answered, 0);
+    assert!(load.timed_out >= 4, "{}", load.timed_out);
+    assert_eq!(load.validity.state, ValidityState::Void);
+}
+
+#[test]
+fn a_target_that_closes_in_mid_answer_is_an_error_by_cause() {
+    let address = serve(|mut stream| {
+        let mut buffer = [0; 64];
+        let _ = stream.read_exact(&mut buffer);
+        let _ = stream.write_all(&buffer[..10]);
+    });
+    let plan = "[load]\nconnections = 2\n[until]\nexchanges = 50\n";
+    let load = run(job(address, &format!("{RR}{plan}")));
+    assert_conserved(&load);
+    assert_eq!(load.errors.get("closed"), Some(&50));
+}
+
+#[test]
+fn a_target_that_is_not_there_is_refused_by_the_probe() {
+    let address = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let trouble = probe(&job(address, RR)).unwrap_err();
+    assert_eq!(trouble, Trouble::Refused(address.to_string()));
+}
+
+#[test]
+fn a_silent_target_is_told_from_a_slow_one_by_the_probe() {
+    let address = serve(|stream| {
+        std::thread::sleep(Duration::from_secs(3));
+        drop(stream);
+    });
+    let began = Instant::now();
+    let trouble = probe(&job(address, &format!("{RR}[load]\ntimeout = '200ms'\n"))).unwrap_err();
+    assert!(matches!(trouble, Trouble::Silent { .. }), "{trouble}");
+    assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn another_protocol_is_quoted_by_the_probe() {
+    let address = serve(|mut stream| {
+        let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    let trouble = probe(&job(address, "")).unwrap_err().to_string();
+    assert!(trouble.contains("is not HTTP/1.1: it begins with `SSH-2.0"), "{trouble}");
+}

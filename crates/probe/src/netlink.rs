@@ -1,0 +1,224 @@
+//! Questions about sockets, over netlink.
+//!
+//! Source: sock_diag(7), netlink(7), `linux/inet_diag.h`, `linux/netlink.h`. Everything is
+//! answered from within the call that asks, so nothing here ever waits.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// `struct nlmsghdr`, and `struct inet_diag_req_v2`.
+const HEADER: usize = 16;
+const REQUEST: usize = 56;
+/// Of `struct inet_diag_msg`.
+const ANSWER: usize = 72;
+
+/// `SOCK_DIAG_BY_FAMILY`, `NLMSG_ERROR`, `NLMSG_DONE`.
+const BY_FAMILY: u16 = 20;
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+
+/// `NLM_F_REQUEST`, `NLM_F_DUMP`.
+const FLAG_REQUEST: u16 = 0x1;
+const FLAG_DUMP: u16 = 0x300;
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IPPROTO_TCP: u8 = 6;
+
+/// `1 << (INET_DIAG_INFO - 1)`, the same of `INET_DIAG_CONG` and of `INET_DIAG_SKMEMINFO`.
+const WANTED: u8 = 1 << 1 | 1 << 3 | 1 << 6;
+
+/// States of `net/tcp_states.h` that are no connection's: a lookup that finds none of the two
+/// addresses falls back to the listener, and one in TIME-WAIT or half open has no `tcp_info`.
+const SYN_RECV: u8 = 3;
+const TIME_WAIT: u8 = 6;
+const LISTEN: u8 = 10;
+const NEW_SYN_RECV: u8 = 12;
+
+/// A `sock_diag` socket. It asks of the network namespace that it was opened in.
+#[derive(Debug)]
+pub(crate) struct SockDiag {
+    socket: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+/// Where a message stands in the buffer, and its kind.
+struct Found {
+    kind: u16,
+    from: usize,
+    to: usize,
+}
+
+impl SockDiag {
+    pub(crate) fn open() -> io::Result<Self> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            Some(SOCK_DIAG),
+        )?;
+        // Dumps come in pieces as large as the reader's buffer, up to 32 KiB.
+        Ok(Self { socket, sequence: 0, buffer: vec![0; 32 << 10] })
+    }
+
+    /// The kernel's answer about one end of a connection; none when there is no such connection.
+    pub(crate) fn connection(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> io::Result<Option<&[u8]>> {
+        let mut found = self.exact(local, remote)?;
+        // A server that listens on `::` has IPv4 clients with IPv6 sockets.
+        if found.is_none() && local.is_ipv4() {
+            found = self.exact(mapped(local), mapped(remote))?;
+        }
+        Ok(found.map(|found| &self.buffer[found.from..found.to]))
+    }
+
+    /// The kernel's answers about all listening TCP sockets, headers included.
+    pub(crate) fn listeners(&mut self) -> io::Result<Vec<u8>> {
+        let mut answers = Vec::new();
+        for family in [AF_INET, AF_INET6] {
+            let mut request = self.request(family, FLAG_REQUEST | FLAG_DUMP);
+            request[HEADER + 4..HEADER + 8].copy_from_slice(&(1_u32 << LISTEN).to_ne_bytes());
+            self.send(&request)?;
+            'dump: loop {
+                let length = match self.receive() {
+                    Ok(length) => length,
+                    Err(Errno::AGAIN) => break,
+                    Err(error) => return Err(error.into()),
+                };
+                for found in messages(&self.buffer[..length], self.sequence) {
+                    match found.kind {
+                        DONE => break 'dump,
+                        // A kernel without IPv6.
+                        ERROR => match fault(&self.buffer[found.from..found.to]) {
+                            Errno::NOENT => break 'dump,
+                            error => return Err(error.into()),
+                        },
+                        _ => {
+                            answers.extend(&self.buffer[found.from - HEADER..found.to]);
+                            answers.resize(answers.len().next_multiple_of(4), 0);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    fn exact(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
+        let family = if local.is_ipv4() { AF_INET } else { AF_INET6 };
+        let mut request = self.request(family, FLAG_REQUEST);
+        request[HEADER + 2] = WANTED;
+        let id = &mut request[HEADER + 8..];
+        id[0..2].copy_from_slice(&local.port().to_be_bytes());
+        id[2..4].copy_from_slice(&remote.port().to_be_bytes());
+        put(&mut id[4..20], local.ip());
+        put(&mut id[20..36], remote.ip());
+        if let SocketAddr::V6(local) = local {
+            id[36..40].copy_from_slice(&local.scope_id().to_ne_bytes());
+        }
+        // `INET_DIAG_NOCOOKIE`, both halves.
+        id[40..48].fill(0xff);
+        self.send(&request)?;
+        loop {
+            let length = match self.receive() {
+                Ok(length) => length,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let Some(found) = messages(&self.buffer[..length], self.sequence).next() else {
+                continue;
+            };
+            let answer = &self.buffer[found.from..found.to];
+            if found.kind == ERROR {
+                return match fault(answer) {
+                    Errno::NOENT => Ok(None),
+                    error => Err(error.into()),
+                };
+            }
+            let ports = [local.port().to_be_bytes(), remote.port().to_be_bytes()].concat();
+            let ours = answer.len() >= ANSWER
+                && answer[4..8] == ports[..]
+                && ![SYN_RECV, TIME_WAIT, LISTEN, NEW_SYN_RECV].contains(&answer[1]);
+            return Ok(ours.then_some(found));
+        }
+    }
+
+    fn request(&mut self, family: u8, flags: u16) -> [u8; HEADER + REQUEST] {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = [0; HEADER + REQUEST];
+        request[0..4].copy_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
+        request[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+        request[6..8].copy_from_slice(&flags.to_ne_bytes());
+        request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        request[HEADER] = family;
+        request[HEADER + 1] = IPPROTO_TCP;
+        request
+    }
+
+    fn send(&self, request: &[u8]) -> io::Result<()> {
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::sendto(&self.socket, request, SendFlags::empty(), &kernel)?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<usize, Errno> {
+        loop {
+            match rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((length, _)) => return Ok(length),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The messages that answer a question, passing over those of earlier ones.
+fn messages(bytes: &[u8], sequence: u32) -> impl Iterator<Item = Found> {
+    let word = |at: usize| bytes.get(at..at + 4)?.first_chunk().copied().map(u32::from_ne_bytes);
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let length = word(at)? as usize;
+            let kind = word(at + 4)? as u16;
+            let theirs = word(at + 8)?;
+            if length < HEADER || length > bytes.len() - at {
+                return None;
+            }
+            let found = Found { kind, from: at + HEADER, to: at + length };
+            at += length.next_multiple_of(4);
+            if theirs == sequence {
+                return Some(found);
+            }
+        }
+    })
+}
+
+/// The error of an `NLMSG_ERROR`, which holds it negated.
+fn fault(payload: &[u8]) -> Errno {
+    let code = payload.first_chunk().copied().map_or(0, i32::from_ne_bytes);
+    if code == 0 { Errno::PROTO } else { Errno::from_raw_os_error(code.saturating_neg()) }
+}
+
+fn put(into: &mut [u8], address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => into[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => into.copy_from_slice(&address.octets()),
+    }
+}
+
+fn mapped(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip,
+        IpAddr::V6(ip) => ip.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), address.port())
+}
