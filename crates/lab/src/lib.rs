@@ -1,0 +1,25 @@
+//! Lays what a plan asks for (a target, and the path to it) and takes it away again.
+//!
+//! Nothing that was laid outlives its [`Lab`]: `close` or drop end every process of the target,
+//! whichever way it went into the background, and remove the namespaces. A linerate that is killed
+//! takes its target's first process with it; what else it left behind, the next one finds and clears.
+
+mod cancel;
+mod connect;
+mod knob;
+mod lab;
+mod lay_error;
+mod ledger;
+mod listeners;
+mod path;
+mod process;
+mod sys;
+mod tail;
+mod targets;
+mod tree;
+
+pub use knob::{KnobSpec, Permitted};
+pub use lab::{Lab, Left, Options};
+pub use lay_error::LayError;
+pub use path::PathProof;
+pub use targets::{Kind, TARGETS};

@@ -1,0 +1,201 @@
+//! The path: two network namespaces with a TUN device each, and our own delay line between them.
+//!
+//! Source for the shape: mahimahi's packet shells. The addresses are 10.199.0.1 (client) and
+//! 10.199.0.2 (server), in namespaces of their own, so that any number of paths may have them.
+//! The namespaces are this process's by name, `lr-PID-c` and `lr-PID-s` (`lr-PID.N-c` for the second
+//! and later ones of a process); those of processes that no longer live are removed before a path is
+//! laid. The devices last as long as their descriptors, so nothing of them can be left.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::cancel::Cancel;
+use crate::lay_error::LayError;
+use crate::process::inside;
+use crate::sys::open_tun;
+use crate::targets::End;
+
+mod ip;
+mod line;
+mod proof;
+
+use ip::{Ip, Netns};
+use line::Line;
+pub use proof::PathProof;
+
+/// Chosen: nothing routes it by default, and few networks use it.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 199, 0, 1);
+/// See [`CLIENT`].
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 199, 0, 2);
+
+/// Of the device in each namespace.
+const DEVICE: &str = "lr0";
+
+/// Source: Ethernet's. One packet a read and write: fidelity before speed.
+const MTU: &str = "1500";
+
+/// Packets that may await the delay line. Chosen: 1 s of 1500-byte packets at 1.2 Gbit/s, so that
+/// a line which was off its CPU loses none. Source: the kernel drops what exceeds it (`tun_net_xmit`).
+const QUEUE: &str = "100000";
+
+/// Paths laid by this process so far.
+static PATHS: AtomicU32 = AtomicU32::new(0);
+
+/// See the module. Taken away in reverse: first the line, with it the devices, then the namespaces.
+#[derive(Debug)]
+pub(crate) struct LaidPath {
+    line: Option<Line>,
+    client: Netns,
+    server: Netns,
+    proof: PathProof,
+}
+
+impl LaidPath {
+    /// Lays and proves it.
+    pub fn lay(
+        asked: &linerate_model::Path,
+        verbose: bool,
+        cancel: &Cancel,
+    ) -> Result<Self, LayError> {
+        check_privileges()?;
+        let ip = Ip { verbose };
+        ip.clear_stale()?;
+        let name = match PATHS.fetch_add(1, Ordering::Relaxed) {
+            0 => format!("lr-{}", std::process::id()),
+            n => format!("lr-{}.{n}", std::process::id()),
+        };
+        let client = Netns::add(ip, format!("{name}-c"))?;
+        cancel.check()?;
+        let server = Netns::add(ip, format!("{name}-s"))?;
+        cancel.check()?;
+        let client_tun = connect_up(ip, &client, CLIENT, SERVER)?;
+        cancel.check()?;
+        let server_tun = connect_up(ip, &server, SERVER, CLIENT)?;
+        cancel.check()?;
+        let line = Line::start(client_tun, server_tun, asked.rtt / 2)
+            .map_err(LayError::system("starting the delay line"))?;
+        let proof = proof::prove(&client.file, &server.file, asked.rtt, cancel)?;
+        Ok(Self { line: Some(line), client, server, proof })
+    }
+
+    pub fn client_netns(&self) -> &Path {
+        &self.client.file
+    }
+
+    pub fn server_netns(&self) -> &Path {
+        &self.server.file
+    }
+
+    pub fn server(&self) -> End {
+        End { netns: self.server.file.clone(), ip: IpAddr::V4(SERVER) }
+    }
+
+    pub fn proof(&self) -> PathProof {
+        self.proof.clone()
+    }
+
+    /// Returns what is left.
+    pub fn take_away(&mut self) -> Vec<String> {
+        self.line = None;
+        [self.server.remove(), self.client.remove()].into_iter().flatten().collect()
+    }
+}
+
+fn connect_up(ip: Ip, netns: &Netns, own: Ipv4Addr, peer: Ipv4Addr) -> Result<File, LayError> {
+    let name = netns.name.as_str();
+    ip.say(&format!("ip -n {name} tuntap add dev {DEVICE} mode tun # by linerate itself"));
+    let tun = inside(Some(&netns.file), || open_tun(DEVICE))
+        .and_then(|opened| opened)
+        .map_err(|error| LayError::NoTun(error.to_string()))?;
+    ip.run(&["-n", name, "link", "set", "lo", "up"])?;
+    // Without an address of its own making (addrgenmode), a device sends nothing by itself.
+    ip.run(&["-n", name, "link", "set", DEVICE, "addrgenmode", "none"])?;
+    ip.run(&["-n", name, "link", "set", DEVICE, "mtu", MTU, "txqueuelen", QUEUE, "up"])?;
+    let (own, peer) = (own.to_string(), peer.to_string());
+    ip.run(&["-n", name, "address", "add", &own, "peer", &peer, "dev", DEVICE])?;
+    Ok(tun)
+}
+
+fn check_privileges() -> Result<(), LayError> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if let Some(missing) = missing_privilege(&status) {
+        return Err(LayError::NotPrivileged(missing));
+    }
+    match File::options().read(true).write(true).open("/dev/net/tun") {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(LayError::NoTun("it is not there".into()))
+        }
+        Err(error) => Err(LayError::NoTun(error.to_string())),
+    }
+}
+
+/// The first capability that a path needs and `/proc/self/status` does not show.
+fn missing_privilege(status: &str) -> Option<&'static str> {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = u64::from_str_radix(effective.unwrap_or_default().trim(), 16).unwrap_or(0);
+    // Source: linux/capability.h: CAP_NET_ADMIN makes devices, CAP_SYS_ADMIN namespaces.
+    [(12, "CAP_NET_ADMIN"), (21, "CAP_SYS_ADMIN")]
+        .into_iter()
+        .find(|(bit, _)| effective & (1 << bit) == 0)
+        .map(|(_, name)| name)
+}
+
+/// Where iproute2 binds a namespace of this name.
+fn file_of(name: &str) -> PathBuf {
+    Path::new("/run/netns").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_user_without_capabilities_is_told_which_is_missing() {
+        assert_eq!(missing_privilege("CapEff:\t0000000000000000\n"), Some("CAP_NET_ADMIN"));
+        assert_eq!(missing_privilege("CapEff:\t0000000000001000\n"), Some("CAP_SYS_ADMIN"));
+        assert_eq!(missing_privilege("Name:\tx\nCapEff:\t000001ffffffffff\n"), None);
+        assert_eq!(missing_privilege(""), Some("CAP_NET_ADMIN"));
+        assert_eq!(
+            LayError::NotPrivileged("CAP_NET_ADMIN").to_string(),
+            "a path needs network namespaces, and this process has no CAP_NET_ADMIN: run as root, \
+             or leave [path] out"
+        );
+    }
+
+    #[test]
+    fn a_path_that_delivers_something_else_is_refused_with_both() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (two, ten) = (Duration::from_millis(2), Duration::from_millis(10));
+        let cancel = Cancel::default();
+        let laid = LaidPath::lay(&linerate_model::Path { rtt: two }, false, &cancel).unwrap();
+        let error = proof::prove(laid.client_netns(), laid.server_netns(), ten, &cancel);
+        let error = error.unwrap_err();
+        assert!(
+            matches!(error, LayError::PathOff { asked, delivered, .. }
+                if asked == ten && delivered >= two && delivered < ten),
+            "{error}"
+        );
+        assert!(error.to_string().starts_with("the path was asked for a round trip of 10ms"));
+    }
+
+    #[test]
+    fn a_path_that_delivers_nothing_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let cancel = Cancel::default();
+        let rtt = Duration::from_millis(1);
+        let mut laid = LaidPath::lay(&linerate_model::Path { rtt }, false, &cancel).unwrap();
+        laid.line = None;
+        let error = proof::prove(laid.client_netns(), laid.server_netns(), rtt, &cancel);
+        // Without its device the address is gone too, and the socket can't be bound.
+        assert!(matches!(error, Err(LayError::System { .. } | LayError::PathDead(_))), "{error:?}");
+    }
+}

@@ -1,0 +1,78 @@
+//! The two calls that Rust can't check, and nothing else: all of this crate's `unsafe`.
+#![allow(unsafe_code)]
+
+use std::ffi::c_short;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
+
+/// The command's process gets a session of its own and dies with the *thread* that starts it.
+///
+/// A session: a terminal's Ctrl-C does not reach it, and its descendants can be told from ours.
+pub(crate) fn bind_life(command: &mut Command) {
+    let parent = getpid();
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed, and no allocation. These
+    // are three bare system calls and a comparison; an error is returned as a number.
+    unsafe {
+        command.pre_exec(move || {
+            setsid()?;
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the line above, and then its death was missed.
+            match getppid() {
+                Some(found) if found == parent => Ok(()),
+                _ => Err(Errno::SRCH.into()),
+            }
+        });
+    }
+}
+
+/// Source: `struct ifreq`, linux/if.h: a name of `IFNAMSIZ` bytes, then a union of 24.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; 16],
+    flags: c_short,
+    rest: [u8; 22],
+}
+
+/// Source: linux/if_tun.h: `_IOW('T', 202, int)`, which takes a `struct ifreq *` all the same.
+const TUNSETIFF: rustix::ioctl::Opcode = rustix::ioctl::opcode::write::<i32>(b'T', 202);
+/// Source: linux/if_tun.h.
+const IFF_TUN: c_short = 0x0001;
+/// Source: linux/if_tun.h: no four bytes of packet information before each packet.
+const IFF_NO_PI: c_short = 0x1000;
+
+/// Makes a TUN device in the calling thread's network namespace. It lasts as long as the file.
+/// Reads and writes are of one IP packet each, and don't block.
+pub(crate) fn open_tun(name: &str) -> io::Result<File> {
+    let tun = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+        .open("/dev/net/tun")?;
+    let mut request = InterfaceRequest { name: [0; 16], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
+    // One byte less than there are: the name ends with a zero.
+    for (to, from) in request.name[..15].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which `InterfaceRequest` is in size (40
+    // bytes) and layout; it is alive and exclusively borrowed for the call.
+    unsafe {
+        rustix::ioctl::ioctl(
+            &tun,
+            rustix::ioctl::Updater::<{ TUNSETIFF }, InterfaceRequest>::new(&mut request),
+        )?;
+    }
+    Ok(tun)
+}
+
+/// A process id as rustix wants it; none for 0 and what no process can have.
+pub(crate) fn pid(raw: u32) -> Option<Pid> {
+    i32::try_from(raw).ok().and_then(Pid::from_raw)
+}
+
+const _: () = assert!(size_of::<InterfaceRequest>() == 40);
