@@ -1,0 +1,261 @@
+//! What a report says, as data: the JSON that linerate writes and reads (`schema/run.json`), and
+//! what every other format is drawn from.
+
+use std::collections::BTreeMap;
+
+use linerate_evidence::{Errors, HostFacts, TargetFacts, Validity};
+use linerate_model::Plan;
+use linerate_roofline::{Advice, Assessed, Predicted, Verdict};
+use serde::{Deserialize, Serialize};
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunDocument {
+    /// `linerate/run/1`.
+    pub schema: String,
+    /// Version of the program.
+    pub program: String,
+    /// When it began, RFC 3339.
+    pub started: String,
+    /// Why it ended: `done`, `interrupted`, `target died: ` and how, `cut short`.
+    pub ended: String,
+    /// What was to be run, defaults filled in.
+    pub plan: Plan,
+    /// Where.
+    pub host: HostFacts,
+    /// Against what.
+    pub target: TargetFacts,
+    /// What was measured.
+    pub load: Load,
+    /// Whether it may be believed.
+    pub validity: Validity,
+    /// Every ceiling.
+    pub roofline: Roofline,
+    /// The one that binds.
+    pub verdict: Verdict,
+    /// What lifts it, best first.
+    pub advice: Vec<Advice>,
+    /// Sources that could not be read, and why.
+    pub unread: BTreeMap<String, String>,
+}
+
+/// Load figures. `_us` are microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// Answered in the measured window.
+    pub exchanges: u64,
+    /// By its length.
+    pub throughput_per_s: f64,
+    /// 95 % interval. No upper end (written `null`) when the run was too short to have one.
+    #[serde(with = "open_ended")]
+    pub throughput_interval_per_s: [f64; 2],
+    /// Length of the measured window.
+    pub measured_s: f64,
+    /// Left out in front of it.
+    pub warm_up_s: f64,
+    /// Why.
+    pub warm_up_because: String,
+    /// From due to answered.
+    pub latency_us: Distribution,
+    /// From written to answered.
+    pub service_us: Distribution,
+    /// From written to the first byte.
+    pub first_byte_us: Distribution,
+    /// From due to written; empty in a closed loop.
+    pub lateness_us: Distribution,
+    /// The engine's own part of that.
+    pub own_lateness_us: Distribution,
+    /// From connect to established.
+    pub connect_us: Distribution,
+    /// Whole run: due.
+    pub scheduled: u64,
+    /// Whole run: answered.
+    pub answered: u64,
+    /// Whole run: failed, by cause.
+    pub errors: Errors,
+    /// Whole run: older than the timeout.
+    pub timed_out: u64,
+    /// Neither answered, failed nor timed out when the engine closed.
+    pub in_flight_at_end: u64,
+    /// Mean number of unanswered exchanges.
+    pub in_flight_mean: f64,
+    /// The same from throughput and service time.
+    pub in_flight_by_little: f64,
+    /// Answers by class: 1xx to 5xx.
+    pub status: [u64; 5],
+    /// Connections opened.
+    pub connections_opened: u64,
+    /// Bytes a second written by the engine, in the window.
+    pub written_bytes_per_s: f64,
+    /// Bytes a second read.
+    pub read_bytes_per_s: f64,
+    /// Engine CPU by exchange. Unit: microseconds.
+    pub engine_cpu_us_per_exchange: f64,
+    /// Busiest engine thread, share of one CPU.
+    pub engine_busiest_thread: f64,
+    /// Course of the run.
+    pub series: Vec<SeriesPoint>,
+    /// Latency (from due, unanswered exchanges at their ages), HDR V2, base64, nanoseconds.
+    pub histogram_v2_base64: String,
+}
+
+/// A distribution of times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// `[percentile, value]`, ascending.
+    pub percentiles: Vec<[f64; 2]>,
+    /// From this percentile up, values are lower bounds: exchanges that were never answered could
+    /// push them higher. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least_from: Option<f64>,
+    /// Points of the curve for charts, `[percentile, value]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<[f64; 2]>,
+}
+
+/// One slice of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeriesPoint {
+    /// From the run's start.
+    pub at_s: f64,
+    /// Whether it counts.
+    pub measured: bool,
+    /// Answered a second.
+    pub throughput_per_s: f64,
+    /// Median latency.
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// Due and unanswered.
+    pub in_flight: u64,
+    /// Failed or timed out.
+    pub failed: u64,
+}
+
+/// Every ceiling.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Roofline {
+    /// `exchanges/s`.
+    pub unit: String,
+    /// What was reached.
+    pub attained: f64,
+    /// Binding ones first, then from the lowest ceiling up, then the rest.
+    pub roofs: Vec<Assessed>,
+}
+
+/// A climb: a roof lifted after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClimbDocument {
+    /// `linerate/climb/1`.
+    pub schema: String,
+    /// Version of the program.
+    pub program: String,
+    /// What was climbed.
+    pub name: String,
+    /// First the base, then one a knob turned.
+    pub steps: Vec<Step>,
+    /// Why it ended, as a sentence.
+    pub ended: String,
+}
+
+/// One step of a climb.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The knob that was turned, absent for the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turned: Option<Advice>,
+    /// Throughput against the last state, paired and interleaved; absent for the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// Whether the measured throughput lies within the predicted interval; absent for the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction_held: Option<bool>,
+    /// Where it did not: the roof that was overlooked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlooked: Option<String>,
+    /// The run of this state; its keys stand beside the step's own.
+    #[serde(flatten)]
+    pub run: RunDocument,
+}
+
+/// How one state compares with another. Ratios, after by before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// Throughputs of the last state, in order of measuring.
+    pub before_per_s: Vec<f64>,
+    /// Of this state.
+    pub after_per_s: Vec<f64>,
+    /// Ratio of the means.
+    pub ratio: f64,
+    /// Its 95 % interval.
+    pub interval: [f64; 2],
+    /// In words: `x503 (480 to 527)`, or `no difference found, could have seen 4 %`.
+    pub says: String,
+    /// Predicted throughput, `[low, mid, high]`, where there was a prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_per_s: Option<Predicted>,
+}
+
+/// A study: published figures beside measured ones; also a scan over knobs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyDocument {
+    /// `linerate/study/1`.
+    pub schema: String,
+    /// Version of the program.
+    pub program: String,
+    /// Its id: `http-nodelay`.
+    pub name: String,
+    /// What it is, in a paragraph.
+    pub about: String,
+    /// One a measured case.
+    pub rows: Vec<StudyRow>,
+    /// The study's claims and what became of them.
+    pub claims: Vec<Claim>,
+}
+
+/// One case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyRow {
+    /// The series it belongs to: `erlang (default)`.
+    pub series: String,
+    /// Connections.
+    pub connections: u32,
+    /// Published throughput, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_per_s: Option<f64>,
+    /// Published mean latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_mean_us: Option<f64>,
+    /// The run; its keys stand beside the row's own.
+    #[serde(flatten)]
+    pub run: RunDocument,
+}
+
+/// A claim and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The claim, as a sentence.
+    pub says: String,
+    /// Whether it held here.
+    pub held: bool,
+    /// The figures.
+    pub because: String,
+}
+
+/// JSON has no infinity: an interval without an upper end has `null` there.
+mod open_ended {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(ends: &[f64; 2], to: S) -> Result<S::Ok, S::Error> {
+        (ends[0], ends[1].is_finite().then_some(ends[1])).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+        let (low, high) = <(f64, Option<f64>)>::deserialize(from)?;
+        Ok([low, high.unwrap_or(f64::INFINITY)])
+    }
+}

@@ -1,0 +1,137 @@
+//! One row a run: of a climb a row a step, of a study a row a case.
+//!
+//! Source: RFC 4180: CRLF, quotes doubled, a header. Times in microseconds, rates a second.
+
+use linerate_roofline::Predicted;
+
+use crate::document::{Distribution, RunDocument};
+use crate::formats::{Format, Look};
+use crate::read::Document;
+
+pub(super) const FORMAT: Format =
+    Format { name: "csv", extension: "csv", says: "A row a run, for spreadsheets.", render };
+
+/// What a row says beside its run.
+#[derive(Default)]
+struct Beside {
+    series: String,
+    step: Option<usize>,
+    turned: Option<String>,
+    ratio: Option<f64>,
+    predicted: Option<Predicted>,
+    held: Option<bool>,
+    published: Option<f64>,
+}
+
+/// A column: its heading and its cell.
+type Column = (&'static str, fn(&Beside, &RunDocument) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("name", |_, run| run.plan.name.clone()),
+    ("series", |beside, _| beside.series.clone()),
+    ("step", |beside, _| optional(beside.step)),
+    ("turned", |beside, _| beside.turned.clone().unwrap_or_default()),
+    ("started", |_, run| run.started.clone()),
+    ("ended", |_, run| run.ended.clone()),
+    ("connections", |_, run| run.plan.load.connections.to_string()),
+    ("offered_per_s", |_, run| optional(run.plan.load.rate.map(|rate| rate.0))),
+    ("measured_s", |_, run| run.load.measured_s.to_string()),
+    ("exchanges", |_, run| run.load.exchanges.to_string()),
+    ("throughput_per_s", |_, run| run.load.throughput_per_s.to_string()),
+    ("throughput_low_per_s", |_, run| run.load.throughput_interval_per_s[0].to_string()),
+    ("throughput_high_per_s", |_, run| {
+        optional(Some(run.load.throughput_interval_per_s[1]).filter(|high| high.is_finite()))
+    }),
+    ("latency_mean_us", |_, run| run.load.latency_us.mean.to_string()),
+    ("latency_p50_us", |_, run| at(&run.load.latency_us, 50.0)),
+    ("latency_p90_us", |_, run| at(&run.load.latency_us, 90.0)),
+    ("latency_p99_us", |_, run| at(&run.load.latency_us, 99.0)),
+    ("latency_p99.9_us", |_, run| at(&run.load.latency_us, 99.9)),
+    ("latency_max_us", |_, run| at(&run.load.latency_us, 100.0)),
+    ("latency_at_least_from", |_, run| optional(run.load.latency_us.at_least_from)),
+    ("service_p50_us", |_, run| at(&run.load.service_us, 50.0)),
+    ("service_p99_us", |_, run| at(&run.load.service_us, 99.0)),
+    ("failed", |_, run| run.load.errors.values().sum::<u64>().to_string()),
+    ("timed_out", |_, run| run.load.timed_out.to_string()),
+    ("in_flight_at_end", |_, run| run.load.in_flight_at_end.to_string()),
+    ("validity", |_, run| format!("{:?}", run.validity.state).to_lowercase()),
+    ("verdict", |_, run| run.verdict.by().unwrap_or("unexplained").to_owned()),
+    ("ceiling_per_s", |_, run| {
+        optional(crate::facts::binding(run).and_then(|roof| roof.ceiling).map(|rate| rate.0))
+    }),
+    ("attained_share", |_, run| optional(crate::facts::binding(run).and_then(|roof| roof.share))),
+    ("sum", |_, run| crate::facts::binding(run).map_or_else(String::new, |roof| roof.sum.clone())),
+    ("advice", |_, run| run.advice.first().map_or_else(String::new, crate::facts::knob)),
+    ("ratio", |beside, _| optional(beside.ratio)),
+    ("predicted_low_per_s", |beside, _| optional(beside.predicted.map(|of| of.low.0))),
+    ("predicted_per_s", |beside, _| optional(beside.predicted.map(|of| of.mid.0))),
+    ("predicted_high_per_s", |beside, _| optional(beside.predicted.map(|of| of.high.0))),
+    ("prediction_held", |beside, _| optional(beside.held)),
+    ("published_per_s", |beside, _| optional(beside.published)),
+];
+
+fn render(document: &Document, _: &Look) -> String {
+    let rows: Vec<(Beside, &RunDocument)> = match document {
+        Document::Run(run) => vec![(Beside::default(), run)],
+        Document::Climb(climb) => {
+            let step = |(index, step): (usize, &crate::Step)| Beside {
+                series: climb.name.clone(),
+                step: Some(index),
+                turned: step.turned.as_ref().map(crate::facts::knob),
+                ratio: step.effect.as_ref().map(|effect| effect.ratio),
+                predicted: step.effect.as_ref().and_then(|effect| effect.predicted_per_s),
+                held: step.prediction_held,
+                published: None,
+            };
+            climb.steps.iter().enumerate().map(|at| (step(at), &at.1.run)).collect()
+        }
+        Document::Study(study) => {
+            let case = |row: &crate::StudyRow| Beside {
+                series: row.series.clone(),
+                ratio: row
+                    .published_per_s
+                    .map(|published| row.run.load.throughput_per_s / published),
+                published: row.published_per_s,
+                ..Beside::default()
+            };
+            study.rows.iter().map(|row| (case(row), &row.run)).collect()
+        }
+    };
+    let mut csv = line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
+    for (beside, run) in &rows {
+        csv += &line(COLUMNS.iter().map(|(_, cell)| cell(beside, run)));
+    }
+    csv
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    let quoted: Vec<String> = cells.map(quote).collect();
+    quoted.join(",") + "\r\n"
+}
+
+fn quote(cell: String) -> String {
+    if cell.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell
+    }
+}
+
+fn at(of: &Distribution, percentile: f64) -> String {
+    optional(of.percentiles.iter().find(|[at, _]| *at == percentile).map(|[_, us]| *us))
+}
+
+fn optional(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_quotes_and_line_ends_are_quoted() {
+        let cells = ["a,b", "say \"hi\"", "two\nlines", "plain"].map(str::to_owned);
+        assert_eq!(line(cells.into_iter()), "\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\",plain\r\n");
+    }
+}

@@ -1,0 +1,58 @@
+//! One page that needs nothing else: no network, no font, no script to be complete. Opens from a
+//! file, prints, and reads in light and dark.
+
+use crate::facts;
+use crate::formats::{Format, Look};
+use crate::read::Document;
+use crate::svg::escape;
+
+mod climb;
+mod parts;
+mod run;
+mod study;
+
+pub(super) const FORMAT: Format = Format {
+    name: "html",
+    extension: "html",
+    says: "One self-contained page with the charts.",
+    render,
+};
+
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
+
+fn render(document: &Document, _: &Look) -> String {
+    let (title, body) = match document {
+        Document::Run(run) => (format!("{}: {}", run.plan.name, facts::limit(run)), run::page(run)),
+        Document::Climb(climb) => {
+            (format!("{}: {}", climb.name, facts::climb_line(climb)), climb::page(climb))
+        }
+        Document::Study(study) => {
+            (format!("{}: published and measured", study.name), study::page(study))
+        }
+    };
+    // The policy lets nothing be fetched, whatever may slip into the text.
+    format!(
+        r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{}</title>
+<style>
+{STYLE}</style>
+</head>
+<body>
+<main>
+{body}</main>
+<script>
+{SCRIPT}</script>
+</body>
+</html>
+"#,
+        escape(&title)
+    )
+}

@@ -1,0 +1,44 @@
+//! The page of one run.
+
+use super::parts;
+use crate::document::RunDocument;
+use crate::figures::{Curve, Picture, percentiles, roofline, series};
+
+pub(super) fn page(run: &RunDocument) -> String {
+    let about = if run.plan.about.is_empty() {
+        format!("{} at {}", run.target.name, run.target.address)
+    } else {
+        run.plan.about.clone()
+    };
+    [
+        parts::masthead("run", &run.plan.name, &about),
+        parts::validity(run),
+        parts::verdict(run),
+        roofline(
+            &Picture::of_run(run),
+            "Throughput over connections, both logarithmic. Slanted ceilings grow with the connections, level ones are shared by all. Only what lies under every line can be reached.",
+        ),
+        parts::cures(run),
+        parts::ceilings(run),
+        String::from("<section><h2>Times</h2>\n"),
+        parts::times(run),
+        percentiles(
+            &curves(run),
+            "Time by percentile, the tail drawn out: each step to the right is ten times rarer. Dotted where values are lower bounds.",
+        ),
+        String::from("</section>\n"),
+        series(run, "The course of the run. What is not shaded was left out: ramp and warm-up."),
+        parts::notes(run),
+        parts::setting(run),
+    ]
+    .concat()
+}
+
+fn curves(run: &RunDocument) -> Vec<Curve<'_>> {
+    let curve = |name: &str, of, style| Curve { name: name.into(), of, style };
+    let (latency, service) = (&run.load.latency_us, &run.load.service_us);
+    if latency.percentiles == service.percentiles {
+        return vec![curve("latency and service", latency, 0)];
+    }
+    vec![curve("latency, from due", latency, 0), curve("service, from sent", service, 1)]
+}

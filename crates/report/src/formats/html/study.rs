@@ -1,0 +1,49 @@
+//! The page of a study: published beside measured, and what became of its claims.
+
+use super::parts;
+use crate::document::StudyDocument;
+use crate::facts;
+use crate::figures::{Curve, Picture, percentiles, roofline};
+
+pub(super) fn page(study: &StudyDocument) -> String {
+    let mut out = parts::masthead("study", &study.name, &study.about);
+    if !study.claims.is_empty() {
+        out += "<section><h2>Claims</h2>\n";
+        out += &parts::table(&facts::claims(study));
+        out += "</section>\n";
+    }
+    out += &roofline(
+        &Picture::of_study(study),
+        "Filled: measured here. Hollow: published, on another machine. Dashed: the roof that a series stood under.",
+    );
+    out += "<section><h2>Cases</h2>\n";
+    out += &parts::table(&facts::study(study));
+    out += "</section>\n";
+    out +=
+        &percentiles(&curves(study), "Latency by percentile, each series at its most connections.");
+    if let Some(row) = study.rows.last() {
+        out += &parts::setting(&row.run);
+    }
+    out
+}
+
+/// One curve a series: its largest case.
+fn curves(study: &StudyDocument) -> Vec<Curve<'_>> {
+    let mut curves: Vec<(&str, u32, Curve)> = Vec::new();
+    for row in &study.rows {
+        let of = &row.run.load.latency_us;
+        let name = format!("{}, c={}", row.series, row.connections);
+        match curves.iter_mut().find(|(series, ..)| *series == row.series) {
+            Some((_, most, curve)) if row.connections > *most => {
+                *most = row.connections;
+                (curve.name, curve.of) = (name, of);
+            }
+            Some(_) => {}
+            None => {
+                let style = curves.len();
+                curves.push((&row.series, row.connections, Curve { name, of, style }));
+            }
+        }
+    }
+    curves.into_iter().map(|(.., curve)| curve).collect()
+}

@@ -1,0 +1,22 @@
+//! The document itself: `schema/run.json`, `schema/climb.json`, `schema/study.json`.
+
+use crate::formats::{Format, Look};
+use crate::read::Document;
+
+pub(super) const FORMAT: Format = Format {
+    name: "json",
+    extension: "json",
+    says: "The whole document, as the schemas in schema/ describe it.",
+    render,
+};
+
+fn render(document: &Document, _: &Look) -> String {
+    let json = match document {
+        Document::Run(run) => serde_json::to_string_pretty(run),
+        Document::Climb(climb) => serde_json::to_string_pretty(climb),
+        Document::Study(study) => serde_json::to_string_pretty(study),
+    };
+    let mut json = json.expect("keys are strings, and writing to memory does not fail");
+    json.push('\n');
+    json
+}

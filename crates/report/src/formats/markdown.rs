@@ -1,0 +1,171 @@
+//! For issues, pull requests and notebooks: the text report with tables.
+
+use std::fmt::Write;
+
+use linerate_evidence::ValidityState;
+use linerate_roofline::State;
+
+use crate::document::{ClimbDocument, RunDocument, StudyDocument};
+use crate::facts;
+use crate::formats::{Format, Look};
+use crate::read::Document;
+use crate::table::{Side, Table};
+
+pub(super) const FORMAT: Format =
+    Format { name: "markdown", extension: "md", says: "For issues and pull requests.", render };
+
+fn render(document: &Document, _: &Look) -> String {
+    let mut out = String::new();
+    match document {
+        Document::Run(run) => {
+            let _ = writeln!(out, "# {}\n", escape(&run.plan.name));
+            whole_run(&mut out, run);
+        }
+        Document::Climb(climb) => whole_climb(&mut out, climb),
+        Document::Study(study) => whole_study(&mut out, study),
+    }
+    out
+}
+
+fn whole_run(out: &mut String, run: &RunDocument) {
+    validity(out, run);
+    let _ = writeln!(out, "**Limit:** {}\n", escape(&facts::limit(run)));
+    let _ = writeln!(out, "**Rate:** {}; {}\n", facts::throughput(run), facts::setting(run));
+    let times = facts::times(run);
+    if !times.rows.is_empty() {
+        table(out, &times);
+        paragraph(out, &facts::times_note(run));
+    }
+    for failure in facts::failures(run) {
+        paragraph(out, &failure);
+    }
+    paragraph(out, &format!("Warm-up: {}", facts::warm_up(run)));
+    ceilings(out, run);
+    for advice in &run.advice {
+        let _ = writeln!(out, "**Cure:** `{}`\n", code(&facts::knob(advice)));
+        paragraph(out, &advice.does);
+        paragraph(out, &format!("Expect {}.", facts::predicted(&advice.predicted)));
+        let _ = writeln!(out, "By hand:\n\n    {}\n", line(&advice.by_hand));
+    }
+    paragraph(out, &format!("Engine: {}", facts::engine(run)));
+}
+
+fn validity(out: &mut String, run: &RunDocument) {
+    let heading = match run.validity.state {
+        ValidityState::Valid => return,
+        ValidityState::Suspect => "Suspect: read these figures with the following in mind.",
+        ValidityState::Void => "Void: this run may not be believed.",
+    };
+    let _ = writeln!(out, "> **{heading}**");
+    for reason in &run.validity.reasons {
+        let _ = writeln!(out, "> - {}", escape(reason));
+    }
+    out.push('\n');
+}
+
+fn ceilings(out: &mut String, run: &RunDocument) {
+    let mut ceilings = Table::new("Ceilings", &["roof"], &["ceiling", "attained"]);
+    ceilings.head.extend(Table::new("", &["binds", "sum"], &[]).head);
+    for roof in facts::roofs(run, State::Ceiling) {
+        let binds = if roof.binds { "binds" } else { "" };
+        ceilings.rows.push(vec![
+            roof.id.clone(),
+            facts::ceiling(roof),
+            facts::attained(roof),
+            binds.into(),
+            roof.sum.clone(),
+        ]);
+    }
+    table(out, &ceilings);
+    for (state, says) in
+        [(State::DoesNotApply, "Does not apply"), (State::Unmeasured, "Unmeasured")]
+    {
+        let roofs: Vec<_> = facts::roofs(run, state).collect();
+        if roofs.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "{says}:\n");
+        for roof in roofs {
+            let _ = writeln!(out, "- {}: {}", escape(&roof.id), escape(&roof.sum));
+        }
+        out.push('\n');
+    }
+}
+
+fn whole_climb(out: &mut String, climb: &ClimbDocument) {
+    let _ = writeln!(out, "# {}\n", escape(&climb.name));
+    paragraph(out, &facts::climb_line(climb));
+    table(out, &facts::climb(climb));
+    paragraph(out, &format!("Ended: {}", climb.ended));
+    for (index, step) in climb.steps.iter().enumerate() {
+        let _ = writeln!(out, "## Step {index}: {}\n", escape(&facts::turned(step)));
+        if let Some(effect) = &step.effect {
+            paragraph(out, &format!("Effect: {}", effect.says));
+        }
+        whole_run(out, &step.run);
+    }
+}
+
+fn whole_study(out: &mut String, study: &StudyDocument) {
+    let _ = writeln!(out, "# {}\n", escape(&study.name));
+    paragraph(out, &study.about);
+    table(out, &facts::study(study));
+    if !study.claims.is_empty() {
+        table(out, &facts::claims(study));
+    }
+}
+
+fn paragraph(out: &mut String, says: &str) {
+    let _ = writeln!(out, "{}\n", escape(says));
+}
+
+fn table(out: &mut String, table: &Table) {
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    *out += &row(table.head.iter().map(|head| escape(&head.says)).collect());
+    let rule = |side| if side == Side::Right { "---:" } else { "---" };
+    *out += &row(table.head.iter().map(|head| rule(head.side).to_owned()).collect());
+    for cells in &table.rows {
+        *out += &row(cells.iter().map(|cell| escape(cell)).collect());
+    }
+    out.push('\n');
+}
+
+/// Text that means nothing to Markdown or HTML.
+fn escape(says: &str) -> String {
+    let mut out = String::new();
+    for c in line(says).chars() {
+        match c {
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '&' => out += "&amp;",
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Within backquotes only the backquote has a meaning.
+fn code(says: &str) -> String {
+    line(says).replace('`', "'")
+}
+
+fn line(says: &str) -> String {
+    says.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_calls_itself_is_only_text() {
+        assert_eq!(
+            escape("<script>|`x`\n# y</script>"),
+            "&lt;script&gt;\\|\\`x\\` \\# y&lt;/script&gt;"
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! Reports: evidence and roofline to text, JSON, CSV, Markdown and a self-contained page.
+//!
+//! Pure: a document in, text out. To add a format: a file in `formats/`, and its line in [`FORMATS`].
+
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod civil;
+mod document;
+mod facts;
+mod figures;
+mod formats;
+mod number;
+mod read;
+mod svg;
+mod table;
+
+pub use assemble::run_document;
+pub use document::{
+    Claim, ClimbDocument, Distribution, Effect, Load, Roofline, RunDocument, SeriesPoint, Step,
+    StudyDocument, StudyRow,
+};
+pub use formats::{FORMATS, Format, Look};
+pub use read::{BadDocument, Document};

@@ -1,0 +1,483 @@
+//! Documents made by hand: the inets httpd story, for golden reports, schema checks and the page test.
+#![allow(dead_code)] // each user takes what it needs
+
+use std::collections::BTreeMap;
+
+use linerate_evidence::{HostFacts, TargetFacts, Validity, ValidityState};
+use linerate_model::{OpRate, Plan};
+use linerate_report::*;
+use linerate_roofline::{Advice, Assessed, Kind, Predicted, State, Verdict};
+
+/// Default httpd, 10 connections, held by Nagle with delayed ACK.
+pub fn nagle() -> RunDocument {
+    let roofs = vec![
+        roof(
+            "tcp.nagle-delayed-ack",
+            "Nagle with delayed ACK",
+            Kind::Defect,
+            248.0,
+            246.98,
+            "10 connections / 40.4 ms = 248/s",
+            "2,465 delayed ACKs for 2,470 exchanges; the second write waited unsent in 97 % of samples",
+        ),
+        roof(
+            "load.concurrency",
+            "Concurrency",
+            Kind::Demand,
+            248.0,
+            246.98,
+            "10 outstanding / 40.4 ms = 248/s",
+            "service time is a wait and not work: the target used 0.6 % of a CPU",
+        ),
+        roof(
+            "target.cpu",
+            "CPU of the target",
+            Kind::Resource,
+            39_200.0,
+            246.98,
+            "2 CPUs / 51.0 us of CPU an exchange = 39,200/s",
+            "0.6 % busy",
+        ),
+        roof(
+            "engine.cpu",
+            "Load engine",
+            Kind::Resource,
+            178_000.0,
+            246.98,
+            "1 thread / 5.62 us of CPU an exchange = 178,000/s",
+            "0.2 % busy",
+        ),
+        without(
+            "load.offered-rate",
+            "Offered rate",
+            State::DoesNotApply,
+            "closed loop: no rate was asked for",
+        ),
+        without(
+            "tcp.ephemeral-ports",
+            "Ephemeral ports",
+            State::DoesNotApply,
+            "connections are kept",
+        ),
+        without(
+            "tcp.listen-backlog",
+            "Listen backlog",
+            State::Unmeasured,
+            "needs tcp_diag.backlog of listener/8080; source tcp_diag could not be read: permission denied",
+        ),
+    ];
+    let roofs = binding_first(roofs, &["tcp.nagle-delayed-ack", "load.concurrency"]);
+    let mut run = run(10, 246.98, 40_400.0, roofs);
+    run.advice = vec![nodelay()];
+    run.unread = BTreeMap::from([("tcp_diag".into(), "permission denied".into())]);
+    run
+}
+
+fn nodelay() -> Advice {
+    Advice {
+        knob: "nodelay".into(),
+        value: "true".into(),
+        does: "The second write of a response leaves at once, and no longer waits for the ACK of the first.".into(),
+        by_hand: "{socket_type, {ip_comm, [{nodelay, true}]}}   % in the httpd configuration, inets of OTP 25 and up".into(),
+        predicted: predicted(20_000.0, 38_600.0, 45_000.0),
+    }
+}
+
+/// The same with nodelay: held by the CPU.
+pub fn cpu(connections: u32, per_s: f64) -> RunDocument {
+    let us = f64::from(connections) / per_s * 1e6;
+    let roofs = vec![
+        roof(
+            "target.cpu",
+            "CPU of the target",
+            Kind::Resource,
+            per_s * 1.03,
+            per_s,
+            &format!(
+                "2 CPUs / {:.1} us of CPU an exchange = {:.0}/s",
+                2e6 / per_s / 1.03,
+                per_s * 1.03
+            ),
+            "97 % busy, and run queues were never empty",
+        ),
+        roof(
+            "load.concurrency",
+            "Concurrency",
+            Kind::Demand,
+            per_s * 1.6,
+            per_s,
+            &format!("{connections} outstanding / {:.0} us = {:.0}/s", us / 1.6, per_s * 1.6),
+            "the service time holds queueing for the CPU",
+        ),
+        roof(
+            "engine.cpu",
+            "Load engine",
+            Kind::Resource,
+            178_000.0,
+            per_s,
+            "1 thread / 5.62 us of CPU an exchange = 178,000/s",
+            "22 % busy",
+        ),
+        without(
+            "tcp.nagle-delayed-ack",
+            "Nagle with delayed ACK",
+            State::DoesNotApply,
+            "TCP_NODELAY is set on the server's sockets",
+        ),
+    ];
+    run(connections, per_s, us, binding_first(roofs, &["target.cpu"]))
+}
+
+/// Open loop past what the target can do: some requests are never answered.
+pub fn overloaded() -> RunDocument {
+    let roofs = vec![
+        roof(
+            "target.cpu",
+            "CPU of the target",
+            Kind::Resource,
+            39_800.0,
+            39_400.0,
+            "2 CPUs / 50.2 us of CPU an exchange = 39,800/s",
+            "99 % busy",
+        ),
+        roof(
+            "load.offered-rate",
+            "Offered rate",
+            Kind::Demand,
+            45_000.0,
+            39_400.0,
+            "45,000/s were asked for",
+            "the target did not keep up",
+        ),
+    ];
+    let mut run = run(100, 39_400.0, 2_400.0, binding_first(roofs, &["target.cpu"]));
+    run.plan = Plan::from_toml(
+        "name = 'overload'\n[target]\nbeam = 'httpd'\n[load]\nconnections = 100\nrate = '45k'\narrivals = 'poisson'\n",
+    )
+    .expect("the plan is whole");
+    run.load.latency_us = distribution(820_000.0, 450_000, Some(99.0));
+    run.load.lateness_us = distribution(800_000.0, 450_000, None);
+    run.load.own_lateness_us = distribution(40.0, 450_000, None);
+    run.load.errors = BTreeMap::from([("reset".into(), 41), ("refused".into(), 7)]);
+    run.load.timed_out = 1_203;
+    run.load.in_flight_at_end = 5_210;
+    run.load.scheduled = 450_000;
+    run.load.status = [0, 390_000, 0, 0, 3_539];
+    run.validity = Validity {
+        state: ValidityState::Suspect,
+        reasons: vec!["throughput changed in the middle of the measured stretch: run longer (-d), or see the time series".into()],
+    };
+    run
+}
+
+/// Nothing was answered, and nothing is known.
+pub fn void() -> RunDocument {
+    let mut run = run(
+        10,
+        0.0,
+        0.0,
+        vec![without(
+            "tcp.nagle-delayed-ack",
+            "Nagle with delayed ACK",
+            State::Unmeasured,
+            "needs tcp.unacked of flow/*/server",
+        )],
+    );
+    run.load.latency_us = Distribution::default();
+    run.load.service_us = Distribution::default();
+    run.load.first_byte_us = Distribution::default();
+    run.load.connect_us = Distribution::default();
+    run.load.throughput_interval_per_s = [0.0, f64::INFINITY];
+    run.load.errors = BTreeMap::from([("refused".into(), 10)]);
+    run.load.series.clear();
+    run.load.status = [0; 5];
+    run.validity = Validity {
+        state: ValidityState::Void,
+        reasons: vec!["nothing was answered in the measured stretch".into()],
+    };
+    run.verdict = Verdict::Unexplained {
+        by: None,
+        says:
+            "no known limit explains 0/s: every ceiling below is higher, or could not be measured"
+                .into(),
+    };
+    run.ended = "interrupted".into();
+    run
+}
+
+/// A target that tries to get into the page and the terminal.
+pub fn hostile() -> RunDocument {
+    let mut run = nagle();
+    let name = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>\u{1b}[2J|`code`";
+    run.plan.name = name.into();
+    run.target.name = name.into();
+    run.target.readback = BTreeMap::from([(name.into(), name.into())]);
+    run.roofline.roofs[0].title = name.into();
+    run.roofline.roofs[0].sum = name.into();
+    run.advice[0].by_hand = name.into();
+    run.unread = BTreeMap::from([(name.into(), name.into())]);
+    run.load.errors = BTreeMap::from([(name.into(), 3)]);
+    run
+}
+
+/// nodelay, then more connections; the second prediction misses.
+pub fn climb() -> ClimbDocument {
+    let step = |turned: Advice, before: f64, after: f64, run| {
+        let ratio = after / before;
+        Step {
+            prediction_held: Some(turned.predicted.holds(OpRate(after))),
+            effect: Some(Effect {
+                before_per_s: vec![before, before * 1.01],
+                after_per_s: vec![after * 0.98, after * 1.02],
+                ratio,
+                interval: [ratio * 0.96, ratio * 1.04],
+                says: format!("x{ratio:.3} ({:.3} to {:.3})", ratio * 0.96, ratio * 1.04),
+                predicted_per_s: Some(turned.predicted),
+            }),
+            turned: Some(turned),
+            overlooked: None,
+            run,
+        }
+    };
+    let more = Advice {
+        knob: "load.connections".into(),
+        value: "100".into(),
+        does: "More exchanges are outstanding, so the target waits less for the next one.".into(),
+        by_hand: "linerate run -c 100".into(),
+        predicted: predicted(44_000.0, 52_000.0, 60_000.0),
+    };
+    let mut missed = step(more, 39_900.0, 40_600.0, cpu(100, 40_600.0));
+    missed.overlooked = Some("target.cpu".into());
+    ClimbDocument {
+        schema: "linerate/climb/1".into(),
+        program: "0.1.0".into(),
+        name: "httpd".into(),
+        steps: vec![
+            Step {
+                turned: None,
+                effect: None,
+                prediction_held: None,
+                overlooked: None,
+                run: nagle(),
+            },
+            step(nodelay(), 246.98, 39_900.0, cpu(10, 39_900.0)),
+            missed,
+        ],
+        ended: "the CPU of the target binds, and no knob gives it more CPUs".into(),
+    }
+}
+
+/// Five servers at five connection counts, published for four of them.
+pub fn study() -> StudyDocument {
+    let counts = [1u32, 10, 50, 100, 500];
+    let series: [(&str, f64, f64, Option<[f64; 5]>); 5] = [
+        ("erlang (default)", 24.75, 1e9, Some([24.70, 246.98, 1_240.0, 2_474.0, 12_300.0])),
+        (
+            "erlang (nodelay)",
+            11_000.0,
+            40_600.0,
+            Some([12_482.0, 81_997.0, 152_796.0, 168_412.0, 160_000.0]),
+        ),
+        ("erlang (one write)", 11_800.0, 47_300.0, None),
+        ("node.js", 9_800.0, 21_000.0, Some([10_215.0, 38_447.0, 51_363.0, 52_722.0, 52_000.0])),
+        ("go", 14_000.0, 58_000.0, Some([14_900.0, 95_000.0, 171_000.0, 180_000.0, 181_000.0])),
+    ];
+    let mut rows = Vec::new();
+    for (name, one, most, published) in series {
+        for (index, connections) in counts.into_iter().enumerate() {
+            let per_s = (one * f64::from(connections)).min(most);
+            let mut run = if most > 1e8 { nagle() } else { cpu(connections, per_s) };
+            if most > 1e8 {
+                run.plan.load.connections = connections;
+                for roof in run.roofline.roofs.iter_mut().filter(|roof| roof.binds) {
+                    roof.ceiling = Some(OpRate(24.8 * f64::from(connections)));
+                    roof.sum = format!(
+                        "{connections} connections / 40.4 ms = {:.1}/s",
+                        24.8 * f64::from(connections)
+                    );
+                }
+                run.load.throughput_per_s = per_s;
+                run.roofline.attained = per_s;
+            }
+            rows.push(StudyRow {
+                series: name.into(),
+                connections,
+                published_per_s: published.map(|published| published[index]),
+                published_mean_us: None,
+                run,
+            });
+        }
+    }
+    StudyDocument {
+        schema: "linerate/study/1".into(),
+        program: "0.1.0".into(),
+        name: "http-nodelay".into(),
+        about: "Erlang's inets httpd answers with the time of day. Published in 2018: one socket option makes it several hundred times as fast.".into(),
+        rows,
+        claims: vec![
+            Claim { says: "By default throughput is connections / 40.4 ms.".into(), held: true, because: "24.8/s at 1 connection, 248/s at 10: each within 0.5 % of the sum".into() },
+            Claim { says: "With nodelay it is at least 60 times as fast at 50 connections.".into(), held: false, because: "x32.7: 2 CPUs carry both ends here".into() },
+        ],
+    }
+}
+
+fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocument {
+    let mut plan =
+        Plan::from_toml("name = 'httpd'\n[target]\nbeam = 'httpd'\n").expect("the plan is whole");
+    plan.load.connections = connections;
+    let exchanges = (per_s * 10.0) as u64;
+    let bound = roofs.iter().find(|roof| roof.binds);
+    let verdict = match bound {
+        Some(roof) => {
+            Verdict::Bound { by: roof.id.clone(), says: format!("{}: {}", roof.title, roof.sum) }
+        }
+        None => Verdict::Unexplained { by: None, says: "no known limit explains it".into() },
+    };
+    RunDocument {
+        schema: "linerate/run/1".into(),
+        program: "0.1.0".into(),
+        started: "2026-01-31T09:30:00Z".into(),
+        ended: "done".into(),
+        plan,
+        host: HostFacts {
+            kernel: "6.1.0".into(),
+            cpu_model: "Example CPU at 2.5 GHz".into(),
+            cpus: 2,
+            memory_bytes: 8 << 30,
+            descriptors: 20_000,
+            sysctls: BTreeMap::from([
+                ("net.core.somaxconn".into(), "4096".into()),
+                ("net.ipv4.tcp_congestion_control".into(), "cubic".into()),
+            ]),
+            engine_cpus: 2,
+            engine_threads: 1,
+        },
+        target: TargetFacts {
+            kind: "beam".into(),
+            address: "127.0.0.1:8080".into(),
+            local: true,
+            pid: Some(4_242),
+            name: "httpd".into(),
+            cpus: Some(2),
+            schedulers: Some(2),
+            knobs: BTreeMap::from([("nodelay".into(), "false".into())]),
+            readback: BTreeMap::from([("nodelay".into(), "false".into())]),
+            turnable: BTreeMap::from([("nodelay".into(), vec!["true".into(), "false".into()])]),
+        },
+        load: Load {
+            exchanges,
+            throughput_per_s: per_s,
+            throughput_interval_per_s: [per_s * 0.997, per_s * 1.003],
+            measured_s: 10.0,
+            warm_up_s: 0.6,
+            warm_up_because: "throughput changed from 201/s to 247/s".into(),
+            latency_us: distribution(us, exchanges, None),
+            service_us: distribution(us, exchanges, None),
+            first_byte_us: distribution(us * 0.02, exchanges, None),
+            lateness_us: Distribution::default(),
+            own_lateness_us: Distribution::default(),
+            connect_us: distribution(85.0, u64::from(connections), None),
+            scheduled: exchanges + 130,
+            answered: exchanges + 130,
+            errors: BTreeMap::new(),
+            timed_out: 0,
+            in_flight_at_end: 0,
+            in_flight_mean: f64::from(connections) * 0.998,
+            in_flight_by_little: f64::from(connections) * 0.997,
+            status: [0, exchanges + 130, 0, 0, 0],
+            connections_opened: u64::from(connections),
+            written_bytes_per_s: per_s * 62.0,
+            read_bytes_per_s: per_s * 181.0,
+            engine_cpu_us_per_exchange: 5.62,
+            engine_busiest_thread: (per_s * 5.62e-6).min(0.99),
+            series: (1..=53)
+                .map(|slice| SeriesPoint {
+                    at_s: f64::from(slice) * 0.2,
+                    measured: slice > 3,
+                    throughput_per_s: if slice > 3 {
+                        per_s * (1.0 + 0.02 * f64::from(slice).sin())
+                    } else {
+                        per_s * 0.8
+                    },
+                    p50_us: Some(us),
+                    p99_us: (slice != 20).then_some(us * (1.2 + 0.1 * f64::from(slice * 7).sin())),
+                    in_flight: u64::from(connections),
+                    failed: u64::from(slice == 30),
+                })
+                .collect(),
+            // An empty histogram.
+            histogram_v2_base64: "HISTEwAAAAEAAAAAAAAAAwAAAAAAAAAB//////////8/8AAAAAAAAAA=".into(),
+        },
+        validity: Validity::default(),
+        roofline: Roofline { unit: "exchanges/s".into(), attained: per_s, roofs },
+        verdict,
+        advice: Vec::new(),
+        unread: BTreeMap::new(),
+    }
+}
+
+/// A tail of the usual shape: each nine adds a little to the median.
+fn distribution(us: f64, count: u64, at_least_from: Option<f64>) -> Distribution {
+    if count == 0 {
+        return Distribution::default();
+    }
+    let nines = |percentile: f64| -(1.0 - percentile / 100.0).max(1.0 / count as f64).log10();
+    let value = |percentile: f64| {
+        us * (0.96 + 0.08 * nines(percentile) + 0.012 * nines(percentile).powi(3))
+    };
+    let listed = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
+    let rounded = |percentile: f64| [percentile, (value(percentile) * 10.0).round() / 10.0];
+    Distribution {
+        count,
+        mean: us,
+        percentiles: listed.map(rounded).to_vec(),
+        at_least_from,
+        curve: (0..=40)
+            .map(|step| 100.0 - 100.0 * 10f64.powf(-f64::from(step) / 8.0))
+            .chain([100.0])
+            .map(rounded)
+            .collect(),
+    }
+}
+
+fn roof(
+    id: &str,
+    title: &str,
+    kind: Kind,
+    ceiling: f64,
+    attained: f64,
+    sum: &str,
+    because: &str,
+) -> Assessed {
+    Assessed {
+        id: id.into(),
+        title: title.into(),
+        kind,
+        state: State::Ceiling,
+        ceiling: Some(OpRate(ceiling)),
+        sum: sum.into(),
+        share: Some(attained / ceiling),
+        binds: false,
+        because: because.into(),
+    }
+}
+
+fn without(id: &str, title: &str, state: State, why: &str) -> Assessed {
+    Assessed {
+        state,
+        ceiling: None,
+        share: None,
+        ..roof(id, title, Kind::Resource, 1.0, 0.0, why, "")
+    }
+}
+
+fn binding_first(mut roofs: Vec<Assessed>, binding: &[&str]) -> Vec<Assessed> {
+    for roof in &mut roofs {
+        roof.binds = binding.contains(&roof.id.as_str());
+    }
+    roofs
+}
+
+fn predicted(low: f64, mid: f64, high: f64) -> Predicted {
+    Predicted { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) }
+}
