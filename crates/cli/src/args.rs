@@ -1,0 +1,239 @@
+//! What was typed. What it means is `plan_of`'s and the commands' part.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::failure::EXIT_CODES;
+
+/// Tells why a TCP service is not running at line rate, and proves it by fixing it.
+#[derive(Parser, Debug)]
+#[command(name = "linerate", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Load a service once: throughput, latency, every ceiling, and the one that binds
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Lift one roof after the other: run, follow the advice, measure again in pairs
+    #[command(after_help = CLIMB_EXAMPLES)]
+    Climb(ClimbArgs),
+    /// Judge a recorded run again, without network
+    Diagnose(DiagnoseArgs),
+    /// Print a roof's page: meaning, arithmetic, how it shows, what it is mistaken for, the cure
+    Explain {
+        /// The roof's id, as in `tcp.nagle-delayed-ack`; without it, all of them
+        id: Option<String>,
+    },
+    /// Reproduce a published study: its figures beside this machine's
+    Study(StudyArgs),
+    /// Compare two runs' JSON: ratio, interval, verdict; exit 5 on a regression
+    Compare(CompareArgs),
+    /// Print shell completions
+    Completions {
+        /// For this shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page
+    Man,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  linerate run http://127.0.0.1:8080/                     as wrk: 10 connections, 10 s
+  linerate run http://127.0.0.1:8080/ -c 100 -d 30s --rate 20k
+  linerate run --beam httpd -c 10                         inets httpd in a node of its own
+  linerate run --beam http --scan nodelay=on,off --scan c=1,10,100
+  linerate run --command 'python3 -m http.server {port}' -c 4
+  linerate run tcp://127.0.0.1:9000 --request 64 --response 64 --framing length2
+  linerate run plan.toml -o run.html -o run.jsonl
+  linerate run http://127.0.0.1:8080/ --fail-if 'p99>10ms' --fail-if 'errors>0.1%'";
+
+const CLIMB_EXAMPLES: &str = "\
+Examples:
+  linerate climb --beam httpd -c 10 -d 3s -o climb.html
+  linerate climb plan.toml";
+
+/// Flags of one load.
+#[derive(Args, Debug, Clone, Default)]
+pub struct LoadArgs {
+    /// http://HOST:PORT/PATH, https://..., tcp://HOST:PORT, or a plan's file (.toml)
+    pub target: Option<String>,
+    /// Load one of the agent's servers in a BEAM node of its own: httpd, http, echo, rr
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["command"])]
+    pub beam: Option<String>,
+    /// Start this command and load it; {port} stands for the port it is to listen on
+    #[arg(long, value_name = "COMMAND")]
+    pub command: Option<String>,
+    /// The port the command listens on, if {port} is not among its words
+    #[arg(long, requires = "command")]
+    pub port: Option<u16>,
+    /// Turn a knob of the target, or of the plan by its dotted key; repeatable
+    #[arg(short = 'k', long = "knob", value_name = "NAME=VALUE", value_parser = crate::turn::assignment)]
+    pub knobs: Vec<(String, String)>,
+
+    /// Connections [default: 10]
+    #[arg(short, long, value_name = "N", help_heading = "Load")]
+    pub connections: Option<u32>,
+    /// Length of the run: 500ms, 10s, 2m; a bare number is seconds [default: 10s]
+    #[arg(short, long, value_name = "TIME", help_heading = "Load")]
+    pub duration: Option<String>,
+    /// End after so many exchanges
+    #[arg(short = 'n', long, value_name = "N", help_heading = "Load")]
+    pub exchanges: Option<u64>,
+    /// Engine threads [default: one a CPU]
+    #[arg(short, long, value_name = "N", help_heading = "Load")]
+    pub threads: Option<u16>,
+    /// Open loop: so many exchanges are due a second, answered or not (20k, 2000/s)
+    #[arg(short = 'R', long, value_name = "RATE", help_heading = "Load")]
+    pub rate: Option<String>,
+    /// Spacing of an open loop: constant or poisson [default: constant]
+    #[arg(long, value_name = "KIND", help_heading = "Load", requires = "rate")]
+    pub arrivals: Option<String>,
+    /// Run a rate that the connections cannot carry
+    #[arg(long, help_heading = "Load")]
+    pub overload: bool,
+    /// Let connections or rate grow over this time first
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    pub ramp: Option<String>,
+    /// Count an exchange as timed out past this age [default: 10s]
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    pub timeout: Option<String>,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    pub seed: Option<u64>,
+    /// Put a network path between engine and target with this round-trip time (needs root)
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    pub rtt: Option<String>,
+
+    /// HTTP method [default: GET, or POST with a body]
+    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "HTTP")]
+    pub method: Option<String>,
+    /// HTTP header, repeatable
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = "HTTP")]
+    pub headers: Vec<String>,
+    /// Request body
+    #[arg(short, long, value_name = "TEXT", help_heading = "HTTP")]
+    pub body: Option<String>,
+    /// Request body of so many filler bytes (64KiB)
+    #[arg(long, value_name = "SIZE", conflicts_with = "body", help_heading = "HTTP")]
+    pub body_size: Option<String>,
+    /// A connection for each exchange
+    #[arg(long, help_heading = "HTTP")]
+    pub close: bool,
+
+    /// Bytes of a request [default: 64]
+    #[arg(long, value_name = "SIZE", help_heading = "TCP (rr, crr)")]
+    pub request: Option<String>,
+    /// Bytes of a response [default: as the request]
+    #[arg(long, value_name = "SIZE", help_heading = "TCP (rr, crr)")]
+    pub response: Option<String>,
+    /// How messages are told apart: fixed, length2 or length4
+    #[arg(long, value_name = "KIND", help_heading = "TCP (rr, crr)")]
+    pub framing: Option<String>,
+    /// crr: a connection for each exchange
+    #[arg(long, help_heading = "TCP (rr, crr)")]
+    pub crr: bool,
+}
+
+/// Flags of what is shown and written.
+#[derive(Args, Debug, Clone, Default)]
+pub struct OutputArgs {
+    /// Print JSON instead of text
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Print events while running, one JSON object a line
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub json_stream: bool,
+    /// Print it as: text, json, csv, markdown, html
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "json_stream"], help_heading = "Output")]
+    pub format: Option<String>,
+    /// Write a report too, its format by the file's ending (.html .json .csv .md .txt), or the
+    /// evidence (.jsonl); repeatable
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub output: Vec<PathBuf>,
+    /// No progress
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Print each command that lays a path
+    #[arg(short, long, help_heading = "Output")]
+    pub verbose: bool,
+    /// No colours (also: NO_COLOR)
+    #[arg(long, help_heading = "Output")]
+    pub no_color: bool,
+}
+
+/// `run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Run once for each of these values; several scans are combined; repeatable
+    #[arg(long, value_name = "NAME=V1,V2", value_parser = crate::turn::assignment)]
+    pub scan: Vec<(String, String)>,
+    /// Exit 3 if this holds: p99>10ms, mean>5ms, rate<20k, errors>0.1%; repeatable
+    #[arg(long, value_name = "GATE")]
+    pub fail_if: Vec<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `climb`.
+#[derive(Args, Debug)]
+pub struct ClimbArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Knobs turned at most
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub steps: usize,
+    /// Promise less than this and the climb ends
+    #[arg(long, default_value = "5%", value_name = "SHARE")]
+    pub least: String,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `diagnose`.
+#[derive(Args, Debug)]
+pub struct DiagnoseArgs {
+    /// An evidence file, as `run -o run.jsonl` writes it
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `study`.
+#[derive(Args, Debug)]
+pub struct StudyArgs {
+    /// The study's name, or a file of one's own; without it, the list
+    pub study: Option<String>,
+    /// Length of each run [default: the study's]
+    #[arg(short, long, value_name = "TIME")]
+    pub duration: Option<String>,
+    /// Only these connection counts: 1,10
+    #[arg(short, long, value_name = "N,N")]
+    pub connections: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `compare`.
+#[derive(Args, Debug)]
+pub struct CompareArgs {
+    /// JSON of the run before
+    pub before: PathBuf,
+    /// JSON of the run after
+    pub after: PathBuf,
+    /// Loss of throughput, or growth of latency, that is still no regression
+    #[arg(long, default_value = "5%", value_name = "SHARE")]
+    pub tolerance: String,
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,9 @@
+//! The commands, a file each. Each returns its exit code.
+
+pub mod climb;
+pub mod compare;
+pub mod diagnose;
+pub mod explain;
+pub mod run;
+pub mod shell;
+pub mod study;

@@ -1,0 +1,208 @@
+//! `climb`: run, read the advice, predict, turn the knob, measure interleaved against the last state, and
+//! so on until no advice promises enough or a knob repeats.
+
+use std::collections::BTreeSet;
+
+use linerate_model::{OpRate, Plan, Share};
+use linerate_report::{ClimbDocument, Document, RunDocument, Step};
+use linerate_roofline::Advice;
+
+use crate::args::ClimbArgs;
+use crate::commands::run::{exit_code, one};
+use crate::failure::Failure;
+use crate::measure::{Bench, Stand};
+use crate::output::Output;
+use crate::pairs::effect;
+use crate::plan_of::{plan_of, read};
+use crate::signals::Signals;
+use crate::turn::{needs_new_lab, turn, whole_name};
+
+/// See the module.
+pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
+    let plan = plan_of(&args.load)?;
+    let least: Share = read("--least", &args.least)?;
+    let output = Output::new(&args.output)?.without_evidence("climb makes several")?;
+    let signals = Signals::install().map_err(Failure::run)?;
+    let progress = output.progress(&args.output);
+    let mut bench = Bench { progress, signals: &signals, verbose: args.output.verbose };
+
+    let stand = bench.lay(&plan)?;
+    let mut climber = Climber {
+        bench: &mut bench,
+        stand: Some(stand),
+        plan: plan.clone(),
+        turned: BTreeSet::new(),
+        least: least.0,
+    };
+    let climbed = climber.climb(args.steps);
+    if let Some(stand) = climber.stand.take() {
+        stand.close();
+    }
+    let (steps, ended) = climbed?;
+    let (ended, failure) = match ended {
+        Ok(ended) => (ended, None),
+        Err(failure) => (failure.sentence.clone(), Some(failure)),
+    };
+    let document = Document::Climb(ClimbDocument {
+        schema: "linerate/climb/1".into(),
+        program: env!("CARGO_PKG_VERSION").into(),
+        name: plan.name.clone(),
+        steps,
+        ended,
+    });
+    output.write(&document)?;
+    // The steps before a failure are reported all the same.
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    Ok(exit_code(&document, &[], &signals))
+}
+
+struct Climber<'a, 'b> {
+    bench: &'a mut Bench<'b>,
+    stand: Option<Stand>,
+    /// The state that is reached.
+    plan: Plan,
+    /// Knobs turned so far, by their whole names.
+    turned: BTreeSet<String>,
+    least: f64,
+}
+
+impl Climber<'_, '_> {
+    /// The steps, and why there are no more.
+    fn climb(&mut self, most: usize) -> Result<(Vec<Step>, Result<String, Failure>), Failure> {
+        self.bench.progress.label("base");
+        let base = self.measure(&self.plan.clone())?;
+        let mut steps = vec![Step {
+            turned: None,
+            effect: None,
+            prediction_held: None,
+            overlooked: None,
+            run: base,
+        }];
+        let ended = loop {
+            if self.bench.signals.received() {
+                break Ok("interrupted".to_owned());
+            }
+            if steps.len() > most {
+                break Ok(format!("{most} knobs were turned, as many as --steps allows"));
+            }
+            let last = &steps[steps.len() - 1].run;
+            let advice = match self.follow(last) {
+                Ok(advice) => advice,
+                Err(why) => break Ok(why),
+            };
+            let before = last.clone();
+            let step = match self.step(&before, advice) {
+                Ok(step) => step,
+                Err(failure) => break Err(failure),
+            };
+            let gained = step.effect.as_ref().is_some_and(|effect| effect.interval[0] > 1.0);
+            let knob = step.turned.as_ref().map(|advice| advice.knob.clone()).unwrap_or_default();
+            steps.push(step);
+            if !gained && !self.bench.signals.received() {
+                break Ok(format!("{knob} brought no gain: the roof above it was not lifted"));
+            }
+        };
+        Ok((steps, ended))
+    }
+
+    /// The first advice that a machine can follow, promises enough and is new; or why there is none.
+    fn follow(&self, run: &RunDocument) -> Result<Advice, String> {
+        let Some(by) = run.verdict.by() else {
+            return Err("no known roof binds: nothing to lift".into());
+        };
+        if run.advice.is_empty() {
+            return Err(format!("{by} binds, and there is no advice for it"));
+        }
+        let mut why = String::new();
+        for advice in &run.advice {
+            let attained = run.load.throughput_per_s;
+            if advice.predicted.mid.0 < attained * (1.0 + self.least) {
+                why = format!(
+                    "{by}: {}={} promises {} at {}, less than {:.0} % more",
+                    advice.knob,
+                    advice.value,
+                    advice.predicted.mid,
+                    OpRate(attained),
+                    self.least * 100.0
+                );
+            } else if self.turned.contains(whole_name(&advice.knob)) {
+                why = format!("{by}: {} was turned before", advice.knob);
+            } else if !self.is_turnable(advice) {
+                why = format!(
+                    "{by}: {}={} is for a person to do: {}",
+                    advice.knob, advice.value, advice.by_hand
+                );
+            } else {
+                return Ok(advice.clone());
+            }
+        }
+        Err(why)
+    }
+
+    fn is_turnable(&self, advice: &Advice) -> bool {
+        if advice.knob.contains('.') {
+            return turn(&self.plan, &advice.knob, &advice.value).is_ok();
+        }
+        let knobs = self.stand.as_ref().map(Stand::knobs).unwrap_or_default();
+        knobs.iter().any(|(name, _)| *name == advice.knob)
+    }
+
+    /// A knob turned, and measured against the state before: A (already measured) B B A.
+    fn step(&mut self, before: &RunDocument, advice: Advice) -> Result<Step, Failure> {
+        let from = self.plan.clone();
+        let to = turn(&from, &advice.knob, &advice.value)?;
+        self.turned.insert(whole_name(&advice.knob).to_owned());
+        let label = format!("{}={}", advice.knob, advice.value);
+        let new_lab = needs_new_lab(&advice.knob);
+        let mut runs = Vec::new();
+        for (plan, words) in [(&to, "after"), (&to, "after, again"), (&from, "before, again")] {
+            if self.bench.signals.received() && !runs.is_empty() {
+                break;
+            }
+            self.bench.progress.label(format!("{label}: {words}"));
+            if new_lab {
+                if let Some(stand) = self.stand.take() {
+                    stand.close();
+                }
+                self.stand = Some(self.bench.lay(plan)?);
+            }
+            runs.push(self.measure(plan)?);
+        }
+        let (after, again) = (&runs[..runs.len().min(2)], runs.get(2));
+        let before: Vec<&RunDocument> = std::iter::once(before).chain(again).collect();
+        let after: Vec<&RunDocument> = after.iter().collect();
+        let mut effect = effect(&before, &after);
+        effect.predicted_per_s = Some(advice.predicted);
+        let measured = effect.after_per_s.iter().sum::<f64>() / effect.after_per_s.len() as f64;
+        let held = advice.predicted.holds(OpRate(measured));
+        let run = runs.swap_remove(runs.len().min(2) - 1);
+        let overlooked = (!held).then(|| match run.verdict.by() {
+            Some(by) if measured < advice.predicted.low.0 => {
+                format!("{by} binds before the predicted rate")
+            }
+            Some(by) => format!("the demand was taken too high; {by} binds now"),
+            None => "no known roof explains it".to_owned(),
+        });
+        if effect.interval[0] > 1.0 {
+            self.plan = to;
+        }
+        Ok(Step {
+            turned: Some(advice),
+            effect: Some(effect),
+            prediction_held: Some(held),
+            overlooked,
+            run,
+        })
+    }
+
+    fn measure(&mut self, plan: &Plan) -> Result<RunDocument, Failure> {
+        let stand = match &mut self.stand {
+            Some(stand) => stand,
+            None => self.stand.insert(self.bench.lay(plan)?),
+        };
+        self.bench.set(stand, plan)?;
+        one(self.bench, stand, plan)
+    }
+}

@@ -1,0 +1,89 @@
+//! The `linerate` binary: flags in, reports and exit codes out.
+
+mod args;
+mod commands;
+mod evidence_file;
+mod failure;
+mod gate;
+mod measure;
+mod output;
+mod pairs;
+mod plan_of;
+mod progress;
+mod signals;
+mod turn;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+use crate::output::say;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return typing_error(&error),
+    };
+    let result = match &cli.command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Climb(args) => commands::climb::climb(args),
+        Command::Diagnose(args) => commands::diagnose::diagnose(args),
+        Command::Explain { id } => commands::explain::explain(id.as_deref()),
+        Command::Study(args) => commands::study::study(args),
+        Command::Compare(args) => commands::compare::compare(args),
+        Command::Completions { shell } => commands::shell::completions(*shell),
+        Command::Man => commands::shell::man(),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { code, sentence }) => {
+            say(&format!("error: {sentence}\n"));
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// clap's several lines as one sentence; help and version as they are.
+fn typing_error(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    say(&format!("error: {}\n", sentence(&error.to_string())));
+    ExitCode::from(2)
+}
+
+fn sentence(text: &str) -> String {
+    let text = text.split("\nUsage:").next().unwrap_or(text);
+    let text = text.split("\nFor more information").next().unwrap_or(text);
+    let lines = text.trim_start_matches("error: ").lines().map(str::trim);
+    let joined = lines.filter(|line| !line.is_empty()).fold(String::new(), |so_far, line| {
+        match so_far.chars().last() {
+            None => line.to_owned(),
+            Some(':') => format!("{so_far} {line}"),
+            Some(_) => format!("{so_far}; {line}"),
+        }
+    });
+    format!("{joined}; see --help")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_wrong_is_said_in_one_line() {
+        let of = |words: &[&str]| sentence(&Cli::try_parse_from(words).unwrap_err().to_string());
+        assert_eq!(
+            of(&["linerate", "run", "--connection", "3"]),
+            "unexpected argument '--connection' found; tip: a similar argument exists: \
+             '--connections'; see --help"
+        );
+        assert_eq!(
+            of(&["linerate", "diagnose"]),
+            "the following required arguments were not provided: <FILE>; see --help"
+        );
+    }
+}

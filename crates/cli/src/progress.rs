@@ -1,0 +1,180 @@
+//! How far a run is: one line that is rewritten on a terminal, a line a second otherwise, events for
+//! programs.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use linerate_evidence::{Live, Phase, Slice, live_histogram};
+use linerate_model::{OpRate, Plan, Timestamp};
+use serde_json::json;
+
+use crate::measure::seconds_since;
+use crate::output::say;
+
+/// To whom progress is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Show {
+    /// Nobody.
+    Nothing,
+    /// A person, on standard error.
+    Lines,
+    /// A program: NDJSON events on standard output.
+    Events,
+}
+
+/// What was heard from the engine since the last line.
+pub struct Progress {
+    show: Show,
+    label: String,
+    start: Timestamp,
+    length: Option<Duration>,
+    exchanges: Option<u64>,
+    answered: u64,
+    printed: Timestamp,
+    since: Window,
+}
+
+struct Window {
+    answered: u64,
+    failed: u64,
+    latency: Histogram<u64>,
+    phase: Phase,
+}
+
+impl Window {
+    fn new() -> Self {
+        Self { answered: 0, failed: 0, latency: live_histogram(), phase: Phase::Ramp }
+    }
+}
+
+impl Progress {
+    /// Progress of the runs to come.
+    pub fn new(show: Show) -> Self {
+        Self {
+            show,
+            label: String::new(),
+            start: Timestamp(0),
+            length: None,
+            exchanges: None,
+            answered: 0,
+            printed: Timestamp(0),
+            since: Window::new(),
+        }
+    }
+
+    /// What the next run is for: stands in front of its lines.
+    pub fn label(&mut self, label: impl Into<String>) {
+        self.label = label.into();
+        if self.show == Show::Lines && !self.label.is_empty() {
+            say(&format!("{}\n", self.label));
+        }
+    }
+
+    /// Something a person should know and that stops nothing.
+    pub fn warn(&self, sentence: &str) {
+        match self.show {
+            Show::Events => self.event("warning", json!({ "says": sentence })),
+            Show::Lines | Show::Nothing => say(&format!("warning: {sentence}\n")),
+        }
+    }
+
+    /// A run begins.
+    pub fn begin(&mut self, plan: &Plan, start: Timestamp) {
+        self.start = start;
+        self.printed = start;
+        self.length = plan.until.duration.map(|duration| duration + plan.load.ramp);
+        self.exchanges = plan.until.exchanges;
+        self.answered = 0;
+        self.since = Window::new();
+        if self.show == Show::Events {
+            self.event("start", json!({ "label": self.label, "plan": plan }));
+        }
+    }
+
+    /// A thread finished a slice.
+    pub fn on_slice(&mut self, slice: &Slice<Live>) {
+        self.answered += slice.answered;
+        self.since.answered += slice.answered;
+        self.since.failed += slice.failed() + slice.timed_out;
+        self.since.phase = slice.phase;
+        if self.show != Show::Nothing
+            && let Some(latency) = slice.live_latency()
+        {
+            // Grows by itself, so it holds whatever the slice's does.
+            let _ = self.since.latency.add(latency);
+        }
+        let every = match self.show {
+            Show::Nothing => return,
+            Show::Lines if std::io::stderr().is_terminal() => Duration::from_millis(250),
+            Show::Lines | Show::Events => Duration::from_secs(1),
+        };
+        if slice.to.since(self.printed) >= every {
+            self.print(slice.to);
+        }
+    }
+
+    fn print(&mut self, at: Timestamp) {
+        let seconds = at.since(self.printed).as_secs_f64().max(1e-3);
+        let window = std::mem::replace(&mut self.since, Window::new());
+        self.printed = at;
+        let rate = OpRate(window.answered as f64 / seconds);
+        let elapsed = at.since(self.start).as_secs_f64();
+        let at_percentile = |percentile| window.latency.value_at_percentile(percentile);
+        if self.show == Show::Events {
+            self.event(
+                "interval",
+                json!({
+                    "at_s": elapsed,
+                    "phase": window.phase,
+                    "throughput_per_s": rate.0,
+                    "answered": window.answered,
+                    "failed": window.failed,
+                    "p50_us": at_percentile(50.0) as f64 / 1e3,
+                    "p99_us": at_percentile(99.0) as f64 / 1e3,
+                }),
+            );
+            return;
+        }
+        let left = match (self.length, self.exchanges) {
+            (Some(length), _) => format!("{elapsed:5.1} of {:.1} s", length.as_secs_f64()),
+            (None, Some(all)) => format!("{} of {all}", self.answered),
+            (None, None) => format!("{elapsed:5.1} s"),
+        };
+        let line = format!(
+            "  {left}  {rate:>10}  p50 {:>8}  p99 {:>8}  errors {}",
+            time(at_percentile(50.0)),
+            time(at_percentile(99.0)),
+            window.failed
+        );
+        if std::io::stderr().is_terminal() {
+            say(&format!("\r\x1b[K{line}"));
+        } else {
+            say(&format!("{line}\n"));
+        }
+    }
+
+    /// The run is over.
+    pub fn end(&mut self) {
+        match self.show {
+            Show::Lines if std::io::stderr().is_terminal() => say("\r\x1b[K"),
+            Show::Events => self.event("end", json!({ "at_s": seconds_since(self.start) })),
+            _ => {}
+        }
+    }
+
+    /// An event for programs.
+    pub fn event(&self, event: &str, data: serde_json::Value) {
+        let line = json!({ "event": event, "data": data });
+        // A reader that went away wants no more events.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}
+
+fn time(ns: u64) -> String {
+    match ns as f64 {
+        ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.0} us", ns / 1e3),
+    }
+}
