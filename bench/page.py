@@ -1,0 +1,285 @@
+"""bench/RESULTS.md: the figures as a page."""
+
+import dataclasses
+import os
+import pathlib
+from statistics import mean, median
+
+import paired
+
+# Of the project: linerate is to cost less than wrk although it knows more, and little beyond the
+# minimum.
+WRK_TARGET = 1.15
+FLOOR_TARGET = 0.9
+
+
+@dataclasses.dataclass
+class Results:
+    """Everything on the page."""
+
+    date: str
+    commit: str
+    machine: dict
+    versions: dict
+    busy: float
+    pairs: int
+    seconds: int
+    wrk: list = dataclasses.field(default_factory=list)
+    floor: list = dataclasses.field(default_factory=list)
+    memory: list = dataclasses.field(default_factory=list)
+    latency: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Compared:
+    """Two generators at one number of connections; the runs in pairs."""
+
+    connections: int
+    first: str
+    second: str
+    pairs: list
+
+    @property
+    def ratio(self):
+        return paired.ratio([(a.per_cpu_s, b.per_cpu_s) for a, b in self.pairs])
+
+    def us(self, which):
+        """CPU time a request, median. Unit: microseconds."""
+        return median(1e6 / pair[which].per_cpu_s for pair in self.pairs)
+
+    def rate(self, which, seconds):
+        """Requests a second, median."""
+        return median(pair[which].requests / seconds for pair in self.pairs)
+
+    @property
+    def threads_us(self):
+        """The same of linerate's load threads alone, in its measured window."""
+        return median(pair[0].engine_cpu_us for pair in self.pairs)
+
+
+@dataclasses.dataclass
+class Memory:
+    """Peaks of one generator: `(connections, bytes)`."""
+
+    name: str
+    peaks: list
+
+    @property
+    def slope(self):
+        """Bytes a connection, by least squares."""
+        xs, ys = zip(*self.peaks)
+        x0, y0 = mean(xs), mean(ys)
+        over = sum((x - x0) ** 2 for x in xs)
+        return sum((x - x0) * (y - y0) for x, y in self.peaks) / over if over else float("nan")
+
+    def __str__(self):
+        peaks = ", ".join(f"{count:,}: {size / 2**20:.1f} MiB" for count, size in self.peaks)
+        return f"{self.name} {self.slope:,.0f} B a connection ({peaks})"
+
+
+@dataclasses.dataclass
+class Timing:
+    """Open-loop runs against the delay server: `(linerate's load, the server's own account)`."""
+
+    arrivals: str
+    rate: int
+    delay_us: int
+    runs: list
+
+    def error_us(self, figure, percentile):
+        """What linerate says beyond the delay: median over the runs, lowest, highest."""
+        beyond = [at(load[figure], percentile) - self.delay_us for load, _ in self.runs]
+        return f"{median(beyond):+.0f} ({min(beyond):+.0f} to {max(beyond):+.0f})"
+
+    def late_us(self, name):
+        """How late the server itself says its answers were, median over the runs."""
+        return median(told["late_ns"][name] / 1e3 for _, told in self.runs)
+
+
+def at(distribution, percentile):
+    """One percentile of a distribution of linerate's JSON."""
+    return dict(map(tuple, distribution["percentiles"]))[float(percentile)]
+
+
+def write(results):
+    """The page."""
+    parts = [head(results)]
+    if results.wrk:
+        parts.append(
+            section(
+                "Against wrk",
+                "Requests by CPU-second of the whole generator process (user and system, start and "
+                "end included), the same nginx, alternating.",
+                results.wrk,
+                WRK_TARGET,
+                results.seconds,
+            )
+        )
+    if results.floor:
+        parts.append(
+            section(
+                "Against the floor",
+                "The floor is a bare epoll loop of `send` and `recv` on one thread: it parses "
+                "nothing, stamps nothing and records nothing (`crates/engine/examples/floor.rs`).",
+                results.floor,
+                FLOOR_TARGET,
+                results.seconds,
+            )
+        )
+    if results.memory:
+        parts.append(memory(results.memory))
+    if results.latency:
+        parts.append(latency(results.latency))
+    parts.append(REPEAT)
+    return "\n".join(parts)
+
+
+def head(results):
+    machine = "; ".join(f"{name} {value}" for name, value in results.machine.items())
+    programs = ", ".join(results.versions.values())
+    return f"""\
+# What the engine costs
+
+Written by `make bench`; do not edit.
+
+- {results.date}, commit {results.commit}
+- {machine}
+- {programs}; nginx has one core, the generator another
+- {results.pairs} pairs a comparison, {results.seconds} s a run; other things used \
+{max(0, results.busy):.1%} of the machine just before
+"""
+
+
+def section(title, how, compared, target, seconds):
+    first, second = compared[0].first, compared[0].second
+    verdicts = {one.connections: one.ratio.against(target) for one in compared}
+    if len(set(verdicts.values())) == 1:
+        verdict = f"{next(iter(verdicts.values()))} at every number of connections"
+    else:
+        verdict = "; ".join(f"{said} at {count}" for count, said in verdicts.items())
+    middles = [one.ratio.middle for one in compared]
+    threads = ", ".join(f"{one.threads_us:.2f} us at {one.connections}" for one in compared)
+    return f"""\
+## {title}
+
+{how}
+
+{table(compared, seconds)}
+**Target: at least {target} times {second}. {verdict[0].upper()}{verdict[1:]}.**
+
+{first} makes {min(middles):.2f} to {max(middles):.2f} times the requests that {second} makes with \
+the same CPU time.
+Of linerate's own cost, its load threads take {threads}, warm-up left out; the rest is starting, \
+asking the kernel for evidence and diagnosing.
+"""
+
+
+def table(compared, seconds=None):
+    """Costs and ratios."""
+    first, second = compared[0].first, compared[0].second
+    sure = compared[0].ratio.sure
+    rows = [
+        f"| connections | {first}, us CPU a request | {second}, us CPU a request "
+        f"| ratio | {sure:.1%} interval |" + (" requests/s |" if seconds else ""),
+        "|---:|---:|---:|---:|:---:|" + (":---:|" if seconds else ""),
+    ]
+    for one in compared:
+        ratio = one.ratio
+        row = f"| {one.connections} | {one.us(0):.2f} | {one.us(1):.2f} "
+        row += f"| **{ratio.middle:.3f}** | {ratio.low:.3f} to {ratio.high:.3f} |"
+        if seconds:
+            row += f" {one.rate(0, seconds):,.0f} and {one.rate(1, seconds):,.0f} |"
+        rows.append(row)
+    return "\n".join(rows) + "\n"
+
+
+def memory(generators):
+    counts = [count for count, _ in generators[0].peaks]
+    rows = [
+        "| | " + " | ".join(f"{count:,} connections" for count in counts) + " | a connection |",
+        "|---|" + "---:|" * (len(counts) + 1),
+    ]
+    for one in generators:
+        peaks = " | ".join(f"{size / 2**20:.1f} MiB" for _, size in one.peaks)
+        rows.append(f"| {one.name} | {peaks} | **{one.slope:,.0f} B** |")
+    first, second = generators
+    return f"""\
+## Memory
+
+Peak resident memory of the generator; the kernel's socket buffers are not in it.
+
+{chr(10).join(rows)}
+
+Another connection costs {first.name} {first.slope / 1024:.1f} KiB, {second.name} \
+{second.slope / 1024:.1f} KiB.
+"""
+
+
+def latency(timings):
+    one = timings[0]
+    rows = [
+        "| arrivals | service p50 | service p99 | latency p50 | latency p99 "
+        "| server late p50, p99 |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for timing in timings:
+        errors = [
+            timing.error_us(figure, percentile)
+            for figure in ("service_us", "latency_us")
+            for percentile in (50, 99)
+        ]
+        late = f"{timing.late_us('p50'):.1f}, {timing.late_us('p99'):.1f}"
+        rows.append(f"| {timing.arrivals} | {' | '.join(errors)} | {late} |")
+    return f"""\
+## Keeping time
+
+Open loop, {one.rate:,} requests/s over 64 connections, against a server that answers each request \
+{one.delay_us / 1e3:g} ms after it read it (`crates/engine/examples/delay_server.rs`). What \
+linerate reports beyond that, in microseconds: median over {len(one.runs)} runs (lowest to highest).
+
+{chr(10).join(rows)}
+
+Service runs from a request's first byte written to its answer read, latency from when the request \
+was due. Beyond the delay, service holds the way there and back and both processes' wake-ups; latency \
+holds how late the request was written as well. The last column is the server's own lateness.
+"""
+
+
+def machine(server_core, core):
+    """CPU, cores, kernel."""
+    model = "unknown CPU"
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    topology = pathlib.Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    told = {"CPU": model, "cores": os.cpu_count(), "Linux": os.uname().release}
+    if topology.exists() and server_core in members(topology.read_text()):
+        told["note:"] = "the two cores are threads of one"
+    return told
+
+
+def members(ranges):
+    """The numbers of a list of ranges as the kernel writes it.
+
+    >>> members("0-1,4")
+    {0, 1, 4}
+    """
+    found = set()
+    for part in ranges.strip().split(","):
+        low, _, high = part.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return found
+
+
+REPEAT = """\
+## How to repeat
+
+    make bench                       # all of it, on a quiet machine: about ten minutes
+    bench/run --only wrk --pairs 15  # one part, more pairs
+    bench/run --quick                # does it work? 3 pairs of 1 s; the figures are worth nothing
+    bench/run --against OLD/linerate # two builds in alternation
+
+The interval is of the median of the pairs' ratios, by order statistics (`bench/paired.py`). A
+target counts as met when the whole interval meets it.
+"""
