@@ -1,0 +1,82 @@
+# `make help` lists what there is. Runs on Debian 12 with Rust; `make setup` brings the rest.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+LINERATE := $(TARGET)/release/linerate
+
+# What `make demo` runs.
+DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.json
+
+# How long `make fuzz` looks, by target. Unit: seconds.
+FUZZ_SECONDS := 60
+FUZZ_TARGETS := http_session evidence_reader
+
+.PHONY: help setup agent build demo check test page-test provoke bench fuzz bless clean
+
+help: ## list these
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+setup: ## install from Debian what is missing here (asks nothing, starts nothing)
+	@.ci/setup
+
+agent: setup ## compile the Erlang side
+	cd agent && rebar3 compile
+
+build: agent ## compile everything for use
+	cargo build --release
+
+demo: build ## find what limits a slow Erlang server, and lift it
+	mkdir -p out
+	$(DEMO)
+
+check: ## format and lints
+	@if cargo fmt --version >/dev/null 2>&1; then \
+		echo 'cargo fmt --all --check'; cargo fmt --all --check; \
+	else \
+		echo 'note: format not checked: no rustfmt here (rustup component add rustfmt)'; \
+	fi
+	@if cargo clippy --version >/dev/null 2>&1; then \
+		echo 'cargo clippy'; cargo clippy --workspace --all-targets -- -D warnings; \
+	else \
+		echo 'note: lints not checked: no clippy here (rustup component add clippy)'; \
+	fi
+
+# One profile for all of it: the release build is what is measured. Loads never run at once.
+test: agent ## every test
+	cargo test --release --workspace --exclude linerate-cli
+	cargo test --release -p linerate-cli -- --test-threads=1
+	cd agent && rebar3 eunit && rebar3 ct
+	$(MAKE) --no-print-directory page-test
+	cd bench && python3 -B paired.py && python3 -B -m doctest page.py
+
+page-test: setup ## the HTML report in a browser
+	@[ -d tests/page/node_modules/playwright-core ] || { \
+		echo 'npm install in tests/page'; \
+		cd tests/page && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm install --no-audit --no-fund; \
+	}
+	cd tests/page && node --test
+
+provoke: agent ## make each roof bind, and see that it is named (minutes)
+	cargo test --release -p linerate-cli --test provoke -- --nocapture
+
+bench: build ## measure the engine; needs a quiet machine for ten minutes
+	cargo build --release -p linerate-engine --examples
+	bench/run
+
+fuzz: ## throw bytes at the parsers, a minute each
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
+		echo 'error: needs nightly Rust and cargo-fuzz:'; \
+		echo '  rustup toolchain install nightly && cargo install cargo-fuzz'; \
+		exit 1; \
+	}
+	@for target in $(FUZZ_TARGETS); do \
+		mkdir -p fuzz/corpus/$$target; \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+			-max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+
+bless: ## take what the reports say now as what they should say; review the diff
+	INSTA_UPDATE=always cargo test --release -p linerate-report
+
+clean: ## remove what was built
+	cargo clean
+	rm -rf agent/_build out fuzz/target tests/page/node_modules
