@@ -38,6 +38,9 @@ impl EvidenceFile {
             let values = values.into_iter().map(|(name, raw)| (name.to_owned(), raw)).collect();
             self.write(&Line::Row { at, of, values })?;
         }
+        for (of, facts) in samples.facts() {
+            self.write(&Line::Facts { of: *of, facts: facts.clone() })?;
+        }
         for (source, reason) in &samples.unread {
             self.write(&Line::Unread { source: source.clone(), reason: reason.clone() })?;
         }

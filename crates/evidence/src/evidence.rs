@@ -13,6 +13,7 @@ use crate::subject::{Side, Subject};
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     series: BTreeMap<Subject, BTreeMap<String, Vec<(Timestamp, u64)>>>,
+    facts: BTreeMap<Subject, BTreeMap<String, String>>,
     /// What the engine's threads counted and timed, slice by slice.
     pub slices: Vec<Slice>,
     /// Sources that could not be read, with the reason: `sock_diag`, `permission denied`.
@@ -46,6 +47,21 @@ impl Evidence {
         }
     }
 
+    /// Adds what is text and not a number: an owner's name, a peer. The last of a name stands.
+    pub fn push_fact(&mut self, of: Subject, name: &str, text: String) {
+        self.facts.entry(of).or_default().insert(name.to_owned(), text);
+    }
+
+    /// One fact of a subject.
+    pub fn fact(&self, of: Subject, name: &str) -> Option<&str> {
+        self.facts.get(&of)?.get(name).map(String::as_str)
+    }
+
+    /// All facts, by subject and name.
+    pub fn facts(&self) -> &BTreeMap<Subject, BTreeMap<String, String>> {
+        &self.facts
+    }
+
     /// Everything of another evidence, added to this one.
     pub fn absorb(&mut self, other: Evidence) {
         for (subject, metrics) in other.series {
@@ -54,6 +70,9 @@ impl Evidence {
                 mine.entry(name).or_default().extend(samples);
             }
         }
+        for (subject, facts) in other.facts {
+            self.facts.entry(subject).or_default().extend(facts);
+        }
         self.slices.extend(other.slices);
         self.unread.extend(other.unread);
     }
@@ -61,6 +80,11 @@ impl Evidence {
     /// The samples of one subject.
     pub fn of(&self, subject: Subject) -> Of<'_> {
         Of { subject, metrics: self.series.get(&subject), window: None }
+    }
+
+    /// Every process that has samples, by linerate's number for it.
+    pub fn processes(&self) -> Vec<Subject> {
+        self.subjects().filter(|subject| matches!(subject, Subject::Process(_))).collect()
     }
 
     /// All subjects that have samples.

@@ -64,7 +64,7 @@ pub struct HostFacts {
 /// The target, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetFacts {
-    /// `address`, `command` or `beam`.
+    /// `address`, `command`, `beam`; `watch` where linerate makes no load.
     pub kind: String,
     /// Its address, `ip:port`.
     pub address: String,
@@ -102,6 +102,13 @@ pub enum Line {
         of: Subject,
         /// By metric.
         values: BTreeMap<String, u64>,
+    },
+    /// What is text and not a number, of one subject.
+    Facts {
+        /// Of what.
+        of: Subject,
+        /// By name.
+        facts: BTreeMap<String, String>,
     },
     /// What one engine thread did in one slice.
     Slice(Box<Slice>),
@@ -175,6 +182,12 @@ struct SliceFields {
 }
 
 #[derive(Serialize, Deserialize)]
+struct FactsOnDisk {
+    of: Subject,
+    facts: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
 struct UnreadOnDisk {
     unread: String,
     reason: String,
@@ -192,6 +205,9 @@ pub fn to_line(line: &Line) -> String {
         Line::Header(header) => serde_json::to_string(header),
         Line::Row { at, of, values } => {
             serde_json::to_string(&RowOnDisk { at: *at, of: *of, values: values.clone() })
+        }
+        Line::Facts { of, facts } => {
+            serde_json::to_string(&FactsOnDisk { of: *of, facts: facts.clone() })
         }
         Line::Slice(slice) => serde_json::to_string(&SliceOnDisk { slice: fields(slice) }),
         Line::Unread { source, reason } => {
@@ -235,6 +251,9 @@ impl Reader {
         } else if object.contains_key("slice") {
             let on_disk: SliceOnDisk = serde_json::from_value(value).map_err(of)?;
             Ok(Line::Slice(Box::new(slice(on_disk.slice).map_err(bad)?)))
+        } else if object.contains_key("facts") {
+            let on_disk: FactsOnDisk = serde_json::from_value(value).map_err(of)?;
+            Ok(Line::Facts { of: on_disk.of, facts: on_disk.facts })
         } else if object.contains_key("unread") {
             let on_disk: UnreadOnDisk = serde_json::from_value(value).map_err(of)?;
             Ok(Line::Unread { source: on_disk.unread, reason: on_disk.reason })
@@ -274,6 +293,11 @@ pub fn read(text: &str) -> Result<(Header, Evidence, String), Unreadable> {
             Line::Row { at, of, values } => {
                 for (metric, raw) in values {
                     evidence.push_raw(at, of, &metric, raw);
+                }
+            }
+            Line::Facts { of, facts } => {
+                for (name, text) in facts {
+                    evidence.push_fact(of, &name, text);
                 }
             }
             Line::Slice(slice) => evidence.slices.push(*slice),

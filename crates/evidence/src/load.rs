@@ -13,6 +13,7 @@ use crate::packed::{Packed, live_histogram};
 
 mod change_point;
 mod validity;
+mod watched;
 
 pub use validity::{Validity, ValidityState};
 
@@ -202,8 +203,12 @@ impl Percentiles {
     }
 }
 
-/// Sums and merges what the engine's threads reported.
+/// Sums and merges what the engine's threads reported; of a target that was only watched, what its
+/// connections read.
 pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
+    if plan.target.watch.is_some() {
+        return watched::summarise(evidence);
+    }
     let slices = &evidence.slices;
     let rows = by_index(slices);
     let start = slices.iter().map(|slice| slice.from).min().unwrap_or_default();

@@ -31,6 +31,8 @@ macro_rules! metrics {
 
 pub mod listener;
 pub mod netstat;
+pub mod node;
+pub mod port;
 pub mod process;
 pub mod snmp;
 pub mod sockstat;
@@ -51,6 +53,7 @@ pub static SOURCES: &[&Source] = &[
     &softnet::SOURCE,
     &stat::SOURCE,
     &process::SOURCE,
+    &port::SOURCE,
 ];
 
 /// One kind of evidence.
@@ -84,6 +87,8 @@ pub enum Fetch {
     Listeners,
     /// Files of every process and thread of the target's tree.
     TargetTree,
+    /// What the probe inside the target's BEAM node tells: rows of all such sources at once.
+    Node,
 }
 
 /// How to read what was fetched.
@@ -93,6 +98,8 @@ pub enum Parse {
     Each(fn(&Answer<'_>, &mut Evidence) -> Result<(), UnreadableSource>),
     /// A pass over the tree at a time, by [`process::Tree`], which remembers the threads that went.
     Tree,
+    /// The probe's rows name their metrics: [`node::take`].
+    Node,
 }
 
 /// What was fetched.

@@ -15,7 +15,7 @@ pub enum Side {
 }
 
 /// What a sample is about. Written `host`, `cpu/0`, `stack/server`, `flow/12/client`,
-/// `listener/8080`, `target`, `engine`, `engine/0`.
+/// `listener/8080`, `target`, `node`, `scheduler/1`, `process/3`, `engine`, `engine/0`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Subject {
     /// The machine.
@@ -24,16 +24,29 @@ pub enum Subject {
     Cpu(u16),
     /// A network stack (network namespace): the target's, or the engine's where it is another.
     Stack(Side),
-    /// One end of one connection of the engine, by the engine's own number for it.
+    /// One end of one connection: the engine's, by the engine's own number for it, or one of the
+    /// target's others, from [`Subject::OTHER_FLOWS`] up. Kernel and node tell of the same subject.
     Flow(u32, Side),
     /// A listening socket of the target, by port.
     Listener(u16),
     /// The target's process tree.
     Target,
+    /// The target's BEAM node as a whole.
+    Node,
+    /// One of its schedulers, from 1.
+    Scheduler(u16),
+    /// One of its processes, by linerate's own number for it; its pid is a fact.
+    Process(u32),
     /// The load engine as a whole.
     Engine,
     /// One of its threads.
     EngineThread(u16),
+}
+
+impl Subject {
+    /// The first number of a connection that is not the engine's.
+    // Chosen: beyond the number of connections that the engine has watched.
+    pub const OTHER_FLOWS: u32 = 1000;
 }
 
 impl fmt::Display for Side {
@@ -54,6 +67,9 @@ impl fmt::Display for Subject {
             Subject::Flow(id, side) => write!(f, "flow/{id}/{side}"),
             Subject::Listener(port) => write!(f, "listener/{port}"),
             Subject::Target => f.write_str("target"),
+            Subject::Node => f.write_str("node"),
+            Subject::Scheduler(scheduler) => write!(f, "scheduler/{scheduler}"),
+            Subject::Process(process) => write!(f, "process/{process}"),
             Subject::Engine => f.write_str("engine"),
             Subject::EngineThread(thread) => write!(f, "engine/{thread}"),
         }
@@ -63,7 +79,7 @@ impl fmt::Display for Subject {
 /// A subject that could not be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "`{0}` is not a subject: expected host, cpu/N, stack/SIDE, flow/N/SIDE, listener/PORT, target, engine or engine/N"
+    "`{0}` is not a subject: expected host, cpu/N, stack/SIDE, flow/N/SIDE, listener/PORT, target, node, scheduler/N, process/N, engine or engine/N"
 )]
 pub struct BadSubject(String);
 
@@ -81,6 +97,9 @@ impl FromStr for Subject {
         match words[..] {
             ["host"] => Ok(Subject::Host),
             ["target"] => Ok(Subject::Target),
+            ["node"] => Ok(Subject::Node),
+            ["scheduler", number] => number.parse().map(Subject::Scheduler).map_err(|_| bad()),
+            ["process", number] => number.parse().map(Subject::Process).map_err(|_| bad()),
             ["engine"] => Ok(Subject::Engine),
             ["cpu", cpu] => cpu.parse().map(Subject::Cpu).map_err(|_| bad()),
             ["stack", end] => side(end).map(Subject::Stack),
@@ -118,6 +137,9 @@ mod tests {
             Subject::Flow(12, Side::Client),
             Subject::Listener(8080),
             Subject::Target,
+            Subject::Node,
+            Subject::Scheduler(2),
+            Subject::Process(7),
             Subject::Engine,
             Subject::EngineThread(1),
         ] {

@@ -59,6 +59,10 @@ pub struct Target {
     /// One of the agent's servers, started in a BEAM node of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beam: Option<String>,
+    /// What `linerate doctor` watches and does not load: a node, `:PORT` or a process id. Stands in
+    /// evidence; no run is made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<String>,
     /// Emulator flags of that node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm_flags: Vec<String>,
@@ -372,6 +376,12 @@ impl Plan {
     pub fn check(&self) -> Result<(), BadPlan> {
         let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
         let target = &self.target;
+        if target.watch.is_some() {
+            return wrong(
+                "target.watch",
+                "what is only watched takes no load: write address, or run `linerate doctor`".into(),
+            );
+        }
         let given = [target.address.is_some(), !target.command.is_empty(), target.beam.is_some()];
         match given.iter().filter(|given| **given).count() {
             1 => {}

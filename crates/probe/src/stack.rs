@@ -54,7 +54,7 @@ impl Stack {
                         faults.push((source.id, reason));
                     }
                 }
-                Fetch::HostFile(_) | Fetch::TargetTree => {}
+                Fetch::HostFile(_) | Fetch::TargetTree | Fetch::Node => {}
             }
         }
         stack.diag = diag.ok();

@@ -22,6 +22,12 @@ impl<'a> Run<'a> {
         self.load.throughput
     }
 
+    /// Whether the load is not ours (`linerate doctor`): throughput is then what the target's sockets
+    /// read a second.
+    pub fn is_watched(&self) -> bool {
+        self.header.plan.target.watch.is_some()
+    }
+
     /// Connections that the plan holds open.
     pub fn connections(&self) -> u32 {
         self.header.plan.load.connections
@@ -77,6 +83,11 @@ impl<'a> Run<'a> {
     /// The third number of a sysctl like `net.ipv4.tcp_rmem`: the most that autotuning reaches. Unit: bytes.
     pub(crate) fn sysctl_third(&self, name: &str) -> Option<f64> {
         self.header.host.sysctls.get(name)?.split_whitespace().nth(2)?.parse().ok()
+    }
+
+    /// What the samples of a subject say in words, if the node told it.
+    pub fn fact(&self, of: Subject, name: &str) -> Option<&'a str> {
+        self.evidence.fact(of, name)
     }
 
     fn window(&self) -> RangeInclusive<Timestamp> {
