@@ -70,9 +70,10 @@ fn a_connection_over_20_ms_takes_20_ms_and_nothing_is_left() {
         };
         (0..9).map(once).collect()
     });
+    // Neighbours make a round trip later, nothing makes one earlier: the shortest is the path's.
     took.sort();
-    let median = took[4].as_secs_f64() * 1e3;
-    assert!((19.0..21.0).contains(&median), "{took:?}");
+    let shortest = took[0].as_secs_f64() * 1e3;
+    assert!((19.9..22.0).contains(&shortest), "{took:?}");
 
     let pid = lab.facts().pid.unwrap();
     assert_eq!(namespaces().len(), 2);
