@@ -10,6 +10,8 @@ mod ephemeral_ports;
 mod host_cpu;
 mod listen_backlog;
 mod nagle_delayed_ack;
+#[allow(dead_code)]
+mod node;
 mod offered_rate;
 mod receive_window;
 mod send_buffer;
