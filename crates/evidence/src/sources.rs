@@ -29,16 +29,20 @@ macro_rules! metrics {
     };
 }
 
+pub mod dist;
 pub mod listener;
 pub mod netstat;
 pub mod node;
 pub mod port;
 pub mod process;
+pub mod scheduler;
 pub mod snmp;
+pub mod sockets;
 pub mod sockstat;
 pub mod softnet;
 pub mod stat;
 pub mod tcp_info;
+pub mod vm;
 
 mod pairs;
 mod sock_diag;
@@ -54,6 +58,9 @@ pub static SOURCES: &[&Source] = &[
     &stat::SOURCE,
     &process::SOURCE,
     &port::SOURCE,
+    &dist::SOURCE,
+    &vm::SOURCE,
+    &scheduler::SOURCE,
 ];
 
 /// One kind of evidence.
