@@ -11,7 +11,7 @@ use linerate_engine::{Flows, Job, Preflight, Tls, now, probe, start};
 use linerate_evidence::{Evidence, Header, HostFacts, Line, TargetFacts, VERSION};
 use linerate_lab::{Lab, LayError, Options};
 use linerate_model::{Plan, Timestamp};
-use linerate_probe::{FlowAddress, Probe, Scope, host_facts};
+use linerate_probe::{FlowAddress, Probe, Scope, host_facts, sysctls_of};
 
 use crate::evidence_file::EvidenceFile;
 use crate::failure::Failure;
@@ -158,7 +158,7 @@ impl Bench<'_> {
         let running = start(job).map_err(|error| Failure::run(format!("the engine: {error}")))?;
         let scope = Scope {
             target_pid: header.target.pid,
-            target_port: stand.address.port(),
+            target_ports: vec![stand.address.port()],
             client_netns: stand.lab.client_netns().map(Path::to_owned),
             server_netns: stand.lab.server_netns().map(Path::to_owned),
             local: header.target.local,
@@ -282,7 +282,11 @@ impl Sampler {
 fn header(stand: &Stand, plan: &Plan, job: &Job, preflight: &Preflight) -> Header {
     let started_unix_ns =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    let host = HostFacts { engine_threads: job.threads, ..host_facts() };
+    let mut host = HostFacts { engine_threads: job.threads, ..host_facts() };
+    if let Some(netns) = stand.lab.server_netns() {
+        // Both ends of a path have the same.
+        host.sysctls = sysctls_of(Some(netns));
+    }
     Header {
         linerate: "evidence".into(),
         version: VERSION,

@@ -8,10 +8,11 @@ mod kept;
 mod namespace;
 mod netlink;
 mod owner;
+mod sockets;
 mod stack;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ use linerate_model::Timestamp;
 
 pub use host::{host_facts, sysctls_of};
 pub use owner::{cpus_of, owner_of_port};
+pub use sockets::{NoSockets, ProcessSockets, Sockets, netns_of};
 
 use kept::Kept;
 use stack::Stack;
@@ -31,8 +33,8 @@ use tree::TargetTree;
 pub struct Scope {
     /// Root of the target's process tree, where it is on this host.
     pub target_pid: Option<u32>,
-    /// The port on which the target listens.
-    pub target_port: u16,
+    /// The ports on which the target listens.
+    pub target_ports: Vec<u16>,
     /// Network namespace of the engine's sockets, as `/run/netns/NAME` or `/proc/PID/ns/net`;
     /// none for this process's own.
     pub client_netns: Option<PathBuf>,
@@ -62,7 +64,8 @@ pub struct Probe {
     /// One a network namespace: the server's last, and both ends' where they share it.
     stacks: Vec<Stack>,
     tree: Option<TargetTree>,
-    congestion: BTreeMap<String, String>,
+    /// Ends of connections whose congestion control was told.
+    named: BTreeSet<Subject>,
     unread: BTreeMap<String, String>,
     /// Told by [`Probe::unread`], and not yet by an evidence.
     untold: BTreeMap<String, String>,
@@ -75,7 +78,7 @@ impl Probe {
             stacks: Vec::new(),
             host_files: Vec::new(),
             tree: None,
-            congestion: BTreeMap::new(),
+            named: BTreeSet::new(),
             unread: BTreeMap::new(),
             untold: BTreeMap::new(),
             scope,
@@ -89,11 +92,6 @@ impl Probe {
     /// Sources that could not be read, by id, with the reason in words.
     pub fn unread(&self) -> &BTreeMap<String, String> {
         &self.unread
-    }
-
-    /// Names of the congestion control in use, by side: `client` to `bbr`.
-    pub fn congestion(&self) -> &BTreeMap<String, String> {
-        &self.congestion
     }
 
     /// The name of the target's thread that ran most so far, as the kernel has it.
@@ -181,7 +179,6 @@ impl Probe {
             for stack in &mut self.stacks {
                 let Some(diag) = &mut stack.diag else { continue };
                 for side in &stack.ends {
-                    let mut named = false;
                     for flow in flows {
                         let (local, remote) = match side {
                             Side::Client => (flow.client, flow.server),
@@ -200,9 +197,12 @@ impl Probe {
                             faults.insert(source.id, format!("{side}: {error}"));
                             break;
                         }
-                        if !named && let Some(name) = tcp_info::congestion(bytes) {
-                            self.congestion.insert(side.to_string(), name);
-                            named = true;
+                        // Once: a connection that changes its congestion control is not met with.
+                        if !self.named.contains(&answer.of)
+                            && let Some(name) = tcp_info::congestion(bytes)
+                        {
+                            self.named.insert(answer.of);
+                            evidence.push_fact(answer.of, "congestion", name);
                         }
                     }
                 }
@@ -217,7 +217,6 @@ impl Probe {
         if !self.scope.local {
             return;
         }
-        let of = Subject::Listener(self.scope.target_port);
         for source in SOURCES {
             let (Fetch::Listeners, Parse::Each(parse)) = (source.fetch, source.parse) else {
                 continue;
@@ -226,8 +225,11 @@ impl Probe {
                 continue;
             };
             let read = diag.listeners().map_err(|error| error.to_string()).and_then(|bytes| {
-                let answer = Answer { at: now(), of, bytes: &bytes };
-                parse(&answer, evidence).map_err(|error| error.to_string())
+                let at = now();
+                self.scope.target_ports.iter().try_for_each(|port| {
+                    let answer = Answer { at, of: Subject::Listener(*port), bytes: &bytes };
+                    parse(&answer, evidence).map_err(|error| error.to_string())
+                })
             });
             if let Err(reason) = read {
                 self.note(source.id, reason);

@@ -31,9 +31,14 @@ const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 
 /// `1 << (INET_DIAG_INFO - 1)`, the same of `INET_DIAG_CONG` and of `INET_DIAG_SKMEMINFO`.
-const WANTED: u8 = 1 << 1 | 1 << 3 | 1 << 6;
+const WANTED: u8 = 1 << 1 | 1 << 3 | MEMORY;
+const MEMORY: u8 = 1 << 6;
 
-/// States of `net/tcp_states.h` that are no connection's: a lookup that finds none of the two
+/// States of `net/tcp_states.h` in which an application may have bytes to read or write.
+const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
+
+/// States that are no connection's: a lookup that finds none of the two
 /// addresses falls back to the listener, and one in TIME-WAIT or half open has no `tcp_info`.
 const SYN_RECV: u8 = 3;
 const TIME_WAIT: u8 = 6;
@@ -83,10 +88,20 @@ impl SockDiag {
 
     /// The kernel's answers about all listening TCP sockets, headers included.
     pub(crate) fn listeners(&mut self) -> io::Result<Vec<u8>> {
+        self.dump(1 << LISTEN, MEMORY)
+    }
+
+    /// The same about all connections that carry data.
+    pub(crate) fn connections(&mut self) -> io::Result<Vec<u8>> {
+        self.dump(1 << ESTABLISHED | 1 << CLOSE_WAIT, 0)
+    }
+
+    fn dump(&mut self, states: u32, wanted: u8) -> io::Result<Vec<u8>> {
         let mut answers = Vec::new();
         for family in [AF_INET, AF_INET6] {
             let mut request = self.request(family, FLAG_REQUEST | FLAG_DUMP);
-            request[HEADER + 4..HEADER + 8].copy_from_slice(&(1_u32 << LISTEN).to_ne_bytes());
+            request[HEADER + 2] = wanted;
+            request[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
             self.send(&request)?;
             'dump: loop {
                 let length = match self.receive() {

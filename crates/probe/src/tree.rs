@@ -150,7 +150,7 @@ fn descriptors_by_size(pid: u32) -> Option<u64> {
 
 /// A process and everything below it, parents first. Where the kernel does not list children,
 /// every process is asked for its parent.
-fn walk(root: u32) -> Vec<u32> {
+pub(crate) fn walk(root: u32) -> Vec<u32> {
     let mut members = vec![root];
     let listed = Path::new("/proc/thread-self/children").exists();
     let parents = if listed { BTreeMap::new() } else { parents() };

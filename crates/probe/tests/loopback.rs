@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use linerate_evidence::sources::{listener, netstat, process, snmp, softnet, stat, tcp_info};
 use linerate_evidence::{Evidence, Side, Subject};
 use linerate_model::{Bytes, Timestamp};
-use linerate_probe::{FlowAddress, Probe, Scope, cpus_of, host_facts, owner_of_port};
+use linerate_probe::{
+    FlowAddress, Probe, ProcessSockets, Scope, cpus_of, host_facts, owner_of_port,
+};
 
 fn clock() -> impl Fn() -> Timestamp {
     let began = Instant::now();
@@ -22,7 +24,7 @@ fn clock() -> impl Fn() -> Timestamp {
 fn scope(port: u16) -> Scope {
     Scope {
         target_pid: Some(std::process::id()),
-        target_port: port,
+        target_ports: vec![port],
         client_netns: None,
         server_netns: None,
         local: true,
@@ -85,8 +87,36 @@ fn both_ends_of_a_connection_are_found_by_their_addresses() {
     assert!(evidence.of(SERVER).last(tcp_info::MIN_RTT).unwrap() > Duration::ZERO);
     assert_eq!(evidence.of(CLIENT).last(tcp_info::STATE), Ok(1));
     assert!(evidence.of(CLIENT).last(tcp_info::SNDBUF).unwrap() > Bytes(0));
-    assert_eq!(probe.congestion().len(), 2, "{:?}", probe.congestion());
+    assert!(evidence.fact(CLIENT, "congestion").is_some_and(|name| !name.is_empty()));
+    assert_eq!(evidence.fact(CLIENT, "congestion"), evidence.fact(SERVER, "congestion"));
+    let again = probe.sample(clock(), &[pair.flow()]);
+    assert_eq!(again.fact(CLIENT, "congestion"), None, "it is told once");
     assert!(!probe.unread().contains_key("tcp_info"), "{:?}", probe.unread());
+}
+
+#[test]
+fn the_sockets_of_a_process_are_found_by_what_its_descriptors_name() {
+    let mut pair = Pair::new();
+    pair.client.write_all(&[7; 5_000]).unwrap();
+    let (client, server) = (pair.flow().client, pair.flow().server);
+
+    let sockets = ProcessSockets::open(std::process::id()).unwrap().read().unwrap();
+
+    assert!(sockets.listening.contains(&pair.port()));
+    let of = |local: SocketAddr, peer: SocketAddr| {
+        sockets.connections.iter().find(|found| found.local == local && found.peer == peer)
+    };
+    assert!(of(client, server).is_some() && of(server, client).is_some(), "{sockets:?}");
+    // Other tests of this process have connections too; none comes before one with more queued.
+    assert!(sockets.connections.is_sorted_by(|a, b| a.queued >= b.queued));
+}
+
+#[test]
+fn the_sockets_of_a_process_that_is_gone_are_an_error_that_names_it() {
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let error = ProcessSockets::open(gone.id()).err().map(|error| error.to_string());
+    assert!(error.is_some_and(|error| error.contains(&format!("process {}", gone.id()))));
 }
 
 #[test]

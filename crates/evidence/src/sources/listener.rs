@@ -26,6 +26,8 @@ metrics! {
     RQUEUE_TOTAL: u64 = "listener.rqueue_total", "1";
     /// Listening sockets on the port: several with `SO_REUSEPORT`, or one a protocol family.
     SOCKETS: u64 = "listener.sockets", "1";
+    /// SYNs and final ACKs that those sockets dropped, mostly because the queue was full (`SK_MEMINFO_DROPS`).
+    DROPS: u64 = "listener.drops", "1";
 }
 
 /// `TCP_LISTEN`, `net/tcp_states.h`.
@@ -35,10 +37,15 @@ const LISTEN: u8 = 10;
 fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableSource> {
     let Subject::Listener(port) = answer.of else { return Ok(()) };
     let mut found = Vec::new();
+    // A kernel that was not asked for them, or does not tell, leaves them out.
+    let mut drops = None;
     for payload in sock_diag::payloads(answer.bytes) {
         let message = sock_diag::Message::read(payload)?;
         if message.state == LISTEN && message.local_port == port {
             found.push((u64::from(message.rqueue), u64::from(message.wqueue)));
+            if let Some(more) = dropped(payload) {
+                drops = Some(drops.unwrap_or(0) + more);
+            }
         }
     }
     // The fullest by share: a/b > c/d as a·d > c·b, in whole numbers.
@@ -53,18 +60,33 @@ fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableS
         evidence.push(answer.at, answer.of, RQUEUE_TOTAL, total);
         evidence.push(answer.at, answer.of, SOCKETS, found.len() as u64);
     }
+    if let Some(drops) = drops {
+        evidence.push(answer.at, answer.of, DROPS, drops);
+    }
     Ok(())
+}
+
+/// What a listening socket dropped: `sk_drops`, which `tcp_listendrop` counts up.
+fn dropped(payload: &[u8]) -> Option<u64> {
+    // `INET_DIAG_SKMEMINFO`, linux/inet_diag.h; `SK_MEMINFO_DROPS`, linux/sock_diag.h.
+    const MEMORY: u16 = 7;
+    const DROPS: usize = 8;
+    let (_, words) = sock_diag::attributes(payload).find(|(kind, _)| *kind == MEMORY)?;
+    sock_diag::u32_at(words, 4 * DROPS).map(u64::from)
+}
+
+/// Every listening socket: its port, and its inode.
+pub fn listening(bytes: &[u8]) -> Vec<(u16, u32)> {
+    let heads =
+        sock_diag::payloads(bytes).filter_map(|payload| sock_diag::Message::read(payload).ok());
+    heads.filter(|head| head.state == LISTEN).map(|head| (head.local_port, head.inode)).collect()
 }
 
 /// The inodes of the sockets that listen on a port, from the same answer: what `/proc/PID/fd`
 /// names them by.
 pub fn inodes(bytes: &[u8], port: u16) -> Vec<u32> {
-    let heads =
-        sock_diag::payloads(bytes).filter_map(|payload| sock_diag::Message::read(payload).ok());
-    heads
-        .filter(|head| head.state == LISTEN && head.local_port == port)
-        .map(|head| head.inode)
-        .collect()
+    let of_port = |(of, inode)| (of == port).then_some(inode);
+    listening(bytes).into_iter().filter_map(of_port).collect()
 }
 
 #[cfg(test)]
@@ -79,15 +101,15 @@ mod tests {
         parse(&answer, &mut evidence).map(|()| evidence)
     }
 
-    fn listening(port: u16, rqueue: u32, wqueue: u32) -> Vec<u8> {
+    fn socket(port: u16, rqueue: u32, wqueue: u32) -> Vec<u8> {
         sample::framed(20, &sample::message(LISTEN, port, rqueue, wqueue))
     }
 
     #[test]
     fn of_several_sockets_on_the_port_the_fullest_stands_for_the_port() {
-        let mut bytes = listening(8080, 3, 4096);
-        bytes.extend(listening(8080, 6, 5));
-        bytes.extend(listening(9090, 100, 100));
+        let mut bytes = socket(8080, 3, 4096);
+        bytes.extend(socket(8080, 6, 5));
+        bytes.extend(socket(9090, 100, 100));
         let evidence = read(&bytes).unwrap();
         let listener = evidence.of(Subject::Listener(8080));
         assert_eq!((listener.last(RQUEUE), listener.last(WQUEUE)), (Ok(6), Ok(5)));
@@ -95,8 +117,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_dropped_is_summed_over_the_ports_sockets_and_missing_where_it_is_not_told() {
+        let dropping = |drops: u32| {
+            let mut message = sample::message(LISTEN, 8080, 0, 5);
+            let words = [[0; 8].as_slice(), &[drops]].concat();
+            let words: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            sample::attribute(&mut message, 7, &words);
+            sample::framed(20, &message)
+        };
+        let evidence = read(&[dropping(3), dropping(4)].concat()).unwrap();
+        assert_eq!(evidence.of(Subject::Listener(8080)).last(DROPS), Ok(7));
+        let evidence = read(&socket(8080, 0, 5)).unwrap();
+        assert!(evidence.of(Subject::Listener(8080)).last(DROPS).is_err());
+    }
+
+    #[test]
     fn nobody_listening_is_missing_evidence_and_not_an_empty_queue() {
-        let evidence = read(&listening(9090, 0, 5)).unwrap();
+        let evidence = read(&socket(9090, 0, 5)).unwrap();
         assert!(evidence.of(Subject::Listener(8080)).last(RQUEUE).is_err());
     }
 
