@@ -42,7 +42,7 @@ check: ## format and lints
 
 # One profile for all of it: the release build is what is measured. Loads never run at once.
 test: agent ## every test
-	cargo test --release --workspace --exclude linerate-cli
+	cargo test --release --no-fail-fast --workspace --exclude linerate-cli
 	cargo test --release -p linerate-cli -- --test-threads=1
 	cd agent && rebar3 eunit && rebar3 ct
 	$(MAKE) --no-print-directory page-test
@@ -55,8 +55,10 @@ page-test: setup ## the HTML report in a browser
 	}
 	cd tests/page && node --test
 
-provoke: agent ## make each roof bind, and see that it is named (minutes)
-	cargo test --release -p linerate-cli --test provoke -- --nocapture
+# ERL=.../bin/erl: nodes of another Erlang than the one in PATH.
+provoke: agent ## make each roof bind, and see that it is named (minutes; ERL=... for another Erlang)
+	PROVOKE=$(or $(PROVOKE),all) PATH="$(if $(ERL),$(dir $(ERL)):)$$PATH" \
+		cargo test --release -p linerate-cli --test provoke -- --nocapture
 
 bench: build ## measure the engine; needs a quiet machine for ten minutes
 	cargo build --release -p linerate-engine --examples
