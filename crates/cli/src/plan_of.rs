@@ -217,7 +217,7 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         plan.engine.seed = seed;
     }
     if let Some(rtt) = &args.rtt {
-        plan.path = Some(linerate_model::Path { rtt: duration("--rtt", rtt)? });
+        plan.path = Some(linerate_model::Path::of_rtt(duration("--rtt", rtt)?));
     }
     Ok(())
 }

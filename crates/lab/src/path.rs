@@ -75,6 +75,11 @@ impl LaidPath {
         cancel.check()?;
         let server_tun = connect_up(ip, &server, SERVER, CLIENT)?;
         cancel.check()?;
+        for netns in [&client, &server] {
+            for (setting, value) in &asked.sysctls {
+                set(ip, netns, setting, value)?;
+            }
+        }
         let line = Line::start(client_tun, server_tun, asked.rtt / 2)
             .map_err(LayError::system("starting the delay line"))?;
         let proof = proof::prove(&client.file, &server.file, asked.rtt, cancel)?;
@@ -117,6 +122,22 @@ fn connect_up(ip: Ip, netns: &Netns, own: Ipv4Addr, peer: Ipv4Addr) -> Result<Fi
     let (own, peer) = (own.to_string(), peer.to_string());
     ip.run(&["-n", name, "address", "add", &own, "peer", &peer, "dev", DEVICE])?;
     Ok(tun)
+}
+
+/// Sets what the kernel keeps for each network namespace.
+fn set(ip: Ip, netns: &Netns, setting: &str, value: &str) -> Result<(), LayError> {
+    let command = format!("ip netns exec {} sysctl -w {setting}='{value}'", netns.name);
+    ip.say(&command);
+    let file = Path::new("/proc/sys").join(setting.replace('.', "/"));
+    // It shows the namespace of the thread that looks.
+    let written = inside(Some(&netns.file), || std::fs::write(&file, value)).and_then(|set| set);
+    written.map_err(|error| {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "a network namespace has no such setting".to_owned(),
+            _ => format!("{error}: write in path.sysctls what sysctl(8) takes"),
+        };
+        LayError::Command { command, reason }
+    })
 }
 
 fn check_privileges() -> Result<(), LayError> {
@@ -168,13 +189,32 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_have_the_paths_settings_and_the_host_its_own() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let read = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
+        let before = read();
+        let mut asked = linerate_model::Path::of_rtt(Duration::from_millis(1));
+        asked.sysctls.insert("net.ipv4.tcp_wmem".into(), "4096 16384 77777".into());
+        let laid = LaidPath::lay(&asked, false, &Cancel::default()).unwrap();
+        for netns in [laid.client_netns(), laid.server_netns()] {
+            assert!(inside(Some(netns), read).unwrap().trim().ends_with("77777"));
+        }
+        assert_eq!(read(), before);
+        asked.sysctls.insert("net.ipv4.tcp_wmemm".into(), "1".into());
+        let error = LaidPath::lay(&asked, false, &Cancel::default()).unwrap_err();
+        assert!(error.to_string().contains("no such setting"), "{error}");
+    }
+
+    #[test]
     fn a_path_that_delivers_something_else_is_refused_with_both() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
         let (two, ten) = (Duration::from_millis(2), Duration::from_millis(10));
         let cancel = Cancel::default();
-        let laid = LaidPath::lay(&linerate_model::Path { rtt: two }, false, &cancel).unwrap();
+        let laid = LaidPath::lay(&linerate_model::Path::of_rtt(two), false, &cancel).unwrap();
         let error = proof::prove(laid.client_netns(), laid.server_netns(), ten, &cancel);
         let error = error.unwrap_err();
         assert!(
@@ -192,7 +232,7 @@ mod tests {
         }
         let cancel = Cancel::default();
         let rtt = Duration::from_millis(1);
-        let mut laid = LaidPath::lay(&linerate_model::Path { rtt }, false, &cancel).unwrap();
+        let mut laid = LaidPath::lay(&linerate_model::Path::of_rtt(rtt), false, &cancel).unwrap();
         laid.line = None;
         let error = proof::prove(laid.client_netns(), laid.server_netns(), rtt, &cancel);
         // Without its device the address is gone too, and the socket can't be bound.

@@ -41,6 +41,8 @@ pub(crate) struct Start {
     pub netns: Option<PathBuf>,
     /// CPUs it may use; empty: all of ours.
     pub cpus: Vec<u16>,
+    /// Descriptors it may open; none: as many as we.
+    pub descriptors: Option<u64>,
     /// Whether its standard input and output are pipes to us, or nothing and words to keep.
     pub talk: Talk,
 }
@@ -232,7 +234,7 @@ fn keep(
     tell: &Sender<io::Result<Child>>,
     held: &Receiver<()>,
 ) {
-    let Start { mut command, netns, cpus, talk } = start;
+    let Start { mut command, netns, cpus, descriptors, talk } = start;
     let spawned = (|| {
         if let Some(netns) = &netns {
             enter(netns)?;
@@ -248,7 +250,7 @@ fn keep(
             Talk::Yes => command.stdin(Stdio::piped()).stdout(Stdio::piped()),
         };
         command.stderr(writer).env(tree::MARK, mark);
-        sys::bind_life(&mut command);
+        sys::bind_life(&mut command, descriptors);
         Ok((tree::start_ours(|| command.spawn())?, words))
     })();
     // It holds the pipe's other end, which must be the target's alone for the pipe to end.

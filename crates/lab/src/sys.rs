@@ -9,18 +9,25 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit, setsid,
+};
 
 /// The command's process gets a session of its own and dies with the *thread* that starts it.
 ///
-/// A session: a terminal's Ctrl-C does not reach it, and its descendants can be told from ours.
-pub(crate) fn bind_life(command: &mut Command) {
+/// A session: a terminal's Ctrl-C does not reach it, and its descendants can be told from ours. A limit
+/// of descriptors holds for them all.
+pub(crate) fn bind_life(command: &mut Command, descriptors: Option<u64>) {
     let parent = getpid();
     // SAFETY: between fork and exec only async-signal-safe calls are allowed, and no allocation. These
-    // are three bare system calls and a comparison; an error is returned as a number.
+    // are four bare system calls and a comparison; an error is returned as a number.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
+            if let Some(most) = descriptors {
+                // The hard limit too: many servers raise the soft one to it.
+                setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) })?;
+            }
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // The parent may have died before the line above, and then its death was missed.
             match getppid() {

@@ -69,6 +69,9 @@ pub struct Target {
     /// CPUs the target may use (`sched_setaffinity`); empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u16>,
+    /// Descriptors that each of its processes may open (`RLIMIT_NOFILE`); absent: as many as linerate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptors: Option<u64>,
     /// Speak TLS to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
@@ -314,6 +317,16 @@ pub struct Path {
     /// Round-trip time added, half of it each way.
     #[serde(with = "duration")]
     pub rtt: Duration,
+    /// Kernel settings of both its ends, by name: `net.ipv4.tcp_wmem`. The host keeps its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
+}
+
+impl Path {
+    /// One that adds so much to a round trip and is otherwise as the host.
+    pub fn of_rtt(rtt: Duration) -> Self {
+        Self { rtt, sysctls: BTreeMap::new() }
+    }
 }
 
 /// What a provoking plan must find.
@@ -332,6 +345,12 @@ const MOST_SENT: u64 = 1 << 30;
 
 // Chosen: a satellite's is 0.6 s; the proof of a path takes several.
 const LONGEST_PATH: Duration = Duration::from_secs(10);
+
+// Measured: a BEAM node without connections has some 25 descriptors open.
+const FEWEST_DESCRIPTORS: u64 = 40;
+
+// Source: `fs.nr_open`, 2^20 unless somebody raised it; the kernel refuses more.
+const MOST_DESCRIPTORS: u64 = 1 << 20;
 
 fn too_much(bytes: u64) -> String {
     format!("{bytes} bytes are more than the 1GiB that a request may have")
@@ -469,12 +488,39 @@ impl Plan {
         if let Workload::Rr { framing: Framing::Fixed, response: Bytes(0), .. } = &self.workload {
             return wrong("workload.response", "0 bytes answer nothing: write 1 or more".into());
         }
-        if let Some(Path { rtt }) = &self.path
-            && *rtt > LONGEST_PATH
+        if let Some(Path { rtt, sysctls }) = &self.path {
+            if *rtt > LONGEST_PATH {
+                return wrong(
+                    "path.rtt",
+                    format!("{rtt:?} is more than any path takes: write {LONGEST_PATH:?} or less"),
+                );
+            }
+            // Only settings below `net` are a namespace's own; all others are the whole machine's.
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            let is_setting = |name: &str| {
+                name.starts_with("net.") && !name.contains("..") && name.chars().all(plain)
+            };
+            if let Some(name) = sysctls.keys().find(|name| !is_setting(name)) {
+                return wrong(
+                    "path.sysctls",
+                    format!("`{name}` is no setting of a network: write one as in net.ipv4.tcp_rmem"),
+                );
+            }
+        }
+        if let Some(descriptors) = target.descriptors
+            && !(FEWEST_DESCRIPTORS..=MOST_DESCRIPTORS).contains(&descriptors)
         {
             return wrong(
-                "path.rtt",
-                format!("{rtt:?} is more than any path takes: write {LONGEST_PATH:?} or less"),
+                "target.descriptors",
+                format!(
+                    "{descriptors} is no limit that a server starts with: write {FEWEST_DESCRIPTORS} to {MOST_DESCRIPTORS}"
+                ),
+            );
+        }
+        if target.descriptors.is_some() && target.address.is_some() {
+            return wrong(
+                "target.descriptors",
+                "a target that somebody else runs keeps its limits: leave it out".into(),
             );
         }
         if let Some(ports) = &self.engine.local_ports {
@@ -583,7 +629,9 @@ mod tests {
         plan.load.ramp = Duration::from_millis(1500);
         plan.workload =
             Workload::Rr { framing: Framing::Length2, request: Bytes(1024), response: Bytes(1024) };
-        plan.path = Some(Path { rtt: Duration::from_millis(20) });
+        let mut path = Path::of_rtt(Duration::from_millis(20));
+        path.sysctls.insert("net.ipv4.tcp_wmem".into(), "4096 16384 65536".into());
+        plan.path = Some(path);
         assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan);
     }
 
@@ -600,6 +648,23 @@ mod tests {
             let error = Plan::from_toml(&text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{key}: ")), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn settings_of_a_path_are_those_of_a_network_and_of_no_other_place() {
+        for name in ["kernel.pid_max", "net/ipv4/tcp_rmem", "net...a", "vm.swappiness", "netx"] {
+            let text = format!("{SMALLEST}[path]\nrtt = '1ms'\nsysctls = {{ '{name}' = '1' }}\n");
+            let error = Plan::from_toml(&text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("path.sysctls: `{name}` is no")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_descriptors_is_for_targets_that_are_started() {
+        let error = Plan::from_toml("[target]\naddress = 'a:1'\ndescriptors = 100\n").unwrap_err();
+        assert!(error.to_string().contains("somebody else runs"), "{error}");
+        let error = Plan::from_toml("[target]\nbeam = 'echo'\ndescriptors = 3\n").unwrap_err();
+        assert!(error.to_string().contains("3 is no limit"), "{error}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Beam {
         }
         let ebin = find_agent(site.agent.as_deref())?;
         let end = site.end.as_ref();
-        let mut node = Node::boot(&ebin, &target.vm_flags, &target.cpus, end, &site.cancel)?;
+        let mut node = Node::boot(&ebin, target, end, &site.cancel)?;
         let server = target.beam.clone().unwrap_or_default();
         let specs = specs(&mut node, &server, &site.cancel)?;
         let mut beam = Self {

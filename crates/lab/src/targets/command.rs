@@ -114,6 +114,7 @@ fn launch(
         command,
         netns: netns.map(Path::to_path_buf),
         cpus: target.cpus.clone(),
+        descriptors: target.descriptors,
         talk: Talk::No,
     };
     let mut process = Process::start(start).map_err(|error| not_a_program(&words[0], &error))?;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command};
 use std::time::{Duration, Instant};
 
+use linerate_model::Target;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{End, check_cpus};
@@ -55,12 +56,12 @@ pub(super) enum Unanswered {
 impl Node {
     pub fn boot(
         ebin: &Path,
-        flags: &[String],
-        cpus: &[u16],
+        target: &Target,
         end: Option<&End>,
         cancel: &Cancel,
     ) -> Result<Self, LayError> {
-        check_cpus(cpus)?;
+        let (flags, cpus) = (&target.vm_flags, target.cpus.clone());
+        check_cpus(&cpus)?;
         let mut command = Command::new("erl");
         // +Bd: no break handler. -noinput leaves standard input to the agent.
         command.args(["+Bd", "-noshell", "-noinput", "-pa"]).arg(ebin);
@@ -68,7 +69,7 @@ impl Node {
         // A node that is killed must not leave a dump in the folder linerate was called from.
         command.env("ERL_CRASH_DUMP_BYTES", "0");
         let netns = end.map(|end| end.netns.clone());
-        let start = Start { command, netns, cpus: cpus.to_vec(), talk: Talk::Yes };
+        let start = Start { command, netns, cpus, descriptors: target.descriptors, talk: Talk::Yes };
         let mut process = Process::start(start).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => LayError::NoErlang,
             _ => LayError::Node {
