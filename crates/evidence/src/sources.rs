@@ -41,8 +41,10 @@ pub mod sockets;
 pub mod sockstat;
 pub mod softnet;
 pub mod stat;
+pub mod suspect;
 pub mod tcp_info;
 pub mod vm;
+pub mod waits;
 
 mod pairs;
 mod sock_diag;
@@ -61,6 +63,8 @@ pub static SOURCES: &[&Source] = &[
     &dist::SOURCE,
     &vm::SOURCE,
     &scheduler::SOURCE,
+    &suspect::SOURCE,
+    &waits::SOURCE,
 ];
 
 /// One kind of evidence.

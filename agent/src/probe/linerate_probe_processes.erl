@@ -1,0 +1,439 @@
+%% @doc The processes' part of the probe: whose mailbox is long, who works all the time, and what the
+%% others wait for.
+%%
+%% The length of a mailbox is read without a signal, so every process can be asked for it, a stretch of
+%% the process table a pass. All else is asked by a signal, which a busy process answers when its turn
+%% comes: so only a few suspects are asked. Those are who has mail, who is told of by the system
+%% monitor, some owners of sockets, and the process that frees literals, which scans all others. A
+%% suspect stays one for some passes, so that its counters have differences.
+-module(linerate_probe_processes).
+-behaviour(linerate_probe).
+
+-export([start/1, rows/2, stop/1]).
+%% For tests.
+-export([wait/2]).
+
+-export_type([wait/0]).
+
+%% What a process is at. `gone' is none: it ended before it answered.
+-type wait() ::
+    running
+    | collecting
+    | send
+    | port
+    | dist
+    | suspended
+    | dns
+    | logger
+    | call
+    | accept
+    | recv
+    | 'receive'.
+
+-type suspect() :: #{
+    %% Passes left in which it is asked though nothing is suspected of it any more.
+    stay := integer(),
+    %% Passes in which it was asked, and the last of them.
+    asked := non_neg_integer(),
+    last := non_neg_integer(),
+    %% What it began with, as proc_lib remembers it; asked for once.
+    call := unknown | none | mfa(),
+    facts := [{atom(), binary()}]
+}.
+
+-type state() :: #{
+    %% The stretch of the process table that was not read yet.
+    unread := [pid()],
+    %% Owners of sockets that are asked as long as they live.
+    owners := [pid()],
+    suspects := #{pid() => suspect()},
+    %% Events of the system monitor by process, as they were told last.
+    events := #{pid() => pos_integer()},
+    pass := pos_integer(),
+    collector := [pid()],
+    %% How the first call of a process is asked for, where that is cheap.
+    call_key := [{dictionary, '$initial_call'}]
+}.
+
+-spec start(linerate_probe:options()) -> state().
+start(_Options) ->
+    #{
+        unread => [],
+        owners => [],
+        suspects => #{},
+        events => #{},
+        pass => 1,
+        collector => literal_collector(),
+        call_key => call_key()
+    }.
+
+-spec stop(state()) -> ok.
+stop(_State) ->
+    ok.
+
+-spec rows(linerate_probe:context(), state()) ->
+    {[linerate_probe:row()], linerate_probe:context(), state()}.
+rows(#{allowance_us := Allowance, waited_us := Waited, tell := Tell} = Context, State) ->
+    {Mail, Scanned} = mailboxes(Allowance, State),
+    {Asked, Chosen} = choose(Mail, Allowance, Context, Scanned),
+    Deadline = now_us() + patience_us(),
+    {Rows, Waits, Idle, Suspects} = ask(Asked, Tell, Deadline, Context, Chosen),
+    #{pass := Pass} = Chosen,
+    {
+        [{node, waits(Waits)} | Rows],
+        Context#{waited_us := Waited + Idle},
+        Chosen#{suspects := Suspects, pass := Pass + 1}
+    }.
+
+%% Mailboxes.
+
+%% Chosen: a mailbox is read in 0.1 to 0.2 us, and half of the allowance is for the suspects. At least
+%% the processes of a small node, all in each pass.
+-spec stretch(non_neg_integer()) -> pos_integer().
+stretch(AllowanceUs) ->
+    max(500, AllowanceUs * 2).
+
+%% Processes with mail, the longest mailbox first, of a stretch of the table.
+-spec mailboxes(non_neg_integer(), state()) -> {[{pos_integer(), pid()}], state()}.
+mailboxes(Allowance, #{unread := Unread} = State) ->
+    Self = self(),
+    {Mail, Rest} = with_mail(stretch(Allowance), Self, unread(Unread), []),
+    {lists:reverse(lists:sort(Mail)), State#{unread := Rest}}.
+
+-spec unread([pid()]) -> [pid()].
+unread([]) -> erlang:processes();
+unread(Pids) -> Pids.
+
+-spec with_mail(non_neg_integer(), pid(), [pid()], [{pos_integer(), pid()}]) ->
+    {[{pos_integer(), pid()}], [pid()]}.
+with_mail(0, _Self, Rest, Mail) ->
+    {Mail, Rest};
+with_mail(_Left, _Self, [], Mail) ->
+    {Mail, []};
+with_mail(Left, Self, [Self | Rest], Mail) ->
+    with_mail(Left, Self, Rest, Mail);
+with_mail(Left, Self, [Pid | Rest], Mail) ->
+    case mailbox(Pid) of
+        0 -> with_mail(Left - 1, Self, Rest, Mail);
+        Length -> with_mail(Left - 1, Self, Rest, [{Length, Pid} | Mail])
+    end.
+
+%% Alone it sends no signal, whatever the process does.
+-spec mailbox(pid()) -> non_neg_integer().
+mailbox(Pid) ->
+    case process_info(Pid, message_queue_len) of
+        {message_queue_len, Length} -> Length;
+        undefined -> 0
+    end.
+
+%% Suspects.
+
+%% Chosen: what a pass may disturb (20), and how they are divided. A funnel is one process with mail;
+%% many with mail are a busy node, of which some tell as much as all.
+-spec most() -> pos_integer().
+most() -> 20.
+
+-spec most_with_mail() -> pos_integer().
+most_with_mail() -> 8.
+
+-spec most_owners() -> pos_integer().
+most_owners() -> 6.
+
+-spec most_told() -> pos_integer().
+most_told() -> 3.
+
+%% Chosen: two seconds at linerate's own pace; a figure over time wants some readings.
+-spec stay() -> pos_integer().
+stay() -> 10.
+
+%% Chosen: all answers of a pass together. On a full node an answer takes up to 16 ms; who was not
+%% asked in this pass is asked first in the next.
+-spec patience_us() -> pos_integer().
+patience_us() -> 40000.
+
+-spec choose([{pos_integer(), pid()}], non_neg_integer(), linerate_probe:context(), state()) ->
+    {[pid()], state()}.
+choose(Mail, Allowance, #{owners := Found, events := #{pids := Told}}, State) ->
+    #{owners := Old, suspects := Before, events := Events, collector := Collector} = State,
+    Owners = owners(Old, Found),
+    Mailed = [Pid || {_, Pid} <- lists:sublist(Mail, most_with_mail())],
+    Events2 = maps:merge(Events, Told),
+    New = [Pid || {Pid, Count} <- maps:to_list(Told), maps:get(Pid, Events, 0) < Count],
+    Suspected = Collector ++ Mailed ++ lists:sublist(New, most_told()) ++ Owners,
+    Kept = maps:fold(fun rest/3, #{}, maps:without(Suspected, Before)),
+    Fresh = maps:from_list([{Pid, suspect(Pid, Before)} || Pid <- Suspected]),
+    All = maps:merge(Kept, Fresh),
+    %% Asked longest ago first: those of the last pass that the patience did not reach.
+    Order = lists:sort([{Last, Pid} || {Pid, #{last := Last}} <- maps:to_list(All)]),
+    Afford = max(4, min(most(), Allowance div 10)),
+    Later = [Pid || {_, Pid} <- Order, not lists:member(Pid, Mailed)],
+    Asked = lists:sublist(Mailed ++ Later, Afford),
+    {Asked, State#{owners := Owners, suspects := All, events := Events2}}.
+
+%% Those that were asked before, as long as they live, so that there is something to compare.
+-spec owners([pid()], [pid()]) -> [pid()].
+owners(Old, Found) ->
+    Living = [Pid || Pid <- Old, is_process_alive(Pid)],
+    Missing = most_owners() - length(Living),
+    Living ++ lists:sublist(lists:usort(Found) -- Living, max(0, Missing)).
+
+-spec rest(pid(), suspect(), #{pid() => suspect()}) -> #{pid() => suspect()}.
+rest(_Pid, #{stay := 0}, Kept) -> Kept;
+rest(Pid, #{stay := Stay} = Suspect, Kept) -> Kept#{Pid => Suspect#{stay := Stay - 1}}.
+
+-spec suspect(pid(), #{pid() => suspect()}) -> suspect().
+suspect(Pid, Before) ->
+    case Before of
+        #{Pid := Suspect} -> Suspect#{stay := stay()};
+        _ -> #{stay => stay(), asked => 0, last => 0, call => unknown, facts => []}
+    end.
+
+%% Asking.
+
+-spec ask([pid()], all | changed, integer(), linerate_probe:context(), state()) ->
+    {[linerate_probe:row()], [wait()], non_neg_integer(), #{pid() => suspect()}}.
+ask(Pids, Tell, Deadline, Context, #{suspects := Suspects} = State) ->
+    ask(Pids, Tell, Deadline, Context, State, {[], [], 0, Suspects}).
+
+-spec ask([pid()], all | changed, integer(), linerate_probe:context(), state(), Done) -> Done when
+    Done :: {[linerate_probe:row()], [wait()], non_neg_integer(), #{pid() => suspect()}}.
+ask([], _Tell, _Deadline, _Context, _State, Done) ->
+    Done;
+ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects}) ->
+    Mailbox = mailbox(Pid),
+    Began = now_us(),
+    Info = process_info(Pid, items(State)),
+    Took = now_us() - Began,
+    Done =
+        case Info of
+            undefined ->
+                {Rows, Waits, Idle, maps:remove(Pid, Suspects)};
+            _ ->
+                #{Pid := #{asked := Asked, facts := Known, call := Call} = Suspect} = Suspects,
+                Wait = wait(value(status, Info), value(current_stacktrace, Info)),
+                First = first_call(Pid, Call, Info),
+                Facts = facts(Wait, First, Info),
+                New = case Tell of all -> Facts; changed -> Facts -- Known end,
+                Values = values(Pid, Mailbox, Wait, Info, Context) ++ traced(Pid, Wait, Asked),
+                Row = {{process, list_to_binary(pid_to_list(Pid))}, Values ++ New},
+                %% Chosen: an idle process answers in 5 us; what is over is waiting for it.
+                Waiting = max(0, Took - 5),
+                #{pass := Pass} = State,
+                Next = Suspects#{
+                    Pid := Suspect#{asked := Asked + 1, last := Pass, call := First, facts := Facts}
+                },
+                {[Row | Rows], [Wait | Waits], Idle + Waiting, Next}
+        end,
+    case now_us() < Deadline of
+        true -> ask(Rest, Tell, Deadline, Context, State, Done);
+        false -> Done
+    end.
+
+-spec items(state()) -> [atom() | {dictionary, term()}].
+items(#{call_key := CallKey}) ->
+    [
+        status,
+        current_stacktrace,
+        reductions,
+        memory,
+        total_heap_size,
+        garbage_collection,
+        registered_name,
+        initial_call
+        | CallKey
+    ].
+
+-spec values(pid(), non_neg_integer(), wait(), [tuple()], linerate_probe:context()) ->
+    [{atom(), non_neg_integer()}].
+values(Pid, Mailbox, Wait, Info, #{events := #{pids := Told}}) ->
+    [
+        {'suspect.mailbox', Mailbox},
+        {'suspect.running', one(Wait =:= running orelse Wait =:= collecting)},
+        {'suspect.collecting', one(Wait =:= collecting)},
+        {'suspect.reductions', value(reductions, Info)},
+        {'suspect.memory', value(memory, Info)},
+        {'suspect.heap', value(total_heap_size, Info) * erlang:system_info(wordsize)},
+        {'suspect.events', maps:get(Pid, Told, 0)}
+    ].
+
+%% Tracing is asked for seldom, and never of a process that runs: the answer would be waited for with
+%% a scheduler held.
+-spec traced(pid(), wait(), non_neg_integer()) -> [{atom(), 0 | 1}].
+traced(_Pid, running, _Asked) ->
+    [];
+traced(_Pid, collecting, _Asked) ->
+    [];
+traced(Pid, _Wait, Asked) when Asked rem 4 =:= 0 ->
+    try erlang:trace_info(Pid, flags) of
+        {flags, Flags} when is_list(Flags) -> [{'suspect.traced', one(Flags =/= [])}];
+        _ -> []
+    catch
+        error:_ -> []
+    end;
+traced(_Pid, _Wait, _Asked) ->
+    [].
+
+-spec facts(wait(), none | mfa(), [tuple()]) -> [{atom(), binary()}].
+facts(Wait, First, Info) ->
+    Stack = value(current_stacktrace, Info),
+    [
+        {name, name(First, Info)},
+        {wait, atom_to_binary(Wait)},
+        {fullsweep_after, sweep(value(garbage_collection, Info))}
+        | case Stack of
+            [] -> [];
+            [Top | _] -> [{function, frame(Top)}, {stack, stack(Stack)}]
+        end
+    ].
+
+%% What people know it by: its registered name, or else the function that it began with.
+-spec name(none | mfa(), [tuple()]) -> binary().
+name(First, Info) ->
+    case {value(registered_name, Info), First} of
+        {Name, _} when is_atom(Name), Name =/= undefined -> atom_to_binary(Name);
+        {_, none} -> frame(value(initial_call, Info));
+        {_, First} -> frame(First)
+    end.
+
+-spec first_call(pid(), unknown | none | mfa(), [tuple()]) -> none | mfa().
+first_call(Pid, unknown, Info) ->
+    Key = {dictionary, '$initial_call'},
+    case {lists:keyfind(Key, 1, Info), value(initial_call, Info)} of
+        {{Key, {_, _, _} = First}, _} -> First;
+        {{Key, _}, _} -> none;
+        {false, {proc_lib, init_p, _}} -> first_call_of_dictionary(Pid, value(memory, Info));
+        _ -> none
+    end;
+first_call(_Pid, Known, _Info) ->
+    Known.
+
+%% Chosen: a dictionary is copied whole, and is no larger than the process that it is of.
+-spec first_call_of_dictionary(pid(), non_neg_integer()) -> none | mfa().
+first_call_of_dictionary(Pid, Memory) when Memory < 262144 ->
+    case process_info(Pid, dictionary) of
+        {dictionary, Dictionary} ->
+            case lists:keyfind('$initial_call', 1, Dictionary) of
+                {_, {_, _, _} = First} -> First;
+                _ -> none
+            end;
+        undefined ->
+            none
+    end;
+first_call_of_dictionary(_Pid, _Memory) ->
+    none.
+
+-spec frame(tuple()) -> binary().
+frame({Module, Function, Args, _Location}) -> frame({Module, Function, Args});
+frame({Module, Function, Args}) when is_list(Args) -> frame({Module, Function, length(Args)});
+frame({Module, Function, Arity}) ->
+    <<(atom_to_binary(Module))/binary, $:, (atom_to_binary(Function))/binary, $/,
+        (integer_to_binary(Arity))/binary>>.
+
+-spec stack([tuple()]) -> binary().
+stack(Frames) ->
+    iolist_to_binary(lists:join(" < ", [frame(Each) || Each <- lists:sublist(Frames, 8)])).
+
+-spec sweep([tuple()]) -> binary().
+sweep(Options) ->
+    case lists:keyfind(fullsweep_after, 1, Options) of
+        {_, Generations} -> integer_to_binary(Generations);
+        false -> <<"?">>
+    end.
+
+%% Wait states.
+
+%% @doc What a process is at, by its status and its stack. Each clause names where that was seen; the
+%% functions are those of OTP 25 to 29.
+-spec wait(atom(), [tuple()]) -> wait().
+wait(garbage_collecting, _Stack) ->
+    collecting;
+wait(suspended, [{erts_internal, port_command, _, _} | _]) ->
+    port;
+wait(suspended, [{erts_internal, dsend_continue_trap, _, _} | _]) ->
+    dist;
+wait(suspended, [{erlang, bif_return_trap, _, _} | _]) ->
+    dist;
+wait(suspended, _Stack) ->
+    suspended;
+wait(waiting, Stack) ->
+    case lists:keymember(logger_olp, 1, Stack) of
+        true -> logger;
+        false -> waiting(Stack)
+    end;
+wait(_Running, _Stack) ->
+    running.
+
+-spec waiting([tuple()]) -> wait().
+%% OTP 25; from 26 on it waits in send/4 itself.
+waiting([{prim_inet, send_recv_reply, _, _} | _]) -> send;
+waiting([{prim_inet, send, _, _} | _]) -> send;
+waiting([{prim_inet, recv0, _, _} | _]) -> recv;
+waiting([{prim_inet, accept0, _, _} | _]) -> accept;
+waiting([{inet_gethost_native, getit, _, _} | _]) -> dns;
+waiting([{gen, do_call, _, _} | _]) -> call;
+waiting([{erpc, call, _, _} | _]) -> call;
+waiting([{socket, Function, _, _} | _]) -> of_socket(Function);
+waiting([{gen_tcp_socket, Function, _, _} | _]) -> of_socket(Function);
+waiting(_Stack) -> 'receive'.
+
+-spec of_socket(atom()) -> wait().
+of_socket(Function) ->
+    case atom_to_list(Function) of
+        "recv" ++ _ -> recv;
+        "send" ++ _ -> send;
+        "accept" ++ _ -> accept;
+        _ -> 'receive'
+    end.
+
+-spec waits([wait()]) -> [{atom(), non_neg_integer()}].
+waits(Waits) ->
+    Count = fun(Wait) -> length([Each || Each <- Waits, Each =:= Wait]) end,
+    [
+        {'waits.asked', length(Waits)},
+        {'waits.running', Count(running) + Count(collecting)},
+        {'waits.send', Count(send)},
+        {'waits.port', Count(port)},
+        {'waits.dist', Count(dist)},
+        {'waits.suspended', Count(suspended)},
+        {'waits.dns', Count(dns)},
+        {'waits.logger', Count(logger)},
+        {'waits.call', Count(call)},
+        {'waits.accept', Count(accept)},
+        {'waits.recv', Count(recv)},
+        {'waits.receive', Count('receive')}
+    ].
+
+%% One dictionary key of another process can be asked for since OTP 26.2; a whole dictionary may be
+%% large.
+-spec call_key() -> [{dictionary, '$initial_call'}].
+call_key() ->
+    Key = {dictionary, '$initial_call'},
+    try erlang:process_info(self(), [Key]) of
+        _ -> [Key]
+    catch
+        error:_ -> []
+    end.
+
+%% A process of the emulator, among the first: it makes all others let go of a literal.
+-spec literal_collector() -> [pid()].
+literal_collector() ->
+    First = lists:sublist(erlang:processes(), 20),
+    Is = fun(Pid) ->
+        process_info(Pid, initial_call) =:= {initial_call, {erts_literal_area_collector, start, 0}}
+    end,
+    lists:sublist(lists:filter(Is, First), 1).
+
+-spec value(atom(), [tuple()]) -> term().
+value(Key, Info) ->
+    case lists:keyfind(Key, 1, Info) of
+        {_, Value} -> Value;
+        false -> undefined
+    end.
+
+-spec one(boolean()) -> 0 | 1.
+one(true) -> 1;
+one(false) -> 0.
+
+-spec now_us() -> integer().
+now_us() ->
+    erlang:monotonic_time(microsecond).

@@ -1,0 +1,60 @@
+//! Processes of the node that are worth a look: who has mail, who the system monitor told of, some
+//! owners of sockets, and the process that frees literals.
+//!
+//! Source: `erlang:process_info/2`, asked by `agent/src/probe/linerate_probe_processes.erl`. A mailbox's
+//! length is read of all processes, a stretch of the table a pass; the rest of at most 20.
+//! Facts beside the metrics: `name`, `function`, `stack`, `wait`, `fullsweep_after`.
+//!
+//! Blind spot: who works without mail, is no owner of a sampled socket and no trouble to the collector
+//! is not looked at.
+
+use linerate_model::Bytes;
+
+use super::{Fetch, Parse, Source};
+
+pub(super) const SOURCE: Source = Source {
+    id: "suspect",
+    says: "the node's processes that are worth a look",
+    of: "process/N",
+    fetch: Fetch::Node,
+    metrics: METRICS,
+    parse: Parse::Node,
+};
+
+metrics! {
+    /// Messages in its mailbox; a state.
+    MAILBOX: u64 = "suspect.mailbox", "1";
+    /// 1 if it ran, could have run, or collected garbage when it was asked.
+    RUNNING: u64 = "suspect.running", "1";
+    /// 1 if it collected garbage when it was asked.
+    COLLECTING: u64 = "suspect.collecting", "1";
+    /// Its reductions since it began; native code, and what the emulator does for it, hardly count.
+    REDUCTIONS: u64 = "suspect.reductions", "1";
+    /// Its memory, binaries outside of its heap left out; a state.
+    MEMORY: Bytes = "suspect.memory", "B";
+    /// Its heaps and its stack; a state.
+    HEAP: Bytes = "suspect.heap", "B";
+    /// Events of the system monitor that were about it, since the probe came.
+    EVENTS: u64 = "suspect.events", "1";
+    /// 1 if it is traced; asked seldom, and only while it waits.
+    TRACED: u64 = "suspect.traced", "1";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::waits;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_probe_tells_these_metrics_and_no_others() {
+        let text = include_str!("../../../../agent/src/probe/linerate_probe_processes.erl");
+        for source in [&SOURCE, &waits::SOURCE] {
+            let ours: BTreeSet<&str> = source.metrics.iter().map(|metric| metric.name).collect();
+            let named = text.split('\'').filter(|atom| {
+                atom.strip_prefix(source.id).is_some_and(|rest| rest.starts_with('.'))
+            });
+            assert_eq!(named.collect::<BTreeSet<_>>(), ours, "{source}");
+        }
+    }
+}

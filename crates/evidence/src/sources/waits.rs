@@ -1,0 +1,43 @@
+//! What the processes that were asked were at: how many of them ran, and how many waited for what.
+//!
+//! Source: status and stack of `erlang:process_info/2`, told apart by
+//! `agent/src/probe/linerate_probe_processes.erl`. At most 20 processes a pass, those of `suspect`.
+//! The counts sum up to `waits.asked`.
+
+use super::{Fetch, Parse, Source};
+
+pub(super) const SOURCE: Source = Source {
+    id: "waits",
+    says: "what the node's processes that were asked were at",
+    of: "node",
+    fetch: Fetch::Node,
+    metrics: METRICS,
+    parse: Parse::Node,
+};
+
+metrics! {
+    /// Processes that were asked in this pass.
+    ASKED: u64 = "waits.asked", "1";
+    /// Of them, those that ran, could have run, or collected garbage.
+    RUNNING: u64 = "waits.running", "1";
+    /// In `gen_tcp:send`, until the driver's queue is shorter.
+    SEND: u64 = "waits.send", "1";
+    /// Suspended: the port they sent to is busy with somebody else's data.
+    PORT: u64 = "waits.port", "1";
+    /// Suspended: the channel to another node is busy.
+    DIST: u64 = "waits.dist", "1";
+    /// Suspended for another reason, by another process mostly.
+    SUSPENDED: u64 = "waits.suspended", "1";
+    /// For the resolver's helper processes.
+    DNS: u64 = "waits.dns", "1";
+    /// For a log handler that takes events one by one.
+    LOGGER: u64 = "waits.logger", "1";
+    /// For the answer to a call of another process.
+    CALL: u64 = "waits.call", "1";
+    /// For a connection.
+    ACCEPT: u64 = "waits.accept", "1";
+    /// For data, by asking for it (passive sockets).
+    RECV: u64 = "waits.recv", "1";
+    /// For any other message: idle, for all that can be seen.
+    RECEIVE: u64 = "waits.receive", "1";
+}
