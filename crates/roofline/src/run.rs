@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use linerate_evidence::{Evidence, Header, LoadSummary, Of, Side, Subject};
 use linerate_model::{OpRate, Timestamp};
 
+use crate::roof::Finding;
+
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
@@ -28,9 +30,39 @@ impl<'a> Run<'a> {
         self.header.plan.target.watch.is_some()
     }
 
-    /// Connections that the plan holds open.
+    /// Connections that the plan holds open; of a target that is watched, those that were sampled.
     pub fn connections(&self) -> u32 {
+        if self.is_watched() {
+            return u32::try_from(self.load.open).unwrap_or(u32::MAX).max(1);
+        }
         self.header.plan.load.connections
+    }
+
+    /// The finding of a roof that is about our own load, where there is none.
+    pub(crate) fn no_load(&self) -> Option<Finding> {
+        let why = "linerate makes no load here";
+        self.is_watched().then(|| Finding::DoesNotApply(why.into()))
+    }
+
+    /// Whether nothing was read or written, and nobody connected, all the time that it was watched.
+    pub fn is_idle(&self) -> bool {
+        // Chosen: a check a second is what a monitor does to a port.
+        let seconds = self.load.window.1.since(self.load.window.0).as_secs_f64();
+        let calls = self.load.opened as f64 <= seconds.max(1.0);
+        self.is_watched()
+            && self.load.exchanges + self.load.bytes_written + self.load.bytes_read == 0
+            && calls
+    }
+
+    /// The finding of a roof that counts what an exchange costs, where there was none.
+    pub(crate) fn no_traffic(&self) -> Option<Finding> {
+        let none = self.is_watched() && self.load.exchanges == 0;
+        none.then(|| Finding::DoesNotApply("nothing was read from a sampled connection".into()))
+    }
+
+    /// What throughput is counted in: `an exchange`, or `a read` where the load is not ours.
+    pub(crate) fn each(&self) -> &'static str {
+        if self.is_watched() { "a read" } else { "an exchange" }
     }
 
     /// The same in words: `1 connection`.

@@ -17,6 +17,10 @@ const UNHINDERED: f64 = 0.85;
 // Chosen: a station below this leaves room that the run did not use, so it explains nothing.
 const BUSY: f64 = 0.6;
 
+// Chosen: the same where nobody says that more was asked for: a service that is two thirds busy with all
+// it is asked is well.
+const BUSY_WATCHED: f64 = 0.9;
+
 /// A station that can be the bottleneck.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Station {
@@ -32,6 +36,8 @@ pub(crate) struct Utilisation {
     pub alone: bool,
     /// Whether target and engine share the machine.
     pub local: bool,
+    /// From which utilisation on a station explains the throughput.
+    pub busy: f64,
     pub connections: f64,
     pub engine: f64,
     /// CPUs' worth of time that all engine threads used.
@@ -66,8 +72,9 @@ impl Target {
 impl Utilisation {
     pub fn of(run: &Run) -> Self {
         Self {
-            alone: run.connections() == 1,
+            alone: run.connections() == 1 && !run.is_watched(),
             local: run.header.target.local,
+            busy: if run.is_watched() { BUSY_WATCHED } else { BUSY },
             connections: unhindered_share(run),
             engine: run.load.busiest_thread,
             engine_cores: run.engine_cores(),
@@ -106,7 +113,7 @@ impl Utilisation {
             }
             _ => station,
         };
-        (utilisation >= BUSY).then_some(station)
+        (utilisation >= self.busy).then_some(station)
     }
 }
 
@@ -152,6 +159,10 @@ fn target(run: &Run) -> Result<Target, Missing> {
     }
     let busiest_thread =
         of.delta(process::BUSIEST_THREAD).map_or(0.0, |(time, _)| time.as_secs_f64() / seconds);
+    // A node that has little to do does it on one scheduler, and lets the others sleep: where nobody
+    // asked for more, that one thread is full says nothing.
+    let spreads = run.is_watched() && facts.schedulers.is_some_and(|schedulers| schedulers > 1);
+    let busiest_thread = if spreads { 0.0 } else { busiest_thread };
     Ok(Target { cores: (user + system).as_secs_f64() / seconds, limit, busiest_thread })
 }
 

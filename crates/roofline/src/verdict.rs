@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::roof::{Advice, Binds, Finding, Kind};
 use crate::roofs::ROOFS;
-use crate::run::Run;
+use crate::run::{Run, duration};
+use crate::utilisation::Utilisation;
 
 /// What became of one roof.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,20 @@ pub enum Verdict {
         /// What was seen, as a sentence.
         says: String,
     },
+    /// Of a service that is watched: it does all that it is asked, and no limit binds.
+    Unlimited {
+        /// Always absent.
+        by: Option<String>,
+        /// What it does, and which ceiling is nearest, as a sentence.
+        says: String,
+    },
+    /// Of a service that is watched: there was no traffic.
+    Idle {
+        /// Always absent.
+        by: Option<String>,
+        /// For how long, as a sentence.
+        says: String,
+    },
 }
 
 impl Verdict {
@@ -70,14 +85,17 @@ impl Verdict {
     pub fn by(&self) -> Option<&str> {
         match self {
             Verdict::Bound { by, .. } => Some(by),
-            Verdict::Unexplained { .. } => None,
+            Verdict::Unexplained { .. } | Verdict::Unlimited { .. } | Verdict::Idle { .. } => None,
         }
     }
 
     /// As a sentence.
     pub fn says(&self) -> &str {
         match self {
-            Verdict::Bound { says, .. } | Verdict::Unexplained { says, .. } => says,
+            Verdict::Bound { says, .. }
+            | Verdict::Unexplained { says, .. }
+            | Verdict::Unlimited { says, .. }
+            | Verdict::Idle { says, .. } => says,
         }
     }
 }
@@ -137,6 +155,7 @@ pub fn judge(run: &Run) -> Judgement {
         Some(first) if first.binds => {
             Verdict::Bound { by: first.id.clone(), says: format!("{}: {}", first.title, first.sum) }
         }
+        _ if run.is_watched() => watched(run, &roofs),
         _ => Verdict::Unexplained {
             by: None,
             says: format!(
@@ -150,6 +169,33 @@ pub fn judge(run: &Run) -> Judgement {
         .map(|index| advice_by_id.swap_remove(index).1)
         .unwrap_or_default();
     Judgement { roofs, verdict, advice }
+}
+
+/// Where nobody asked for more, that nothing binds is an answer and not a riddle.
+fn watched(run: &Run, roofs: &[Assessed]) -> Verdict {
+    let seconds = duration(run.load.window.1.since(run.load.window.0).as_secs_f64());
+    if run.is_idle() {
+        let says = match run.load.open {
+            0 => format!("idle: no connection carried anything in {seconds}"),
+            1 => format!("idle: no traffic on 1 connection in {seconds}"),
+            open => format!("idle: no traffic on {open} connections in {seconds}"),
+        };
+        return Verdict::Idle { by: None, says };
+    }
+    let attained = run.attained();
+    let used = Utilisation::of(run).target.map_or(String::new(), |target| {
+        format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit)
+    });
+    let nearest = roofs
+        .iter()
+        .filter_map(|roof| Some((roof, roof.ceiling?)))
+        .filter(|(_, ceiling)| ceiling.0 >= attained.0)
+        .min_by(|a, b| a.1.0.total_cmp(&b.1.0));
+    let nearest = nearest.map_or("no ceiling could be drawn".to_owned(), |(roof, ceiling)| {
+        format!("the nearest ceiling is {} at {ceiling}", roof.title)
+    });
+    let says = format!("no limit binds: the target reads {attained}{used}; {nearest}");
+    Verdict::Unlimited { by: None, says }
 }
 
 fn order(roof: &Assessed) -> (bool, Kind, u8) {

@@ -16,6 +16,9 @@ use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
 use crate::utilisation::Utilisation;
 
+// Chosen: fewer new connections a second than this cost nothing that is worth a verdict.
+const FEW: f64 = 50.0;
+
 pub(super) struct ConnectionChurn;
 
 impl Roof for ConnectionChurn {
@@ -36,6 +39,9 @@ impl Roof for ConnectionChurn {
     }
 
     fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        if run.is_watched() {
+            return watched(run);
+        }
         let opened = run.opened_per_exchange();
         if opened < 0.5 {
             return Ok(Finding::DoesNotApply(format!(
@@ -91,21 +97,67 @@ impl Roof for ConnectionChurn {
                 duration(service)
             ),
             binds,
-            advice: vec![Advice {
-                knob,
-                value,
-                does: "keeps connections open for the next exchange".into(),
-                by_hand: "a connection pool in the client; keep-alive in the server".into(),
-                predicted: Predicted {
-                    // Measured elsewhere at 2 to 3 times an exchange's cost (docs/roofs); more where
-                    // connections also wait to be accepted.
-                    low: OpRate(attained * 1.2),
-                    mid: OpRate(attained * 2.5),
-                    high: OpRate(attained * 8.0),
-                },
-            }],
+            advice: vec![advice(knob, value, attained)],
         }))
     }
+}
+
+fn advice(knob: String, value: String, attained: f64) -> Advice {
+    Advice {
+        knob,
+        value,
+        does: "keeps connections open for the next exchange".into(),
+        by_hand: "a connection pool in the client; keep-alive in the server".into(),
+        predicted: Predicted {
+            // Measured elsewhere at 2 to 3 times an exchange's cost (docs/roofs); more where connections
+            // also wait to be accepted.
+            low: OpRate(attained * 1.2),
+            mid: OpRate(attained * 2.5),
+            high: OpRate(attained * 8.0),
+        },
+    }
+}
+
+/// Of a service that is watched: connections that the kernel accepted, against what was read.
+///
+/// `ceiling = connections a second / utilisation of the CPUs`. The count of connections is the network
+/// namespace's, so it is the target's only where the target is what fills the CPUs.
+fn watched(run: &Run) -> Result<Finding, Missing> {
+    let (opened, over) = run.stack(Side::Server).delta(snmp::PASSIVE_OPENS)?;
+    let opens = opened as f64 / over.as_secs_f64().max(1e-9);
+    if opens < FEW || run.opened_per_exchange() < 0.5 {
+        return Ok(Finding::DoesNotApply(format!(
+            "{opened} connections were opened here, {} reads made",
+            run.load.exchanges
+        )));
+    }
+    let utilisation = Utilisation::of(run);
+    let (target, host) = (utilisation.target?, utilisation.host?);
+    let used = (host.busy / host.cpus).clamp(0.05, 1.0);
+    let most = opens.max(run.attained().0);
+    let rate = OpRate(most / used);
+    let seen = format!(
+        "{} opened here; the CPUs were {:.0} % used, {:.2} of {:.2} by the target",
+        OpRate(opens),
+        used * 100.0,
+        target.cores,
+        host.busy
+    );
+    let binds =
+        if used > 0.6 && target.cores > 0.3 * host.busy && overflowed(run) < 0.01 * opened as f64 {
+            Binds::Yes(seen)
+        } else {
+            Binds::No(seen)
+        };
+    Ok(Finding::Ceiling(Ceiling {
+        rate,
+        sum: format!(
+            "{} connections with {used:.2} of the CPUs used = {rate} at most",
+            OpRate(opens)
+        ),
+        binds,
+        advice: vec![advice("keepalive".into(), "on".into(), most)],
+    }))
 }
 
 /// Overflows of the target's listeners within the window.

@@ -32,6 +32,9 @@ impl Roof for EngineCpu {
     }
 
     fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        if let Some(none) = run.no_load() {
+            return Ok(none);
+        }
         let attained = run.attained().0;
         let utilisation = Utilisation::of(run);
         let busiest = utilisation.engine;

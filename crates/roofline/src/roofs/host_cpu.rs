@@ -36,6 +36,9 @@ impl Roof for HostCpu {
         if !run.header.target.local {
             return Ok(Finding::DoesNotApply("the target is on another host".into()));
         }
+        if let Some(none) = run.no_traffic() {
+            return Ok(none);
+        }
         let utilisation = Utilisation::of(run);
         let bottleneck = utilisation.bottleneck();
         let host = utilisation.host?;
@@ -47,14 +50,16 @@ impl Roof for HostCpu {
         let target = utilisation.target.as_ref().ok().map(|target| target.cores);
         let rest = (host.busy - engine - target.unwrap_or(0.0)).max(0.0);
         let split = match target {
+            Some(target) if run.is_watched() => format!("target {target:.2}, rest {rest:.2}"),
             Some(target) => format!("target {target:.2}, engine {engine:.2}, rest {rest:.2}"),
             None => format!("engine {engine:.2}, rest {rest:.2}"),
         };
         let binds = match bottleneck {
             Some(Station::Host) if run.is_held_back() => Binds::Yes(format!(
-                "the CPUs were {:.0} % used ({split} of {:.0}) and exchanges waited for them",
+                "the CPUs were {:.0} % used ({split} of {:.0}){}",
                 used * 100.0,
-                host.cpus
+                host.cpus,
+                if run.is_watched() { "" } else { " and exchanges waited for them" }
             )),
             Some(Station::Connections) if used > 0.85 => Binds::No(
                 "the CPUs look full, but exchanges take no longer than alone: schedulers spin"
@@ -66,6 +71,13 @@ impl Roof for HostCpu {
         // More than the run's own parts: somebody else's work on this machine.
         let neighbours = target.is_some() && rest > 0.5 * host.busy;
         let parts = match target {
+            Some(target) if run.is_watched() => {
+                format!(
+                    "{} target + {} rest",
+                    duration(target / attained),
+                    duration(rest / attained)
+                )
+            }
             Some(target) => format!(
                 "{} target + {} engine + {} rest",
                 duration(target / attained),
@@ -85,6 +97,13 @@ impl Roof for HostCpu {
                 "leaves the CPUs to target and engine: most of them was used by neither",
                 "top: see what else runs, and stop or move it",
             )
+        } else if run.is_watched() {
+            (
+                "host.cpus",
+                "more",
+                "gives the target more CPUs: it is what fills these",
+                "a machine with more CPUs; perf top tells what they do now",
+            )
         } else {
             (
                 "engine.host",
@@ -95,7 +114,7 @@ impl Roof for HostCpu {
         };
         Ok(Finding::Ceiling(Ceiling {
             rate,
-            sum: format!("{:.0} CPUs / ({parts} an exchange) = {rate}", host.cpus),
+            sum: format!("{:.0} CPUs / ({parts} {}) = {rate}", host.cpus, run.each()),
             binds,
             advice: vec![Advice {
                 knob: knob.into(),

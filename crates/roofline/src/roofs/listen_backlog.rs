@@ -42,6 +42,9 @@ impl Roof for ListenBacklog {
         if !run.header.target.local {
             return Ok(Finding::DoesNotApply("the target's listener is on another host".into()));
         }
+        if run.is_watched() {
+            return watched(run);
+        }
         // The overflows while connections were opened at the start count for the note, those within the
         // window for the verdict.
         let stack = Subject::Stack(Side::Server);
@@ -80,8 +83,6 @@ impl Roof for ListenBacklog {
         let usual = run.load.service.at(50.0).map_or(mean, |at| at.value as f64 / 1e9).min(mean);
         let unhindered = f64::from(run.connections()) / usual.max(1e-9);
         let attained = run.attained().0;
-        let somaxconn = run.header.host.sysctls.get("net.core.somaxconn").cloned();
-        let capped = somaxconn.as_deref() == Some(limit_words.as_str());
         Ok(Finding::Ceiling(Ceiling {
             rate,
             sum: format!(
@@ -90,27 +91,84 @@ impl Roof for ListenBacklog {
                 duration(mean)
             ),
             binds,
-            advice: vec![Advice {
-                knob: "backlog".into(),
-                value: LARGE.to_string(),
-                does: "holds a burst of connections until the acceptors take them".into(),
-                by_hand: if capped {
-                    format!(
-                        "sysctl -w net.core.somaxconn={}: the kernel caps the backlog there",
-                        LARGE * 4
-                    )
-                } else {
-                    format!(
-                        "{{backlog, {LARGE}}} among the listen options (gen_tcp's default is 5)"
-                    )
-                },
-                predicted: Predicted {
+            advice: vec![advice(
+                run,
+                limit.ok(),
+                Predicted {
                     low: OpRate(attained * 1.05),
                     mid: OpRate((attained * unhindered.max(attained)).sqrt()),
                     high: OpRate((unhindered * 2.0).max(attained * 2.0)),
                 },
-            }],
+            )],
         }))
+    }
+}
+
+/// Of a service that is watched: its listeners tell themselves what they dropped.
+///
+/// `ceiling = attained / (1 - share of connections dropped)`
+fn watched(run: &Run) -> Result<Finding, Missing> {
+    let mut missing = Missing { metric: listener::DROPS.name.into(), of: "listener/*".into() };
+    let mut worst: Option<(u16, u64)> = None;
+    for subject in run.evidence.subjects() {
+        let Subject::Listener(port) = subject else { continue };
+        match run.of(subject).delta(listener::DROPS) {
+            Ok((drops, _)) if worst.is_none_or(|(_, most)| drops >= most) => {
+                worst = Some((port, drops));
+            }
+            Ok(_) => {}
+            Err(none) => missing = none,
+        }
+    }
+    let Some((port, drops)) = worst else { return Err(missing) };
+    if drops == 0 {
+        return Ok(Finding::DoesNotApply("no listener dropped a connection".into()));
+    }
+    let opened = run.load.opened.max(1);
+    let lost = drops as f64 / (drops + opened) as f64;
+    let listener = run.evidence.of(Subject::Listener(port));
+    let backlog = listener.last(listener::WQUEUE)?;
+    let attained = run.attained().0;
+    let rate = OpRate(attained / (1.0 - lost).max(0.01));
+    let seen = format!(
+        "port {port} dropped {drops} SYNs or final ACKs while {opened} connections were opened here; \
+         they come again after 1 s, 3 s, 7 s"
+    );
+    let binds = if lost > 0.01 && drops >= 10 { Binds::Yes(seen) } else { Binds::No(seen) };
+    Ok(Finding::Ceiling(Ceiling {
+        rate,
+        sum: format!(
+            "backlog {backlog} on port {port}, {:.0} % of connections dropped: {} / {:.2} = {rate}",
+            lost * 100.0,
+            OpRate(attained),
+            1.0 - lost
+        ),
+        binds,
+        advice: vec![advice(
+            run,
+            Some(backlog),
+            Predicted {
+                low: OpRate(attained),
+                mid: OpRate(rate.0.max(attained)),
+                high: OpRate(rate.0.max(attained * 2.0)),
+            },
+        )],
+    }))
+}
+
+fn advice(run: &Run, backlog: Option<u64>, predicted: Predicted) -> Advice {
+    let somaxconn = run.header.host.sysctls.get("net.core.somaxconn").cloned();
+    let capped = backlog.is_some() && somaxconn == backlog.map(|backlog| backlog.to_string());
+    Advice {
+        knob: "backlog".into(),
+        value: LARGE.to_string(),
+        does: "holds a burst of connections until the acceptors take them".into(),
+        by_hand: if capped {
+            format!("sysctl -w net.core.somaxconn={}: the kernel caps the backlog there", LARGE * 4)
+        } else {
+            format!("{{backlog, {LARGE}}} among the listen options (gen_tcp's default is 5)")
+        },
+        predicted,
     }
 }
 

@@ -17,6 +17,8 @@ use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
 use crate::utilisation::Utilisation;
 
+mod watched;
+
 // Chosen: around the two lengths of the kernel's delayed-ACK timer, with room for a timer tick and a
 // busy machine. Unit: ns.
 const STALLS: [(u64, u64); 2] = [(36_000_000, 60_000_000), (190_000_000, 230_000_000)];
@@ -41,6 +43,9 @@ impl Roof for NagleDelayedAck {
     }
 
     fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        if run.is_watched() {
+            return watched::judge(run);
+        }
         let service = &run.load.service;
         let median = |times: &Percentiles| times.at(50.0).map_or(0, |at| at.value);
         let (first, last) = (median(&run.load.first_byte), median(service));
@@ -101,29 +106,30 @@ impl Roof for NagleDelayedAck {
             rate,
             sum: format!("{} / {} = {rate}", run.connections_words(), duration(mean)),
             binds,
-            advice: vec![
-                Advice {
-                    knob: "nodelay".into(),
-                    value: "on".into(),
-                    does: "sends the second write at once instead of after the first one's ACK"
-                        .into(),
-                    by_hand: "{nodelay, true} among the listen options; without touching code: \
-                              erl -kernel inet_default_listen_options '[{nodelay,true}]'"
-                        .into(),
-                    predicted,
-                },
-                Advice {
-                    knob: "write".into(),
-                    value: "combined".into(),
-                    does:
-                        "sends head and body in one write, so there is no second one to hold back"
-                            .into(),
-                    by_hand: "gen_tcp:send(Socket, [Head, Body]) once, instead of two sends".into(),
-                    predicted,
-                },
-            ],
+            advice: advice(predicted),
         }))
     }
+}
+
+fn advice(predicted: Predicted) -> Vec<Advice> {
+    vec![
+        Advice {
+            knob: "nodelay".into(),
+            value: "on".into(),
+            does: "sends the second write at once instead of after the first one's ACK".into(),
+            by_hand: "{nodelay, true} among the listen options; without touching code: \
+                      erl -kernel inet_default_listen_options '[{nodelay,true}]'"
+                .into(),
+            predicted,
+        },
+        Advice {
+            knob: "write".into(),
+            value: "combined".into(),
+            does: "sends head and body in one write, so there is no second one to hold back".into(),
+            by_hand: "gen_tcp:send(Socket, [Head, Body]) once, instead of two sends".into(),
+            predicted,
+        },
+    ]
 }
 
 /// The share of socket samples in which sent bytes were unacknowledged, more were held back, and the

@@ -31,6 +31,9 @@ impl Roof for OfferedRate {
     }
 
     fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        if let Some(none) = run.no_load() {
+            return Ok(none);
+        }
         let Some(rate) = run.header.plan.load.rate else {
             return Ok(Finding::DoesNotApply("a closed loop offers whatever is answered".into()));
         };

@@ -37,11 +37,15 @@ impl Roof for ReceiveWindow {
     }
 
     fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        if let Some(none) = run.no_traffic() {
+            return Ok(none);
+        }
         let [heavier, _] = directions(run);
         let receiver = other(heavier.sender);
         let senders = run.flows(heavier.sender);
         let window = mean_over(&senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
-        if heavier.bytes <= window {
+        // A read is what one call took, not what the peer had to send.
+        if !run.is_watched() && heavier.bytes <= window {
             return Ok(Finding::DoesNotApply(format!(
                 "the {} of an exchange fit in the {receiver}'s window of {}",
                 Bytes(heavier.bytes as u64),
@@ -115,11 +119,12 @@ impl Roof for ReceiveWindow {
         Ok(Finding::Ceiling(Ceiling {
             rate,
             sum: format!(
-                "{} x {} window / {} RTT / {} an exchange = {rate}",
+                "{} x {} window / {} RTT / {} {} = {rate}",
                 run.connections_words(),
                 Bytes(window as u64),
                 duration(rtt),
-                Bytes(heavier.bytes as u64)
+                Bytes(heavier.bytes as u64),
+                run.each()
             ),
             binds,
             advice: vec![Advice {

@@ -36,6 +36,9 @@ impl Roof for TargetCpu {
         if !run.header.target.local {
             return Ok(Finding::DoesNotApply("the target is on another host".into()));
         }
+        if let Some(none) = run.no_traffic() {
+            return Ok(none);
+        }
         let utilisation = Utilisation::of(run);
         let bottleneck = utilisation.bottleneck();
         let target = utilisation.target?;
@@ -46,17 +49,20 @@ impl Roof for TargetCpu {
         let one_thread = target.busiest_thread > target.cores / target.limit;
         let sum = if one_thread {
             format!(
-                "one of its threads {:.0} % used, {} CPU an exchange = {rate}",
+                "one of its threads {:.0} % used, {} CPU {} = {rate}",
                 target.busiest_thread * 100.0,
-                duration(each)
+                duration(each),
+                run.each()
             )
         } else {
-            format!("{:.0} CPUs / {} CPU an exchange = {rate}", target.limit, duration(each))
+            format!("{:.0} CPUs / {} CPU {} = {rate}", target.limit, duration(each), run.each())
         };
         let binds = match bottleneck {
             Some(Station::Target) if run.is_held_back() => Binds::Yes(format!(
-                "it used {:.2} of the {:.0} CPUs it may use and exchanges waited",
-                target.cores, target.limit
+                "it used {:.2} of the {:.0} CPUs it may use{}",
+                target.cores,
+                target.limit,
+                if run.is_watched() { "" } else { " and exchanges waited" }
             )),
             Some(Station::Connections) if used > 0.85 => Binds::No(format!(
                 "it used {:.2} CPUs, but exchanges take no longer than alone: it spins while it waits",
