@@ -10,7 +10,13 @@ all() ->
         linerate_httpd,
         linerate_http,
         linerate_echo,
-        linerate_rr
+        linerate_rr,
+        linerate_funnel,
+        linerate_heap,
+        linerate_terms,
+        linerate_logs,
+        linerate_jobs,
+        linerate_traced
     ].
 
 -spec names() -> [atom()].

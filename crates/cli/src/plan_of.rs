@@ -100,6 +100,11 @@ fn server_speaks_http(server: &str) -> bool {
     matches!(server, "http" | "httpd")
 }
 
+/// Servers whose messages have four bytes of length in front.
+fn asks_by_length4(server: &str) -> bool {
+    matches!(server, "rr" | "funnel" | "heap" | "terms" | "logs" | "jobs" | "traced")
+}
+
 /// The workload against something that linerate starts; the positional argument may be a path.
 fn of_started(path: Option<&str>, http: bool, args: &LoadArgs) -> Result<Workload, Failure> {
     match path {
@@ -165,7 +170,7 @@ fn rr(args: &LoadArgs) -> Result<Workload, Failure> {
         (Some("length4"), _) => Framing::Length4,
         // What the agent's servers speak unless their knobs say otherwise.
         (None, Some("echo")) => Framing::Length2,
-        (None, Some("rr")) => Framing::Length4,
+        (None, Some(server)) if asks_by_length4(server) => Framing::Length4,
         (None, _) => Framing::Fixed,
         (Some(other), _) => {
             return Err(Failure::plan(format!(
