@@ -17,9 +17,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("roofline", &["model", "evidence"]),
     ("report", &["model", "evidence", "roofline"]),
     ("engine", &["model", "workload", "evidence"]),
-    ("lab", &["model", "netpath", "evidence"]),
-    ("probe", &["model", "evidence"]),
-    ("cli", &["model", "workload", "evidence", "roofline", "report", "engine", "lab", "probe"]),
+    ("beam", &["model", "evidence"]),
+    ("lab", &["model", "netpath", "evidence", "beam"]),
+    ("probe", &["model", "evidence", "beam"]),
+    ("cli", &["model", "workload", "evidence", "roofline", "report", "engine", "beam", "lab", "probe"]),
 ];
 
 /// No clock, socket, file or thread.

@@ -1,0 +1,255 @@
+//! linerate's probe inside a node: delivered, started, asked, and taken away again.
+//!
+//! The contract with `agent/src/probe/linerate_probe.erl`: `linerate_probe:start(Options)` answers
+//! `{ok, Pid}` or `{error, Reason}`. That process answers `{sample, From, Ref}` with `{Ref, Rows}` and
+//! `{stop, From, Ref}` with `{Ref, stopped}`, and then it is gone with all modules of `unload`. It goes
+//! by itself when the owner does, or after four seconds in which it hears nothing; `{alive, Ref}` is
+//! to be heard.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use linerate_evidence::sources::node::NodeRow;
+use linerate_model::Share;
+
+use crate::agent::find_agent;
+use crate::delivery::{MODULES, Module, Undelivered, deliver, options, unload};
+use crate::node::{CallFault, Node};
+use crate::rows::rows;
+use crate::term::{Pid, Term, as_atom, as_tuple, atom, in_words};
+
+/// How the probe is to be.
+#[derive(Clone, Debug)]
+pub struct ProbeOptions {
+    /// How much of one scheduler it may take.
+    pub budget: Share,
+    /// How often it will be asked.
+    pub interval: Duration,
+    /// Folder of the agent's beams; none: where [`find_agent`] finds it.
+    pub agent: Option<PathBuf>,
+    /// Its modules; the last one is started.
+    pub modules: &'static [Module],
+}
+
+impl Default for ProbeOptions {
+    fn default() -> Self {
+        // Chosen: what nobody notices, and twice a second.
+        Self {
+            budget: Share(0.01),
+            interval: Duration::from_millis(500),
+            agent: None,
+            modules: MODULES,
+        }
+    }
+}
+
+/// Why there are no rows.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProbeFault {
+    /// The connection, or the node.
+    #[error(transparent)]
+    Call(#[from] CallFault),
+    /// Its code is not there.
+    #[error(transparent)]
+    Undelivered(#[from] Undelivered),
+    /// Another linerate is in the node.
+    #[error("another linerate is attached to {0}: wait until it is done, or end it")]
+    Already(String),
+    /// It did not start.
+    #[error("the probe did not start on {node}: {reason}")]
+    Unstarted {
+        /// The node.
+        node: String,
+        /// As the node has it.
+        reason: String,
+    },
+    /// It ended by itself: it took too much, or somebody killed it.
+    #[error("the probe on {0} has ended by itself, and left the node as it was; attach again")]
+    Gone(String),
+    /// An answer that is none.
+    #[error("the probe on {node} answered {found}, which is not a list of rows")]
+    Unreadable {
+        /// The node.
+        node: String,
+        /// What it was.
+        found: String,
+    },
+}
+
+impl ProbeFault {
+    /// Whether the connection is gone, and another one might do.
+    pub fn is_lost(&self) -> bool {
+        matches!(
+            self,
+            ProbeFault::Call(CallFault::Lost { .. })
+                | ProbeFault::Undelivered(Undelivered::Call(CallFault::Lost { .. }))
+        )
+    }
+}
+
+/// Chosen: starting takes milliseconds, and seconds where all schedulers are busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a probe that is in the way is waited for. Source: linerate_probe.erl ends by itself after
+/// four seconds without a word; this is for one whose linerate was killed.
+const LEFTOVER: Duration = Duration::from_secs(6);
+
+/// Chosen: four times in what the probe takes for silence.
+const ALIVE: Duration = Duration::from_secs(1);
+
+/// A probe that runs in a node. Dropped, it is taken out again.
+#[derive(Debug)]
+pub struct Attached {
+    node: Node,
+    probe: Pid,
+    loaded: Vec<&'static str>,
+    alive: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Node {
+    /// Puts the probe into the node and starts it.
+    pub fn attach(&self, asked: &ProbeOptions) -> Result<Attached, ProbeFault> {
+        let beams = find_agent(asked.agent.as_deref()).ok();
+        let deadline = Instant::now() + LEFTOVER;
+        loop {
+            // One that is leaving takes its modules along, and one that stays runs in them.
+            let fault = if self.has_a_probe(asked.modules)? {
+                ProbeFault::Already(self.name().to_owned())
+            } else {
+                let loaded = deliver(self, asked.modules, beams.as_deref())?;
+                match self.begin(asked, &loaded) {
+                    Ok(probe) => return Ok(Attached::new(self.clone(), probe, loaded)),
+                    // Another was quicker by a hair: the modules are its own too.
+                    Err(fault @ ProbeFault::Already(_)) => fault,
+                    Err(fault) => {
+                        unload(self, &loaded);
+                        return Err(fault);
+                    }
+                }
+            };
+            if Instant::now() >= deadline {
+                return Err(fault);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Whether the process that `start` registers is there.
+    fn has_a_probe(&self, modules: &[Module]) -> Result<bool, CallFault> {
+        let name = modules.last().map_or("linerate_probe", |module| module.name);
+        let found = self.call("erlang", "whereis", vec![atom(name)], PATIENCE)?;
+        Ok(matches!(found, Term::Pid(_)))
+    }
+
+    fn begin(&self, asked: &ProbeOptions, loaded: &[&'static str]) -> Result<Pid, ProbeFault> {
+        let permille = (asked.budget.0 * 1000.0).round().clamp(1.0, 1000.0) as i64;
+        let interval = i64::try_from(asked.interval.as_millis()).unwrap_or(i64::MAX).max(1);
+        let options = options(self.own_pid().clone().into(), permille, loaded, interval);
+        let module = asked.modules.last().map_or("linerate_probe", |module| module.name);
+        let answer = self.call(module, "start", vec![options], PATIENCE)?;
+        let node = || self.name().to_owned();
+        match as_tuple(&answer) {
+            Some([ok, Term::Pid(probe)]) if as_atom(ok) == Some("ok") => Ok(probe.clone()),
+            Some([_, reason]) if as_atom(reason) == Some("already") => {
+                Err(ProbeFault::Already(node()))
+            }
+            Some([_, reason]) => {
+                Err(ProbeFault::Unstarted { node: node(), reason: in_words(reason) })
+            }
+            _ => Err(ProbeFault::Unstarted { node: node(), reason: in_words(&answer) }),
+        }
+    }
+}
+
+impl Attached {
+    fn new(node: Node, probe: Pid, loaded: Vec<&'static str>) -> Self {
+        let (stop, stopped) = channel();
+        let beat = {
+            let (node, probe) = (node.clone(), probe.clone());
+            move || {
+                while stopped.recv_timeout(ALIVE) == Err(RecvTimeoutError::Timeout) {
+                    if node.say_alive(&probe).is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("beam-alive".into()).spawn(beat);
+        // Without a thread the probe ends when it is not asked for a while; nothing worse.
+        let alive = thread.ok().map(|thread| (stop, thread));
+        Self { node, probe, loaded, alive }
+    }
+
+    /// The node it is in.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The modules that were loaded for it.
+    pub fn loaded(&self) -> &[&'static str] {
+        &self.loaded
+    }
+
+    /// One pass over the node.
+    pub fn sample(&self, timeout: Duration) -> Result<Vec<NodeRow>, ProbeFault> {
+        let asked = self.node.request(&self.probe, "sample")?;
+        let answer = match asked.wait(timeout) {
+            Err(CallFault::Silent { .. }) if !self.lives()? => {
+                return Err(ProbeFault::Gone(self.node.name().to_owned()));
+            }
+            answered => answered?,
+        };
+        rows(&answer).ok_or_else(|| ProbeFault::Unreadable {
+            node: self.node.name().to_owned(),
+            found: in_words(&answer),
+        })
+    }
+
+    /// Ends the probe and takes its code away. An error: the node does it by itself within seconds.
+    pub fn detach(mut self) -> Result<(), ProbeFault> {
+        self.end(PATIENCE)
+    }
+
+    fn lives(&self) -> Result<bool, CallFault> {
+        let arguments = vec![self.probe.clone().into()];
+        let lives = self.node.call("erlang", "is_process_alive", arguments, PATIENCE)?;
+        Ok(as_atom(&lives) == Some("true"))
+    }
+
+    fn end(&mut self, patience: Duration) -> Result<(), ProbeFault> {
+        let Some((stop, thread)) = self.alive.take() else { return Ok(()) };
+        drop(stop);
+        // It waits for nothing but the channel.
+        let _ = thread.join();
+        let stopped = self.node.request(&self.probe, "stop")?.wait(patience);
+        if let Err(CallFault::Lost { .. }) = stopped {
+            return Ok(stopped.map(drop)?);
+        }
+        // Its last step is to purge itself, after its answer.
+        let deadline = Instant::now() + patience;
+        while let Some(module) = self.loaded.last() {
+            let has = |what| {
+                let found = self.node.call("erlang", what, vec![atom(module)], patience)?;
+                Ok::<_, CallFault>(as_atom(&found) == Some("true"))
+            };
+            if !has("module_loaded")? && !has("check_old_code")? {
+                self.loaded.pop();
+            } else if Instant::now() >= deadline || stopped.is_err() {
+                unload(&self.node, &self.loaded);
+                break;
+            } else {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(stopped.map(drop)?)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Chosen: a program that ends for another reason does not wait for this.
+        let _ = self.end(Duration::from_secs(1));
+    }
+}

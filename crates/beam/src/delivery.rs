@@ -1,0 +1,230 @@
+//! How the probe's code gets onto a node: nothing is written to a disk, there or here.
+//!
+//! A module that the node has already, with the same code, is used and left. Else the beam that was
+//! built here is loaded by `code:load_binary/3`, which needs no descriptor; and where the node refuses
+//! that (a release made by a newer compiler) or none was built, the text is compiled there.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::node::{CallFault, Node};
+use crate::term::{Term, as_atom, as_tuple, atom, binary, in_words, integer, list, map};
+
+/// A module of the probe.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Module {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text: without macros, includes and records, so that `erl_parse` alone reads it.
+    pub text: &'static str,
+}
+
+macro_rules! modules {
+    ($($name:literal),+ $(,)?) => {
+        &[$(Module {
+            name: $name,
+            text: include_str!(concat!("../../../agent/src/probe/", $name, ".erl")),
+        }),+]
+    };
+}
+
+/// The probe, in the order in which it is loaded: the one that is started is the last. To add a part:
+/// its line here.
+pub const MODULES: &[Module] = modules![
+    "linerate_probe_text",
+    "linerate_probe_worker",
+    "linerate_probe",
+];
+
+/// Chosen: compiling a module takes a tenth of a second, on a busy node several.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Why a module is not on the node.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Undelivered {
+    /// The connection, or the node.
+    #[error(transparent)]
+    Call(#[from] CallFault),
+    /// The node will not have it.
+    #[error("{module} can't be loaded on {node}: {reason}")]
+    Refused {
+        /// The module.
+        module: &'static str,
+        /// The node.
+        node: String,
+        /// What was tried, and what to do.
+        reason: String,
+    },
+}
+
+/// Puts the modules there, from the folder of beams where there is one. Returns those that were loaded
+/// now and are to be unloaded; after an error they are gone again.
+pub(crate) fn deliver(
+    node: &Node,
+    modules: &'static [Module],
+    beams: Option<&Path>,
+) -> Result<Vec<&'static str>, Undelivered> {
+    let mut loaded = Vec::new();
+    for module in modules {
+        match deliver_one(node, module, beams) {
+            Ok(Before::There) => {}
+            Ok(Before::Absent) => loaded.push(module.name),
+            Err(error) => {
+                unload(node, &loaded);
+                return Err(error);
+            }
+        }
+    }
+    Ok(loaded)
+}
+
+enum Before {
+    There,
+    Absent,
+}
+
+fn deliver_one(
+    node: &Node,
+    module: &'static Module,
+    beams: Option<&Path>,
+) -> Result<Before, Undelivered> {
+    let there = loaded_version(node, module.name)?;
+    let built = beams.and_then(|folder| std::fs::read(folder.join(module.name).with_extension("beam")).ok());
+    let mut refused = None;
+    if let Some(beam) = built {
+        if there.is_some() && there == version(node, &beam)? {
+            return Ok(Before::There);
+        }
+        match load(node, module, beam)? {
+            Ok(()) => return Ok(Before::Absent),
+            Err(reason) => refused = Some(reason),
+        }
+    }
+    let compiled = match compile(node, module)? {
+        Ok(compiled) => compiled,
+        Err(reason) => {
+            let reason = match refused {
+                Some(refused) => format!("its beam is refused ({refused}), and {reason}"),
+                None => format!("{reason}; run `make agent`, or set LINERATE_AGENT to the folder of its .beam files"),
+            };
+            return Err(no(node, module, reason));
+        }
+    };
+    if there.is_some() && there == version(node, &compiled)? {
+        return Ok(Before::There);
+    }
+    match load(node, module, compiled)? {
+        Ok(()) => Ok(Before::Absent),
+        Err(reason) => Err(no(node, module, reason)),
+    }
+}
+
+fn no(node: &Node, module: &Module, reason: String) -> Undelivered {
+    Undelivered::Refused { module: module.name, node: node.name().to_owned(), reason }
+}
+
+/// The hash of the code that is loaded there; none if none is.
+fn loaded_version(node: &Node, module: &str) -> Result<Option<Term>, CallFault> {
+    let loaded = node.call("erlang", "module_loaded", vec![atom(module)], PATIENCE)?;
+    if as_atom(&loaded) != Some("true") {
+        return Ok(None);
+    }
+    let told = node.call("erlang", "get_module_info", vec![atom(module), atom("md5")], PATIENCE);
+    match told {
+        Ok(version) => Ok(Some(version)),
+        // It was unloaded meanwhile.
+        Err(CallFault::Crashed { .. }) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+fn version(node: &Node, beam: &[u8]) -> Result<Option<Term>, CallFault> {
+    match node.call("code", "module_md5", vec![binary(beam)], PATIENCE) {
+        Ok(Term::Binary(version)) => Ok(Some(version.into())),
+        Ok(_) | Err(CallFault::Crashed { .. }) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+/// The inner error is the node's reason.
+fn load(node: &Node, module: &Module, beam: Vec<u8>) -> Result<Result<(), String>, CallFault> {
+    // Old code that is in the way is of a linerate that was killed while the node was, too.
+    let purge = || node.call("code", "purge", vec![atom(module.name)], PATIENCE);
+    purge()?;
+    let file = Term::from(format!("{}.erl", module.name));
+    let arguments = vec![atom(module.name), file, binary(beam)];
+    let result = node.call("code", "load_binary", arguments, PATIENCE)?;
+    // And old code that this made would keep the new from being deleted.
+    purge()?;
+    Ok(match as_tuple(&result) {
+        Some([tag, _]) if as_atom(tag) == Some("module") => Ok(()),
+        Some([_, reason]) => Err(in_words(reason)),
+        _ => Err(in_words(&result)),
+    })
+}
+
+/// Runs there, so that the forms need not cross the line. The text is cut into forms at its dots.
+const COMPILING: &str = "
+    (fun(Text) ->
+        {ok, All, _} = erl_scan:string(unicode:characters_to_list(Text)),
+        Forms = fun Cut([], _, Done) -> lists:reverse(Done);
+                    Cut([{dot, _} = Dot | Rest], Form, Done) ->
+                        {ok, Parsed} = erl_parse:parse_form(lists:reverse(Form, [Dot])),
+                        Cut(Rest, [], [Parsed | Done]);
+                    Cut([Token | Rest], Form, Done) -> Cut(Rest, [Token | Form], Done)
+                end,
+        compile:forms(Forms(All, [], []), [binary, return_errors, deterministic])
+     end)(Text).";
+
+/// The beam; the inner error is a reason in words.
+fn compile(node: &Node, module: &Module) -> Result<Result<Vec<u8>, String>, CallFault> {
+    let outcome = (|| {
+        let text = Term::from(COMPILING.to_owned());
+        let scanned = node.call("erl_scan", "string", vec![text], PATIENCE)?;
+        let Some([_, tokens, _]) = as_tuple(&scanned) else { return Ok(scanned) };
+        let parsed = node.call("erl_parse", "parse_exprs", vec![tokens.clone()], PATIENCE)?;
+        let Some([_, expressions]) = as_tuple(&parsed) else { return Ok(parsed) };
+        let bindings = map(vec![(atom("Text"), binary(module.text))]);
+        let arguments = vec![expressions.clone(), bindings];
+        let value = node.call("erl_eval", "exprs", arguments, PATIENCE)?;
+        Ok(match as_tuple(&value) {
+            Some([_, value, _]) => value.clone(),
+            _ => value,
+        })
+    })();
+    match outcome {
+        Ok(value) => Ok(match as_tuple(&value) {
+            Some([ok, _, Term::Binary(beam)]) if as_atom(ok) == Some("ok") => {
+                Ok(beam.bytes.clone())
+            }
+            _ => Err(format!("the node can't compile its text: {}", in_words(&value))),
+        }),
+        Err(CallFault::Crashed { reason, .. }) => {
+            let reason = in_words(&reason);
+            Ok(Err(format!("the node can't compile its text: {reason}")))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Takes modules away, as far as that goes.
+pub(crate) fn unload(node: &Node, modules: &[&str]) {
+    for module in modules {
+        // What runs in old code is none of ours: the probe has ended.
+        for function in ["purge", "delete", "purge"] {
+            if node.call("code", function, vec![atom(module)], PATIENCE).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The probe's options, as it wants them.
+pub(crate) fn options(owner: Term, permille: i64, unload: &[&str], interval_ms: i64) -> Term {
+    map(vec![
+        (atom("owner"), owner),
+        (atom("budget"), integer(permille)),
+        (atom("unload"), list(unload.iter().map(|module| atom(module)).collect())),
+        (atom("interval_hint"), integer(interval_ms)),
+    ])
+}

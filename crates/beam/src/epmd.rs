@@ -1,0 +1,107 @@
+//! EPMD, the daemon that knows the distribution port of each node on its host.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use erl_dist::epmd::{EpmdClient, EpmdError};
+
+use crate::blocking::{Blocking, at_once};
+use crate::dial::{self, PATIENCE};
+use crate::place::Where;
+use crate::unreached::Unreached;
+
+/// Source: epmd(1).
+const DEFAULT_PORT: u16 = 4369;
+
+/// Chosen: 50,000 nodes' worth of names; EPMD has no limit and this need not be EPMD.
+const LONGEST_ANSWER: u64 = 1 << 20;
+
+/// Source: erl_dist_protocol: 6 came with OTP 23, 5 went with OTP 26.
+const PROTOCOL: u16 = 6;
+
+/// Where EPMD listens.
+fn port(place: &Where) -> u16 {
+    if let Some(port) = place.epmd_port {
+        return port;
+    }
+    std::env::var("ERL_EPMD_PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
+}
+
+/// The node's port. Runs in the namespace from which the node is reached.
+pub(crate) fn ask(place: &Where, hosts: &[String]) -> Result<u16, Unreached> {
+    let port = port(place);
+    let (entry, at) = asked(hosts, port, |epmd| at_once(epmd.get_node(&place.name)))?;
+    let Some(entry) = entry else {
+        let known = match asked(hosts, port, |epmd| at_once(epmd.get_names())) {
+            Ok((names, _)) if !names.is_empty() => {
+                let mut names: Vec<_> = names.into_iter().map(|(name, _)| name).collect();
+                names.sort_unstable();
+                names.join(", ")
+            }
+            _ => "none".to_owned(),
+        };
+        let host = place.host.clone().unwrap_or_else(|| at.ip().to_string());
+        return Err(Unreached::UnknownName { name: place.name.clone(), host, known });
+    };
+    if entry.highest_version < PROTOCOL {
+        return Err(Unreached::Version {
+            node: place.to_string(),
+            reason: format!("it knows version {} at most", entry.highest_version),
+        });
+    }
+    Ok(entry.port)
+}
+
+type Client = EpmdClient<Blocking<Short>>;
+
+fn asked<T>(
+    hosts: &[String],
+    port: u16,
+    question: impl FnOnce(Client) -> Result<T, EpmdError>,
+) -> Result<(T, SocketAddr), Unreached> {
+    let (socket, address) = dial::connect(hosts, port).map_err(|no| match no {
+        dial::NoSocket::Unresolvable { host, reason } => Unreached::Unresolvable { host, reason },
+        dial::NoSocket::Fault { address, error } => Unreached::NoEpmd {
+            address: address.to_string(),
+            reason: dial::in_words(&error),
+        },
+    })?;
+    let unanswered = |reason: String| Unreached::NotEpmd { address: address.to_string(), reason };
+    let timeouts = socket
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
+    timeouts.map_err(|error| unanswered(error.to_string()))?;
+    let answer = question(EpmdClient::new(Blocking(Short { socket, left: LONGEST_ANSWER })));
+    answer.map(|answer| (answer, address)).map_err(|error| match error {
+        EpmdError::Io(error) => unanswered(match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
+            io::ErrorKind::TimedOut => format!("it said nothing within {PATIENCE:?}"),
+            _ => error.to_string(),
+        }),
+        other => unanswered(other.to_string()),
+    })
+}
+
+/// A socket that ends after so many bytes.
+struct Short {
+    socket: TcpStream,
+    left: u64,
+}
+
+impl Read for Short {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let n = (&self.socket).take(self.left).read(bytes)?;
+        self.left -= n as u64;
+        Ok(n)
+    }
+}
+
+impl Write for Short {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}

@@ -1,0 +1,146 @@
+//! The probe in real nodes: how it gets there, and that nothing of it stays. Needs Erlang.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use linerate_beam::term::{Term, as_atom, as_tuple, atom, integer, list};
+use linerate_beam::{MODULES, Node, ProbeFault, ProbeOptions};
+use linerate_evidence::sources::node::NodeSubject;
+use support::{LONG, connect, lone, lone_in, soon};
+
+/// The agent that `make agent` built.
+fn built() -> Option<PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../agent/_build/default/lib/linerate/ebin");
+    Some(PathBuf::from(folder))
+}
+
+/// A folder without one: the text is compiled on the node.
+fn nowhere() -> Option<PathBuf> {
+    Some(PathBuf::from("/nonexistent"))
+}
+
+fn loaded(node: &Node) -> Vec<&'static str> {
+    let names = MODULES.iter().map(|module| module.name);
+    names
+        .filter(|name| {
+            ["module_loaded", "check_old_code"].iter().any(|what| {
+                let there = node.call("erlang", what, vec![atom(name)], LONG).unwrap();
+                as_atom(&there) == Some("true")
+            })
+        })
+        .collect()
+}
+
+fn samples_the_node(agent: Option<PathBuf>, node: &Node) {
+    assert_eq!(loaded(node), Vec::<&str>::new());
+    let options = ProbeOptions { agent, ..ProbeOptions::default() };
+    let attached = node.attach(&options).unwrap();
+    assert_eq!(attached.loaded().len(), MODULES.len());
+    let rows = attached.sample(LONG).unwrap();
+    assert!(rows.iter().any(|row| row.of == NodeSubject::Node), "{rows:?}");
+    attached.detach().unwrap();
+    assert_eq!(loaded(node), Vec::<&str>::new());
+}
+
+#[test]
+fn beams_or_text_it_samples_the_node_and_leaves_nothing() {
+    let (_daemon, place) = lone("probed", &[]);
+    let node = connect(&place).unwrap();
+    samples_the_node(built(), &node);
+    samples_the_node(nowhere(), &node);
+    samples_the_node(built(), &node);
+}
+
+#[test]
+fn what_the_node_has_already_is_used_and_left() {
+    let folder = built().unwrap();
+    let (_daemon, place) = lone("agent", &["-pa", folder.to_str().unwrap()]);
+    let node = connect(&place).unwrap();
+    for module in MODULES {
+        node.call("code", "ensure_loaded", vec![atom(module.name)], LONG).unwrap();
+    }
+    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
+    let attached = node.attach(&options).unwrap();
+    assert!(attached.loaded().is_empty());
+    attached.sample(LONG).unwrap();
+    attached.detach().unwrap();
+    assert_eq!(loaded(&node).len(), MODULES.len());
+}
+
+#[test]
+fn a_probe_whose_linerate_is_cut_off_goes_with_its_modules_and_another_may_come() {
+    let (_daemon, place) = lone("orphan", &[]);
+    let node = connect(&place).unwrap();
+    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
+    let attached = node.attach(&options).unwrap();
+    let watcher = connect(&place).unwrap();
+    let own = atom(&node.own_pid().node.name);
+    watcher.call("erlang", "disconnect_node", vec![own], LONG).unwrap();
+    assert!(attached.sample(LONG).unwrap_err().is_lost());
+    assert!(soon(Duration::from_secs(10), || loaded(&watcher).is_empty()));
+    drop(attached);
+    let again = node.reconnect().unwrap();
+    let attached = again.attach(&options).unwrap();
+    attached.sample(LONG).unwrap();
+}
+
+#[test]
+fn a_second_linerate_is_told_of_the_first_and_does_it_no_harm() {
+    let (_daemon, place) = lone("taken", &[]);
+    let (first, second) = (connect(&place).unwrap(), connect(&place).unwrap());
+    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
+    let attached = first.attach(&options).unwrap();
+    // Other code: had it been loaded, the first one's would have been purged with its process.
+    let other = ProbeOptions { agent: nowhere(), ..ProbeOptions::default() };
+    let fault = second.attach(&other).unwrap_err();
+    assert!(matches!(fault, ProbeFault::Already(_)), "{fault}");
+    // All that time it was not asked, and is there still.
+    attached.sample(LONG).unwrap();
+    drop(attached);
+    second.attach(&options).unwrap().detach().unwrap();
+}
+
+#[test]
+fn a_probe_that_was_killed_is_said_to_be_gone() {
+    let (_daemon, place) = lone("killed", &[]);
+    let node = connect(&place).unwrap();
+    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
+    let attached = node.attach(&options).unwrap();
+    let probe = node.call("erlang", "whereis", vec![atom("linerate_probe")], LONG).unwrap();
+    node.call("erlang", "exit", vec![probe, atom("kill")], LONG).unwrap();
+    let fault = attached.sample(Duration::from_secs(1)).unwrap_err();
+    assert!(matches!(fault, ProbeFault::Gone(_)), "{fault}");
+    let _ = attached.detach();
+    assert!(soon(Duration::from_secs(10), || loaded(&node).is_empty()));
+}
+
+#[test]
+fn a_node_without_descriptors_can_be_sampled() {
+    let (_daemon, place) = lone_in("ulimit -n 40 && exec \"$@\"", "starved", &[]);
+    let node = connect(&place).unwrap();
+    // Its owner stays, and with it all the sockets that there can be.
+    let hold = "Hold = fun Hold() -> case gen_tcp:listen(0, []) of {ok, _} -> Hold(); _ -> timer:sleep(infinity) end end, spawn(Hold).";
+    run(&node, hold);
+    let full = || {
+        let answer = node.call("gen_tcp", "listen", vec![integer(0), list(vec![])], LONG).unwrap();
+        as_tuple(&answer).is_some_and(|answer| as_atom(&answer[1]) == Some("emfile"))
+    };
+    assert!(soon(LONG, full));
+    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
+    let attached = node.attach(&options).unwrap();
+    assert!(!attached.sample(LONG).unwrap().is_empty());
+    attached.detach().unwrap();
+    assert_eq!(loaded(&node), Vec::<&str>::new());
+}
+
+/// Runs Erlang's text there.
+fn run(node: &Node, text: &str) {
+    let scanned = node.call("erl_scan", "string", vec![Term::from(text.to_owned())], LONG).unwrap();
+    let tokens = as_tuple(&scanned).unwrap()[1].clone();
+    let parsed = node.call("erl_parse", "parse_exprs", vec![tokens], LONG).unwrap();
+    let expressions = as_tuple(&parsed).unwrap()[1].clone();
+    node.call("erl_eval", "exprs", vec![expressions, list(vec![])], LONG).unwrap();
+}
