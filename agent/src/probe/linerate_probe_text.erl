@@ -61,10 +61,10 @@ elements([_ | _], _Depth, 0) ->
     "...";
 elements([Last], Depth, _Left) ->
     term(Last, Depth - 1);
-elements([Element | Rest], Depth, Left) ->
+elements([Element | [_ | _] = Rest], Depth, Left) ->
     [term(Element, Depth - 1), $,, elements(Rest, Depth, Left - 1)];
-elements(Improper, Depth, _Left) ->
-    [$|, term(Improper, Depth - 1)].
+elements([Element | Improper], Depth, _Left) ->
+    [term(Element, Depth - 1), $|, term(Improper, Depth - 1)].
 
 -spec is_line(term(), integer()) -> boolean().
 is_line([], _Left) -> true;
