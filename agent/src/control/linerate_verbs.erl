@@ -197,6 +197,10 @@ listen_sentence(#{ip := Ip, port := Port}, Reason) ->
             ["address ", Address, " is not one of this host's: write ip=127.0.0.1 or one that is"];
         eacces ->
             ["port ", Number, " of ", Address, " needs privileges: write port=1024 or above"];
+        {peer, not_distributed} ->
+            ["its peer needs a node with a name, and this one has none: start it with linerate"];
+        {peer, Trouble} ->
+            ["its peer did not come up: ", io_lib:format("~0tp", [Trouble])];
         _ ->
             Found = io_lib:format("~0tp", [Reason]),
             ["port ", Number, " of ", Address, " can't be listened on: ", Found]

@@ -22,6 +22,8 @@
     landmarks :: linerate_http_request:landmarks(),
     write :: combined | split,
     keepalive :: linerate_http_request:persistence(),
+    %% Answers a connection is good for.
+    requests :: pos_integer() | infinity,
     %% Without the last line end, where `Connection: close' may still have to go.
     head :: binary(),
     body :: time | binary()
@@ -39,6 +41,7 @@ knobs() ->
         {body, [{0, 16#4000000}], ?TIME_DIGITS,
             "bytes of each answer's body; 13: the time in ms, else filler"},
         {keepalive, [off, on], on, "off: the server closes after each answer"},
+        {max_requests, [{0, 1000000}], 0, "answers after which the server closes; 0: no limit"},
         linerate_reading:knob(once)
     ] ++ linerate_socket:knobs([{nodelay, off}]) ++ linerate_listener:knobs(16) ++
         [linerate_service:delay_knob(), linerate_service:spin_knob()].
@@ -56,6 +59,7 @@ stop(Handle) ->
 %% @doc What can be done once for all answers.
 -spec plan(linerate_server:knobs()) -> plan().
 plan(#{active := Mode, write := Write, keepalive := Keepalive, body := Bytes} = Knobs) ->
+    #{max_requests := MaxRequests} = Knobs,
     #plan{
         mode = Mode,
         service = linerate_service:of_knobs(Knobs),
@@ -65,6 +69,11 @@ plan(#{active := Mode, write := Write, keepalive := Keepalive, body := Bytes} = 
             case Keepalive of
                 on -> keep;
                 off -> close
+            end,
+        requests =
+            case MaxRequests of
+                0 -> infinity;
+                _ -> MaxRequests
             end,
         head = iolist_to_binary([
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: ",
@@ -119,10 +128,13 @@ discard(Socket, #plan{mode = Mode} = Plan, Length, Bytes) ->
     end.
 
 -spec answer(gen_tcp:socket(), plan(), linerate_http_request:persistence(), binary()) -> term().
-answer(Socket, #plan{service = Service, keepalive = keep} = Plan, keep, Next) ->
+answer(Socket, #plan{service = Service, keepalive = keep, requests = Left} = Plan, keep, Next) when
+    Left > 1
+->
     ok = linerate_service:take(Service),
     case write(Socket, Plan, [Plan#plan.head, "\r\n"]) of
-        ok -> request(Socket, Plan, Next);
+        ok when Left =:= infinity -> request(Socket, Plan, Next);
+        ok -> request(Socket, Plan#plan{requests = Left - 1}, Next);
         {error, Reason} -> Reason
     end;
 answer(Socket, #plan{service = Service} = Plan, _Persistence, _Next) ->

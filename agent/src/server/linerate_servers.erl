@@ -16,7 +16,11 @@ all() ->
         linerate_terms,
         linerate_logs,
         linerate_jobs,
-        linerate_traced
+        linerate_traced,
+        linerate_https,
+        linerate_journal,
+        linerate_relay,
+        linerate_shaped
     ].
 
 -spec names() -> [atom()].

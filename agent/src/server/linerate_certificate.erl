@@ -1,0 +1,29 @@
+%% @doc A certificate that nobody has signed but its own root, for servers that speak TLS in a test.
+-module(linerate_certificate).
+
+-export([options/1]).
+
+%% @doc What ssl is to be given. Made once for the node and kind of key: RSA takes a second.
+-spec options(ecdsa | rsa) -> [ssl:tls_server_option()].
+options(Kind) ->
+    case persistent_term:get({?MODULE, Kind}, none) of
+        none ->
+            Options = made(Kind),
+            persistent_term:put({?MODULE, Kind}, Options),
+            Options;
+        Options ->
+            Options
+    end.
+
+-spec made(ecdsa | rsa) -> [ssl:tls_server_option()].
+made(Kind) ->
+    Each = [{digest, sha256}, {key, key(Kind)}],
+    Chain = #{root => Each, intermediates => [], peer => Each},
+    #{server_config := Config} = public_key:pkix_test_data(#{
+        server_chain => Chain, client_chain => Chain
+    }),
+    lists:keydelete(cacerts, 1, Config).
+
+-spec key(ecdsa | rsa) -> tuple().
+key(ecdsa) -> {namedCurve, secp256r1};
+key(rsa) -> {rsa, 2048, 65537}.

@@ -1,0 +1,164 @@
+%% @doc A second node for a server that needs one: started, connected, and gone when either this
+%% process or the whole node is.
+%%
+%% It runs the same emulator with the same code and no epmd. It dials us, so nothing about this node
+%% has to be known to anybody. What it is to do comes down its standard input, the cookie with it, and
+%% it lives as long as that input: a node that is killed leaves no peer behind.
+-module(linerate_peer).
+-behaviour(gen_server).
+
+-include_lib("kernel/include/logger.hrl").
+
+-export([start/1, node_of/1, stop/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+
+-export_type([options/0]).
+
+%% What `linerate_link' makes of the way between the nodes, and the buffers of our end.
+-type options() :: #{
+    link := linerate_link:link(), buffer := non_neg_integer(), sndbuf := non_neg_integer()
+}.
+
+%% Chosen: a node is up in 0.3 s, and in several seconds on a busy machine.
+-define(BOOT_MS, 15000).
+
+%% @doc Returns when the two nodes are connected.
+-spec start(options()) -> {ok, pid()} | {error, term()}.
+start(Options) ->
+    %% Not linked: a peer that ends is no reason for the caller to.
+    gen_server:start(?MODULE, Options, [{timeout, ?BOOT_MS + 1000}]).
+
+-spec node_of(pid()) -> node().
+node_of(Peer) ->
+    gen_server:call(Peer, node).
+
+-spec stop(pid()) -> ok.
+stop(Peer) ->
+    try
+        gen_server:stop(Peer)
+    catch
+        exit:_ -> ok
+    end.
+
+-type state() :: {port(), node()}.
+
+-spec init(options()) -> {ok, state()} | {stop, term()}.
+init(#{link := Link} = Options) ->
+    process_flag(trap_exit, true),
+    case distribution_port() of
+        {ok, To} ->
+            Peer = peer_name(),
+            Wish = #{
+                name => Peer,
+                names => names(),
+                cookie => erlang:get_cookie(),
+                dial => node(),
+                port => To,
+                link => Link
+            },
+            connected(Peer, boot(Wish), Options);
+        error ->
+            {stop, not_distributed}
+    end.
+
+%% The socket on which net_kernel accepts other nodes.
+-spec distribution_port() -> {ok, inet:port_number()} | error.
+distribution_port() ->
+    Kernel = {connected, whereis(net_kernel)},
+    Ports = [
+        Number
+     || is_alive(),
+        Port <- erlang:ports(),
+        erlang:port_info(Port, connected) =:= Kernel,
+        inet:peername(Port) =:= {error, enotconn},
+        {ok, Number} <- [inet:port(Port)]
+    ],
+    case Ports of
+        [Number | _] -> {ok, Number};
+        [] -> error
+    end.
+
+%% On the same host as ours, and with a name nobody has: peers of one node are numbered.
+-spec peer_name() -> node().
+peer_name() ->
+    [Name, Host] = string:split(atom_to_list(node()), "@"),
+    Number = integer_to_list(erlang:unique_integer([positive])),
+    list_to_atom(Name ++ "_peer_" ++ Number ++ "@" ++ Host).
+
+-spec names() -> shortnames | longnames.
+names() ->
+    case net_kernel:longnames() of
+        true -> longnames;
+        _ -> shortnames
+    end.
+
+-spec boot(map()) -> port().
+boot(Wish) ->
+    Program = filename:join([code:root_dir(), "bin", "erl"]),
+    Folder = filename:dirname(code:which(?MODULE)),
+    %% One scheduler is enough for who only answers, and leaves the rest to whom is measured.
+    Flags =
+        ["+Bd", "+S", "1", "+sbwt", "none", "-noshell", "-noinput", "-hidden"] ++
+            ["-start_epmd", "false", "-epmd_module", "linerate_peer_epmd"],
+    Port = open_port({spawn_executable, Program}, [
+        {args, Flags ++ ["-pa", Folder, "-s", "linerate_peer_main", "main"]},
+        {env, [{"ERL_CRASH_DUMP_BYTES", "0"}, {"ERL_FLAGS", false}, {"ERL_AFLAGS", false}]},
+        {line, 1024},
+        binary,
+        exit_status
+    ]),
+    true = port_command(Port, [base64:encode(term_to_binary(Wish)), $\n]),
+    Port.
+
+-spec connected(node(), port(), options()) -> {ok, state()} | {stop, term()}.
+connected(Peer, Port, #{buffer := Buffer, sndbuf := Sndbuf}) ->
+    receive
+        {Port, {data, {eol, <<"connected">>}}} ->
+            ok = set_channel(Peer, [{sndbuf, Sndbuf}, {buffer, Buffer}]),
+            {ok, {Port, Peer}};
+        {Port, {data, {_, Trouble}}} ->
+            {stop, {peer, Trouble}};
+        {Port, {exit_status, Status}} ->
+            {stop, {peer, {exit_status, Status}}}
+    after ?BOOT_MS ->
+        true = port_close(Port),
+        {stop, {peer, silent}}
+    end.
+
+%% The channel's socket is one like any other. 0 leaves what the kernel and the driver chose.
+-spec set_channel(node(), [{sndbuf | buffer, non_neg_integer()}]) -> ok.
+set_channel(Peer, Options) ->
+    {Peer, Channel} = lists:keyfind(Peer, 1, erlang:system_info(dist_ctrl)),
+    case [Option || {_, Bytes} = Option <- Options, Bytes > 0] of
+        [] -> ok;
+        Set -> inet:setopts(Channel, Set)
+    end.
+
+-spec handle_call(term(), gen_server:from(), state()) -> {reply, term(), state()}.
+handle_call(node, _From, {_, Peer} = State) ->
+    {reply, Peer, State}.
+
+-spec handle_cast(term(), state()) -> {noreply, state()}.
+handle_cast(Unexpected, State) ->
+    handle_info(Unexpected, State).
+
+-spec handle_info(term(), state()) -> {noreply, state()} | {stop, term(), state()}.
+handle_info({Port, {exit_status, Status}}, {Port, Peer} = State) ->
+    ?LOG_ERROR("the peer ~0p ended by itself, with status ~0p", [Peer, Status]),
+    {stop, normal, State};
+handle_info({Port, {data, {_, Said}}}, {Port, Peer} = State) ->
+    ?LOG_WARNING("the peer ~0p says ~0p", [Peer, Said]),
+    {noreply, State};
+handle_info(_Unexpected, State) ->
+    {noreply, State}.
+
+%% Closing the port closes the peer's standard input.
+-spec terminate(term(), state()) -> ok.
+terminate(_Reason, {Port, Peer}) ->
+    try
+        true = port_close(Port)
+    catch
+        error:badarg -> true
+    end,
+    _ = erlang:disconnect_node(Peer),
+    ok.
