@@ -29,10 +29,12 @@ macro_rules! metrics {
     };
 }
 
+pub mod acceptor;
 pub mod dist;
 pub mod listener;
 pub mod netstat;
 pub mod node;
+pub mod owner;
 pub mod port;
 pub mod process;
 pub mod scheduler;
@@ -60,6 +62,8 @@ pub static SOURCES: &[&Source] = &[
     &stat::SOURCE,
     &process::SOURCE,
     &port::SOURCE,
+    &owner::SOURCE,
+    &acceptor::SOURCE,
     &dist::SOURCE,
     &vm::SOURCE,
     &scheduler::SOURCE,
