@@ -32,6 +32,9 @@ macro_rules! modules {
 /// its line here.
 pub const MODULES: &[Module] = modules![
     "linerate_probe_text",
+    "linerate_probe_socket",
+    "linerate_probe_listeners",
+    "linerate_probe_sockets",
     "linerate_probe_worker",
     "linerate_probe",
 ];
