@@ -1,5 +1,9 @@
 %% @doc The probe's worker: a pass over the parts for each request, within a budget.
 %%
+%% Each part has a purse. Time fills all of them, each by its share; what is over in a full one goes to
+%% the next. A part pays what it took, and one in debt sits out until time has paid it: so the probe
+%% keeps its budget on a node of any size, and no part can take another's turn for ever.
+%%
 %% A pass costs the time it took on its scheduler: the clock around each part, less what the part says
 %% it waited for others. That is more than the truth where the operating system took the CPU away.
 -module(linerate_probe_worker).
@@ -13,7 +17,7 @@
     weight := pos_integer(),
     module := module(),
     state := term(),
-    mean_us := non_neg_integer(),
+    purse_us := integer(),
     total_ns := non_neg_integer()
 }.
 
@@ -25,7 +29,10 @@
     failed := [binary()],
     tell := all | changed,
     facts := [{atom(), binary()}],
-    purse_us := integer(),
+    %% Of sockets that were sampled last: the sockets may sit out when the processes don't.
+    owners := [pid()],
+    %% What was over in every purse, and when they were filled.
+    spare_us := non_neg_integer(),
     at := integer(),
     time_ns := non_neg_integer(),
     waited_ns := non_neg_integer(),
@@ -40,7 +47,6 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
     %% Counted for each process that asked for it: it ends with this one.
     _ = erlang:system_flag(scheduler_wall_time, true),
     {Parts, Failed} = begin_parts(parts(), Options, [], []),
-    Interval = maps:get(interval_hint, Options, 200),
     working(#{
         keeper => KeeperRef,
         held => Held,
@@ -49,7 +55,9 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
         failed => Failed,
         tell => all,
         facts => [],
-        purse_us => Interval * Budget,
+        owners => [],
+        %% Chosen: the first pass may take what a fifth of a second grants.
+        spare_us => 200 * Budget,
         at => now_us(),
         time_ns => 0,
         waited_ns => 0,
@@ -58,8 +66,8 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
     }).
 
 %% In the order in which they are asked: the sockets' owners are what the processes' part looks at.
-%% The weights share what is left of a pass's budget. To add one: its line here, its metric in
-%% `sources/vm.rs'.
+%% Chosen: the weights; sockets are what a node has most of. To add one: its line here, its metric in
+%% `sources/vm.rs', its module in `delivery.rs'.
 -spec parts() -> [{atom(), atom(), pos_integer(), module()}].
 parts() ->
     [
@@ -70,8 +78,9 @@ parts() ->
     ].
 
 %% A part whose module did not come is left out. Never looked for: that would read the disk.
--spec begin_parts([{atom(), atom(), pos_integer(), module()}], linerate_probe:options(), [part()], [binary()]) ->
-    {[part()], [binary()]}.
+-spec begin_parts(
+    [{atom(), atom(), pos_integer(), module()}], linerate_probe:options(), [part()], [binary()]
+) -> {[part()], [binary()]}.
 begin_parts([], _Options, Parts, Failed) ->
     {lists:reverse(Parts), lists:reverse(Failed)};
 begin_parts([{Name, Metric, Weight, Module} | Rest], Options, Parts, Failed) ->
@@ -87,7 +96,7 @@ begin_parts([{Name, Metric, Weight, Module} | Rest], Options, Parts, Failed) ->
                         weight => Weight,
                         module => Module,
                         state => State,
-                        mean_us => 0,
+                        purse_us => 0,
                         total_ns => 0
                     },
                     begin_parts(Rest, Options, [Part | Parts], Failed)
@@ -130,57 +139,73 @@ stop_parts([#{module := Module, state := State} | Rest]) ->
     end,
     stop_parts(Rest).
 
-%% The budget is a purse: time fills it, passes empty it, and what a pass took too much the next ones
-%% go without.
--spec pass(linerate_probe:events(), non_neg_integer(), worker()) -> {[linerate_probe:row()], worker()}.
-pass(Events, Reductions, #{budget := Budget, purse_us := Left, at := At} = Worker) ->
+-spec pass(linerate_probe:events(), non_neg_integer(), worker()) ->
+    {[linerate_probe:row()], worker()}.
+pass(Events, Reductions, Worker) ->
+    #{parts := Parts, failed := Failed, tell := Tell, owners := Owners} = Worker,
+    #{budget := Budget, spare_us := Left, at := At} = Worker,
     Began = now_us(),
-    Full = purse_size(Budget),
-    Purse = min(Full, Left + (Began - At) * Budget div 1000),
-    #{parts := Parts, failed := Failed, tell := Tell} = Worker,
-    Context = #{allowance_us => 0, waited_us => 0, tell => Tell, owners => [], events => Events},
-    Nothing = #{
-        context => Context,
-        left => Purse,
-        purse =>
-            case Purse < Full of
-                true -> filling;
-                false -> full
-            end,
+    Granted = (Began - At) * Budget div 1000,
+    {Filled, Spare} = fill(Parts, Granted, Left, Budget, weights(Parts)),
+    Asked = ask(Filled, #{
+        context => #{
+            allowance_us => 0, waited_us => 0, tell => Tell, owners => Owners, events => Events
+        },
         rows => [],
         parts => [],
         failed => [],
+        spent_us => 0,
         waited_us => 0,
         thinned => 0
-    },
-    Asked =
-        case Purse > 0 of
-            true -> ask(Parts, Nothing);
-            false -> Nothing#{parts := lists:reverse(Parts), thinned := 1}
-        end,
-    #{rows := Rows, parts := Ran, failed := New, waited_us := Idle, thinned := Thin} = Asked,
+    }),
+    #{context := #{owners := Seen}, rows := Rows, parts := Ran, failed := New} = Asked,
+    #{spent_us := Spent, waited_us := Idle, thinned := Thin} = Asked,
     #{time_ns := Time, waited_ns := Waited, passes := Passes, thinned := Thinned} = Worker,
-    Took = max(0, now_us() - Began - Idle),
-    Done = Worker#{
-        parts := lists:reverse(Ran),
+    Took = max(Spent, now_us() - Began - Idle),
+    own_rows(lists:append(lists:reverse(Rows)), Events, Reductions, Worker#{
+        parts := charge(lists:reverse(Ran), Took - Spent),
         failed := Failed ++ New,
         tell := changed,
-        purse_us := Purse - Took,
+        owners := Seen,
+        spare_us := Spare,
         at := Began,
         time_ns := Time + Took * 1000,
         waited_ns := Waited + Idle * 1000,
         passes := Passes + 1,
         thinned := Thinned + Thin
-    },
-    own_rows(lists:append(lists:reverse(Rows)), Events, Reductions, Done).
+    }).
 
-%% Chosen: what a second grants, and not more than 50 ms, so that a probe that was left alone for
-%% long does not take it all at once.
--spec purse_size(1..1000) -> pos_integer().
-purse_size(Budget) ->
+%% Each purse its share of what was granted, and what the one before had no room for. Left over for the
+%% next time is at most what all purses hold.
+-spec fill([part()], integer(), non_neg_integer(), 1..1000, non_neg_integer()) ->
+    {[part()], non_neg_integer()}.
+fill([], _Granted, Spare, Budget, _Weights) ->
+    {[], min(Spare, purses(Budget))};
+fill([#{purse_us := Purse, weight := Weight} = Part | Rest], Granted, Over, Budget, Weights) ->
+    Holds = purses(Budget) * Weight div Weights,
+    Full = Purse + Granted * Weight div Weights + Over,
+    Kept = min(Full, Holds),
+    {Filled, Spare} = fill(Rest, Granted, Full - Kept, Budget, Weights),
+    {[Part#{purse_us := Kept} | Filled], Spare}.
+
+%% What all purses hold together. Chosen: what a second grants, and not more than 50 ms, so that a
+%% probe that was not asked for long does not take it all at once.
+-spec purses(1..1000) -> pos_integer().
+purses(Budget) ->
     min(Budget * 1000, 50000).
 
-%% Chosen: less is not worth asking a part for.
+-spec weights([part()]) -> non_neg_integer().
+weights(Parts) ->
+    lists:sum([Weight || #{weight := Weight} <- Parts]).
+
+%% What a pass takes around its parts is the first one's to pay.
+-spec charge([part()], non_neg_integer()) -> [part()].
+charge([], _Took) ->
+    [];
+charge([#{purse_us := Purse} = Part | Rest], Took) ->
+    [Part#{purse_us := Purse - Took} | Rest].
+
+%% Chosen: less is not worth asking a part for, and what is overdrawn is paid back.
 -spec floor_us() -> pos_integer().
 floor_us() ->
     100.
@@ -188,11 +213,10 @@ floor_us() ->
 %% What has been done of a pass.
 -type asked() :: #{
     context := linerate_probe:context(),
-    left := integer(),
-    purse := full | filling,
     rows := [[linerate_probe:row()]],
     parts := [part()],
     failed := [binary()],
+    spent_us := non_neg_integer(),
     waited_us := non_neg_integer(),
     thinned := 0..1
 }.
@@ -200,38 +224,35 @@ floor_us() ->
 -spec ask([part()], asked()) -> asked().
 ask([], Asked) ->
     Asked;
-ask([#{mean_us := Mean} = Part | Rest], #{left := Left, purse := Purse, parts := Parts} = Asked) ->
-    %% A part that is dearer than what is left sits out until the purse has it, or is full.
-    case Mean =< max(Left, floor_us()) orelse Purse =:= full of
-        true -> ask(Rest, ask_one(Part, weights(Rest), Asked));
+ask([#{purse_us := Purse} = Part | Rest], #{parts := Parts} = Asked) ->
+    case Purse > 0 of
+        true -> ask(Rest, ask_one(Part, Asked));
         false -> ask(Rest, Asked#{parts := [Part | Parts], thinned := 1})
     end.
 
--spec ask_one(part(), non_neg_integer(), asked()) -> asked().
-ask_one(Part, Others, #{context := Context, left := Left, parts := Parts} = Asked) ->
-    #{name := Name, weight := Weight, mean_us := Mean, total_ns := Total} = Part,
-    #{rows := Rows, failed := Failed, waited_us := Waited} = Asked,
-    Share = max(Left, 0) * Weight div (Weight + Others),
-    Given = Context#{allowance_us := max(Share, floor_us()), waited_us := 0},
+-spec ask_one(part(), asked()) -> asked().
+ask_one(#{name := Name, purse_us := Purse, total_ns := Total} = Part, Asked) ->
+    #{context := Context, rows := Rows, parts := Parts, failed := Failed} = Asked,
+    #{spent_us := Spent, waited_us := Waited} = Asked,
     Began = now_us(),
-    Answer = rows(Part, Given),
+    Answer = rows(Part, Context#{allowance_us := max(Purse, floor_us()), waited_us := 0}),
     Took = now_us() - Began,
     case Answer of
         {Own, #{waited_us := Idle} = Handed, State} ->
             Cost = max(0, Took - Idle),
             Next = Part#{
-                state := State, mean_us := mean(Mean, Cost), total_ns := Total + Cost * 1000
+                state := State, purse_us := Purse - Cost, total_ns := Total + Cost * 1000
             },
             Asked#{
                 context := Handed,
-                left := Left - Cost,
                 rows := [Own | Rows],
                 parts := [Next | Parts],
+                spent_us := Spent + Cost,
                 waited_us := Waited + Idle
             };
         {failed, {Class, Reason, Stack}} ->
             Text = failure(Name, Class, Reason, Stack),
-            Asked#{left := Left - Took, failed := [Text | Failed]}
+            Asked#{failed := [Text | Failed], spent_us := Spent + Took}
     end.
 
 %% An answer of the wrong shape is a failure like any other.
@@ -246,17 +267,8 @@ rows(#{module := Module, state := State}, Context) ->
         Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
     end.
 
-%% The first part's own cost is small and the same each time; the share is for those after it.
--spec weights([part()]) -> non_neg_integer().
-weights(Parts) ->
-    lists:sum([Weight || #{weight := Weight} <- Parts]).
-
-%% Chosen: an eighth of the new; one slow pass does not leave a part out, a few do.
--spec mean(non_neg_integer(), non_neg_integer()) -> non_neg_integer().
-mean(0, Cost) -> Cost;
-mean(Mean, Cost) -> (Mean * 7 + Cost) div 8.
-
--spec own_rows([linerate_probe:row()], linerate_probe:events(), non_neg_integer(), worker()) -> {[linerate_probe:row()], worker()}.
+-spec own_rows([linerate_probe:row()], linerate_probe:events(), non_neg_integer(), worker()) ->
+    {[linerate_probe:row()], worker()}.
 own_rows(Rows, #{monitor := Monitor}, Reductions, Worker) ->
     #{
         budget := Budget,
@@ -298,8 +310,8 @@ failure(Name, Class, Reason, Stack) ->
             _ ->
                 unknown
         end,
-    Words = [[linerate_probe_text:term(Each), $\s] || Each <- [Name, Class, Reason, Where]],
-    iolist_to_binary(Words).
+    Words = [linerate_probe_text:term(Each) || Each <- [Name, Class, Reason, Where]],
+    iolist_to_binary(lists:join(" ", Words)).
 
 -spec now_us() -> integer().
 now_us() ->
