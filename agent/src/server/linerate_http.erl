@@ -42,6 +42,7 @@ knobs() ->
             "bytes of each answer's body; 13: the time in ms, else filler"},
         {keepalive, [off, on], on, "off: the server closes after each answer"},
         {max_requests, [{0, 1000000}], 0, "answers after which the server closes; 0: no limit"},
+        {packet, [raw, line], raw, "how the driver delivers: as it comes, or line by line"},
         linerate_reading:knob(once)
     ] ++ linerate_socket:knobs([{nodelay, off}]) ++ linerate_listener:knobs(16) ++
         [linerate_service:delay_knob(), linerate_service:spin_knob()].

@@ -12,6 +12,7 @@ all() ->
         linerate_echo,
         linerate_rr,
         linerate_funnel,
+        linerate_pool,
         linerate_heap,
         linerate_terms,
         linerate_logs,
@@ -20,7 +21,9 @@ all() ->
         linerate_https,
         linerate_journal,
         linerate_relay,
-        linerate_shaped
+        linerate_shaped,
+        linerate_sink,
+        linerate_hub
     ].
 
 -spec names() -> [atom()].

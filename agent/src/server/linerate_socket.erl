@@ -1,7 +1,8 @@
 %% @doc Socket options: from knobs to `gen_tcp:listen/2', and back from the driver and the kernel.
 -module(linerate_socket).
 
--export([knobs/1, listen/2, readback/1, of_port/1]).
+-export([knobs/1, mode_knob/0, backend_knob/0, delay_send_knob/0]).
+-export([listen/2, readback/1, of_port/1]).
 
 %% Source: `struct tcp_info', linux/tcp.h; bytes before `tcpi_unacked'. On a listening socket the
 %% kernel puts the length of the accept queue there, and its limit in `tcpi_sacked', which is next
@@ -25,6 +26,18 @@ knobs([{nodelay, Nodelay}]) ->
         {backlog, [{1, 65535}], 1024, "connections that may await accept"}
     ].
 
+-spec mode_knob() -> linerate_server:knob().
+mode_knob() ->
+    {mode, [binary, list], binary, "what data is delivered as"}.
+
+-spec backend_knob() -> linerate_server:knob().
+backend_knob() ->
+    {backend, [inet, socket], inet, "gen_tcp on the inet driver, or on the socket module"}.
+
+-spec delay_send_knob() -> linerate_server:knob().
+delay_send_knob() ->
+    {delay_send, [off, on], off, "on: the driver queues each write and sends a little later"}.
+
 -spec listen(linerate_server:where(), linerate_server:knobs()) ->
     {ok, gen_tcp:socket()} | {error, linerate_server:fault()}.
 listen(#{ip := Ip, port := Port}, Knobs) ->
@@ -35,19 +48,23 @@ listen(#{ip := Ip, port := Port}, Knobs) ->
         end,
     %% exit_on_close: or the driver closes an active socket by itself when the peer does, and what
     %% it counted is gone before it can be asked.
+    Mode = maps:get(mode, Knobs, binary),
     Always = [
-        Family, binary, {ip, Ip}, {reuseaddr, true}, {active, false}, {exit_on_close, false}
+        Family, Mode, {ip, Ip}, {reuseaddr, true}, {active, false}, {exit_on_close, false}
     ],
+    %% It must be the first of all.
+    Backend = [{inet_backend, socket} || maps:get(backend, Knobs, inet) =:= socket],
     %% The driver raises its buffer to a recbuf set after it, so the buffer comes last.
-    Order = [nodelay, packet, backlog, sndbuf, recbuf, buffer],
+    Order = [nodelay, delay_send, packet, backlog, sndbuf, recbuf, buffer],
     Asked = [option(Name, maps:get(Name, Knobs)) || Name <- Order, is_map_key(Name, Knobs)],
-    case gen_tcp:listen(Port, Always ++ lists:append(Asked)) of
+    case gen_tcp:listen(Port, Backend ++ Always ++ lists:append(Asked)) of
         {ok, Socket} -> {ok, Socket};
         {error, Reason} -> {error, {listen, Reason}}
     end.
 
 -spec option(atom(), linerate_server:value()) -> [gen_tcp:listen_option()].
 option(nodelay, Value) -> [{nodelay, Value =:= on}];
+option(delay_send, Value) -> [{delay_send, Value =:= on}];
 option(packet, Value) -> [{packet, Value}];
 option(backlog, Value) -> [{backlog, Value}];
 option(_Buffer, 0) -> [];
