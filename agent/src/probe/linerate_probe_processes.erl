@@ -356,12 +356,17 @@ wait(suspended, [{erlang, bif_return_trap, _, _} | _]) ->
 wait(suspended, _Stack) ->
     suspended;
 wait(waiting, Stack) ->
-    case lists:keymember(logger_olp, 1, Stack) of
+    case lists:any(fun is_logging/1, Stack) of
         true -> logger;
         false -> waiting(Stack)
     end;
 wait(_Running, _Stack) ->
     running.
+
+%% The handler's own process has other functions of that module on its stack.
+-spec is_logging(tuple()) -> boolean().
+is_logging({logger_olp, Function, _, _}) -> Function =:= call orelse Function =:= load;
+is_logging(_) -> false.
 
 -spec waiting([tuple()]) -> wait().
 %% OTP 25; from 26 on it waits in send/4 itself.

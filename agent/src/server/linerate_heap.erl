@@ -6,10 +6,6 @@
 
 -export([name/0, knobs/0, start/2, stop/1]).
 
-%% Chosen: what fits in a small message's life; with it a heap of some megabytes is collected every
-%% few dozen requests.
--define(GARBAGE_WORDS, 4000).
-
 -spec name() -> atom().
 name() -> heap.
 
@@ -18,13 +14,19 @@ knobs() ->
     [
         {keys, [{0, 10000000}], 0, "keys of the map that each connection keeps and changes"},
         {fullsweep_after, [{0, 65535}], 65535,
-            "collections after which all is copied and not only what is new"}
+            "collections after which all is copied and not only what is new"},
+        {garbage, [{0, 16#4000000}], 1024, "bytes that a request leaves behind"}
     ] ++ linerate_asked:knobs().
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
-start(Where, #{keys := Keys, fullsweep_after := Sweep} = Knobs) ->
-    linerate_asked:start(Where, Knobs, fun() -> change(Keys, Sweep) end).
+start(Where, #{keys := Keys, fullsweep_after := Sweep, garbage := Bytes} = Knobs) ->
+    Elements = Bytes div (2 * erlang:system_info(wordsize)),
+    Do = fun() ->
+        _ = length(lists:seq(1, Elements)),
+        change(Keys, Sweep)
+    end,
+    linerate_asked:start(Where, Knobs, Do).
 
 -spec stop(linerate_listener:handle()) -> ok.
 stop(Handle) ->
@@ -41,11 +43,6 @@ change(Keys, Sweep) ->
             Kept ->
                 Kept
         end,
-    _ = garbage(),
     Key = erlang:unique_integer([positive]) rem max(1, Keys) + 1,
     _ = put(?MODULE, Map#{Key => {erlang:unique_integer(), Key}}),
     ok.
-
--spec garbage() -> non_neg_integer().
-garbage() ->
-    length(lists:seq(1, ?GARBAGE_WORDS div 2)).

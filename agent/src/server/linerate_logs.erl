@@ -1,8 +1,8 @@
 %% @doc Every request writes a line of log, to a handler whose device takes its time: a console over
 %% a slow line, a full disk, a collector that is far away.
 %%
-%% The handler is OTP's own (`logger_std_h'). At ten events in its queue it makes those that log wait
-%% for it, unless its limits say that it drops instead.
+%% The handler is OTP's own (`logger_std_h'). It makes those that log wait for it: always, or from ten
+%% events in its queue on, or it drops what it can't take.
 -module(linerate_logs).
 -behaviour(linerate_server).
 
@@ -48,10 +48,12 @@ stop({Handle, Id, Device}) ->
     _ = logger:remove_handler(Id),
     ok.
 
-%% `wait': as OTP has it, but that bursts are not dropped: what is planted is a queue.
+%% `wait': nothing is lost, as where logs are kept for an audit. OTP's own limits begin to wait at ten
+%% events; with a device as slow as ours the queue would be past the next limit, dropping, before that
+%% is noticed.
 -spec limits(wait | drop) -> map().
 limits(wait) ->
-    #{burst_limit_enable => false};
+    #{burst_limit_enable => false, sync_mode_qlen => 0};
 limits(drop) ->
     #{burst_limit_enable => false, sync_mode_qlen => 10, drop_mode_qlen => 10}.
 
