@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::node::{CallFault, Node};
-use crate::term::{Term, as_atom, as_tuple, atom, binary, in_words, integer, list, map};
+use crate::term::{Term, as_atom, as_tuple, atom, binary, in_words, integer, list, map, string};
 
 /// A module of the probe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -154,7 +154,7 @@ fn load(node: &Node, module: &Module, beam: Vec<u8>) -> Result<Result<(), String
     // Old code that is in the way is of a linerate that was killed while the node was, too.
     let purge = || node.call("code", "purge", vec![atom(module.name)], PATIENCE);
     purge()?;
-    let file = Term::from(format!("{}.erl", module.name));
+    let file = string(&format!("{}.erl", module.name));
     let arguments = vec![atom(module.name), file, binary(beam)];
     let result = node.call("code", "load_binary", arguments, PATIENCE)?;
     // And old code that this made would keep the new from being deleted.
@@ -182,8 +182,7 @@ const COMPILING: &str = "
 /// The beam; the inner error is a reason in words.
 fn compile(node: &Node, module: &Module) -> Result<Result<Vec<u8>, String>, CallFault> {
     let outcome = (|| {
-        let text = Term::from(COMPILING.to_owned());
-        let scanned = node.call("erl_scan", "string", vec![text], PATIENCE)?;
+        let scanned = node.call("erl_scan", "string", vec![string(COMPILING)], PATIENCE)?;
         let Some([_, tokens, _]) = as_tuple(&scanned) else { return Ok(scanned) };
         let parsed = node.call("erl_parse", "parse_exprs", vec![tokens.clone()], PATIENCE)?;
         let Some([_, expressions]) = as_tuple(&parsed) else { return Ok(parsed) };

@@ -20,9 +20,15 @@ pub fn binary(bytes: impl Into<Vec<u8>>) -> Term {
 /// An integer.
 pub fn integer(number: i64) -> Term {
     match i32::try_from(number) {
-        Ok(small) => FixInteger::from(small).into(),
-        Err(_) => BigInteger::from(number).into(),
+        // Not below zero: eetf 0.11 takes a list of -7 for a string and sends 249.
+        Ok(small @ 0..) => FixInteger::from(small).into(),
+        _ => BigInteger::from(number).into(),
     }
+}
+
+/// A string, which is a list of characters. (eetf's own cuts at 64 KiB and sends bytes.)
+pub fn string(text: &str) -> Term {
+    list(text.chars().map(|letter| integer(i64::from(u32::from(letter)))).collect())
 }
 
 /// A list.
@@ -155,6 +161,19 @@ mod tests {
         assert_eq!(as_u64(&integer(1 << 40)), Some(1 << 40));
         assert_eq!(as_u64(&BigInteger::from(u64::MAX).into()), Some(u64::MAX));
         assert_eq!(as_u64(&integer(-1)), None);
+    }
+
+    #[test]
+    fn lists_of_numbers_and_strings_are_sent_as_what_they_are() {
+        let sent = |term: Term| {
+            let mut bytes = Vec::new();
+            term.encode(&mut bytes).unwrap();
+            Term::decode(&bytes[..]).unwrap()
+        };
+        let Term::List(negative) = sent(list(vec![integer(-7)])) else { panic!("a string") };
+        assert_eq!(negative.elements[0].to_string(), "-7");
+        let long = "é€".repeat(40_000);
+        assert_eq!(as_text(&sent(string(&long))), Some(long));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod support;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use linerate_beam::term::{Term, as_atom, as_tuple, atom, integer, list};
+use linerate_beam::term::{as_atom, as_tuple, atom, integer, list, string};
 use linerate_beam::{MODULES, Node, ProbeFault, ProbeOptions};
 use linerate_evidence::sources::node::NodeSubject;
 use support::{LONG, connect, lone, lone_in, soon};
@@ -122,7 +122,7 @@ fn a_node_without_descriptors_can_be_sampled() {
     let (_daemon, place) = lone_in("ulimit -n 40 && exec \"$@\"", "starved", &[]);
     let node = connect(&place).unwrap();
     // Its owner stays, and with it all the sockets that there can be.
-    let hold = "Hold = fun Hold() -> case gen_tcp:listen(0, []) of {ok, _} -> Hold(); _ -> timer:sleep(infinity) end end, spawn(Hold).";
+    let hold = "Hold = fun Hold() -> case gen_tcp:listen(0, []) of {ok, _} -> Hold(); _ -> receive never -> ok end end end, spawn(Hold).";
     run(&node, hold);
     let full = || {
         let answer = node.call("gen_tcp", "listen", vec![integer(0), list(vec![])], LONG).unwrap();
@@ -138,7 +138,7 @@ fn a_node_without_descriptors_can_be_sampled() {
 
 /// Runs Erlang's text there.
 fn run(node: &Node, text: &str) {
-    let scanned = node.call("erl_scan", "string", vec![Term::from(text.to_owned())], LONG).unwrap();
+    let scanned = node.call("erl_scan", "string", vec![string(text)], LONG).unwrap();
     let tokens = as_tuple(&scanned).unwrap()[1].clone();
     let parsed = node.call("erl_parse", "parse_exprs", vec![tokens], LONG).unwrap();
     let expressions = as_tuple(&parsed).unwrap()[1].clone();
