@@ -8,7 +8,7 @@ DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.j
 
 # How long `make fuzz` looks, by target. Unit: seconds.
 FUZZ_SECONDS := 60
-FUZZ_TARGETS := http_session evidence_reader
+FUZZ_TARGETS := http_session evidence_reader dist_frame
 
 .PHONY: help setup agent build demo check test page-test provoke bench fuzz bless clean
 
