@@ -14,6 +14,9 @@ const ALIASES: [(&str, &str); 6] = [
     ("t", "engine.threads"),
 ];
 
+/// Keys that are lists, and by what their values are divided when they are turned.
+const LISTS: [(&str, char); 3] = [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ',')];
+
 /// The knob's whole name.
 pub fn whole_name(knob: &str) -> &str {
     ALIASES.iter().find(|(short, _)| *short == knob).map_or(knob, |(_, whole)| whole)
@@ -44,7 +47,9 @@ pub fn turn(plan: &Plan, knob: &str, value: &str) -> Result<Plan, Failure> {
     if value == "default" {
         entry.remove(key);
     } else {
-        entry.insert(key.to_owned(), scalar(value));
+        let list = LISTS.iter().find(|(of, _)| *of == knob);
+        let value = list.map_or_else(|| scalar(value), |(_, divided)| words(value, *divided));
+        entry.insert(key.to_owned(), value);
     }
     let text = toml::to_string(&document).map_err(|error| wrong(format!("{error}")))?;
     // Line and column would be those of a text that nobody has seen.
@@ -72,11 +77,29 @@ fn scalar(value: &str) -> toml::Value {
     if let Ok(number) = value.parse::<i64>() {
         return toml::Value::Integer(number);
     }
+    // Not `inf`, `1e3` or `.5`: words to whoever wrote them.
+    let decimal = |c: char| c.is_ascii_digit() || c == '.';
+    if value.starts_with(|c: char| c.is_ascii_digit())
+        && value.chars().all(decimal)
+        && let Ok(number) = value.parse::<f64>()
+    {
+        return toml::Value::Float(number);
+    }
     match value {
         "true" => toml::Value::Boolean(true),
         "false" => toml::Value::Boolean(false),
         _ => toml::Value::String(value.to_owned()),
     }
+}
+
+/// A list; what is a number in a list of numbers is one, flags stay words.
+fn words(value: &str, divided: char) -> toml::Value {
+    let words = value.split(divided).map(str::trim).filter(|word| !word.is_empty());
+    let element = |word: &str| match divided {
+        ',' => scalar(word),
+        _ => toml::Value::String(word.to_owned()),
+    };
+    toml::Value::Array(words.map(element).collect())
 }
 
 #[cfg(test)]
@@ -101,6 +124,22 @@ mod tests {
     #[test]
     fn default_takes_a_key_out() {
         assert!(turn(&plan(), "load.rate", "default").unwrap().load.rate.is_none());
+    }
+
+    #[test]
+    fn lists_are_turned_as_a_person_writes_them() {
+        let turned = turn(&plan(), "target.vm_flags", "+S 1:1 +sbwt none").unwrap();
+        assert_eq!(turned.target.vm_flags, ["+S", "1:1", "+sbwt", "none"]);
+        assert!(turn(&turned, "target.vm_flags", "default").unwrap().target.vm_flags.is_empty());
+        assert_eq!(turn(&plan(), "target.cpus", "0,1").unwrap().target.cpus, [0, 1]);
+        assert!(turn(&plan(), "target.cpus", "all").unwrap_err().sentence.contains("target.cpus"));
+    }
+
+    #[test]
+    fn a_fraction_is_a_number() {
+        let turned = turn(&plan(), "target.cpu_quota", "0.5").unwrap();
+        assert_eq!(turned.target.cpu_quota.map(|quota| quota.0), Some(0.5));
+        assert_eq!(turn(&plan(), "load.rate", "1.5").unwrap().load.rate.unwrap().0, 1.5);
     }
 
     #[test]

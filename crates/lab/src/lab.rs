@@ -14,12 +14,16 @@ use crate::cancel::Cancel;
 use crate::knob::KnobSpec;
 use crate::lay_error::LayError;
 use crate::ledger;
+use crate::neighbours::Neighbours;
 use crate::path::{LaidPath, PathProof};
+use crate::quota::Quota;
 use crate::targets::{self, Running, Site};
 
 /// A target that runs, and the path to it. All of it goes with the lab, in reverse order.
 pub struct Lab {
+    neighbours: Option<Neighbours>,
     target: Option<Box<dyn Running>>,
+    quota: Option<Quota>,
     path: Option<LaidPath>,
 }
 
@@ -59,7 +63,23 @@ impl Lab {
         // From here the path is taken away by its own drop if the target does not start.
         let site = Site { end, agent: options.agent.clone(), cancel };
         let target = targets::start(plan, &site)?;
-        Ok(Lab { target: Some(target), path })
+        let mut lab = Lab { neighbours: None, target: Some(target), quota: None, path };
+        // After the target: what it measures of this machine when it starts is not disturbed.
+        if let Some(cpus) = plan.target.cpu_quota {
+            lab.quota = Some(Quota::lay(cpus)?);
+            lab.hold_to_quota()?;
+        }
+        if plan.target.neighbours > 0 {
+            lab.neighbours = Some(Neighbours::start(plan.target.neighbours)?);
+        }
+        Ok(lab)
+    }
+
+    fn hold_to_quota(&self) -> Result<(), LayError> {
+        match (&self.quota, self.target().facts().pid) {
+            (Some(quota), Some(pid)) => quota.take_in(pid),
+            _ => Ok(()),
+        }
     }
 
     /// Where the engine connects to.
@@ -97,7 +117,10 @@ impl Lab {
     /// A BEAM node opens another listener and keeps the ones before; a command is restarted if the
     /// values differ from the current ones.
     pub fn variant(&mut self, knobs: &BTreeMap<String, String>) -> Result<SocketAddr, LayError> {
-        self.target_mut().variant(knobs)
+        let address = self.target_mut().variant(knobs)?;
+        // A command that was started again is another process.
+        self.hold_to_quota()?;
+        Ok(address)
     }
 
     /// What kernel and driver say of the current variant's options, now; empty where nobody can say.
@@ -117,7 +140,10 @@ impl Lab {
     }
 
     fn take_away(&mut self) -> Vec<String> {
-        let mut left = self.target.take().map(|mut target| target.stop()).unwrap_or_default();
+        let mut left =
+            self.neighbours.take().map(|mut beside| beside.take_away()).unwrap_or_default();
+        left.extend(self.target.take().map(|mut target| target.stop()).unwrap_or_default());
+        left.extend(self.quota.take().map(|quota| quota.take_away()).unwrap_or_default());
         left.extend(self.path.take().map(|mut path| path.take_away()).unwrap_or_default());
         left
     }

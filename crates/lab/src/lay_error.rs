@@ -173,6 +173,14 @@ pub enum LayError {
         /// What it wrote.
         reason: String,
     },
+    /// No control group could be made or entered.
+    #[error(
+        "target.cpu_quota: {reason}; it needs root and a control group of the cpu controller that may have children"
+    )]
+    NoQuota {
+        /// What the kernel refused.
+        reason: String,
+    },
     /// A path that does not deliver what was asked.
     #[error(
         "the path was asked for a round trip of {asked:?} and delivers {delivered:?}: more than {tolerance:?} off; the machine is too busy or too coarse for it: free a CPU or ask for more"

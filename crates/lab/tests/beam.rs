@@ -118,3 +118,34 @@ fn a_node_that_dies_is_told_and_does_not_hang_what_asks_it() {
     assert!(lab.variant(&knobs(&[("nodelay", "on")])).is_err());
     lab.close().unwrap();
 }
+
+#[test]
+fn a_quota_holds_the_target_and_its_group_goes_with_it() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let lab = match lay(&plan("beam = 'http'\ncpu_quota = 0.5")) {
+        Ok(lab) => lab,
+        // A container without control groups of its own.
+        Err(error @ LayError::NoQuota { .. }) => return println!("{error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let pid = lab.facts().pid.unwrap();
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let own = format!("linerate-{}-", std::process::id());
+    assert!(groups.contains(&own), "{groups}");
+    lab.close().unwrap();
+}
+
+#[test]
+fn neighbours_burn_beside_the_target_and_go_with_the_lab() {
+    let lab = lay(&plan("beam = 'http'\nneighbours = 2")).unwrap();
+    let burning = || {
+        let mut all = Command::new("pgrep");
+        all.args(["-P", &std::process::id().to_string(), "-x", "sh"]);
+        String::from_utf8(all.output().unwrap().stdout).unwrap().lines().count()
+    };
+    assert_eq!(burning(), 2);
+    lab.close().unwrap();
+    assert_eq!(burning(), 0);
+}

@@ -11,4 +11,4 @@ pub use plan::{
     Arrivals, BadPlan, Body, EngineOptions, Expect, Framing, Load, Path, Plan, Target, Until,
     Workload,
 };
-pub use units::{BadDuration, BadQuantity, Bytes, OpRate, Share, Timestamp, parse_duration};
+pub use units::{BadDuration, BadQuantity, Bytes, Cpus, OpRate, Share, Timestamp, parse_duration};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Bytes, OpRate, duration, optional_duration};
+use crate::units::{Bytes, Cpus, OpRate, duration, optional_duration};
 
 /// Everything decided before a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +69,12 @@ pub struct Target {
     /// CPUs the target may use (`sched_setaffinity`); empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u16>,
+    /// CPU time it may use each second, by a control group's quota: 0.5 is half a CPU. Absent: no quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<Cpus>,
+    /// Processes that burn CPU time beside it, as neighbours on a shared machine do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub neighbours: u16,
     /// Descriptors that each of its processes may open (`RLIMIT_NOFILE`); absent: as many as linerate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<u64>,
@@ -78,6 +84,10 @@ pub struct Target {
     /// Knobs turned before the start, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub knobs: BTreeMap<String, String>,
+}
+
+fn is_zero(number: &u16) -> bool {
+    *number == 0
 }
 
 /// What one connection says.
@@ -517,6 +527,28 @@ impl Plan {
                 ),
             );
         }
+        if let Some(Cpus(quota)) = target.cpu_quota {
+            // Source: a quota of less than 1 ms in each 100 ms is refused by the kernel.
+            if !(0.01..=1024.0).contains(&quota) {
+                return wrong(
+                    "target.cpu_quota",
+                    format!("{quota} is no quota of CPUs: write 0.01 to 1024, as in 0.5"),
+                );
+            }
+            if target.address.is_some() {
+                return wrong(
+                    "target.cpu_quota",
+                    "a target that somebody else runs keeps its limits: leave it out".into(),
+                );
+            }
+        }
+        // Chosen: more slow linerate itself to a crawl, and show nothing else.
+        if target.neighbours > 64 {
+            return wrong(
+                "target.neighbours",
+                format!("{} leave no CPU to anybody: write 64 or fewer", target.neighbours),
+            );
+        }
         if target.descriptors.is_some() && target.address.is_some() {
             return wrong(
                 "target.descriptors",
@@ -665,6 +697,18 @@ mod tests {
         assert!(error.to_string().contains("somebody else runs"), "{error}");
         let error = Plan::from_toml("[target]\nbeam = 'echo'\ndescriptors = 3\n").unwrap_err();
         assert!(error.to_string().contains("3 is no limit"), "{error}");
+    }
+
+    #[test]
+    fn a_quota_is_of_cpus_and_for_targets_that_are_started() {
+        let quota = |text: &str| Plan::from_toml(&format!("[target]\n{text}\n"));
+        let plan = quota("beam = 'http'\ncpu_quota = 0.5").unwrap();
+        assert_eq!(plan.target.cpu_quota, Some(Cpus(0.5)));
+        assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan);
+        let error = quota("beam = 'http'\ncpu_quota = 0").unwrap_err().to_string();
+        assert!(error.contains("write 0.01 to 1024"), "{error}");
+        let error = quota("address = 'a:1'\ncpu_quota = 1").unwrap_err().to_string();
+        assert!(error.contains("somebody else runs"), "{error}");
     }
 
     #[test]

@@ -44,6 +44,11 @@ pub struct OpRate(pub f64);
 #[serde(transparent)]
 pub struct Share(pub f64);
 
+/// CPUs' worth of time each second: 0.5 is half of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cpus(pub f64);
+
 /// A quantity that could not be read: what stood there, and what to write.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadQuantity {
