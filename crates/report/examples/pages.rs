@@ -20,6 +20,7 @@ fn main() -> std::io::Result<()> {
         ("hostile", Document::Run(Box::new(samples::hostile()))),
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
+        ("doctor", Document::Doctor(Box::new(samples::doctor()))),
     ];
     for (name, document) in &pages {
         for format in FORMATS {

@@ -247,14 +247,14 @@ pub struct Claim {
 }
 
 /// JSON has no infinity: an interval without an upper end has `null` there.
-mod open_ended {
+pub(crate) mod open_ended {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(ends: &[f64; 2], to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(ends: &[f64; 2], to: S) -> Result<S::Ok, S::Error> {
         (ends[0], ends[1].is_finite().then_some(ends[1])).serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
         let (low, high) = <(f64, Option<f64>)>::deserialize(from)?;
         Ok([low, high.unwrap_or(f64::INFINITY)])
     }

@@ -6,13 +6,20 @@ use linerate_roofline::{Advice, Assessed, Predicted, State};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::document::{ClimbDocument, Distribution, RunDocument, Step, StudyDocument, StudyRow};
+use crate::document::{
+    ClimbDocument, Distribution, Roofline, RunDocument, Step, StudyDocument, StudyRow,
+};
 use crate::number::{bits, count, percentile, rate, ratio, seconds, share, time};
 use crate::table::Table;
 
 mod course;
+mod watched;
 
 pub(crate) use course::{claims, climb, climb_line, held, study, turned};
+pub(crate) use watched::{
+    address, answer, because, connections as doctor_connections, cost, effect as doctor_effect,
+    options, reads, suspects, vitals, watched,
+};
 
 /// The roof that binds.
 pub(crate) fn binding(run: &RunDocument) -> Option<&Assessed> {
@@ -200,8 +207,8 @@ pub(crate) fn engine(run: &RunDocument) -> String {
 }
 
 /// Roofs of one state, in their order.
-pub(crate) fn roofs(run: &RunDocument, state: State) -> impl Iterator<Item = &Assessed> {
-    run.roofline.roofs.iter().filter(move |roof| roof.state == state)
+pub(crate) fn roofs(roofline: &Roofline, state: State) -> impl Iterator<Item = &Assessed> {
+    roofline.roofs.iter().filter(move |roof| roof.state == state)
 }
 
 /// A roof's ceiling.

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod civil;
+mod doctor;
 mod document;
 mod facts;
 mod figures;
@@ -16,6 +17,10 @@ mod svg;
 mod table;
 
 pub use assemble::run_document;
+pub use doctor::{
+    Applied, Connection, DoctorDocument, Kernel, ProbeCost, Suspect, Traffic, Vital,
+    doctor_document,
+};
 pub use document::{
     Claim, ClimbDocument, Distribution, Effect, Load, Roofline, RunDocument, SeriesPoint, Step,
     StudyDocument, StudyRow,

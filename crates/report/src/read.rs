@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::doctor::DoctorDocument;
 use crate::document::{ClimbDocument, RunDocument, StudyDocument};
 
 /// What a report can be made of.
@@ -14,6 +15,8 @@ pub enum Document {
     Climb(ClimbDocument),
     /// Published figures beside measured ones.
     Study(StudyDocument),
+    /// A service that was watched and not loaded.
+    Doctor(Box<DoctorDocument>),
 }
 
 /// Text that is no document.
@@ -24,7 +27,7 @@ pub enum BadDocument {
     NotJson(String),
     /// JSON of something else.
     #[error(
-        "`schema` is {0}, not a linerate document: expected linerate/run/1, linerate/climb/1 or linerate/study/1, as `--json` writes them"
+        "`schema` is {0}, not a linerate document: expected linerate/run/1, linerate/climb/1, linerate/study/1 or linerate/doctor/1, as `--json` writes them"
     )]
     SomethingElse(String),
     /// Its schema is known, but a key is missing or wrong.
@@ -46,6 +49,7 @@ impl Document {
             Some("linerate/run/1") => Ok(Document::Run(Box::new(whole(value)?))),
             Some("linerate/climb/1") => Ok(Document::Climb(whole(value)?)),
             Some("linerate/study/1") => Ok(Document::Study(whole(value)?)),
+            Some("linerate/doctor/1") => Ok(Document::Doctor(Box::new(whole(value)?))),
             Some(other) => Err(BadDocument::SomethingElse(format!("`{other}`"))),
             None => Err(BadDocument::SomethingElse("absent".into())),
         }
@@ -57,6 +61,7 @@ impl Document {
             Document::Run(run) => vec![run],
             Document::Climb(climb) => climb.steps.iter().map(|step| &step.run).collect(),
             Document::Study(study) => study.rows.iter().map(|row| &row.run).collect(),
+            Document::Doctor(_) => Vec::new(),
         }
     }
 }

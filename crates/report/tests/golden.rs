@@ -17,6 +17,10 @@ fn run(run: linerate_report::RunDocument) -> Document {
     Document::Run(Box::new(run))
 }
 
+fn doctor(doctor: linerate_report::DoctorDocument) -> Document {
+    Document::Doctor(Box::new(doctor))
+}
+
 #[test]
 fn text_of_a_run_begins_with_what_holds_it() {
     insta::assert_snapshot!(plain("text", &run(samples::nagle())));
@@ -45,6 +49,23 @@ fn text_of_a_study() {
 }
 
 #[test]
+fn text_of_a_doctor_begins_with_what_holds_the_node() {
+    insta::assert_snapshot!(plain("text", &doctor(samples::doctor())));
+}
+
+#[test]
+fn text_of_an_idle_process_says_so_and_names_no_limit() {
+    let text = plain("text", &doctor(samples::idle()));
+    assert!(text.starts_with("IDLE   no traffic"), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn markdown_of_a_doctor() {
+    insta::assert_snapshot!(plain("markdown", &doctor(samples::doctor())));
+}
+
+#[test]
 fn markdown_of_a_run() {
     insta::assert_snapshot!(plain("markdown", &run(samples::nagle())));
 }
@@ -69,6 +90,8 @@ fn text_keeps_to_80_columns_but_for_what_is_to_be_pasted() {
         run(samples::void()),
         Document::Climb(samples::climb()),
         Document::Study(samples::study()),
+        doctor(samples::doctor()),
+        doctor(samples::idle()),
     ] {
         for line in plain("text", &document).lines() {
             assert!(line.chars().count() <= 80 || line.contains("by hand: "), "{line}");

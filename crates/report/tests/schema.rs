@@ -18,9 +18,10 @@ fn schema(name: &str) -> Value {
 }
 
 fn check(name: &str, document: &Value) {
-    let run = schema("run");
+    let (run, climb) = (schema("run"), schema("climb"));
     let registry = Registry::new()
         .add(format!("{BASE}run.json"), &run)
+        .and_then(|registry| registry.add(format!("{BASE}climb.json"), &climb))
         .and_then(|registry| registry.prepare())
         .expect("run.json stands for itself");
     let schema = schema(name);
@@ -45,6 +46,8 @@ fn documents() -> Vec<(&'static str, Document)> {
         ("run", run(samples::hostile())),
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
+        ("doctor", Document::Doctor(Box::new(samples::doctor()))),
+        ("doctor", Document::Doctor(Box::new(samples::idle()))),
     ]
 }
 

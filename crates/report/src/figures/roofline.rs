@@ -318,7 +318,7 @@ fn grows_with_connections(id: &str) -> bool {
 }
 
 fn ceilings(run: &RunDocument) -> impl Iterator<Item = &Assessed> {
-    facts::roofs(run, State::Ceiling)
+    facts::roofs(&run.roofline, State::Ceiling)
         .filter(|roof| roof.ceiling.is_some_and(|ceiling| ceiling.0.is_finite() && ceiling.0 > 0.0))
 }
 

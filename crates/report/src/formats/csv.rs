@@ -1,9 +1,11 @@
-//! One row a run: of a climb a row a step, of a study a row a case.
+//! One row a run: of a climb a row a step, of a study a row a case;
+//! of a service that was watched a row a connection.
 //!
 //! Source: RFC 4180: CRLF, quotes doubled, a header. Times in microseconds, rates a second.
 
 use linerate_roofline::Predicted;
 
+use crate::doctor::{DoctorDocument, Kernel};
 use crate::document::{Distribution, RunDocument};
 use crate::formats::{Format, Look};
 use crate::read::Document;
@@ -72,6 +74,7 @@ const COLUMNS: &[Column] = &[
 
 fn render(document: &Document, _: &Look) -> String {
     let rows: Vec<(Beside, &RunDocument)> = match document {
+        Document::Doctor(doctor) => return connections(doctor),
         Document::Run(run) => vec![(Beside::default(), run)],
         Document::Climb(climb) => {
             let step = |(index, step): (usize, &crate::Step)| Beside {
@@ -100,6 +103,58 @@ fn render(document: &Document, _: &Look) -> String {
     let mut csv = line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
     for (beside, run) in &rows {
         csv += &line(COLUMNS.iter().map(|(_, cell)| cell(beside, run)));
+    }
+    csv
+}
+
+/// Of a service that was watched, a row a connection.
+fn connections(doctor: &DoctorDocument) -> String {
+    let head = [
+        "watched",
+        "started",
+        "verdict",
+        "local",
+        "peer",
+        "owner",
+        "mailbox",
+        "reads_per_s",
+        "read_bytes_per_s",
+        "written_bytes_per_s",
+        "driver_queue_bytes",
+        "unread_bytes",
+        "notsent_bytes",
+        "unacked",
+        "rtt_us",
+        "min_rtt_us",
+        "retransmitted",
+        "options",
+        "trouble",
+    ];
+    let mut csv = line(head.into_iter().map(str::to_owned));
+    for of in &doctor.connections {
+        let kernel = |value: fn(&Kernel) -> f64| optional(of.kernel.as_ref().map(value));
+        let cells = [
+            doctor.watched.clone(),
+            doctor.started.clone(),
+            doctor.verdict.by().unwrap_or_default().to_owned(),
+            of.local.clone(),
+            of.peer.clone(),
+            of.owner.clone().unwrap_or_default(),
+            optional(of.mailbox),
+            of.reads_per_s.to_string(),
+            of.read_bytes_per_s.to_string(),
+            of.written_bytes_per_s.to_string(),
+            optional(of.driver_queue_bytes),
+            kernel(|kernel| kernel.unread_bytes as f64),
+            kernel(|kernel| kernel.notsent_bytes as f64),
+            kernel(|kernel| kernel.unacked as f64),
+            kernel(|kernel| kernel.rtt_us),
+            kernel(|kernel| kernel.min_rtt_us),
+            kernel(|kernel| kernel.retransmitted as f64),
+            crate::facts::options(of),
+            of.trouble.join("; "),
+        ];
+        csv += &line(cells.into_iter());
     }
     csv
 }

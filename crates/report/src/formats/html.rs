@@ -7,6 +7,7 @@ use crate::read::Document;
 use crate::svg::escape;
 
 mod climb;
+mod doctor;
 mod parts;
 mod run;
 mod study;
@@ -26,6 +27,9 @@ fn render(document: &Document, _: &Look) -> String {
         Document::Run(run) => (format!("{}: {}", run.plan.name, facts::limit(run)), run::page(run)),
         Document::Climb(climb) => {
             (format!("{}: {}", climb.name, facts::climb_line(climb)), climb::page(climb))
+        }
+        Document::Doctor(doctor) => {
+            (format!("{}: {}", doctor.watched, facts::answer(doctor).1), doctor::page(doctor))
         }
         Document::Study(study) => {
             (format!("{}: published and measured", study.name), study::page(study))

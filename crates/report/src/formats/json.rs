@@ -1,4 +1,5 @@
-//! The document itself: `schema/run.json`, `schema/climb.json`, `schema/study.json`.
+//! The document itself: `schema/run.json`, `schema/climb.json`, `schema/study.json`,
+//! `schema/doctor.json`.
 
 use crate::formats::{Format, Look};
 use crate::read::Document;
@@ -15,6 +16,7 @@ fn render(document: &Document, _: &Look) -> String {
         Document::Run(run) => serde_json::to_string_pretty(run),
         Document::Climb(climb) => serde_json::to_string_pretty(climb),
         Document::Study(study) => serde_json::to_string_pretty(study),
+        Document::Doctor(doctor) => serde_json::to_string_pretty(doctor),
     };
     let mut json = json.expect("keys are strings, and writing to memory does not fail");
     json.push('\n');

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use linerate_evidence::ValidityState;
-use linerate_roofline::State;
+use linerate_roofline::{Advice, State};
 
-use crate::document::{ClimbDocument, RunDocument, StudyDocument};
+use crate::doctor::DoctorDocument;
+use crate::document::{ClimbDocument, Roofline, RunDocument, StudyDocument};
 use crate::facts;
 use crate::formats::{Format, Look};
 use crate::read::Document;
@@ -23,6 +24,7 @@ fn render(document: &Document, _: &Look) -> String {
         }
         Document::Climb(climb) => whole_climb(&mut out, climb),
         Document::Study(study) => whole_study(&mut out, study),
+        Document::Doctor(doctor) => whole_doctor(&mut out, doctor),
     }
     out
 }
@@ -40,14 +42,55 @@ fn whole_run(out: &mut String, run: &RunDocument) {
         paragraph(out, &failure);
     }
     paragraph(out, &format!("Warm-up: {}", facts::warm_up(run)));
-    ceilings(out, run);
-    for advice in &run.advice {
+    ceilings(out, &run.roofline);
+    cures(out, &run.advice);
+    paragraph(out, &format!("Engine: {}", facts::engine(run)));
+}
+
+fn cures(out: &mut String, advice: &[Advice]) {
+    for advice in advice {
         let _ = writeln!(out, "**Cure:** `{}`\n", code(&facts::knob(advice)));
         paragraph(out, &advice.does);
         paragraph(out, &format!("Expect {}.", facts::predicted(&advice.predicted)));
         let _ = writeln!(out, "By hand:\n\n    {}\n", line(&advice.by_hand));
     }
-    paragraph(out, &format!("Engine: {}", facts::engine(run)));
+}
+
+fn whole_doctor(out: &mut String, doctor: &DoctorDocument) {
+    let _ = writeln!(out, "# {}\n", escape(&doctor.watched));
+    let (label, answer) = facts::answer(doctor);
+    let label = label[..1].to_owned() + &label[1..].to_lowercase();
+    let _ = writeln!(out, "**{label}:** {}\n", escape(&answer));
+    paragraph(out, facts::because(doctor));
+    let _ = writeln!(out, "**Reads:** {}\n", escape(&facts::reads(doctor)));
+    paragraph(out, &facts::watched(doctor));
+    if let Some(applied) = &doctor.applied {
+        let knob = code(&format!("{}={}", applied.knob, applied.value));
+        let _ =
+            writeln!(out, "**Effect of `{knob}`:** {}\n", escape(&facts::doctor_effect(applied)));
+        paragraph(out, &applied.says);
+    }
+    cures(out, &doctor.advice);
+    let mut connections = facts::doctor_connections(doctor);
+    connections.head.extend(Table::new("", &["says"], &[]).head);
+    for (row, of) in connections.rows.iter_mut().zip(&doctor.connections) {
+        row.push(format!("{} {}", facts::address(of), facts::options(of)));
+    }
+    let tables = [
+        connections,
+        facts::suspects(doctor),
+        facts::vitals(doctor, false),
+        facts::vitals(doctor, true),
+    ];
+    for of in tables.iter().filter(|table| !table.rows.is_empty()) {
+        let _ = writeln!(out, "## {}\n", escape(&of.caption));
+        table(out, of);
+    }
+    let _ = writeln!(out, "## Ceilings\n");
+    ceilings(out, &doctor.roofline);
+    if let Some(probe) = &doctor.probe {
+        paragraph(out, &format!("The probe took {}.", facts::cost(probe)));
+    }
 }
 
 fn validity(out: &mut String, run: &RunDocument) {
@@ -63,10 +106,10 @@ fn validity(out: &mut String, run: &RunDocument) {
     out.push('\n');
 }
 
-fn ceilings(out: &mut String, run: &RunDocument) {
+fn ceilings(out: &mut String, roofline: &Roofline) {
     let mut ceilings = Table::new("Ceilings", &["roof"], &["ceiling", "attained"]);
     ceilings.head.extend(Table::new("", &["binds", "sum"], &[]).head);
-    for roof in facts::roofs(run, State::Ceiling) {
+    for roof in facts::roofs(roofline, State::Ceiling) {
         let binds = if roof.binds { "binds" } else { "" };
         ceilings.rows.push(vec![
             roof.id.clone(),
@@ -80,7 +123,7 @@ fn ceilings(out: &mut String, run: &RunDocument) {
     for (state, says) in
         [(State::DoesNotApply, "Does not apply"), (State::Unmeasured, "Unmeasured")]
     {
-        let roofs: Vec<_> = facts::roofs(run, state).collect();
+        let roofs: Vec<_> = facts::roofs(roofline, state).collect();
         if roofs.is_empty() {
             continue;
         }
@@ -116,6 +159,9 @@ fn whole_study(out: &mut String, study: &StudyDocument) {
 }
 
 fn paragraph(out: &mut String, says: &str) {
+    if says.is_empty() {
+        return;
+    }
     let _ = writeln!(out, "{}\n", escape(says));
 }
 

@@ -1,15 +1,18 @@
 //! For the terminal: the verdict first, 80 columns, nothing said by colour alone.
 
-use linerate_evidence::ValidityState;
-use linerate_roofline::State;
+use std::collections::BTreeMap;
 
-use crate::document::{ClimbDocument, RunDocument, StudyDocument};
+use linerate_evidence::ValidityState;
+use linerate_roofline::{Advice, State};
+
+use crate::document::{ClimbDocument, Roofline, RunDocument, StudyDocument};
 use crate::facts;
 use crate::formats::{Format, Look};
 use crate::number::rate;
 use crate::read::Document;
 use crate::table::Table;
 
+mod doctor;
 mod sheet;
 
 use sheet::{Sheet, Tone};
@@ -27,6 +30,7 @@ fn render(document: &Document, look: &Look) -> String {
         Document::Run(run) => whole_run(&mut sheet, run),
         Document::Climb(climb) => whole_climb(&mut sheet, climb),
         Document::Study(study) => whole_study(&mut sheet, study),
+        Document::Doctor(doctor) => doctor::whole(&mut sheet, doctor),
     }
     sheet.finish()
 }
@@ -44,8 +48,8 @@ fn whole_run(sheet: &mut Sheet, run: &RunDocument) {
         sheet.wrapped(2, &failure);
     }
     sheet.wrapped(2, &format!("warm-up: {}", facts::warm_up(run)));
-    ceilings(sheet, run);
-    cures(sheet, run);
+    ceilings(sheet, &run.roofline, &run.unread);
+    cures(sheet, &run.advice);
     sheet.gap();
     sheet.wrapped(2, &format!("engine: {}", facts::engine(run)));
 }
@@ -78,11 +82,11 @@ fn reasons(sheet: &mut Sheet, run: &RunDocument) {
     }
 }
 
-fn ceilings(sheet: &mut Sheet, run: &RunDocument) {
+fn ceilings(sheet: &mut Sheet, roofline: &Roofline, unread: &BTreeMap<String, String>) {
     sheet.gap();
-    sheet.heading(&format!("Ceilings ({})", run.roofline.unit));
+    sheet.heading(&format!("Ceilings ({})", roofline.unit));
     let mut table = Table::new("", &["", ""], &["ceiling", "attained"]);
-    let applying: Vec<_> = facts::roofs(run, State::Ceiling).collect();
+    let applying: Vec<_> = facts::roofs(roofline, State::Ceiling).collect();
     for roof in &applying {
         let mark = if roof.binds { "binds" } else { "" };
         let row = vec![mark.into(), roof.id.clone(), facts::ceiling(roof), facts::attained(roof)];
@@ -99,20 +103,20 @@ fn ceilings(sheet: &mut Sheet, run: &RunDocument) {
         }
     }
     let aside: Vec<&str> =
-        facts::roofs(run, State::DoesNotApply).map(|roof| roof.id.as_str()).collect();
+        facts::roofs(roofline, State::DoesNotApply).map(|roof| roof.id.as_str()).collect();
     if !aside.is_empty() {
         sheet.item(2, "does not apply: ", &aside.join(", "));
     }
-    for roof in facts::roofs(run, State::Unmeasured) {
+    for roof in facts::roofs(roofline, State::Unmeasured) {
         sheet.item(2, "unmeasured: ", &format!("{}: {}", roof.id, roof.sum));
     }
-    for (source, reason) in &run.unread {
+    for (source, reason) in unread {
         sheet.item(2, "not read: ", &format!("{source}: {reason}"));
     }
 }
 
-fn cures(sheet: &mut Sheet, run: &RunDocument) {
-    for advice in &run.advice {
+fn cures(sheet: &mut Sheet, advice: &[Advice]) {
+    for advice in advice {
         sheet.gap();
         sheet.labelled("CURE", Tone::Loud, &facts::knob(advice));
         sheet.wrapped(7, &advice.does);

@@ -481,3 +481,139 @@ fn binding_first(mut roofs: Vec<Assessed>, binding: &[&str]) -> Vec<Assessed> {
 fn predicted(low: f64, mid: f64, high: f64) -> Predicted {
     Predicted { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) }
 }
+
+/// A node held by Nagle, watched from inside and out.
+pub fn doctor() -> DoctorDocument {
+    let run = nagle();
+    let kernel = Kernel {
+        rtt_us: 20_400.0,
+        min_rtt_us: 4.0,
+        unacked: 1,
+        notsent_bytes: 100,
+        unread_bytes: 0,
+        retransmitted: 0,
+        window_limited: Some(0.0),
+    };
+    let words = |words: &[(&str, &str)]| {
+        words.iter().map(|(name, says)| ((*name).to_owned(), (*says).to_owned())).collect()
+    };
+    let connection = Connection {
+        local: "127.0.0.1:8080".into(),
+        peer: "127.0.0.1:40100".into(),
+        owner: Some("httpd_request_handler:init/1 <0.812.0>".into()),
+        mailbox: Some(0),
+        reads_per_s: 24.7,
+        read_bytes_per_s: 2_470.0,
+        written_bytes_per_s: 9_880.0,
+        driver_queue_bytes: Some(0),
+        options: words(&[("nodelay", "false"), ("buffer", "1460"), ("active", "once")]),
+        kernel: Some(kernel),
+        trouble: vec!["bytes held back in 97 % of samples".into()],
+    };
+    let vital = |what: &str, says: &str, well| Vital { what: what.into(), says: says.into(), well };
+    DoctorDocument {
+        schema: "linerate/doctor/1".into(),
+        program: run.program.clone(),
+        started: run.started.clone(),
+        ended: "done".into(),
+        watched: "shop@db1".into(),
+        seconds: 10.0,
+        host: run.host.clone(),
+        target: TargetFacts {
+            kind: "watch".into(),
+            name: "shop@db1".into(),
+            local: true,
+            pid: Some(4711),
+            ..TargetFacts::default()
+        },
+        node: words(&[("node", "shop@db1"), ("otp", "25")]),
+        traffic: Traffic {
+            reads_per_s: 246.98,
+            reads_interval_per_s: [244.0, 250.0],
+            read_bytes_per_s: 24_700.0,
+            written_bytes_per_s: 98_800.0,
+            sampled: 10,
+            connections: Some(1_210),
+            opened_per_s: 0.0,
+            series: vec![246.0, 248.0],
+        },
+        verdict: run.verdict.clone(),
+        roofline: Roofline { unit: "reads/s".into(), ..run.roofline.clone() },
+        advice: run.advice.clone(),
+        connections: vec![
+            connection.clone(),
+            Connection {
+                peer: "[2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff]:40100".into(),
+                kernel: None,
+                trouble: Vec::new(),
+                ..connection
+            },
+        ],
+        suspects: vec![Suspect {
+            pid: "<0.77.0>".into(),
+            name: Some("shop_ledger".into()),
+            mailbox: 1_204,
+            running: 0.95,
+            memory_bytes: 70 << 20,
+            function: Some("shop_ledger:handle_call/3".into()),
+            waits: Some("running".into()),
+        }],
+        vitals: vec![
+            vital("schedulers", "1.2 % of 2 busy", true),
+            vital("descriptors", "990 of 1024", false),
+        ],
+        probe: Some(ProbeCost {
+            share: 0.004,
+            budget: Some("10 permille of one scheduler".into()),
+            passes: 20,
+            thinned: 0,
+        }),
+        applied: Some(Applied {
+            knob: "nodelay".into(),
+            value: "on".into(),
+            says: "on 10 sockets, where it was off".into(),
+            kept: false,
+            effect: Effect {
+                before_per_s: vec![246.0, 247.0],
+                after_per_s: vec![38_100.0, 37_900.0],
+                ratio: 154.0,
+                interval: [151.0, 157.0],
+                says: "x154 (151 to 157)".into(),
+                predicted_per_s: None,
+            },
+        }),
+        unread: BTreeMap::new(),
+    }
+}
+
+/// A process that is no node, with nothing to do.
+pub fn idle() -> DoctorDocument {
+    let busy = doctor();
+    DoctorDocument {
+        watched: ":8080".into(),
+        target: TargetFacts { name: "nginx".into(), ..busy.target.clone() },
+        node: BTreeMap::new(),
+        traffic: Traffic {
+            reads_per_s: 0.0,
+            reads_interval_per_s: [0.0, f64::INFINITY],
+            read_bytes_per_s: 0.0,
+            written_bytes_per_s: 0.0,
+            sampled: 1,
+            connections: None,
+            series: Vec::new(),
+            ..busy.traffic
+        },
+        verdict: Verdict::Idle {
+            by: None,
+            says: "idle: no traffic on 1 connection in 10.0 s".into(),
+        },
+        roofline: Roofline { unit: "reads/s".into(), attained: 0.0, roofs: Vec::new() },
+        advice: Vec::new(),
+        connections: Vec::new(),
+        suspects: Vec::new(),
+        probe: None,
+        applied: None,
+        unread: BTreeMap::from([("node".into(), "nginx is no BEAM node".into())]),
+        ..busy
+    }
+}

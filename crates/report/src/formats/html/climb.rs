@@ -69,7 +69,7 @@ fn one(index: usize, step: &Step) -> String {
     out += &parts::verdict(&step.run);
     out += &parts::times(&step.run);
     out += "<details><summary>Ceilings and notes of this step</summary>\n";
-    out += &parts::ceilings(&step.run);
+    out += &parts::ceilings(&step.run.roofline, &step.run.unread);
     out += &parts::notes(&step.run);
     out + "</details></section>\n"
 }

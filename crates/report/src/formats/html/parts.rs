@@ -1,11 +1,12 @@
 //! Pieces that several pages share.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use linerate_evidence::ValidityState;
 use linerate_roofline::{Advice, State};
 
-use crate::document::RunDocument;
+use crate::document::{Roofline, RunDocument};
 use crate::facts;
 use crate::number::rate;
 use crate::svg::escape;
@@ -71,17 +72,17 @@ pub(super) fn verdict(run: &RunDocument) -> String {
     out
 }
 
-fn figure(name: &str, value: &str) -> String {
+pub(super) fn figure(name: &str, value: &str) -> String {
     format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value))
 }
 
 /// What lifts it.
-pub(super) fn cures(run: &RunDocument) -> String {
-    if run.advice.is_empty() {
+pub(super) fn cures(advice: &[Advice]) -> String {
+    if advice.is_empty() {
         return String::new();
     }
     let mut out = String::from("<section><h2>Cure</h2>\n");
-    run.advice.iter().for_each(|advice| out += &cure(advice));
+    advice.iter().for_each(|advice| out += &cure(advice));
     out + "</section>\n"
 }
 
@@ -96,15 +97,15 @@ fn cure(advice: &Advice) -> String {
 }
 
 /// Every ceiling with its sum, and the roofs that have none.
-pub(super) fn ceilings(run: &RunDocument) -> String {
+pub(super) fn ceilings(roofline: &Roofline, unread: &BTreeMap<String, String>) -> String {
     let mut out = String::from("<section><h2>Ceilings</h2>\n");
-    if facts::roofs(run, State::Ceiling).next().is_some() {
-        out += &ceilings_table(run);
+    if facts::roofs(roofline, State::Ceiling).next().is_some() {
+        out += &ceilings_table(roofline);
     }
     for (state, heading) in
         [(State::DoesNotApply, "Does not apply"), (State::Unmeasured, "Unmeasured")]
     {
-        let roofs: Vec<_> = facts::roofs(run, state).collect();
+        let roofs: Vec<_> = facts::roofs(roofline, state).collect();
         if roofs.is_empty() {
             continue;
         }
@@ -119,9 +120,9 @@ pub(super) fn ceilings(run: &RunDocument) -> String {
         }
         out += "</dl>\n";
     }
-    if !run.unread.is_empty() {
+    if !unread.is_empty() {
         out += "<h3>Not read</h3><dl class=\"aside\">";
-        for (source, reason) in &run.unread {
+        for (source, reason) in unread {
             let _ =
                 write!(out, "<dt><code>{}</code></dt><dd>{}</dd>", escape(source), escape(reason));
         }
@@ -130,12 +131,12 @@ pub(super) fn ceilings(run: &RunDocument) -> String {
     out + "</section>\n"
 }
 
-fn ceilings_table(run: &RunDocument) -> String {
+fn ceilings_table(roofline: &Roofline) -> String {
     let mut out = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Ceilings\"><table class=\"ceilings\"><caption>Every ceiling with its sum, the binding one first; {}</caption><thead><tr><th scope=\"col\">Roof</th><th scope=\"col\" class=\"number\">Ceiling</th><th scope=\"col\" class=\"number\">Attained</th></tr></thead><tbody>",
-        escape(&run.roofline.unit)
+        escape(&roofline.unit)
     );
-    for roof in facts::roofs(run, State::Ceiling) {
+    for roof in facts::roofs(roofline, State::Ceiling) {
         let (class, binds) =
             if roof.binds { ("binds", " <strong class=\"tag\">binds</strong>") } else { ("", "") };
         let _ = write!(

@@ -18,8 +18,8 @@ pub(super) fn page(run: &RunDocument) -> String {
             &Picture::of_run(run),
             "Throughput over connections, both logarithmic. Slanted ceilings grow with the connections, level ones are shared by all. Only what lies under every line can be reached.",
         ),
-        parts::cures(run),
-        parts::ceilings(run),
+        parts::cures(&run.advice),
+        parts::ceilings(&run.roofline, &run.unread),
         String::from("<section><h2>Times</h2>\n"),
         parts::times(run),
         percentiles(
