@@ -1,4 +1,5 @@
-%% @doc Terms in words, as Erlang writes them, cut where they are long or deep: what facts are made of.
+%% @doc Terms in words, as Erlang writes them, cut where they are long or deep: what facts are made
+%% of.
 %%
 %% It stands in for io_lib, which would have a node load the modules that format, from disk.
 -module(linerate_probe_text).

@@ -1,7 +1,7 @@
 %% @doc The probe's part for the virtual machine: schedulers, microstates, queues, memory, limits.
 %%
-%% Nothing here is asked of a process or a port, so what it takes does not grow with them. Some answers
-%% are gathered from all schedulers: where one is stuck in native code, that is a wait.
+%% Nothing here is asked of a process or a port, so what it takes does not grow with them. Some
+%% answers are gathered from all schedulers: where one is stuck in native code, that is a wait.
 %%
 %% Left out on purpose: `statistics(reductions | runtime | wall_clock)'. They also say what was
 %% counted since the last call of anybody, and asking would spoil that for whoever else asks.
@@ -97,8 +97,8 @@ waited(Took, #{waited_us := Waited} = Context, #{gathering := Usual}) ->
 
 -type values() :: [{atom(), linerate_probe:value()}].
 
-%% Time in the emulator's own unit. Normal schedulers have the numbers from 1, then come the dirty ones
-%% for computing, then those for I/O.
+%% Time in the emulator's own unit. Normal schedulers have the numbers from 1, then come the dirty
+%% ones for computing, then those for I/O.
 -spec wall_times([{pos_integer(), integer(), integer()}] | undefined, state()) -> values().
 wall_times(undefined, _State) ->
     [];
@@ -136,8 +136,8 @@ schedulers(Walls, Queues, #{schedulers := Normal}) ->
      || {{Id, Active, Total}, {Id, Length}} <- lists:zip(First, Lengths)
     ].
 
-%% An emulator that was built to tell more states apart (`--with-microstate-accounting=extra') has its
-%% finer ones added to those that every emulator has.
+%% An emulator that was built to tell more states apart (`--with-microstate-accounting=extra') has
+%% its finer ones added to those that every emulator has.
 -spec microstates([map()] | undefined) -> values().
 microstates(undefined) ->
     [];

@@ -1,11 +1,12 @@
 %% @doc The probe's worker: a pass over the parts for each request, within a budget.
 %%
-%% Each part has a purse. Time fills all of them, each by its share; what is over in a full one goes to
-%% the next. A part pays what it took, and one in debt sits out until time has paid it: so the probe
-%% keeps its budget on a node of any size, and no part can take another's turn for ever.
+%% Each part has a purse. Time fills all of them, each by its share; what is over in a full one goes
+%% to the next. A part pays what it took, and one in debt sits out until time has paid it: so the
+%% probe keeps its budget on a node of any size, and no part can take another's turn for ever.
 %%
-%% A pass costs the time it took on its scheduler: the clock around each part, less what the part says
-%% it waited for others. That is more than the truth where the operating system took the CPU away.
+%% A pass costs the time it took on its scheduler: the clock around each part, less what the part
+%% says it waited for others. That is more than the truth where the operating system took the CPU
+%% away.
 -module(linerate_probe_worker).
 
 %% What the worker's process runs.
@@ -17,6 +18,8 @@
     weight := pos_integer(),
     module := module(),
     state := term(),
+    %% Whether it is to tell its facts anew.
+    tell := all | changed,
     purse_us := integer(),
     total_ns := non_neg_integer()
 }.
@@ -27,7 +30,6 @@
     budget := 1..1000,
     parts := [part()],
     failed := [binary()],
-    tell := all | changed,
     facts := [{atom(), binary()}],
     %% Of sockets that were sampled last: the sockets may sit out when the processes don't.
     owners := [pid()],
@@ -53,7 +55,6 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
         budget => Budget,
         parts => Parts,
         failed => Failed,
-        tell => all,
         facts => [],
         owners => [],
         %% Chosen: the first pass may take what a fifth of a second grants.
@@ -66,8 +67,8 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
     }).
 
 %% In the order in which they are asked: the sockets' owners are what the processes' part looks at.
-%% Chosen: the weights; sockets are what a node has most of. To add one: its line here, its metric in
-%% `sources/vm.rs', its module in `delivery.rs'.
+%% Chosen: the weights; sockets are what a node has most of. To add one: its line here, its metric
+%% in `sources/vm.rs', its module in `delivery.rs'.
 -spec parts() -> [{atom(), atom(), pos_integer(), module()}].
 parts() ->
     [
@@ -96,6 +97,7 @@ begin_parts([{Name, Metric, Weight, Module} | Rest], Options, Parts, Failed) ->
                         weight => Weight,
                         module => Module,
                         state => State,
+                        tell => all,
                         purse_us => 0,
                         total_ns => 0
                     },
@@ -115,7 +117,7 @@ working(#{keeper := KeeperRef, held := Held, parts := Parts} = Worker) ->
             %% An answer must not open a connection that was cut, nor wait for one that is full.
             case erlang:send(From, {Ref, Rows}, [noconnect, nosuspend]) of
                 ok -> working(Done);
-                _ -> working(Done#{tell := all, facts := []})
+                _ -> working(tell_anew(Done))
             end;
         stop ->
             stop_parts(Parts);
@@ -127,6 +129,11 @@ working(#{keeper := KeeperRef, held := Held, parts := Parts} = Worker) ->
         _Other ->
             working(Worker)
     end.
+
+%% What was told last did not arrive.
+-spec tell_anew(worker()) -> worker().
+tell_anew(#{parts := Parts} = Worker) ->
+    Worker#{parts := [Part#{tell := all} || Part <- Parts], facts := []}.
 
 -spec stop_parts([part()]) -> ok.
 stop_parts([]) ->
@@ -142,14 +149,14 @@ stop_parts([#{module := Module, state := State} | Rest]) ->
 -spec pass(linerate_probe:events(), non_neg_integer(), worker()) ->
     {[linerate_probe:row()], worker()}.
 pass(Events, Reductions, Worker) ->
-    #{parts := Parts, failed := Failed, tell := Tell, owners := Owners} = Worker,
+    #{parts := Parts, failed := Failed, owners := Owners} = Worker,
     #{budget := Budget, spare_us := Left, at := At} = Worker,
     Began = now_us(),
     Granted = (Began - At) * Budget div 1000,
     {Filled, Spare} = fill(Parts, Granted, Left, Budget, weights(Parts)),
     Asked = ask(Filled, #{
         context => #{
-            allowance_us => 0, waited_us => 0, tell => Tell, owners => Owners, events => Events
+            allowance_us => 0, waited_us => 0, tell => all, owners => Owners, events => Events
         },
         rows => [],
         parts => [],
@@ -165,7 +172,6 @@ pass(Events, Reductions, Worker) ->
     own_rows(lists:append(lists:reverse(Rows)), Events, Reductions, Worker#{
         parts := charge(lists:reverse(Ran), Took - Spent),
         failed := Failed ++ New,
-        tell := changed,
         owners := Seen,
         spare_us := Spare,
         at := Began,
@@ -175,8 +181,8 @@ pass(Events, Reductions, Worker) ->
         thinned := Thinned + Thin
     }).
 
-%% Each purse its share of what was granted, and what the one before had no room for. Left over for the
-%% next time is at most what all purses hold.
+%% Each purse its share of what was granted, and what the one before had no room for. Left over for
+%% the next time is at most what all purses hold.
 -spec fill([part()], integer(), non_neg_integer(), 1..1000, non_neg_integer()) ->
     {[part()], non_neg_integer()}.
 fill([], _Granted, Spare, Budget, _Weights) ->
@@ -231,17 +237,21 @@ ask([#{purse_us := Purse} = Part | Rest], #{parts := Parts} = Asked) ->
     end.
 
 -spec ask_one(part(), asked()) -> asked().
-ask_one(#{name := Name, purse_us := Purse, total_ns := Total} = Part, Asked) ->
+ask_one(#{name := Name, tell := Tell, purse_us := Purse, total_ns := Total} = Part, Asked) ->
     #{context := Context, rows := Rows, parts := Parts, failed := Failed} = Asked,
     #{spent_us := Spent, waited_us := Waited} = Asked,
     Began = now_us(),
-    Answer = rows(Part, Context#{allowance_us := max(Purse, floor_us()), waited_us := 0}),
+    Given = Context#{allowance_us := max(Purse, floor_us()), waited_us := 0, tell := Tell},
+    Answer = rows(Part, Given),
     Took = now_us() - Began,
     case Answer of
         {Own, #{waited_us := Idle} = Handed, State} ->
             Cost = max(0, Took - Idle),
             Next = Part#{
-                state := State, purse_us := Purse - Cost, total_ns := Total + Cost * 1000
+                state := State,
+                tell := changed,
+                purse_us := Purse - Cost,
+                total_ns := Total + Cost * 1000
             },
             Asked#{
                 context := Handed,

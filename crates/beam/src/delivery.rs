@@ -32,6 +32,7 @@ macro_rules! modules {
 /// its line here.
 pub const MODULES: &[Module] = modules![
     "linerate_probe_text",
+    "linerate_probe_monitor",
     "linerate_probe_vm",
     "linerate_probe_socket",
     "linerate_probe_listeners",

@@ -1,0 +1,178 @@
+%% @doc The node's system monitor, for as long as the probe is there: what held a scheduler, a heap
+%% or a sender for long.
+%%
+%% There is one a node, and who has it keeps it. From OTP 28 a session of one's own beside it is
+%% possible; it is made where `trace' is loaded already, since loading it would leave it there.
+-module(linerate_probe_monitor).
+
+-export([begin_listening/0, hear/4, begin_stretch/1, events/1, held/1, put_back/1]).
+
+-export_type([monitor/0, held/0, events/0]).
+
+-type kind() :: {atom(), non_neg_integer()} | atom().
+
+-opaque monitor() :: #{
+    held := held(),
+    events := events(),
+    %% Kinds that are listened to, and how many of each came in the present stretch.
+    kinds := [kind()],
+    lately := #{atom() => pos_integer()}
+}.
+
+%% What is to be put back.
+-type held() :: slot | {session, term()} | nothing.
+
+%% Events by kind, the longest long_gc in ms, and the processes they were about; and whose it is.
+-type events() :: #{
+    counts := #{atom() => non_neg_integer()},
+    worst_gc_ms := non_neg_integer(),
+    pids := #{pid() => pos_integer()},
+    monitor := binary()
+}.
+
+%% Chosen: 20 ms is longer than any healthy turn and shorter than what a user notices; 64 MiB of
+%% heap is a large process on any node.
+-spec kinds() -> [kind()].
+kinds() ->
+    [{long_gc, 20}, {long_schedule, 20}, {large_heap, 8388608}, busy_port, busy_dist_port].
+
+%% @doc Events go to the caller, as `{monitor, Of, Kind, About}', for {@link hear/4}.
+-spec begin_listening() -> monitor().
+begin_listening() ->
+    {Held, Text} =
+        case {erlang:system_monitor(), erlang:function_exported(trace, system, 3)} of
+            {undefined, _} ->
+                %% One call lies between: who took it then is told of again and gets it back.
+                case erlang:system_monitor(self(), kinds()) of
+                    undefined ->
+                        {slot, <<"ours">>};
+                    {Quicker, Theirs} ->
+                        _ = erlang:system_monitor(Quicker, Theirs),
+                        {nothing, held_by(Quicker)}
+                end;
+            {{Holder, _}, true} ->
+                {session(), <<"ours, beside ", (name(Holder))/binary>>};
+            {{Holder, _}, false} ->
+                {nothing, held_by(Holder)}
+        end,
+    Events = #{counts => #{}, worst_gc_ms => 0, pids => #{}, monitor => Text},
+    #{held => Held, events => Events, kinds => kinds(), lately => #{}}.
+
+%% By apply: older releases have no such module.
+-spec session() -> held().
+session() ->
+    Session = apply(trace, session_create, [linerate_probe, self(), []]),
+    lists:foreach(
+        fun
+            ({Kind, Threshold}) -> apply(trace, system, [Session, Kind, Threshold]);
+            (Kind) -> apply(trace, system, [Session, Kind, true])
+        end,
+        kinds()
+    ),
+    {session, Session}.
+
+-spec held_by(pid() | port()) -> binary().
+held_by(Holder) ->
+    <<"held by ", (name(Holder))/binary>>.
+
+-spec name(pid() | port()) -> binary().
+name(Pid) when is_pid(Pid), node(Pid) =:= node() ->
+    case process_info(Pid, registered_name) of
+        {registered_name, Name} -> atom_to_binary(Name);
+        _ -> linerate_probe_text:term(Pid)
+    end;
+name(Other) ->
+    linerate_probe_text:term(Other).
+
+%% Chosen: an event costs about a microsecond, and this many between two requests are the whole of
+%% the default budget. Past it the kind is not listened to any more: its count is then what it was
+%% at least.
+-spec flood() -> pos_integer().
+flood() ->
+    2000.
+
+%% @doc Counts an event.
+-spec hear(pid() | port(), atom(), term(), monitor()) -> monitor().
+hear(Of, Kind, About, #{events := Events, lately := Lately} = Monitor) ->
+    #{counts := Counts, worst_gc_ms := Worst, pids := Pids} = Events,
+    Heard = Monitor#{
+        events := Events#{
+            counts := Counts#{Kind => maps:get(Kind, Counts, 0) + 1},
+            worst_gc_ms := longest(Kind, About, Worst),
+            pids := remember(Of, Pids)
+        }
+    },
+    Many = maps:get(Kind, Lately, 0) + 1,
+    case Many =:= flood() of
+        true -> put_off(Kind, Heard);
+        false -> Heard#{lately := Lately#{Kind => Many}}
+    end.
+
+%% @doc A new stretch begins, in which so many events are no flood.
+-spec begin_stretch(monitor()) -> monitor().
+begin_stretch(Monitor) ->
+    Monitor#{lately := #{}}.
+
+-spec events(monitor()) -> events().
+events(#{events := Events}) ->
+    Events.
+
+-spec held(monitor()) -> held().
+held(#{held := Held}) ->
+    Held.
+
+%% @doc By the process that listened, or after its death, with which the emulator takes its slot
+%% back.
+-spec put_back(held()) -> ok.
+put_back(slot) ->
+    Self = self(),
+    case erlang:system_monitor() of
+        {Self, _} -> _ = erlang:system_monitor(undefined);
+        %% Somebody has taken it over.
+        _ -> ok
+    end,
+    ok;
+put_back({session, Session}) ->
+    _ = apply(trace, session_destroy, [Session]),
+    ok;
+put_back(nothing) ->
+    ok.
+
+-spec longest(atom(), term(), non_neg_integer()) -> non_neg_integer().
+longest(long_gc, About, Worst) when is_list(About) ->
+    case lists:keyfind(timeout, 1, About) of
+        {timeout, Ms} when is_integer(Ms), Ms > Worst -> Ms;
+        _ -> Worst
+    end;
+longest(_Kind, _About, Worst) ->
+    Worst.
+
+%% Chosen: 64 processes; who comes after them is not remembered, and counted all the same.
+-spec remember(pid() | port(), #{pid() => pos_integer()}) -> #{pid() => pos_integer()}.
+remember(Pid, Pids) when is_pid(Pid) ->
+    case Pids of
+        #{Pid := Count} -> Pids#{Pid := Count + 1};
+        _ when map_size(Pids) < 64 -> Pids#{Pid => 1};
+        _ -> Pids
+    end;
+remember(_Port, Pids) ->
+    Pids.
+
+-spec put_off(atom(), monitor()) -> monitor().
+put_off(Kind, #{held := Held, kinds := Kinds, events := Events, lately := Lately} = Monitor) ->
+    Rest = [Each || Each <- Kinds, name_of(Each) =/= Kind],
+    Self = self(),
+    case {Held, erlang:system_monitor()} of
+        {slot, {Self, _}} -> _ = erlang:system_monitor(Self, Rest);
+        {{session, Session}, _} -> _ = apply(trace, system, [Session, Kind, false]);
+        _ -> ok
+    end,
+    #{monitor := Text} = Events,
+    Off = <<Text/binary, ", ", (atom_to_binary(Kind))/binary, " put off: too many">>,
+    Monitor#{
+        kinds := Rest, events := Events#{monitor := Off}, lately := maps:remove(Kind, Lately)
+    }.
+
+-spec name_of(kind()) -> atom().
+name_of({Kind, _Threshold}) -> Kind;
+name_of(Kind) -> Kind.
