@@ -25,6 +25,7 @@ init(ListenerSup, Plan) ->
 %% second from each acceptor.
 -spec accept(pid(), linerate_listener_sup:plan(), well | troubled) -> ok.
 accept(Conns, #{socket := Listen, counts := Counts, accept_delay_ms := DelayMs} = Plan, Last) ->
+    ok = await_room(Conns, Plan),
     case gen_tcp:accept(Listen) of
         {ok, Socket} ->
             ok = linerate_counts:accepted(Counts),
@@ -47,6 +48,19 @@ accept(Conns, #{socket := Listen, counts := Counts, accept_delay_ms := DelayMs} 
         {error, Reason} ->
             slow_down("accept", Reason, Last),
             accept(Conns, Plan, troubled)
+    end.
+
+%% As ranch's max_connections: looked at before an accept, so that each acceptor may let in one more.
+-spec await_room(pid(), linerate_listener_sup:plan()) -> ok.
+await_room(_Conns, #{max_connections := unlimited}) ->
+    ok;
+await_room(Conns, #{max_connections := Max} = Plan) ->
+    case proplists:get_value(active, supervisor:count_children(Conns)) of
+        Open when Open < Max ->
+            ok;
+        _Full ->
+            ok = rest(?REST_MS),
+            await_room(Conns, Plan)
     end.
 
 -spec hand_over(gen_tcp:socket(), pid()) -> ok | {error, term()}.

@@ -15,7 +15,9 @@
 knobs(Acceptors) ->
     [
         {acceptors, [schedulers, {1, 1024}], Acceptors, "processes that accept"},
-        {accept_delay_ms, [{0, 60000}], 0, "how long an acceptor rests after each connection"}
+        {accept_delay_ms, [{0, 60000}], 0, "how long an acceptor rests after each connection"},
+        {max_connections, [unlimited, {1, 1000000}], unlimited,
+            "connections at a time, or an acceptor more each; the next ones await accept"}
     ].
 
 %% Called by a process that outlives the listener's supervisor, until it has handed over the socket.
@@ -31,7 +33,8 @@ start(Where, Knobs, Serve) ->
                 serve => Serve,
                 counts => Counts,
                 acceptors => maps:get(acceptors, Knobs),
-                accept_delay_ms => maps:get(accept_delay_ms, Knobs)
+                accept_delay_ms => maps:get(accept_delay_ms, Knobs),
+                max_connections => maps:get(max_connections, Knobs)
             },
             {ok, Sup} = linerate_listeners_sup:start_listener(Plan),
             %% The listener's own, so that it can't be left open by whatever ends the listener.

@@ -12,7 +12,8 @@
     serve := linerate_listener:serve(),
     counts := linerate_counts:counts(),
     acceptors := pos_integer(),
-    accept_delay_ms := non_neg_integer()
+    accept_delay_ms := non_neg_integer(),
+    max_connections := unlimited | pos_integer()
 }.
 
 -spec start_link(plan()) -> {ok, pid()} | {error, term()}.

@@ -102,7 +102,7 @@ fn server_speaks_http(server: &str) -> bool {
 
 /// Servers whose messages have four bytes of length in front.
 fn asks_by_length4(server: &str) -> bool {
-    matches!(server, "rr" | "funnel" | "heap" | "terms" | "logs" | "jobs" | "traced")
+    matches!(server, "rr" | "funnel" | "pool" | "heap" | "terms" | "logs" | "jobs" | "traced")
 }
 
 /// The workload against something that linerate starts; the positional argument may be a path.
