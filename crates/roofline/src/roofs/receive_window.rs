@@ -9,10 +9,10 @@
 //! off (`SOCK_RCVBUF_LOCK`, net/core/sock.c).
 
 use linerate_evidence::sources::tcp_info;
-use linerate_evidence::{Missing, Side};
+use linerate_evidence::{Missing, Of, Side};
 use linerate_model::{Bytes, OpRate};
 
-use super::window::{directions, mean_over, min_rtt, other};
+use super::window::{directions, grown_to, mean_over, min_rtt, other, setting};
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
@@ -56,41 +56,28 @@ impl Roof for ReceiveWindow {
         let connections = f64::from(run.connections());
         let rate = OpRate(connections * window / rtt / heavier.bytes);
 
-        let limited = mean_over(&senders, |flow| {
-            let (limited, _) = flow.delta(tcp_info::RWND_LIMITED)?;
-            let (busy, _) = flow.delta(tcp_info::BUSY_TIME)?;
-            Ok(limited.as_secs_f64() / busy.as_secs_f64().max(1e-9))
-        })?;
         let receivers = run.flows(receiver);
-        // How full the receiver's queue is: of its buffer, in most samples.
-        let queued = mean_over(&receivers, |flow| {
-            let buffer = flow.max(tcp_info::RCVBUF)?.0 as f64;
-            Ok(flow.median(tcp_info::RQUEUE)?.0 as f64 / buffer.max(1.0))
-        });
+        let held = Held::of(&senders, &receivers)?;
         let pinned = mean_over(&receivers, |flow| {
             let (least, most) = (flow.min(tcp_info::RCVBUF)?, flow.max(tcp_info::RCVBUF)?);
             Ok(f64::from(u8::from(least == most)))
         });
-        let most = run.sysctl_third("net.ipv4.tcp_rmem");
-        // At the kernel's own maximum it is not the application's option that pins it.
-        let at_most = mean_over(&receivers, |flow| Ok(flow.max(tcp_info::RCVBUF)?.0 as f64))
-            .is_ok_and(|buffer| most.is_some_and(|most| buffer >= 0.95 * most));
+        // At the kernel's own maximum it is not an option that pins it: tcp.rmem-max.
+        let at_most = setting(run, "net.ipv4.tcp_rmem")
+            .and_then(|most| grown_to(&receivers, tcp_info::RCVBUF, most))
+            .is_ok_and(|grown| grown >= 0.5);
         let share = run.attained().0 / rate.0;
-        let empty = queued.as_ref().is_ok_and(|queued| *queued < 0.25);
-        let seen = format!(
-            "senders were limited by the window {:.0} % of their busy time; the {receiver}'s receive \
-             queue was {} % full",
-            limited * 100.0,
-            queued.as_ref().map_or("an unknown".into(), |queued| format!("{:.0}", queued * 100.0))
-        );
-        let binds = if limited >= 0.5
-            && empty
+        let seen = held.words(receiver);
+        let binds = if at_most {
+            Binds::No(format!("{seen}; its buffer grew as far as the kernel lets it"))
+        } else if held.by_window()
+            && held.queue_is_empty()
             && share >= 0.5
             && pinned.is_ok_and(|pinned| pinned > 0.5)
             && run.is_held_back()
         {
             Binds::Yes(seen)
-        } else if limited >= 0.5 && !empty {
+        } else if held.by_window() && !held.queue_is_empty() {
             Binds::No(format!(
                 "{seen}: its application reads too slowly, a larger window would not help"
             ))
@@ -98,11 +85,6 @@ impl Roof for ReceiveWindow {
             Binds::No(seen)
         };
         let (knob, value, by_hand) = match receiver {
-            _ if at_most => (
-                "net.ipv4.tcp_rmem",
-                "larger",
-                "raise the third value of net.ipv4.tcp_rmem on the receiver: the buffer grew to it",
-            ),
             Side::Client => (
                 "engine.recbuf",
                 "default",
@@ -135,6 +117,48 @@ impl Roof for ReceiveWindow {
                 predicted: unpinned(run, rtt),
             }],
         }))
+    }
+}
+
+/// Whether senders waited for the receiver's window, and whether the receiver had anything to read then.
+pub(super) struct Held {
+    /// The share of their busy time for which the window held senders back.
+    limited: f64,
+    /// How full the receiver's queue is: of its buffer, in most samples.
+    queued: Result<f64, Missing>,
+}
+
+impl Held {
+    pub fn of(senders: &[Of], receivers: &[Of]) -> Result<Self, Missing> {
+        let limited = mean_over(senders, |flow| {
+            let (limited, _) = flow.delta(tcp_info::RWND_LIMITED)?;
+            let (busy, _) = flow.delta(tcp_info::BUSY_TIME)?;
+            Ok(limited.as_secs_f64() / busy.as_secs_f64().max(1e-9))
+        })?;
+        let queued = mean_over(receivers, |flow| {
+            let buffer = flow.max(tcp_info::RCVBUF)?.0 as f64;
+            Ok(flow.median(tcp_info::RQUEUE)?.0 as f64 / buffer.max(1.0))
+        });
+        Ok(Self { limited, queued })
+    }
+
+    pub fn by_window(&self) -> bool {
+        self.limited >= 0.5
+    }
+
+    /// Else its application reads too slowly, and a larger window would only be filled as well.
+    pub fn queue_is_empty(&self) -> bool {
+        self.queued.as_ref().is_ok_and(|queued| *queued < 0.25)
+    }
+
+    pub fn words(&self, receiver: Side) -> String {
+        let queued =
+            self.queued.as_ref().map_or("an unknown".into(), |queued| format!("{:.0}", queued * 100.0));
+        format!(
+            "senders were limited by the window {:.0} % of their busy time; the {receiver}'s receive \
+             queue was {queued} % full",
+            self.limited * 100.0
+        )
     }
 }
 

@@ -12,7 +12,7 @@ use linerate_evidence::{Missing, Of, Side};
 use linerate_model::{Bytes, OpRate};
 
 use super::receive_window::unpinned;
-use super::window::{directions, mean_over, min_rtt};
+use super::window::{directions, grown_to, mean_over, min_rtt, setting};
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
 
@@ -58,24 +58,23 @@ impl Roof for SendBuffer {
             let (least, most) = (flow.min(tcp_info::SNDBUF)?, flow.max(tcp_info::SNDBUF)?);
             Ok(f64::from(u8::from(least == most)))
         })?;
-        let most = run.sysctl_third("net.ipv4.tcp_wmem");
-        let at_most = most.is_some_and(|most| buffer >= 0.95 * most);
+        // At the kernel's own maximum it is not an option that fixed it: tcp.wmem-max.
+        let at_most = setting(run, "net.ipv4.tcp_wmem")
+            .and_then(|most| grown_to(&senders, tcp_info::SNDBUF, most))
+            .is_ok_and(|grown| grown >= 0.5);
         let share = run.attained().0 / rate.0;
         let seen = format!(
             "in {:.0} % of busy samples all that the buffer holds was in flight, with room in both windows",
             full * 100.0
         );
-        let binds = if full >= 0.5 && fixed > 0.5 && share >= 0.3 && run.is_held_back() {
+        let binds = if at_most {
+            Binds::No(format!("{seen}; but it grew to that, as far as the kernel lets it"))
+        } else if full >= 0.5 && fixed > 0.5 && share >= 0.3 && run.is_held_back() {
             Binds::Yes(seen)
         } else {
             Binds::No(seen)
         };
         let (knob, value, by_hand) = match heavier.sender {
-            _ if at_most => (
-                "net.ipv4.tcp_wmem",
-                "larger",
-                "raise the third value of net.ipv4.tcp_wmem on the sender: the buffer grew to it",
-            ),
             Side::Client => (
                 "engine.sndbuf",
                 "default",
@@ -112,7 +111,7 @@ impl Roof for SendBuffer {
 
 /// Of the samples in which a sender had bytes in flight: in how many had it all its buffer holds there,
 /// nothing left to send, and room in the congestion and receive windows.
-fn full_share(flow: &Of) -> Result<f64, Missing> {
+pub(super) fn full_share(flow: &Of) -> Result<f64, Missing> {
     let unacked = flow.all(tcp_info::UNACKED)?;
     let notsent = flow.all(tcp_info::NOTSENT_BYTES)?;
     let cwnd = flow.all(tcp_info::SND_CWND)?;

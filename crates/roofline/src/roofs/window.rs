@@ -1,7 +1,9 @@
-//! What the two window roofs share: which end sends the bulk, and how many bytes an exchange moves.
+//! What the roofs of windows and buffers share: which end sends the bulk, how many bytes an exchange
+//! moves, and how far tuning may go.
 
 use linerate_evidence::sources::tcp_info;
-use linerate_evidence::{Missing, Of, Side};
+use linerate_evidence::{Metric, Missing, Of, Side};
+use linerate_model::Bytes;
 
 use crate::run::Run;
 
@@ -41,6 +43,20 @@ pub(super) fn min_rtt(run: &Run) -> Result<f64, Missing> {
         }
     }
     smallest
+}
+
+/// The most that tuning may give a buffer: the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`. Unit:
+/// bytes.
+pub(super) fn setting(run: &Run, name: &str) -> Result<f64, Missing> {
+    let missing = || Missing { metric: name.into(), of: "host".into() };
+    run.sysctl_third(name).ok_or_else(missing)
+}
+
+/// The share of flows whose buffer came to be what tuning may give, and no more.
+pub(super) fn grown_to(flows: &[Of], buffer: Metric<Bytes>, most: f64) -> Result<f64, Missing> {
+    // Chosen: tuning stops at the very number; 5 % for whoever rounds.
+    let is_there = |size: f64| (0.95..=1.05).contains(&(size / most));
+    mean_over(flows, |flow| Ok(f64::from(u8::from(is_there(flow.max(buffer)?.0 as f64)))))
 }
 
 /// The mean over flows of a figure, over those flows that have it.
