@@ -74,8 +74,12 @@ impl Roof for ConnectionChurn {
         // Connections that never came about are the backlog's or the ports' matter.
         let refused = run.load.errors.get("no-address").is_some_and(|missed| *missed > 0)
             || overflowed(run) > 0.01 * run.load.opened as f64;
-        let binds = if run.is_held_back() && matters && !refused && run.load.exchanges > 0 {
+        // Over TLS the handshake is the price, and has its own roof.
+        let tls = run.is_tls();
+        let binds = if run.is_held_back() && matters && !refused && !tls && run.load.exchanges > 0 {
             Binds::Yes(seen)
+        } else if tls {
+            Binds::No(format!("{seen}, and with it comes a TLS handshake: see tls.handshake"))
         } else {
             Binds::No(seen)
         };
