@@ -1,107 +1,132 @@
-%% @doc A node as linerate starts one: `erl' as a child, lines over its standard input and output.
+%% @doc A node as linerate starts one: `erl' as a child whose standard input is its life. What goes over
+%% the distribution is tested from linerate's side (crates/lab/tests/beam.rs).
 -module(linerate_node_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0]).
 -export([
-    says_ready_once_and_answers_under_the_id_it_was_given/1,
-    answers_only_protocol_on_standard_output/1,
-    starts_a_server_and_stops_it/1,
+    says_ready_once_and_nothing_else_on_standard_output/1,
+    is_hidden_listens_on_loopback_and_has_the_cookie_it_was_given/1,
+    shows_its_cookie_to_nobody_and_leaves_the_users_alone/1,
+    what_is_no_first_line_ends_it_with_a_sentence/1,
     a_node_out_of_descriptors_waits_says_so_once_and_recovers/1,
-    quit_is_answered_and_ends_the_node/1,
+    the_end_of_input_ends_the_node_before_it_is_anything/1,
     the_end_of_input_ends_the_node_even_with_output_nobody_takes/1
 ]).
 
 all() ->
     [
-        says_ready_once_and_answers_under_the_id_it_was_given,
-        answers_only_protocol_on_standard_output,
-        starts_a_server_and_stops_it,
+        says_ready_once_and_nothing_else_on_standard_output,
+        is_hidden_listens_on_loopback_and_has_the_cookie_it_was_given,
+        shows_its_cookie_to_nobody_and_leaves_the_users_alone,
+        what_is_no_first_line_ends_it_with_a_sentence,
         a_node_out_of_descriptors_waits_says_so_once_and_recovers,
-        quit_is_answered_and_ends_the_node,
+        the_end_of_input_ends_the_node_before_it_is_anything,
         the_end_of_input_ends_the_node_even_with_output_nobody_takes
     ].
 
-says_ready_once_and_answers_under_the_id_it_was_given(_Config) ->
-    {Node, Ready} = start_node(),
+-define(COOKIE, "0cafe0crumbs0").
+
+says_ready_once_and_nothing_else_on_standard_output(Config) ->
+    %% Each of these is logged by someone on the way.
+    {Node, Ready} = start_node(Config, [
+        "linerate_verbs:answer(<<\"start\">>, [{<<\"server\">>, <<\"httpd\">>}, {<<\"port\">>, <<\"1\">>},"
+        " {<<\"ip\">>, <<\"8.8.8.8\">>}]), logger:error(\"for the log\")."
+    ]),
     ?assertMatch(#{<<"otp">> := _, <<"erts">> := _, <<"schedulers">> := _}, Ready),
-    ?assertMatch(#{<<"proto">> := <<"1">>}, Ready),
+    ?assertMatch(#{<<"proto">> := <<"2">>}, Ready),
     {os_pid, OsPid} = erlang:port_info(Node, os_pid),
     ?assertEqual(integer_to_binary(OsPid), maps:get(<<"pid">>, Ready)),
-    ?assertMatch(<<"a7 ok servers=httpd,http,echo,rr", _/binary>>, ask(Node, "a7 servers")),
-    ?assertEqual(
-        <<"b ok nodelay=off|on/off max_clients=1..1000000/5000">>,
-        ask(Node, "b knobs server=httpd")
-    ),
+    true = port_command(Node, "what nobody asked for\n"),
+    receive
+        {Node, {data, Said}} -> error({said, Said})
+    after 300 -> ok
+    end,
     port_close(Node).
 
-answers_only_protocol_on_standard_output(_Config) ->
-    {Node, _} = start_node(),
-    %% Each of these is logged by someone on the way; an empty line asks nothing.
-    _ = ask(Node, "1 start server=httpd port=1 ip=8.8.8.8"),
-    true = port_command(Node, "\n"),
-    ?assertEqual(
-        <<
-            "2 error reason=knob%20`nodlay`%20is%20not%20one%20of%20httpd's:"
-            "%20nodelay,%20max_clients"
-        >>,
-        ask(Node, "2 start server=httpd nodlay=on")
-    ),
-    ?assertMatch(<<"3 error reason=`nonsense`", _/binary>>, ask(Node, "3 nonsense")),
-    %% Longer than the pieces in which the driver hands over lines.
-    Long = lists:duplicate(200000, $x),
-    ?assertMatch(<<"4 error reason=`xxx", _/binary>>, ask(Node, ["4 ", Long])),
+is_hidden_listens_on_loopback_and_has_the_cookie_it_was_given(Config) ->
+    {Node, #{<<"port">> := Port}} = start_node(Config, [
+        told(Config, "{node(), erlang:get_cookie(), net_kernel:longnames()}")
+    ]),
+    ?assertEqual({'linerate_test@127.0.0.1', ?COOKIE, true}, read(Config, fun cookie_as_text/1)),
+    Number = binary_to_integer(Port),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Number, []),
+    ok = gen_tcp:close(Socket),
+    %% Another of this host's addresses.
+    ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 2}, Number, [])),
     port_close(Node).
 
-starts_a_server_and_stops_it(_Config) ->
-    {Node, _} = start_node(),
-    <<"1 ok server=echo-1 port=", Rest/binary>> = ask(Node, "1 start server=echo packet=raw"),
-    [Port | _] = binary:split(Rest, <<" ">>),
-    Client = connect(Port),
-    ok = gen_tcp:send(Client, <<"ping">>),
-    {ok, <<"ping">>} = gen_tcp:recv(Client, 4, 5000),
-    ?assertMatch(<<"2 ok accepted=1 ", _/binary>>, ask(Node, "2 stats server=echo-1")),
-    ?assertEqual(<<"3 ok">>, ask(Node, "3 stop server=echo-1")),
-    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, 5000)),
+shows_its_cookie_to_nobody_and_leaves_the_users_alone(Config) ->
+    Home = filename:join(proplists:get_value(priv_dir, Config), "home"),
+    ok = filelib:ensure_dir(filename:join(Home, "x")),
+    {Node, #{<<"pid">> := Pid}} = start_node(Config, "export HOME='" ++ Home ++ "'; exec \"$@\"", []),
+    Shown = [
+        Bytes
+     || Of <- ["cmdline", "environ"],
+        {ok, Bytes} <- [file:read_file(filename:join(["/proc", binary_to_list(Pid), Of]))]
+    ],
+    ?assertEqual(2, length(Shown)),
+    [?assertEqual(nomatch, binary:match(Bytes, <<?COOKIE>>)) || Bytes <- Shown],
+    ?assertEqual({ok, []}, file:list_dir(Home)),
     port_close(Node).
+
+what_is_no_first_line_ends_it_with_a_sentence(Config) ->
+    Node = boot(Config, "exec \"$@\"", []),
+    true = port_command(Node, "servers\n"),
+    ?assertEqual(1, exit_status(Node)),
+    {ok, Logged} = file:read_file(log(Config)),
+    ?assertMatch({_, _}, binary:match(Logged, <<"the first line is not">>)).
 
 a_node_out_of_descriptors_waits_says_so_once_and_recovers(Config) ->
-    Log = filename:join(proplists:get_value(priv_dir, Config), "node.log"),
-    {Node, _} = start_node("ulimit -n 40 && exec \"$@\" 2> '" ++ Log ++ "'"),
-    <<"1 ok server=echo-1 port=", Rest/binary>> = ask(
-        Node, "1 start server=echo packet=raw acceptors=1"
-    ),
-    [Port | _] = binary:split(Rest, <<" ">>),
-    Clients = [connect(Port) || _ <- lists:seq(1, 60)],
-    ok = until(fun() -> file:read_file(Log) =/= {ok, <<>>} end, 200),
+    {Node, _} = start_node(Config, "ulimit -n 40 && exec \"$@\"", [
+        told(
+            Config,
+            "linerate_verbs:answer(<<\"start\">>, [{<<\"server\">>, <<\"echo\">>},"
+            " {<<\"packet\">>, <<\"raw\">>}, {<<\"acceptors\">>, <<\"1\">>}])"
+        )
+    ]),
+    {ok, Started} = read(Config, fun(Told) -> Told end),
+    Clients = [connect(Started) || _ <- lists:seq(1, 60)],
+    Emfile = <<"an acceptor can't accept: emfile">>,
+    Says = fun() ->
+        {ok, Logged} = file:read_file(log(Config)),
+        length(binary:matches(Logged, Emfile))
+    end,
+    ok = until(fun() -> Says() > 0 end, 200),
     Last = lists:last(Clients),
     ok = gen_tcp:send(Last, <<"ping">>),
     ?assertEqual({error, timeout}, gen_tcp:recv(Last, 4, 300)),
-    ?assertMatch(<<"2 ok accepted=", _/binary>>, ask(Node, "2 stats server=echo-1")),
 
     [ok = gen_tcp:close(Client) || Client <- Clients, Client =/= Last],
     ?assertEqual({ok, <<"ping">>}, gen_tcp:recv(Last, 4, 5000)),
-    {ok, Logged} = file:read_file(Log),
-    ?assertMatch([_, _], binary:split(Logged, <<"an acceptor can't accept: emfile">>, [global])),
+    ?assertEqual(1, Says()),
     port_close(Node).
 
-quit_is_answered_and_ends_the_node(_Config) ->
-    {Node, _} = start_node(),
-    ?assertEqual(<<"1 ok">>, ask(Node, "1 quit")),
-    ?assertEqual(0, exit_status(Node)).
+the_end_of_input_ends_the_node_before_it_is_anything(Config) ->
+    Node = boot(Config, "echo $$; exec \"$@\"", []),
+    OsPid = line(Node),
+    ?assert(alive(OsPid)),
+    port_close(Node),
+    ok = until(fun() -> not alive(OsPid) end, 400).
 
 %% A connection whose peer asks and never reads: halt/1 would wait for it for ever. Closing the port
 %% closes the node's input, as the death of its parent does.
-the_end_of_input_ends_the_node_even_with_output_nobody_takes(_Config) ->
-    {Node, #{<<"pid">> := OsPid}} = start_node(),
-    <<"1 ok server=rr-1 port=", Rest/binary>> = ask(Node, "1 start server=rr response=30000000"),
-    [Port | _] = binary:split(Rest, <<" ">>),
-    {ok, Client} = gen_tcp:connect("127.0.0.1", binary_to_integer(Port), [
-        binary, {active, false}, {packet, 4}
+the_end_of_input_ends_the_node_even_with_output_nobody_takes(Config) ->
+    {Node, #{<<"pid">> := OsPid}} = start_node(Config, [
+        told(
+            Config,
+            "linerate_verbs:answer(<<\"start\">>, [{<<\"server\">>, <<\"rr\">>},"
+            " {<<\"response\">>, <<\"30000000\">>}])"
+        )
     ]),
+    {ok, Started} = read(Config, fun(Told) -> Told end),
+    Client = connect(Started),
+    ok = inet:setopts(Client, [{packet, 4}]),
     ok = gen_tcp:send(Client, <<"request">>),
-    ok = until(fun() -> stuck(Node) end, 200),
+    %% The first of the answer is here, so the rest of it is in the node's queue.
+    ok = inet:setopts(Client, [{packet, raw}]),
+    {ok, _} = gen_tcp:recv(Client, 4, 5000),
     ?assert(alive(OsPid)),
     port_close(Node),
     ok = until(fun() -> not alive(OsPid) end, 200),
@@ -109,37 +134,77 @@ the_end_of_input_ends_the_node_even_with_output_nobody_takes(_Config) ->
 
 %% Helpers.
 
-start_node() ->
-    start_node("exec \"$@\"").
+start_node(Config, Evaluated) ->
+    start_node(Config, "exec \"$@\"", Evaluated).
 
-%% The shell's command ends in the node, which has the shell's own process then.
-start_node(Command) ->
+start_node(Config, Command, Evaluated) ->
+    Node = boot(Config, Command, Evaluated),
+    true = port_command(Node, ?COOKIE ++ " linerate_test@127.0.0.1 127.0.0.1\n"),
+    <<"ready ", Words/binary>> = line(Node),
+    {Node, maps:from_list([pair(Word) || Word <- binary:split(Words, <<" ">>, [global])])}.
+
+%% The shell's command ends in the node, which has the shell's own process then. What it evaluates, it
+%% does when its applications run.
+boot(Config, Command, Evaluated) ->
+    _ = file:delete(told(Config)),
+    ok = file:write_file(log(Config), <<>>),
     Ebin = filename:join(code:lib_dir(linerate), "ebin"),
-    Erl = ["erl", "+Bd", "-noshell", "-noinput", "-pa", Ebin, "-s", "linerate_control", "main"],
-    Node = open_port(
+    Flags =
+        ["+Bd", "-noshell", "-noinput", "-nocookie", "-start_epmd", "false"] ++
+            ["-epmd_module", "linerate_epmd", "-pa", Ebin, "-s", "linerate_control", "main"],
+    Evals = lists:append([["-eval", Text] || Text <- Evaluated]),
+    Logged = "exec 2> '" ++ log(Config) ++ "'; ",
+    open_port(
         {spawn_executable, "/bin/sh"},
         [
-            {args, ["-c", Command, "sh" | Erl]},
+            {args, ["-c", Logged ++ Command, "sh", "erl" | Flags ++ Evals]},
             {line, 1000000},
             binary,
             exit_status
         ]
-    ),
-    <<"ready ", Words/binary>> = line(Node),
-    {Node, maps:from_list([pair(Word) || Word <- binary:split(Words, <<" ">>, [global])])}.
+    ).
+
+log(Config) ->
+    filename:join(proplists:get_value(priv_dir, Config), "node.log").
+
+told(Config) ->
+    filename:join(proplists:get_value(priv_dir, Config), "told").
+
+%% An expression whose value the node leaves for us once it is distributed.
+told(Config, Expression) ->
+    File = told(Config),
+    lists:append([
+        "spawn(fun() -> Wait = fun W() -> is_alive() andalso erlang:get_cookie() =/= nocookie",
+        " orelse begin timer:sleep(10), W() end end, Wait(), file:write_file(\"",
+        File,
+        ".new\", term_to_binary(",
+        Expression,
+        ")), file:rename(\"",
+        File,
+        ".new\", \"",
+        File,
+        "\") end)."
+    ]).
+
+read(Config, Of) ->
+    ok = until(fun() -> filelib:is_file(told(Config)) end, 400),
+    {ok, Bytes} = file:read_file(told(Config)),
+    Of(binary_to_term(Bytes)).
+
+cookie_as_text({Name, Cookie, Long}) ->
+    {Name, atom_to_list(Cookie), Long}.
 
 pair(Word) ->
     [Key, Value] = binary:split(Word, <<"=">>),
     {Key, Value}.
 
-connect(Port) ->
+connect({ok, Words}) ->
+    connect(Words);
+connect(Words) ->
+    {_, Port} = lists:keyfind(<<"port">>, 1, Words),
     Options = [binary, {active, false}],
     {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, binary_to_integer(Port), Options),
     Client.
-
-ask(Node, Request) ->
-    true = port_command(Node, [Request, $\n]),
-    line(Node).
 
 line(Node) ->
     receive
@@ -151,14 +216,6 @@ exit_status(Node) ->
     receive
         {Node, {exit_status, Status}} -> Status
     after 15000 -> error(still_there)
-    end.
-
-%% Until the request is in and part of the answer is out.
-stuck(Node) ->
-    case ask(Node, "2 stats server=rr-1") of
-        <<"2 ok accepted=1 bytes_in=11 bytes_out=0 ", _/binary>> -> false;
-        <<"2 ok accepted=1 bytes_in=11 ", _/binary>> -> true;
-        _ -> false
     end.
 
 alive(OsPid) ->

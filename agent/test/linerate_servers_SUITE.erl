@@ -292,17 +292,10 @@ start(Name, Knobs) ->
     true = ets:insert(servers, {maps:get(<<"server">>, Started)}),
     Started.
 
-%% Through the text of the protocol, as linerate's other half sees it.
 answered(Verb, Words) ->
     case linerate_verbs:answer(Verb, Words) of
-        {ok, _} = Answer ->
-            Line = iolist_to_binary(linerate_line:reply(<<"1">>, Answer)),
-            {ok, <<"1">>, <<"ok">>, Read} = linerate_line:request(
-                binary:part(Line, 0, byte_size(Line) - 1)
-            ),
-            maps:from_list(Read);
-        {error, Sentence} ->
-            #{error => iolist_to_binary(Sentence)}
+        {ok, Found} -> maps:from_list(Found);
+        {error, Sentence} -> #{error => Sentence}
     end.
 
 refused(Verb, Words) ->

@@ -1,18 +1,21 @@
-%% @doc The control line of a node that linerate started: requests on standard input, an answer to
-%% each on standard output, and nothing else there.
+%% @doc A node that linerate started: it becomes a hidden node that one cookie opens, says where, and
+%% lives as long as its standard input. A parent that dies, however it dies, leaves none.
 %%
-%% `erl +Bd -noshell -noinput -pa EBIN -s linerate_control main'
+%% `erl +Bd -noshell -noinput -nocookie -start_epmd false -epmd_module linerate_epmd -pa EBIN
+%%     -s linerate_control main'
 %%
-%% The node lives as long as its standard input: a parent that dies, however it dies, leaves none.
+%% The first line of the input is `COOKIE NAME ADDRESS': a command line and an environment are shown to
+%% everybody on the host, a pipe to nobody. The answer is one line, `ready key=value ...'. Everything
+%% else goes over the distribution, to `linerate_verbs' and to the probe.
 -module(linerate_control).
 
 -include_lib("kernel/include/logger.hrl").
 
 -export([main/0]).
--export([init/0, answer/1]).
+-export([init/0]).
 
 %% Rises with every change that an older linerate would misread.
--define(PROTOCOL, 1).
+-define(PROTOCOL, 2).
 
 -define(FORMAT, #{single_line => true, time_designator => $\s}).
 
@@ -26,84 +29,73 @@ main() ->
     _ = proc_lib:spawn(?MODULE, init, []),
     ok.
 
-%% Requests are answered by a second process: one that hangs must not keep the end of input from
-%% being seen.
 -spec init() -> no_return().
 init() ->
     process_flag(trap_exit, true),
     %% The port owns both descriptors. It needs -noinput: without it the node reads input too.
     Port = open_port({fd, 0, 1}, [binary, eof, {line, 65536}]),
-    true = port_command(Port, ready()),
-    Answerer = proc_lib:spawn_link(?MODULE, answer, [Port]),
-    read(Port, Answerer, []).
-
--spec read(port(), pid(), iodata()) -> no_return().
-read(Port, Answerer, Begun) ->
     receive
-        {Port, {data, {noeol, Part}}} ->
-            read(Port, Answerer, [Begun, Part]);
-        {Port, {data, {eol, Part}}} ->
-            Answerer ! {line, iolist_to_binary([Begun, Part])},
-            read(Port, Answerer, []);
+        {Port, {data, {eol, Line}}} ->
+            case become(binary:split(Line, <<" ">>, [global])) of
+                ok ->
+                    true = port_command(Port, ready()),
+                    wait(Port);
+                {error, Sentence} ->
+                    %% Not the log: that is written by another process, which halting would not await.
+                    ok = io:format(standard_error, "~ts~n", [Sentence]),
+                    erlang:halt(1)
+            end;
         {Port, eof} ->
-            halt_now(0);
-        {'EXIT', Port, _Reason} ->
-            halt_now(0);
-        {'EXIT', Answerer, Reason} ->
-            ?LOG_ERROR("the control line's answerer ended: ~0p", [Reason]),
-            halt_now(1);
-        Unexpected ->
-            ?LOG_WARNING("the control line was sent ~0p, which it does not know", [Unexpected]),
-            read(Port, Answerer, Begun)
+            halt_now()
     end.
 
--spec answer(port()) -> no_return().
-answer(Port) ->
-    receive
-        {line, Line} ->
-            case linerate_line:request(Line) of
-                {ok, Id, <<"quit">>, []} ->
-                    true = port_command(Port, linerate_line:reply(Id, {ok, []})),
-                    ok = written(Port),
-                    halt_now(0);
-                {ok, Id, Verb, Words} ->
-                    Answer = linerate_verbs:answer(Verb, Words),
-                    true = port_command(Port, linerate_line:reply(Id, Answer));
-                {error, Id, Sentence} ->
-                    true = port_command(Port, linerate_line:reply(Id, {error, Sentence}));
-                empty ->
-                    true
-            end
-    end,
-    answer(Port).
+%% The cookie is set after the node has it: without one it listens for a moment in which nobody has
+%% anything to answer its challenge with but the word `nocookie', and has nothing in it yet.
+-spec become([binary()]) -> ok | {error, iodata()}.
+become([Cookie, Name, Address]) ->
+    {ok, Ip} = inet:parse_strict_address(binary_to_list(Address)),
+    ok = application:set_env(kernel, inet_dist_use_interface, Ip),
+    Options = #{name_domain => longnames, hidden => true},
+    case net_kernel:start(binary_to_atom(Name), Options) of
+        {ok, _} ->
+            true = erlang:set_cookie(binary_to_atom(Cookie)),
+            ok;
+        {error, Reason} ->
+            {error, io_lib:format("no distribution: ~0tp; take -name and -sname out", [Reason])}
+    end;
+become(_) ->
+    {error, "the first line is not `COOKIE NAME ADDRESS'"}.
 
-%% The driver writes at once what the pipe will hold; the rest it queues.
--spec written(port()) -> ok.
-written(Port) ->
-    case erlang:port_info(Port, queue_size) of
-        {queue_size, Queued} when Queued > 0 ->
-            receive
-            after 1 -> written(Port)
-            end;
-        _ ->
-            ok
+%% Nothing more is read. What comes all the same is of a newer linerate, and of no use here.
+-spec wait(port()) -> no_return().
+wait(Port) ->
+    receive
+        {Port, eof} ->
+            halt_now();
+        {'EXIT', Port, _Reason} ->
+            halt_now();
+        Unexpected ->
+            ?LOG_WARNING("the lifeline was sent ~0p, which it does not know", [Unexpected]),
+            wait(Port)
     end.
 
 %% Without flush: halt/1 waits for output to be taken, and a connection whose peer reads nothing
 %% would keep the node alive for ever.
--spec halt_now(non_neg_integer()) -> no_return().
-halt_now(Status) ->
-    erlang:halt(Status, [{flush, false}]).
+-spec halt_now() -> no_return().
+halt_now() ->
+    erlang:halt(0, [{flush, false}]).
 
 -spec ready() -> iodata().
 ready() ->
-    linerate_line:ready([
+    Words = [
         {otp, erlang:system_info(otp_release)},
         {erts, erlang:system_info(version)},
-        {schedulers, erlang:system_info(schedulers_online)},
+        {schedulers, integer_to_list(erlang:system_info(schedulers_online))},
         {pid, os:getpid()},
-        {proto, ?PROTOCOL}
-    ]).
+        {port, integer_to_list(linerate_epmd:own_port())},
+        {proto, integer_to_list(?PROTOCOL)}
+    ],
+    ["ready", [[$\s, atom_to_list(Key), $=, Value] || {Key, Value} <- Words], $\n].
 
 %% Runs take a node to its last descriptor on purpose, and modules are loaded through one. So that
 %% it can still answer and log there, what that takes is loaded now.
@@ -116,7 +108,7 @@ load() ->
     _ = logger_formatter:format(Line, ?FORMAT),
     ok.
 
-%% The default handler writes to standard output, which is the protocol's.
+%% The default handler writes to standard output, which is the ready line's.
 -spec log_to_standard_error() -> ok.
 log_to_standard_error() ->
     _ = logger:remove_handler(default),

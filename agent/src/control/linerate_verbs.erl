@@ -1,45 +1,63 @@
-%% @doc What a node can be asked over its control line, a clause of `answer/2' each.
+%% @doc What linerate asks a node that it started, a clause of `verb/2' each. Called over the
+%% distribution: words in, words out.
 -module(linerate_verbs).
 
 -export([answer/2]).
 
--type answer() :: {ok, [{linerate_line:value(), linerate_line:value()}]} | {error, iodata()}.
+-export_type([words/0]).
 
--spec answer(binary(), linerate_line:words()) -> answer().
-answer(<<"start">>, Words) ->
+%% Text on both sides.
+-type words() :: [{binary(), binary()}].
+
+-type value() :: atom() | integer() | iodata().
+
+-type answer() :: {ok, [{value(), value()}]} | {error, iodata()}.
+
+%% @doc An error is a sentence for a person.
+-spec answer(binary(), words()) -> {ok, words()} | {error, binary()}.
+answer(Verb, Words) ->
+    case verb(Verb, Words) of
+        {ok, Found} -> {ok, [{text(Key), text(Value)} || {Key, Value} <- Found]};
+        {error, Sentence} -> {error, text(Sentence)}
+    end.
+
+-spec text(value()) -> binary().
+text(Value) when is_atom(Value) -> atom_to_binary(Value);
+text(Value) when is_integer(Value) -> integer_to_binary(Value);
+text(Value) -> iolist_to_binary(Value).
+
+-spec verb(binary(), words()) -> answer().
+verb(<<"start">>, Words) ->
     start(Words);
-answer(<<"stop">>, Words) ->
+verb(<<"stop">>, Words) ->
     with_server_id(Words, fun(Id, _Running) ->
         case linerate_running:stop(Id) of
             ok -> {ok, []};
             {error, unknown} -> not_running(Id)
         end
     end);
-answer(<<"servers">>, []) ->
+verb(<<"servers">>, []) ->
     {ok, [{servers, lists:join($,, [atom_to_binary(Name) || Name <- linerate_servers:names()])}]};
-answer(<<"knobs">>, Words) ->
+verb(<<"knobs">>, Words) ->
     only([<<"server">>], Words, fun([Name]) ->
         case linerate_servers:named(Name) of
             {ok, Module} -> {ok, linerate_knobs:words(Module:knobs())};
             {error, Sentence} -> {error, Sentence}
         end
     end);
-answer(<<"readback">>, Words) ->
+verb(<<"readback">>, Words) ->
     with_server_id(Words, fun(_Id, #{started := #{port := Port}}) -> {ok, readback(Port)} end);
-answer(<<"stats">>, Words) ->
+verb(<<"stats">>, Words) ->
     with_server_id(Words, fun(_Id, #{started := Started}) -> {ok, stats(Started)} end);
-answer(Verb, []) ->
+verb(<<"servers">>, _Words) ->
+    {error, "`servers` takes nothing: write it alone"};
+verb(Verb, _Words) ->
     {error, [
         ["`", Verb, "` is not a verb: "],
-        "write one of start, stop, servers, knobs, readback, stats, quit"
-    ]};
-answer(Verb, _Words) ->
-    case lists:member(Verb, [<<"servers">>, <<"quit">>]) of
-        true -> {error, ["`", Verb, "` takes nothing: write it alone"]};
-        false -> answer(Verb, [])
-    end.
+        "write one of start, stop, servers, knobs, readback, stats"
+    ]}.
 
--spec start(linerate_line:words()) -> answer().
+-spec start(words()) -> answer().
 start(Words) ->
     {Reserved, Knobs} = lists:partition(
         fun({Key, _}) -> lists:member(Key, [<<"server">>, <<"port">>, <<"ip">>]) end, Words
@@ -53,7 +71,7 @@ start(Words) ->
         fun([Module, Port, Ip]) -> start(Module, #{ip => Ip, port => Port}, Knobs) end
     ).
 
--spec start(module(), linerate_server:where(), linerate_line:words()) -> answer().
+-spec start(module(), linerate_server:where(), words()) -> answer().
 start(Module, Where, Written) ->
     Table = Module:knobs(),
     case linerate_knobs:read(Module:name(), Table, Written) of
@@ -128,7 +146,7 @@ stats(#{port := Port} = Started) ->
     end.
 
 -spec with_server_id(
-    linerate_line:words(), fun((linerate_running:id(), linerate_running:running()) -> answer())
+    words(), fun((linerate_running:id(), linerate_running:running()) -> answer())
 ) -> answer().
 with_server_id(Words, Answer) ->
     only([<<"server">>], Words, fun([Id]) ->
@@ -143,7 +161,7 @@ not_running(Id) ->
     {error, ["`", Id, "` does not run here: write the server= that `start` answered"]}.
 
 %% Exactly these keys, in any order.
--spec only([binary()], linerate_line:words(), fun(([binary()]) -> answer())) -> answer().
+-spec only([binary()], words(), fun(([binary()]) -> answer())) -> answer().
 only(Keys, Words, Answer) ->
     case lists:sort([Key || {Key, _} <- Words]) =:= lists:sort(Keys) of
         true ->

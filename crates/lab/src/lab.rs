@@ -128,6 +128,12 @@ impl Lab {
         self.target().readback()
     }
 
+    /// The connection to the BEAM node that the target is; none for what is none. It is shared with the
+    /// lab, which asks the node over it.
+    pub fn node(&self) -> Option<linerate_beam::Node> {
+        self.target().node()
+    }
+
     /// An error that says how the target ended, once it has.
     pub fn alive(&mut self) -> Result<(), String> {
         self.target_mut().alive()

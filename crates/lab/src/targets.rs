@@ -63,6 +63,10 @@ pub(crate) trait Running: Send + Sync {
     fn variant(&mut self, knobs: &BTreeMap<String, String>) -> Result<SocketAddr, LayError>;
     /// What kernel and driver say of the current variant's options.
     fn readback(&self) -> BTreeMap<String, String>;
+    /// The connection to the BEAM node that it is; none for what is none.
+    fn node(&self) -> Option<linerate_beam::Node> {
+        None
+    }
     /// An error that says how it ended, once it has.
     fn alive(&mut self) -> Result<(), String>;
     /// Ends it. Returns what could not be taken away.

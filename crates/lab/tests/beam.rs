@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use linerate_lab::{Lab, LayError, Options};
-use support::{knobs, lay, lives, plan, refused, soon};
+use support::{knobs, lay, lives, plan, python, refused, soon};
 
 fn get(address: std::net::SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -148,4 +148,26 @@ fn neighbours_burn_beside_the_target_and_go_with_the_lab() {
     assert_eq!(burning(), 2);
     lab.close().unwrap();
     assert_eq!(burning(), 0);
+}
+
+#[test]
+fn a_node_is_reached_by_a_cookie_that_no_process_list_shows() {
+    let lab = lay(&plan("beam = 'http'")).unwrap();
+    let node = lab.node().unwrap();
+    let patience = std::time::Duration::from_secs(10);
+    let cookie = node.call("erlang", "get_cookie", vec![], patience).unwrap();
+    let cookie = linerate_beam::term::as_atom(&cookie).unwrap().to_owned();
+    assert_eq!(cookie.len(), 32);
+    let shown = |file: std::path::PathBuf| {
+        String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).contains(&cookie)
+    };
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        for of in ["cmdline", "environ"] {
+            assert!(!shown(process.path().join(of)), "{}", process.path().display());
+        }
+    }
+    assert!(!format!("{lab:?} {node:?}").contains(&cookie));
+    lab.close().unwrap();
+    assert!(soon(|| node.alive().is_err()));
+    assert!(lay(&python("")).unwrap().node().is_none());
 }

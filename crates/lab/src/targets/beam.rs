@@ -8,10 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use linerate_beam::find_agent;
 use linerate_evidence::TargetFacts;
 use linerate_model::Plan;
 
-use super::node::{Node, Unanswered, Words, find_agent};
+use super::node::{Node, Unanswered, Words};
 use super::{Kind, Running, Site, cpus_of, is_in, search_path, turnable};
 use crate::cancel::Cancel;
 use crate::knob::{KnobSpec, of_agent};
@@ -60,7 +61,8 @@ impl Beam {
         if !is_in(&search_path(), "erl") {
             return Err(LayError::NoErlang);
         }
-        let ebin = find_agent(site.agent.as_deref())?;
+        let ebin = find_agent(site.agent.as_deref())
+            .map_err(|none| LayError::AgentNotBuilt { looked: none.looked })?;
         let end = site.end.as_ref();
         let mut node = Node::boot(&ebin, target, end, &site.cancel)?;
         let server = target.beam.clone().unwrap_or_default();
@@ -204,6 +206,10 @@ impl Running for Beam {
         let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = node.ask("readback", &[("server", id)], READBACK, &Cancel::default());
         answer.map(|words| words.into_iter().collect()).unwrap_or_default()
+    }
+
+    fn node(&self) -> Option<linerate_beam::Node> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner).link()
     }
 
     fn alive(&mut self) -> Result<(), String> {

@@ -1,32 +1,35 @@
-//! A BEAM node of our own with the agent in it, and the line over which it is asked.
+//! A BEAM node of our own with the agent in it, asked over Erlang's distribution.
 //!
-//! One line a message: `ID VERB key=value ...`, answered by `ID ok key=value ...` or
-//! `ID error reason=...`; space, `%`, `=` and line ends stand as `%20` and so on. The node lives as
-//! long as its standard input.
-//! Source: agent/src/control/linerate_control.erl and linerate_line.erl.
+//! Its standard input is its lifeline: the first line brings the cookie, which no command line and no
+//! environment shows; after that nothing is written, and the node ends when the input does. The one
+//! line on its standard output tells its port.
+//! Source: agent/src/control/linerate_control.erl and linerate_verbs.erl.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command};
 use std::time::{Duration, Instant};
 
+use linerate_beam::term::{Term, as_atom, as_list, as_text, as_tuple, binary, in_words, list, tuple};
+use linerate_beam::{CallFault, Cookie, Where};
 use linerate_model::Target;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{End, check_cpus};
-use crate::cancel::Cancel;
+use crate::cancel::{Cancel, SLICE};
 use crate::lay_error::LayError;
-use crate::process::{Process, Start, Talk, in_words};
+use crate::process::{self, Process, Start, Talk, next_number};
 
 /// Chosen: a node is up in 0.3 s; an emulator with many schedulers on a busy machine in several.
 const BOOT: Duration = Duration::from_secs(15);
 
 /// Of the agent's protocol: what this client was written for.
-const PROTOCOL: &str = "1";
+const PROTOCOL: &str = "2";
 
-/// Chosen: an answer is a page of text at most.
-const LONGEST_LINE: usize = 1 << 20;
+/// Chosen: the ready line is a hundred bytes; what a flag makes the node print, a page.
+const LONGEST_LINE: usize = 1 << 16;
 
 /// Keys and values of an answer, in order.
 pub(super) type Words = Vec<(String, String)>;
@@ -35,10 +38,11 @@ pub(super) type Words = Vec<(String, String)>;
 pub(super) struct Node {
     process: Process,
     /// None once the node was told to end.
-    requests: Option<ChildStdin>,
+    lifeline: Option<ChildStdin>,
     answers: ChildStdout,
     begun: Vec<u8>,
-    last_id: u64,
+    /// None until it is ready.
+    link: Option<linerate_beam::Node>,
     pub pid: u32,
     pub schedulers: Option<u16>,
 }
@@ -63,56 +67,75 @@ impl Node {
         let (flags, cpus) = (&target.vm_flags, target.cpus.clone());
         check_cpus(&cpus)?;
         let mut command = Command::new("erl");
-        // +Bd: no break handler. -noinput leaves standard input to the agent.
-        command.args(["+Bd", "-noshell", "-noinput", "-pa"]).arg(ebin);
+        // +Bd: no break handler. -noinput leaves standard input to the agent. The others: no cookie of
+        // the user's, and no epmd.
+        command.args(["+Bd", "-noshell", "-noinput", "-nocookie", "-start_epmd", "false"]);
+        command.args(["-epmd_module", "linerate_epmd", "-pa"]).arg(ebin);
         command.args(flags).args(["-s", "linerate_control", "main"]);
         // A node that is killed must not leave a dump in the folder linerate was called from.
         command.env("ERL_CRASH_DUMP_BYTES", "0");
         let netns = end.map(|end| end.netns.clone());
-        let start = Start { command, netns, cpus, descriptors: target.descriptors, talk: Talk::Yes };
+        let start =
+            Start { command, netns, cpus, descriptors: target.descriptors, talk: Talk::Yes };
+        let unstarted = |trouble: String| LayError::Node { trouble, last_words: String::new() };
         let mut process = Process::start(start).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => LayError::NoErlang,
-            _ => LayError::Node {
-                trouble: format!("could not be started: {error}"),
-                last_words: String::new(),
-            },
+            _ => unstarted(format!("could not be started: {error}")),
         })?;
-        let requests = process.take_stdin();
-        let answers = process.take_stdout().ok_or_else(|| LayError::Node {
-            trouble: "was started without an output to read".into(),
-            last_words: String::new(),
-        })?;
+        let lifeline = process.take_stdin();
+        let no_output = || unstarted("was started without an output to read".into());
+        let answers = process.take_stdout().ok_or_else(no_output)?;
         let pid = process.root();
         let mut node = Self {
             process,
-            requests,
+            lifeline,
             answers,
             begun: Vec::new(),
-            last_id: 0,
+            link: None,
             pid,
             schedulers: None,
         };
-        let line =
-            node.line(Instant::now() + BOOT, cancel).map_err(|no| node.no_boot(no, flags))?;
-        let said: BTreeMap<_, _> = match line.strip_prefix("ready") {
-            Some(words) => decode(words).into_iter().collect(),
-            None => {
-                let trouble = format!(
-                    "said `{line}` and not `ready`; take out of target.vm_flags what prints, or run `make agent` again"
-                );
-                return Err(node.in_trouble(trouble));
-            }
-        };
-        if said.get("proto").is_none_or(|proto| proto != PROTOCOL) {
-            let proto = said.get("proto").map_or("none", String::as_str);
-            let trouble = format!(
-                "speaks protocol {proto} of the agent and linerate {PROTOCOL}; run `make agent` again"
-            );
-            return Err(node.in_trouble(trouble));
-        }
+        let cookie = Cookie::random().map_err(LayError::system("making a cookie"))?;
+        let mut place = place(end);
+        let ip = end.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |end| end.ip);
+        let said = node.begin(&format!("{} {place} {ip}\n", cookie.reveal()), flags, cancel)?;
         node.schedulers = said.get("schedulers").and_then(|number| number.parse().ok());
+        place.port = said.get("port").and_then(|port| port.parse().ok());
+        let link = linerate_beam::Node::connect(&place, &cookie)
+            .map_err(|no| node.in_trouble(format!("was started and can't be reached: {no}")))?;
+        node.link = Some(link);
         node.process.note();
         Ok(node)
+    }
+
+    /// Tells it what to be, and reads what it says to that.
+    fn begin(
+        &mut self,
+        first: &str,
+        flags: &[String],
+        cancel: &Cancel,
+    ) -> Result<BTreeMap<String, String>, LayError> {
+        // A node that died takes nothing, and says why itself.
+        let _ = self.lifeline.as_mut().map(|lifeline| lifeline.write_all(first.as_bytes()));
+        let line =
+            self.line(Instant::now() + BOOT, cancel).map_err(|no| self.no_boot(no, flags))?;
+        let Some(words) = line.strip_prefix("ready") else {
+            return Err(self.in_trouble(format!(
+                "said `{line}` and not `ready`; take out of target.vm_flags what prints, or run `make agent` again"
+            )));
+        };
+        let said: BTreeMap<_, _> = words
+            .split(' ')
+            .filter_map(|word| word.split_once('='))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        if said.get("proto").is_none_or(|proto| proto != PROTOCOL) {
+            let proto = said.get("proto").map_or("none", String::as_str);
+            return Err(self.in_trouble(format!(
+                "speaks protocol {proto} of the agent and linerate {PROTOCOL}; run `make agent` again"
+            )));
+        }
+        Ok(said)
     }
 
     fn no_boot(&mut self, no: Unanswered, flags: &[String]) -> LayError {
@@ -134,6 +157,11 @@ impl Node {
         LayError::Node { trouble, last_words: self.process.last_words() }
     }
 
+    /// The connection to it; none once it was told to end.
+    pub fn link(&self) -> Option<linerate_beam::Node> {
+        self.link.clone()
+    }
+
     /// Asks, and waits for the answer.
     pub fn ask(
         &mut self,
@@ -142,35 +170,31 @@ impl Node {
         patience: Duration,
         cancel: &Cancel,
     ) -> Result<Words, Unanswered> {
-        self.last_id += 1;
-        let id = self.last_id.to_string();
-        let mut line = format!("{id} {verb}");
-        for (key, value) in words {
-            line.push_str(&format!(" {key}={}", encode(value)));
-        }
-        line.push('\n');
-        let requests = self.requests.as_mut();
-        let sent = requests.map(|requests| requests.write_all(line.as_bytes()));
-        if !matches!(sent, Some(Ok(()))) {
-            return Err(Unanswered::Broken(self.end()));
-        }
+        let Some(link) = self.link.clone() else { return Err(Unanswered::Broken(self.end())) };
+        let words = words.iter().map(|(key, value)| tuple(vec![binary(*key), binary(*value)]));
+        let arguments = vec![binary(verb), list(words.collect())];
         let deadline = Instant::now() + patience;
-        loop {
-            let line = self.line(deadline, cancel)?;
-            let (to, answer) = line.split_once(' ').unwrap_or((&line, ""));
-            // The answer to an earlier question that was given up comes first.
-            if to != id {
-                continue;
+        let answer = link.ask("linerate_verbs", "answer", arguments).and_then(|asked| {
+            loop {
+                if cancel.check().is_err() {
+                    return Ok(None);
+                }
+                if let Some(answer) = asked.poll(cancel.slice(deadline)) {
+                    return answer.map(Some);
+                }
+                if Instant::now() >= deadline {
+                    return asked.wait(Duration::ZERO).map(Some);
+                }
             }
-            let (outcome, words) = answer.split_once(' ').unwrap_or((answer, ""));
-            let words = decode(words);
-            return match outcome {
-                "ok" => Ok(words),
-                "error" => Err(Unanswered::Refused(
-                    words.into_iter().find(|(key, _)| key == "reason").unwrap_or_default().1,
-                )),
-                _ => Err(Unanswered::Broken(format!("answered `{line}`, which can't be read"))),
-            };
+        });
+        match answer {
+            Ok(Some(answer)) => read(&answer),
+            Ok(None) => Err(Unanswered::Interrupted),
+            Err(CallFault::Silent { .. }) => Err(Unanswered::Broken("was silent".into())),
+            Err(CallFault::Crashed { reason, .. }) => {
+                Err(Unanswered::Broken(format!("crashed with {}", in_words(&reason))))
+            }
+            Err(CallFault::Lost { .. }) => Err(Unanswered::Broken(self.end())),
         }
     }
 
@@ -202,13 +226,13 @@ impl Node {
         }
     }
 
-    /// How it ended: its output did, so it is about to.
+    /// How it ended: its output or its connection did, so it is about to.
     fn end(&mut self) -> String {
-        let deadline = Instant::now() + Duration::from_millis(90);
+        let deadline = Instant::now() + SLICE;
         loop {
             match self.process.ended() {
-                Some(status) => return format!("ended with {}", in_words(status)),
-                None if Instant::now() > deadline => return "closed its control line".into(),
+                Some(status) => return format!("ended with {}", process::in_words(status)),
+                None if Instant::now() > deadline => return "cut its connection".into(),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
@@ -220,7 +244,7 @@ impl Node {
             None => Ok(()),
             Some(status) => {
                 let words = self.process.last_words();
-                Err(format!("the BEAM node ended with {}{words}", in_words(status)))
+                Err(format!("the BEAM node ended with {}{words}", process::in_words(status)))
             }
         }
     }
@@ -232,8 +256,9 @@ impl Node {
 
     /// Ends it. Returns what is left.
     pub fn stop(&mut self) -> Vec<String> {
+        self.link = None;
         // The end of its input halts it at once; whatever does not heed that is ended as any process.
-        self.requests = None;
+        self.lifeline = None;
         let deadline = Instant::now() + Duration::from_millis(500);
         while self.process.ended().is_none() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
@@ -242,104 +267,58 @@ impl Node {
     }
 }
 
-/// The folder of the agent's beams: the first that has them of what was given, the environment's, and
-/// the build's place below this folder and below the program's.
-pub(super) fn find_agent(given: Option<&Path>) -> Result<PathBuf, LayError> {
-    let environment = std::env::var_os("LINERATE_AGENT").map(PathBuf::from);
-    let program = std::env::current_exe().ok();
-    let folders = folders(given, environment.as_deref(), program.as_deref());
-    let built = |folder: &&PathBuf| folder.join("linerate_control.beam").is_file();
-    match folders.iter().find(built) {
-        // The node's folder is ours, but what it loads later is found from where it stands then.
-        Some(folder) => Ok(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
-        None => {
-            let looked: Vec<_> = folders.iter().map(|it| it.display().to_string()).collect();
-            Err(LayError::AgentNotBuilt { looked: looked.join(", ") })
+/// A name that no other node of this machine has, at the address where it listens.
+fn place(end: Option<&End>) -> Where {
+    let host = end.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |end| end.ip).to_string();
+    Where {
+        name: format!("linerate_{}_{}", std::process::id(), next_number()),
+        host: Some(host),
+        port: None,
+        epmd_port: None,
+        tls: None,
+        netns: end.map(|end| end.netns.clone()),
+    }
+}
+
+/// `{ok, Words}` or `{error, Sentence}`.
+fn read(answer: &Term) -> Result<Words, Unanswered> {
+    let strange =
+        || Unanswered::Broken(format!("answered {}, which can't be read", in_words(answer)));
+    let Some([outcome, content]) = as_tuple(answer) else { return Err(strange()) };
+    match as_atom(outcome) {
+        Some("error") => Err(as_text(content).map_or_else(strange, Unanswered::Refused)),
+        Some("ok") => {
+            let words = as_list(content).ok_or_else(strange)?;
+            let pair = |word: &Term| match as_tuple(word) {
+                Some([key, value]) => Some((as_text(key)?, as_text(value)?)),
+                _ => None,
+            };
+            words.iter().map(pair).collect::<Option<Words>>().ok_or_else(strange)
         }
+        _ => Err(strange()),
     }
-}
-
-/// Source: rebar3's place for what it builds.
-const BUILT: &str = "agent/_build/default/lib/linerate/ebin";
-
-fn folders(
-    given: Option<&Path>,
-    environment: Option<&Path>,
-    program: Option<&Path>,
-) -> Vec<PathBuf> {
-    // Who names a folder means that one: a build found elsewhere would be another agent.
-    if let Some(named) = given.or(environment) {
-        return vec![named.to_path_buf()];
-    }
-    let above = program.into_iter().flat_map(|program| program.ancestors().skip(1));
-    std::iter::once(PathBuf::from(BUILT)).chain(above.map(|folder| folder.join(BUILT))).collect()
-}
-
-fn encode(value: &str) -> String {
-    let mut encoded = String::new();
-    for letter in value.chars() {
-        match letter {
-            ' ' => encoded.push_str("%20"),
-            '%' => encoded.push_str("%25"),
-            '=' => encoded.push_str("%3D"),
-            '\n' => encoded.push_str("%0A"),
-            '\r' => encoded.push_str("%0D"),
-            _ => encoded.push(letter),
-        }
-    }
-    encoded
-}
-
-fn decode(words: &str) -> Words {
-    let words = words.split(' ').filter_map(|word| word.split_once('='));
-    words.map(|(key, value)| (decode_value(key), decode_value(value))).collect()
-}
-
-fn decode_value(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = (*first == b'%').then(|| after.get(..2)).flatten();
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_beam::term::atom;
 
     #[test]
-    fn values_go_through_the_line_unchanged() {
-        for value in ["", "a b=c%d\r\n", "%20", "größer", "100%"] {
-            let line = format!("x=1 key={}", encode(value));
-            assert_eq!(decode(&line)[1], ("key".to_owned(), value.to_owned()));
+    fn answers_are_words_or_a_sentence_and_nothing_else() {
+        let pair = tuple(vec![binary("port"), binary("80")]);
+        let answer = tuple(vec![atom("ok"), list(vec![pair])]);
+        let Ok(words) = read(&answer) else { panic!("{answer:?}") };
+        assert_eq!(words, [("port".to_owned(), "80".to_owned())]);
+        let refusal = read(&tuple(vec![atom("error"), binary("größer")]));
+        assert!(matches!(refusal, Err(Unanswered::Refused(why)) if why == "größer"));
+        for strange in [atom("ok"), tuple(vec![atom("ok"), atom("x")]), tuple(vec![])] {
+            assert!(matches!(read(&strange), Err(Unanswered::Broken(_))));
         }
     }
 
     #[test]
-    fn a_percent_sign_without_digits_is_left() {
-        assert_eq!(decode_value("100%"), "100%");
-        assert_eq!(decode_value("%zz%2"), "%zz%2");
-    }
-
-    #[test]
-    fn a_named_folder_is_the_only_one_looked_in() {
-        let (a, b) = (Path::new("/a"), Path::new("/b"));
-        assert_eq!(folders(Some(a), Some(b), None), [a]);
-        assert_eq!(folders(None, Some(b), None), [b]);
-        let found = folders(None, None, Some(Path::new("/r/target/release/linerate")));
-        assert_eq!(found[0], Path::new(BUILT));
-        assert!(found.contains(&Path::new("/r").join(BUILT)));
+    fn no_two_nodes_have_one_name() {
+        assert_ne!(place(None).name, place(None).name);
     }
 }
