@@ -72,6 +72,8 @@
 -type held() :: #{
     microstate_accounting := boolean(),
     monitor := linerate_probe_monitor:held(),
+    %% Knobs that linerate turned, and what they were.
+    turned := [linerate_probe_turn:step()],
     unload := [module()]
 }.
 
@@ -134,6 +136,7 @@ keep(Caller, Ref, #{owner := Owner, unload := Unload} = Options) ->
     Held = #{
         microstate_accounting => erlang:system_flag(microstate_accounting, true),
         monitor => linerate_probe_monitor:held(Monitor),
+        turned => [],
         unload => Unload
     },
     try spawn_opt(linerate_probe_worker, work, [self(), Options, Held], worker_options()) of
@@ -169,6 +172,15 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
             keeping(heard(Keeper));
         {alive, _Ref} ->
             keeping(heard(Keeper));
+        {{turn, Asked, Where}, From, Ref} when is_pid(From) ->
+            keeping(turn(Asked, Where, {From, Ref}, heard(Keeper)));
+        {turn_back, From, Ref} when is_pid(From) ->
+            ok = turn_back(turned(Keeper)),
+            From ! {Ref, ok},
+            keeping(hold([], heard(Keeper)));
+        {turn_keep, From, Ref} when is_pid(From) ->
+            From ! {Ref, ok},
+            keeping(hold([], heard(Keeper)));
         {stop, From, Ref} when is_pid(From) ->
             finish(Keeper, {From, Ref});
         {monitor, Of, Kind, About} when is_atom(Kind) ->
@@ -183,6 +195,34 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
     after until(Keeper) ->
         finish(Keeper, nobody)
     end.
+
+%% Knobs. The worker knows how to put them back before the first one is turned.
+-spec turn({atom(), term()}, linerate_probe_turn:where(), {pid(), reference()}, keeper()) -> keeper().
+turn(Asked, Where, {From, Ref}, Keeper) ->
+    case linerate_probe_turn:steps(Asked, Where) of
+        {ok, Sockets, Steps} ->
+            Turned = hold(turned(Keeper) ++ Steps, Keeper),
+            ok = linerate_probe_turn:do(Steps),
+            From ! {Ref, {ok, {Sockets, linerate_probe_turn:count(Steps)}}},
+            Turned;
+        {error, _} = Error ->
+            From ! {Ref, Error},
+            Keeper
+    end.
+
+-spec turned(keeper()) -> [linerate_probe_turn:step()].
+turned(#{held := #{turned := Steps}}) -> Steps.
+
+-spec hold([linerate_probe_turn:step()], keeper()) -> keeper().
+hold(Steps, #{held := Held, worker := {Worker, _}} = Keeper) ->
+    Now = Held#{turned := Steps},
+    Worker ! {held, Now},
+    Keeper#{held := Now}.
+
+%% On a node where nothing was turned the module need not be there.
+-spec turn_back([linerate_probe_turn:step()]) -> ok.
+turn_back([]) -> ok;
+turn_back(Steps) -> linerate_probe_turn:undo(Steps).
 
 -spec heard(keeper()) -> keeper().
 heard(#{monitor := Monitor} = Keeper) ->
@@ -217,7 +257,8 @@ finish(#{worker := {Worker, WorkerRef}, held := Held}, Asker) ->
 %% The flag scheduler_wall_time is the worker's and goes with it, as the system monitor goes with
 %% the keeper if that was killed.
 -spec put_back(held()) -> ok.
-put_back(#{microstate_accounting := Was, monitor := Monitor}) ->
+put_back(#{microstate_accounting := Was, monitor := Monitor, turned := Turned}) ->
+    ok = turn_back(Turned),
     ok = linerate_probe_monitor:put_back(Monitor),
     case Was of
         true -> ok;

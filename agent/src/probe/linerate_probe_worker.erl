@@ -119,6 +119,8 @@ working(#{keeper := KeeperRef, held := Held, parts := Parts} = Worker) ->
                 ok -> working(Done);
                 _ -> working(tell_anew(Done))
             end;
+        {held, Now} ->
+            working(Worker#{held := Now});
         stop ->
             stop_parts(Parts);
         %% Only a kill does this.
