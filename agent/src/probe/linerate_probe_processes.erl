@@ -210,7 +210,7 @@ ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects})
                 {Rows, Waits, Idle, maps:remove(Pid, Suspects)};
             _ ->
                 #{Pid := #{asked := Asked, facts := Known, call := Call} = Suspect} = Suspects,
-                Wait = wait(value(status, Info), value(current_stacktrace, Info)),
+                Wait = wait(value(status, Info), at(Info)),
                 First = first_call(Pid, Call, Info),
                 Facts = facts(Wait, First, Info),
                 New = case Tell of all -> Facts; changed -> Facts -- Known end,
@@ -229,10 +229,21 @@ ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects})
         false -> Done
     end.
 
+%% Who was suspended while it sent has the function that will go on for it as its current one, and not
+%% on its stack.
+-spec at([tuple()]) -> [tuple()].
+at(Info) ->
+    Stack = value(current_stacktrace, Info),
+    case value(current_function, Info) of
+        {Module, Function, Arity} -> [{Module, Function, Arity, []} | Stack];
+        _ -> Stack
+    end.
+
 -spec items(state()) -> [atom() | {dictionary, term()}].
 items(#{call_key := CallKey}) ->
     [
         status,
+        current_function,
         current_stacktrace,
         reductions,
         memory,
