@@ -15,7 +15,8 @@ const ALIASES: [(&str, &str); 6] = [
 ];
 
 /// Keys that are lists, and by what their values are divided when they are turned.
-const LISTS: [(&str, char); 3] = [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ',')];
+const LISTS: [(&str, char); 3] =
+    [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ',')];
 
 /// The knob's whole name.
 pub fn whole_name(knob: &str) -> &str {

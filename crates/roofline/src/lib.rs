@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod node_cpu;
 mod predict;
 mod roof;
 pub mod roofs;

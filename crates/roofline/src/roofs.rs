@@ -18,15 +18,91 @@ mod send_buffer;
 mod target_cpu;
 mod window;
 
+#[allow(dead_code)]
+mod cpu_quota;
+#[allow(dead_code)]
+mod dirty_schedulers;
+#[allow(dead_code)]
+mod funnel;
+#[allow(dead_code)]
+mod hot_connection;
+#[allow(dead_code)]
+mod large_heap;
+#[allow(dead_code)]
+mod logger;
+#[allow(dead_code)]
+mod neighbours;
+#[allow(dead_code)]
+mod persistent_term;
+#[allow(dead_code)]
+mod schedulers;
+#[allow(dead_code)]
+mod schedulers_too_few;
+#[allow(dead_code)]
+mod suspects;
+#[allow(dead_code)]
+mod tracing;
+
+
+mod acceptor;
+mod admission;
+mod connection_limit;
+mod descriptors;
+mod initial_window;
+mod pacing;
+#[allow(dead_code)]
+mod pool;
+#[allow(dead_code)]
+mod port_limit;
+#[allow(dead_code)]
+mod process_limit;
+mod rmem_max;
+mod wmem_max;
+#[allow(dead_code)]
+mod channels;
+#[allow(dead_code)]
+mod disk_sync;
+#[allow(dead_code)]
+mod dist_busy_port;
+#[allow(dead_code)]
+mod dist_decode;
+#[allow(dead_code)]
+mod dist_fragments;
+#[allow(dead_code)]
+mod dist_head_of_line;
+#[allow(dead_code)]
+mod dist_lockstep;
+#[allow(dead_code)]
+mod dist_receive_buffer;
+#[allow(dead_code)]
+mod encryption;
+#[allow(dead_code)]
+mod keepalive_limit;
+#[allow(dead_code)]
+mod shaper;
+#[allow(dead_code)]
+mod tls_bulk;
+#[allow(dead_code)]
+mod tls_handshake;
+#[allow(dead_code)]
+mod tls_small_records;
+
 /// Every roof, lowest layer first. Order decides only how reports list equals.
 pub static ROOFS: &[&dyn Roof] = &[
     &host_cpu::HostCpu,
     &target_cpu::TargetCpu,
     &engine_cpu::EngineCpu,
+    &descriptors::Descriptors,
     &nagle_delayed_ack::NagleDelayedAck,
     &receive_window::ReceiveWindow,
+    &rmem_max::RmemMax,
     &send_buffer::SendBuffer,
+    &wmem_max::WmemMax,
+    &pacing::Pacing,
+    &initial_window::InitialWindow,
     &listen_backlog::ListenBacklog,
+    &acceptor::Acceptor,
+    &connection_limit::ConnectionLimit,
     &connection_churn::ConnectionChurn,
     &ephemeral_ports::EphemeralPorts,
     &concurrency::Concurrency,

@@ -2,13 +2,16 @@
 //!
 //! By the utilisation law the station with the highest utilisation is the bottleneck. Connections are a
 //! station too: `X S0 / c`, with `S0` the time an exchange takes when nobody else asks. When that is near
-//! one, exchanges wait for nothing but themselves, whatever the CPUs look like: a BEAM node spins before
-//! it sleeps, and its CPUs look full while idle.
+//! one, exchanges wait for nothing but themselves, whatever the CPUs look like.
+//!
+//! Of a BEAM node that is sampled inside, work is what its schedulers did ([`NodeCpu`]); of other targets
+//! it is their CPU time, and one that spins looks full.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
 use linerate_evidence::sources::{process, stat};
 use linerate_evidence::{Missing, Subject};
 
+use crate::node_cpu::NodeCpu;
 use crate::run::Run;
 
 // Chosen: where exchanges spend this much of their time unhindered, more connections are the cure.
@@ -52,25 +55,42 @@ pub(crate) struct Target {
     pub cores: f64,
     /// CPUs it may use at once.
     pub limit: f64,
-    /// The busiest of its threads.
+    /// The busiest of its threads; 0 where schedulers tell more.
     pub busiest_thread: f64,
+    /// Its schedulers' own account, where the node is sampled inside.
+    pub node: Option<NodeCpu>,
 }
 
 /// The machine.
 pub(crate) struct Host {
-    /// CPUs' worth of time used by anything, steal included.
+    /// CPUs' worth of time used by anything, steal included, and a node's spinning left out.
     pub busy: f64,
     pub cpus: f64,
 }
 
 impl Target {
     pub fn utilisation(&self) -> f64 {
-        (self.cores / self.limit).max(self.busiest_thread).min(1.0)
+        let Some(node) = &self.node else {
+            return (self.cores / self.limit).max(self.busiest_thread).min(1.0);
+        };
+        let work = node.scheduled() * node.let_run(self.cores);
+        self.utilisation_of_normal().max(work / self.limit).min(1.0)
+    }
+
+    /// That of the normal schedulers alone; 0 where the target is no node that is sampled inside.
+    pub fn utilisation_of_normal(&self) -> f64 {
+        let work = |node: &NodeCpu| node.active * node.let_run(self.cores) / node.online;
+        self.node.as_ref().map_or(0.0, work).min(1.0)
     }
 }
 
 impl Utilisation {
     pub fn of(run: &Run) -> Self {
+        let target = target(run);
+        let mut host = host(run);
+        if let (Ok(host), Ok(Target { node: Some(node), cores, .. })) = (&mut host, &target) {
+            host.busy -= node.spun(*cores).min(host.busy);
+        }
         Self {
             alone: run.connections() == 1 && !run.is_watched(),
             local: run.header.target.local,
@@ -78,8 +98,8 @@ impl Utilisation {
             connections: unhindered_share(run),
             engine: run.load.busiest_thread,
             engine_cores: run.engine_cores(),
-            target: target(run),
-            host: host(run),
+            target,
+            host,
         }
     }
 
@@ -139,6 +159,21 @@ fn unhindered_share(run: &Run) -> f64 {
 }
 
 fn target(run: &Run) -> Result<Target, Missing> {
+    let node = NodeCpu::of(run).ok();
+    let of_kernel = of_kernel(run, node);
+    match (&of_kernel, node) {
+        // A node elsewhere, or one whose processes can't be read: its own account must do.
+        (Err(_), Some(node)) => Ok(Target {
+            cores: node.scheduled(),
+            limit: node.online.max(node.scheduled()),
+            busiest_thread: 0.0,
+            node: Some(node),
+        }),
+        _ => of_kernel,
+    }
+}
+
+fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     // The probe reads a large tree seldom, to stay cheap: where the window has not two readings, the
     // whole run's stand for it.
     let within = run.of(Subject::Target);
@@ -151,7 +186,9 @@ fn target(run: &Run) -> Result<Target, Missing> {
     let seconds = over.as_secs_f64();
     let facts = &run.header.target;
     let mut limit = f64::from(facts.cpus.unwrap_or(run.header.host.cpus).max(1));
-    if let Some(schedulers) = facts.schedulers {
+    if node.is_none()
+        && let Some(schedulers) = facts.schedulers
+    {
         limit = limit.min(f64::from(schedulers.max(1)));
     }
     if let Ok(quota) = of.last(process::CPU_QUOTA) {
@@ -162,8 +199,8 @@ fn target(run: &Run) -> Result<Target, Missing> {
     // A node that has little to do does it on one scheduler, and lets the others sleep: where nobody
     // asked for more, that one thread is full says nothing.
     let spreads = run.is_watched() && facts.schedulers.is_some_and(|schedulers| schedulers > 1);
-    let busiest_thread = if spreads { 0.0 } else { busiest_thread };
-    Ok(Target { cores: (user + system).as_secs_f64() / seconds, limit, busiest_thread })
+    let busiest_thread = if spreads || node.is_some() { 0.0 } else { busiest_thread };
+    Ok(Target { cores: (user + system).as_secs_f64() / seconds, limit, busiest_thread, node })
 }
 
 fn host(run: &Run) -> Result<Host, Missing> {

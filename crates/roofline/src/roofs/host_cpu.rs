@@ -8,6 +8,7 @@
 use linerate_evidence::Missing;
 use linerate_model::OpRate;
 
+use super::neighbours::Others;
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
@@ -41,6 +42,7 @@ impl Roof for HostCpu {
         }
         let utilisation = Utilisation::of(run);
         let bottleneck = utilisation.bottleneck();
+        let others = Others::of(run, &utilisation).ok().filter(|others| others.hold(run));
         let host = utilisation.host?;
         let attained = run.attained().0.max(1e-9);
         let used = (host.busy / host.cpus).max(1e-6);
@@ -54,22 +56,26 @@ impl Roof for HostCpu {
             Some(target) => format!("target {target:.2}, engine {engine:.2}, rest {rest:.2}"),
             None => format!("engine {engine:.2}, rest {rest:.2}"),
         };
-        let binds = match bottleneck {
-            Some(Station::Host) if run.is_held_back() => Binds::Yes(format!(
+        let binds = match (bottleneck, others) {
+            (Some(Station::Host), Some(others)) => Binds::No(format!(
+                "the CPUs were {:.0} % used, most by neighbours: {:.2} of {:.0}",
+                used * 100.0,
+                others.cores,
+                host.cpus
+            )),
+            (Some(Station::Host), None) if run.is_held_back() => Binds::Yes(format!(
                 "the CPUs were {:.0} % used ({split} of {:.0}){}",
                 used * 100.0,
                 host.cpus,
                 if run.is_watched() { "" } else { " and exchanges waited for them" }
             )),
-            Some(Station::Connections) if used > 0.85 => Binds::No(
+            (Some(Station::Connections), _) if used > 0.85 => Binds::No(
                 "the CPUs look full, but exchanges take no longer than alone: schedulers spin"
                     .into(),
             ),
             _ => Binds::No(format!("the CPUs were {:.0} % used", used * 100.0)),
         };
         let alone = target.map_or(attained, |target| host.cpus / (target / attained).max(1e-9));
-        // More than the run's own parts: somebody else's work on this machine.
-        let neighbours = target.is_some() && rest > 0.5 * host.busy;
         let parts = match target {
             Some(target) if run.is_watched() => {
                 format!(
@@ -90,14 +96,7 @@ impl Roof for HostCpu {
                 duration(rest / attained)
             ),
         };
-        let (knob, value, does, by_hand) = if neighbours {
-            (
-                "host.neighbours",
-                "none",
-                "leaves the CPUs to target and engine: most of them was used by neither",
-                "top: see what else runs, and stop or move it",
-            )
-        } else if run.is_watched() {
+        let (knob, value, does, by_hand) = if run.is_watched() {
             (
                 "host.cpus",
                 "more",

@@ -3,15 +3,17 @@
 //! `ceiling = attained / utilisation`, the utilisation being the larger of `CPU time / CPUs it may use`
 //! and that of its busiest thread
 //!
+//! A BEAM node that is sampled inside has `vm.schedulers` instead.
 //! Blind spot: busy-waiting looks like work from outside; the roof binds only when exchanges wait.
 
 use linerate_evidence::Missing;
 use linerate_model::OpRate;
 
+use super::cpu_quota::throttling;
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
-use crate::utilisation::{Station, Utilisation};
+use crate::utilisation::{Station, Target, Utilisation};
 
 pub(super) struct TargetCpu;
 
@@ -42,6 +44,9 @@ impl Roof for TargetCpu {
         let utilisation = Utilisation::of(run);
         let bottleneck = utilisation.bottleneck();
         let target = utilisation.target?;
+        if target.node.is_some() {
+            return Ok(Finding::DoesNotApply("the node's schedulers tell (vm.schedulers)".into()));
+        }
         let attained = run.attained().0.max(1e-9);
         let used = target.utilisation().max(1e-6);
         let rate = OpRate(attained / used);
@@ -58,6 +63,9 @@ impl Roof for TargetCpu {
             format!("{:.0} CPUs / {} CPU {} = {rate}", target.limit, duration(each), run.each())
         };
         let binds = match bottleneck {
+            Some(Station::Target) if throttling(run).is_some() => {
+                Binds::No(format!("its CPU quota lets it run {:.2} CPUs", target.cores))
+            }
             Some(Station::Target) if run.is_held_back() => Binds::Yes(format!(
                 "it used {:.2} of the {:.0} CPUs it may use{}",
                 target.cores,
@@ -70,30 +78,35 @@ impl Roof for TargetCpu {
             )),
             _ => Binds::No(format!("it used {:.2} of {:.0} CPUs", target.cores, target.limit)),
         };
-        let cpus = f64::from(run.header.host.cpus);
-        let advice = if target.limit < cpus {
-            let gain = cpus / target.limit;
-            Advice {
-                knob: "target.cpus".into(),
-                value: "all".into(),
-                does: format!("lets it use all {cpus:.0} CPUs instead of {:.0}", target.limit),
-                by_hand: "raise its CPU quota or affinity; on a BEAM node `+S` schedulers".into(),
-                predicted: Predicted::with_more_cpu(attained, gain),
-            }
-        } else {
-            Advice {
-                knob: "target.work".into(),
-                value: "less".into(),
-                does: "profile it: only less CPU an exchange, or more CPUs, gives more".into(),
-                by_hand: "perf top -p PID; on a BEAM node eprof, or `+JPperf true` with perf"
-                    .into(),
-                predicted: Predicted {
-                    low: OpRate(attained),
-                    mid: OpRate(attained * 1.2),
-                    high: OpRate(attained * 2.0),
-                },
-            }
-        };
-        Ok(Finding::Ceiling(Ceiling { rate, sum, binds, advice: vec![advice] }))
+        let advice = vec![advice(run, &target)];
+        Ok(Finding::Ceiling(Ceiling { rate, sum, binds, advice }))
+    }
+}
+
+/// More CPUs where it may not use all, else less work.
+pub(super) fn advice(run: &Run, target: &Target) -> Advice {
+    let attained = run.attained().0.max(1e-9);
+    let cpus = f64::from(run.header.host.cpus);
+    if target.limit < cpus {
+        let gain = cpus / target.limit;
+        Advice {
+            knob: "target.cpus".into(),
+            value: "all".into(),
+            does: format!("lets it use all {cpus:.0} CPUs instead of {:.0}", target.limit),
+            by_hand: "raise its CPU quota or affinity".into(),
+            predicted: Predicted::with_more_cpu(attained, gain),
+        }
+    } else {
+        Advice {
+            knob: "target.work".into(),
+            value: "less".into(),
+            does: "profile it: only less CPU an exchange, or more CPUs, gives more".into(),
+            by_hand: "perf top -p PID; on a BEAM node eprof, or `+JPperf true` with perf".into(),
+            predicted: Predicted {
+                low: OpRate(attained),
+                mid: OpRate(attained * 1.2),
+                high: OpRate(attained * 2.0),
+            },
+        }
     }
 }

@@ -1,0 +1,142 @@
+//! Large heaps that are collected: processes keep much and make much garbage, and each collection copies
+//! what they keep.
+//!
+//! `ceiling = attained / utilisation of what is busiest`, the collections in it
+//!
+//! Blind spot: a collection on a dirty scheduler (large heaps go there) is in no microstate of normal
+//! ones; it is seen by the status of the processes that were looked at, and of those only.
+//! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
+
+use linerate_evidence::sources::{port, vm};
+use linerate_evidence::{Missing, Side};
+use linerate_model::{Bytes, OpRate};
+
+use super::suspects::{Suspect, serving_node, suspects};
+use crate::predict::Predicted;
+use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
+use crate::run::Run;
+
+// Chosen: of the time in which processes with large heaps worked. Healthy ones stay below a tenth.
+const COLLECTING: f64 = 0.4;
+
+// Chosen: smaller ones are copied in a millisecond. Unit: bytes.
+const LARGE: f64 = 4.0 * 1024.0 * 1024.0;
+
+pub(super) struct LargeHeap;
+
+impl Roof for LargeHeap {
+    fn id(&self) -> &'static str {
+        "vm.large-heap"
+    }
+
+    fn title(&self) -> &'static str {
+        "garbage collection of large heaps"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Defect
+    }
+
+    fn page(&self) -> &'static str {
+        include_str!("../../../../docs/roofs/vm.large-heap.md")
+    }
+
+    fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        let node = match serving_node(run) {
+            Ok(node) => node,
+            Err(finding) => return Ok(finding),
+        };
+        let mut large = suspects(run);
+        large.retain(|suspect| suspect.heap >= LARGE);
+        let Some(worst) = large.iter().max_by(|a, b| a.collecting.total_cmp(&b.collecting)) else {
+            // Without a look at any process nothing is known of heaps.
+            node.last(linerate_evidence::sources::waits::ASKED)?;
+            return Ok(Finding::DoesNotApply(format!(
+                "no process that was looked at has {} of heap",
+                Bytes(LARGE as u64)
+            )));
+        };
+        let share = collecting(&large);
+        let attained = run.attained().0.max(1e-9);
+        let used = (worst.running).clamp(0.05, 1.0);
+        let rate = OpRate(attained / used);
+        let events = node.delta(vm::LONG_GC).map_or(0, |(events, _)| events);
+        let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |longest| longest.as_secs_f64());
+        let mut seen = format!(
+            "{} keeps {} and collected garbage in {:.0} % of the looks that found it at work",
+            worst.words(),
+            Bytes(worst.heap as u64),
+            worst.collecting / worst.running.max(1e-6) * 100.0
+        );
+        if events > 0 {
+            seen.push_str(&format!(
+                "; {events} collections took 20 ms or more, the longest {:.0} ms",
+                longest * 1e3
+            ));
+        }
+        let listed = is_listed(run);
+        let working = large.iter().any(|suspect| suspect.running >= 0.5);
+        let binds = if listed {
+            Binds::No(format!("{seen}; data is delivered as lists, and that is the garbage"))
+        } else if share >= COLLECTING && working && run.is_held_back() {
+            Binds::Yes(seen)
+        } else {
+            Binds::No(seen)
+        };
+        let sweeps = worst.fullsweep_after == Some("0");
+        let advice = if sweeps {
+            Advice {
+                knob: "fullsweep_after".into(),
+                value: "65535".into(),
+                does: "copies only what is new at each collection, and all of it seldom".into(),
+                by_hand:
+                    "take fullsweep_after 0 out of spawn_opt, process_flag or the environment \
+                          (ERL_FULLSWEEP_AFTER); what it was set for, binaries that are held, \
+                          erlang:garbage_collect/1 of that process once a minute does too"
+                        .into(),
+                predicted: without_collecting(attained, share),
+            }
+        } else {
+            Advice {
+                knob: "keys".into(),
+                value: "1000".into(),
+                does: "keeps less in the process, so that a collection has less to copy".into(),
+                by_hand: "keep the state in ets, which is not collected, or in several processes; a larger \
+                          min_heap_size collects less often"
+                    .into(),
+                predicted: without_collecting(attained, share),
+            }
+        };
+        Ok(Finding::Ceiling(Ceiling {
+            rate,
+            sum: format!(
+                "{:.0} % of the work of {} process{} with large heaps was collection = {rate}",
+                share * 100.0,
+                large.len(),
+                if large.len() == 1 { "" } else { "es" }
+            ),
+            binds,
+            advice: vec![advice],
+        }))
+    }
+}
+
+/// The part of their work that was collection, by the looks at all of them.
+pub(super) fn collecting(suspects: &[Suspect]) -> f64 {
+    let sum = |of: fn(&Suspect) -> f64| suspects.iter().map(of).sum::<f64>();
+    sum(|suspect| suspect.collecting) / sum(|suspect| suspect.running).max(1e-6)
+}
+
+/// Whether connections deliver lists, whose elements are 16 bytes each.
+fn is_listed(run: &Run) -> bool {
+    run.flows(Side::Server).iter().any(|flow| flow.last(port::LIST_MODE).is_ok_and(|mode| mode > 0))
+}
+
+fn without_collecting(attained: f64, share: f64) -> Predicted {
+    let gain = 1.0 / (1.0 - share.min(0.95));
+    Predicted {
+        low: OpRate(attained),
+        mid: OpRate(attained * (1.0 + (gain - 1.0) * 0.7)),
+        high: OpRate(attained * gain * 2.0),
+    }
+}
