@@ -112,20 +112,26 @@ pub(super) fn is_busy((events, full): (f64, f64)) -> bool {
     events >= 1.0 || full >= 0.3
 }
 
-/// Of the processes that were asked what they are at, the share that waited for another node: suspended
-/// at its channel, or for the answer to a call.
+/// Of the processes that were at work when they were asked, the share that waited for another node:
+/// suspended at its channel, or for the answer to a call.
 pub(super) fn waiting(node: &Of) -> Result<f64, Missing> {
     share(node, &[waits::DIST, waits::CALL])
 }
 
-/// Of the processes that were asked, the share that was at one of these.
+/// Of the processes that were at work when they were asked, the share that was at one of these. Who
+/// waits for a connection, for data or for any message is idle for all that can be seen.
 pub(super) fn share(node: &Of, at: &[Metric<u64>]) -> Result<f64, Missing> {
     let sum = |metric| Ok(node.all(metric)?.iter().map(|(_, count)| *count).sum::<u64>() as f64);
-    let mut found = 0.0;
+    let (mut found, mut work) = (0.0, sum(waits::ASKED)?);
     for metric in at {
         found += sum(*metric)?;
     }
-    Ok(found / sum(waits::ASKED)?.max(1.0))
+    for idle in [waits::RECEIVE, waits::RECV, waits::ACCEPT] {
+        work -= sum(idle)?;
+    }
+    // Chosen: less than one in two samples is nobody.
+    let samples = node.all(waits::ASKED)?.len() as f64;
+    Ok(if work < 0.5 * samples { 0.0 } else { found / work })
 }
 
 /// Requests a second: exchanges, or reads of connections that are no channels where the load is not ours.

@@ -48,13 +48,13 @@ impl Roof for DistBusyPort {
         let each = channel.sent() / attained.0.max(1e-9);
         let seen = format!(
             "senders to {} were suspended {:.0} times a second, half of the limit was queued in {:.0} % \
-             of the samples, and {:.0} % of the processes asked waited for another node",
+             of the samples, and {:.0} % of the processes at work waited for another node",
             channel.peer,
             busy.0,
             busy.1 * 100.0,
             waiting * 100.0
         );
-        // Chosen: a third of those asked; background traffic alone may suspend its own senders.
+        // Chosen: a third of those at work; background traffic alone may suspend its own senders.
         let binds = if is_busy(busy) && !fragments && waiting >= 0.3 && run.is_held_back() {
             Binds::Yes(seen)
         } else if fragments {

@@ -52,7 +52,7 @@ impl Roof for DistFragments {
         let (waited, waiting) = (channel.waited()?, waiting(&node)?);
         let seen = format!(
             "frames to {} are {} on average; something waited for the channel in {:.0} % of the samples, \
-             and {:.0} % of the processes asked for another node",
+             and {:.0} % of the processes at work for another node",
             channel.peer,
             Bytes(frame as u64),
             waited * 100.0,

@@ -54,7 +54,7 @@ impl Roof for DistHeadOfLine {
         // Chosen: a third of an exchange; the rest of it may be a queue that is not seen from here.
         let long = if run.is_watched() { wait >= NOTICED } else { wait >= 0.3 * service };
         let seen = format!(
-            "{} stood before each message to {}, {} at {}/s; {:.0} % of the processes asked waited for \
+            "{} stood before each message to {}, {} at {}/s; {:.0} % of the processes at work waited for \
              the answer to a call",
             Bytes(ahead as u64),
             channel.peer,

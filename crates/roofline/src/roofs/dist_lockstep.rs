@@ -64,11 +64,11 @@ impl Roof for DistLockstep {
         let channel = &channels[0];
         let queued = is_busy(channel.busy(&node)?) || channel.wait()? >= 0.3 * service.max(1e-6);
         let seen = format!(
-            "{each:.1} calls to another node for each request, and {:.0} % of the processes asked waited \
+            "{each:.1} calls to another node for each request, and {:.0} % of the processes at work waited \
              for one",
             calling * 100.0
         );
-        // Chosen: half; those that were asked but serve no requests are in it.
+        // Chosen: half; those at work that serve no requests are in it.
         let binds = if each >= CALLS && calling >= 0.5 && !cpu && !queued && run.is_held_back() {
             Binds::Yes(seen)
         } else if cpu {
