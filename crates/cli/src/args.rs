@@ -24,6 +24,9 @@ pub enum Command {
     /// Lift one roof after the other: run, follow the advice, measure again in pairs
     #[command(after_help = CLIMB_EXAMPLES)]
     Climb(ClimbArgs),
+    /// Watch a live BEAM node, or whatever listens on a port, and name what limits it
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Judge a recorded run again, without network
     Diagnose(DiagnoseArgs),
     /// Print a roof's page: meaning, arithmetic, how it shows, what it is mistaken for, the cure
@@ -60,6 +63,21 @@ Examples:
   linerate climb --beam httpd -c 10 -d 3s -o climb.html
   linerate climb plan.toml";
 
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  linerate doctor shop@db1                                inside and, on its host, outside
+  linerate doctor rabbit --for 30s --cookie-file /var/lib/rabbitmq/.erlang.cookie
+  linerate doctor :8080                                   whoever listens there
+  linerate doctor 4711 -o doctor.html -o doctor.jsonl
+  linerate doctor shop@db1 --port 25672                   without EPMD
+  linerate doctor shop@db1 --apply nodelay=on             turn, measure, put back
+
+It makes no load. Without --apply it only reads, and the node is left as it was.
+The cookie is read from --cookie-file, LINERATE_COOKIE or ~/.erlang.cookie.
+
+Exit codes: 0 also when a limit is named; 1 if the target can't be watched (not
+there, wrong cookie); 2 if the flags are wrong; 130 and 143 on signals.";
+
 /// Flags of one load.
 #[derive(Args, Debug, Clone, Default)]
 pub struct LoadArgs {
@@ -74,6 +92,9 @@ pub struct LoadArgs {
     /// The port the command listens on, if {port} is not among its words
     #[arg(long, requires = "command")]
     pub port: Option<u16>,
+    /// Stay outside of the BEAM node: no probe in it
+    #[arg(long)]
+    pub no_inside: bool,
     /// Turn a knob of the target, or of the plan by its dotted key; repeatable
     #[arg(short = 'k', long = "knob", value_name = "NAME=VALUE", value_parser = crate::turn::assignment)]
     pub knobs: Vec<(String, String)>,
@@ -195,6 +216,53 @@ pub struct ClimbArgs {
     /// Promise less than this and the climb ends
     #[arg(long, default_value = "5%", value_name = "SHARE")]
     pub least: String,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// NAME@HOST or NAME (a BEAM node), :PORT (whoever listens there), or a process id
+    pub target: String,
+    /// How long to watch: 500ms, 10s, 2m; a bare number is seconds
+    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
+    pub length: String,
+    /// What the probe may take of one of the node's schedulers
+    #[arg(long, value_name = "SHARE", default_value = "1%")]
+    pub budget: String,
+    /// Stay outside of the node: the kernel's side alone
+    #[arg(long)]
+    pub no_inside: bool,
+
+    /// The file that holds the node's cookie
+    #[arg(long, value_name = "FILE", help_heading = "Node")]
+    pub cookie_file: Option<PathBuf>,
+    /// The node's distribution port, without asking EPMD
+    #[arg(long, value_name = "PORT", help_heading = "Node")]
+    pub port: Option<u16>,
+    /// Distribution over TLS (a node with -proto_dist inet_tls)
+    #[arg(long, help_heading = "Node")]
+    pub tls: bool,
+    /// Whom to trust, PEM; without it any certificate
+    #[arg(long, value_name = "FILE", requires = "tls", help_heading = "Node")]
+    pub tls_ca: Option<PathBuf>,
+    /// Our certificate, PEM, for nodes that ask for one
+    #[arg(long, value_name = "FILE", requires = "tls", help_heading = "Node")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Node")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Turn a knob of the live node, measure without and with it in turn, and put it back
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = crate::turn::assignment, conflicts_with = "no_inside", help_heading = "Turning")]
+    pub apply: Option<(String, String)>,
+    /// Turn it on the connections of this listening port only
+    #[arg(long, value_name = "PORT", requires = "apply", help_heading = "Turning")]
+    pub listener: Option<u16>,
+    /// Leave it turned
+    #[arg(long, requires = "apply", help_heading = "Turning")]
+    pub keep: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -3,6 +3,7 @@
 pub mod climb;
 pub mod compare;
 pub mod diagnose;
+pub mod doctor;
 pub mod explain;
 pub mod run;
 pub mod shell;

@@ -5,6 +5,7 @@ mod commands;
 mod evidence_file;
 mod failure;
 mod gate;
+mod inside;
 mod measure;
 mod output;
 mod pairs;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(args),
         Command::Climb(args) => commands::climb::climb(args),
         Command::Diagnose(args) => commands::diagnose::diagnose(args),
+        Command::Doctor(args) => commands::doctor::doctor(args),
         Command::Explain { id } => commands::explain::explain(id.as_deref()),
         Command::Study(args) => commands::study::study(args),
         Command::Compare(args) => commands::compare::compare(args),

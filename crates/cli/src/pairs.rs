@@ -13,14 +13,27 @@ const BATCHES: usize = 5;
 /// Source: Welch, "The generalization of Student's problem", 1947.
 pub fn effect(before: &[&RunDocument], after: &[&RunDocument]) -> Effect {
     let rates = |runs: &[&RunDocument]| runs.iter().map(|run| run.load.throughput_per_s).collect();
-    let (a, b) = (logs(before), logs(after));
-    let (mean_a, mean_b) = (mean(&a), mean(&b));
+    of_logs(rates(before), rates(after), &logs(before), &logs(after))
+}
+
+/// The same of two states that were only watched, in turn: their stretches, each as rates in equal
+/// steps of time.
+pub fn effect_of_rates(before: &[Vec<f64>], after: &[Vec<f64>]) -> Effect {
+    let mean_of = |stretches: &[Vec<f64>]| stretches.iter().map(|rates| mean(rates)).collect();
+    let logs = |stretches: &[Vec<f64>]| -> Vec<f64> {
+        stretches.iter().flatten().map(|rate| rate.max(0.5).ln()).collect()
+    };
+    of_logs(mean_of(before), mean_of(after), &logs(before), &logs(after))
+}
+
+fn of_logs(before_per_s: Vec<f64>, after_per_s: Vec<f64>, a: &[f64], b: &[f64]) -> Effect {
+    let (mean_a, mean_b) = (mean(a), mean(b));
     let ratio = (mean_b - mean_a).exp();
-    let half = half_width(&a, &b);
+    let half = half_width(a, b);
     let interval = [(mean_b - mean_a - half).exp(), (mean_b - mean_a + half).exp()];
     Effect {
-        before_per_s: rates(before),
-        after_per_s: rates(after),
+        before_per_s,
+        after_per_s,
         ratio,
         interval,
         says: words(ratio, interval),

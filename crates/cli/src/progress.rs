@@ -154,6 +154,38 @@ impl Progress {
         }
     }
 
+    /// A target was looked at once more: reads a second since the last time, and on how many connections.
+    pub fn on_pass(&mut self, at: Timestamp, reads_per_s: f64, connections: usize) {
+        let first = self.printed == self.start;
+        let every = match self.show {
+            Show::Nothing => return,
+            Show::Lines if std::io::stderr().is_terminal() => Duration::ZERO,
+            Show::Lines | Show::Events => Duration::from_secs(1),
+        };
+        if !first && at.since(self.printed) < every {
+            return;
+        }
+        self.printed = at;
+        let elapsed = at.since(self.start).as_secs_f64();
+        if self.show == Show::Events {
+            let told = json!({
+                "at_s": elapsed, "reads_per_s": reads_per_s, "connections": connections
+            });
+            self.event("interval", told);
+            return;
+        }
+        let length = self.length.unwrap_or_default().as_secs_f64();
+        let rate = OpRate(reads_per_s);
+        let line = format!(
+            "  {elapsed:5.1} of {length:.1} s  {rate:>10} reads on {connections} connections"
+        );
+        if std::io::stderr().is_terminal() {
+            say(&format!("\r\x1b[K{line}"));
+        } else {
+            say(&format!("{line}\n"));
+        }
+    }
+
     /// The run is over.
     pub fn end(&mut self) {
         match self.show {

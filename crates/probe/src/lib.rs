@@ -22,6 +22,7 @@ use linerate_model::Timestamp;
 
 pub use host::{host_facts, sysctls_of};
 pub use owner::{cpus_of, owner_of_port};
+pub use tree::processes_below;
 pub use sockets::{NoSockets, ProcessSockets, Sockets, netns_of};
 
 use kept::Kept;

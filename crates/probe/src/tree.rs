@@ -148,6 +148,11 @@ fn descriptors_by_size(pid: u32) -> Option<u64> {
     (size > 0).then_some(size)
 }
 
+/// A process and everything below it, parents first; none when it is gone.
+pub fn processes_below(root: u32) -> Vec<u32> {
+    if Path::new(&format!("/proc/{root}")).exists() { walk(root) } else { Vec::new() }
+}
+
 /// A process and everything below it, parents first. Where the kernel does not list children,
 /// every process is asked for its parent.
 pub(crate) fn walk(root: u32) -> Vec<u32> {

@@ -1,7 +1,7 @@
 //! `diagnose`: everything to the right of the evidence, again, without network.
 
 use linerate_evidence::read;
-use linerate_report::{Document, run_document};
+use linerate_report::{Document, doctor_document, run_document};
 
 use crate::args::DiagnoseArgs;
 use crate::failure::Failure;
@@ -15,6 +15,11 @@ pub fn diagnose(args: &DiagnoseArgs) -> Result<u8, Failure> {
         .map_err(|error| Failure::plan(format!("{path}: cannot be read: {error}")))?;
     let (header, evidence, ended) =
         read(&text).map_err(|error| Failure::plan(format!("{path}: {error}")))?;
-    output.write(&Document::Run(Box::new(run_document(&header, &evidence, &ended))))?;
+    let document = if header.plan.target.watch.is_some() {
+        Document::Doctor(Box::new(doctor_document(&header, &evidence, &ended)))
+    } else {
+        Document::Run(Box::new(run_document(&header, &evidence, &ended)))
+    };
+    output.write(&document)?;
     Ok(0)
 }

@@ -1,0 +1,118 @@
+//! The target as it sees itself: a BEAM node that linerate is let into.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_beam::term::{as_text, as_u64, atom};
+use linerate_beam::{Attached, Cookie, Node, ProbeOptions, TlsFiles, Where};
+use linerate_model::Share;
+use linerate_probe::ProcessSockets;
+
+use super::asked::Asked;
+use super::outside::{Outside, is_beam};
+use super::watch::EVERY;
+use crate::args::DoctorArgs;
+use crate::failure::Failure;
+
+// Chosen: a call takes microseconds, and seconds on a node whose schedulers are all taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub(super) struct Inside {
+    pub(super) attached: Attached,
+    /// Normal schedulers online.
+    pub(super) schedulers: Option<u16>,
+    /// Our own connection to it, its end first: no part of what it does.
+    pub(super) own: Option<(SocketAddr, SocketAddr)>,
+}
+
+impl Inside {
+    pub(super) fn name(&self) -> &str {
+        self.attached.node().name()
+    }
+}
+
+/// Goes in, if that is asked for and possible. A node that was asked for by its name and can't be
+/// entered is a failure; a port or process has its outside in any case, and a sentence why no more.
+pub(super) fn enter(
+    asked: &Asked,
+    args: &DoctorArgs,
+    budget: Share,
+    outside: &mut Outside,
+) -> Result<Option<Inside>, Failure> {
+    let place = match (asked, args.no_inside) {
+        (Asked::Node(_), true) => {
+            return Err(Failure::plan(format!(
+                "--no-inside: of {} nothing but its inside was named: write its :PORT or process id",
+                args.target
+            )));
+        }
+        (_, true) => {
+            outside.unread.push(("node", "not asked: --no-inside".into()));
+            return Ok(None);
+        }
+        (Asked::Node(place), false) => Ok(place.clone()),
+        _ => outside.node(),
+    };
+    let entered = place.and_then(|place| go(place, args, budget, outside));
+    match (asked, entered) {
+        (_, Ok(inside)) => Ok(Some(inside)),
+        (Asked::Node(_), Err(why)) => Err(Failure::run(why)),
+        (_, Err(why)) if args.apply.is_some() => Err(Failure::run(why)),
+        (_, Err(why)) => {
+            outside.unread.push(("node", why));
+            Ok(None)
+        }
+    }
+}
+
+fn go(
+    mut place: Where,
+    args: &DoctorArgs,
+    budget: Share,
+    outside: &mut Outside,
+) -> Result<Inside, String> {
+    place.port = args.port.or(place.port);
+    place.tls = args.tls.then(|| TlsFiles {
+        ca: args.tls_ca.clone(),
+        cert: args.tls_cert.clone(),
+        key: args.tls_key.clone(),
+    });
+    let cookie = Cookie::find(args.cookie_file.as_deref()).map_err(|error| error.to_string())?;
+    let node = Node::connect(&place, &cookie).map_err(|error| error.to_string())?;
+    let own = find_its_process(&node, outside);
+    let options = ProbeOptions { budget, interval: EVERY, ..ProbeOptions::default() };
+    let attached = node.attach(&options).map_err(|error| error.to_string())?;
+    let schedulers = node
+        .call("erlang", "system_info", vec![atom("schedulers_online")], PATIENCE)
+        .ok()
+        .and_then(|count| u16::try_from(as_u64(&count)?).ok());
+    Ok(Inside { attached, schedulers, own })
+}
+
+/// Finds the node's process if it is on this host, by our connection: its other end is that
+/// process's. Our connection, the node's end first, where it is known.
+fn find_its_process(node: &Node, outside: &mut Outside) -> Option<(SocketAddr, SocketAddr)> {
+    let ours = ProcessSockets::open(std::process::id()).and_then(|mut sockets| sockets.read());
+    // The only connection that this program has by now is the one to the node.
+    let ours = ours.ok()?.connections.first().map(|ours| (ours.peer, ours.local));
+    if outside.pid.is_some() {
+        return ours;
+    }
+    let pid = node.call("os", "getpid", Vec::new(), PATIENCE).ok();
+    let pid: Option<u32> = pid.and_then(|pid| as_text(&pid)?.parse().ok());
+    let (Some((theirs, our_end)), Some(pid)) = (ours, pid.filter(|pid| is_beam(*pid))) else {
+        return ours;
+    };
+    // Both ends are addresses of one machine; a pid of another one means nothing here.
+    let near = theirs.ip().is_loopback() || theirs.ip() == our_end.ip();
+    let held = ProcessSockets::open(pid).and_then(|mut sockets| sockets.read());
+    let is_its = held.as_ref().is_ok_and(|held| {
+        held.connections.iter().any(|end| end.local == theirs && end.peer == our_end)
+    });
+    // Where its descriptors may not be read, its name has to do.
+    if is_its || (near && held.is_err()) {
+        outside.settle(pid);
+    }
+    ours
+}

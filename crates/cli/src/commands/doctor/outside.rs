@@ -1,0 +1,162 @@
+//! The target as the kernel of this host shows it: its process, its sockets, its name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use linerate_beam::Where;
+use linerate_probe::{ProcessSockets, netns_of, owner_of_port, processes_below};
+
+use super::asked::Asked;
+use crate::failure::Failure;
+
+/// See the module.
+pub(super) struct Outside {
+    /// Root of its process tree; none when it is on another host, or not known yet.
+    pub(super) pid: Option<u32>,
+    /// The port that was asked for, if one was.
+    pub(super) port: Option<u16>,
+    /// What it is called here.
+    pub(super) name: String,
+    /// Its sockets, by its descriptors.
+    pub(super) sockets: Option<ProcessSockets>,
+    /// Ports that it listens on.
+    pub(super) listening: BTreeSet<u16>,
+    /// What could not be looked at, and why.
+    pub(super) unread: Vec<(&'static str, String)>,
+}
+
+impl Outside {
+    /// What was asked for, as far as it is found without asking the node.
+    pub(super) fn find(asked: &Asked) -> Result<Self, Failure> {
+        let mut outside = Self {
+            pid: None,
+            port: None,
+            name: String::new(),
+            sockets: None,
+            listening: BTreeSet::new(),
+            unread: Vec::new(),
+        };
+        match asked {
+            Asked::Node(place) => outside.name = place.to_string(),
+            Asked::Port(port) => {
+                outside.port = Some(*port);
+                let owner = owner_of_port(*port).ok_or_else(|| unowned(*port))?;
+                outside.settle(owner);
+            }
+            Asked::Process(pid) => {
+                let tree = processes_below(*pid);
+                if tree.is_empty() {
+                    return Err(Failure::run(format!(
+                        "there is no process {pid} on this host: write the id of one that runs"
+                    )));
+                }
+                // A node is often below the script that started it.
+                let nodes: Vec<u32> = tree.iter().copied().filter(|pid| is_beam(*pid)).collect();
+                outside.settle(if let [node] = nodes[..] { node } else { *pid });
+            }
+        }
+        Ok(outside)
+    }
+
+    /// This is its process.
+    pub(super) fn settle(&mut self, pid: u32) {
+        self.pid = Some(pid);
+        if self.name.is_empty() {
+            self.name = comm(pid);
+        }
+        self.listening.extend(self.port);
+        let read = ProcessSockets::open(pid).and_then(|mut sockets| Ok((sockets.read()?, sockets)));
+        match read {
+            Ok((found, sockets)) => {
+                self.listening.extend(found.listening);
+                self.sockets = Some(sockets);
+            }
+            Err(error) => self.unread.push(("sockets", error.to_string())),
+        }
+    }
+
+    /// Whether its process is on this host.
+    pub(super) fn is_here(&self) -> bool {
+        self.pid.is_some()
+    }
+
+    /// `127.0.0.1:8080` of a port, or nothing.
+    pub(super) fn address(&self) -> String {
+        self.port.map_or(String::new(), |port| format!("127.0.0.1:{port}"))
+    }
+
+    /// Its network namespace, where that is another than ours.
+    pub(super) fn netns(&self) -> Option<PathBuf> {
+        let identity = |path: PathBuf| fs::metadata(path).map(|it| (it.dev(), it.ino())).ok();
+        let theirs = netns_of(self.pid?);
+        let ours = identity(netns_of(std::process::id()));
+        (identity(theirs.clone())? != ours?).then_some(theirs)
+    }
+
+    /// The node that its process is, by its command line; or why that is not known.
+    pub(super) fn node(&self) -> Result<Where, String> {
+        let pid = self.pid.ok_or("its process is not on this host")?;
+        if !is_beam(pid) {
+            return Err(format!("{} is no BEAM node", self.name));
+        }
+        let words = fs::read(format!("/proc/{pid}/cmdline"))
+            .map_err(|error| format!("the command line of process {pid} can't be read: {error}"))?;
+        let words: Vec<String> = words
+            .split(|byte| *byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let name = value(&words, &["-sname", "-name"]).ok_or(
+            "the node was started without -sname or -name: write its name instead, if it has one",
+        )?;
+        let mut place: Where = name.parse().map_err(|error| format!("its name: {error}"))?;
+        // What the node was told not to ask EPMD for, EPMD does not know.
+        place.port = value(&words, &["-erl_epmd_port"]).and_then(|port| port.parse().ok());
+        place.netns = self.netns();
+        Ok(place)
+    }
+}
+
+fn value<'a>(words: &'a [String], flags: &[&str]) -> Option<&'a str> {
+    let at = words.iter().position(|word| flags.contains(&word.as_str()))?;
+    words.get(at + 1).map(String::as_str)
+}
+
+/// Whether a process is an Erlang virtual machine.
+pub(super) fn is_beam(pid: u32) -> bool {
+    comm(pid).starts_with("beam")
+}
+
+/// A process's name, as the kernel has it.
+fn comm(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn unowned(port: u16) -> Failure {
+    let who = if rustix::process::geteuid().is_root() {
+        "write a port that something listens on, in this network namespace"
+    } else {
+        "or what listens is another user's: run linerate as that user, or as root"
+    };
+    Failure::run(format!("nothing is found that listens on port {port} of this host; {who}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_no_node_says_so_by_its_name() {
+        let outside = Outside::find(&Asked::Process(std::process::id())).unwrap();
+        assert!(outside.node().unwrap_err().ends_with("is no BEAM node"));
+        assert!(outside.netns().is_none());
+    }
+
+    #[test]
+    fn a_flags_value_is_the_word_after_it() {
+        let words = ["beam.smp", "--", "-sname", "shop", "-x"].map(str::to_owned);
+        assert_eq!(value(&words, &["-sname", "-name"]), Some("shop"));
+        assert_eq!(value(&words, &["-x"]), None);
+    }
+}

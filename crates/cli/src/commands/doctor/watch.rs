@@ -1,0 +1,239 @@
+//! Passes over the target: the node's side and then the kernel's, a pass each half second.
+
+use std::time::Duration;
+
+use linerate_beam::{Node, ProbeFault};
+use linerate_engine::now;
+use linerate_evidence::sources::node::NodeSubject;
+use linerate_evidence::sources::{Fetch, SOURCES, port, tcp_info};
+use linerate_evidence::{Evidence, Side, Subject};
+use linerate_model::Timestamp;
+use linerate_probe::{Probe, ProcessSockets, Scope};
+
+use super::inside::Inside;
+use super::outside::Outside;
+use super::sampled::Sampled;
+use crate::evidence_file::EvidenceFile;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::signals::Signals;
+
+// Chosen: twenty passes in ten seconds; a queue that comes and goes faster is seen by chance.
+pub(super) const EVERY: Duration = Duration::from_millis(500);
+
+// Chosen: twice what the probe waits for a stuck part of the node.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+// Chosen: 5 % of a CPU for looking through the descriptors of a process with very many.
+const LOOK_SHARE: u32 = 20;
+
+/// See the module.
+pub(super) struct Watch<'a> {
+    pub(super) inside: Option<Inside>,
+    sockets: Option<ProcessSockets>,
+    kernel: Option<Probe>,
+    pid: Option<u32>,
+    sampled: Sampled,
+    next_look: Timestamp,
+    evidence: Evidence,
+    /// The part of it that the verdict is of, if it is not all.
+    judged: Option<Evidence>,
+    /// Reads that were counted by the last pass, and when that was.
+    read: Option<(Timestamp, u64)>,
+    file: Option<EvidenceFile>,
+    signals: &'a Signals,
+    progress: Progress,
+    ended: Option<String>,
+}
+
+impl<'a> Watch<'a> {
+    /// Opens the kernel's side, if the target is on this host.
+    pub(super) fn open(
+        inside: Option<Inside>,
+        outside: Outside,
+        file: Option<EvidenceFile>,
+        signals: &'a Signals,
+        progress: Progress,
+    ) -> Self {
+        let netns = outside.netns();
+        let scope = |pid| Scope {
+            target_pid: Some(pid),
+            target_ports: outside.listening.iter().copied().collect(),
+            client_netns: None,
+            server_netns: netns,
+            local: true,
+        };
+        let kernel = outside.pid.map(|pid| Probe::open(scope(pid)));
+        let mut evidence = Evidence::default();
+        for (source, why) in &outside.unread {
+            evidence.unread.insert((*source).into(), why.clone());
+        }
+        if kernel.is_none() {
+            for source in SOURCES.iter().filter(|source| source.fetch != Fetch::Node) {
+                let why = "the node is not on this host: run linerate there for the kernel's side";
+                evidence.unread.insert(source.id.into(), why.into());
+            }
+        }
+        Self {
+            inside,
+            sockets: outside.sockets,
+            kernel,
+            pid: outside.pid,
+            sampled: Sampled::default(),
+            next_look: Timestamp(0),
+            evidence,
+            judged: None,
+            read: None,
+            file,
+            signals,
+            progress,
+            ended: None,
+        }
+    }
+
+    /// Watches until then, or a signal, or the target's end.
+    pub(super) fn until(&mut self, end: Timestamp) -> Result<(), Failure> {
+        let mut next = now();
+        while self.ended.is_none() {
+            self.pass()?;
+            if now() >= end {
+                return Ok(());
+            }
+            next = next.after(EVERY).min(end);
+            while now() < next && !self.signals.received() {
+                std::thread::sleep(next.since(now()).min(Duration::from_millis(20)));
+            }
+            if self.signals.received() {
+                self.ended = Some("interrupted".into());
+            }
+            // A pass that took longer than the time between two is not made up for.
+            next = next.max(now());
+        }
+        Ok(())
+    }
+
+    /// Whether something ended it before its time.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Whether the node can't be asked any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended != "interrupted")
+    }
+
+    /// The node, if it is watched from inside.
+    pub(super) fn node(&self) -> Option<Node> {
+        self.inside.as_ref().map(|inside| inside.attached.node().clone())
+    }
+
+    /// Ends the evidence that is judged and written: what comes next is of a knob that was turned.
+    pub(super) fn judge_what_was_seen(&mut self) -> Result<(), Failure> {
+        self.judged = Some(self.evidence.clone());
+        let ended = self.ended.clone().unwrap_or_else(|| "done".into());
+        self.file.take().map_or(Ok(()), |file| file.end(now(), &ended))
+    }
+
+    /// All that was seen so far.
+    pub(super) fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    fn pass(&mut self) -> Result<(), Failure> {
+        let mut evidence = Evidence::default();
+        self.ask_the_node(&mut evidence);
+        self.look_at_sockets(&mut evidence);
+        if let Some(kernel) = &mut self.kernel {
+            evidence.absorb(kernel.sample(now, &self.sampled.flows()));
+        }
+        if let Some(file) = &mut self.file {
+            let mut written = evidence.clone();
+            if self.read.is_none() {
+                written.unread.extend(self.evidence.unread.clone());
+            }
+            file.write_samples(&written)?;
+        }
+        self.show(&evidence);
+        self.evidence.absorb(evidence);
+        if let Some(pid) = self.pid
+            && !std::path::Path::new(&format!("/proc/{pid}")).exists()
+        {
+            self.ended = Some(format!("target died: process {pid} is gone"));
+        }
+        Ok(())
+    }
+
+    fn ask_the_node(&mut self, evidence: &mut Evidence) {
+        let Some(inside) = &self.inside else { return };
+        match inside.attached.sample(PATIENCE) {
+            Ok(mut rows) => {
+                // What we ask the node over is no part of what it does.
+                rows.retain(|row| match (&row.of, inside.own) {
+                    (NodeSubject::Connection { local, peer }, Some(own)) => (*local, *peer) != own,
+                    _ => true,
+                });
+                self.sampled.told(rows.iter().filter_map(|row| match row.of {
+                    NodeSubject::Connection { local, peer } => Some((local, peer)),
+                    _ => None,
+                }));
+                self.sampled.numbering.take(now(), &rows, evidence);
+            }
+            Err(ProbeFault::Call(fault)) if inside.attached.node().alive().is_ok() => {
+                evidence.unread.insert("node".into(), format!("{fault}: it is very busy"));
+            }
+            Err(fault) => self.ended = Some(format!("lost: {fault}")),
+        }
+    }
+
+    fn look_at_sockets(&mut self, evidence: &mut Evidence) {
+        let began = now();
+        let Some(sockets) = self.sockets.as_mut().filter(|_| began >= self.next_look) else {
+            return;
+        };
+        match sockets.read() {
+            Ok(mut found) => {
+                let own = self.inside.as_ref().and_then(|inside| inside.own);
+                found.connections.retain(|end| Some((end.local, end.peer)) != own);
+                let count = found.connections.len().to_string();
+                evidence.push_fact(Subject::Target, "connections", count);
+                self.sampled.found(&found.connections, evidence);
+            }
+            Err(error) => {
+                evidence.unread.insert("sockets".into(), error.to_string());
+            }
+        }
+        self.next_look = began.after(now().since(began).saturating_mul(LOOK_SHARE));
+    }
+
+    /// Tells the progress how much was read since the last pass, by connections that were seen then.
+    fn show(&mut self, evidence: &Evidence) {
+        let flows = evidence.flows(Side::Server);
+        let count = |all: &Evidence, id: u32| {
+            let of = all.of(Subject::Flow(id, Side::Server));
+            of.last(port::RECV_CNT).or_else(|_| of.last(tcp_info::DATA_SEGS_IN)).ok()
+        };
+        let grown =
+            |id: &u32| Some(count(evidence, *id)?.saturating_sub(count(&self.evidence, *id)?));
+        let reads: u64 = flows.iter().filter_map(grown).sum();
+        let at = now();
+        let seconds = self.read.map_or(1.0, |(last, _)| at.since(last).as_secs_f64().max(1e-3));
+        self.read = Some((at, reads));
+        self.progress.on_pass(at, reads as f64 / seconds, flows.len());
+    }
+
+    /// Leaves the node and ends the file: the evidence, and why it ended.
+    pub(super) fn close(mut self) -> Result<(Evidence, String), Failure> {
+        self.progress.end();
+        if let Some(inside) = self.inside.take()
+            && let Err(fault) = inside.attached.detach()
+            && self.ended.is_none()
+        {
+            self.progress.warn(&format!("{fault}; the probe ends by itself within 5 s"));
+        }
+        let ended = self.ended.take().unwrap_or_else(|| "done".into());
+        if let Some(file) = self.file.take() {
+            file.end(now(), &ended)?;
+        }
+        Ok((self.judged.unwrap_or(self.evidence), ended))
+    }
+}
