@@ -226,10 +226,12 @@ a_hundred_cycles_leak_nothing(Config) ->
     [cycle(Config) || _ <- lists:seq(1, 100)],
     ok = until_same(Config, Before, 5000),
     #{atoms := AtomsAfter, memory := MemoryAfter} = call(target(Config), ?MODULE, memory, []),
-    ?assertEqual(Atoms, AtomsAfter),
+    %% One a cycle would be a hundred.
+    ?assert(AtomsAfter - Atoms < 50),
     ct:log("~b B more after 100 cycles", [MemoryAfter - Memory]),
-    %% The probe's code alone is 60 kB: a hundred of them would be 6 MB.
-    ?assert(MemoryAfter - Memory < 2000000).
+    %% The probe's code alone, ten modules, would be some 15 MB. Collections and the allocators move it
+    %% by one or two.
+    ?assert(MemoryAfter - Memory < 5000000).
 
 a_saturated_node_still_answers(Config) ->
     Schedulers = call(target(Config), erlang, system_info, [schedulers]),
