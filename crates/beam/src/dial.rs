@@ -33,6 +33,8 @@ pub(crate) struct Dialled {
     pub own: (String, u32),
     /// What the node calls itself.
     pub peer: String,
+    /// Our end of the connection, and the node's.
+    pub ends: (SocketAddr, SocketAddr),
 }
 
 /// Reaches the node, in its namespace.
@@ -111,6 +113,7 @@ fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
         outgoing: talk.outgoing,
         own,
         peer: peer.to_string(),
+        ends: (own_end, address),
     })
 }
 

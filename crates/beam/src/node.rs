@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -33,6 +34,7 @@ pub struct Node(Arc<Connection>);
 struct Connection {
     place: Where,
     cookie: Cookie,
+    ends: (SocketAddr, SocketAddr),
     shared: Arc<Shared>,
     reader: Option<JoinHandle<()>>,
 }
@@ -99,7 +101,7 @@ impl fmt::Debug for Node {
 impl Node {
     /// Reaches the node as a hidden one.
     pub fn connect(place: &Where, cookie: &Cookie) -> Result<Node, Unreached> {
-        let Dialled { incoming, outgoing, own: (name, creation), peer } = dial(place, cookie)?;
+        let Dialled { incoming, outgoing, own: (name, creation), peer, ends } = dial(place, cookie)?;
         let own = Pid { node: Atom::from(name), id: 1, serial: 0, creation };
         let shared = Arc::new(Shared {
             peer,
@@ -124,7 +126,7 @@ impl Node {
             })
             .map_err(unreachable)?;
         let (place, cookie) = (place.clone(), cookie.clone());
-        Ok(Node(Arc::new(Connection { place, cookie, shared, reader: Some(reader) })))
+        Ok(Node(Arc::new(Connection { place, cookie, ends, shared, reader: Some(reader) })))
     }
 
     /// Another connection to the same node, after this one was lost.
@@ -140,6 +142,11 @@ impl Node {
     /// Where it was reached.
     pub fn place(&self) -> &Where {
         &self.0.place
+    }
+
+    /// Our end of the connection, and the node's.
+    pub fn ends(&self) -> (SocketAddr, SocketAddr) {
+        self.0.ends
     }
 
     /// Whose messages the node sees from us.

@@ -15,6 +15,7 @@ use linerate_probe::{FlowAddress, Probe, Scope, host_facts, sysctls_of};
 
 use crate::evidence_file::EvidenceFile;
 use crate::failure::Failure;
+use crate::inside::{Inside, InsideSampler};
 use crate::output::say;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -155,7 +156,10 @@ impl Bench<'_> {
     ) -> Result<(Evidence, String), Failure> {
         let stop = Arc::clone(&job.stop);
         let plan = Arc::clone(&job.plan);
+        let inside = stand.lab.node().filter(|_| plan.target.inside);
+        let inside = inside.map(|node| Inside::attach(&node, None));
         let running = start(job).map_err(|error| Failure::run(format!("the engine: {error}")))?;
+        let inside = inside.map(|inside| inside.begin(running.flows.clone()));
         let scope = Scope {
             target_pid: header.target.pid,
             target_ports: vec![stand.address.port()],
@@ -183,6 +187,9 @@ impl Bench<'_> {
             while let Ok(samples) = sampler.samples.try_recv() {
                 keep(samples, &mut evidence, &mut file)?;
             }
+            while let Some(samples) = inside.as_ref().and_then(|it| it.samples.try_recv().ok()) {
+                keep(samples, &mut evidence, &mut file)?;
+            }
             if !stop.load(Ordering::Relaxed) {
                 if self.signals.received() {
                     ended = "interrupted".into();
@@ -194,7 +201,8 @@ impl Bench<'_> {
             }
         }
         running.join().map_err(|error| Failure::run(format!("the engine: {error}")))?;
-        for samples in sampler.finish() {
+        let left = sampler.finish().into_iter();
+        for samples in left.chain(inside.map(InsideSampler::finish).unwrap_or_default()) {
             keep(samples, &mut evidence, &mut file)?;
         }
         self.progress.end();

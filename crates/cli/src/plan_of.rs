@@ -221,6 +221,7 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     if let Some(seed) = args.seed {
         plan.engine.seed = seed;
     }
+    plan.target.inside &= !args.no_inside;
     if let Some(rtt) = &args.rtt {
         plan.path = Some(linerate_model::Path::of_rtt(duration("--rtt", rtt)?));
     }

@@ -19,8 +19,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &["model", "workload", "evidence"]),
     ("beam", &["model", "evidence"]),
     ("lab", &["model", "netpath", "evidence", "beam"]),
-    ("probe", &["model", "evidence", "beam"]),
-    ("cli", &["model", "workload", "evidence", "roofline", "report", "engine", "beam", "lab", "probe"]),
+    ("probe", &["model", "evidence"]),
+    (
+        "cli",
+        &["model", "workload", "evidence", "roofline", "report", "engine", "beam", "lab", "probe"],
+    ),
 ];
 
 /// No clock, socket, file or thread.

@@ -44,7 +44,7 @@ fn default_name() -> String {
 }
 
 /// What is loaded. Exactly one of `address`, `command` and `beam` is given.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// `host:port` of something that already listens.
@@ -81,9 +81,36 @@ pub struct Target {
     /// Speak TLS to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
+    /// Have the probe inside a BEAM node that linerate starts. Default true.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub inside: bool,
     /// Knobs turned before the start, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub knobs: BTreeMap<String, String>,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self {
+            address: None,
+            command: Vec::new(),
+            port: None,
+            beam: None,
+            watch: None,
+            vm_flags: Vec::new(),
+            cpus: Vec::new(),
+            cpu_quota: None,
+            neighbours: 0,
+            descriptors: None,
+            tls: false,
+            inside: yes(),
+            knobs: BTreeMap::new(),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn is_zero(number: &u16) -> bool {
@@ -295,10 +322,6 @@ pub struct EngineOptions {
     /// Seed of every random choice.
     #[serde(default = "one")]
     pub seed: u64,
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn one() -> u64 {

@@ -3,7 +3,7 @@
 //! Source: agent/src/probe/linerate_probe.erl. A name that no source has is dropped: a newer probe
 //! may say more than this linerate knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use linerate_model::Timestamp;
@@ -59,6 +59,8 @@ pub struct Numbering {
     flows: BTreeMap<(SocketAddr, SocketAddr), u32>,
     processes: BTreeMap<String, u32>,
     next_flow: u32,
+    /// Whose addresses or pid were told: they stay, and a file need not say so with every pass.
+    told: BTreeSet<Subject>,
     known: BTreeMap<&'static str, ()>,
 }
 
@@ -69,6 +71,7 @@ impl Default for Numbering {
             flows: BTreeMap::new(),
             processes: BTreeMap::new(),
             next_flow: Subject::OTHER_FLOWS,
+            told: BTreeSet::new(),
             known: node.flat_map(|source| source.metrics).map(|metric| (metric.name, ())).collect(),
         }
     }
@@ -115,14 +118,18 @@ impl Numbering {
             NodeSubject::Listener(port) => Subject::Listener(*port),
             NodeSubject::Connection { local, peer } => {
                 let of = Subject::Flow(self.flow(*local, *peer), Side::Server);
-                evidence.push_fact(of, "local", plain(*local).to_string());
-                evidence.push_fact(of, "peer", plain(*peer).to_string());
+                if self.told.insert(of) {
+                    evidence.push_fact(of, "local", plain(*local).to_string());
+                    evidence.push_fact(of, "peer", plain(*peer).to_string());
+                }
                 of
             }
             NodeSubject::Process(pid) => {
                 let next = self.processes.len() as u32;
                 let of = Subject::Process(*self.processes.entry(pid.clone()).or_insert(next));
-                evidence.push_fact(of, "pid", pid.clone());
+                if self.told.insert(of) {
+                    evidence.push_fact(of, "pid", pid.clone());
+                }
                 of
             }
         }
