@@ -208,8 +208,13 @@ impl Attached {
     }
 
     /// Ends the probe and takes its code away. An error: the node does it by itself within seconds.
-    pub fn detach(mut self) -> Result<(), ProbeFault> {
-        self.end(PATIENCE)
+    pub fn detach(self) -> Result<(), ProbeFault> {
+        self.detach_within(PATIENCE)
+    }
+
+    /// The same where nobody waits long for a node that may hang.
+    pub fn detach_within(mut self, patience: Duration) -> Result<(), ProbeFault> {
+        self.end(patience)
     }
 
     fn lives(&self) -> Result<bool, CallFault> {

@@ -235,3 +235,34 @@ pub(crate) fn options(owner: Term, permille: i64, unload: &[&str], interval_ms: 
         (atom("interval_hint"), integer(interval_ms)),
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_module_of_the_probe_is_delivered_and_the_one_that_is_started_last() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../agent/src/probe");
+        let files = std::fs::read_dir(folder).unwrap().flatten();
+        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        let there: BTreeSet<_> =
+            names.filter_map(|name| name.strip_suffix(".erl").map(str::to_owned)).collect();
+        let delivered: BTreeSet<_> =
+            MODULES.iter().map(|module| module.name.to_owned()).collect();
+        assert_eq!(delivered, there);
+        assert_eq!(delivered.len(), MODULES.len());
+        assert_eq!(MODULES.last().map(|module| module.name), Some("linerate_probe"));
+    }
+
+    #[test]
+    fn the_text_of_a_module_needs_nothing_but_erl_parse() {
+        for module in MODULES {
+            for line in module.text.lines() {
+                let wants = ["-include", "-define", "-record", "-ifdef"];
+                assert!(!wants.iter().any(|it| line.starts_with(it)), "{}: {line}", module.name);
+            }
+        }
+    }
+}

@@ -18,8 +18,9 @@ use linerate_evidence::sources::node::Numbering;
 // Chosen: five samples in a run of two seconds; a pass takes a millisecond or two of a scheduler.
 const EVERY: Duration = Duration::from_millis(500);
 
-// Chosen: a probe of high priority answers an overloaded node's linerate in tens of milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+// Chosen: the probe has a high priority, and an overloaded node's answers in tens of milliseconds; a run
+// does not wait longer for one that hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How the thread's faults are called in the evidence.
 const ID: &str = "node";
@@ -72,7 +73,7 @@ impl Inside {
                 }
             }
             // The node does it by itself if this does not go.
-            let _ = attached.detach();
+            let _ = attached.detach_within(PATIENCE);
         });
         InsideSampler { samples, stop, thread }
     }
