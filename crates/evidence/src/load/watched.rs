@@ -12,31 +12,34 @@ use linerate_model::{Bytes, OpRate, Timestamp};
 
 use super::{LoadSummary, Percentiles, Point, Validity, WarmUp};
 use crate::evidence::{Evidence, Of};
-use crate::metric::{Metric, Quantity};
+use crate::metric::Metric;
 use crate::sources::{port, snmp, tcp_info};
 use crate::subject::{Side, Subject};
 
 // Chosen: as often as doctor makes a pass.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Sums what the connections of the target did between their first and last samples.
+/// Sums what the connections of the target did while they were watched.
 pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
+    let flows: Vec<Flow<'_>> = flows(evidence);
+    let first = flows.iter().map(|flow| flow.there.0).min();
+    let last = flows.iter().map(|flow| flow.there.1).max();
+    // Nobody was connected: what was looked at tells how long it was.
     let rows = evidence.rows();
-    let first = rows.first().map_or(Timestamp(0), |(at, _, _)| *at);
-    let last = rows.last().map_or(Timestamp(0), |(at, _, _)| *at);
+    let at = |row: Option<&(Timestamp, Subject, _)>| row.map_or(Timestamp(0), |(at, _, _)| *at);
+    let first = first.unwrap_or_else(|| at(rows.first()));
+    let last = last.filter(|last| *last > first).unwrap_or_else(|| at(rows.last()));
     let seconds = last.since(first).as_secs_f64();
-    let flows: Vec<Of<'_>> = evidence
-        .flows(Side::Server)
-        .into_iter()
-        .map(|id| evidence.of(Subject::Flow(id, Side::Server)))
-        .collect();
     let bytes = |driver: Metric<Bytes>, kernel: Metric<Bytes>| -> u64 {
-        flows.iter().filter_map(|of| grew(of, driver).or_else(|| grew(of, kernel))).sum()
+        let counted = flows
+            .iter()
+            .filter_map(|flow| grew(flow, driver.name).or_else(|| grew(flow, kernel.name)));
+        counted.sum::<f64>().round() as u64
     };
-    let reads: u64 = flows
-        .iter()
-        .filter_map(|of| grew(of, port::RECV_CNT).or_else(|| grew(of, tcp_info::DATA_SEGS_IN)))
-        .sum();
+    let counted = flows.iter().filter_map(|flow| {
+        grew(flow, port::RECV_CNT.name).or_else(|| grew(flow, tcp_info::DATA_SEGS_IN.name))
+    });
+    let reads = counted.sum::<f64>().round() as u64;
     let throughput = OpRate(if seconds > 0.0 { reads as f64 / seconds } else { 0.0 });
     let rates = rates(evidence, first, last, STEP);
     let opened = evidence.of(Subject::Stack(Side::Server)).delta(snmp::PASSIVE_OPENS);
@@ -72,39 +75,77 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
     }
 }
 
+/// A connection, and from when until when it was seen by anybody: a probe that keeps to its budget asks
+/// for the counters of each only now and then.
+struct Flow<'a> {
+    of: Of<'a>,
+    there: (Timestamp, Timestamp),
+}
+
+fn flows(evidence: &Evidence) -> Vec<Flow<'_>> {
+    let counts = [port::RECV_CNT.name, tcp_info::DATA_SEGS_IN.name];
+    let flow = |id| {
+        let of = evidence.of(Subject::Flow(id, Side::Server));
+        let seen: Vec<Vec<(Timestamp, u64)>> =
+            counts.iter().filter_map(|name| of.all(Metric::<u64>::new(name)).ok()).collect();
+        let first = seen.iter().filter_map(|samples| samples.first()).map(|(at, _)| *at).min()?;
+        let last = seen.iter().filter_map(|samples| samples.last()).map(|(at, _)| *at).max()?;
+        Some(Flow { of, there: (first, last) })
+    };
+    evidence.flows(Side::Server).into_iter().filter_map(flow).collect()
+}
+
 /// Reads a second of all connections, in equal steps of about this length.
 ///
-/// Each connection is sampled at instants of its own: what it read between two of them is taken for
-/// evenly spread. A last step that is not whole is left out.
+/// Only what lies between two samples within the stretch counts, taken for evenly spread; a connection
+/// that was there before its first sample or after its last one did the same then. A last step that is
+/// not whole is left out.
 pub fn rates(evidence: &Evidence, from: Timestamp, to: Timestamp, step: Duration) -> Vec<f64> {
     let width = step.as_nanos().max(1) as f64;
     let steps = (to.since(from).as_nanos() as f64 / width).floor() as usize;
     let mut reads = vec![0.0; steps];
-    for id in evidence.flows(Side::Server) {
-        let of = evidence.of(Subject::Flow(id, Side::Server));
+    let within = from..=to;
+    for flow in flows(evidence) {
+        let of = flow.of.clone().within(within.clone());
         let samples = of.all(port::RECV_CNT).or_else(|_| of.all(tcp_info::DATA_SEGS_IN));
-        for pair in samples.unwrap_or_default().windows(2) {
-            let (begin, end) = (pair[0].0.0 as f64, pair[1].0.0 as f64);
-            let count = pair[1].1.saturating_sub(pair[0].1) as f64;
-            // Nothing to spread, or no time to spread it over.
-            if count <= 0.0 || end <= begin {
-                continue;
-            }
-            let step_of = |at: f64| ((at - from.0 as f64) / width).floor().max(0.0) as usize;
-            let last = step_of(end).min(steps.saturating_sub(1));
-            for (index, sum) in reads.iter_mut().enumerate().take(last + 1).skip(step_of(begin)) {
-                let opens = from.0 as f64 + index as f64 * width;
-                let shared = end.min(opens + width) - begin.max(opens);
-                *sum += count * shared.max(0.0) / (end - begin);
-            }
+        let samples = samples.unwrap_or_default();
+        let mut stretches: Vec<(Timestamp, Timestamp, f64)> = samples
+            .windows(2)
+            .map(|pair| (pair[0].0, pair[1].0, pair[1].1.saturating_sub(pair[0].1) as f64))
+            .map(|(begin, end, count)| {
+                (begin, end, count / end.since(begin).as_secs_f64().max(1e-9))
+            })
+            .collect();
+        let (Some(first), Some(last)) = (stretches.first().copied(), stretches.last().copied())
+        else {
+            continue;
+        };
+        stretches.push((flow.there.0.max(from), first.0, first.2));
+        stretches.push((last.1, flow.there.1.min(to), last.2));
+        for (begin, end, rate) in stretches {
+            spread(rate, (begin.nanos_since(from), end.nanos_since(from)), width, &mut reads);
         }
     }
     reads.into_iter().map(|count| count / (width / 1e9)).collect()
 }
 
-/// How much a counter grew; none with fewer than two samples.
-fn grew<Q: Quantity>(of: &Of<'_>, metric: Metric<Q>) -> Option<u64> {
-    of.delta(metric).ok().map(|(count, _)| count.to_raw())
+/// Adds what comes at a rate between two instants to the steps that they lie in.
+fn spread(rate: f64, (begin, end): (u64, u64), width: f64, reads: &mut [f64]) {
+    let (begin, end) = (begin as f64, end as f64);
+    let (first, last) = ((begin / width) as usize, (end / width) as usize);
+    for (index, sum) in reads.iter_mut().enumerate().take(last + 1).skip(first) {
+        let opens = index as f64 * width;
+        let shared = end.min(opens + width) - begin.max(opens);
+        *sum += rate * shared.max(0.0) / 1e9;
+    }
+}
+
+/// How much a counter grew while the connection was there, from what it grew between its first and last
+/// samples; none with fewer than two.
+fn grew(flow: &Flow<'_>, metric: &'static str) -> Option<f64> {
+    let (count, over) = flow.of.delta(Metric::<u64>::new(metric)).ok()?;
+    let there = flow.there.1.since(flow.there.0).as_secs_f64();
+    Some(count as f64 * (there / over.as_secs_f64()).max(1.0))
 }
 
 /// 95 %, from the steps as independent readings; without an upper end where they are too few.
@@ -161,6 +202,25 @@ mod tests {
         let load = summarise(&evidence);
         assert_eq!((load.exchanges, load.throughput), (150, OpRate(150.0)));
         assert_eq!(load.points.len(), 2);
+    }
+
+    #[test]
+    fn a_connection_that_is_counted_only_now_and_then_is_taken_to_do_the_same_in_between() {
+        let mut evidence = Evidence::default();
+        reading(1000, &[(1000, 100), (2000, 300)], &mut evidence);
+        for ms in [0, 1000, 2000, 4000] {
+            let of = Subject::Flow(1000, Side::Server);
+            evidence.push(at(ms), of, tcp_info::DATA_SEGS_IN, ms);
+        }
+        assert_eq!(summarise(&evidence).throughput, OpRate(200.0));
+        assert_eq!(rates(&evidence, at(0), at(4000), Duration::from_secs(1)), [200.0; 4]);
+    }
+
+    #[test]
+    fn what_reaches_over_the_end_of_a_stretch_is_not_counted_in_it() {
+        let mut evidence = Evidence::default();
+        reading(1000, &[(0, 0), (1000, 10), (3000, 90_010), (4000, 180_010)], &mut evidence);
+        assert_eq!(rates(&evidence, at(0), at(2000), Duration::from_secs(1)), [10.0; 2]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn connection(evidence: &Evidence, subject: Subject) -> (Connection, f64) {
 fn troubles(of: &Of<'_>, connection: &Connection) -> Vec<(f64, String)> {
     let mut found = Vec::new();
     let mut say = |weight: f64, says: String| found.push((weight, says));
-    let share = |metric: &'static str| share_above_zero(of, metric);
+    let share = |metric: &'static str| share_above(of, metric, 0.0);
     let queued = share(port::QUEUE.name);
     if queued >= 0.1 {
         say(2.0 * queued, format!("driver queue in {:.0} % of samples", queued * 100.0));
@@ -120,9 +120,11 @@ fn troubles(of: &Of<'_>, connection: &Connection) -> Vec<(f64, String)> {
     if unsent >= 0.3 {
         say(2.0 * unsent, format!("bytes held back in {:.0} % of samples", unsent * 100.0));
     }
-    let unread = share(tcp_info::RQUEUE.name);
+    // A request that is being answered is unread too: only a queue that fills its buffer tells.
+    let buffer = of.max(tcp_info::RCVBUF).map_or(f64::INFINITY, |bytes| bytes.0 as f64);
+    let unread = share_above(of, tcp_info::RQUEUE.name, buffer / 4.0);
     if unread >= 0.5 {
-        say(unread, format!("unread bytes in {:.0} % of samples", unread * 100.0));
+        say(unread, format!("receive buffer a quarter full in {:.0} % of samples", unread * 100.0));
     }
     let (sent, again) =
         (delta(of, tcp_info::DATA_SEGS_OUT.name), delta(of, tcp_info::TOTAL_RETRANS.name));
@@ -184,9 +186,14 @@ fn options(of: &Of<'_>) -> BTreeMap<String, String> {
     options
 }
 
-fn share_above_zero(of: &Of<'_>, metric: &'static str) -> f64 {
+/// Share of samples; none of a connection that was hardly seen.
+// Chosen: one sample of two is chance.
+fn share_above(of: &Of<'_>, metric: &'static str, limit: f64) -> f64 {
     let samples = of.all(Metric::<u64>::new(metric)).unwrap_or_default();
-    let above = samples.iter().filter(|(_, value)| *value > 0).count();
+    if samples.len() < 3 {
+        return 0.0;
+    }
+    let above = samples.iter().filter(|(_, value)| *value as f64 > limit).count();
     above as f64 / samples.len().max(1) as f64
 }
 
@@ -210,7 +217,7 @@ mod tests {
     #[test]
     fn one_in_trouble_stands_before_one_that_is_only_busy() {
         let mut evidence = Evidence::default();
-        for (at, read) in [(0, 0), (1_000_000_000, 5_000_000)] {
+        for (at, read) in [(0, 0), (500_000_000, 1), (1_000_000_000, 5_000_000)] {
             let (at, busy, stuck) = (
                 Timestamp(at),
                 Subject::Flow(1000, Side::Server),

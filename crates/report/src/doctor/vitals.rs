@@ -116,8 +116,11 @@ fn of_process(header: &Header, evidence: &Evidence, found: &mut Vec<Vital>) {
     }
     if let Ok((throttled, _)) = of.delta(process::NR_THROTTLED) {
         let periods = of.delta(process::NR_PERIODS).map_or(0, |(periods, _)| periods);
-        let says = format!("{throttled} of {periods} periods cut short");
-        say("CPU quota", throttled * 20 <= periods, says);
+        // Without a quota there are no periods.
+        if periods > 0 {
+            let says = format!("{throttled} of {periods} periods cut short");
+            say("CPU quota", throttled * 20 <= periods, says);
+        }
     }
     if let (Ok(used), Ok(limit)) = (of.max(process::FDS_MAX), of.last(process::NOFILE)) {
         say("descriptors", (used as f64) < MUCH * limit as f64, format!("{used} of {limit}"));

@@ -173,6 +173,7 @@ impl Turning {
         match (is_option, changed) {
             (_, 0) => "it was set so already: nothing was turned".into(),
             (false, _) => "a flag of the node".into(),
+            (true, _) if changed == sockets => format!("on {changed} connections"),
             (true, _) => format!("on {changed} of {sockets} connections; the others had it"),
         }
     }

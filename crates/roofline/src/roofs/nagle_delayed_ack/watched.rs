@@ -1,7 +1,7 @@
 //! The same limit of a service that is watched and not loaded: no stamps tell the stall, but a sample of
 //! a socket at any moment finds it waiting.
 //!
-//! `ceiling = attained / share of the time in which bytes were held back`
+//! `ceiling = reads of the held connections / share of the time in which they were held + reads of the others`
 //!
 //! A connection is held when bytes were sent and not acknowledged, and less than a segment more was
 //! not let go though the window was open; how long it is held each time follows from how many segments
@@ -55,8 +55,13 @@ pub(super) fn judge(run: &Run) -> Result<Finding, Missing> {
     let count = held.len() as f64;
     let share = held.iter().map(|waits| waits.share).sum::<f64>() / count;
     let stall = held.iter().map(Waits::stall).sum::<f64>() / count;
-    let attained = run.attained();
-    let rate = OpRate(attained.0 / share);
+    let theirs = OpRate(held.iter().map(|waits| waits.reads).sum::<f64>().min(run.attained().0));
+    let others = OpRate(run.attained().0 - theirs.0);
+    let rate = OpRate(theirs.0 / share + others.0);
+    let beside = match held.len() as u32 {
+        all if all == writing => String::new(),
+        _ => format!(", and {others} on the others"),
+    };
     // The receivers' stack is seen only where they are on this host.
     let acks = run.stack(Side::Client).delta(netstat::DELAYED_ACKS).ok();
     let stalls: f64 = held.iter().map(|waits| waits.segments as f64 / 2.0).sum();
@@ -79,7 +84,7 @@ pub(super) fn judge(run: &Run) -> Result<Finding, Missing> {
     Ok(Finding::Ceiling(Ceiling {
         rate,
         sum: format!(
-            "{} connections held {:.0} % of the time, {} at a time: {attained} / {share:.2} = {rate}",
+            "{} connections held {:.0} % of the time, {} at a time: {theirs} / {share:.2}{beside} = {rate}",
             held.len(),
             share * 100.0,
             duration(stall)
@@ -97,6 +102,8 @@ struct Waits {
     segments: u64,
     /// Over how long. Unit: seconds.
     seconds: f64,
+    /// Reads a second.
+    reads: f64,
     /// Whether Nagle is off: then something else holds its bytes.
     nodelay: bool,
 }
@@ -121,6 +128,10 @@ fn waits(flow: &Of) -> Result<Waits, Missing> {
         share: waiting as f64 / samples.max(1) as f64,
         segments,
         seconds: over.as_secs_f64(),
+        reads: flow
+            .delta(port::RECV_CNT)
+            .or_else(|_| flow.delta(tcp_info::DATA_SEGS_IN))
+            .map_or(0.0, |(count, over)| count as f64 / over.as_secs_f64().max(1e-9)),
         nodelay: flow.last(port::NODELAY) == Ok(1),
     })
 }

@@ -1,0 +1,323 @@
+//! `linerate doctor` against nodes of our own and against what is no node.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+mod ours;
+
+use ours::{Linerate, closed_port, needs, root, soon};
+
+const COOKIE: &str = "CRUMBSOFTHEDOCTORTEST";
+
+/// How long a doctor may take beyond what it watches: a busy machine starts and ends programs slowly.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A BEAM node with one of the agent's servers, known to no EPMD. It ends with its standard input.
+struct Node {
+    child: Child,
+    folder: TempDir,
+    name: String,
+    /// Of its distribution.
+    port: String,
+    /// Of its server.
+    served: u16,
+}
+
+impl Node {
+    fn start(server: &str, knobs: &[(&str, &str)]) -> Self {
+        needs(&["erl"]);
+        let folder = TempDir::new().unwrap();
+        let cookie = folder.path().join(".erlang.cookie");
+        fs::write(&cookie, COOKIE).unwrap();
+        fs::set_permissions(&cookie, fs::Permissions::from_mode(0o400)).unwrap();
+        let port = closed_port().to_string();
+        let name = format!("doctor{port}@127.0.0.1");
+        let knobs: String = [("server", server), ("port", "0")]
+            .iter()
+            .chain(knobs)
+            .map(|(name, value)| format!("{{<<\"{name}\">>,<<\"{value}\">>}},"))
+            .collect();
+        let begin = format!(
+            "{{ok, _}} = application:ensure_all_started(linerate), \
+             {{ok, W}} = linerate_verbs:answer(<<\"start\">>, [{}]), \
+             io:format(\"up ~s~n\", [proplists:get_value(<<\"port\">>, W)]), \
+             spawn(fun() -> eof = io:get_line(\"\"), halt() end).",
+            knobs.trim_end_matches(',')
+        );
+        let ebin = root().join("agent/_build/default/lib/linerate/ebin");
+        let mut child = Command::new("erl")
+            .args(["-noshell", "-name", &name, "-start_epmd", "false", "-erl_epmd_port", &port])
+            .arg("-pa")
+            .arg(ebin)
+            .args(["-eval", &begin])
+            .env("HOME", folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let up = lines.next().unwrap_or_else(|| panic!("the node did not come up")).unwrap();
+        let served = up.strip_prefix("up ").unwrap_or_else(|| panic!("{up}")).parse().unwrap();
+        Self { child, folder, name, port, served }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.served)
+    }
+
+    /// Load by another linerate, for as long as that is held.
+    fn load(&self, words: &[&str]) -> Linerate {
+        let url = self.url();
+        let words = [&["run", "--json-stream", "-d", "120s"], words, &[&url]].concat();
+        let mut load = Linerate::start(&words);
+        load.await_starts(1);
+        load
+    }
+
+    /// A doctor for this node.
+    fn doctor(&self, words: &[&str]) -> Linerate {
+        self.doctor_of(&self.name, words)
+    }
+
+    /// The same, by another name for it.
+    fn doctor_of(&self, target: &str, words: &[&str]) -> Linerate {
+        let cookie = self.folder.path().join(".erlang.cookie");
+        let first =
+            ["doctor", target, "--port", &self.port, "--cookie-file", cookie.to_str().unwrap()];
+        Linerate::start(&[&first, words].concat())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn document(doctor: &mut Linerate) -> Value {
+    assert_eq!(doctor.end(PATIENCE), 0, "{}", doctor.err());
+    doctor.json()
+}
+
+fn named(document: &Value) -> &str {
+    document["verdict"]["by"].as_str().unwrap_or("nothing")
+}
+
+/// Roofs that bind and are defects.
+fn defects(document: &Value) -> Vec<&str> {
+    let roofs = document["roofline"]["roofs"].as_array().unwrap();
+    let bound = roofs.iter().filter(|roof| roof["binds"] == true && roof["kind"] == "defect");
+    bound.map(|roof| roof["id"].as_str().unwrap()).collect()
+}
+
+const NAGLE: &str = "tcp.nagle-delayed-ack";
+
+#[test]
+fn nagle_in_a_loaded_httpd_is_named_with_both_sides_of_a_connection_in_one_row() {
+    let node = Node::start("httpd", &[]);
+    let _load = node.load(&["-c", "8"]);
+    let mut doctor = node.doctor(&["--for", "4s", "--json", "-o", "x.jsonl"]);
+    let found = document(&mut doctor);
+    assert_eq!(named(&found), NAGLE, "{}", found["verdict"]);
+    assert_eq!(found["advice"][0]["knob"], "nodelay");
+    assert_eq!(found["node"]["node"], node.name.as_str());
+    assert_eq!(found["target"]["pid"], node.child.id());
+    let rows = found["connections"].as_array().unwrap();
+    let joined = rows.iter().find(|row| row["options"]["nodelay"] == "false").expect("the node's");
+    assert!(joined["kernel"]["notsent_bytes"].as_u64().is_some(), "{joined}");
+    assert!(joined["owner"].as_str().is_some_and(|owner| owner.contains('<')), "{joined}");
+    // Its budget is 1 %; a pass is never cut short, so a little more on a busy machine.
+    assert!(found["probe"]["share"].as_f64().unwrap() < 0.05, "{}", found["probe"]);
+
+    let evidence = doctor.folder.path().join("x.jsonl");
+    let mut again = Linerate::start(&["diagnose", "--json", evidence.to_str().unwrap()]);
+    let replayed = document(&mut again);
+    for same in ["verdict", "roofline", "connections", "traffic", "vitals", "unread"] {
+        assert_eq!(replayed[same], found[same], "{same}");
+    }
+    let written = fs::read_to_string(&evidence).unwrap();
+    for text in [doctor.out(), doctor.err(), written] {
+        assert!(!text.contains(COOKIE), "the cookie is shown");
+    }
+}
+
+#[test]
+fn a_node_without_traffic_is_idle() {
+    let node = Node::start("http", &[]);
+    let found = document(&mut node.doctor(&["--for", "1500ms", "--json"]));
+    assert_eq!(found["verdict"]["state"], "idle", "{}", found["verdict"]);
+    assert_eq!(found["traffic"]["reads_per_s"], 0.0);
+    assert_eq!(defects(&found), [""; 0]);
+    let mut text = node.doctor(&["--for", "1s", "-q"]);
+    assert_eq!(text.end(PATIENCE), 0, "{}", text.err());
+    assert!(text.out().starts_with("IDLE   "), "{}", text.out());
+}
+
+#[test]
+fn a_node_that_does_what_it_is_asked_has_no_defect_whichever_way_it_is_named() {
+    let node = Node::start("http", &[("nodelay", "on")]);
+    let _load = node.load(&["-c", "8", "--rate", "200"]);
+    let (port, pid) = (format!(":{}", node.served), node.child.id().to_string());
+    for target in [&node.name, &port, &pid] {
+        let found = document(&mut node.doctor_of(target, &["--for", "2s", "--json"]));
+        assert_eq!(defects(&found), [""; 0], "{target}: {}", found["verdict"]);
+        assert_eq!(found["node"]["node"], node.name.as_str(), "{target}: {}", found["unread"]);
+        let reads = found["traffic"]["reads_per_s"].as_f64().unwrap();
+        assert!(reads > 50.0 && reads < 800.0, "{target}: 200/s are asked and {reads} read");
+    }
+}
+
+/// nginx on a port of its own.
+struct Nginx(Child);
+
+impl Nginx {
+    fn start(port: u16) -> Self {
+        needs(&["nginx"]);
+        let mut command = Command::new(root().join("fixtures/nginx/serve.sh"));
+        command.args([&port.to_string(), "1000", "1"]).stdin(Stdio::null()).stderr(Stdio::null());
+        let nginx = Self(command.spawn().unwrap());
+        let answers = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(soon(Duration::from_secs(20), answers), "nginx did not come up");
+        nginx
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // It takes its folder along.
+        ours::signal_to(self.0.id(), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_port_of_something_that_is_no_node_is_watched_from_outside() {
+    let port = closed_port();
+    let _nginx = Nginx::start(port);
+    let url = format!("http://127.0.0.1:{port}/body");
+    let mut load =
+        Linerate::start(&["run", "--json-stream", "-c", "4", "--rate", "400", "-d", "60s", &url]);
+    load.await_starts(1);
+    let target = format!(":{port}");
+    let mut doctor = Linerate::start(&["doctor", &target, "--for", "2s", "--json"]);
+    let found = document(&mut doctor);
+    assert_eq!(defects(&found), [""; 0], "{}", found["verdict"]);
+    let reads = found["traffic"]["reads_per_s"].as_f64().unwrap();
+    assert!(reads > 100.0 && reads < 1600.0, "400/s are asked and {reads} read");
+    assert_eq!(found["unread"]["node"], "nginx is no BEAM node");
+    assert_eq!(found["traffic"]["connections"], 4);
+    assert!(found["connections"][0]["kernel"]["rtt_us"].as_f64().is_some());
+    assert!(found["probe"].is_null() && found["node"].is_null());
+}
+
+#[test]
+fn with_a_wrong_cookie_a_node_fails_and_its_port_is_watched_from_outside() {
+    let node = Node::start("http", &[]);
+    let run = |target: &str, words: &[&str]| {
+        let words = [&["doctor", target, "--port", &node.port, "--for", "1s"], words].concat();
+        Linerate::start_in(TempDir::new().unwrap(), &words, |command| {
+            command.env("LINERATE_COOKIE", "WRONG");
+        })
+    };
+    let mut refused = run(&node.name, &[]);
+    assert_eq!(refused.end(PATIENCE), 1);
+    assert!(
+        refused.err().contains("refused the cookie: write the node's own"),
+        "{}",
+        refused.err()
+    );
+    assert_eq!(refused.err().lines().count(), 1, "{}", refused.err());
+    let found = document(&mut run(&format!(":{}", node.served), &["--json"]));
+    assert!(found["unread"]["node"].as_str().unwrap().contains("refused the cookie"));
+    assert_eq!(found["verdict"]["state"], "idle");
+    let mut outside = run(&format!(":{}", node.served), &["--no-inside", "--json"]);
+    assert_eq!(document(&mut outside)["unread"]["node"], "not asked: --no-inside");
+}
+
+#[test]
+fn what_is_not_there_or_makes_no_sense_is_one_sentence_with_its_exit_code() {
+    let (dead, mut gone) = (closed_port(), Command::new("true").spawn().unwrap());
+    gone.wait().unwrap();
+    let (dead, gone) = (dead.to_string(), gone.id().to_string());
+    let port = format!(":{dead}");
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&[&port], 1, "nothing is found that listens on port"),
+        (&[&gone], 1, "there is no process"),
+        (&["nobody@127.0.0.1", "--port", &dead], 1, "nothing listens at"),
+        (&[":0"], 2, "is no port"),
+        (&["127.0.0.1:80"], 2, "is an address"),
+        (&["a@b@c"], 2, "is not a node"),
+        (&["shop", "--for", "0"], 2, "--for"),
+        (&["shop", "--budget", "2"], 2, "--budget"),
+        (&["shop", "--apply", "sndbuf=1KiB"], 2, "not a knob that can be turned"),
+        (&["shop", "--keep"], 2, "--apply"),
+        (&["shop", "--no-inside"], 2, "write its :PORT or process id"),
+    ];
+    for (words, code, says) in cases {
+        let words = [&["doctor"], words].concat();
+        let mut doctor = Linerate::start_in(TempDir::new().unwrap(), &words, |command| {
+            command.env("LINERATE_COOKIE", "ANY");
+        });
+        assert_eq!(doctor.end(PATIENCE), code, "{words:?}: {}", doctor.err());
+        assert!(doctor.err().starts_with("error: "), "{words:?}: {}", doctor.err());
+        assert!(doctor.err().contains(says), "{words:?}: {}", doctor.err());
+        assert_eq!(doctor.err().lines().count(), 1, "{words:?}: {}", doctor.err());
+    }
+}
+
+#[test]
+fn a_knob_is_turned_measured_and_put_back_also_when_linerate_is_killed() {
+    let node = Node::start("httpd", &[]);
+    let _load = node.load(&["-c", "8"]);
+    let found = document(&mut node.doctor(&["--for", "9s", "--apply", "nodelay=on", "--json"]));
+    assert_eq!(named(&found), NAGLE, "{}", found["verdict"]);
+    let applied = &found["applied"];
+    // 45 ms an exchange without, well under 1 ms with it: x100 where nothing else runs.
+    assert!(applied["effect"]["ratio"].as_f64().unwrap() > 3.0, "{applied}");
+    assert_eq!((&applied["kept"], &applied["says"]), (&false.into(), &"on 8 connections".into()));
+
+    let is_off = || {
+        let found = document(&mut node.doctor(&["--for", "2s", "--json"]));
+        let rows = found["connections"].as_array().unwrap();
+        let told: Vec<&str> =
+            rows.iter().filter_map(|row| row["options"]["nodelay"].as_str()).collect();
+        assert!(!told.is_empty(), "{found}");
+        told.iter().all(|nodelay| *nodelay == "false")
+    };
+    assert!(is_off(), "it was not put back");
+    let mut killed = node.doctor(&["--for", "9s", "--apply", "nodelay=on", "--json-stream"]);
+    killed.await_starts(1);
+    std::thread::sleep(Duration::from_millis(4500));
+    killed.signal(Signal::KILL);
+    killed.end(PATIENCE);
+    // Whoever comes next waits until the probe that was left is gone.
+    assert!(is_off(), "it was not put back after a kill");
+}
+
+#[test]
+fn ctrl_c_ends_it_early_with_a_partial_report() {
+    let node = Node::start("http", &[]);
+    let _load = node.load(&["-c", "2"]);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut doctor = node.doctor(&["--for", "100s", "--json-stream"]);
+        doctor.await_that("the first evidence is there", |it| {
+            it.events().iter().any(|event| event["event"] == "interval")
+        });
+        doctor.signal(signal);
+        assert_eq!(doctor.end(Duration::from_secs(10)), code, "{}", doctor.err());
+        let report = doctor.events().pop().unwrap();
+        assert_eq!(report["event"], "report", "{}", doctor.err());
+        assert_eq!(report["data"]["ended"], "interrupted");
+        assert_eq!(report["data"]["node"]["node"], node.name.as_str());
+    }
+}
