@@ -1,0 +1,57 @@
+-module(linerate_probe_turn_tests).
+-include_lib("eunit/include/eunit.hrl").
+
+connected() ->
+    Options = [binary, {active, false}, {ip, {127, 0, 0, 1}}],
+    {ok, Listen} = gen_tcp:listen(0, Options),
+    {ok, Port} = inet:port(Listen),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    {ok, Accepted} = gen_tcp:accept(Listen),
+    {Listen, Port, Client, Accepted}.
+
+an_option_is_set_on_what_was_accepted_and_put_back_test() ->
+    {_Listen, Port, Client, Accepted} = connected(),
+    {ok, 1, Steps} = linerate_probe_turn:steps({nodelay, true}, Port),
+    ?assertEqual({ok, [{nodelay, false}]}, inet:getopts(Accepted, [nodelay])),
+    ok = linerate_probe_turn:do(Steps),
+    ?assertEqual({ok, [{nodelay, true}]}, inet:getopts(Accepted, [nodelay])),
+    ?assertEqual({ok, [{nodelay, false}]}, inet:getopts(Client, [nodelay])),
+    ok = linerate_probe_turn:undo(Steps),
+    ?assertEqual({ok, [{nodelay, false}]}, inet:getopts(Accepted, [nodelay])).
+
+what_is_set_so_already_is_left_as_it_is_test() ->
+    {_Listen, Port, _Client, Accepted} = connected(),
+    ok = inet:setopts(Accepted, [{nodelay, true}]),
+    {ok, 1, Steps} = linerate_probe_turn:steps({nodelay, true}, Port),
+    ?assertEqual(0, linerate_probe_turn:count(Steps)),
+    ok = linerate_probe_turn:undo(Steps),
+    ?assertEqual({ok, [{nodelay, true}]}, inet:getopts(Accepted, [nodelay])).
+
+a_connection_that_was_closed_meanwhile_harms_nothing_test() ->
+    {Listen, Port, Client, Accepted} = connected(),
+    {ok, 1, Steps} = linerate_probe_turn:steps({buffer, 65536}, Port),
+    ?assertEqual(1, linerate_probe_turn:count(Steps)),
+    [ok = gen_tcp:close(Each) || Each <- [Listen, Client, Accepted]],
+    ok = linerate_probe_turn:do(Steps),
+    ok = linerate_probe_turn:undo(Steps).
+
+a_port_that_nobody_listens_on_has_no_sockets_test() ->
+    ?assertEqual({ok, 0, []}, linerate_probe_turn:steps({nodelay, true}, 1)).
+
+schedulers_are_put_back_dirty_ones_too_test() ->
+    Online = fun() ->
+        [erlang:system_info(Each) || Each <- [schedulers_online, dirty_cpu_schedulers_online]]
+    end,
+    Before = Online(),
+    {ok, 1, Steps} = linerate_probe_turn:steps({schedulers_online, 1}, all),
+    ok = linerate_probe_turn:do(Steps),
+    ?assertEqual(1, hd(Online())),
+    ok = linerate_probe_turn:undo(Steps),
+    ?assertEqual(Before, Online()).
+
+what_can_not_be_put_back_is_no_knob_test() ->
+    [
+        ?assertMatch({error, <<_/binary>>}, linerate_probe_turn:steps({Knob, 4096}, all))
+     || Knob <- [sndbuf, recbuf, active, multi_scheduling]
+    ],
+    ?assertMatch({error, <<"it takes ", _/binary>>}, linerate_probe_turn:steps({schedulers_online, 0}, all)).

@@ -1,0 +1,112 @@
+//! The rules over recorded nodes that were watched and not loaded (`fixtures/evidence/watched/record`).
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::path::PathBuf;
+
+use linerate_evidence::{Evidence, Header, Side, Subject, read, summarise};
+use linerate_roofline::{Judgement, Kind, Run, State, Verdict, judge};
+
+fn recorded(name: &str) -> (Header, Evidence) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/evidence/watched");
+    let text = std::fs::read_to_string(folder.join(format!("{name}.jsonl"))).unwrap();
+    let (header, evidence, _) = read(&text).unwrap();
+    (header, evidence)
+}
+
+fn judged(header: &Header, evidence: &Evidence) -> Judgement {
+    let load = summarise(evidence, &header.plan);
+    judge(&Run { header, evidence, load: &load })
+}
+
+/// What is left when only those samples were taken.
+fn only(evidence: &Evidence, kept: impl Fn(Subject, &str) -> bool) -> Evidence {
+    let mut left = Evidence::default();
+    for (at, of, values) in evidence.rows() {
+        for (metric, raw) in values {
+            if kept(of, metric) {
+                left.push_raw(at, of, metric, raw);
+            }
+        }
+    }
+    left
+}
+
+/// What a node tells of itself.
+fn is_the_nodes(of: Subject, metric: &str) -> bool {
+    let sources =
+        ["port.", "owner.", "acceptor.", "suspect.", "waits.", "dist.", "vm.", "scheduler."];
+    of == Subject::Node || sources.iter().any(|source| metric.starts_with(source))
+}
+
+#[test]
+fn nagle_is_named_with_both_sides_and_by_the_kernels_alone() {
+    let (header, evidence) = recorded("nagle");
+    let both = judged(&header, &evidence);
+    assert_eq!(both.verdict.by(), Some("tcp.nagle-delayed-ack"), "{:?}", both.verdict);
+    let advice = both.advice.iter().map(|advice| advice.knob.as_str()).collect::<Vec<_>>();
+    assert_eq!(advice, ["nodelay", "write"]);
+    assert!(both.advice[0].predicted.low.0 > 60.0, "{:?}", both.advice[0]);
+
+    let outside = only(&evidence, |of, metric| !is_the_nodes(of, metric));
+    let outside = judged(&header, &outside);
+    assert_eq!(outside.verdict.by(), Some("tcp.nagle-delayed-ack"), "{:?}", outside.verdict);
+}
+
+#[test]
+fn with_nodelay_on_held_back_bytes_are_not_nagles() {
+    let (header, evidence) = recorded("nagle");
+    let mut set = only(&evidence, |_, metric| metric != "port.nodelay");
+    for id in evidence.flows(Side::Server) {
+        let of = Subject::Flow(id, Side::Server);
+        set.push_raw(evidence.rows()[0].0, of, "port.nodelay", 1);
+    }
+    let judgement = judged(&header, &set);
+    assert!(judgement.roofs.iter().all(|roof| roof.id != "tcp.nagle-delayed-ack" || !roof.binds));
+}
+
+#[test]
+fn a_node_that_does_what_it_is_asked_is_limited_by_nothing() {
+    let (header, evidence) = recorded("healthy");
+    let judgement = judged(&header, &evidence);
+    assert!(matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says().starts_with("no limit binds: the target reads "));
+    assert!(judgement.advice.is_empty());
+}
+
+#[test]
+fn a_node_without_traffic_is_idle_and_no_defect_is_named() {
+    let (header, evidence) = recorded("idle");
+    let judgement = judged(&header, &evidence);
+    assert!(matches!(judgement.verdict, Verdict::Idle { .. }), "{:?}", judgement.verdict);
+    assert!(judgement.roofs.iter().all(|roof| !roof.binds || roof.kind != Kind::Defect));
+}
+
+#[test]
+fn roofs_of_a_load_do_not_apply_where_none_is_made() {
+    for name in ["nagle", "healthy", "idle"] {
+        let (header, evidence) = recorded(name);
+        let judgement = judged(&header, &evidence);
+        for id in ["engine.cpu", "load.concurrency", "load.offered-rate", "tcp.ephemeral-ports"] {
+            let roof = judgement.roofs.iter().find(|roof| roof.id == id).unwrap();
+            assert_eq!(roof.state, State::DoesNotApply, "{name}: {id}");
+            assert_eq!(roof.sum, "linerate makes no load here", "{name}: {id}");
+        }
+    }
+}
+
+#[test]
+fn with_the_nodes_side_alone_nothing_is_guessed() {
+    for name in ["nagle", "healthy", "idle"] {
+        let (mut header, evidence) = recorded(name);
+        (header.target.local, header.target.pid) = (false, None);
+        let inside = only(&evidence, is_the_nodes);
+        let judgement = judged(&header, &inside);
+        let bound: Vec<_> = judgement
+            .roofs
+            .iter()
+            .filter(|roof| roof.binds && roof.kind == Kind::Defect)
+            .map(|roof| &roof.id)
+            .collect();
+        assert!(bound.is_empty(), "{name}: {bound:?}");
+    }
+}
