@@ -142,8 +142,13 @@ it_goes_when_its_owners_node_is_killed(Config) ->
     ok = until_nothing_new(Config, Before, 5000).
 
 %% A stopped node holds its connection and says nothing: what a firewall does to a line.
+%% And the line with it: what was there before there was one is there again.
 it_goes_when_the_line_falls_silent(Config) ->
+    {_, Name} = target(Config),
+    true = call(owner(Config), erlang, disconnect_node, [Name]),
+    ok = until(fun() -> call(target(Config), erlang, nodes, [hidden]) end, 5000),
     Before = snapshot(Config),
+    true = call(owner(Config), net_kernel, connect_node, [Name]),
     Probe = attach(Config),
     _ = sample(Config, Probe),
     signal("STOP", owner(Config)),

@@ -79,6 +79,8 @@
 
 -type keeper() :: #{
     owner := reference(),
+    %% The owner's node.
+    line := node(),
     worker := {pid(), reference()},
     held := held(),
     deadline := integer(),
@@ -144,6 +146,7 @@ keep(Caller, Ref, #{owner := Owner, unload := Unload} = Options) ->
             Caller ! {Ref, keeping},
             keeping(#{
                 owner => OwnerRef,
+                line => node(Owner),
                 worker => {Worker, WorkerRef},
                 held => Held,
                 deadline => now_ms() + patience_ms(),
@@ -193,8 +196,18 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
         _Other ->
             keeping(Keeper)
     after until(Keeper) ->
+        ok = hang_up(Keeper),
         finish(Keeper, nobody)
     end.
+
+%% A line that fell silent stays until it has missed its ticks, a minute or more, and holds a port and
+%% a process meanwhile. Asked for by a message: a call would wait for net_kernel, which may be stuck.
+-spec hang_up(keeper()) -> ok.
+hang_up(#{line := Line}) when Line =:= node() ->
+    ok;
+hang_up(#{line := Line}) ->
+    _ = catch net_kernel ! {'$gen_call', {self(), make_ref()}, {disconnect, Line}},
+    ok.
 
 %% Knobs. The worker knows how to put them back before the first one is turned.
 -spec turn({atom(), term()}, linerate_probe_turn:where(), {pid(), reference()}, keeper()) -> keeper().
