@@ -80,7 +80,9 @@ impl Roof for Acceptor {
         );
         let binds = match out_of(run) {
             _ if queue.share < MOSTLY || !waits || !run.is_held_back() => Binds::No(seen),
-            Some(what) => Binds::No(format!("{seen}; but the target has no {what} left to accept with")),
+            Some(what) => {
+                Binds::No(format!("{seen}; but the target has no {what} left to accept with"))
+            }
             None if overflows > 0.01 * made => {
                 Binds::No(format!("{seen}; but the queue overflows: it is too short first of all"))
             }
@@ -103,9 +105,10 @@ impl Roof for Acceptor {
                 knob: "acceptors".into(),
                 value: "16".into(),
                 does: "takes several connections from the queue at a time".into(),
-                by_hand: "more acceptors (ranch num_acceptors, thousand_island num_acceptors), several \
+                by_hand:
+                    "more acceptors (ranch num_acceptors, thousand_island num_acceptors), several \
                           connection supervisors, and nothing slow between two accepts"
-                    .into(),
+                        .into(),
                 predicted: prediction(run, wait, service),
             }],
         }))

@@ -23,7 +23,8 @@ pub(super) struct Queue {
 
 /// The longest queue of the target's listeners.
 pub(super) fn queue(run: &Run) -> Result<Queue, Missing> {
-    let mut missing = Missing { metric: listener::RQUEUE_TOTAL.name.into(), of: "listener/*".into() };
+    let mut missing =
+        Missing { metric: listener::RQUEUE_TOTAL.name.into(), of: "listener/*".into() };
     let mut longest: Option<Queue> = None;
     for subject in run.evidence.subjects() {
         let Subject::Listener(port) = subject else { continue };
@@ -106,7 +107,9 @@ fn stock(
     let limit = of.last(limit)?.max(10);
     let samples = of.all(taken)?;
     let out = samples.iter().filter(|(_, taken)| *taken >= nearly(limit)).count();
-    Ok(Stock { taken: of.median(taken)?, limit, out: out as f64 / samples.len() as f64 })
+    // One that was opened before the limit was set, or came with another number, counts over it.
+    let taken = of.median(taken)?.min(limit);
+    Ok(Stock { taken, limit, out: out as f64 / samples.len() as f64 })
 }
 
 /// What the target has run out of, so that its acceptors can take no more; none, or not known: none.

@@ -45,7 +45,9 @@ impl Roof for ConnectionLimit {
         }
         // In a closed loop those that wait for a slow acceptor are always as many, too.
         if !run.is_watched() && run.opened_per_exchange() >= 0.05 {
-            return Ok(Finding::DoesNotApply("connections come and go: somebody accepts them".into()));
+            return Ok(Finding::DoesNotApply(
+                "connections come and go: somebody accepts them".into(),
+            ));
         }
         let rate = run.attained();
         let inside = (f64::from(run.connections()) - queue.waiting).max(0.0);
@@ -59,7 +61,9 @@ impl Roof for ConnectionLimit {
             }
         );
         let binds = match out_of(run) {
-            Some(what) => Binds::No(format!("{seen}; the target has no {what} left to accept with")),
+            Some(what) => {
+                Binds::No(format!("{seen}; the target has no {what} left to accept with"))
+            }
             None if queue.stands_still => Binds::Yes(seen),
             None => Binds::No(seen),
         };

@@ -49,7 +49,8 @@ impl Roof for Descriptors {
             queue.port,
             queue.waiting
         );
-        let binds = if stock.is_out() && queue.share >= 0.5 { Binds::Yes(seen) } else { Binds::No(seen) };
+        let binds =
+            if stock.is_out() && queue.share >= 0.5 { Binds::Yes(seen) } else { Binds::No(seen) };
         let more = stock.limit.saturating_mul(16).max(65_536);
         Ok(Finding::Ceiling(Ceiling {
             rate: rate(run, &stock),
@@ -89,5 +90,9 @@ pub(super) fn admitted(run: &Run, waiting: f64) -> Predicted {
     let more = all / (all - waiting).max(1.0);
     let high = attained * more.clamp(1.1, 100.0) * 1.1;
     // Chosen: what serves a thousand connections serves the next hundred for less than its share.
-    Predicted { low: OpRate(attained * 0.9), mid: OpRate((attained * high).sqrt()), high: OpRate(high) }
+    Predicted {
+        low: OpRate(attained * 0.9),
+        mid: OpRate((attained * high).sqrt()),
+        high: OpRate(high),
+    }
 }

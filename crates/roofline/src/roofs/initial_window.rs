@@ -45,7 +45,9 @@ impl Roof for InitialWindow {
             return Ok(finding);
         }
         if run.opened_per_exchange() < 0.5 {
-            return Ok(Finding::DoesNotApply("connections are kept, and their windows with them".into()));
+            return Ok(Finding::DoesNotApply(
+                "connections are kept, and their windows with them".into(),
+            ));
         }
         let [heavier, _] = directions(run);
         let senders = run.flows(heavier.sender);
@@ -107,7 +109,8 @@ impl Roof for InitialWindow {
             advice: vec![Advice {
                 knob: knob.into(),
                 value: value.into(),
-                does: "keeps connections open, and with them the window that they have reached".into(),
+                does: "keeps connections open, and with them the window that they have reached"
+                    .into(),
                 by_hand: format!(
                     "a connection pool; where that can't be: on the {sender}'s host \
                      `ip route change default via GATEWAY initcwnd 40`"

@@ -84,10 +84,11 @@ impl Roof for Pacing {
     }
 }
 
-/// Whether the pacing rate was the same in every sample, of three at least.
+/// Whether the pacing rate was the same in every sample, of three at least, though bytes were sent.
 fn stands_still(flow: &Of) -> Result<bool, Missing> {
     let samples = flow.all(tcp_info::PACING_RATE)?;
-    Ok(samples.len() >= 3 && samples.iter().all(|(_, rate)| *rate == samples[0].1))
+    let sent = flow.delta(tcp_info::BYTES_ACKED).is_ok_and(|(bytes, _)| bytes.0 > 0);
+    Ok(sent && samples.len() >= 3 && samples.iter().all(|(_, rate)| *rate == samples[0].1))
 }
 
 /// Of the samples with bytes in flight or to send: in how many were bytes held back with room in the

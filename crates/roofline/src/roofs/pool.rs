@@ -91,9 +91,10 @@ impl Roof for Pool {
                 knob: "workers".into(),
                 value: format!("{connections:.0}"),
                 does: "serves as many exchanges at a time as are asked".into(),
-                by_hand: "a larger pool (poolboy size, hackney max_connections, Finch size), or more of \
+                by_hand:
+                    "a larger pool (poolboy size, hackney max_connections, Finch size), or more of \
                           them; or less time in each worker"
-                    .into(),
+                        .into(),
                 predicted: Predicted {
                     low: OpRate(run.attained().0),
                     mid: OpRate((run.attained().0 * all).sqrt()),

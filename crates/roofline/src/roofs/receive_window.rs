@@ -152,8 +152,10 @@ impl Held {
     }
 
     pub fn words(&self, receiver: Side) -> String {
-        let queued =
-            self.queued.as_ref().map_or("an unknown".into(), |queued| format!("{:.0}", queued * 100.0));
+        let queued = self
+            .queued
+            .as_ref()
+            .map_or("an unknown".into(), |queued| format!("{:.0}", queued * 100.0));
         format!(
             "senders were limited by the window {:.0} % of their busy time; the {receiver}'s receive \
              queue was {queued} % full",

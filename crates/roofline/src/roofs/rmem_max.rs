@@ -62,12 +62,12 @@ impl Roof for RmemMax {
             grown * 100.0,
             held.words(receiver)
         );
-        let binds = if held.by_window() && held.queue_is_empty() && share >= 0.5 && run.is_held_back()
-        {
-            Binds::Yes(seen)
-        } else {
-            Binds::No(seen)
-        };
+        let binds =
+            if held.by_window() && held.queue_is_empty() && share >= 0.5 && run.is_held_back() {
+                Binds::Yes(seen)
+            } else {
+                Binds::No(seen)
+            };
         let more = most as u64 * 4;
         let whose = match receiver {
             Side::Client => "the client",
