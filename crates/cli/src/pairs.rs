@@ -23,6 +23,11 @@ pub fn effect_of_rates(before: &[Vec<f64>], after: &[Vec<f64>]) -> Effect {
     let logs = |stretches: &[Vec<f64>]| -> Vec<f64> {
         stretches.iter().flatten().map(|rate| rate.max(0.5).ln()).collect()
     };
+    // A stretch in which nothing was counted is none.
+    let counted = |stretches: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        stretches.iter().filter(|rates| !rates.is_empty()).cloned().collect()
+    };
+    let (before, after) = (&counted(before), &counted(after));
     of_logs(mean_of(before), mean_of(after), &logs(before), &logs(after))
 }
 

@@ -20,7 +20,7 @@ pub use evidence::{Evidence, Missing, Of};
 pub use file::{Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line};
 pub use load::{
     LoadSummary, Percentile, Percentiles, Point, Validity, ValidityState, WarmUp, summarise,
-    watched_rates,
+    watched_bytes,
 };
 pub use metric::{AnyMetric, Metric, Quantity};
 pub use packed::{Live, Packed, live_histogram};

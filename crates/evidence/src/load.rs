@@ -16,7 +16,7 @@ mod validity;
 mod watched;
 
 pub use validity::{Validity, ValidityState};
-pub use watched::rates as watched_rates;
+pub use watched::watched_bytes;
 
 /// The run's load figures.
 #[derive(Clone, Debug)]

@@ -103,7 +103,7 @@ pub struct Applied {
     pub says: String,
     /// Whether it was left turned.
     pub kept: bool,
-    /// Reads a second with it against those without, measured in turn.
+    /// Bytes a second, read and written, with it against those without, measured in turn.
     pub effect: Effect,
 }
 

@@ -96,19 +96,49 @@ fn flows(evidence: &Evidence) -> Vec<Flow<'_>> {
 }
 
 /// Reads a second of all connections, in equal steps of about this length.
+fn rates(evidence: &Evidence, from: Timestamp, to: Timestamp, step: Duration) -> Vec<f64> {
+    growth(evidence, &[port::RECV_CNT.name, tcp_info::DATA_SEGS_IN.name], from, to, step)
+}
+
+/// Bytes a second that all connections read and wrote, in equal steps of about this length; none when
+/// nothing was sampled twice. The kernel's count before the node's: it is read in every pass.
+pub fn watched_bytes(
+    evidence: &Evidence,
+    from: Timestamp,
+    to: Timestamp,
+    step: Duration,
+) -> Vec<f64> {
+    let read = [tcp_info::BYTES_RECEIVED.name, port::RECV_OCT.name];
+    let written = [tcp_info::BYTES_ACKED.name, port::SEND_OCT.name];
+    let mut sum = growth(evidence, &read, from, to, step);
+    let written = growth(evidence, &written, from, to, step);
+    sum.iter_mut().zip(written).for_each(|(sum, more)| *sum += more);
+    sum
+}
+
+/// How fast a counter grows, all connections together: of each the first of these metrics that was
+/// sampled twice in the stretch.
 ///
 /// Only what lies between two samples within the stretch counts, taken for evenly spread; a connection
 /// that was there before its first sample or after its last one did the same then. A last step that is
-/// not whole is left out.
-pub fn rates(evidence: &Evidence, from: Timestamp, to: Timestamp, step: Duration) -> Vec<f64> {
+/// not whole is left out. Empty when no connection was sampled twice.
+fn growth(
+    evidence: &Evidence,
+    metrics: &[&'static str],
+    from: Timestamp,
+    to: Timestamp,
+    step: Duration,
+) -> Vec<f64> {
     let width = step.as_nanos().max(1) as f64;
     let steps = (to.since(from).as_nanos() as f64 / width).floor() as usize;
-    let mut reads = vec![0.0; steps];
-    let within = from..=to;
+    let mut grown = vec![0.0; steps];
+    let mut counted = false;
     for flow in flows(evidence) {
-        let of = flow.of.clone().within(within.clone());
-        let samples = of.all(port::RECV_CNT).or_else(|_| of.all(tcp_info::DATA_SEGS_IN));
-        let samples = samples.unwrap_or_default();
+        let of = flow.of.clone().within(from..=to);
+        let samples = metrics.iter().find_map(|name| {
+            of.all(Metric::<u64>::new(name)).ok().filter(|samples| samples.len() > 1)
+        });
+        let Some(samples) = samples else { continue };
         let mut stretches: Vec<(Timestamp, Timestamp, f64)> = samples
             .windows(2)
             .map(|pair| (pair[0].0, pair[1].0, pair[1].1.saturating_sub(pair[0].1) as f64))
@@ -116,17 +146,18 @@ pub fn rates(evidence: &Evidence, from: Timestamp, to: Timestamp, step: Duration
                 (begin, end, count / end.since(begin).as_secs_f64().max(1e-9))
             })
             .collect();
-        let (Some(first), Some(last)) = (stretches.first().copied(), stretches.last().copied())
-        else {
-            continue;
-        };
+        let (first, last) = (stretches[0], stretches[stretches.len() - 1]);
         stretches.push((flow.there.0.max(from), first.0, first.2));
         stretches.push((last.1, flow.there.1.min(to), last.2));
         for (begin, end, rate) in stretches {
-            spread(rate, (begin.nanos_since(from), end.nanos_since(from)), width, &mut reads);
+            spread(rate, (begin.nanos_since(from), end.nanos_since(from)), width, &mut grown);
         }
+        counted = true;
     }
-    reads.into_iter().map(|count| count / (width / 1e9)).collect()
+    if !counted {
+        return Vec::new();
+    }
+    grown.into_iter().map(|count| count / (width / 1e9)).collect()
 }
 
 /// Adds what comes at a rate between two instants to the steps that they lie in.
@@ -221,6 +252,20 @@ mod tests {
         let mut evidence = Evidence::default();
         reading(1000, &[(0, 0), (1000, 10), (3000, 90_010), (4000, 180_010)], &mut evidence);
         assert_eq!(rates(&evidence, at(0), at(2000), Duration::from_secs(1)), [10.0; 2]);
+    }
+
+    #[test]
+    fn bytes_are_those_of_both_directions_and_none_where_nothing_was_sampled_twice() {
+        let mut evidence = Evidence::default();
+        for (ms, bytes) in [(0, 0), (1000, 500)] {
+            let of = Subject::Flow(1000, Side::Server);
+            evidence.push(at(ms), of, port::RECV_CNT, bytes);
+            evidence.push(at(ms), of, tcp_info::BYTES_RECEIVED, Bytes(bytes));
+            evidence.push(at(ms), of, port::SEND_OCT, Bytes(3 * bytes));
+        }
+        let second = Duration::from_secs(1);
+        assert_eq!(watched_bytes(&evidence, at(0), at(1000), second), [2000.0]);
+        assert!(watched_bytes(&evidence, at(0), at(900), second / 2).is_empty());
     }
 
     #[test]

@@ -161,9 +161,9 @@ pub(crate) fn effect(of: &Applied) -> String {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
     let left = if of.kept { "left so" } else { "put back" };
     format!(
-        "{} -> {} reads, {}; {left}",
-        rate(mean(&of.effect.before_per_s)),
-        rate(mean(&of.effect.after_per_s)),
+        "{} -> {}, {}; {left}",
+        bits(mean(&of.effect.before_per_s)),
+        bits(mean(&of.effect.after_per_s)),
         of.effect.says
     )
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use linerate_beam::Node;
 use linerate_beam::term::{Term, as_atom, as_text, as_tuple, as_u64, atom, integer, tuple};
 use linerate_engine::now;
-use linerate_evidence::watched_rates;
+use linerate_evidence::watched_bytes;
 use linerate_model::{Bytes, Timestamp};
 use linerate_report::Applied;
 
@@ -179,10 +179,11 @@ impl Turning {
     }
 }
 
-/// Reads a second in a stretch, a step a pass. The passes at its ends saw a part of something else.
+/// Bytes a second in a stretch, a step a pass: a larger buffer makes fewer reads of the same. The passes
+/// at its ends saw a part of something else.
 fn watched(watch: &Watch<'_>, from: Timestamp, to: Timestamp) -> Vec<f64> {
     let inner = to.since(from).saturating_sub(EVERY);
-    watched_rates(watch.evidence(), from.after(EVERY), from.after(inner), EVERY)
+    watched_bytes(watch.evidence(), from.after(EVERY), from.after(inner), EVERY)
 }
 
 #[cfg(test)]
