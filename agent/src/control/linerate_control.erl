@@ -41,9 +41,7 @@ init() ->
                     true = port_command(Port, ready()),
                     wait(Port);
                 {error, Sentence} ->
-                    %% Not the log: that is written by another process, which halting would not await.
-                    ok = io:format(standard_error, "~ts~n", [Sentence]),
-                    erlang:halt(1)
+                    give_up(Sentence)
             end;
         {Port, eof} ->
             halt_now()
@@ -85,6 +83,12 @@ wait(Port) ->
 halt_now() ->
     erlang:halt(0, [{flush, false}]).
 
+%% Not in the log: that is written by another process, which halting would not await.
+-spec give_up(iodata()) -> no_return().
+give_up(Sentence) ->
+    ok = io:format(standard_error, "~ts~n", [Sentence]),
+    erlang:halt(1).
+
 -spec ready() -> iodata().
 ready() ->
     Words = [
@@ -103,7 +107,14 @@ ready() ->
 load() ->
     {ok, Modules} = application:get_key(linerate, modules),
     %% `io' is how the logger writes.
-    ok = code:ensure_modules_loaded([io | Modules]),
+    case code:ensure_modules_loaded([io | Modules]) of
+        ok ->
+            ok;
+        {error, Refused} ->
+            %% A later release does not take all that an earlier one's compiler wrote.
+            Sentence = "the agent's code is refused, ~0tp: compile it with this Erlang (make agent)",
+            give_up(io_lib:format(Sentence, [Refused]))
+    end,
     Line = #{level => notice, msg => {"~0p ~ts", [self(), "text"]}, meta => #{time => 0}},
     _ = logger_formatter:format(Line, ?FORMAT),
     ok.

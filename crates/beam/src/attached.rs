@@ -58,7 +58,9 @@ pub enum ProbeFault {
     #[error("another linerate is attached to {0}: wait until it is done, or end it")]
     Already(String),
     /// It did not start.
-    #[error("the probe did not start on {node}: {reason}")]
+    #[error(
+        "the probe did not start on {node}: {reason}; if linerate and its agent are of different builds, run `make build`"
+    )]
     Unstarted {
         /// The node.
         node: String,

@@ -57,11 +57,7 @@ pub(crate) fn dial(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached>
 }
 
 fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
-    let hosts = match &place.host {
-        Some(host) => vec![host.clone()],
-        // A node may listen on the host's own address only.
-        None => vec!["localhost".to_owned(), own_host()],
-    };
+    let hosts = hosts(place);
     let port = match place.port {
         Some(port) => port,
         None => epmd::ask(place, &hosts)?,
@@ -121,6 +117,15 @@ fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
 pub(crate) enum NoSocket {
     Unresolvable { host: String, reason: String },
     Fault { address: SocketAddr, error: io::Error },
+}
+
+/// The hosts to try.
+pub(crate) fn hosts(place: &Where) -> Vec<String> {
+    match &place.host {
+        Some(host) => vec![host.clone()],
+        // A node may listen on the host's own address only.
+        None => vec!["localhost".to_owned(), own_host()],
+    }
 }
 
 /// Connects to the first address that lets it.
