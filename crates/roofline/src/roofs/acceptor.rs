@@ -23,6 +23,10 @@ const IDLE: f64 = 0.7;
 // Chosen: half the time of an exchange; less than that, and most of it passes somewhere else.
 const WAITS: f64 = 0.5;
 
+// Chosen: where nobody tells the time of an exchange. A listener that is well is waited for by its next
+// connection for a moment only. Unit: seconds.
+const LONG: f64 = 0.01;
+
 pub(super) struct Acceptor;
 
 impl Roof for Acceptor {
@@ -62,9 +66,8 @@ impl Roof for Acceptor {
             accepted / run.opened_per_exchange()
         });
         let wait = queue.waiting / accepted;
-        // Without stamps of ours a queue that is never empty must do.
         let service = (!run.is_watched()).then(|| run.load.service.mean() / 1e9);
-        let waits = service.is_none_or(|service| wait >= WAITS * service);
+        let waits = wait >= service.map_or(LONG, |service| WAITS * service);
         let utilisation = Utilisation::of(run);
         let of_host = utilisation.host.as_ref().map_or(0.0, |host| host.busy / host.cpus);
         let of_target =
