@@ -114,7 +114,7 @@ owner(Port) when is_port(Port) ->
     end;
 owner(Socket) ->
     try socket:info(Socket) of
-        #{owner := Pid} -> Pid;
+        #{owner := Pid} when is_pid(Pid) -> Pid;
         _ -> none
     catch
         _:_ -> none

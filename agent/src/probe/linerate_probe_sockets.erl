@@ -274,12 +274,18 @@ reading(Socket, #{local := Local, peer := Peer} = Entry, State) ->
                 Next = refreshed(Socket, Entry, State),
             Mailbox = linerate_probe_socket:mailbox(Owner),
             Mail = [{'owner.mailbox', Mailbox} || is_integer(Mailbox)],
-            {Facts, Known} = facts(Socket, Owner, Told, State),
+            {Facts, Known} = facts(Socket, Owner, again(Reads, Told), State),
             Row = {{connection, Local, Peer}, Counters ++ Mail ++ Options ++ Facts},
             {Row, waiting(Counters, Mailbox), Next#{reads := Reads + 1, told := Known}};
         gone ->
             gone
     end.
+
+%% Told twice at first: linerate may not have known its own connection by the first time.
+-spec again(non_neg_integer(), Told) -> Told when
+    Told :: {non_neg_integer(), [{atom(), binary()}]}.
+again(1, {_Generation, Told}) -> {0, Told};
+again(_Reads, Told) -> Told.
 
 %% Chosen: mail that is more than a moment's.
 -spec waiting([linerate_probe_socket:sample()], non_neg_integer() | unknown) -> boolean().
