@@ -40,10 +40,8 @@ pub(crate) struct Dialled {
 /// Reaches the node, in its namespace.
 pub(crate) fn dial(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
     let Some(netns) = &place.netns else { return dial_here(place, cookie) };
-    let refused = |error: io::Error| Unreached::Namespace {
-        file: netns.clone(),
-        reason: error.to_string(),
-    };
+    let refused =
+        |error: io::Error| Unreached::Namespace { file: netns.clone(), reason: error.to_string() };
     let file = File::open(netns).map_err(refused)?;
     // A thread's namespace is its own, and sockets keep the one they were made in.
     std::thread::scope(|scope| {
@@ -68,10 +66,7 @@ fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
             io::ErrorKind::ConnectionRefused => {
                 Unreached::Refused { node: place.to_string(), address: address.to_string() }
             }
-            _ => Unreached::Unreachable {
-                address: address.to_string(),
-                reason: in_words(&error),
-            },
+            _ => Unreached::Unreachable { address: address.to_string(), reason: in_words(&error) },
         },
     })?;
     let set = socket
@@ -93,8 +88,14 @@ fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
     };
     let own_end = socket.local_addr().map_err(unreachable)?;
     let (incoming, outgoing) = split(socket, session).map_err(unreachable)?;
-    let mut talk =
-        Talk { incoming, outgoing, wide: place.tls.is_some(), came: Vec::new(), goes: Vec::new(), seen: Seen::default() };
+    let mut talk = Talk {
+        incoming,
+        outgoing,
+        wide: place.tls.is_some(),
+        came: Vec::new(),
+        goes: Vec::new(),
+        seen: Seen::default(),
+    };
     let shaken = shake(place, cookie, own_end, &mut talk);
     let (own, peer) = shaken.map_err(|no| no.in_words(place, address, &talk.seen))?;
     let same = match &place.host {
@@ -179,10 +180,8 @@ fn own_name(place: &Where, own_end: SocketAddr, creation: u32) -> Result<NodeNam
     } else {
         own_host().split('.').next().unwrap_or_default().to_owned()
     };
-    NodeName::new(&format!("linerate_{creation:08x}"), &host).map_err(|error| Fault {
-        error: HandshakeError::NodeNameError(error),
-        stage: Stage::Name,
-    })
+    NodeName::new(&format!("linerate_{creation:08x}"), &host)
+        .map_err(|error| Fault { error: HandshakeError::NodeNameError(error), stage: Stage::Name })
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -224,10 +223,8 @@ impl Fault {
     fn in_words(self, place: &Where, address: SocketAddr, seen: &Seen) -> Unreached {
         let node = place.to_string();
         let address = address.to_string();
-        let not_allowed = |reason: &str| Unreached::NotAllowed {
-            node: node.clone(),
-            reason: reason.to_owned(),
-        };
+        let not_allowed =
+            |reason: &str| Unreached::NotAllowed { node: node.clone(), reason: reason.to_owned() };
         let not_a_node = |reason: String| Unreached::NotANode { address: address.clone(), reason };
         match self.error {
             HandshakeError::OngoingHandshake => {

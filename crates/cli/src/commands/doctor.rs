@@ -18,6 +18,7 @@ use crate::signals::Signals;
 mod asked;
 mod inside;
 mod outside;
+mod room;
 mod sampled;
 mod turning;
 mod watch;

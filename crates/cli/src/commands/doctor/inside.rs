@@ -10,6 +10,7 @@ use linerate_probe::ProcessSockets;
 
 use super::asked::Asked;
 use super::outside::{Outside, is_beam};
+use super::room::look_for_room;
 use super::watch::EVERY;
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
@@ -33,7 +34,8 @@ impl Inside {
 }
 
 /// Goes in, if that is asked for and possible. A node that was asked for by its name and can't be
-/// entered is a failure; a port or process has its outside in any case, and a sentence why no more.
+/// entered is a failure; a port or process has its outside in any case, and a sentence why no more. A
+/// node of this host that has no room for us is looked at from outside, whatever it was asked for by.
 pub(super) fn enter(
     asked: &Asked,
     args: &DoctorArgs,
@@ -54,6 +56,19 @@ pub(super) fn enter(
         (Asked::Node(place), false) => Ok(place.clone()),
         _ => outside.node(),
     };
+    let place = place.map(|place| Where { port: args.port.or(place.port), ..place });
+    if let Ok(place) = &place
+        && let Err(full) = look_for_room(place, outside.pid)
+    {
+        if args.apply.is_some() {
+            return Err(Failure::run(full.says));
+        }
+        if outside.pid.is_none() {
+            outside.settle(full.pid);
+        }
+        outside.unread.push(("node", full.says));
+        return Ok(None);
+    }
     let entered = place.and_then(|place| go(place, args, budget, outside));
     match (asked, entered) {
         (_, Ok(inside)) => Ok(Some(inside)),
@@ -72,7 +87,6 @@ fn go(
     budget: Share,
     outside: &mut Outside,
 ) -> Result<Inside, String> {
-    place.port = args.port.or(place.port);
     place.tls = args.tls.then(|| TlsFiles {
         ca: args.tls_ca.clone(),
         cert: args.tls_cert.clone(),
