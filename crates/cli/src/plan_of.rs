@@ -64,7 +64,7 @@ fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
     let (target, workload) = match (&args.target, &args.beam, &args.command) {
         (Some(url), None, None) => from_url(url, args)?,
         (path, Some(server), None) => (
-            Target { beam: Some(server.clone()), ..Target::default() },
+            Target { beam: Some(server.clone()), tls: server == "https", ..Target::default() },
             of_started(path.as_deref(), server_speaks_http(server), args)?,
         ),
         (path, None, Some(command)) => {
@@ -97,12 +97,13 @@ fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
 }
 
 fn server_speaks_http(server: &str) -> bool {
-    matches!(server, "http" | "httpd")
+    matches!(server, "http" | "httpd" | "https")
 }
 
 /// Servers whose messages have four bytes of length in front.
 fn asks_by_length4(server: &str) -> bool {
-    matches!(server, "rr" | "funnel" | "pool" | "heap" | "terms" | "logs" | "jobs" | "traced")
+    let of_swallowers = ["rr", "funnel", "pool", "heap", "terms", "logs", "jobs", "traced"];
+    of_swallowers.contains(&server) || ["journal", "relay", "shaped"].contains(&server)
 }
 
 /// The workload against something that linerate starts; the positional argument may be a path.
