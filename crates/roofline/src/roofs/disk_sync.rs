@@ -42,15 +42,16 @@ impl Roof for DiskSync {
             Err(finding) => return Ok(finding),
         };
         let threads = node.last(vm::DIRTY_IO_SCHEDULERS)? as f64;
-        let busy =
-            rate(&node, vm::DIRTY_IO_ACTIVE)? / rate(&node, vm::DIRTY_IO_TOTAL)?.max(1e-9) * threads;
+        let busy = rate(&node, vm::DIRTY_IO_ACTIVE)? / rate(&node, vm::DIRTY_IO_TOTAL)?.max(1e-9)
+            * threads;
         // A process that is in the call when the probe asks; several samples' last word.
         let syncing = run
             .evidence
             .processes()
             .into_iter()
             .filter(|process| {
-                let function = run.fact(*process, "stack").or_else(|| run.fact(*process, "function"));
+                let function =
+                    run.fact(*process, "stack").or_else(|| run.fact(*process, "function"));
                 function.is_some_and(|text| text.contains("sync_nif"))
             })
             .count();

@@ -64,14 +64,13 @@ impl Roof for DistHeadOfLine {
         );
         let busy = is_busy(channel.busy(&node)?);
         let others = busy || channel.is_fragments()?;
-        let binds =
-            if long && wait >= SHORTEST && !others && calling >= 0.3 && run.is_held_back() {
-                Binds::Yes(seen)
-            } else if busy {
-                Binds::No(format!("{seen}; senders were suspended: the channel is full"))
-            } else {
-                Binds::No(seen)
-            };
+        let binds = if long && wait >= SHORTEST && !others && calling >= 0.3 && run.is_held_back() {
+            Binds::Yes(seen)
+        } else if busy {
+            Binds::No(format!("{seen}; senders were suspended: the channel is full"))
+        } else {
+            Binds::No(seen)
+        };
         let left = (service - wait).max(service / 20.0);
         let (knob, value) = knob(run, "writers", "0", "dist.bulk");
         Ok(Finding::Ceiling(Ceiling {

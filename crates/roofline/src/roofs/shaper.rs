@@ -64,7 +64,10 @@ impl Roof for Shaper {
             }
         }
         if rates.len() < 2 {
-            return Err(Missing { metric: tcp_info::BYTES_ACKED.name.into(), of: "two flows".into() });
+            return Err(Missing {
+                metric: tcp_info::BYTES_ACKED.name.into(),
+                of: "two flows".into(),
+            });
         }
         let count = rates.len() as f64;
         let (mean, idle) = (rates.iter().sum::<f64>() / count, idle / count);

@@ -63,7 +63,8 @@ pub(super) fn writes(run: &Run) -> Result<Writes, Missing> {
     }
     // What an exchange asks is the same on every connection: bytes read tell how many there were.
     let asked = run.load.bytes_written as f64 / run.load.exchanges.max(1) as f64;
-    let exchanges = if run.is_watched() { run.load.exchanges as f64 } else { reads / asked.max(1.0) };
+    let exchanges =
+        if run.is_watched() { run.load.exchanges as f64 } else { reads / asked.max(1.0) };
     Ok(Writes { bytes: bytes / count, each: count / exchanges.max(1.0) })
 }
 
@@ -129,7 +130,9 @@ impl Roof for TlsSmallRecords {
                 knob: "piece".into(),
                 value: "0".into(),
                 does: "writes an answer at once, in records of 16 KiB".into(),
-                by_hand: "collect what is to be sent as iodata, and call ssl:send/2 once for an answer".into(),
+                by_hand:
+                    "collect what is to be sent as iodata, and call ssl:send/2 once for an answer"
+                        .into(),
                 predicted: Predicted {
                     low: OpRate(attained * 1.5),
                     mid: OpRate(attained * (writes.each / 4.0).clamp(2.0, 50.0)),
