@@ -19,7 +19,9 @@
     a_connection_that_crashes_leaves_the_listener_well/1,
     stats_count_connections_and_bytes/1,
     readback_tells_what_the_kernel_made_of_the_knobs/1,
-    accept_delay_spaces_connections_out/1
+    accept_delay_spaces_connections_out/1,
+    above_its_limit_of_connections_nobody_accepts/1,
+    a_pool_serves_as_many_at_a_time_as_it_has_workers/1
 ]).
 
 all() ->
@@ -38,7 +40,9 @@ all() ->
         a_connection_that_crashes_leaves_the_listener_well,
         stats_count_connections_and_bytes,
         readback_tells_what_the_kernel_made_of_the_knobs,
-        accept_delay_spaces_connections_out
+        accept_delay_spaces_connections_out,
+        above_its_limit_of_connections_nobody_accepts,
+        a_pool_serves_as_many_at_a_time_as_it_has_workers
     ].
 
 %% The same cases however data reaches the process.
@@ -281,6 +285,30 @@ accept_delay_spaces_connections_out(_Config) ->
         maps:get(<<"queue">>, Found) =:= <<"3">>
     end),
     ?assertMatch(#{<<"accepted">> := <<"1">>}, answered(<<"stats">>, [{<<"server">>, Id}])).
+
+above_its_limit_of_connections_nobody_accepts(_Config) ->
+    #{<<"server">> := Id, <<"port">> := Port} = start(<<"echo">>, [
+        {<<"acceptors">>, <<"1">>}, {<<"max_connections">>, <<"2">>}
+    ]),
+    [First | _] = [connect(Port, []) || _ <- lists:seq(1, 5)],
+    Queue = fun() -> maps:get(<<"queue">>, answered(<<"readback">>, [{<<"server">>, Id}])) end,
+    eventually(fun() -> Queue() =:= <<"3">> end),
+    ?assertMatch(#{<<"accepted">> := <<"2">>}, answered(<<"stats">>, [{<<"server">>, Id}])),
+    %% Whoever goes makes room for one.
+    ok = gen_tcp:close(First),
+    eventually(fun() -> Queue() =:= <<"2">> end).
+
+a_pool_serves_as_many_at_a_time_as_it_has_workers(_Config) ->
+    #{<<"port">> := Port} = start(<<"pool">>, [{<<"workers">>, <<"2">>}, {<<"delay_ms">>, <<"100">>}]),
+    Clients = [connect(Port, [{packet, 4}]) || _ <- lists:seq(1, 6)],
+    Start = erlang:monotonic_time(millisecond),
+    [ok = gen_tcp:send(Client, <<"a">>) || Client <- Clients],
+    [{ok, <<".">>} = gen_tcp:recv(Client, 0, 5000) || Client <- Clients],
+    %% Three turns of two.
+    ?assert(erlang:monotonic_time(millisecond) - Start >= 300),
+    %% Its workers came back.
+    [ok = gen_tcp:send(Client, <<"a">>) || Client <- Clients],
+    [{ok, <<".">>} = gen_tcp:recv(Client, 0, 5000) || Client <- Clients].
 
 %% Helpers.
 

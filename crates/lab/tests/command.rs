@@ -51,6 +51,18 @@ fn it_is_confined_to_the_cpus_of_the_plan() {
 }
 
 #[test]
+fn it_may_open_as_many_descriptors_as_the_plan_says_and_linerate_keeps_its_own() {
+    let ours = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let lab = lay(&python("descriptors = 77")).unwrap();
+    let limits =
+        std::fs::read_to_string(format!("/proc/{}/limits", lab.facts().pid.unwrap())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<_> = line.split_whitespace().filter(|word| *word == "77").collect();
+    assert_eq!(numbers.len(), 2, "soft and hard: {line}");
+    assert_eq!(std::fs::read_to_string("/proc/self/limits").unwrap(), ours);
+}
+
+#[test]
 fn one_that_dies_first_is_told_with_its_status_and_last_words() {
     let error = refused(&plan("command = ['false']\nport = 18081"));
     assert_eq!(
