@@ -431,7 +431,8 @@ impl Plan {
         if target.watch.is_some() {
             return wrong(
                 "target.watch",
-                "what is only watched takes no load: write address, or run `linerate doctor`".into(),
+                "what is only watched takes no load: write address, or run `linerate doctor`"
+                    .into(),
             );
         }
         let given = [target.address.is_some(), !target.command.is_empty(), target.beam.is_some()];
@@ -536,7 +537,9 @@ impl Plan {
             if let Some(name) = sysctls.keys().find(|name| !is_setting(name)) {
                 return wrong(
                     "path.sysctls",
-                    format!("`{name}` is no setting of a network: write one as in net.ipv4.tcp_rmem"),
+                    format!(
+                        "`{name}` is no setting of a network: write one as in net.ipv4.tcp_rmem"
+                    ),
                 );
             }
         }
