@@ -97,7 +97,8 @@ fn deliver_one(
     beams: Option<&Path>,
 ) -> Result<Before, Undelivered> {
     let there = loaded_version(node, module.name)?;
-    let built = beams.and_then(|folder| std::fs::read(folder.join(module.name).with_extension("beam")).ok());
+    let built = beams
+        .and_then(|folder| std::fs::read(folder.join(module.name).with_extension("beam")).ok());
     let mut refused = None;
     if let Some(beam) = built {
         if there.is_some() && there == version(node, &beam)? {
@@ -113,7 +114,9 @@ fn deliver_one(
         Err(reason) => {
             let reason = match refused {
                 Some(refused) => format!("its beam is refused ({refused}), and {reason}"),
-                None => format!("{reason}; run `make agent`, or set LINERATE_AGENT to the folder of its .beam files"),
+                None => format!(
+                    "{reason}; run `make agent`, or set LINERATE_AGENT to the folder of its .beam files"
+                ),
             };
             return Err(no(node, module, reason));
         }
@@ -238,23 +241,7 @@ pub(crate) fn options(owner: Term, permille: i64, unload: &[&str], interval_ms: 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-
-    #[test]
-    fn every_module_of_the_probe_is_delivered_and_the_one_that_is_started_last() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../agent/src/probe");
-        let files = std::fs::read_dir(folder).unwrap().flatten();
-        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-        let there: BTreeSet<_> =
-            names.filter_map(|name| name.strip_suffix(".erl").map(str::to_owned)).collect();
-        let delivered: BTreeSet<_> =
-            MODULES.iter().map(|module| module.name.to_owned()).collect();
-        assert_eq!(delivered, there);
-        assert_eq!(delivered.len(), MODULES.len());
-        assert_eq!(MODULES.last().map(|module| module.name), Some("linerate_probe"));
-    }
 
     #[test]
     fn the_text_of_a_module_needs_nothing_but_erl_parse() {

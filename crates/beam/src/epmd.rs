@@ -61,10 +61,9 @@ fn asked<T>(
 ) -> Result<(T, SocketAddr), Unreached> {
     let (socket, address) = dial::connect(hosts, port).map_err(|no| match no {
         dial::NoSocket::Unresolvable { host, reason } => Unreached::Unresolvable { host, reason },
-        dial::NoSocket::Fault { address, error } => Unreached::NoEpmd {
-            address: address.to_string(),
-            reason: dial::in_words(&error),
-        },
+        dial::NoSocket::Fault { address, error } => {
+            Unreached::NoEpmd { address: address.to_string(), reason: dial::in_words(&error) }
+        }
     })?;
     let unanswered = |reason: String| Unreached::NotEpmd { address: address.to_string(), reason };
     let timeouts = socket

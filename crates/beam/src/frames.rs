@@ -142,7 +142,10 @@ mod tests {
         let message = Message::reg_send(pid, Atom::from("rex"), atom("hello"));
         let frame = write_message(message.clone()).unwrap();
         assert_eq!(read_message(&frame[4..]), Ok(Some(message)));
-        assert_eq!(read_message(&write_message(Message::Tick).unwrap()[4..]), Ok(Some(Message::Tick)));
+        assert_eq!(
+            read_message(&write_message(Message::Tick).unwrap()[4..]),
+            Ok(Some(Message::Tick))
+        );
     }
 
     #[test]

@@ -101,17 +101,14 @@ impl fmt::Debug for Node {
 impl Node {
     /// Reaches the node as a hidden one.
     pub fn connect(place: &Where, cookie: &Cookie) -> Result<Node, Unreached> {
-        let Dialled { incoming, outgoing, own: (name, creation), peer, ends } = dial(place, cookie)?;
+        let Dialled { incoming, outgoing, own: (name, creation), peer, ends } =
+            dial(place, cookie)?;
         let own = Pid { node: Atom::from(name), id: 1, serial: 0, creation };
         let shared = Arc::new(Shared {
             peer,
             own,
             sending: Mutex::new(Sending { outgoing, last: Instant::now() }),
-            waiting: Mutex::new(Waiting {
-                last_number: 0,
-                answers: BTreeMap::new(),
-                ended: None,
-            }),
+            waiting: Mutex::new(Waiting { last_number: 0, answers: BTreeMap::new(), ended: None }),
         });
         let unreachable = |error: io::Error| Unreached::Unreachable {
             address: place.to_string(),

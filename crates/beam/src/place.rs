@@ -56,7 +56,8 @@ impl FromStr for Where {
         };
         // Source: erl_dist_protocol: a name is an atom of at most 255 characters.
         let plain = |part: &str| {
-            !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@')
+            !part.is_empty()
+                && !part.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@')
         };
         if text.len() > 255 || !plain(name) || host.is_some_and(|host| !plain(host)) {
             return Err(bad());

@@ -27,7 +27,9 @@ pub enum Unreached {
         reason: String,
     },
     /// EPMD answered something else.
-    #[error("what listens at {address} is not EPMD: {reason}; correct ERL_EPMD_PORT, or write --port")]
+    #[error(
+        "what listens at {address} is not EPMD: {reason}; correct ERL_EPMD_PORT, or write --port"
+    )]
     NotEpmd {
         /// The address.
         address: String,
@@ -35,7 +37,9 @@ pub enum Unreached {
         reason: String,
     },
     /// A host that nobody knows.
-    #[error("`{host}` has no address: {reason}; write the node as NAME@HOST with a host that resolves")]
+    #[error(
+        "`{host}` has no address: {reason}; write the node as NAME@HOST with a host that resolves"
+    )]
     Unresolvable {
         /// After the `@`.
         host: String,
@@ -85,7 +89,9 @@ pub enum Unreached {
         reason: String,
     },
     /// Too old, or too new.
-    #[error("{node} speaks another version of the distribution protocol: {reason}; linerate needs OTP 25 or newer")]
+    #[error(
+        "{node} speaks another version of the distribution protocol: {reason}; linerate needs OTP 25 or newer"
+    )]
     Version {
         /// As written.
         node: String,
@@ -93,7 +99,9 @@ pub enum Unreached {
         reason: String,
     },
     /// It is another node.
-    #[error("the node there is `{found}` and not `{asked}`: write {found}, or the port of the other")]
+    #[error(
+        "the node there is `{found}` and not `{asked}`: write {found}, or the port of the other"
+    )]
     OtherNode {
         /// As written.
         asked: String,

@@ -73,8 +73,8 @@ fn almost() -> impl Strategy<Value = Vec<u8>> {
 /// Tags and lengths that go with them, in any order.
 fn announced() -> impl Strategy<Value = Vec<u8>> {
     let tags: &[u8] = &[
-        68, 70, 77, 80, 82, 88, 89, 90, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109,
-        110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121,
+        68, 70, 77, 80, 82, 88, 89, 90, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106, 107, 108,
+        109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121,
     ];
     let length = prop_oneof![Just(0_u32), Just(1), Just(255), Just(u32::MAX), any::<u32>()];
     let piece = (prop::sample::select(tags), length, 0..5_usize);

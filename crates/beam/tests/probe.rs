@@ -13,7 +13,8 @@ use support::{LONG, connect, lone, lone_in, soon};
 
 /// The agent that `make agent` built.
 fn built() -> Option<PathBuf> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../agent/_build/default/lib/linerate/ebin");
+    let folder =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../agent/_build/default/lib/linerate/ebin");
     Some(PathBuf::from(folder))
 }
 

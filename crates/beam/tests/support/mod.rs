@@ -46,24 +46,31 @@ pub fn name(of: &str) -> String {
 }
 
 /// EPMD on a port of its own, in the foreground.
-pub fn epmd(port: u16) -> Daemon {
-    let child = Command::new("epmd")
-        .args(["-port", &port.to_string()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    assert!(soon(LONG, || TcpStream::connect(("127.0.0.1", port)).is_ok()), "epmd is up");
-    Daemon { child, folder: None }
+pub fn epmd() -> (Daemon, u16) {
+    // A port that was free a moment ago may be somebody's by now.
+    for port in (0..5).map(|_| free_port()) {
+        let child = Command::new("epmd")
+            .args(["-port", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut daemon = Daemon { child, folder: None };
+        assert!(soon(LONG, || TcpStream::connect(("127.0.0.1", port)).is_ok()), "epmd is up");
+        if daemon.child.try_wait().unwrap().is_none() {
+            return (daemon, port);
+        }
+    }
+    panic!("no port for epmd");
 }
 
 /// `erl` with these arguments, its cookie in a file of a home of its own. On return it is distributed.
 pub fn erl(arguments: &[&str], environment: &[(&str, &str)]) -> Daemon {
-    erl_in("exec \"$@\"", arguments, environment)
+    erl_in("exec \"$@\"", arguments, environment).expect("the node is up")
 }
 
-/// The same, started by a line of shell.
-pub fn erl_in(shell: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Daemon {
+/// The same, started by a line of shell; none if it does not come up.
+fn erl_in(shell: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Option<Daemon> {
     let home = tempfile::tempdir().unwrap();
     cookie_file(home.path());
     let mut child = Command::new("sh")
@@ -78,12 +85,13 @@ pub fn erl_in(shell: &str, arguments: &[&str], environment: &[(&str, &str)]) -> 
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let up = lines.find(|line| line.as_ref().map_or(true, |line| line.starts_with("up")));
-    assert_eq!(up.unwrap().unwrap(), "up true");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let daemon = Daemon { child, folder: Some(home) };
+    let up = lines.find(|line| line.starts_with("up"))?;
+    assert_eq!(up.trim_end(), "up true");
     // What the node prints later goes nowhere, and must not fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
-    Daemon { child, folder: Some(home) }
+    Some(daemon)
 }
 
 fn cookie_file(home: &Path) -> PathBuf {
@@ -102,14 +110,18 @@ pub fn lone(of: &str, arguments: &[&str]) -> (Daemon, Where) {
 
 /// The same, started by a line of shell.
 pub fn lone_in(shell: &str, of: &str, arguments: &[&str]) -> (Daemon, Where) {
-    let (port, name) = (free_port(), format!("{}@127.0.0.1", name(of)));
-    let written = port.to_string();
-    let mut all = vec!["-name", &name, "-start_epmd", "false", "-erl_epmd_port", &written];
-    all.extend(arguments);
-    let daemon = erl_in(shell, &all, &[]);
-    let mut place: Where = name.parse().unwrap();
-    place.port = Some(port);
-    (daemon, place)
+    // A port that was free a moment ago may be somebody's by now.
+    for port in (0..5).map(|_| free_port()) {
+        let (written, name) = (port.to_string(), format!("{}@127.0.0.1", name(of)));
+        let mut all = vec!["-name", &name, "-start_epmd", "false", "-erl_epmd_port", &written];
+        all.extend(arguments);
+        if let Some(daemon) = erl_in(shell, &all, &[]) {
+            let mut place: Where = name.parse().unwrap();
+            place.port = Some(port);
+            return (daemon, place);
+        }
+    }
+    panic!("a node does not come up on any port");
 }
 
 pub fn connect(place: &Where) -> Result<Node, Unreached> {

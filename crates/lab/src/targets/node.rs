@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command};
 use std::time::{Duration, Instant};
 
-use linerate_beam::term::{Term, as_atom, as_list, as_text, as_tuple, binary, in_words, list, tuple};
+use linerate_beam::term::{
+    Term, as_atom, as_list, as_text, as_tuple, binary, in_words, list, tuple,
+};
 use linerate_beam::{CallFault, Cookie, Where};
 use linerate_model::Target;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
