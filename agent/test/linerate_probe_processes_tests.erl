@@ -15,6 +15,8 @@ wait_states_are_told_by_status_and_stack_test_() ->
             {dist, suspended, [At(erlang, bif_return_trap, 2)]},
             {dist, suspended, [At(erts_internal, dsend_continue_trap, 1)]},
             {suspended, suspended, [At(lists, map, 2)]},
+            {disk, running, [At(prim_file, sync, 1)]},
+            {running, running, [At(prim_file, write_1, 2)]},
             {recv, waiting, [At(prim_inet, recv0, 3)]},
             {accept, waiting, [At(prim_inet, accept0, 3), At(gen_tcp, accept, 1)]},
             {dns, waiting, [At(inet_gethost_native, getit, 2)]},

@@ -23,6 +23,7 @@
     | port
     | dist
     | suspended
+    | disk
     | dns
     | logger
     | call
@@ -398,6 +399,11 @@ wait(waiting, Stack) ->
         true -> logger;
         false -> waiting(Stack)
     end;
+%% A call of a dirty scheduler is shown as if it ran.
+wait(_Running, [{prim_file, Function, _, _} | _]) when
+    Function =:= sync; Function =:= datasync; Function =:= sync_nif
+->
+    disk;
 wait(_Running, _Stack) ->
     running.
 
@@ -438,6 +444,7 @@ waits(Waits) ->
         {'waits.port', Count(port)},
         {'waits.dist', Count(dist)},
         {'waits.suspended', Count(suspended)},
+        {'waits.disk', Count(disk)},
         {'waits.dns', Count(dns)},
         {'waits.logger', Count(logger)},
         {'waits.call', Count(call)},

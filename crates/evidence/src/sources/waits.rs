@@ -28,6 +28,8 @@ metrics! {
     DIST: u64 = "waits.dist", "1";
     /// Suspended for another reason, by another process mostly.
     SUSPENDED: u64 = "waits.suspended", "1";
+    /// In the sync of a file, until the disk has what was written.
+    DISK: u64 = "waits.disk", "1";
     /// For the resolver's helper processes.
     DNS: u64 = "waits.dns", "1";
     /// For a log handler that takes events one by one.
