@@ -60,7 +60,7 @@ http_closes_after_its_last_request(_Config) ->
 
 %% 30,004 bytes at 100,000 a second: the last piece leaves when those before it are paid for.
 shaped_takes_as_long_as_its_rate_says(_Config) ->
-    {Port, Stop} = start(linerate_shaped, #{rate => 100000, response => 30000}),
+    {Port, Stop} = start(linerate_shaped, #{quota => 100000, response => 30000}),
     {ok, Client} = connect(Port, [{packet, 4}]),
     Began = erlang:monotonic_time(millisecond),
     ok = gen_tcp:send(Client, <<"?">>),

@@ -15,7 +15,7 @@ name() -> shaped.
 -spec knobs() -> [linerate_server:knob()].
 knobs() ->
     [
-        {rate, [{0, 16#40000000}], 0, "bytes a second that each connection is given; 0: no limit"},
+        {quota, [{0, 16#40000000}], 0, "bytes a second that each connection is given; 0: no limit"},
         {response, [{0, 16#4000000}], 1000, "bytes of each response, without its length"},
         {packet, [4], 4, "bytes of length before each request and response"},
         linerate_reading:knob(once)
@@ -23,7 +23,7 @@ knobs() ->
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
-start(Where, #{active := Mode, rate := Rate, response := Bytes} = Knobs) ->
+start(Where, #{active := Mode, quota := Rate, response := Bytes} = Knobs) ->
     Pieces = pieces(<<Bytes:32, (binary:copy(<<".">>, Bytes))/binary>>, piece(Rate)),
     Serve = fun(Socket) -> serve(Socket, Mode, Rate, Pieces) end,
     linerate_listener:start(Where, Knobs, Serve).

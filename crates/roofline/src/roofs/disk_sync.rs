@@ -4,15 +4,15 @@
 //! `ceiling = connections / time in the disk's calls for an exchange`
 //!
 //! The calls are made on dirty I/O schedulers, so how many of those are busy is how many exchanges wait
-//! for the disk; that it is for a sync is what the processes' stacks say.
+//! for the disk; that it is for a sync is what the processes' stacks say (`waits.disk`).
 //! Blind spot: a process that syncs for all others is one of the many; they wait for its mailbox then.
 //! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
 use linerate_evidence::Missing;
-use linerate_evidence::sources::vm;
+use linerate_evidence::sources::{vm, waits};
 use linerate_model::OpRate;
 
-use super::channels::{knob, rate};
+use super::channels::{knob, rate, share};
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
@@ -44,18 +44,8 @@ impl Roof for DiskSync {
         let threads = node.last(vm::DIRTY_IO_SCHEDULERS)? as f64;
         let busy = rate(&node, vm::DIRTY_IO_ACTIVE)? / rate(&node, vm::DIRTY_IO_TOTAL)?.max(1e-9)
             * threads;
-        // A process that is in the call when the probe asks; several samples' last word.
-        let syncing = run
-            .evidence
-            .processes()
-            .into_iter()
-            .filter(|process| {
-                let function =
-                    run.fact(*process, "stack").or_else(|| run.fact(*process, "function"));
-                function.is_some_and(|text| text.contains("sync_nif"))
-            })
-            .count();
-        if syncing == 0 {
+        let syncing = share(&node, &[waits::DISK])?;
+        if syncing == 0.0 {
             return Ok(Finding::DoesNotApply("no process was seen to wait for a sync".into()));
         }
         let attained = run.attained();
@@ -67,11 +57,17 @@ impl Roof for DiskSync {
         // the time.
         let most = if run.is_watched() { busy >= 0.6 } else { each >= 0.4 * service };
         let seen = format!(
-            "{busy:.2} dirty I/O schedulers were busy on average, {} for each; {syncing} of the processes \
-             asked were in a sync",
-            duration(each)
+            "{busy:.2} dirty I/O schedulers were busy on average, {} for each; {:.0} % of the processes at \
+             work were in a sync",
+            duration(each),
+            syncing * 100.0
         );
-        let binds = if most && run.is_held_back() { Binds::Yes(seen) } else { Binds::No(seen) };
+        // Chosen: a quarter of those at work; writes come between, and their own time.
+        let binds = if most && syncing >= 0.25 && run.is_held_back() {
+            Binds::Yes(seen)
+        } else {
+            Binds::No(seen)
+        };
         let (knob, value) = knob(run, "sync", "off", "app.sync");
         Ok(Finding::Ceiling(Ceiling {
             rate,

@@ -1,5 +1,5 @@
 //! A rate set for each connection: every one moves as many bytes a second as every other, and waits in
-//! between for its program, with nothing on its way.
+//! between for its program, with nothing held back by the network.
 //!
 //! `ceiling = connections x bytes a second of one / bytes an exchange`
 //!
@@ -78,7 +78,7 @@ impl Roof for Shaper {
         let rate = OpRate(f64::from(run.connections()) * mean / heavier.bytes.max(1.0));
         let seen = format!(
             "each connection is given {}/s, within {:.0} %; answers begin after {} and end after {}, in \
-             {pieces:.0} pieces; nothing was on its way in {:.0} % of the samples",
+             {pieces:.0} pieces; nothing was held back in {:.0} % of the samples",
             Bytes(mean as u64),
             spread * 100.0,
             duration(first),
@@ -97,7 +97,7 @@ impl Roof for Shaper {
             Binds::No(seen)
         };
         let attained = run.attained();
-        let (knob, value) = knob(run, "rate", "0", "app.rate");
+        let (knob, value) = knob(run, "quota", "0", "app.quota");
         Ok(Finding::Ceiling(Ceiling {
             rate,
             sum: format!(
@@ -124,10 +124,11 @@ impl Roof for Shaper {
     }
 }
 
-/// In which share of the samples had this end nothing on its way and nothing left to send.
+/// In which share of the samples had this end nothing left to send, and two segments on their way at most:
+/// a piece, and the one before it where its ACK was delayed.
 fn idle_share(flow: &Of) -> Result<f64, Missing> {
     let unacked = flow.all(tcp_info::UNACKED)?;
     let notsent = flow.all(tcp_info::NOTSENT_BYTES)?;
-    let idle = unacked.iter().zip(&notsent).filter(|((_, a), (_, b))| *a == 0 && b.0 == 0).count();
+    let idle = unacked.iter().zip(&notsent).filter(|((_, a), (_, b))| *a <= 2 && b.0 == 0).count();
     Ok(idle as f64 / unacked.len().max(1) as f64)
 }
