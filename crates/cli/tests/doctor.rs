@@ -34,6 +34,11 @@ struct Node {
 impl Node {
     fn start(server: &str, knobs: &[(&str, &str)]) -> Self {
         needs(&["erl"]);
+        // The port may be somebody else's by the time the node wants it.
+        (0..5).find_map(|_| Self::try_start(server, knobs)).expect("a node comes up")
+    }
+
+    fn try_start(server: &str, knobs: &[(&str, &str)]) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         let cookie = folder.path().join(".erlang.cookie");
         fs::write(&cookie, COOKIE).unwrap();
@@ -65,9 +70,13 @@ impl Node {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let up = lines.next().unwrap_or_else(|| panic!("the node did not come up")).unwrap();
-        let served = up.strip_prefix("up ").unwrap_or_else(|| panic!("{up}")).parse().unwrap();
-        Self { child, folder, name, port, served }
+        let up = lines.find_map(|line| line.ok()?.strip_prefix("up ")?.parse().ok());
+        let Some(served) = up else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        };
+        Some(Self { child, folder, name, port, served })
     }
 
     fn url(&self) -> String {
@@ -120,6 +129,20 @@ fn defects(document: &Value) -> Vec<&str> {
     bound.map(|roof| roof["id"].as_str().unwrap()).collect()
 }
 
+/// Looks until the target is found idle: a node that has just come up still works, and other tests
+/// connect to this host meanwhile.
+fn idle(look: impl Fn() -> Value) -> Value {
+    let mut found = look();
+    for _ in 0..4 {
+        if found["verdict"]["state"] == "idle" {
+            break;
+        }
+        found = look();
+    }
+    assert_eq!(found["verdict"]["state"], "idle", "{}", found["verdict"]);
+    found
+}
+
 const NAGLE: &str = "tcp.nagle-delayed-ack";
 
 #[test]
@@ -154,8 +177,8 @@ fn nagle_in_a_loaded_httpd_is_named_with_both_sides_of_a_connection_in_one_row()
 #[test]
 fn a_node_without_traffic_is_idle() {
     let node = Node::start("http", &[]);
-    let found = document(&mut node.doctor(&["--for", "1500ms", "--json"]));
-    assert_eq!(found["verdict"]["state"], "idle", "{}", found["verdict"]);
+    let look = || document(&mut node.doctor(&["--for", "1500ms", "--json"]));
+    let found = idle(look);
     assert_eq!(found["traffic"]["reads_per_s"], 0.0);
     assert_eq!(defects(&found), [""; 0]);
     let mut text = node.doctor(&["--for", "1s", "-q"]);
@@ -237,9 +260,8 @@ fn with_a_wrong_cookie_a_node_fails_and_its_port_is_watched_from_outside() {
         refused.err()
     );
     assert_eq!(refused.err().lines().count(), 1, "{}", refused.err());
-    let found = document(&mut run(&format!(":{}", node.served), &["--json"]));
+    let found = idle(|| document(&mut run(&format!(":{}", node.served), &["--json"])));
     assert!(found["unread"]["node"].as_str().unwrap().contains("refused the cookie"));
-    assert_eq!(found["verdict"]["state"], "idle");
     let mut outside = run(&format!(":{}", node.served), &["--no-inside", "--json"]);
     assert_eq!(document(&mut outside)["unread"]["node"], "not asked: --no-inside");
 }

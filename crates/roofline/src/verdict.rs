@@ -180,6 +180,12 @@ fn watched(run: &Run, roofs: &[Assessed]) -> Verdict {
             1 => format!("idle: no traffic on 1 connection in {seconds}"),
             open => format!("idle: no traffic on {open} connections in {seconds}"),
         };
+        // Too short-lived for a sample, or another service's.
+        let says = if run.opens_many() {
+            format!("{says}; {} were opened to its host meanwhile, hardly to it", run.load.opened)
+        } else {
+            says
+        };
         return Verdict::Idle { by: None, says };
     }
     let attained = run.attained();

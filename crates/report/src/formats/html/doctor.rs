@@ -12,18 +12,18 @@ use crate::table::Table;
 pub(super) fn page(doctor: &DoctorDocument) -> String {
     let mut out = parts::masthead("doctor", &doctor.watched, &facts::watched(doctor));
     let (label, answer) = facts::answer(doctor);
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<section class=\"verdict\"><p class=\"kind\">{label}</p><h2>{}</h2><p>{}</p><dl class=\"figures\">{}</dl><p class=\"quiet\">{}</p></section>\n",
+        "<section class=\"verdict\"><p class=\"kind\">{label}</p><h2>{}</h2><p>{}</p><dl class=\"figures\">{}</dl><p class=\"quiet\">{}</p></section>",
         escape(&answer),
         escape(facts::because(doctor)),
         parts::figure("Reads", &rate(doctor.traffic.reads_per_s)),
         escape(&facts::reads(doctor))
     );
     if let Some(applied) = &doctor.applied {
-        let _ = write!(
+        let _ = writeln!(
             out,
-            "<section><h2>Effect of <code>{}={}</code></h2><p class=\"effect\">{}</p><p>{}</p></section>\n",
+            "<section><h2>Effect of <code>{}={}</code></h2><p class=\"effect\">{}</p><p>{}</p></section>",
             escape(&applied.knob),
             escape(&applied.value),
             escape(&facts::doctor_effect(applied)),
