@@ -50,11 +50,8 @@ mod connection_limit;
 mod descriptors;
 mod initial_window;
 mod pacing;
-#[allow(dead_code)]
 mod pool;
-#[allow(dead_code)]
 mod port_limit;
-#[allow(dead_code)]
 mod process_limit;
 mod rmem_max;
 mod wmem_max;
@@ -103,6 +100,9 @@ pub static ROOFS: &[&dyn Roof] = &[
     &listen_backlog::ListenBacklog,
     &acceptor::Acceptor,
     &connection_limit::ConnectionLimit,
+    &port_limit::PortLimit,
+    &process_limit::ProcessLimit,
+    &pool::Pool,
     &connection_churn::ConnectionChurn,
     &ephemeral_ports::EphemeralPorts,
     &concurrency::Concurrency,
