@@ -10,7 +10,7 @@ DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.j
 FUZZ_SECONDS := 60
 FUZZ_TARGETS := http_session evidence_reader dist_frame
 
-.PHONY: help setup agent build demo check test page-test provoke bench fuzz bless clean
+.PHONY: help setup agent agent-of-erl build demo check test page-test provoke soak bench fuzz bless clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -55,10 +55,19 @@ page-test: setup ## the HTML report in a browser
 	}
 	cd tests/page && node --test
 
-# ERL=.../bin/erl: nodes of another Erlang than the one in PATH.
-provoke: agent ## make each roof bind, and see that it is named (minutes; ERL=... for another Erlang)
-	PROVOKE=$(or $(PROVOKE),all) PATH="$(if $(ERL),$(dir $(ERL)):)$$PATH" \
+# ERL=.../bin/erl: nodes of another Erlang than the one in PATH, with the agent compiled by it.
+provoke: agent $(if $(ERL),agent-of-erl) ## make each roof bind, and see that it is named (minutes; ERL=... for another Erlang)
+	PROVOKE=$(or $(PROVOKE),all) $(if $(ERL),PATH="$(dir $(ERL)):$$PATH" LINERATE_AGENT="$(CURDIR)/out/agent") \
 		cargo test --release -p linerate-cli --test provoke -- --nocapture
+
+agent-of-erl: agent
+	@mkdir -p out/agent && cp agent/_build/default/lib/linerate/ebin/linerate.app out/agent/
+	$(ERL) -noshell -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || \
+		F <- filelib:wildcard("agent/src/{*,*/*}.erl")], halt().'
+
+soak: agent ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, and its safety in full (an hour)
+	DOCTOR_RUNS=$(or $(RUNS),10) cargo test --release -p linerate-cli --no-fail-fast \
+		--test doctor_nodes --test doctor_safety -- --test-threads=1 --nocapture
 
 bench: build ## measure the engine; needs a quiet machine for ten minutes
 	cargo build --release -p linerate-engine --examples
