@@ -43,6 +43,8 @@ metrics! {
     VOLUNTARY_SWITCHES: u64 = "process.voluntary_switches", "1";
     /// Times a thread was put off its CPU for another (`nonvoluntary_ctxt_switches`).
     NONVOLUNTARY_SWITCHES: u64 = "process.nonvoluntary_switches", "1";
+    /// Pages that were new to the target's memory and came without reading a disk, children that ended included (`minflt`, `cminflt`).
+    MINOR_FAULTS: u64 = "process.minor_faults", "1";
     /// Processes of the tree; a state.
     PROCESSES: u64 = "process.processes", "1";
     /// Threads of the tree; a state.
@@ -118,6 +120,7 @@ pub struct Tree {
     passed: bool,
     utime: Duration,
     stime: Duration,
+    faults: u64,
     busiest: Duration,
     busiest_name: Option<String>,
 }
@@ -156,11 +159,13 @@ impl Tree {
             return Ok(());
         }
         let (mut utime, mut stime) = (Duration::ZERO, Duration::ZERO);
-        let (mut threads, mut rss, mut scheduled) = (0, 0, false);
+        let (mut threads, mut rss, mut scheduled, mut faults) = (0, 0, false, 0_u64);
         for process in &reading.processes {
             let [user, system] = cpu_times(&process.stat)?;
             utime += user;
             stime += system;
+            let [own, waited_for] = columns(&process.stat, 10)?;
+            faults = faults.saturating_add(own).saturating_add(waited_for);
             for thread in &process.threads {
                 let status = Status::read(&thread.status)?;
                 if thread.tid == process.pid {
@@ -185,12 +190,14 @@ impl Tree {
         // A child that ended between the readings of its parent and of itself is in neither.
         self.utime = self.utime.max(utime);
         self.stime = self.stime.max(stime);
+        self.faults = self.faults.max(faults);
 
         let of = Subject::Target;
         let mut sum = self.gone;
         self.threads.values().for_each(|thread| sum.add(thread.counts));
         evidence.push(at, of, UTIME, self.utime);
         evidence.push(at, of, STIME, self.stime);
+        evidence.push(at, of, MINOR_FAULTS, self.faults);
         evidence.push(at, of, VOLUNTARY_SWITCHES, sum.voluntary);
         evidence.push(at, of, NONVOLUNTARY_SWITCHES, sum.nonvoluntary);
         if scheduled {
@@ -248,19 +255,23 @@ impl Counts {
 
 /// User and system time of a process and of its children that ended, from its `stat`.
 fn cpu_times(stat: &[u8]) -> Result<[Duration; 2], UnreadableSource> {
+    let [utime, stime, cutime, cstime] = columns(stat, 14)?;
+    Ok([ticks(utime.saturating_add(cutime)), ticks(stime.saturating_add(cstime))])
+}
+
+/// Columns of a `stat` from that one on, counted from 1 as in proc_pid_stat(5).
+fn columns<const COUNT: usize>(stat: &[u8], first: usize) -> Result<[u64; COUNT], UnreadableSource> {
     let text = String::from_utf8_lossy(stat);
     let expected = || UnreadableSource::line(0, "PID (NAME) and 15 or more columns", &text);
-    // A name may hold spaces and brackets; the last bracket is the line's own.
+    // A name may hold spaces and brackets; the last bracket is the line's own, the third column next.
     let (_, columns) = text.rsplit_once(')').ok_or_else(expected)?;
-    // Columns are counted from 1 in proc_pid_stat(5), and the third is the first after the name.
-    let ticks_of: Vec<u64> = columns
+    let numbers: Vec<u64> = columns
         .split_ascii_whitespace()
-        .skip(14 - 3)
-        .take(4)
+        .skip(first - 3)
+        .take(COUNT)
         .map_while(|column| column.parse().ok())
         .collect();
-    let &[utime, stime, cutime, cstime] = &ticks_of[..] else { return Err(expected()) };
-    Ok([ticks(utime.saturating_add(cutime)), ticks(stime.saturating_add(cstime))])
+    numbers.try_into().map_err(|_| expected())
 }
 
 /// What is taken from a thread's `status`.
@@ -487,6 +498,7 @@ mod tests {
         assert_eq!((target.last(PROCESSES), target.last(THREADS)), (Ok(2), Ok(3)));
         assert_eq!(target.last(RSS), Ok(Bytes(3_383_296))); // 2 leaders × 1652 KiB
         assert_eq!(target.last(RUN_DELAY), Ok(Duration::from_nanos(6)));
+        assert_eq!(target.last(MINOR_FAULTS), Ok(204)); // 2 x (102 + 0)
         assert_eq!((target.last(FDS), target.last(NOFILE)), (Ok(200), Ok(1024)));
         assert_eq!(target.last(BUSIEST_THREAD), Ok(Duration::ZERO), "from the run's beginning on");
     }
