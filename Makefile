@@ -62,8 +62,7 @@ provoke: agent $(if $(ERL),agent-of-erl) ## make each roof bind, and see that it
 
 agent-of-erl: agent
 	@mkdir -p out/agent && cp agent/_build/default/lib/linerate/ebin/linerate.app out/agent/
-	$(ERL) -noshell -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || \
-		F <- filelib:wildcard("agent/src/{*,*/*}.erl")], halt().'
+	$(ERL) -noshell -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || D <- ["", "*/"], F <- filelib:wildcard("agent/src/" ++ D ++ "*.erl")], halt().'
 
 soak: agent ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, and its safety in full (an hour)
 	DOCTOR_RUNS=$(or $(RUNS),10) cargo test --release -p linerate-cli --no-fail-fast \
