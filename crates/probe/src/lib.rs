@@ -22,8 +22,8 @@ use linerate_model::Timestamp;
 
 pub use host::{host_facts, sysctls_of};
 pub use owner::{cpus_of, owner_of_port};
-pub use tree::processes_below;
 pub use sockets::{NoSockets, ProcessSockets, Sockets, netns_of};
+pub use tree::processes_below;
 
 use kept::Kept;
 use stack::Stack;

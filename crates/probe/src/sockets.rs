@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use linerate_evidence::sources::listener;
 use linerate_evidence::sources::sockets::{Connection, connections};
@@ -54,14 +54,19 @@ pub enum NoSockets {
 impl ProcessSockets {
     /// Opens what is needed to ask, in the process's own network namespace.
     pub fn open(root: u32) -> Result<Self, NoSockets> {
+        Self::open_in(root, &netns_of(root))
+    }
+
+    /// The same for what it has open in another namespace.
+    pub fn open_in(root: u32, netns: &Path) -> Result<Self, NoSockets> {
         let of_kernel = |error| NoSockets::Kernel { pid: root, error };
-        let opened = inside(Some(&netns_of(root)), SockDiag::open).map_err(of_kernel)?;
+        let opened = inside(Some(netns), SockDiag::open).map_err(of_kernel)?;
         Ok(Self { root, diag: opened.map_err(of_kernel)? })
     }
 
     /// What the tree has open now.
     ///
-    /// Measured: 3 us a descriptor and 2 us a connection of the namespace, on cores of 2.5 GHz.
+    /// Measured, on cores of 2.5 GHz: 2 to 5 us a descriptor, and as much a connection of the namespace.
     pub fn read(&mut self) -> Result<Sockets, NoSockets> {
         let of_kernel = |error| NoSockets::Kernel { pid: self.root, error };
         let mut held = socket_inodes(self.root)

@@ -189,6 +189,14 @@ fn watched(run: &Run, roofs: &[Assessed]) -> Verdict {
         return Verdict::Idle { by: None, says };
     }
     let attained = run.attained();
+    if !run.header.target.local {
+        let unseen = roofs.iter().filter(|roof| roof.state == State::Unmeasured).count();
+        let says = format!(
+            "nothing that the node's side shows limits {attained}; {unseen} limits need the kernel's side: \
+             run linerate on the node's host"
+        );
+        return Verdict::Unexplained { by: None, says };
+    }
     let used = Utilisation::of(run).target.map_or(String::new(), |target| {
         format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit)
     });

@@ -110,8 +110,13 @@ fn ceilings(sheet: &mut Sheet, roofline: &Roofline, unread: &BTreeMap<String, St
     for roof in facts::roofs(roofline, State::Unmeasured) {
         sheet.item(2, "unmeasured: ", &format!("{}: {}", roof.id, roof.sum));
     }
+    // One reason often keeps several from being read.
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (source, reason) in unread {
-        sheet.item(2, "not read: ", &format!("{source}: {reason}"));
+        by_reason.entry(reason).or_default().push(source);
+    }
+    for (reason, sources) in by_reason {
+        sheet.item(2, "not read: ", &format!("{}: {reason}", sources.join(", ")));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_beam::term::{as_text, as_u64, atom};
 use linerate_beam::{Attached, Cookie, Node, ProbeOptions, TlsFiles, Where};
 use linerate_model::Share;
-use linerate_probe::ProcessSockets;
+use linerate_probe::{ProcessSockets, netns_of};
 
 use super::asked::Asked;
 use super::outside::{Outside, is_beam};
@@ -107,7 +107,9 @@ fn go(
 /// Finds the node's process if it is on this host, by our connection: its other end is that
 /// process's. Our connection, the node's end first, where it is known.
 fn find_its_process(node: &Node, outside: &mut Outside) -> Option<(SocketAddr, SocketAddr)> {
-    let ours = ProcessSockets::open(std::process::id()).and_then(|mut sockets| sockets.read());
+    let own = std::process::id();
+    let netns = node.place().netns.clone().unwrap_or_else(|| netns_of(own));
+    let ours = ProcessSockets::open_in(own, &netns).and_then(|mut sockets| sockets.read());
     // The only connection that this program has by now is the one to the node.
     let ours = ours.ok()?.connections.first().map(|ours| (ours.peer, ours.local));
     if outside.pid.is_some() {
