@@ -134,6 +134,16 @@ pub(super) fn share(node: &Of, at: &[Metric<u64>]) -> Result<f64, Missing> {
     Ok(if work < 0.5 * samples { 0.0 } else { found / work })
 }
 
+/// Whether about every request has another node do something: then who waits for an answer waits for that
+/// one, and what it waits for there is not seen from here.
+pub(super) fn asks_elsewhere(run: &Run) -> bool {
+    let frames = |channel: &Channel<'_>| channel.frames().map_or(0.0, |(out, back)| out.min(back));
+    // Chosen: a call in every other request; monitors and ticks are seldom.
+    channels(run).is_ok_and(|channels| {
+        channels.iter().map(frames).sum::<f64>() >= 0.5 * requests(run).max(1.0)
+    })
+}
+
 /// Requests a second: exchanges, or reads of connections that are no channels where the load is not ours.
 pub(super) fn requests(run: &Run) -> f64 {
     if !run.is_watched() {

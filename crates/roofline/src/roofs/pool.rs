@@ -14,6 +14,7 @@ use linerate_evidence::sources::{suspect, waits};
 use linerate_evidence::{Missing, Of};
 use linerate_model::OpRate;
 
+use super::channels::asks_elsewhere;
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
@@ -77,8 +78,11 @@ impl Roof for Pool {
         );
         // One at a time is a funnel; there the mailbox may be short when it sleeps.
         let is_pool = workers >= 1.5 && calling >= 0.5 && (mail as f64) < 0.25 * connections;
-        let binds = if is_pool && busiest < IDLE && run.is_held_back() {
+        let elsewhere = asks_elsewhere(run);
+        let binds = if is_pool && busiest < IDLE && !elsewhere && run.is_held_back() {
             Binds::Yes(seen)
+        } else if elsewhere {
+            Binds::No(format!("{seen}; it is another node that they call"))
         } else {
             Binds::No(seen)
         };
