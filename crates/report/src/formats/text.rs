@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use linerate_evidence::ValidityState;
-use linerate_roofline::{Advice, State};
+use linerate_roofline::{Advice, Assessed, State};
 
 use crate::document::{ClimbDocument, Roofline, RunDocument, StudyDocument};
 use crate::facts;
@@ -82,11 +82,18 @@ fn reasons(sheet: &mut Sheet, run: &RunDocument) {
     }
 }
 
+// Chosen: a ceiling that is a hundred times as high as what is done says nothing but that it is far away.
+const FAR: f64 = 100.0;
+
 fn ceilings(sheet: &mut Sheet, roofline: &Roofline, unread: &BTreeMap<String, String>) {
     sheet.gap();
     sheet.heading(&format!("Ceilings ({})", roofline.unit));
     let mut table = Table::new("", &["", ""], &["ceiling", "attained"]);
-    let applying: Vec<_> = facts::roofs(roofline, State::Ceiling).collect();
+    let is_far = |roof: &&Assessed| {
+        !roof.binds && roof.ceiling.is_some_and(|rate| rate.0 > FAR * roofline.attained)
+    };
+    let (far, applying): (Vec<_>, Vec<_>) =
+        facts::roofs(roofline, State::Ceiling).partition(is_far);
     for roof in &applying {
         let mark = if roof.binds { "binds" } else { "" };
         let row = vec![mark.into(), roof.id.clone(), facts::ceiling(roof), facts::attained(roof)];
@@ -102,10 +109,12 @@ fn ceilings(sheet: &mut Sheet, roofline: &Roofline, unread: &BTreeMap<String, St
             None => sheet.line(2, Tone::Quiet, &line),
         }
     }
-    let aside: Vec<&str> =
-        facts::roofs(roofline, State::DoesNotApply).map(|roof| roof.id.as_str()).collect();
-    if !aside.is_empty() {
-        sheet.item(2, "does not apply: ", &aside.join(", "));
+    let aside: Vec<_> = facts::roofs(roofline, State::DoesNotApply).collect();
+    for (label, roofs) in [("far away: ", far), ("does not apply: ", aside)] {
+        if !roofs.is_empty() {
+            let ids: Vec<_> = roofs.iter().map(|roof| roof.id.as_str()).collect();
+            sheet.item(2, label, &ids.join(", "));
+        }
     }
     for roof in facts::roofs(roofline, State::Unmeasured) {
         sheet.item(2, "unmeasured: ", &format!("{}: {}", roof.id, roof.sum));

@@ -2,10 +2,7 @@
 
 use super::sheet::{Sheet, Tone};
 use super::{ceilings, cures};
-use linerate_roofline::Assessed;
-
 use crate::doctor::DoctorDocument;
-use crate::document::Roofline;
 use crate::facts;
 
 pub(super) fn whole(sheet: &mut Sheet, doctor: &DoctorDocument) {
@@ -33,32 +30,11 @@ pub(super) fn whole(sheet: &mut Sheet, doctor: &DoctorDocument) {
             sheet.item(2, &format!("{:width$}  ", row[0]), &row[1]);
         }
     }
-    let (near, far) = near_ceilings(doctor);
-    ceilings(sheet, &near, &doctor.unread);
-    if !far.is_empty() {
-        sheet.item(2, "far away: ", &far.join(", "));
-    }
+    ceilings(sheet, &doctor.roofline, &doctor.unread);
     if let Some(probe) = &doctor.probe {
         sheet.gap();
         sheet.wrapped(2, &format!("the probe took {}", facts::cost(probe)));
     }
-}
-
-// Chosen: a ceiling that is a hundred times as high as what is done says nothing but that it is far away.
-const FAR: f64 = 100.0;
-
-/// Those that a person looks at, and the ids of the others.
-fn near_ceilings(doctor: &DoctorDocument) -> (Roofline, Vec<&str>) {
-    let is_far = |roof: &&Assessed| {
-        !roof.binds && roof.ceiling.is_some_and(|rate| rate.0 > FAR * doctor.roofline.attained)
-    };
-    let (far, near): (Vec<_>, Vec<_>) = doctor.roofline.roofs.iter().partition(is_far);
-    let near = Roofline {
-        roofs: near.into_iter().cloned().collect(),
-        unit: doctor.roofline.unit.clone(),
-        attained: doctor.roofline.attained,
-    };
-    (near, far.into_iter().map(|roof| roof.id.as_str()).collect())
 }
 
 fn connections(sheet: &mut Sheet, doctor: &DoctorDocument) {
