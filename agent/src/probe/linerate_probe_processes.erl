@@ -82,14 +82,14 @@ stop(_State) ->
 -spec rows(linerate_probe:context(), state()) ->
     {[linerate_probe:row()], linerate_probe:context(), state()}.
 rows(#{allowance_us := Allowance, waited_us := Waited, tell := Tell} = Context, State) ->
-    {Mail, Scanned} = mailboxes(Allowance, State),
+    {Mail, Scanning, Scanned} = mailboxes(Allowance, State),
     {Asked, Chosen} = choose(Mail, Allowance, Context, Scanned),
     Deadline = now_us() + patience_us(),
     {Rows, Waits, Idle, Suspects} = ask(Asked, Tell, Deadline, Context, Chosen),
     #{pass := Pass} = Chosen,
     {
         [{node, waits(Waits)} | Rows],
-        Context#{waited_us := Waited + Idle},
+        Context#{waited_us := Waited + Scanning + Idle},
         Chosen#{suspects := Suspects, pass := Pass + 1}
     }.
 
@@ -106,12 +106,13 @@ stretch(AllowanceUs) ->
 -spec keep_us() -> pos_integer().
 keep_us() -> 2000000.
 
-%% Processes with mail, the longest mailbox first, of a stretch of the list.
--spec mailboxes(non_neg_integer(), state()) -> {[{pos_integer(), pid()}], state()}.
+%% Processes with mail, the longest mailbox first, of a stretch of the list; and what was waited for.
+-spec mailboxes(non_neg_integer(), state()) ->
+    {[{pos_integer(), pid()}], non_neg_integer(), state()}.
 mailboxes(Allowance, State) ->
     #{unread := Unread} = Found = found(State),
-    {Mail, Rest} = with_mail(stretch(Allowance), self(), Unread, []),
-    {lists:reverse(lists:sort(Mail)), Found#{unread := Rest}}.
+    {Mail, Idle, Rest} = with_mail(stretch(Allowance), self(), Unread, {[], 0}, now_us()),
+    {lists:reverse(lists:sort(Mail)), Idle, Found#{unread := Rest}}.
 
 %% Read to the end the list is read again, or found again if it is old.
 -spec found(state()) -> state().
@@ -127,21 +128,32 @@ found(#{unread := [], known := Known, found_at := At} = State) ->
 found(State) ->
     State.
 
--spec with_mail(non_neg_integer(), pid(), [pid()], [{pos_integer(), pid()}]) ->
-    {[{pos_integer(), pid()}], [pid()]}.
-with_mail(0, _Self, Rest, Mail) ->
-    {Mail, Rest};
-with_mail(_Left, _Self, [], Mail) ->
-    {Mail, []};
-with_mail(Left, Self, [Self | Rest], Mail) ->
-    with_mail(Left, Self, Rest, Mail);
-with_mail(Left, Self, [Pid | Rest], Mail) ->
-    case mailbox(Pid) of
-        0 -> with_mail(Left - 1, Self, Rest, Mail);
-        Length -> with_mail(Left - 1, Self, Rest, [{Length, Pid} | Mail])
+-spec with_mail(non_neg_integer(), pid(), [pid()], Found, integer()) ->
+    {[{pos_integer(), pid()}], non_neg_integer(), [pid()]}
+when
+    Found :: {[{pos_integer(), pid()}], non_neg_integer()}.
+with_mail(Left, _Self, Rest, {Mail, Idle}, _At) when Left =:= 0; Rest =:= [] ->
+    {Mail, Idle, Rest};
+with_mail(Left, Self, [Self | Rest], Found, At) ->
+    with_mail(Left, Self, Rest, Found, At);
+with_mail(Left, Self, [Pid | Rest], {Mail, Idle}, At) ->
+    Length = mailbox(Pid),
+    Now = now_us(),
+    Waited =
+        case Now - At of
+            %% Measured: 1 us; some ms of one whose large heap is collected.
+            Took when Took > 20 -> Idle + Took;
+            _ -> Idle
+        end,
+    With = [{Length, Pid} || Length > 0] ++ Mail,
+    %% Chosen: half of the patience.
+    case Waited * 2 < patience_us() of
+        true -> with_mail(Left - 1, Self, Rest, {With, Waited}, Now);
+        false -> {With, Waited, Rest}
     end.
 
-%% Alone it sends no signal, whatever the process does.
+%% Alone it sends no signal, whatever Erlang code the process runs; of one that is collected on a dirty
+%% scheduler it is waited for.
 -spec mailbox(pid()) -> non_neg_integer().
 mailbox(Pid) ->
     case process_info(Pid, message_queue_len) of
@@ -165,7 +177,7 @@ most_owners() -> 6.
 -spec most_told() -> pos_integer().
 most_told() -> 3.
 
-%% Chosen: two seconds at linerate's own pace; a figure over time wants some readings.
+%% Chosen: five seconds at the pace of a run; a figure over time wants some readings.
 -spec stay() -> pos_integer().
 stay() -> 10.
 
@@ -196,7 +208,8 @@ choose(Mail, Allowance, #{owners := Found, events := #{pids := Told}}, State) ->
 %% Those that were asked before, as long as they live, so that there is something to compare.
 -spec owners([pid()], [pid()]) -> [pid()].
 owners(Old, Found) ->
-    Living = [Pid || Pid <- Old, is_process_alive(Pid)],
+    %% Not is_process_alive/1, which waits for the process where a signal is under way to it.
+    Living = [Pid || Pid <- Old, process_info(Pid, message_queue_len) =/= undefined],
     Missing = most_owners() - length(Living),
     Living ++ lists:sublist(lists:usort(Found) -- Living, max(0, Missing)).
 
@@ -223,10 +236,9 @@ ask(Pids, Tell, Deadline, Context, #{suspects := Suspects} = State) ->
 ask([], _Tell, _Deadline, _Context, _State, Done) ->
     Done;
 ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects}) ->
-    Mailbox = mailbox(Pid),
     Began = now_us(),
+    Mailbox = mailbox(Pid),
     Info = process_info(Pid, items(State)),
-    Took = now_us() - Began,
     Done =
         case Info of
             undefined ->
@@ -237,10 +249,10 @@ ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects})
                 Wait = wait(value(status, Info), at(Info)),
                 First = first_call(Pid, Call, Info),
                 {New, Next} = facts(Tell, Wait, First, Info, Suspect),
-                Values = values(Pid, Mailbox, Wait, Info, Context) ++ traced(Pid, Wait, Asked),
+                Values = values(Pid, Mailbox, Wait, Info, Context) ++ traced(Pid, Wait, Asked, at(Info)),
                 Row = {{process, list_to_binary(pid_to_list(Pid))}, Values ++ New},
-                %% Chosen: an idle process answers in 5 us; what is over is waiting for it.
-                Waiting = max(0, Took - 5),
+                %% Measured: 20 us with an idle process; what is over is waiting for it.
+                Waiting = max(0, now_us() - Began - 20),
                 Known = Next#{asked := Asked + 1, last := Pass, call := First},
                 {[Row | Rows], [Wait | Waits], Idle + Waiting, Suspects#{Pid := Known}}
         end,
@@ -287,22 +299,36 @@ values(Pid, Mailbox, Wait, Info, #{events := #{pids := Told}}) ->
         {'suspect.events', maps:get(Pid, Told, 0)}
     ].
 
-%% Tracing is asked for seldom, and never of a process that runs: the answer would be waited for with
-%% a scheduler held.
--spec traced(pid(), wait(), non_neg_integer()) -> [{atom(), 0 | 1}].
-traced(_Pid, running, _Asked) ->
-    [];
-traced(_Pid, collecting, _Asked) ->
-    [];
-traced(Pid, _Wait, Asked) when Asked rem 4 =:= 0 ->
+%% By the function it is in, which disturbs nobody; or, seldom and never of a process that runs, by its
+%% flags: that answer would be waited for with a scheduler held.
+-spec traced(pid(), wait(), non_neg_integer(), [tuple()]) -> [{atom(), 0 | 1}].
+traced(Pid, Wait, Asked, Stack) ->
+    Running = Wait =:= running orelse Wait =:= collecting,
+    case is_called_traced(Stack) of
+        true -> [{'suspect.traced', 1}];
+        false when Running; Asked rem 4 =/= 0 -> [];
+        false -> has_flags(Pid)
+    end.
+
+-spec is_called_traced([tuple()]) -> boolean().
+is_called_traced([{Module, Function, Arity, _} | _]) when is_integer(Arity) ->
+    try erlang:trace_info({Module, Function, Arity}, traced) of
+        {traced, How} -> How =:= global orelse How =:= local;
+        _ -> false
+    catch
+        error:_ -> false
+    end;
+is_called_traced(_) ->
+    false.
+
+-spec has_flags(pid()) -> [{atom(), 0 | 1}].
+has_flags(Pid) ->
     try erlang:trace_info(Pid, flags) of
         {flags, Flags} when is_list(Flags) -> [{'suspect.traced', one(Flags =/= [])}];
         _ -> []
     catch
         error:_ -> []
-    end;
-traced(_Pid, _Wait, _Asked) ->
-    [].
+    end.
 
 %% Those that are new. Most processes are where they were, and nothing is put in words again.
 -spec facts(all | changed, wait(), none | mfa(), [tuple()], suspect()) ->
