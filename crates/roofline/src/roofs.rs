@@ -10,6 +10,7 @@ mod ephemeral_ports;
 mod host_cpu;
 mod listen_backlog;
 mod nagle_delayed_ack;
+mod native_code;
 #[allow(dead_code)]
 mod node;
 mod offered_rate;
@@ -18,77 +19,76 @@ mod send_buffer;
 mod target_cpu;
 mod window;
 
-#[allow(dead_code)]
 mod cpu_quota;
-#[allow(dead_code)]
 mod dirty_schedulers;
-#[allow(dead_code)]
 mod funnel;
-#[allow(dead_code)]
 mod hot_connection;
-#[allow(dead_code)]
 mod large_heap;
-#[allow(dead_code)]
 mod logger;
-#[allow(dead_code)]
 mod neighbours;
-#[allow(dead_code)]
 mod persistent_term;
-#[allow(dead_code)]
 mod schedulers;
-#[allow(dead_code)]
 mod schedulers_too_few;
-#[allow(dead_code)]
 mod suspects;
-#[allow(dead_code)]
 mod tracing;
-
 
 mod acceptor;
 mod admission;
+mod channels;
 mod connection_limit;
 mod descriptors;
+mod disk_sync;
+mod dist_busy_port;
+mod dist_decode;
+mod dist_fragments;
+mod dist_head_of_line;
+mod dist_lockstep;
+mod dist_receive_buffer;
+mod encryption;
 mod initial_window;
+mod keepalive_limit;
 mod pacing;
 mod pool;
 mod port_limit;
 mod process_limit;
 mod rmem_max;
-mod wmem_max;
-#[allow(dead_code)]
-mod channels;
-#[allow(dead_code)]
-mod disk_sync;
-#[allow(dead_code)]
-mod dist_busy_port;
-#[allow(dead_code)]
-mod dist_decode;
-#[allow(dead_code)]
-mod dist_fragments;
-#[allow(dead_code)]
-mod dist_head_of_line;
-#[allow(dead_code)]
-mod dist_lockstep;
-#[allow(dead_code)]
-mod dist_receive_buffer;
-#[allow(dead_code)]
-mod encryption;
-#[allow(dead_code)]
-mod keepalive_limit;
-#[allow(dead_code)]
 mod shaper;
-#[allow(dead_code)]
 mod tls_bulk;
-#[allow(dead_code)]
 mod tls_handshake;
-#[allow(dead_code)]
 mod tls_small_records;
+mod wmem_max;
+
+mod blocked_writers;
+mod list_mode;
+mod mailbox_backlog;
+mod mailbox_scan;
+mod oversize_buffer;
+mod packet_buffer;
+mod packet_parse;
+mod slow_reader;
+mod small_buffer;
+mod sockets;
 
 /// Every roof, lowest layer first. Order decides only how reports list equals.
 pub static ROOFS: &[&dyn Roof] = &[
+    // Before the CPUs: it stands where they do, and says what they are used for.
+    &tls_bulk::TlsBulk,
     &host_cpu::HostCpu,
     &target_cpu::TargetCpu,
     &engine_cpu::EngineCpu,
+    &cpu_quota::CpuQuota,
+    &neighbours::Neighbours,
+    &schedulers::Schedulers,
+    &schedulers_too_few::SchedulersTooFew,
+    &funnel::Funnel,
+    &hot_connection::HotConnection,
+    &large_heap::LargeHeap,
+    &persistent_term::PersistentTerm,
+    &logger::Logger,
+    &dirty_schedulers::DirtySchedulers::Computing,
+    &dirty_schedulers::DirtySchedulers::Io,
+    &tracing::Tracing,
+    &native_code::NativeCode,
     &descriptors::Descriptors,
     &nagle_delayed_ack::NagleDelayedAck,
     &receive_window::ReceiveWindow,
@@ -105,6 +105,30 @@ pub static ROOFS: &[&dyn Roof] = &[
     &pool::Pool,
     &connection_churn::ConnectionChurn,
     &ephemeral_ports::EphemeralPorts,
+    &tls_handshake::TlsHandshake,
+    &tls_small_records::TlsSmallRecords,
+    &dist_busy_port::DistBusyPort,
+    &dist_head_of_line::DistHeadOfLine,
+    &dist_fragments::DistFragments,
+    &dist_receive_buffer::DistReceiveBuffer,
+    &dist_decode::DistDecode,
+    &dist_lockstep::DistLockstep,
+    &keepalive_limit::KeepaliveLimit,
+    &shaper::Shaper,
+    &disk_sync::DiskSync,
+    &small_buffer::SmallBuffer::Driver,
+    &small_buffer::SmallBuffer::ActivePoll,
+    &small_buffer::SmallBuffer::SocketModule,
+    &oversize_buffer::OversizeBuffer,
+    &packet_buffer::PacketBuffer,
+    &packet_parse::PacketParse,
+    &list_mode::ListMode,
+    &mailbox_scan::MailboxScan::Send,
+    &mailbox_scan::MailboxScan::Receive,
+    &mailbox_backlog::MailboxBacklog,
+    &blocked_writers::BlockedWriters::One,
+    &blocked_writers::BlockedWriters::Several,
+    &slow_reader::SlowReader,
     &concurrency::Concurrency,
     &offered_rate::OfferedRate,
 ];
