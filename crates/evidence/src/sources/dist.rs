@@ -32,3 +32,17 @@ metrics! {
     /// The driver's read buffer of the channel's socket (`buffer`).
     BUFFER: Bytes = "dist.buffer", "B";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_probe_tells_these_metrics_and_no_others() {
+        let text = include_str!("../../../../agent/src/probe/linerate_probe_dist.erl");
+        let ours: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        let named = text.split('\'').filter(|atom| atom.starts_with("dist."));
+        assert_eq!(named.collect::<BTreeSet<_>>(), ours);
+    }
+}

@@ -1,0 +1,229 @@
+//! Roofs of distribution, TLS and applications over recorded runs that were changed in one respect: the
+//! one that tells a limit from what looks like it.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::path::PathBuf;
+
+use linerate_evidence::{Evidence, Header, Side, Subject, read, summarise};
+use linerate_roofline::{Assessed, Judgement, Run, State, judge};
+
+fn recording(name: &str) -> (Header, Evidence) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/evidence");
+    let text = std::fs::read_to_string(folder.join(format!("{name}.jsonl"))).unwrap();
+    let (header, evidence, _) = read(&text).unwrap();
+    (header, evidence)
+}
+
+fn judged(header: &Header, evidence: &Evidence) -> Judgement {
+    let load = summarise(evidence, &header.plan);
+    judge(&Run { header, evidence, load: &load })
+}
+
+fn of<'a>(judgement: &'a Judgement, id: &str) -> &'a Assessed {
+    judgement.roofs.iter().find(|roof| roof.id == id).unwrap()
+}
+
+/// The same evidence with samples changed: by subject and metric to another number, or to none.
+fn changed(evidence: &Evidence, change: impl Fn(Subject, &str, u64) -> Option<u64>) -> Evidence {
+    let mut changed = Evidence::default();
+    changed.slices.clone_from(&evidence.slices);
+    for (subject, facts) in evidence.facts() {
+        for (name, text) in facts {
+            changed.push_fact(*subject, name, text.clone());
+        }
+    }
+    for (at, subject, values) in evidence.rows() {
+        for (metric, raw) in values {
+            if let Some(raw) = change(subject, metric, raw) {
+                changed.push_raw(at, subject, metric, raw);
+            }
+        }
+    }
+    changed
+}
+
+/// One metric of every subject.
+fn with(evidence: &Evidence, name: &str, to: impl Fn(u64) -> u64) -> Evidence {
+    changed(evidence, |_, metric, raw| Some(if metric == name { to(raw) } else { raw }))
+}
+
+fn channel(evidence: &Evidence) -> Subject {
+    let mut flows =
+        evidence.flows(Side::Server).into_iter().map(|id| Subject::Flow(id, Side::Server));
+    flows
+        .find(|flow| {
+            evidence.fact(*flow, "peer_node").is_some()
+                && evidence.fact(*flow, "role") != Some("linerate")
+        })
+        .unwrap()
+}
+
+const DISTRIBUTION: [&str; 6] = [
+    "dist.busy-port",
+    "dist.head-of-line",
+    "dist.fragments",
+    "dist.receive-buffer",
+    "dist.decode",
+    "dist.lockstep",
+];
+
+#[test]
+fn the_channel_over_which_linerate_asks_is_no_channel_of_the_node() {
+    for planted in ["dist-busy-port", "dist-decode", "dist-lockstep"] {
+        let (header, mut evidence) = recording(planted);
+        let own = channel(&evidence);
+        evidence.push_fact(own, "role", "linerate".into());
+        let judgement = judged(&header, &evidence);
+        for id in DISTRIBUTION {
+            let roof = of(&judgement, id);
+            assert_eq!(roof.state, State::DoesNotApply, "{planted}: {roof:?}");
+            assert_eq!(roof.sum, "the node is connected to no other node", "{planted}: {id}");
+        }
+    }
+}
+
+#[test]
+fn a_target_that_is_no_node_has_no_channels() {
+    let (header, evidence) = recording("host-cpu");
+    let judgement = judged(&header, &evidence);
+    for id in DISTRIBUTION {
+        assert_eq!(of(&judgement, id).state, State::DoesNotApply, "{id}");
+    }
+}
+
+#[test]
+fn a_channel_without_samples_is_unmeasured() {
+    let (header, evidence) = recording("dist-busy-port");
+    let blind = changed(&evidence, |_, metric, raw| (!metric.starts_with("dist.")).then_some(raw));
+    let judgement = judged(&header, &blind);
+    for id in DISTRIBUTION {
+        let roof = of(&judgement, id);
+        assert_eq!((roof.state, roof.binds), (State::Unmeasured, false), "{roof:?}");
+        assert!(roof.sum.contains("dist."), "{}", roof.sum);
+    }
+}
+
+#[test]
+fn a_full_channel_is_named_for_its_fragments_where_it_carries_them() {
+    let (header, evidence) = recording("dist-busy-port");
+    assert!(of(&judged(&header, &evidence), "dist.busy-port").binds);
+    // Frames of 9 kB, had they been of 64 kB.
+    let large = with(&evidence, "dist.send_oct", |bytes| bytes * 7);
+    let judgement = judged(&header, &large);
+    assert!(!of(&judgement, "dist.busy-port").binds);
+    assert!(of(&judgement, "dist.fragments").binds);
+}
+
+#[test]
+fn messages_wait_in_one_and_processes_in_the_other() {
+    for (planted, other) in
+        [("dist-busy-port", "dist.head-of-line"), ("dist-head-of-line", "dist.busy-port")]
+    {
+        let (header, evidence) = recording(planted);
+        assert!(!of(&judged(&header, &evidence), other).binds, "{planted}");
+    }
+}
+
+#[test]
+fn a_channel_that_is_empty_holds_up_nobody() {
+    let (header, evidence) = recording("dist-head-of-line");
+    let empty = with(&with(&evidence, "dist.pending", |_| 0), "dist.queue", |_| 0);
+    assert!(!of(&judged(&header, &empty), "dist.head-of-line").binds);
+}
+
+#[test]
+fn bulk_that_nobody_waits_for_holds_no_run() {
+    for (planted, id) in [
+        ("dist-busy-port", "dist.busy-port"),
+        ("dist-head-of-line", "dist.head-of-line"),
+        ("dist-fragments", "dist.fragments"),
+        ("dist-receive-buffer", "dist.receive-buffer"),
+    ] {
+        let (header, evidence) = recording(planted);
+        // Who was asked was at work on something of its own.
+        let busy = changed(&evidence, |_, metric, raw| {
+            Some(if matches!(metric, "waits.call" | "waits.dist") { 0 } else { raw })
+        });
+        assert!(!of(&judged(&header, &busy), id).binds, "{planted}");
+    }
+}
+
+#[test]
+fn a_large_read_buffer_is_not_the_limit() {
+    let (header, evidence) = recording("dist-receive-buffer");
+    let large = with(&evidence, "dist.buffer", |_| 262_144);
+    assert!(!of(&judged(&header, &large), "dist.receive-buffer").binds);
+    // Nor is a small one, where each frame comes alone and reads are never full.
+    let alone = with(&evidence, "dist.recv_oct", |bytes| bytes / 20);
+    assert!(!of(&judged(&header, &alone), "dist.receive-buffer").binds);
+}
+
+#[test]
+fn binaries_from_another_node_are_not_read() {
+    let (header, evidence) = recording("dist-decode");
+    // As much comes, and no garbage is made of it.
+    let binaries = with(&evidence, "vm.gc_reclaimed", |bytes| bytes / 100);
+    let judgement = judged(&header, &binaries);
+    let roof = of(&judgement, "dist.decode");
+    assert!(!roof.binds && roof.because.ends_with("they are binaries"), "{roof:?}");
+}
+
+#[test]
+fn one_call_a_request_is_the_loads_matter_and_ten_are_the_programs() {
+    let (header, evidence) = recording("dist-lockstep");
+    assert!(of(&judged(&header, &evidence), "dist.lockstep").binds);
+    let one = with(&with(&evidence, "dist.in", |n| n / 10), "dist.out", |n| n / 10);
+    let judgement = judged(&header, &one);
+    assert!(!of(&judgement, "dist.lockstep").binds);
+    assert_eq!(judgement.verdict.by(), Some("load.concurrency"));
+}
+
+#[test]
+fn handshakes_without_tls_are_churn() {
+    let (mut header, evidence) = recording("tls-handshake");
+    assert!(!of(&judged(&header, &evidence), "tcp.connection-churn").binds);
+    header.plan.target.tls = false;
+    let plain = changed(&evidence, |_, _, raw| Some(raw));
+    let judgement = judged(&header, &plain);
+    assert_eq!(of(&judgement, "tls.handshake").state, State::DoesNotApply);
+    assert!(of(&judgement, "tcp.connection-churn").binds);
+}
+
+#[test]
+fn records_are_small_by_their_writes() {
+    let (header, evidence) = recording("tls-small-records");
+    // As many bytes in a fiftieth of the writes.
+    let large = with(&evidence, "port.send_cnt", |count| count / 50);
+    let judgement = judged(&header, &large);
+    assert!(!of(&judgement, "tls.small-records").binds);
+    let (header, evidence) = recording("tls-bulk");
+    assert!(!of(&judged(&header, &evidence), "tls.small-records").binds);
+}
+
+#[test]
+fn connections_that_differ_are_not_paced() {
+    let (header, evidence) = recording("shaper");
+    let unlike = changed(&evidence, |subject, metric, raw| {
+        let second = subject == Subject::Flow(1, Side::Server) && metric == "tcp.bytes_acked";
+        Some(if second { raw * 3 } else { raw })
+    });
+    assert!(!of(&judged(&header, &unlike), "app.shaper").binds);
+    // And bytes that wait in the kernel are kept back by somebody else.
+    let waiting = with(&evidence, "tcp.notsent_bytes", |_| 10_000);
+    assert!(!of(&judged(&header, &waiting), "app.shaper").binds);
+}
+
+#[test]
+fn a_disk_that_nobody_waits_for_is_not_the_limit() {
+    let (header, evidence) = recording("disk-sync");
+    let none = with(&evidence, "waits.disk", |_| 0);
+    assert_eq!(of(&judged(&header, &none), "app.disk-sync").state, State::DoesNotApply);
+}
+
+#[test]
+fn a_server_that_closes_after_each_answer_has_no_limit_of_four() {
+    let (header, evidence) = recording("connection-churn");
+    assert!(!of(&judged(&header, &evidence), "http.keepalive-limit").binds);
+    let (header, evidence) = recording("keepalive-limit");
+    assert!(!of(&judged(&header, &evidence), "tcp.connection-churn").binds);
+}
