@@ -63,14 +63,15 @@ impl Roof for DistBusyPort {
             Binds::No(seen)
         };
         let (knob, value) = knob(run, "writers", "0", "dist.bulk");
+        let carried = format!("{}/s to {}", Bytes(channel.sent() as u64), channel.peer);
+        let sum = if run.is_watched() {
+            format!("{carried} is all that the channel carries: {attained} meanwhile")
+        } else {
+            format!("{carried} / {} on the channel for each = {attained}", Bytes(each as u64))
+        };
         Ok(Finding::Ceiling(Ceiling {
             rate: attained,
-            sum: format!(
-                "{}/s to {} / {} on the channel for each = {attained}",
-                Bytes(channel.sent() as u64),
-                channel.peer,
-                Bytes(each as u64)
-            ),
+            sum,
             binds,
             advice: vec![Advice {
                 knob,

@@ -68,7 +68,7 @@ impl Roof for DistDecode {
         let utilisation = Utilisation::of(run);
         let bottleneck = utilisation.bottleneck();
         let busy = matches!(bottleneck, Some(Station::Host | Station::Target))
-            || cores >= 0.6 * node.last(vm::SCHEDULERS_ONLINE)? as f64;
+            || cores >= 0.45 * node.last(vm::SCHEDULERS_ONLINE)? as f64;
         let seen = format!(
             "{}/s of terms came in frames of {}; at {:.0} ns a byte to read that is {:.0} % of the {cores:.2} \
              cores used; {garbage:.1} bytes of garbage for each byte that came",

@@ -65,15 +65,19 @@ impl Roof for DistFragments {
             Binds::No(seen)
         };
         let (knob, value) = knob(run, "payload", "100", "dist.payload");
-        Ok(Finding::Ceiling(Ceiling {
-            rate: attained,
-            sum: format!(
-                "{}/s to {} / {} ({:.0} fragments) on the channel for each = {attained}",
-                Bytes(channel.sent() as u64),
-                channel.peer,
+        let carried = format!("{}/s to {}", Bytes(channel.sent() as u64), channel.peer);
+        let sum = if run.is_watched() {
+            format!("{carried} is all that the channel carries: {attained} meanwhile")
+        } else {
+            format!(
+                "{carried} / {} ({:.0} fragments) on the channel for each = {attained}",
                 Bytes(each as u64),
                 each / 65_536.0
-            ),
+            )
+        };
+        Ok(Finding::Ceiling(Ceiling {
+            rate: attained,
+            sum,
             binds,
             advice: vec![Advice {
                 knob,
