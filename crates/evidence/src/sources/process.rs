@@ -260,7 +260,10 @@ fn cpu_times(stat: &[u8]) -> Result<[Duration; 2], UnreadableSource> {
 }
 
 /// Columns of a `stat` from that one on, counted from 1 as in proc_pid_stat(5).
-fn columns<const COUNT: usize>(stat: &[u8], first: usize) -> Result<[u64; COUNT], UnreadableSource> {
+fn columns<const COUNT: usize>(
+    stat: &[u8],
+    first: usize,
+) -> Result<[u64; COUNT], UnreadableSource> {
     let text = String::from_utf8_lossy(stat);
     let expected = || UnreadableSource::line(0, "PID (NAME) and 15 or more columns", &text);
     // A name may hold spaces and brackets; the last bracket is the line's own, the third column next.
