@@ -15,15 +15,14 @@ knobs() ->
         {keys, [{0, 10000000}], 0, "keys of the map that each connection keeps and changes"},
         {fullsweep_after, [{0, 65535}], 65535,
             "collections after which all is copied and not only what is new"},
-        {garbage, [{0, 16#4000000}], 1024, "bytes that a request leaves behind"}
+        {garbage, [{0, 16#4000000}], 1024, "bytes of a binary that a request leaves behind"}
     ] ++ linerate_asked:knobs().
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
 start(Where, #{keys := Keys, fullsweep_after := Sweep, garbage := Bytes} = Knobs) ->
-    Elements = Bytes div (2 * erlang:system_info(wordsize)),
     Do = fun() ->
-        _ = length(lists:seq(1, Elements)),
+        _ = byte_size(binary:copy(<<0>>, Bytes)),
         change(Keys, Sweep)
     end,
     linerate_asked:start(Where, Knobs, Do).

@@ -26,6 +26,8 @@ pub(crate) struct NodeCpu {
     pub online: f64,
     /// Dirty schedulers for computing that had work.
     pub dirty_cpu: f64,
+    /// Schedulers' worth of garbage collection, of the part of `active` that normal ones do themselves.
+    pub collecting: f64,
     /// Processes and ports that waited for a normal scheduler, on average over the samples.
     pub run_queue: f64,
 }
@@ -33,7 +35,13 @@ pub(crate) struct NodeCpu {
 impl NodeCpu {
     /// Missing where the target is no node that is sampled inside.
     pub fn of(run: &Run) -> Result<Self, Missing> {
-        let node = run.of(Subject::Node);
+        // A node that is full answers late: where the window has not two answers, the whole run's stand
+        // for it.
+        let within = run.of(Subject::Node);
+        let node = match within.delta(vm::SCHEDULER_ACTIVE) {
+            Ok(_) => within,
+            Err(_) => run.evidence.of(Subject::Node),
+        };
         let share = |active: Metric<u64>, total: Metric<u64>| -> Result<f64, Missing> {
             let (active, _) = node.delta(active)?;
             let (total, _) = node.delta(total)?;
@@ -48,6 +56,9 @@ impl NodeCpu {
                 * node.last(vm::SCHEDULERS)? as f64,
             online: (node.last(vm::SCHEDULERS_ONLINE)? as f64).max(1.0),
             dirty_cpu: dirty * dirty_schedulers,
+            collecting: node
+                .delta(vm::MICRO_GC)
+                .map_or(0.0, |(time, over)| time.as_secs_f64() / over.as_secs_f64()),
             run_queue: waiting as f64 / queue.len() as f64,
         })
     }

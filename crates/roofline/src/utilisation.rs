@@ -24,6 +24,9 @@ const BUSY: f64 = 0.6;
 // it is asked is well.
 const BUSY_WATCHED: f64 = 0.9;
 
+// Chosen: a thread or scheduler that has this much of its CPU has no more to come.
+const FULL: f64 = 0.9;
+
 /// A station that can be the bottleneck.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Station {
@@ -125,9 +128,11 @@ impl Utilisation {
         // A full machine is the target's doing where the target fills most of it and the engine next to none:
         // a machine for the engine would change nothing.
         // Chosen: a seventh of the CPUs is what an engine takes beside a slow server.
+        // So it is where the target is as full as the machine: somebody else is on the CPUs that it can't use.
         let station = match (station, &self.target, &self.host) {
-            (Station::Host, Ok(target), Ok(host))
-                if target.cores > 0.6 * host.busy && self.engine_cores < 0.15 * host.busy =>
+            (Station::Host, Ok(filled), Ok(host))
+                if self.engine_cores < 0.15 * host.busy
+                    && (filled.cores > 0.6 * host.busy || target >= FULL) =>
             {
                 Station::Target
             }

@@ -11,8 +11,8 @@ use linerate_evidence::sources::vm;
 use linerate_evidence::{Metric, Missing};
 use linerate_model::OpRate;
 
-use super::large_heap::collecting;
-use super::suspects::{serving_node, suspects};
+use super::large_heap::are_collected;
+use super::suspects::serving_node;
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
@@ -160,7 +160,7 @@ impl DirtySchedulers {
         if self == Self::Io {
             return None;
         }
-        if collecting(&suspects(run)) >= 0.3 {
+        if are_collected(run) {
             return Some("the jobs are collections of large heaps".into());
         }
         let host = Utilisation::of(run).host.ok()?;

@@ -13,8 +13,8 @@ pub(super) fn serving_node<'a>(run: &Run<'a>) -> Result<Of<'a>, Finding> {
 }
 
 /// Fewer looks than this say nothing about a process.
-// Chosen: at five a second, most of the shortest run.
-const LOOKS: usize = 4;
+// Chosen: at two a second, a good part of the shortest run.
+const LOOKS: usize = 3;
 
 /// One process.
 pub(super) struct Suspect<'a> {
@@ -60,7 +60,8 @@ pub(super) fn suspects<'a>(run: &Run<'a>) -> Vec<Suspect<'a>> {
 }
 
 fn suspect<'a>(run: &Run<'a>, subject: Subject, owners: &[&str]) -> Option<Suspect<'a>> {
-    let of = run.of(subject);
+    // Of the whole run: there are few looks, and what a process is does not change when a run is warm.
+    let of = run.evidence.of(subject);
     let running = of.all(suspect::RUNNING).ok()?;
     if running.len() < LOOKS {
         return None;
