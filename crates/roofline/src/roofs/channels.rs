@@ -29,7 +29,11 @@ pub(super) fn channels<'a>(run: &Run<'a>) -> Result<Vec<Channel<'a>>, Finding> {
         .map(|id| Subject::Flow(id, Side::Server))
         .filter(|subject| is_channel(run, *subject))
         .filter_map(|subject| {
-            Some(Channel { peer: run.fact(subject, "peer_node")?, of: run.of(subject) })
+            let within = run.of(subject);
+            // A short window, or a probe that kept its budget: then the whole run's readings stand for it.
+            let of =
+                if within.delta(dist::OUT).is_ok() { within } else { run.evidence.of(subject) };
+            Some(Channel { peer: run.fact(subject, "peer_node")?, of })
         })
         .collect();
     let carried = |channel: &Channel<'_>| channel.sent() + channel.received();

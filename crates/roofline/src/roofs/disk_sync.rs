@@ -62,8 +62,8 @@ impl Roof for DiskSync {
             duration(each),
             syncing * 100.0
         );
-        // Chosen: a quarter of those at work; writes come between, and their own time.
-        let binds = if most && syncing >= 0.25 && run.is_held_back() {
+        // Chosen: some of those at work. Writes come between, and take their time where syncs are under way.
+        let binds = if most && syncing >= 0.05 && run.is_held_back() {
             Binds::Yes(seen)
         } else {
             Binds::No(seen)
