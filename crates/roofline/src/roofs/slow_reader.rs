@@ -63,9 +63,8 @@ impl Roof for SlowReader {
         }
         let flows = run.flows(Side::Server);
         // Those that carried something, where the kernel says so.
-        let carried = |flow: &Of| {
-            flow.delta(tcp_info::BYTES_RECEIVED).map_or(true, |(bytes, _)| bytes.0 > 0)
-        };
+        let carried =
+            |flow: &Of| flow.delta(tcp_info::BYTES_RECEIVED).map_or(true, |(bytes, _)| bytes.0 > 0);
         let readers: Vec<Of> = flows
             .into_iter()
             .filter(|flow| flow.all(tcp_info::RQUEUE).is_ok() && carried(flow))
