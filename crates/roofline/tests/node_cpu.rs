@@ -1,0 +1,228 @@
+//! Roofs of schedulers, VM and CPUs over recorded runs that were changed in one respect: the one that
+//! tells a limit from what looks like it.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::path::PathBuf;
+
+use linerate_evidence::{Evidence, Header, Subject, read, summarise};
+use linerate_roofline::{Assessed, Judgement, Run, State, judge};
+
+fn recording(name: &str) -> (Header, Evidence) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/evidence");
+    let text = std::fs::read_to_string(folder.join(format!("{name}.jsonl"))).unwrap();
+    let (header, evidence, _) = read(&text).unwrap();
+    (header, evidence)
+}
+
+fn judged(header: &Header, evidence: &Evidence) -> Judgement {
+    let load = summarise(evidence, &header.plan);
+    judge(&Run { header, evidence, load: &load })
+}
+
+fn of<'a>(judgement: &'a Judgement, id: &str) -> &'a Assessed {
+    judgement.roofs.iter().find(|roof| roof.id == id).unwrap()
+}
+
+/// The same evidence with samples changed: by subject and metric to another number, or to none.
+fn changed(evidence: &Evidence, change: impl Fn(Subject, &str, u64) -> Option<u64>) -> Evidence {
+    let mut changed = Evidence::default();
+    changed.slices.clone_from(&evidence.slices);
+    for (subject, facts) in evidence.facts() {
+        for (name, text) in facts {
+            changed.push_fact(*subject, name, text.clone());
+        }
+    }
+    for (at, subject, values) in evidence.rows() {
+        for (metric, raw) in values {
+            if let Some(raw) = change(subject, metric, raw) {
+                changed.push_raw(at, subject, metric, raw);
+            }
+        }
+    }
+    changed
+}
+
+/// One metric of every subject, or of none.
+fn with(evidence: &Evidence, name: &str, to: impl Fn(u64) -> Option<u64>) -> Evidence {
+    changed(evidence, |_, metric, raw| if metric == name { to(raw) } else { Some(raw) })
+}
+
+const NODES: [&str; 11] = [
+    "vm.schedulers",
+    "vm.schedulers-too-few",
+    "vm.funnel",
+    "vm.hot-connection",
+    "vm.large-heap",
+    "vm.persistent-term",
+    "vm.logger",
+    "vm.dirty-cpu",
+    "vm.dirty-io",
+    "vm.native-code",
+    "vm.tracing",
+];
+
+#[test]
+fn a_target_that_is_no_node_has_none_of_these_and_its_cpu_time_is_all_that_is_known() {
+    let (header, evidence) = recording("target-cpu");
+    let judgement = judged(&header, &evidence);
+    for id in NODES {
+        assert_eq!(of(&judgement, id).state, State::DoesNotApply, "{id}");
+    }
+    assert_eq!(judgement.verdict.by(), Some("target.cpu"));
+}
+
+#[test]
+fn of_a_node_that_is_sampled_inside_the_schedulers_tell_and_not_its_cpu_time() {
+    let (header, evidence) = recording("schedulers");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(of(&judgement, "target.cpu").state, State::DoesNotApply);
+    // Not sampled inside, the same run is the target's CPU.
+    let outside = changed(&evidence, |subject, _, raw| match subject {
+        Subject::Node | Subject::Scheduler(_) | Subject::Process(_) => None,
+        _ => Some(raw),
+    });
+    assert_eq!(judged(&header, &outside).verdict.by(), Some("target.cpu"));
+}
+
+#[test]
+fn a_node_that_spins_is_not_full() {
+    let (header, evidence) = recording("schedulers");
+    // Had its schedulers counted a quarter as work: the rest of the CPU time would be spinning.
+    let spinning = with(&evidence, "vm.scheduler_active", |raw| Some(raw / 4));
+    let judgement = judged(&header, &spinning);
+    let schedulers = of(&judgement, "vm.schedulers");
+    assert!(!schedulers.binds, "{schedulers:?}");
+    assert!(schedulers.because.contains("to spin for work"), "{}", schedulers.because);
+    assert!(!of(&judgement, "host.cpu").binds);
+}
+
+#[test]
+fn schedulers_that_are_stopped_by_a_quota_are_not_full() {
+    let (header, evidence) = recording("cpu-quota");
+    assert!(!of(&judged(&header, &evidence), "vm.schedulers").binds);
+    // Nothing throttled, and the CPUs idle: whatever it is, it is no quota.
+    let free = with(&evidence, "process.nr_throttled", |_| Some(7));
+    assert_ne!(judged(&header, &free).verdict.by(), Some("host.cpu-quota"));
+    let none = with(&evidence, "process.cpu_quota", |_| None);
+    assert_eq!(of(&judged(&header, &none), "host.cpu-quota").state, State::DoesNotApply);
+}
+
+#[test]
+fn neighbours_are_not_the_target_and_not_the_engine() {
+    let (header, evidence) = recording("neighbours");
+    let judgement = judged(&header, &evidence);
+    for id in ["vm.schedulers", "host.cpu", "host.cpu-quota", "vm.native-code"] {
+        assert!(!of(&judgement, id).binds, "{id}");
+    }
+    // Where none of its threads waited for a CPU, nobody took one from it.
+    let calm = with(&evidence, "process.run_delay", |_| Some(1));
+    assert!(!of(&judged(&header, &calm), "host.neighbours").binds);
+}
+
+#[test]
+fn few_schedulers_are_not_too_few_where_no_cpu_is_idle_or_there_are_no_more() {
+    let (header, evidence) = recording("schedulers-too-few");
+    let busy = with(&evidence, "stat.idle", |_| Some(1));
+    let judgement = judged(&header, &busy);
+    assert!(!of(&judgement, "vm.schedulers-too-few").binds);
+    let small = with(&evidence, "vm.logical_processors_available", |_| Some(1));
+    let judgement = judged(&header, &small);
+    assert_eq!(of(&judgement, "vm.schedulers-too-few").state, State::DoesNotApply);
+}
+
+#[test]
+fn a_funnel_has_mail_and_works_while_schedulers_have_room() {
+    let (header, evidence) = recording("funnel");
+    for (metric, to) in [
+        ("suspect.mailbox", 0),
+        // It waits itself.
+        ("suspect.running", 0),
+        // Nobody waits for the answers of so many.
+        ("suspect.mailbox", 50_000),
+    ] {
+        let other = with(&evidence, metric, |_| Some(to));
+        assert!(!of(&judged(&header, &other), "vm.funnel").binds, "{metric} {to}");
+    }
+    let full = with(&evidence, "vm.scheduler_active", |raw| Some(raw * 2));
+    assert!(!of(&judged(&header, &full), "vm.funnel").binds);
+}
+
+#[test]
+fn a_process_that_works_all_the_time_is_a_connections_or_a_funnel_by_who_owns_what() {
+    let (header, evidence) = recording("hot-connection");
+    assert!(!of(&judged(&header, &evidence), "vm.funnel").binds);
+    let (header, evidence) = recording("funnel");
+    assert!(!of(&judged(&header, &evidence), "vm.hot-connection").binds);
+    // Its owner waits: then the connection does.
+    let (header, evidence) = recording("hot-connection");
+    let waiting = with(&evidence, "suspect.running", |_| Some(0));
+    assert_eq!(judged(&header, &waiting).verdict.by(), Some("load.concurrency"));
+}
+
+#[test]
+fn a_pool_of_dirty_schedulers_is_full_when_jobs_wait_and_cpus_are_idle() {
+    let (header, evidence) = recording("dirty-cpu");
+    let alone = with(&evidence, "vm.run_queue_dirty_cpu", |_| Some(0));
+    assert!(!of(&judged(&header, &alone), "vm.dirty-cpu").binds);
+    let busy = with(&evidence, "stat.idle", |_| Some(1));
+    assert!(!of(&judged(&header, &busy), "vm.dirty-cpu").binds);
+    let (header, evidence) = recording("dirty-io");
+    assert!(!of(&judged(&header, &evidence), "vm.dirty-cpu").binds);
+    let alone = with(&evidence, "vm.run_queue_dirty_io", |_| Some(0));
+    assert!(!of(&judged(&header, &alone), "vm.dirty-io").binds);
+}
+
+#[test]
+fn jobs_on_dirty_schedulers_are_collections_where_heaps_are_large() {
+    let (header, evidence) = recording("large-heap");
+    assert!(!of(&judged(&header, &evidence), "vm.dirty-cpu").binds);
+    let small = with(&evidence, "suspect.heap", |_| Some(30_000));
+    assert!(!of(&judged(&header, &small), "vm.large-heap").binds);
+    // Large, and collected by nobody.
+    let still = changed(&evidence, |_, metric, raw| match metric {
+        "vm.dirty_cpu_active" | "vm.micro_gc" => Some(1),
+        _ => Some(raw),
+    });
+    assert!(!of(&judged(&header, &still), "vm.large-heap").binds);
+}
+
+#[test]
+fn a_handler_that_nobody_waits_for_and_terms_that_stay_are_no_limits() {
+    let (header, evidence) = recording("logger");
+    let none = with(&evidence, "waits.logger", |_| Some(0));
+    assert_eq!(of(&judged(&header, &none), "vm.logger").state, State::DoesNotApply);
+    let (header, evidence) = recording("persistent-term");
+    let still = with(&evidence, "suspect.reductions", |_| Some(11_000));
+    assert_eq!(of(&judged(&header, &still), "vm.persistent-term").state, State::DoesNotApply);
+    let (header, evidence) = recording("tracing");
+    let untraced = with(&evidence, "suspect.traced", |_| Some(0));
+    assert_eq!(judged(&header, &untraced).verdict.by(), Some("vm.schedulers"));
+}
+
+#[test]
+fn long_turns_are_the_native_codes_only_where_the_kernel_let_schedulers_run() {
+    let (header, evidence) = recording("native-code");
+    let stopped = changed(&evidence, |_, metric, raw| match metric {
+        "process.utime" | "process.stime" => Some(raw / 4),
+        _ => Some(raw),
+    });
+    assert!(!of(&judged(&header, &stopped), "vm.native-code").binds);
+    // Somebody else has the system monitor.
+    let unknown = with(&evidence, "vm.long_schedule", |_| None);
+    assert_eq!(of(&judged(&header, &unknown), "vm.native-code").state, State::Unmeasured);
+}
+
+#[test]
+fn what_was_not_looked_at_is_unmeasured_or_absent_and_never_named() {
+    for name in ["funnel", "logger", "large-heap", "hot-connection", "persistent-term"] {
+        let (header, evidence) = recording(name);
+        let blind = changed(&evidence, |subject, metric, raw| match subject {
+            Subject::Process(_) => None,
+            _ if metric.starts_with("waits.") => None,
+            _ => Some(raw),
+        });
+        let judgement = judged(&header, &blind);
+        let id = format!("vm.{name}");
+        assert!(!of(&judgement, &id).binds, "{id}");
+    }
+}
