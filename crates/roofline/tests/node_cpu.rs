@@ -2,45 +2,12 @@
 //! tells a limit from what looks like it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use std::path::PathBuf;
+use linerate_evidence::{Evidence, Subject};
+use linerate_roofline::State;
 
-use linerate_evidence::{Evidence, Header, Subject, read, summarise};
-use linerate_roofline::{Assessed, Judgement, Run, State, judge};
+mod altered;
 
-fn recording(name: &str) -> (Header, Evidence) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/evidence");
-    let text = std::fs::read_to_string(folder.join(format!("{name}.jsonl"))).unwrap();
-    let (header, evidence, _) = read(&text).unwrap();
-    (header, evidence)
-}
-
-fn judged(header: &Header, evidence: &Evidence) -> Judgement {
-    let load = summarise(evidence, &header.plan);
-    judge(&Run { header, evidence, load: &load })
-}
-
-fn of<'a>(judgement: &'a Judgement, id: &str) -> &'a Assessed {
-    judgement.roofs.iter().find(|roof| roof.id == id).unwrap()
-}
-
-/// The same evidence with samples changed: by subject and metric to another number, or to none.
-fn changed(evidence: &Evidence, change: impl Fn(Subject, &str, u64) -> Option<u64>) -> Evidence {
-    let mut changed = Evidence::default();
-    changed.slices.clone_from(&evidence.slices);
-    for (subject, facts) in evidence.facts() {
-        for (name, text) in facts {
-            changed.push_fact(*subject, name, text.clone());
-        }
-    }
-    for (at, subject, values) in evidence.rows() {
-        for (metric, raw) in values {
-            if let Some(raw) = change(subject, metric, raw) {
-                changed.push_raw(at, subject, metric, raw);
-            }
-        }
-    }
-    changed
-}
+use altered::{changed, judged, of, recording};
 
 /// One metric of every subject, or of none.
 fn with(evidence: &Evidence, name: &str, to: impl Fn(u64) -> Option<u64>) -> Evidence {
