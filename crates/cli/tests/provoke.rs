@@ -5,7 +5,7 @@
 //! name. At the end stands the confusion matrix: what was planted against what was named.
 //!
 //! A try whose CPUs others took is made again, and that is printed. A plan that never had the machine
-//! to itself counts as disturbed and not as wrong; a fifth of the plans may.
+//! to itself counts as disturbed and not as wrong; a tenth of the plans may.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ fn every_plan_names_its_roof_and_stops_naming_it_when_lifted() {
     }
     assert!(ran > 0, "no plan has `{}` in its name", std::env::var("PROVOKE").unwrap_or_default());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(disturbed.len() * 5 <= ran, "too many were disturbed:\n{}", disturbed.join("\n"));
+    assert!(disturbed.len() * 10 <= ran, "too many were disturbed:\n{}", disturbed.join("\n"));
 }
 
 fn plans(root: &Path) -> Vec<PathBuf> {
