@@ -122,8 +122,9 @@ fn a_probe_that_was_killed_is_said_to_be_gone() {
 fn a_node_without_descriptors_can_be_sampled() {
     let (_daemon, place) = lone_in("ulimit -n 40 && exec \"$@\"", "starved", &[]);
     let node = connect(&place).unwrap();
-    // Its owner stays, and with it all the sockets that there can be.
-    let hold = "Hold = fun Hold() -> case gen_tcp:listen(0, []) of {ok, _} -> Hold(); _ -> receive never -> ok end end end, spawn(Hold).";
+    // Its owner stays, and with it all the sockets that there can be: it asks again, for the one that
+    // the question below may have had and given back.
+    let hold = "Hold = fun Hold() -> case gen_tcp:listen(0, []) of {ok, _} -> Hold(); _ -> receive never -> ok after 20 -> Hold() end end end, spawn(Hold).";
     run(&node, hold);
     let full = || {
         let answer = node.call("gen_tcp", "listen", vec![integer(0), list(vec![])], LONG).unwrap();
