@@ -173,7 +173,7 @@ const TYPED: &[Row] = &[
     row(&["run", "--body-size", "100GiB", HTTP], 2, &["workload.body: 107374182400 bytes", "1GiB"]),
     row(&["run", "--request", "2GiB", "tcp://127.0.0.1:{http}"], 2, &["workload.request", "1GiB"]),
     row(&["run", "--response", "0", "tcp://127.0.0.1:{http}"], 2, &["workload.response: 0 bytes"]),
-    row(&["run", "--rtt", "100h", "--beam", "http"], 2, &["path.rtt", "10s or less"]),
+    row(&["run", "--rtt", "100h", "--beam", "http"], 2, &["path: rtt", "10s or less"]),
     row(&["run", "-k", "engine.local_ports=5-3", HTTP], 2, &["`5-3` is no range of ports"]),
     row(&["run", "-k", "engine.local_ports=abc", HTTP], 2, &["`abc` is no range", "20000-29999"]),
     row(&["run", "-q", "-k", "engine.congestion=warp", HTTP], 2, &["has no `warp`", "cubic"]),

@@ -4,11 +4,17 @@
 
 #![forbid(unsafe_code)]
 
+mod path;
 mod plan;
+mod sites;
 mod units;
 
+pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
 pub use plan::{
-    Arrivals, BadPlan, Body, EngineOptions, Expect, Framing, Load, Path, Plan, Target, Until,
+    Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, Plan, Target, Until,
     Workload,
 };
-pub use units::{BadDuration, BadQuantity, Bytes, Cpus, OpRate, Share, Timestamp, parse_duration};
+pub use sites::{Link, Site};
+pub use units::{
+    BadDuration, BadQuantity, BitRate, Bytes, Cpus, OpRate, Share, Timestamp, parse_duration,
+};

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::path::Path;
+use crate::sites::{self, Link, Site};
 use crate::units::{Bytes, Cpus, OpRate, duration, optional_duration};
 
 /// Everything decided before a run.
@@ -34,6 +36,12 @@ pub struct Plan {
     /// The network path laid between engine and target; none: the machine's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
+    /// Hosts in several places instead of one target and one engine host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<Site>,
+    /// The paths between them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
     /// For plans in `fixtures/provoke/`: what the run must find.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
@@ -221,7 +229,8 @@ pub enum Framing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// Connections. In a closed loop each has one exchange outstanding.
+    /// Connections. In a closed loop each has one exchange outstanding. Where the plan names sites: workers,
+    /// each with a connection to every server, of which it picks one at random for each exchange.
     #[serde(default = "ten")]
     pub connections: u32,
     /// Exchanges due a second; absent: closed loop.
@@ -298,6 +307,9 @@ impl Default for Until {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineOptions {
+    /// Who makes the load.
+    #[serde(default, skip_serializing_if = "Client::is_own")]
+    pub client: Client,
     /// Threads; 0: one a CPU it may use, but never more than connections.
     #[serde(default)]
     pub threads: u16,
@@ -328,9 +340,28 @@ fn one() -> u64 {
     1
 }
 
+/// Who makes the load.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Client {
+    /// The engine's own threads.
+    #[default]
+    Own,
+    /// Processes of a BEAM node, one a worker, with the options that Erlang clients have: passive
+    /// sockets, `gen_tcp:send` and `gen_tcp:recv`. Closed loops of `rr` only.
+    Beam,
+}
+
+impl Client {
+    fn is_own(&self) -> bool {
+        *self == Client::Own
+    }
+}
+
 impl Default for EngineOptions {
     fn default() -> Self {
         Self {
+            client: Client::Own,
             threads: 0,
             cpus: Vec::new(),
             nodelay: true,
@@ -340,25 +371,6 @@ impl Default for EngineOptions {
             local_ports: None,
             seed: one(),
         }
-    }
-}
-
-/// A network path between the engine's host and the target's, laid for the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Path {
-    /// Round-trip time added, half of it each way.
-    #[serde(with = "duration")]
-    pub rtt: Duration,
-    /// Kernel settings of both its ends, by name: `net.ipv4.tcp_wmem`. The host keeps its own.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub sysctls: BTreeMap<String, String>,
-}
-
-impl Path {
-    /// One that adds so much to a round trip and is otherwise as the host.
-    pub fn of_rtt(rtt: Duration) -> Self {
-        Self { rtt, sysctls: BTreeMap::new() }
     }
 }
 
@@ -375,9 +387,6 @@ pub struct Expect {
 
 // Chosen: a request is held in memory whole, and written by every connection.
 const MOST_SENT: u64 = 1 << 30;
-
-// Chosen: a satellite's is 0.6 s; the proof of a path takes several.
-const LONGEST_PATH: Duration = Duration::from_secs(10);
 
 // Measured: a BEAM node without connections has some 25 descriptors open.
 const FEWEST_DESCRIPTORS: u64 = 40;
@@ -522,27 +531,19 @@ impl Plan {
         if let Workload::Rr { framing: Framing::Fixed, response: Bytes(0), .. } = &self.workload {
             return wrong("workload.response", "0 bytes answer nothing: write 1 or more".into());
         }
-        if let Some(Path { rtt, sysctls }) = &self.path {
-            if *rtt > LONGEST_PATH {
-                return wrong(
-                    "path.rtt",
-                    format!("{rtt:?} is more than any path takes: write {LONGEST_PATH:?} or less"),
-                );
-            }
-            // Only settings below `net` are a namespace's own; all others are the whole machine's.
-            let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-            let is_setting = |name: &str| {
-                name.starts_with("net.") && !name.contains("..") && name.chars().all(plain)
-            };
-            if let Some(name) = sysctls.keys().find(|name| !is_setting(name)) {
-                return wrong(
-                    "path.sysctls",
-                    format!(
-                        "`{name}` is no setting of a network: write one as in net.ipv4.tcp_rmem"
-                    ),
-                );
-            }
+        if self.engine.client == Client::Beam
+            && (self.is_open_loop() || target.tls || !matches!(self.workload, Workload::Rr { .. }))
+        {
+            return wrong(
+                "engine.client",
+                "beam makes closed loops of the workload rr without TLS: write own for all others"
+                    .into(),
+            );
         }
+        if let Some(path) = &self.path {
+            path.check("path")?;
+        }
+        sites::check(self)?;
         if let Some(descriptors) = target.descriptors
             && !(FEWEST_DESCRIPTORS..=MOST_DESCRIPTORS).contains(&descriptors)
         {
@@ -643,6 +644,22 @@ impl Plan {
         }
     }
 
+    /// Hosts that have the target: one where the plan names no sites.
+    pub fn servers(&self) -> u32 {
+        let servers: u32 = self.sites.iter().map(|site| u32::from(site.servers)).sum();
+        servers.max(1)
+    }
+
+    /// Connections that the engine holds: each worker has one to every server.
+    pub fn connections(&self) -> u32 {
+        self.load.connections.saturating_mul(self.servers())
+    }
+
+    /// Every path of the plan: the one between engine and target, or those between sites.
+    pub fn paths(&self) -> Vec<&Path> {
+        self.path.iter().chain(self.links.iter().map(|link| &link.path)).collect()
+    }
+
     /// Whether exchanges follow a clock rather than each other.
     pub fn is_open_loop(&self) -> bool {
         self.load.rate.is_some()
@@ -713,7 +730,7 @@ mod tests {
         for name in ["kernel.pid_max", "net/ipv4/tcp_rmem", "net...a", "vm.swappiness", "netx"] {
             let text = format!("{SMALLEST}[path]\nrtt = '1ms'\nsysctls = {{ '{name}' = '1' }}\n");
             let error = Plan::from_toml(&text).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("path.sysctls: `{name}` is no")), "{error}");
+            assert!(error.starts_with(&format!("path: sysctls: `{name}` is no")), "{error}");
         }
     }
 

@@ -39,8 +39,12 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct OpRate(pub f64);
 
+/// Bits a second, decimal prefixes: `200Mbit`, `10Gbit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct BitRate(pub f64);
+
 /// A part of a whole, 0 to 1. Written `2%`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct Share(pub f64);
 
@@ -60,6 +64,12 @@ pub enum BadQuantity {
         "`{0}` is not a rate: write exchanges a second, as in `2000`, `20k`, `1.5m` or `2000/s`"
     )]
     NotARate(String),
+    /// `10MB/s`: bits or bytes?
+    #[error("`{0}` is not a rate of bits: write a number with kbit, Mbit or Gbit, as in `200Mbit`")]
+    NotABitRate(String),
+    /// Neither packets nor bytes.
+    #[error("`{0}` is not a queue: write packets, as in `1000`, or bytes, as in `256KiB`")]
+    NotAQueue(String),
     /// Not a share.
     #[error("`{0}` is not a share: write a percentage, as in `2%`")]
     NotAShare(String),
@@ -163,6 +173,67 @@ impl fmt::Display for OpRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/s", grouped(self.0))
     }
+}
+
+impl FromStr for BitRate {
+    type Err = BadQuantity;
+
+    fn from_str(text: &str) -> Result<Self, BadQuantity> {
+        let bad = || BadQuantity::NotABitRate(text.to_owned());
+        let body = text.strip_suffix("/s").unwrap_or(text);
+        let split = body.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(body.len());
+        let (number, unit) = body.split_at(split);
+        let each = match unit {
+            "bit" | "" => 1.0,
+            "kbit" => 1e3,
+            "Mbit" => 1e6,
+            "Gbit" => 1e9,
+            _ => return Err(bad()),
+        };
+        let number: f64 = number.trim().parse().map_err(|_| bad())?;
+        let rate = number * each;
+        if rate.is_finite() && rate > 0.0 { Ok(BitRate(rate)) } else { Err(bad()) }
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            rate if rate >= 1e9 => (rate / 1e9, "Gbit/s"),
+            rate if rate >= 1e6 => (rate / 1e6, "Mbit/s"),
+            rate if rate >= 1e3 => (rate / 1e3, "kbit/s"),
+            rate => (rate, "bit/s"),
+        };
+        write!(f, "{} {unit}", three(value))
+    }
+}
+
+impl Serialize for BitRate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for BitRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        written(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Written::deserialize(deserializer)? {
+            // Reports hold measured shares, which noise may have put beyond the whole.
+            Written::Whole(number) => Ok(Share(number as f64)),
+            Written::Number(number) => Ok(Share(number)),
+            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// What stands there, number or text, as text.
+pub(crate) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Written::deserialize(deserializer)?.text())
 }
 
 impl FromStr for Share {
@@ -328,6 +399,16 @@ mod tests {
         assert_eq!(parse_duration("30").unwrap(), Duration::from_secs(30));
         assert!(parse_duration("soon").is_err());
         assert!(parse_duration("-1s").is_err());
+    }
+
+    #[test]
+    fn bit_rates_are_decimal_and_bytes_a_second_are_refused() {
+        assert_eq!("200Mbit".parse(), Ok(BitRate(2e8)));
+        assert_eq!("1.5Gbit/s".parse(), Ok(BitRate(1.5e9)));
+        assert_eq!(BitRate(2e8).to_string(), "200 Mbit/s");
+        for bad in ["10MB/s", "0Mbit", "-1kbit", "fast"] {
+            assert!(bad.parse::<BitRate>().unwrap_err().to_string().contains("200Mbit"), "{bad}");
+        }
     }
 
     #[test]
