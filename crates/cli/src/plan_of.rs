@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 
-use linerate_model::{Arrivals, Body, Bytes, Framing, Load, OpRate, Plan, Target, Until, Workload};
+use linerate_model::{Arrivals, Body, Bytes, Framing, OpRate, Plan, Target, Until, Workload};
 
 use crate::args::LoadArgs;
 use crate::failure::Failure;
@@ -83,17 +83,9 @@ fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
             return Err(Failure::plan("--beam and --command are two targets: keep one"));
         }
     };
-    Ok(Plan {
-        name: "run".into(),
-        about: String::new(),
-        target,
-        workload,
-        load: Load::default(),
-        until: Until::default(),
-        engine: Default::default(),
-        path: None,
-        expect: None,
-    })
+    let mut plan = Plan::of(target);
+    plan.workload = workload;
+    Ok(plan)
 }
 
 fn server_speaks_http(server: &str) -> bool {

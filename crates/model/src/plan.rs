@@ -415,6 +415,23 @@ pub enum BadPlan {
 }
 
 impl Plan {
+    /// The smallest plan: this target, and the default of all else.
+    pub fn of(target: Target) -> Self {
+        Self {
+            name: default_name(),
+            about: String::new(),
+            target,
+            workload: Workload::default(),
+            load: Load::default(),
+            until: Until::default(),
+            engine: EngineOptions::default(),
+            path: None,
+            sites: Vec::new(),
+            links: Vec::new(),
+            expect: None,
+        }
+    }
+
     /// Reads a plan and checks that it makes sense.
     pub fn from_toml(text: &str) -> Result<Self, BadPlan> {
         let plan: Plan = toml::from_str(text).map_err(|error| {

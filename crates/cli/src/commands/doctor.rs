@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_engine::now;
 use linerate_evidence::{Header, TargetFacts, VERSION};
-use linerate_model::{EngineOptions, Load, Plan, Share, Target, Until, Workload};
+use linerate_model::{Plan, Share, Target};
 use linerate_probe::{cpus_of, host_facts};
 use linerate_report::{Document, doctor_document};
 
@@ -94,17 +94,10 @@ fn header(
 ) -> Header {
     let started_unix_ns =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-    let plan = Plan {
-        name: "doctor".into(),
-        about: String::new(),
-        target: Target { watch: Some(args.target.clone()), ..Target::default() },
-        workload: Workload::default(),
-        load: Load::default(),
-        until: Until { duration: Some(length), exchanges: None },
-        engine: EngineOptions::default(),
-        path: None,
-        expect: None,
-    };
+    let target = Target { watch: Some(args.target.clone()), ..Target::default() };
+    let mut plan = Plan::of(target);
+    plan.name = "doctor".into();
+    plan.until.duration = Some(length);
     Header {
         linerate: "evidence".into(),
         version: VERSION,

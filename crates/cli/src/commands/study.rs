@@ -138,9 +138,8 @@ fn measure(
         for word in &mut target.command {
             *word = word.replace("{folder}", &folder.display().to_string());
         }
-        let mut plan = Plan::from_toml("[target]\naddress = 'none:1'\n").map_err(Failure::plan)?;
+        let mut plan = Plan::of(target);
         plan.name = format!("{} {}", study.name, series.name);
-        plan.target = target;
         plan.workload = series.workload.clone();
         plan.until.duration = Some(duration("duration", &study.duration)?);
         plan.check().map_err(Failure::plan)?;
