@@ -24,4 +24,4 @@ pub use load::{
 };
 pub use metric::{AnyMetric, Metric, Quantity};
 pub use packed::{Live, Packed, live_histogram};
-pub use subject::{Side, Subject};
+pub use subject::{Direction, Side, Subject};

@@ -31,6 +31,7 @@ macro_rules! metrics {
 
 pub mod acceptor;
 pub mod dist;
+pub mod link;
 pub mod listener;
 pub mod netstat;
 pub mod node;
@@ -60,6 +61,7 @@ pub static SOURCES: &[&Source] = &[
     &sockstat::SOURCE,
     &softnet::SOURCE,
     &stat::SOURCE,
+    &link::SOURCE,
     &process::SOURCE,
     &port::SOURCE,
     &owner::SOURCE,
@@ -104,6 +106,8 @@ pub enum Fetch {
     TargetTree,
     /// What the probe inside the target's BEAM node tells: rows of all such sources at once.
     Node,
+    /// What the lab's links tell of themselves.
+    Link,
 }
 
 /// How to read what was fetched.
@@ -115,6 +119,8 @@ pub enum Parse {
     Tree,
     /// The probe's rows name their metrics: [`node::take`].
     Node,
+    /// Nothing to read: [`link::WayReading::push`].
+    Link,
 }
 
 /// What was fetched.

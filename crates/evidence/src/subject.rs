@@ -14,8 +14,17 @@ pub enum Side {
     Server,
 }
 
+/// One way of a link, as the plan has it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Direction {
+    /// From engine to target, or from a link's first site to its second.
+    Out,
+    /// The other way.
+    Back,
+}
+
 /// What a sample is about. Written `host`, `cpu/0`, `stack/server`, `flow/12/client`,
-/// `listener/8080`, `target`, `node`, `scheduler/1`, `process/3`, `engine`, `engine/0`.
+/// `listener/8080`, `target`, `node`, `scheduler/1`, `process/3`, `engine`, `engine/0`, `link/0/out`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Subject {
     /// The machine.
@@ -41,6 +50,14 @@ pub enum Subject {
     Engine,
     /// One of its threads.
     EngineThread(u16),
+    /// One way of one link between sites, by its place in the plan; 0 where the plan has a path. Its
+    /// name and who delays are the facts `name` and `backend`.
+    Link(u16, Direction),
+}
+
+impl Direction {
+    /// Both, in the order of `linerate_model::Path::ways`.
+    pub const BOTH: [Direction; 2] = [Direction::Out, Direction::Back];
 }
 
 impl Subject {
@@ -54,6 +71,15 @@ impl fmt::Display for Side {
         f.write_str(match self {
             Side::Client => "client",
             Side::Server => "server",
+        })
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Out => "out",
+            Direction::Back => "back",
         })
     }
 }
@@ -72,6 +98,7 @@ impl fmt::Display for Subject {
             Subject::Process(process) => write!(f, "process/{process}"),
             Subject::Engine => f.write_str("engine"),
             Subject::EngineThread(thread) => write!(f, "engine/{thread}"),
+            Subject::Link(link, direction) => write!(f, "link/{link}/{direction}"),
         }
     }
 }
@@ -79,7 +106,7 @@ impl fmt::Display for Subject {
 /// A subject that could not be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "`{0}` is not a subject: expected host, cpu/N, stack/SIDE, flow/N/SIDE, listener/PORT, target, node, scheduler/N, process/N, engine or engine/N"
+    "`{0}` is not a subject: expected host, cpu/N, stack/SIDE, flow/N/SIDE, listener/PORT, target, node, scheduler/N, process/N, engine, engine/N, link/N/out or link/N/back"
 )]
 pub struct BadSubject(String);
 
@@ -105,6 +132,14 @@ impl FromStr for Subject {
             ["stack", end] => side(end).map(Subject::Stack),
             ["flow", id, end] => Ok(Subject::Flow(id.parse().map_err(|_| bad())?, side(end)?)),
             ["listener", port] => port.parse().map(Subject::Listener).map_err(|_| bad()),
+            ["link", link, way] => {
+                let direction = match way {
+                    "out" => Direction::Out,
+                    "back" => Direction::Back,
+                    _ => return Err(bad()),
+                };
+                link.parse().map(|link| Subject::Link(link, direction)).map_err(|_| bad())
+            }
             ["engine", thread] => thread.parse().map(Subject::EngineThread).map_err(|_| bad()),
             _ => Err(bad()),
         }
@@ -142,9 +177,12 @@ mod tests {
             Subject::Process(7),
             Subject::Engine,
             Subject::EngineThread(1),
+            Subject::Link(0, Direction::Out),
+            Subject::Link(3, Direction::Back),
         ] {
             assert_eq!(subject.to_string().parse(), Ok(subject));
         }
         assert!("flow/12".parse::<Subject>().is_err());
+        assert!("link/1".parse::<Subject>().is_err());
     }
 }

@@ -29,7 +29,9 @@ impl Stack {
         inside(netns, || Self::open_here(side, ends.clone())).unwrap_or_else(|error| {
             let path = netns.unwrap_or(Path::new("")).display().to_string();
             let reason = format!("the network namespace {path} could not be entered: {error}");
-            let of_it = |fetch: Fetch| !matches!(fetch, Fetch::HostFile(_) | Fetch::TargetTree);
+            let of_it = |fetch: Fetch| {
+                matches!(fetch, Fetch::StackFile(_) | Fetch::Connection | Fetch::Listeners)
+            };
             let faults = SOURCES.iter().filter(|source| of_it(source.fetch));
             let faults = faults.map(|source| (source.id, reason.clone())).collect();
             (Self { side, ends, files: Vec::new(), diag: None }, faults)
@@ -54,7 +56,7 @@ impl Stack {
                         faults.push((source.id, reason));
                     }
                 }
-                Fetch::HostFile(_) | Fetch::TargetTree | Fetch::Node => {}
+                Fetch::HostFile(_) | Fetch::TargetTree | Fetch::Node | Fetch::Link => {}
             }
         }
         stack.diag = diag.ok();
