@@ -364,9 +364,17 @@ words(Wait, Name, Sweep, Stack) ->
 name(First, Info) ->
     case {value(registered_name, Info), First} of
         {Name, _} when is_atom(Name), Name =/= undefined -> atom_to_binary(Name);
-        {_, none} -> frame(value(initial_call, Info));
+        {_, none} -> frame(lowest(value(initial_call, Info), value(current_stacktrace, Info)));
         {_, First} -> frame(First)
     end.
+
+%% Where proc_lib began it and what for was not asked: the loop that it is in tells more.
+-spec lowest(mfa(), [tuple()]) -> tuple().
+lowest({proc_lib, _, _} = Call, Stack) ->
+    Own = [{Module, Function, Arity} || {Module, Function, Arity, _} <- Stack, Module =/= proc_lib],
+    lists:last([Call | Own]);
+lowest(Call, _Stack) ->
+    Call.
 
 -spec first_call(pid(), unknown | none | mfa(), [tuple()]) -> none | mfa().
 first_call(Pid, unknown, Info) ->

@@ -1,7 +1,8 @@
 %% @doc The probe's part for the virtual machine: schedulers, microstates, queues, memory, limits.
 %%
-%% Nothing here is asked of a process or a port, so what it takes does not grow with them. Some
-%% answers are gathered from all schedulers: where one is stuck in native code, that is a wait.
+%% Nothing here is asked of a process or a port, so what it takes does not grow with them; but for the
+%% alarms of an application that keeps some. Some answers are gathered from all schedulers: where one is
+%% stuck in native code, that is a wait.
 %%
 %% Left out on purpose: `statistics(reductions | runtime | wall_clock)'. They also say what was
 %% counted since the last call of anybody, and asking would spoil that for whoever else asks.
@@ -59,15 +60,16 @@ rows(#{tell := Tell, events := Events} = Context, #{due := Due} = State) ->
         false ->
             {[{node, lists:append(Quick)} | Schedulers], Gathered, State};
         true ->
-            {Memory, Done} = memory(Gathered, State),
+            {Memory, Weighed} = memory(Gathered, State),
+            {Alarms, Named, Done} = alarms(Weighed, State),
             #{facts := Told} = State,
-            Facts = slow_facts(Events),
+            Facts = Named ++ slow_facts(Events),
             Known =
                 case Tell of
                     all -> boot_facts() ++ Facts;
                     changed -> Facts -- Told
                 end,
-            Node = lists:append([Memory, terms(), descriptors(), Known | Quick]),
+            Node = lists:append([Memory, Alarms, terms(), descriptors(), Known | Quick]),
             {[{node, Node} | Schedulers], Done, State#{
                 %% Chosen: a second. None of these moves a verdict within one.
                 due := Now + 1000000, facts := Facts
@@ -257,6 +259,23 @@ memory(Context, State) ->
     ],
     Values = [{Name, Bytes} || {Kind, Name} <- Names, {Found, Bytes} <- Memory, Found =:= Kind],
     {Values, waited(now_us() - Began, Context, State)}.
+
+%% How many, and which.
+-spec alarms(linerate_probe:context(), state()) ->
+    {values(), [{atom(), binary()}], linerate_probe:context()}.
+alarms(Context, State) ->
+    Began = now_us(),
+    Raised = linerate_probe_alarms:raised(),
+    Asked = waited(now_us() - Began, Context, State),
+    case Raised of
+        {ok, []} ->
+            {[{'vm.alarms', 0}], [{alarms, <<"none">>}], Asked};
+        {ok, Names} ->
+            Words = iolist_to_binary(lists:join(", ", Names)),
+            {[{'vm.alarms', length(Names)}], [{alarms, Words}], Asked};
+        unknown ->
+            {[], [], Asked}
+    end.
 
 -spec terms() -> values().
 terms() ->

@@ -1,5 +1,5 @@
 //! Diagnosis rules. To add one: a file here, its line in [`ROOFS`], its page in `docs/roofs/`, its
-//! plan in `fixtures/provoke/`.
+//! plan in `fixtures/provoke/` or, where it takes somebody else's service, its case in `fixtures/nodes/`.
 
 use crate::roof::Roof;
 
@@ -34,6 +34,7 @@ mod tracing;
 
 mod acceptor;
 mod admission;
+mod alarm;
 mod channels;
 mod connection_limit;
 mod descriptors;
@@ -114,6 +115,7 @@ pub static ROOFS: &[&dyn Roof] = &[
     &dist_decode::DistDecode,
     &dist_lockstep::DistLockstep,
     &keepalive_limit::KeepaliveLimit,
+    &alarm::Alarm,
     &shaper::Shaper,
     &disk_sync::DiskSync,
     &small_buffer::SmallBuffer::Driver,
@@ -155,17 +157,20 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "a test reads the repository")]
-    fn every_roof_has_a_plan_that_provokes_it() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/provoke");
-        let plans: Vec<String> = std::fs::read_dir(folder)
-            .expect("fixtures/provoke is part of the repository")
-            .flatten()
-            .filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
-            .collect();
+    fn every_roof_has_a_plan_that_provokes_it_or_a_node_that_has_it() {
+        let plans = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/provoke"));
+        let nodes = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/nodes"));
+        let holds = |texts: &[String], line: String| texts.iter().any(|text| text.contains(&line));
         for roof in ROOFS {
-            let line = format!("verdict = \"{}\"", roof.id());
-            assert!(plans.iter().any(|plan| plan.contains(&line)), "{}", roof.id());
+            let by_plan = holds(&plans, format!("verdict = \"{}\"", roof.id()));
+            let by_node = holds(&nodes, format!("roof=\"{}\"", roof.id()));
+            assert!(by_plan || by_node, "{}", roof.id());
         }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "a test reads the repository")]
+    fn texts(folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("it is part of the repository").flatten();
+        entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).collect()
     }
 }

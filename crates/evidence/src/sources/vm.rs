@@ -128,6 +128,8 @@ metrics! {
     PERSISTENT_TERMS: u64 = "vm.persistent_terms", "1";
     /// Their memory; a state.
     PERSISTENT_TERM_MEMORY: Bytes = "vm.persistent_term_memory", "B";
+    /// Alarms that stand on the node or in its cluster, where an application that keeps such was found (RabbitMQ); which they are is the fact `alarms`.
+    ALARMS: u64 = "vm.alarms", "1";
     /// Bytes queued for another node above which senders are suspended (`+zdbbl`).
     DIST_BUF_BUSY_LIMIT: Bytes = "vm.dist_buf_busy_limit", "B";
     /// Age of the node.

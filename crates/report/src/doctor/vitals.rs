@@ -92,6 +92,10 @@ fn of_node(evidence: &Evidence, found: &mut Vec<Vital>) {
             say(what, (used as f64) < MUCH * limit as f64, format!("{used} of {limit}"));
         }
     }
+    if let Ok(most) = of.max(vm::ALARMS) {
+        let says = evidence.fact(Subject::Node, "alarms").unwrap_or("none");
+        say("alarms", most == 0, if most == 0 { "none".into() } else { says.into() });
+    }
     if let Ok((count, _)) = of.delta(vm::LONG_GC) {
         let worst = of.last(vm::LONG_GC_WORST).unwrap_or_default();
         let says = format!("{count} over 20 ms, the longest {} ms", worst.as_millis());

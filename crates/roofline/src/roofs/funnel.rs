@@ -10,6 +10,7 @@
 use linerate_evidence::Missing;
 use linerate_model::OpRate;
 
+use super::large_heap::is_collecting;
 use super::suspects::{Suspect, serving_node, suspects};
 use crate::node_cpu::NodeCpu;
 use crate::predict::Predicted;
@@ -72,6 +73,8 @@ impl Roof for Funnel {
             Binds::No(format!("{seen}: it waits for something itself"))
         } else if funnel.collecting > 0.5 * working {
             Binds::No(format!("{seen}: it collects garbage in most of them"))
+        } else if is_collecting(run, funnel, &node) {
+            Binds::No(format!("{seen}: most of that is the collection of its heap, vm.large-heap"))
         } else if funnel.mailbox > CALLERS {
             Binds::No(format!("{seen}: that is more than callers who wait for an answer"))
         } else if funnel.mailbox < 1 || !room || !run.is_held_back() {

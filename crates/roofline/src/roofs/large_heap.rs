@@ -146,9 +146,23 @@ pub(super) fn are_collected(run: &Run) -> bool {
     suspects(run).iter().any(|suspect| suspect.heap >= LARGE && suspect.running >= WORKING)
 }
 
-/// Whether connections deliver lists, whose elements are 16 bytes each.
+/// Whether what this process does most of its time is to have its heap collected, and that is what a node's
+/// work is.
+pub(super) fn is_collecting(run: &Run, suspect: &Suspect, cpu: &NodeCpu) -> bool {
+    let collected = cpu.collecting + cpu.dirty_cpu;
+    suspect.heap >= LARGE
+        && share(cpu) >= COLLECTING
+        && collected >= 0.5 * suspect.running
+        && !is_listed(run)
+}
+
+/// Whether connections that carry something deliver lists, whose elements are 16 bytes each.
 fn is_listed(run: &Run) -> bool {
-    run.flows(Side::Server).iter().any(|flow| flow.last(port::LIST_MODE).is_ok_and(|mode| mode > 0))
+    run.flows(Side::Server).iter().any(|flow| {
+        let listed = flow.last(port::LIST_MODE).is_ok_and(|mode| mode > 0);
+        // Where no growth was seen it may have carried something.
+        listed && flow.delta(port::RECV_OCT).map_or(true, |(bytes, _)| bytes.0 > 0)
+    })
 }
 
 fn without_collecting(attained: f64, share: f64) -> Predicted {

@@ -3,6 +3,7 @@
 //!
 //! `ceiling = connections x bytes a second of one / bytes an exchange`
 //!
+//! Where the load is not ours: [`watched`].
 //! Told from load.concurrency by where the time goes: an answer begins at once and then takes long, in
 //! many small writes. Told from a path or a window by what stands in the kernel: nothing.
 //! Blind spot: a program that makes its answers bit by bit, each at the same pace, looks the same.
@@ -21,6 +22,10 @@ use crate::utilisation::{Station, Utilisation};
 
 // Chosen: the catalogue of such limits says 5 %; a run of two seconds has an exchange more or less.
 const ALIKE: f64 = 0.25;
+
+mod watched;
+
+pub(super) use watched::is_paced;
 
 pub(super) struct Shaper;
 
@@ -42,8 +47,8 @@ impl Roof for Shaper {
     }
 
     fn judge(&self, run: &Run) -> Result<Finding, Missing> {
-        if let Some(none) = run.no_load() {
-            return Ok(none);
+        if run.is_watched() {
+            return watched::judge(run);
         }
         let [heavier, _] = directions(run);
         if heavier.sender == Side::Client {
@@ -97,7 +102,6 @@ impl Roof for Shaper {
             Binds::No(seen)
         };
         let attained = run.attained();
-        let (knob, value) = knob(run, "quota", "0", "app.quota");
         Ok(Finding::Ceiling(Ceiling {
             rate,
             sum: format!(
@@ -107,20 +111,25 @@ impl Roof for Shaper {
                 Bytes(heavier.bytes as u64)
             ),
             binds,
-            advice: vec![Advice {
-                knob,
-                value,
-                does: "gives a connection as much as it can take".into(),
-                by_hand: "raise or lift the limit in the service's configuration: in ejabberd \
-                          `shaper: normal: none`, elsewhere what is called limiter, quota or rate"
-                    .into(),
-                predicted: Predicted {
-                    low: attained,
-                    mid: OpRate(attained.0 * 10.0),
-                    high: OpRate(attained.0 * 10_000.0),
-                },
-            }],
+            advice: vec![advice(run, attained)],
         }))
+    }
+}
+
+fn advice(run: &Run, attained: OpRate) -> Advice {
+    let (knob, value) = knob(run, "quota", "0", "app.quota");
+    Advice {
+        knob,
+        value,
+        does: "gives a connection as much as it can take".into(),
+        by_hand: "raise or lift the limit in the service's configuration: in ejabberd \
+                  `shaper: normal: none`, elsewhere what is called limiter, quota or rate"
+            .into(),
+        predicted: Predicted {
+            low: attained,
+            mid: OpRate(attained.0 * 10.0),
+            high: OpRate(attained.0 * 10_000.0),
+        },
     }
 }
 

@@ -14,6 +14,7 @@ use linerate_evidence::sources::{owner, tcp_info};
 use linerate_evidence::{Missing, Of, Side, Subject};
 use linerate_model::Bytes;
 
+use super::shaper::is_paced;
 use super::sockets::{mean, times};
 use super::window::{directions, mean_over};
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
@@ -83,7 +84,9 @@ impl Roof for SlowReader {
             target.limit,
             who(run)
         );
-        let binds = if full >= 0.5 && unread >= MUCH && used < IDLE && run.is_held_back() {
+        let binds = if is_paced(run) {
+            Binds::No(format!("{seen}; each is read at one rate by owners that rest: app.shaper"))
+        } else if full >= 0.5 && unread >= MUCH && used < IDLE && run.is_held_back() {
             Binds::Yes(seen)
         } else if full >= 0.5 && used >= IDLE {
             Binds::No(format!("{seen}: it is at work"))
