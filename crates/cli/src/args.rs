@@ -284,9 +284,12 @@ pub struct StudyArgs {
     /// Length of each run [default: the study's]
     #[arg(short, long, value_name = "TIME")]
     pub duration: Option<String>,
-    /// Only these connection counts: 1,10
+    /// Only these connection counts, as published: 1,10
     #[arg(short, long, value_name = "N,N")]
     pub connections: Option<String>,
+    /// A quicker form, where the study has one: fewer counts, shorter runs
+    #[arg(long)]
+    pub short: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

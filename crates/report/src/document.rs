@@ -211,10 +211,22 @@ pub struct StudyDocument {
     pub name: String,
     /// What it is, in a paragraph.
     pub about: String,
+    /// How a study of larger machines was made on this one; absent: as published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
     /// One a measured case.
     pub rows: Vec<StudyRow>,
     /// The study's claims and what became of them.
     pub claims: Vec<Claim>,
+}
+
+/// The scale of a model of larger machines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scale {
+    /// What this machine does of the published throughput.
+    pub factor: f64,
+    /// How that was found and what was scaled, in a sentence.
+    pub says: String,
 }
 
 /// One case.
@@ -224,12 +236,18 @@ pub struct StudyRow {
     pub series: String,
     /// Connections.
     pub connections: u32,
-    /// Published throughput, where there is one.
+    /// Connections of the published case that this one is a model of, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_connections: Option<u32>,
+    /// Published throughput, where there is one, of the published machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_per_s: Option<f64>,
     /// Published mean latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_mean_us: Option<f64>,
+    /// Throughput that was predicted from another series and the path alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_per_s: Option<f64>,
     /// The run; its keys stand beside the row's own.
     #[serde(flatten)]
     pub run: RunDocument,

@@ -23,7 +23,7 @@ pub use doctor::{
 };
 pub use document::{
     Claim, ClimbDocument, Distribution, Effect, Load, Roofline, RunDocument, SeriesPoint, Step,
-    StudyDocument, StudyRow,
+    Scale, StudyDocument, StudyRow,
 };
 pub use formats::{FORMATS, Format, Look};
 pub use read::{BadDocument, Document};

@@ -148,6 +148,7 @@ fn study(args: &RunArgs, rows: Vec<StudyRow>) -> StudyDocument {
             .map(|(knob, values)| format!("{knob}={values}"))
             .collect::<Vec<_>>()
             .join(" "),
+        scale: None,
         rows,
         claims: Vec::new(),
     }
@@ -163,8 +164,10 @@ fn row(series: String, run: RunDocument) -> StudyRow {
     StudyRow {
         series,
         connections: run.plan.load.connections,
+        published_connections: None,
         published_per_s: None,
         published_mean_us: None,
+        predicted_per_s: None,
         run,
     }
 }

@@ -1,11 +1,9 @@
 //! `study`: a published study's cases, run here, its figures beside ours.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use linerate_model::{OpRate, Plan, Target, Workload};
-use linerate_report::{Claim, Document, RunDocument, StudyDocument, StudyRow};
-use serde::Deserialize;
+use linerate_model::{OpRate, Plan};
+use linerate_report::{Document, Scale, StudyDocument, StudyRow};
 
 use crate::args::StudyArgs;
 use crate::commands::run::{exit_code, one};
@@ -15,55 +13,13 @@ use crate::output::{Output, print};
 use crate::plan_of::duration;
 use crate::signals::Signals;
 
-/// A study's file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Study {
-    name: String,
-    about: String,
-    /// CSV of published figures, beside the study's file.
-    published: Option<String>,
-    /// Length of each run.
-    duration: String,
-    connections: Vec<u32>,
-    series: Vec<Series>,
-    #[serde(default)]
-    claims: Vec<ClaimRule>,
-}
+mod claims;
+mod file;
+pub(crate) mod published;
 
-/// One line of the study's figure.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Series {
-    name: String,
-    /// Its name among the published figures.
-    published: Option<String>,
-    target: Target,
-    #[serde(default)]
-    workload: Workload,
-}
-
-/// What the study claims, as something that can be checked.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-enum ClaimRule {
-    /// At each connection count throughput is connections by the median service time of one connection.
-    Stall { says: String, series: String, within: f64 },
-    /// Throughput of one series is at least so many times another's, at this connection count.
-    Ratio { says: String, of: String, to: String, connections: u32, least: f64 },
-    /// A series' verdict at each connection count.
-    Verdict { says: String, series: String, by: String },
-}
-
-/// What was published of one case.
-#[derive(Clone, Copy)]
-struct Published {
-    per_s: f64,
-    mean_us: f64,
-}
-
-/// By series and connections.
-type Figures = BTreeMap<(String, u32), Published>;
+use claims::claim;
+use file::{ScaleRule, Series, Study};
+use published::{Figures, published};
 
 /// Studies that come with linerate: name, file. Their folder is found beside the program or below the
 /// current one.
@@ -75,23 +31,15 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         return list();
     };
     let path = find(name)?;
-    let shown = path.display();
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::plan(format!("{shown}: cannot be read: {error}")))?;
-    let mut study: Study = toml::from_str(&text).map_err(|error| {
-        Failure::plan(format!("{shown}: {}", error.to_string().trim().replace('\n', " ")))
-    })?;
+    let mut study = Study::read(&path)?;
+    if args.short {
+        study.shorten()?;
+    }
     if let Some(counts) = &args.connections {
-        study.connections = counts
-            .split(',')
-            .map(|count| {
-                count.trim().parse().map_err(|_| {
-                    Failure::plan(format!(
-                        "--connections: `{count}` is not a number: write for example 1,10,50"
-                    ))
-                })
-            })
-            .collect::<Result<_, _>>()?;
+        study.connections = counts_of(counts)?;
+        for series in &mut study.series {
+            series.connections = None;
+        }
     }
     if let Some(length) = &args.duration {
         study.duration = length.clone();
@@ -99,14 +47,16 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let published = match &study.published {
         Some(file) => published(&folder.join(file))?,
-        None => BTreeMap::new(),
+        None => Figures::new(),
     };
     let output = Output::new(&args.output)?.without_evidence("study makes several")?;
     let signals = Signals::install().map_err(Failure::run)?;
     let progress = output.progress(&args.output);
-    let mut bench = Bench { progress, signals: &signals, verbose: args.output.verbose };
-    let mut rows = Vec::new();
-    let ended = measure(&study, folder, &published, &mut bench, &mut rows);
+    let bench = Bench { progress, signals: &signals, verbose: args.output.verbose };
+    let mut made =
+        Made { study: &study, folder, published: &published, bench, scale: None, rows: Vec::new() };
+    let ended = made.all();
+    let Made { scale, rows, .. } = made;
     if rows.is_empty() {
         ended?;
         return Ok(signals.exit_code().unwrap_or(0));
@@ -117,6 +67,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         program: env!("CARGO_PKG_VERSION").into(),
         name: study.name,
         about: study.about,
+        scale,
         rows,
         claims,
     });
@@ -126,31 +77,95 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     Ok(exit_code(&document, &[], &signals))
 }
 
-fn measure(
-    study: &Study,
-    folder: &Path,
-    published: &Figures,
-    bench: &mut Bench,
-    rows: &mut Vec<StudyRow>,
-) -> Result<(), Failure> {
-    for series in &study.series {
-        let mut target = series.target.clone();
-        for word in &mut target.command {
-            *word = word.replace("{folder}", &folder.display().to_string());
+fn counts_of(counts: &str) -> Result<Vec<u32>, Failure> {
+    let count = |count: &str| {
+        count.trim().parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+            Failure::plan(format!(
+                "--connections: `{count}` is not a number: write for example 1,10,50"
+            ))
+        })
+    };
+    counts.split(',').map(count).collect()
+}
+
+/// What was measured so far.
+struct Made<'a> {
+    study: &'a Study,
+    folder: &'a Path,
+    published: &'a Figures,
+    bench: Bench<'a>,
+    scale: Option<Scale>,
+    rows: Vec<StudyRow>,
+}
+
+impl Made<'_> {
+    fn all(&mut self) -> Result<(), Failure> {
+        // Every plan before the first run.
+        let study = self.study;
+        let mut plans = Vec::new();
+        for series in &study.series {
+            let mut plan = study.plan_of(series, self.folder)?;
+            plan.until.duration = Some(duration("duration", &study.duration)?);
+            plans.push((series, plan));
         }
-        let mut plan = Plan::of(target);
-        plan.name = format!("{} {}", study.name, series.name);
-        plan.workload = series.workload.clone();
-        plan.until.duration = Some(duration("duration", &study.duration)?);
+        if let Some(rule) = &study.scale {
+            let plan = plans.iter().find(|(series, _)| series.name == rule.series);
+            let (_, plan) = plan.ok_or_else(|| {
+                Failure::plan(format!("scale.series: `{}` is no series: name one", rule.series))
+            })?;
+            self.scale = self.scale(rule, plan.clone())?;
+        }
+        for (series, plan) in plans {
+            if self.bench.signals.received() {
+                break;
+            }
+            self.series(series, plan)?;
+        }
+        Ok(())
+    }
+
+    /// What this machine does of the published throughput; none: interrupted.
+    fn scale(&mut self, rule: &ScaleRule, mut plan: Plan) -> Result<Option<Scale>, Failure> {
+        plan.load.connections = rule.connections;
+        let mut stand = self.bench.lay(&plan)?;
+        self.bench.progress.label(format!("{}, for the scale", rule.series));
+        let run = one(&mut self.bench, &mut stand, &plan);
+        stand.close();
+        if self.bench.signals.received() {
+            return Ok(None);
+        }
+        let peak = run?.load.throughput_per_s;
+        let factor = peak / rule.published_per_s;
+        let says = format!(
+            "{} reaches {} here with {} connections, {} were published: connections and what a path \
+             holds are scaled by {factor:.4}; times are not",
+            rule.series,
+            OpRate(peak),
+            rule.connections,
+            OpRate(rule.published_per_s),
+        );
+        Ok(Some(Scale { factor, says }))
+    }
+
+    fn series(&mut self, series: &Series, mut plan: Plan) -> Result<(), Failure> {
+        let factor = self.scale.as_ref().map_or(1.0, |scale| scale.factor);
+        for link in &mut plan.links {
+            let way = |limit: u32| scaled(limit, factor).max(2);
+            link.path.limit = link.path.limit.map(way);
+        }
+        let factor = if series.unscaled { 1.0 } else { factor };
+        let mut counts: Vec<(u32, u32)> = Vec::new();
+        for counted in series.connections.as_ref().unwrap_or(&self.study.connections) {
+            let engines: u16 = plan.sites.iter().map(|site| site.engines).sum();
+            counts.push((*counted, scaled(*counted, factor).max(u32::from(engines).max(1))));
+        }
+        plan.load.connections = counts.first().map_or(1, |(_, connections)| *connections);
         plan.check().map_err(Failure::plan)?;
-        if bench.signals.received() {
-            break;
-        }
-        let mut stand = bench.lay(&plan)?;
-        for connections in &study.connections {
-            plan.load.connections = *connections;
-            bench.progress.label(format!("{}, {connections} connections", series.name));
-            let run = match one(bench, &mut stand, &plan) {
+        let mut stand = self.bench.lay(&plan)?;
+        for (counted, connections) in counts {
+            plan.load.connections = connections;
+            self.bench.progress.label(format!("{}, {connections} connections", series.name));
+            let run = match one(&mut self.bench, &mut stand, &plan) {
                 Ok(run) => run,
                 Err(failure) => {
                     stand.close();
@@ -160,127 +175,27 @@ fn measure(
             let known = series
                 .published
                 .as_ref()
-                .and_then(|name| published.get(&(name.clone(), *connections)).copied());
-            rows.push(StudyRow {
+                .and_then(|name| self.published.get(&(name.clone(), counted)).copied());
+            self.rows.push(StudyRow {
                 series: series.name.clone(),
-                connections: *connections,
+                connections,
+                published_connections: (counted != connections).then_some(counted),
                 published_per_s: known.map(|known| known.per_s),
                 published_mean_us: known.map(|known| known.mean_us),
+                predicted_per_s: None,
                 run,
             });
-            if bench.signals.received() {
+            if self.bench.signals.received() {
                 break;
             }
         }
         stand.close();
-    }
-    Ok(())
-}
-
-fn claim(rule: &ClaimRule, rows: &[StudyRow]) -> Claim {
-    let of = |name: &str| rows.iter().filter(|row| row.series == name).collect::<Vec<_>>();
-    let at = |name: &str, connections: u32| {
-        rows.iter().find(|row| row.series == name && row.connections == connections)
-    };
-    let unmeasured = |says: &str| Claim {
-        says: says.to_owned(),
-        held: false,
-        because: "not measured in this run".into(),
-    };
-    match rule {
-        ClaimRule::Stall { says, series, within } => {
-            let rows = of(series);
-            let Some(stall) =
-                rows.iter().find(|row| row.connections == 1).map(|row| median(&row.run))
-            else {
-                return unmeasured(says);
-            };
-            let worst = rows
-                .iter()
-                .map(|row| {
-                    row.run.load.throughput_per_s / (f64::from(row.connections) / stall) - 1.0
-                })
-                .max_by(|a, b| a.abs().total_cmp(&b.abs()))
-                .unwrap_or(f64::INFINITY);
-            Claim {
-                says: says.clone(),
-                held: worst.abs() <= *within,
-                because: format!(
-                    "stall {:.1} ms; farthest from connections / stall: {:+.1} %",
-                    stall * 1e3,
-                    worst * 100.0
-                ),
-            }
-        }
-        ClaimRule::Ratio { says, of, to, connections, least } => {
-            let (Some(high), Some(low)) = (at(of, *connections), at(to, *connections)) else {
-                return unmeasured(says);
-            };
-            let (high, low) = (high.run.load.throughput_per_s, low.run.load.throughput_per_s);
-            Claim {
-                says: says.clone(),
-                held: high >= least * low,
-                because: format!("{} against {}: x{:.2}", OpRate(high), OpRate(low), high / low),
-            }
-        }
-        ClaimRule::Verdict { says, series, by } => {
-            let rows = of(series);
-            if rows.is_empty() {
-                return unmeasured(says);
-            }
-            let others: Vec<String> = rows
-                .iter()
-                .filter(|row| row.run.verdict.by() != Some(by))
-                .map(|row| {
-                    format!("{} at {}", row.run.verdict.by().unwrap_or("none"), row.connections)
-                })
-                .collect();
-            Claim {
-                says: says.clone(),
-                held: others.is_empty(),
-                because: if others.is_empty() {
-                    format!("{by} at every connection count")
-                } else {
-                    format!("instead {}", others.join(", "))
-                },
-            }
-        }
+        Ok(())
     }
 }
 
-/// Median service time. Unit: seconds.
-fn median(run: &RunDocument) -> f64 {
-    let list = &run.load.service_us.percentiles;
-    list.iter()
-        .find(|[percentile, _]| *percentile == 50.0)
-        .map_or(f64::INFINITY, |[_, value]| value / 1e6)
-}
-
-/// `server,threads,connections,requests_per_s,mean_latency_us`, comments with #.
-fn published(path: &Path) -> Result<Figures, Failure> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::plan(format!("{shown}: cannot be read: {error}")))?;
-    let mut figures = Figures::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.starts_with('#') || line.starts_with("server,") || line.trim().is_empty() {
-            continue;
-        }
-        let words: Vec<&str> = line.split(',').collect();
-        let row = || {
-            let [server, _, connections, rate, mean] = words[..] else { return None };
-            let case = (server.to_owned(), connections.parse().ok()?);
-            Some((case, Published { per_s: rate.parse().ok()?, mean_us: mean.parse().ok()? }))
-        };
-        let (key, value) = row().ok_or_else(|| {
-            Failure::plan(format!(
-                "{shown}: line {}: expected server,threads,connections,requests_per_s,mean_latency_us, found `{line}`",
-                index + 1
-            ))
-        })?;
-        figures.insert(key, value);
-    }
-    Ok(figures)
+fn scaled(count: u32, factor: f64) -> u32 {
+    (f64::from(count) * factor).round() as u32
 }
 
 fn find(name: &str) -> Result<PathBuf, Failure> {

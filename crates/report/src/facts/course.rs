@@ -73,29 +73,45 @@ pub(crate) fn climb(climb: &ClimbDocument) -> Table {
     table
 }
 
-/// A row a case.
+/// A row a case. Of a study made to scale the published throughput is scaled as well, so that the ratio
+/// compares like with like.
 pub(crate) fn study(study: &StudyDocument) -> Table {
-    let mut table = Table::new(
-        "Published and measured",
-        &["series"],
-        &["connections", "published", "measured", "ratio", "mean latency"],
-    );
+    let scaled = study.scale.is_some();
+    let predicted = study.rows.iter().any(|row| row.predicted_per_s.is_some());
+    let mut columns = vec!["connections"];
+    columns.extend(scaled.then_some("of"));
+    columns.push(if scaled { "published, scaled" } else { "published" });
+    columns.extend(predicted.then_some("predicted"));
+    columns.extend(["measured", "ratio", "mean latency"]);
+    columns.extend(scaled.then_some("published"));
+    let mut table = Table::new("Published and measured", &["series"], &columns);
     table.head.extend(Table::new("", &["limit"], &[]).head);
-    table.rows = study.rows.iter().map(case).collect();
+    table.rows = study.rows.iter().map(|row| case(study, row, predicted)).collect();
     table
 }
 
-fn case(row: &StudyRow) -> Vec<String> {
+fn case(study: &StudyDocument, row: &StudyRow, predicted: bool) -> Vec<String> {
     let measured = row.run.load.throughput_per_s;
-    vec![
-        row.series.clone(),
-        row.connections.to_string(),
-        row.published_per_s.map_or_else(|| "-".into(), rate),
-        rate(measured),
-        row.published_per_s.map_or_else(|| "-".into(), |published| ratio(measured / published)),
-        time(row.run.load.latency_us.mean),
-        row.run.verdict.by().unwrap_or("unexplained").to_owned(),
-    ]
+    let dash = || "-".to_owned();
+    // A case with the published connections is the published one, whatever the scale of the others.
+    let factor = row.published_connections.and(study.scale.as_ref()).map_or(1.0, |it| it.factor);
+    let published = row.published_per_s.map(|published| published * factor);
+    let mut cells = vec![row.series.clone(), row.connections.to_string()];
+    if study.scale.is_some() {
+        cells.push(row.published_connections.map_or_else(dash, |count| count.to_string()));
+    }
+    cells.push(published.map_or_else(dash, rate));
+    if predicted {
+        cells.push(row.predicted_per_s.map_or_else(dash, rate));
+    }
+    cells.push(rate(measured));
+    cells.push(published.map_or_else(dash, |published| ratio(measured / published)));
+    cells.push(time(row.run.load.latency_us.mean));
+    if study.scale.is_some() {
+        cells.push(row.published_mean_us.map_or_else(dash, time));
+    }
+    cells.push(row.run.verdict.by().unwrap_or("unexplained").to_owned());
+    cells
 }
 
 /// A row a claim.

@@ -108,7 +108,8 @@ impl Picture {
                 per_s: row.run.load.throughput_per_s,
             });
             let published = rows.iter().filter_map(|row| {
-                let per_s = row.published_per_s?;
+                let factor = row.published_connections.and(study.scale.as_ref());
+                let per_s = row.published_per_s? * factor.map_or(1.0, |scale| scale.factor);
                 Some(Point { connections: f64::from(row.connections), per_s })
             });
             let group = |points, name, published| Group { name, points, published, shape };

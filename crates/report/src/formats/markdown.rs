@@ -152,6 +152,9 @@ fn whole_climb(out: &mut String, climb: &ClimbDocument) {
 fn whole_study(out: &mut String, study: &StudyDocument) {
     let _ = writeln!(out, "# {}\n", escape(&study.name));
     paragraph(out, &study.about);
+    if let Some(scale) = &study.scale {
+        paragraph(out, &scale.says);
+    }
     table(out, &facts::study(study));
     if !study.claims.is_empty() {
         table(out, &facts::claims(study));

@@ -189,6 +189,9 @@ fn whole_climb(sheet: &mut Sheet, climb: &ClimbDocument) {
 fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
     sheet.labelled("STUDY", Tone::Loud, &study.name);
     sheet.wrapped(7, &study.about);
+    if let Some(scale) = &study.scale {
+        sheet.labelled("SCALE", Tone::Plain, &scale.says);
+    }
     let cases = facts::study(study);
     let mut from = 0;
     while let Some(series) = cases.rows.get(from).map(|row| &row[0]) {

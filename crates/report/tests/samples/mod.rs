@@ -300,6 +300,8 @@ pub fn study() -> StudyDocument {
                 run.roofline.attained = per_s;
             }
             rows.push(StudyRow {
+                published_connections: None,
+                predicted_per_s: None,
                 series: name.into(),
                 connections,
                 published_per_s: published.map(|published| published[index]),
@@ -309,6 +311,7 @@ pub fn study() -> StudyDocument {
         }
     }
     StudyDocument {
+        scale: None,
         schema: "linerate/study/1".into(),
         program: "0.1.0".into(),
         name: "http-nodelay".into(),

@@ -4,9 +4,13 @@ use super::parts;
 use crate::document::StudyDocument;
 use crate::facts;
 use crate::figures::{Curve, Picture, percentiles, roofline};
+use crate::svg::escape;
 
 pub(super) fn page(study: &StudyDocument) -> String {
     let mut out = parts::masthead("study", &study.name, &study.about);
+    if let Some(scale) = &study.scale {
+        out += &format!("<p>{}</p>\n", escape(&scale.says));
+    }
     if !study.claims.is_empty() {
         out += "<section><h2>Claims</h2>\n";
         out += &parts::table(&facts::claims(study));

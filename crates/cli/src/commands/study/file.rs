@@ -1,0 +1,196 @@
+//! A study's file: its series, each a plan, and what it claims.
+
+use std::path::Path;
+
+use linerate_model::Plan;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::failure::Failure;
+
+/// The file. A user's own looks the same.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Study {
+    pub name: String,
+    pub about: String,
+    /// CSV of published figures, beside the study's file.
+    pub published: Option<String>,
+    /// Length of each run.
+    pub duration: String,
+    /// Of each series, as published. Where there is a scale, a run has so many times it.
+    pub connections: Vec<u32>,
+    /// What `--short` makes of it.
+    pub short: Option<Short>,
+    /// Measured as a model of the published machines, at the scale of this one.
+    pub scale: Option<ScaleRule>,
+    /// Keys of the plan that all series have.
+    #[serde(default)]
+    pub plan: Table,
+    pub series: Vec<Series>,
+    #[serde(default)]
+    pub claims: Vec<ClaimRule>,
+}
+
+/// A quicker form, for a first look.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Short {
+    pub duration: String,
+    pub connections: Vec<u32>,
+    /// Series that it leaves out.
+    #[serde(default)]
+    pub without: Vec<String>,
+}
+
+/// One line of the study's figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Series {
+    pub name: String,
+    /// Its name among the published figures.
+    pub published: Option<String>,
+    /// Its own counts instead of the study's.
+    pub connections: Option<Vec<u32>>,
+    /// Its counts are this machine's, whatever the scale.
+    #[serde(default)]
+    pub unscaled: bool,
+    /// Keys of its plan, over those of the study.
+    #[serde(default)]
+    pub plan: Table,
+}
+
+/// How a study of larger machines is made on this one: connections, and what a path holds in packets, are
+/// scaled by what this machine does of the published throughput. Times stay as they are: by Little's law a
+/// model so scaled has the mean latencies of the original.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScaleRule {
+    /// The series whose peak stands for the machine.
+    pub series: String,
+    /// Published peak of that series. Unit: exchanges a second.
+    pub published_per_s: f64,
+    /// Connections with which this machine's is found: enough to fill its CPUs.
+    pub connections: u32,
+}
+
+/// What the study claims, as something that can be checked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum ClaimRule {
+    /// At each connection count throughput is connections by the median service time of one connection.
+    Stall { says: String, series: String, within: f64 },
+    /// Throughput of one series by another's, at this connection count.
+    Ratio {
+        says: String,
+        of: String,
+        to: String,
+        connections: u32,
+        #[serde(default)]
+        least: Option<f64>,
+        #[serde(default)]
+        most: Option<f64>,
+    },
+    /// A series' verdict, at each connection count or at these.
+    Verdict { says: String, series: String, by: String, connections: Option<Vec<u32>> },
+    /// No run of a series has this verdict.
+    Never { says: String, series: String, by: String },
+    /// Throughput by connections is as published, at these counts.
+    Slope { says: String, series: String, connections: Vec<u32>, within: f64 },
+    /// A series from another one and a path alone: predicted beside measured.
+    Predicted { says: String, series: String, from: String, within: f64 },
+    /// A published series from another published one and a path alone.
+    Forecast {
+        says: String,
+        /// The series that is predicted, by its published name.
+        of: String,
+        /// The one it is predicted from.
+        from: String,
+        within: f64,
+        within_latency: f64,
+    },
+}
+
+impl Study {
+    /// Reads a study's file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::plan(format!("{shown}: cannot be read: {error}")))?;
+        toml::from_str(&text).map_err(|error| {
+            Failure::plan(format!("{shown}: {}", error.to_string().trim().replace('\n', " ")))
+        })
+    }
+
+    /// What is left of it with `--short`.
+    pub fn shorten(&mut self) -> Result<(), Failure> {
+        let Some(short) = self.short.take() else {
+            return Err(Failure::plan(format!(
+                "--short: {} has no short form: write -c and -d instead",
+                self.name
+            )));
+        };
+        self.duration = short.duration;
+        self.connections = short.connections;
+        self.series.retain(|series| !short.without.contains(&series.name));
+        Ok(())
+    }
+
+    /// A series' plan, not yet scaled. `{folder}` in a command stands for the study's own folder.
+    pub fn plan_of(&self, series: &Series, folder: &Path) -> Result<Plan, Failure> {
+        let mut table = self.plan.clone();
+        lay_over(&mut table, series.plan.clone());
+        let text = table.to_string().replace("{folder}", &folder.display().to_string());
+        let mut plan = Plan::from_toml(&text)
+            .map_err(|error| Failure::plan(format!("series {}: {error}", series.name)))?;
+        plan.name = format!("{} {}", self.name, series.name);
+        Ok(plan)
+    }
+}
+
+/// `over` on `table`: tables key by key, all else as a whole.
+fn lay_over(table: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(inner)), Value::Table(value)) => lay_over(inner, value),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_says_only_what_differs() {
+        let text = "name = 'x'\nabout = 'y'\nduration = '1s'\nconnections = [1]\n\
+            [plan.target]\nbeam = 'echo'\nknobs = { active = 'once', packet = '2' }\n\
+            [[series]]\nname = 'one'\n[series.plan.target.knobs]\nactive = 'off'\n\
+            [series.plan.path]\nrtt = '1ms'\n";
+        let study: Study = toml::from_str(text).unwrap();
+        let plan = study.plan_of(&study.series[0], Path::new(".")).unwrap();
+        assert_eq!(plan.target.beam.as_deref(), Some("echo"));
+        assert_eq!(plan.target.knobs["active"], "off");
+        assert_eq!(plan.target.knobs["packet"], "2");
+        assert!(plan.path.is_some());
+    }
+
+    #[test]
+    fn the_studies_that_come_along_are_readable_and_their_plans_are_plans() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies"));
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "toml") {
+                let study = Study::read(&entry.path()).unwrap();
+                for series in &study.series {
+                    study.plan_of(series, folder).unwrap();
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen >= 2);
+    }
+}
