@@ -69,9 +69,8 @@ impl<'a> Watch<'a> {
             evidence.unread.insert((*source).into(), why.clone());
         }
         if kernel.is_none() {
-            for source in SOURCES
-                .iter()
-                .filter(|source| !matches!(source.fetch, Fetch::Node | Fetch::Link))
+            for source in
+                SOURCES.iter().filter(|source| !matches!(source.fetch, Fetch::Node | Fetch::Link))
             {
                 let why = "the node is not on this host: run linerate there for the kernel's side";
                 evidence.unread.insert(source.id.into(), why.into());
