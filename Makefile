@@ -42,8 +42,8 @@ check: ## format and lints
 
 # One profile for all of it: the release build is what is measured. Loads never run at once.
 test: agent ## every test
-	cargo test --release --no-fail-fast --workspace --exclude linerate-cli
-	cargo test --release -p linerate-cli -- --test-threads=1
+	tests/cargo-test --release --workspace --exclude linerate-cli
+	tests/cargo-test --release -p linerate-cli -- --test-threads=1
 	cd agent && rebar3 eunit && rebar3 ct
 	$(MAKE) --no-print-directory page-test
 	cd bench && python3 -B paired.py && python3 -B -m doctest page.py
