@@ -15,7 +15,7 @@ use crate::knob::KnobSpec;
 use crate::lay_error::LayError;
 use crate::ledger;
 use crate::neighbours::Neighbours;
-use crate::path::{LaidPath, PathProof};
+use crate::path::{LaidPath, LinkMeter, PathProof};
 use crate::quota::Quota;
 use crate::targets::{self, Running, Site};
 
@@ -105,6 +105,11 @@ impl Lab {
     /// What the path was asked for and what it delivered before the target was started.
     pub fn path(&self) -> Option<PathProof> {
         self.path.as_ref().map(LaidPath::proof)
+    }
+
+    /// Reads what the links carry, by the link's name: `path`.
+    pub fn link_meters(&self) -> Vec<(String, LinkMeter)> {
+        self.path.iter().map(|path| ("path".to_owned(), path.meter())).collect()
     }
 
     /// What can be turned at the target.

@@ -165,6 +165,9 @@ pub enum LayError {
         "a path needs TUN devices, and /dev/net/tun can't be opened: {0}; load the tun module (`modprobe tun`), or leave [path] out"
     )]
     NoTun(String),
+    /// No backend can lay what is asked.
+    #[error("the path can't be laid: {0}")]
+    NoBackend(String),
     /// iproute2 refused.
     #[error("`{command}` failed: {reason}")]
     Command {

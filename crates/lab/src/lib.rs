@@ -23,5 +23,5 @@ mod tree;
 pub use knob::{KnobSpec, Permitted};
 pub use lab::{Lab, Left, Options};
 pub use lay_error::LayError;
-pub use path::PathProof;
+pub use path::{LinkMeter, PathProof};
 pub use targets::{Kind, TARGETS};

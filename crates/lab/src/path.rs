@@ -1,12 +1,11 @@
-//! The path: two network namespaces with a TUN device each, and our own delay line between them.
+//! The path: two network namespaces, joined by a backend.
 //!
 //! Source for the shape: mahimahi's packet shells. The addresses are 10.199.0.1 (client) and
 //! 10.199.0.2 (server), in namespaces of their own, so that any number of paths may have them.
 //! The namespaces are this process's by name, `lr-PID-c` and `lr-PID-s` (`lr-PID.N-c` for the second
 //! and later ones of a process); those of processes that no longer live are removed before a path is
-//! laid. The devices last as long as their descriptors, so nothing of them can be left.
+//! laid.
 
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -15,15 +14,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
 use crate::process::inside;
-use crate::sys::open_tun;
 use crate::targets::End;
 
-mod ip;
+pub(crate) mod backend;
+pub(crate) mod ip;
 mod line;
-mod proof;
+pub(crate) mod proof;
 
+use backend::LaidLink;
+pub(crate) use backend::LinkEnd;
+pub use backend::LinkMeter;
 use ip::{Ip, Netns};
-use line::Line;
 pub use proof::PathProof;
 
 /// Chosen: nothing routes it by default, and few networks use it.
@@ -34,20 +35,13 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 199, 0, 2);
 /// Of the device in each namespace.
 const DEVICE: &str = "lr0";
 
-/// Source: Ethernet's. One packet a read and write: fidelity before speed.
-const MTU: &str = "1500";
-
-/// Packets that may await the delay line. Chosen: 1 s of 1500-byte packets at 1.2 Gbit/s, so that
-/// a line which was off its CPU loses none. Source: the kernel drops what exceeds it (`tun_net_xmit`).
-const QUEUE: &str = "100000";
-
 /// Paths laid by this process so far.
-static PATHS: AtomicU32 = AtomicU32::new(0);
+static LAID: AtomicU32 = AtomicU32::new(0);
 
-/// See the module. Taken away in reverse: first the line, with it the devices, then the namespaces.
+/// See the module. Taken away in reverse: first the link, then the namespaces.
 #[derive(Debug)]
 pub(crate) struct LaidPath {
-    line: Option<Line>,
+    link: Box<dyn LaidLink>,
     client: Netns,
     server: Netns,
     proof: PathProof,
@@ -63,7 +57,7 @@ impl LaidPath {
         check_privileges()?;
         let ip = Ip { verbose };
         ip.clear_stale()?;
-        let name = match PATHS.fetch_add(1, Ordering::Relaxed) {
+        let name = match LAID.fetch_add(1, Ordering::Relaxed) {
             0 => format!("lr-{}", std::process::id()),
             n => format!("lr-{}.{n}", std::process::id()),
         };
@@ -71,19 +65,21 @@ impl LaidPath {
         cancel.check()?;
         let server = Netns::add(ip, format!("{name}-s"))?;
         cancel.check()?;
-        let client_tun = connect_up(ip, &client, CLIENT, SERVER)?;
-        cancel.check()?;
-        let server_tun = connect_up(ip, &server, SERVER, CLIENT)?;
-        cancel.check()?;
         for netns in [&client, &server] {
             for (setting, value) in &asked.sysctls {
                 set(ip, netns, setting, value)?;
             }
         }
-        let line = Line::start(client_tun, server_tun, asked.rtt / 2)
-            .map_err(LayError::system("starting the delay line"))?;
-        let proof = proof::prove(&client.file, &server.file, asked.rtt, cancel)?;
-        Ok(Self { line: Some(line), client, server, proof })
+        let near = LinkEnd { netns: &client, device: DEVICE.into(), address: CLIENT };
+        let far = LinkEnd { netns: &server, device: DEVICE.into(), address: SERVER };
+        let link = backend::join(ip, [&near, &far], asked, cancel)?;
+        let proof = proof::prove([&near, &far], asked, cancel)?;
+        Ok(Self { link, client, server, proof })
+    }
+
+    /// Reads what it carries.
+    pub fn meter(&self) -> LinkMeter {
+        self.link.meter()
     }
 
     pub fn client_netns(&self) -> &Path {
@@ -104,24 +100,10 @@ impl LaidPath {
 
     /// Returns what is left.
     pub fn take_away(&mut self) -> Vec<String> {
-        self.line = None;
-        [self.server.remove(), self.client.remove()].into_iter().flatten().collect()
+        let mut left = self.link.take_away();
+        left.extend([self.server.remove(), self.client.remove()].into_iter().flatten());
+        left
     }
-}
-
-fn connect_up(ip: Ip, netns: &Netns, own: Ipv4Addr, peer: Ipv4Addr) -> Result<File, LayError> {
-    let name = netns.name.as_str();
-    ip.say(&format!("ip -n {name} tuntap add dev {DEVICE} mode tun # by linerate itself"));
-    let tun = inside(Some(&netns.file), || open_tun(DEVICE))
-        .and_then(|opened| opened)
-        .map_err(|error| LayError::NoTun(error.to_string()))?;
-    ip.run(&["-n", name, "link", "set", "lo", "up"])?;
-    // Without an address of its own making (addrgenmode), a device sends nothing by itself.
-    ip.run(&["-n", name, "link", "set", DEVICE, "addrgenmode", "none"])?;
-    ip.run(&["-n", name, "link", "set", DEVICE, "mtu", MTU, "txqueuelen", QUEUE, "up"])?;
-    let (own, peer) = (own.to_string(), peer.to_string());
-    ip.run(&["-n", name, "address", "add", &own, "peer", &peer, "dev", DEVICE])?;
-    Ok(tun)
 }
 
 /// Sets what the kernel keeps for each network namespace.
@@ -145,7 +127,7 @@ fn check_privileges() -> Result<(), LayError> {
     if let Some(missing) = missing_privilege(&status) {
         return Err(LayError::NotPrivileged(missing));
     }
-    match File::options().read(true).write(true).open("/dev/net/tun") {
+    match std::fs::File::options().read(true).write(true).open("/dev/net/tun") {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(LayError::NoTun("it is not there".into()))
@@ -174,6 +156,14 @@ fn file_of(name: &str) -> PathBuf {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    impl LaidPath {
+        fn prove(&self, asked: &linerate_model::Path) -> Result<PathProof, LayError> {
+            let near = LinkEnd { netns: &self.client, device: DEVICE.into(), address: CLIENT };
+            let far = LinkEnd { netns: &self.server, device: DEVICE.into(), address: SERVER };
+            proof::prove([&near, &far], asked, &Cancel::default())
+        }
+    }
 
     #[test]
     fn a_user_without_capabilities_is_told_which_is_missing() {
@@ -215,7 +205,7 @@ mod tests {
         let (two, ten) = (Duration::from_millis(2), Duration::from_millis(10));
         let cancel = Cancel::default();
         let laid = LaidPath::lay(&linerate_model::Path::of_rtt(two), false, &cancel).unwrap();
-        let error = proof::prove(laid.client_netns(), laid.server_netns(), ten, &cancel);
+        let error = laid.prove(&linerate_model::Path::of_rtt(ten));
         let error = error.unwrap_err();
         assert!(
             matches!(error, LayError::PathOff { asked, delivered, .. }
@@ -233,8 +223,8 @@ mod tests {
         let cancel = Cancel::default();
         let rtt = Duration::from_millis(1);
         let mut laid = LaidPath::lay(&linerate_model::Path::of_rtt(rtt), false, &cancel).unwrap();
-        laid.line = None;
-        let error = proof::prove(laid.client_netns(), laid.server_netns(), rtt, &cancel);
+        laid.link.take_away();
+        let error = laid.prove(&linerate_model::Path::of_rtt(rtt));
         // Without its device the address is gone too, and the socket can't be bound.
         assert!(matches!(error, Err(LayError::System { .. } | LayError::PathDead(_))), "{error:?}");
     }

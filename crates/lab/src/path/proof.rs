@@ -5,10 +5,9 @@
 
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{CLIENT, SERVER};
+use super::backend::LinkEnd;
 use crate::cancel::{Cancel, SLICE};
 use crate::lay_error::LayError;
 use crate::process::inside;
@@ -54,15 +53,15 @@ fn probes(asked: Duration) -> usize {
 }
 
 /// Measures up to [`ROUNDS`] times, until the median is within the tolerance.
-pub(super) fn prove(
-    client: &Path,
-    server: &Path,
-    asked: Duration,
+pub(crate) fn prove(
+    [near, far]: [&LinkEnd<'_>; 2],
+    asked: &linerate_model::Path,
     cancel: &Cancel,
 ) -> Result<PathProof, LayError> {
+    let asked = asked.round_trip();
     // A socket stays in the namespace in which it was made, whoever uses it.
-    let client = socket(client, CLIENT.into())?;
-    let server = socket(server, SERVER.into())?;
+    let client = socket(near)?;
+    let server = socket(far)?;
     let to = server.local_addr().map_err(LayError::system("proving the path"))?;
     client.connect(to).map_err(LayError::system("proving the path"))?;
     let mut proof = None;
@@ -84,9 +83,9 @@ pub(super) fn prove(
     Err(LayError::PathOff { asked, delivered, tolerance: tolerance(asked) })
 }
 
-fn socket(netns: &Path, ip: std::net::IpAddr) -> Result<UdpSocket, LayError> {
-    let made = inside(Some(netns), || -> io::Result<UdpSocket> {
-        let socket = UdpSocket::bind((ip, 0))?;
+fn socket(end: &LinkEnd<'_>) -> Result<UdpSocket, LayError> {
+    let made = inside(Some(&end.netns.file), || -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind((end.address, 0))?;
         socket.set_read_timeout(Some(SLICE))?;
         Ok(socket)
     });
