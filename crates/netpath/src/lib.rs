@@ -5,6 +5,21 @@
 //! says what time it is; a test says any time it likes.
 #![forbid(unsafe_code)]
 
+mod chance;
+mod codel;
+mod counters;
 mod delay;
+mod fine;
+mod packet;
+mod pipe;
+mod stages;
+#[cfg(test)]
+mod testing;
+mod trace;
 
+pub use counters::Counters;
 pub use delay::Delay;
+pub use packet::Packet;
+pub use pipe::Pipe;
+pub use stages::{STAGES, Stage};
+pub use trace::{BadTrace, Trace};
