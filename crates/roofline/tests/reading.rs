@@ -1,0 +1,171 @@
+//! Nodes that read less than they are sent, or nothing, and those that are taken for them: recorded
+//! ejabberd and RabbitMQ (`fixtures/evidence/watched/record`), as they are or changed in one respect.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use linerate_evidence::{Evidence, Side, Subject};
+use linerate_roofline::{Kind, State, Verdict};
+
+mod altered;
+
+use altered::{changed, judged, of, recording};
+
+/// The same evidence with one metric changed.
+fn with(evidence: &Evidence, metric: &str, to: impl Fn(u64) -> u64) -> Evidence {
+    changed(evidence, |_, name, raw| Some(if name == metric { to(raw) } else { raw }))
+}
+
+/// The same evidence with the facts of processes changed.
+fn with_fact(evidence: &Evidence, name: &str, to: &str) -> Evidence {
+    let mut changed = evidence.clone();
+    for process in evidence.processes() {
+        changed.push_fact(process, name, to.to_owned());
+    }
+    changed
+}
+
+#[test]
+fn clients_that_are_read_at_one_rate_by_owners_that_rest_are_shaped() {
+    let (header, evidence) = recording("watched/shaper");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.shaper"), "{:?}", judgement.verdict);
+    let roof = of(&judgement, "app.shaper");
+    assert!(roof.because.contains("owners rest"), "{}", roof.because);
+    assert!(judgement.advice[0].by_hand.contains("shaper: normal: none"));
+}
+
+#[test]
+fn an_owner_that_sleeps_or_calls_is_no_shaper() {
+    let (header, evidence) = recording("watched/shaper");
+    for function in ["timer:sleep/1", "gen:do_call/4", "my_reader:loop/2", "prim_inet:recv0/3"] {
+        let elsewhere = with_fact(&evidence, "function", function);
+        let roof = judged(&header, &elsewhere);
+        let roof = of(&roof, "app.shaper");
+        assert!(!roof.binds, "{function}: {}", roof.because);
+        assert!(roof.because.contains(function), "{}", roof.because);
+    }
+}
+
+#[test]
+fn a_slow_reader_with_full_queues_is_no_shaper_and_a_shaper_with_full_queues_no_slow_reader() {
+    let (header, evidence) = recording("watched/shaper");
+    let full = changed(&evidence, |_, name, raw| match name {
+        "tcp.rqueue" => Some(600_000),
+        "tcp.rcvbuf" => Some(1_000_000),
+        _ => Some(raw),
+    });
+    let judgement = judged(&header, &full);
+    assert_eq!(judgement.verdict.by(), Some("app.shaper"), "{:?}", judgement.verdict);
+    assert!(!of(&judgement, "tcp.slow-reader").binds);
+
+    let asleep = with_fact(&full, "function", "timer:sleep/1");
+    let judgement = judged(&header, &asleep);
+    assert_eq!(judgement.verdict.by(), Some("tcp.slow-reader"), "{:?}", judgement.verdict);
+}
+
+#[test]
+fn what_is_read_at_once_or_asked_for_or_by_a_busy_node_is_not_shaped() {
+    let (header, evidence) = recording("watched/shaper");
+    let empty = with(&evidence, "tcp.rqueue", |_| 0);
+    let active = with(&evidence, "port.active", |_| 1);
+    for (what, evidence) in [("an empty queue", empty), ("an active socket", active)] {
+        let judgement = judged(&header, &evidence);
+        assert!(matches!(judgement.verdict, Verdict::Unlimited { .. }), "{what}");
+        assert_eq!(of(&judgement, "app.shaper").state, State::DoesNotApply, "{what}");
+    }
+    let unmeasured = changed(&evidence, |_, name, raw| (name != "tcp.rqueue").then_some(raw));
+    assert_eq!(of(&judged(&header, &unmeasured), "app.shaper").state, State::Unmeasured);
+}
+
+#[test]
+fn connections_that_are_read_at_rates_of_their_own_are_not_shaped() {
+    let (header, evidence) = recording("watched/shaper");
+    // Each reads so many times what it did.
+    let uneven = changed(&evidence, |of, name, raw| match (of, name) {
+        (Subject::Flow(id, Side::Server), "port.recv_oct") => Some(raw * u64::from(id % 7 * 3 + 1)),
+        _ => Some(raw),
+    });
+    let judgement = judged(&header, &uneven);
+    let roof = of(&judgement, "app.shaper");
+    assert!(!roof.binds, "{}", roof.because);
+}
+
+#[test]
+fn an_alarm_is_named_though_the_node_looks_idle() {
+    let (header, evidence) = recording("watched/alarm");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.alarm"), "{:?}", judgement.verdict);
+    let roof = of(&judgement, "app.alarm");
+    assert!(roof.because.contains("memory on rabbit@localhost"), "{}", roof.because);
+    assert!(roof.because.contains("that nobody reads"), "{}", roof.because);
+    assert!(judgement.advice[0].by_hand.contains("set_vm_memory_high_watermark"));
+}
+
+#[test]
+fn the_same_without_an_alarm_is_idle_and_named_for_nothing() {
+    let (header, evidence) = recording("watched/alarm");
+    let clear = with(&evidence, "vm.alarms", |_| 0);
+    let unknown = changed(&evidence, |_, name, raw| (name != "vm.alarms").then_some(raw));
+    for evidence in [clear, unknown] {
+        let judgement = judged(&header, &evidence);
+        assert!(judgement.verdict.by().is_none(), "{:?}", judgement.verdict);
+        assert!(!of(&judgement, "app.shaper").binds);
+    }
+}
+
+#[test]
+fn an_alarm_that_was_over_soon_is_not_what_limits() {
+    let (header, evidence) = recording("watched/alarm");
+    let first = std::cell::Cell::new(true);
+    let short = with(&evidence, "vm.alarms", |_| u64::from(first.replace(false)));
+    assert!(!of(&judged(&header, &short), "app.alarm").binds);
+}
+
+#[test]
+fn a_long_queue_is_named_for_its_heap_and_a_short_one_that_is_asked_by_all_for_its_calls() {
+    let (header, evidence) = recording("watched/hot-queue");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("vm.large-heap"), "{:?}", judgement.verdict);
+    assert!(!of(&judgement, "vm.funnel").binds);
+    assert!(!of(&judgement, "app.shaper").binds);
+
+    let short = changed(&evidence, |of, name, raw| match (of, name) {
+        (Subject::Process(_), "suspect.heap") => Some(raw.min(1 << 20)),
+        // A few callers, as long as it is not clear how many.
+        (Subject::Process(_), "suspect.mailbox") if raw > 0 => Some(8),
+        _ => Some(raw),
+    });
+    assert!(!of(&judged(&header, &short), "vm.large-heap").binds);
+}
+
+#[test]
+fn a_connection_in_list_mode_that_carries_nothing_explains_no_garbage() {
+    let (header, evidence) = recording("watched/hot-queue");
+    let lists = evidence.flows(Side::Server).into_iter().any(|id| {
+        let mode = linerate_evidence::sources::port::LIST_MODE;
+        evidence.of(Subject::Flow(id, Side::Server)).last(mode) == Ok(1)
+    });
+    assert!(lists, "the channel to EPMD is one");
+    let all = with(&evidence, "port.list_mode", |_| 1);
+    assert!(!of(&judged(&header, &all), "vm.large-heap").binds);
+}
+
+#[test]
+fn a_healthy_broker_is_limited_by_nothing() {
+    let (header, evidence) = recording("watched/broker");
+    let judgement = judged(&header, &evidence);
+    assert!(matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
+    let alarm = of(&judgement, "app.alarm");
+    assert_eq!((alarm.state, alarm.binds), (State::Ceiling, false));
+    assert!(judgement.roofs.iter().all(|roof| !roof.binds || roof.kind != Kind::Defect));
+}
+
+#[test]
+fn no_recorded_node_that_reads_as_it_is_sent_is_named_for_its_reading() {
+    for name in ["watched/nagle", "watched/healthy", "watched/idle", "watched/broker"] {
+        let (header, evidence) = recording(name);
+        let judgement = judged(&header, &evidence);
+        for id in ["app.shaper", "app.alarm", "tcp.slow-reader"] {
+            assert!(!of(&judgement, id).binds, "{name}: {id}");
+        }
+    }
+}
