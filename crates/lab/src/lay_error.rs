@@ -160,10 +160,28 @@ pub enum LayError {
         "a path needs network namespaces, and this process has no {0}: run as root, or leave [path] out"
     )]
     NotPrivileged(&'static str),
-    /// No TUN driver.
+    /// A user who may have no namespaces at all.
     #[error(
-        "a path needs TUN devices, and /dev/net/tun can't be opened: {0}; load the tun module (`modprobe tun`), or leave [path] out"
+        "a path needs network namespaces, and this process has no {missing} and may make no user namespace: {reason}; run as root, or {advice}, or leave [path] out"
     )]
+    NoUserNamespace {
+        /// The capability.
+        missing: &'static str,
+        /// Why there is no user namespace.
+        reason: String,
+        /// What to do about that.
+        advice: String,
+    },
+    /// One of several hosts.
+    #[error("on host {host}: {error}")]
+    OnHost {
+        /// Its name.
+        host: String,
+        /// What happened there.
+        error: Box<LayError>,
+    },
+    /// No TUN driver.
+    #[error("a path needs TUN devices, and /dev/net/tun can't be opened: {0}, or leave [path] out")]
     NoTun(String),
     /// No backend can lay what is asked.
     #[error("the path can't be laid: {0}")]
@@ -215,6 +233,36 @@ pub enum LayError {
 }
 
 impl LayError {
+    /// With what to do about it.
+    pub(crate) fn no_tun(error: std::io::Error) -> Self {
+        LayError::NoTun(match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "it is not there; load the tun module (`modprobe tun`)".into()
+            }
+            std::io::ErrorKind::PermissionDenied => {
+                "permission denied; let every user open it as most systems do (`chmod 0666 /dev/net/tun`), run as root"
+                    .into()
+            }
+            _ => format!("{error}; load the tun module (`modprobe tun`)"),
+        })
+    }
+
+    /// Says on which of several hosts it happened, unless it is the same on all of them.
+    pub(crate) fn on(self, host: &str) -> Self {
+        match self {
+            LayError::DiedFirst { .. }
+            | LayError::NeverListened { .. }
+            | LayError::PortInUse { .. }
+            | LayError::Node { .. }
+            | LayError::Unstarted { .. }
+            | LayError::Command { .. }
+            | LayError::System { .. } => {
+                LayError::OnHost { host: host.to_owned(), error: Box::new(self) }
+            }
+            other => other,
+        }
+    }
+
     /// A fault of the kernel's that nobody expects.
     pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();

@@ -6,14 +6,13 @@
 //! and later ones of a process); those of processes that no longer live are removed before a path is
 //! laid.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
-use crate::process::inside;
+use crate::netns::prefix;
+use crate::privileges;
 use crate::targets::End;
 
 pub(crate) mod backend;
@@ -35,9 +34,6 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 199, 0, 2);
 /// Of the device in each namespace.
 const DEVICE: &str = "lr0";
 
-/// Paths laid by this process so far.
-static LAID: AtomicU32 = AtomicU32::new(0);
-
 /// See the module. Taken away in reverse: first the link, then the namespaces.
 #[derive(Debug)]
 pub(crate) struct LaidPath {
@@ -54,20 +50,17 @@ impl LaidPath {
         verbose: bool,
         cancel: &Cancel,
     ) -> Result<Self, LayError> {
-        check_privileges()?;
+        privileges::check()?;
         let ip = Ip { verbose };
         ip.clear_stale()?;
-        let name = match LAID.fetch_add(1, Ordering::Relaxed) {
-            0 => format!("lr-{}", std::process::id()),
-            n => format!("lr-{}.{n}", std::process::id()),
-        };
+        let name = prefix();
         let client = Netns::add(ip, format!("{name}-c"))?;
         cancel.check()?;
         let server = Netns::add(ip, format!("{name}-s"))?;
         cancel.check()?;
         for netns in [&client, &server] {
             for (setting, value) in &asked.sysctls {
-                set(ip, netns, setting, value)?;
+                netns.set(setting, value)?;
             }
         }
         let near = LinkEnd { netns: &client, device: DEVICE.into(), address: CLIENT };
@@ -90,6 +83,10 @@ impl LaidPath {
         &self.server.file
     }
 
+    pub fn client(&self) -> End {
+        End { netns: self.client.file.clone(), ip: IpAddr::V4(CLIENT) }
+    }
+
     pub fn server(&self) -> End {
         End { netns: self.server.file.clone(), ip: IpAddr::V4(SERVER) }
     }
@@ -106,55 +103,10 @@ impl LaidPath {
     }
 }
 
-/// Sets what the kernel keeps for each network namespace.
-fn set(ip: Ip, netns: &Netns, setting: &str, value: &str) -> Result<(), LayError> {
-    let command = format!("ip netns exec {} sysctl -w {setting}='{value}'", netns.name);
-    ip.say(&command);
-    let file = Path::new("/proc/sys").join(setting.replace('.', "/"));
-    // It shows the namespace of the thread that looks.
-    let written = inside(Some(&netns.file), || std::fs::write(&file, value)).and_then(|set| set);
-    written.map_err(|error| {
-        let reason = match error.kind() {
-            io::ErrorKind::NotFound => "a network namespace has no such setting".to_owned(),
-            _ => format!("{error}: write in path.sysctls what sysctl(8) takes"),
-        };
-        LayError::Command { command, reason }
-    })
-}
-
-fn check_privileges() -> Result<(), LayError> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if let Some(missing) = missing_privilege(&status) {
-        return Err(LayError::NotPrivileged(missing));
-    }
-    match std::fs::File::options().read(true).write(true).open("/dev/net/tun") {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(LayError::NoTun("it is not there".into()))
-        }
-        Err(error) => Err(LayError::NoTun(error.to_string())),
-    }
-}
-
-/// The first capability that a path needs and `/proc/self/status` does not show.
-fn missing_privilege(status: &str) -> Option<&'static str> {
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = u64::from_str_radix(effective.unwrap_or_default().trim(), 16).unwrap_or(0);
-    // Source: linux/capability.h: CAP_NET_ADMIN makes devices, CAP_SYS_ADMIN namespaces.
-    [(12, "CAP_NET_ADMIN"), (21, "CAP_SYS_ADMIN")]
-        .into_iter()
-        .find(|(bit, _)| effective & (1 << bit) == 0)
-        .map(|(_, name)| name)
-}
-
-/// Where iproute2 binds a namespace of this name.
-fn file_of(name: &str) -> PathBuf {
-    Path::new("/run/netns").join(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::inside;
     use std::time::Duration;
 
     impl LaidPath {
@@ -163,19 +115,6 @@ mod tests {
             let far = LinkEnd { netns: &self.server, device: DEVICE.into(), address: SERVER };
             proof::prove([&near, &far], asked, &Cancel::default())
         }
-    }
-
-    #[test]
-    fn a_user_without_capabilities_is_told_which_is_missing() {
-        assert_eq!(missing_privilege("CapEff:\t0000000000000000\n"), Some("CAP_NET_ADMIN"));
-        assert_eq!(missing_privilege("CapEff:\t0000000000001000\n"), Some("CAP_SYS_ADMIN"));
-        assert_eq!(missing_privilege("Name:\tx\nCapEff:\t000001ffffffffff\n"), None);
-        assert_eq!(missing_privilege(""), Some("CAP_NET_ADMIN"));
-        assert_eq!(
-            LayError::NotPrivileged("CAP_NET_ADMIN").to_string(),
-            "a path needs network namespaces, and this process has no CAP_NET_ADMIN: run as root, \
-             or leave [path] out"
-        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The two calls that Rust can't check, and nothing else: all of this crate's `unsafe`.
+//! The calls that Rust can't check, and nothing else: all of this crate's `unsafe`.
 #![allow(unsafe_code)]
 
 use std::ffi::c_short;
@@ -13,6 +13,7 @@ use rustix::process::{
     Pid, Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit,
     setsid,
 };
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// The command's process gets a session of its own and dies with the *thread* that starts it.
 ///
@@ -76,6 +77,13 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
         )?;
     }
     Ok(tun)
+}
+
+/// Moves this process into a user namespace and a mount namespace of its own. The kernel refuses it with
+/// `EINVAL` to one that has threads.
+pub(crate) fn unshare_user_and_mounts() -> Result<(), Errno> {
+    // SAFETY: what may not be unshared is the table of descriptors, which is not.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
 }
 
 /// A process id as rustix wants it; none for 0 and what no process can have.

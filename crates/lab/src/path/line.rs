@@ -84,7 +84,7 @@ fn connect_up(ip: Ip, own: &LinkEnd<'_>, peer: &LinkEnd<'_>) -> Result<File, Lay
     ip.say(&format!("ip -n {name} tuntap add dev {device} mode tun # by linerate itself"));
     let tun = inside(Some(&own.netns.file), || open_tun(device))
         .and_then(|opened| opened)
-        .map_err(|error| LayError::NoTun(error.to_string()))?;
+        .map_err(LayError::no_tun)?;
     ip.run(&["-n", name, "link", "set", "lo", "up"])?;
     // Without an address of its own making (addrgenmode), a device sends nothing by itself.
     ip.run(&["-n", name, "link", "set", device, "addrgenmode", "none"])?;
