@@ -49,6 +49,13 @@ const CORE: &[&str] = &[
     "slow-reader",
 ];
 
+/// Plans of what newer releases of Erlang no longer have: from which on, and why.
+const GONE: &[(&str, u32, &str)] = &[(
+    "send-mailbox-scan",
+    26,
+    "gen_tcp:send/2 marks the mailbox before it asks, and searches what came since",
+)];
+
 /// What became of a plan or its lifted twin.
 struct Outcome {
     named: String,
@@ -62,9 +69,17 @@ fn every_plan_names_its_roof_and_stops_naming_it_when_lifted() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut confused: BTreeMap<(String, String), usize> = BTreeMap::new();
     let (mut wrong, mut disturbed, mut ran) = (Vec::new(), Vec::new(), 0);
+    let release = release();
+    println!("OTP {release}");
     println!("{:<28} {:<26} {:<26} {:<24} tries", "plan", "planted", "named", "lifted");
     for path in plans(&root) {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let gone = GONE.iter().find(|(plan, since, _)| *plan == name && release >= *since);
+        if let Some((_, since, why)) = gone {
+            println!("{name:<28} not on OTP {since} and later: {why}");
+            ran += 1;
+            continue;
+        }
         let plan = Plan::from_toml(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let expect = plan.expect.expect("a provoking plan says what it provokes");
         let lift: Vec<String> = expect
@@ -100,6 +115,14 @@ fn every_plan_names_its_roof_and_stops_naming_it_when_lifted() {
     assert!(ran > 0, "no plan has `{}` in its name", std::env::var("PROVOKE").unwrap_or_default());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(disturbed.len() * 10 <= ran, "too many were disturbed:\n{}", disturbed.join("\n"));
+}
+
+/// Of the Erlang that targets are started with.
+fn release() -> u32 {
+    let words = "io:format(\"~s\", [erlang:system_info(otp_release)]), halt().";
+    let output = Command::new("erl").args(["-noshell", "-eval", words]).output().unwrap();
+    let release = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    release.parse().unwrap_or_else(|_| panic!("erl says that it is `{release}`"))
 }
 
 fn plans(root: &Path) -> Vec<PathBuf> {
