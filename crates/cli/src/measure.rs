@@ -305,6 +305,7 @@ fn header(stand: &Stand, plan: &Plan, job: &Job, preflight: &Preflight) -> Heade
         host,
         target: facts(stand),
         preflight_ns: preflight.service.iter().map(|time| time.as_nanos() as u64).collect(),
+        places: Default::default(),
     }
 }
 

@@ -174,7 +174,7 @@ fn rr(args: &LoadArgs) -> Result<Workload, Failure> {
     Ok(if args.crr {
         Workload::Crr { framing, request, response }
     } else {
-        Workload::Rr { framing, request, response }
+        Workload::Rr { framing, request, response, echo: false }
     })
 }
 
@@ -215,9 +215,7 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         plan.engine.seed = seed;
     }
     plan.target.inside &= !args.no_inside;
-    if let Some(rtt) = &args.rtt {
-        plan.path = Some(linerate_model::Path::of_rtt(duration("--rtt", rtt)?));
-    }
+    plan.path = crate::path_flags::of_load(args, plan.path.take())?;
     Ok(())
 }
 

@@ -30,6 +30,8 @@ pub enum Phase {
 pub struct Slice<H = Packed> {
     /// The engine thread.
     pub thread: u16,
+    /// The engine's host that it works on, by its place in [`crate::Places::hosts`].
+    pub host: u16,
     /// Its place among the thread's slices; slices of equal index span the same time.
     pub index: u32,
     /// When it began.
@@ -90,6 +92,41 @@ pub struct Slice<H = Packed> {
     /// Ages of exchanges that timed out, or were outstanding when the engine closed. Unit: ns.
     /// Their latencies are at least these.
     pub censored: H,
+    /// The same by server, in the order of [`crate::Places::servers`]; empty where there is one.
+    pub parts: Vec<Part<H>>,
+}
+
+/// What of a slice fell to one server.
+#[derive(Clone, Debug, Default)]
+pub struct Part<H = Packed> {
+    /// Exchanges that became due and that chose this server. In an open loop one is counted when it
+    /// chooses, which may be a slice after it became due.
+    pub chosen: u64,
+    /// Exchanges answered whole.
+    pub answered: u64,
+    /// Exchanges that failed, by cause.
+    pub errors: Errors,
+    /// Exchanges older than the plan's timeout.
+    pub timed_out: u64,
+    /// Last byte minus written. Unit: ns. Answered exchanges.
+    pub service: H,
+}
+
+impl<H> Part<H> {
+    /// Exchanges that failed, timed-out ones not among them.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
+
+    fn map<G>(self, hold: &mut impl FnMut(H) -> G) -> Part<G> {
+        Part {
+            chosen: self.chosen,
+            answered: self.answered,
+            errors: self.errors,
+            timed_out: self.timed_out,
+            service: hold(self.service),
+        }
+    }
 }
 
 impl<H> Slice<H> {
@@ -100,6 +137,7 @@ impl<H> Slice<H> {
     {
         Self {
             thread,
+            host: 0,
             index,
             from,
             to: from,
@@ -129,6 +167,7 @@ impl<H> Slice<H> {
             own_lateness: H::default(),
             connect: H::default(),
             censored: H::default(),
+            parts: Vec::new(),
         }
     }
 
@@ -136,6 +175,7 @@ impl<H> Slice<H> {
     pub fn map<G>(self, mut hold: impl FnMut(H) -> G) -> Slice<G> {
         Slice {
             thread: self.thread,
+            host: self.host,
             index: self.index,
             from: self.from,
             to: self.to,
@@ -165,6 +205,7 @@ impl<H> Slice<H> {
             own_lateness: hold(self.own_lateness),
             connect: hold(self.connect),
             censored: hold(self.censored),
+            parts: self.parts.into_iter().map(|part| part.map(&mut hold)).collect(),
         }
     }
 

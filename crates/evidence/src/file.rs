@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use linerate_model::{Plan, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Errors, Phase, Slice};
+use crate::engine::{Errors, Part, Phase, Slice};
 use crate::evidence::Evidence;
 use crate::packed::Packed;
+use crate::places::Places;
 use crate::subject::Subject;
 
 /// Of the file format. Raised when a reader of the last version could misread a file.
@@ -36,8 +37,12 @@ pub struct Header {
     /// What it ran against.
     pub target: TargetFacts,
     /// Service times of a few exchanges made alone before the load. Unit: ns.
+    /// With several servers each is the mean of one exchange with every server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preflight_ns: Vec<u64>,
+    /// The hosts, where the plan names sites.
+    #[serde(default, skip_serializing_if = "Places::is_empty")]
+    pub places: Places,
 }
 
 /// The machine, as far as it matters to a roof.
@@ -155,6 +160,8 @@ struct SliceOnDisk {
 #[derive(Serialize, Deserialize)]
 struct SliceFields {
     thread: u16,
+    #[serde(default, skip_serializing_if = "is_first")]
+    host: u16,
     index: u32,
     from: Timestamp,
     to: Timestamp,
@@ -179,6 +186,29 @@ struct SliceFields {
     full_batches: u64,
     wakes: u64,
     histograms: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<PartFields>,
+}
+
+/// [`Part`] with its histogram as HDR V2, base64.
+#[derive(Serialize, Deserialize)]
+struct PartFields {
+    chosen: u64,
+    answered: u64,
+    #[serde(default, skip_serializing_if = "Errors::is_empty")]
+    errors: Errors,
+    #[serde(default, skip_serializing_if = "is_none")]
+    timed_out: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    service: String,
+}
+
+fn is_first(host: &u16) -> bool {
+    *host == 0
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -316,6 +346,7 @@ fn fields(slice: &Slice) -> SliceFields {
     let narrow = |wide: u128| u64::try_from(wide).unwrap_or(u64::MAX);
     SliceFields {
         thread: slice.thread,
+        host: slice.host,
         index: slice.index,
         from: slice.from,
         to: slice.to,
@@ -343,6 +374,18 @@ fn fields(slice: &Slice) -> SliceFields {
             .filter(|(_, histogram)| !histogram.is_empty())
             .map(|(name, histogram)| (name.to_owned(), histogram.to_base64()))
             .collect(),
+        servers: slice.parts.iter().map(part_fields).collect(),
+    }
+}
+
+fn part_fields(part: &Part) -> PartFields {
+    let service = if part.service.is_empty() { String::new() } else { part.service.to_base64() };
+    PartFields {
+        chosen: part.chosen,
+        answered: part.answered,
+        errors: part.errors.clone(),
+        timed_out: part.timed_out,
+        service,
     }
 }
 
@@ -358,9 +401,29 @@ fn named(slice: &Slice) -> [(&'static str, &Packed); 7] {
     ]
 }
 
+// Counts are added up; a sum of 2^11 of these still fits. Chosen: 285 years at a million a second.
+const MOST: u64 = 1 << 53;
+
+fn part(fields: PartFields) -> Result<Part, String> {
+    let counts = [fields.chosen, fields.answered, fields.timed_out];
+    if let Some(count) = counts.iter().chain(fields.errors.values()).find(|count| **count > MOST) {
+        return Err(format!("servers: {count} is more than any run counts"));
+    }
+    let service = match fields.service.as_str() {
+        "" => Packed::default(),
+        text => Packed::from_base64(text)
+            .map_err(|wrong| format!("histogram service of a server: {wrong}"))?,
+    };
+    Ok(Part {
+        chosen: fields.chosen,
+        answered: fields.answered,
+        errors: fields.errors,
+        timed_out: fields.timed_out,
+        service,
+    })
+}
+
 fn slice(fields: SliceFields) -> Result<Slice, String> {
-    // Counts are added up; a sum of 2^11 of these still fits. Chosen: 285 years at a million a second.
-    const MOST: u64 = 1 << 53;
     let counts = [
         ("scheduled", fields.scheduled),
         ("begun", fields.begun),
@@ -380,6 +443,8 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
         }
     }
     let mut slice = Slice::new(fields.thread, fields.index, fields.from);
+    slice.host = fields.host;
+    slice.parts = fields.servers.into_iter().map(part).collect::<Result<_, _>>()?;
     slice.to = fields.to;
     slice.phase = fields.phase;
     slice.scheduled = fields.scheduled;
@@ -433,6 +498,7 @@ mod tests {
             host: HostFacts::default(),
             target: TargetFacts::default(),
             preflight_ns: Vec::new(),
+            places: Places::default(),
         }))
     }
 
@@ -445,6 +511,10 @@ mod tests {
         latency.record(41_000_000).unwrap();
         slice.latency = Packed::pack(&latency);
         slice.errors.insert("reset".into(), 1);
+        let mut far = Part { chosen: 3, answered: 2, ..Part::default() };
+        far.service = slice.latency.clone();
+        far.errors.insert("reset".into(), 1);
+        (slice.host, slice.parts) = (1, vec![Part::default(), far]);
         let row = Line::Row {
             at: Timestamp(7),
             of: Subject::Host,
@@ -470,6 +540,9 @@ mod tests {
         assert_eq!(evidence.slices[0].latency.len(), 2);
         assert_eq!(evidence.slices[0].failed(), 1);
         assert_eq!(evidence.unread["sock_diag"], "permission denied");
+        let [near, far] = &evidence.slices[0].parts[..] else { panic!("two servers") };
+        assert_eq!((near.chosen, far.chosen, far.failed(), far.service.len()), (0, 3, 1, 2));
+        assert_eq!(evidence.slices[0].host, 1);
     }
 
     #[test]

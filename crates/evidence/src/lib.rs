@@ -12,16 +12,18 @@ mod file;
 mod load;
 mod metric;
 mod packed;
+mod places;
 pub mod sources;
 mod subject;
 
-pub use engine::{Errors, Phase, Slice};
+pub use engine::{Errors, Part, Phase, Slice};
 pub use evidence::{Evidence, Missing, Of};
 pub use file::{Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line};
 pub use load::{
-    LoadSummary, Percentile, Percentiles, Point, Validity, ValidityState, WarmUp, summarise,
-    watched_bytes,
+    LoadSummary, PairLoad, Percentile, Percentiles, Point, Validity, ValidityState, WarmUp,
+    summarise, watched_bytes,
 };
 pub use metric::{AnyMetric, Metric, Quantity};
 pub use packed::{Live, Packed, live_histogram};
+pub use places::{Alone, Place, Places};
 pub use subject::{Direction, Side, Subject};

@@ -12,9 +12,11 @@ use crate::evidence::Evidence;
 use crate::packed::{Packed, live_histogram};
 
 mod change_point;
+mod pairs;
 mod validity;
 mod watched;
 
+pub use pairs::PairLoad;
 pub use validity::{Validity, ValidityState};
 pub use watched::watched_bytes;
 
@@ -73,6 +75,8 @@ pub struct LoadSummary {
     pub own_lateness: Percentiles,
     /// Connect call to established. Unit: ns.
     pub connect: Percentiles,
+    /// The same by engine host and server; empty where there is one server.
+    pub pairs: Vec<PairLoad>,
     /// The window's course.
     pub points: Vec<Point>,
     /// Whether the figures may be believed.
@@ -131,6 +135,13 @@ pub struct Point {
 impl Percentiles {
     fn new() -> Self {
         Self { answered: live_histogram(), all: live_histogram() }
+    }
+
+    /// Everything of another one, added to this one.
+    pub fn absorb(&mut self, other: &Percentiles) {
+        let grows = "an auto-resizing histogram holds any u64";
+        self.answered.add(&other.answered).expect(grows);
+        self.all.add(&other.all).expect(grows);
     }
 
     fn add(&mut self, answered: &Packed, censored: Option<&Packed>) {
@@ -298,6 +309,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         lateness,
         own_lateness,
         connect,
+        pairs: pairs::of(slices, window),
         points: rows
             .iter()
             .enumerate()

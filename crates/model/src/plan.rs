@@ -159,6 +159,9 @@ pub enum Workload {
         request: Bytes,
         /// Payload of a response under `fixed` framing; with a length prefix it is read from it.
         response: Bytes,
+        /// Each payload is random, and the response must be the same bytes.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        echo: bool,
     },
     /// The same with a connection opened and closed for each exchange: netperf's TCP_CRR.
     Crr {
@@ -548,6 +551,14 @@ impl Plan {
         if let Workload::Rr { framing: Framing::Fixed, response: Bytes(0), .. } = &self.workload {
             return wrong("workload.response", "0 bytes answer nothing: write 1 or more".into());
         }
+        if let Workload::Rr { request, response, echo: true, .. } = &self.workload
+            && request != response
+        {
+            return wrong(
+                "workload.response",
+                format!("an echo has its request's length: write {}", request.0),
+            );
+        }
         if self.engine.client == Client::Beam
             && (self.is_open_loop() || target.tls || !matches!(self.workload, Workload::Rr { .. }))
         {
@@ -720,7 +731,12 @@ mod tests {
         plan.load.rate = Some(OpRate(20_000.0));
         plan.load.ramp = Duration::from_millis(1500);
         plan.workload =
-            Workload::Rr { framing: Framing::Length2, request: Bytes(1024), response: Bytes(1024) };
+            Workload::Rr {
+                framing: Framing::Length2,
+                request: Bytes(1024),
+                response: Bytes(1024),
+                echo: true,
+            };
         let mut path = Path::of_rtt(Duration::from_millis(20));
         path.sysctls.insert("net.ipv4.tcp_wmem".into(), "4096 16384 65536".into());
         plan.path = Some(path);
@@ -794,6 +810,13 @@ mod tests {
         let text = "[target]\naddress='a:1'\n[workload]\nkind='rr'\nframing='length2'\nrequest='64KiB'\nresponse=1\n";
         let error = Plan::from_toml(text).unwrap_err().to_string();
         assert!(error.contains("65536 bytes do not fit"), "{error}");
+    }
+
+    #[test]
+    fn an_echo_of_another_length_is_refused() {
+        let text = "[target]\naddress='a:1'\n[workload]\nkind='rr'\nrequest=100\nresponse=99\necho=true\n";
+        let error = Plan::from_toml(text).unwrap_err().to_string();
+        assert!(error.contains("an echo has its request's length: write 100"), "{error}");
     }
 
     #[test]

@@ -133,6 +133,7 @@ mod tests {
             started_unix_ns: 1_700_000_000_000_000_000,
             started: Timestamp(0),
             preflight_ns: Default::default(),
+            places: Default::default(),
             plan: Plan::from_toml("[target]\naddress = '127.0.0.1:80'\n[load]\nconnections = 1\n")
                 .unwrap(),
             host: HostFacts::default(),

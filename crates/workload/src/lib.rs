@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod choice;
 mod http;
 mod rr;
 mod schedule;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use linerate_model::Workload;
 
+pub use choice::Choice;
 pub use http::{Chunked, HttpSession};
 pub use schedule::Schedule;
 pub use session::{Answer, Broken, Session, Step, Template};
@@ -50,7 +52,7 @@ mod tests {
         let (framing, request, response) = (Framing::Fixed, Bytes(1), Bytes(1));
         for workload in [
             Workload::default(),
-            Workload::Rr { framing, request, response },
+            Workload::Rr { framing, request, response, echo: false },
             Workload::Crr { framing, request, response },
         ] {
             let kinds = WORKLOADS.iter().filter(|kind| (kind.template)(&workload, "a").is_some());

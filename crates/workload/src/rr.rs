@@ -1,7 +1,8 @@
-//! `rr`: one request, one response, again. `crr`: the same with a connection for each. netperf's
-//! TCP_RR and TCP_CRR.
+//! `rr`: one request, one response, again; with `echo` the response must be the request's own bytes.
+//! `crr`: the same with a connection for each. netperf's TCP_RR and TCP_CRR.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use linerate_model::{Framing, Workload};
 
@@ -13,8 +14,11 @@ pub(crate) static RR: Kind = Kind {
     name: "rr",
     says: "one request, one response of known or prefixed length, again (netperf's TCP_RR)",
     template: |workload, _| match workload {
-        Workload::Rr { framing, request, response } => {
+        Workload::Rr { framing, request, response, echo: false } => {
             Some(Arc::new(RrTemplate::new(*framing, request.0, response.0)))
+        }
+        Workload::Rr { framing, request, echo: true, .. } => {
+            Some(Arc::new(EchoTemplate::new(*framing, request.0)))
         }
         _ => None,
     },
@@ -33,6 +37,15 @@ pub(crate) static CRR: Kind = Kind {
     },
 };
 
+/// The length in front of a payload.
+fn prefix(framing: Framing, payload: u64) -> Vec<u8> {
+    match framing {
+        Framing::Fixed => Vec::new(),
+        Framing::Length2 => (payload as u16).to_be_bytes().to_vec(),
+        Framing::Length4 => (payload as u32).to_be_bytes().to_vec(),
+    }
+}
+
 struct RrTemplate {
     request: Arc<[u8]>,
     framing: Framing,
@@ -41,11 +54,7 @@ struct RrTemplate {
 
 impl RrTemplate {
     fn new(framing: Framing, request: u64, response: u64) -> Self {
-        let mut bytes = match framing {
-            Framing::Fixed => Vec::new(),
-            Framing::Length2 => (request as u16).to_be_bytes().to_vec(),
-            Framing::Length4 => (request as u32).to_be_bytes().to_vec(),
-        };
+        let mut bytes = prefix(framing, request);
         bytes.resize(bytes.len() + request as usize, b'.');
         Self { request: bytes.into(), framing, response }
     }
@@ -134,6 +143,94 @@ impl Session for Rr {
     }
 }
 
+// Chosen: many times the largest usual payload, so that one exchange's bytes are hardly ever another's,
+// and small enough for a second-level cache.
+const RANDOM: usize = 64 * 1024;
+
+/// An echo's requests: each a stretch of the same random bytes, from another place.
+struct EchoTemplate {
+    random: Arc<[u8]>,
+    prefix: Vec<u8>,
+    payload: usize,
+    /// Sessions made so far: each draws its places from another stream.
+    made: AtomicU64,
+}
+
+impl EchoTemplate {
+    fn new(framing: Framing, payload: u64) -> Self {
+        let payload = payload as usize;
+        let mut random = vec![0; RANDOM + payload];
+        fastrand::Rng::with_seed(0x5eed).fill(&mut random);
+        let prefix = prefix(framing, payload as u64);
+        Self { random: random.into(), prefix, payload, made: AtomicU64::new(0) }
+    }
+}
+
+impl Template for EchoTemplate {
+    fn session(&self) -> Box<dyn Session> {
+        let mut request = self.prefix.clone();
+        request.resize(self.prefix.len() + self.payload, 0);
+        let (written, echoed) = (request.len(), request.len());
+        let stream = self.made.fetch_add(1, Ordering::Relaxed);
+        Box::new(Echo {
+            random: Arc::clone(&self.random),
+            places: fastrand::Rng::with_seed(stream),
+            prefix: self.prefix.len(),
+            request,
+            written,
+            echoed,
+        })
+    }
+}
+
+/// A request of random bytes, whose response is the very same, the length in front included.
+struct Echo {
+    random: Arc<[u8]>,
+    places: fastrand::Rng,
+    prefix: usize,
+    request: Vec<u8>,
+    written: usize,
+    /// So much of the request has come back.
+    echoed: usize,
+}
+
+impl Session for Echo {
+    fn begin(&mut self) {
+        let payload = self.request.len() - self.prefix;
+        let from = self.places.usize(..RANDOM);
+        self.request[self.prefix..].copy_from_slice(&self.random[from..from + payload]);
+        (self.written, self.echoed) = (0, 0);
+    }
+
+    fn unsent(&self) -> &[u8] {
+        &self.request[self.written..]
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.written += bytes;
+    }
+
+    fn received(&mut self, bytes: &[u8]) -> Result<Step, Broken> {
+        let awaited = &self.request[self.echoed..];
+        let Some((same, rest)) = awaited.split_at_checked(bytes.len()) else {
+            return Err(Broken::Extra(bytes.len() - awaited.len()));
+        };
+        if same != bytes {
+            return Err(Broken::NotTheSame);
+        }
+        self.echoed += bytes.len();
+        Ok(if rest.is_empty() { Step::Done(Answer::default()) } else { Step::More })
+    }
+
+    fn closed(&mut self) -> Result<Step, Broken> {
+        Err(Broken::CutShort)
+    }
+
+    fn renew(&mut self) {
+        (self.written, self.echoed) = (self.request.len(), self.request.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,5 +277,32 @@ mod tests {
         let mut rr = rr(Framing::Length4);
         rr.begin();
         assert_eq!(rr.received(b"\x00\x00\x00\x00"), Ok(Step::Done(Answer::default())));
+    }
+
+    #[test]
+    fn an_echo_is_its_requests_bytes_in_any_pieces_and_no_two_requests_are_alike() {
+        let mut echo = EchoTemplate::new(Framing::Length2, 1024).session();
+        echo.begin();
+        let first = echo.unsent().to_vec();
+        assert_eq!((first.len(), &first[..2]), (1026, [4, 0].as_slice())); // 1024 = 4 x 256
+        assert_eq!(echo.received(&first[..1]), Ok(Step::More));
+        assert_eq!(echo.received(&first[1..700]), Ok(Step::More));
+        assert_eq!(echo.received(&first[700..]), Ok(Step::Done(Answer::default())));
+        echo.begin();
+        assert_ne!(echo.unsent(), first);
+    }
+
+    #[test]
+    fn an_echo_of_other_bytes_or_of_another_length_is_none() {
+        let mut echo = EchoTemplate::new(Framing::Fixed, 64).session();
+        echo.begin();
+        let mut other = echo.unsent().to_vec();
+        other[63] ^= 1;
+        assert_eq!(echo.received(&other), Err(Broken::NotTheSame));
+        echo.begin();
+        let mut longer = echo.unsent().to_vec();
+        longer.push(0);
+        assert_eq!(echo.received(&longer), Err(Broken::Extra(1)));
+        assert_eq!(echo.received(b"unasked"), Err(Broken::NotTheSame));
     }
 }

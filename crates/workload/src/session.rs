@@ -39,6 +39,9 @@ pub enum Broken {
     /// Less.
     #[error("the connection was closed in the middle of an answer")]
     CutShort,
+    /// An echo of something else.
+    #[error("the answer is not the request's own bytes, as an echo's is")]
+    NotTheSame,
 }
 
 /// One connection's part of a workload. One exchange at a time.

@@ -117,5 +117,6 @@ fn header(
             ..TargetFacts::default()
         },
         preflight_ns: Vec::new(),
+        places: Default::default(),
     }
 }

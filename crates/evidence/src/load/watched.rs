@@ -70,6 +70,7 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         lateness: Percentiles::new(),
         own_lateness: Percentiles::new(),
         connect: Percentiles::new(),
+        pairs: Vec::new(),
         points: points(&rates, flows.len() as u64),
         validity: Validity::default(),
     }
