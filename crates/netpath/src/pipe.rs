@@ -94,6 +94,11 @@ impl<P: Packet> Pipe<P> {
         self.link.as_ref().map_or(0, Link::queued)
     }
 
+    /// Their bytes.
+    pub fn queued_bytes(&self) -> u64 {
+        self.link.as_ref().map_or(0, Link::queued_bytes)
+    }
+
     /// Lets `queue_most` and `held_most` of the counters start again from what is there now.
     pub fn restart_mosts(&mut self) {
         self.counters.queue_most = self.queued();

@@ -154,7 +154,12 @@ impl<P: Packet> Link<P> {
         self.packets
     }
 
-    /// The same and those that are through and wait for others of their frame.
+    /// Bytes of the same.
+    pub fn queued_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Packets that wait, and those that are through and wait for others of their frame.
     pub fn held(&self) -> u64 {
         self.packets + u64::from(self.through)
     }
