@@ -8,23 +8,39 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use linerate_evidence::TargetFacts;
-use linerate_model::Plan;
+use linerate_model::{Client as Generator, Plan};
 
 use crate::cancel::Cancel;
+use crate::clients::Client;
+use crate::hosts::{Engine, EngineHost, Host, Server, ServerHost, each};
 use crate::knob::KnobSpec;
 use crate::lay_error::LayError;
 use crate::ledger;
 use crate::neighbours::Neighbours;
 use crate::path::{LaidPath, LinkMeter, PathProof};
 use crate::quota::Quota;
-use crate::targets::{self, Running, Site};
+use crate::sites::LaidSites;
+use crate::targets::{self, Place};
 
-/// A target that runs, and the path to it. All of it goes with the lab, in reverse order.
+/// Targets that run, and the network between them and the engine. All of it goes with the lab, in reverse
+/// order.
+///
+/// A plan without sites has one server and one engine host. What is asked of *the* target is asked of the
+/// first server's; all of them have the same knobs.
 pub struct Lab {
     neighbours: Option<Neighbours>,
-    target: Option<Box<dyn Running>>,
-    quota: Option<Quota>,
-    path: Option<LaidPath>,
+    engines: Vec<Engine>,
+    servers: Vec<Server>,
+    network: Network,
+    cancel: Cancel,
+}
+
+/// What lies between engine and targets.
+enum Network {
+    /// This host as it is.
+    Host,
+    Path(Box<LaidPath>),
+    Sites(LaidSites),
 }
 
 /// How a lab is laid.
@@ -45,7 +61,7 @@ pub struct Options {
 pub struct Left(pub Vec<String>);
 
 impl Lab {
-    /// Lays the path and starts the target: on return it listens.
+    /// Lays the network and starts the targets: on return they listen.
     ///
     /// What linerates that were killed have left behind is cleared first.
     pub fn lay(plan: &Plan, options: &Options) -> Result<Lab, LayError> {
@@ -55,93 +71,140 @@ impl Lab {
         if let (Some(_), Some(address)) = (&plan.path, &plan.target.address) {
             return Err(LayError::PathToAddress(address.clone()));
         }
-        let path = match &plan.path {
-            Some(path) => Some(LaidPath::lay(path, options.verbose, &cancel)?),
-            None => None,
+        let network = Network::lay(plan, options.verbose, &cancel)?;
+        // From here what is laid goes with the lab, if something does not start.
+        let mut lab = Lab {
+            neighbours: None,
+            engines: Vec::new(),
+            servers: Vec::new(),
+            network,
+            cancel: cancel.clone(),
         };
-        let end = path.as_ref().map(LaidPath::server);
-        // From here the path is taken away by its own drop if the target does not start.
-        let site = Site { end, agent: options.agent.clone(), cancel };
-        let target = targets::start(plan, &site)?;
-        let mut lab = Lab { neighbours: None, target: Some(target), quota: None, path };
-        // After the target: what it measures of this machine when it starts is not disturbed.
+        let place = |host: &Host| Place {
+            end: host.end.clone(),
+            agent: options.agent.clone(),
+            cancel: cancel.clone(),
+        };
+        lab.servers = each(lab.network.servers(), &cancel, |host| {
+            let running = targets::start(plan, &place(&host)).map_err(|error| host.blame(error))?;
+            Ok(Server { host, running, quota: None })
+        })?;
+        // After the targets: what they measure of this machine when they start is not disturbed.
         if let Some(cpus) = plan.target.cpu_quota {
-            lab.quota = Some(Quota::lay(cpus)?);
-            lab.hold_to_quota()?;
+            for server in &mut lab.servers {
+                server.quota = Some(Quota::lay(cpus)?);
+                server.hold_to_quota()?;
+            }
         }
+        lab.engines = each(lab.network.engines(), &cancel, |host| {
+            let client = match plan.engine.client {
+                Generator::Own => None,
+                Generator::Beam => {
+                    Some(Client::start(plan, &place(&host)).map_err(|error| host.blame(error))?)
+                }
+            };
+            Ok(Engine { host, client })
+        })?;
         if plan.target.neighbours > 0 {
             lab.neighbours = Some(Neighbours::start(plan.target.neighbours)?);
         }
         Ok(lab)
     }
 
-    fn hold_to_quota(&self) -> Result<(), LayError> {
-        match (&self.quota, self.target().facts().pid) {
-            (Some(quota), Some(pid)) => quota.take_in(pid),
-            _ => Ok(()),
+    /// Hosts that have the target, in the order of the plan's sites: at least one.
+    pub fn servers(&self) -> Vec<ServerHost> {
+        self.servers.iter().map(Server::shown).collect()
+    }
+
+    /// Hosts that make load: at least one.
+    pub fn engine_hosts(&self) -> Vec<EngineHost> {
+        self.engines.iter().map(Engine::shown).collect()
+    }
+
+    /// The connections to the BEAM nodes that the targets are, in the order of [`Lab::servers`].
+    pub fn nodes(&self) -> Vec<linerate_beam::Node> {
+        self.servers.iter().filter_map(|server| server.running.node()).collect()
+    }
+
+    /// What reads each link of the network: `path`, or by the names of its sites, `east-west`.
+    pub fn link_meters(&self) -> Vec<(String, LinkMeter)> {
+        match &self.network {
+            Network::Host => Vec::new(),
+            Network::Path(path) => vec![("path".to_owned(), path.meter())],
+            Network::Sites(sites) => sites.meters(),
+        }
+    }
+
+    /// What each of these links was asked for and delivered before the targets were started.
+    pub fn proofs(&self) -> Vec<(String, PathProof)> {
+        match &self.network {
+            Network::Host => Vec::new(),
+            Network::Path(path) => vec![("path".to_owned(), path.proof())],
+            Network::Sites(sites) => sites.proofs(),
         }
     }
 
     /// Where the engine connects to.
     pub fn address(&self) -> SocketAddr {
-        self.target().address()
+        self.first().running.address()
     }
 
     /// What is known of the target. Its readback is asked for now.
     pub fn facts(&self) -> TargetFacts {
-        self.target().facts()
+        self.first().running.facts()
     }
 
     /// The network namespace that the engine's threads enter; none: the host's own.
     pub fn client_netns(&self) -> Option<&Path> {
-        self.path.as_ref().map(LaidPath::client_netns)
+        let end = self.engines.first().and_then(|engine| engine.host.end.as_ref());
+        end.map(|end| end.netns.as_path())
     }
 
     /// The network namespace of the target; none: the host's own.
     pub fn server_netns(&self) -> Option<&Path> {
-        self.path.as_ref().map(LaidPath::server_netns)
+        self.first().host.end.as_ref().map(|end| end.netns.as_path())
     }
 
     /// What the path was asked for and what it delivered before the target was started.
     pub fn path(&self) -> Option<PathProof> {
-        self.path.as_ref().map(LaidPath::proof)
-    }
-
-    /// Reads what the links carry, by the link's name: `path`.
-    pub fn link_meters(&self) -> Vec<(String, LinkMeter)> {
-        self.path.iter().map(|path| ("path".to_owned(), path.meter())).collect()
+        self.proofs().into_iter().next().map(|(_, proof)| proof)
     }
 
     /// What can be turned at the target.
     pub fn knobs(&self) -> &[KnobSpec] {
-        self.target().knobs()
+        self.first().running.knobs()
     }
 
-    /// The same target with these knobs over those of the plan, ready to be loaded.
+    /// The same targets with these knobs over those of the plan, ready to be loaded. Returns the first's
+    /// address; [`Lab::servers`] has them all.
     ///
     /// A BEAM node opens another listener and keeps the ones before; a command is restarted if the
     /// values differ from the current ones.
     pub fn variant(&mut self, knobs: &BTreeMap<String, String>) -> Result<SocketAddr, LayError> {
-        let address = self.target_mut().variant(knobs)?;
-        // A command that was started again is another process.
-        self.hold_to_quota()?;
-        Ok(address)
+        each(&mut self.servers, &self.cancel, |server| {
+            server.running.variant(knobs).map_err(|error| server.host.blame(error))?;
+            // A command that was started again is another process.
+            server.hold_to_quota()
+        })?;
+        Ok(self.address())
     }
 
     /// What kernel and driver say of the current variant's options, now; empty where nobody can say.
     pub fn readback(&mut self) -> BTreeMap<String, String> {
-        self.target().readback()
+        self.first().running.readback()
     }
 
     /// The connection to the BEAM node that the target is; none for what is none. It is shared with the
     /// lab, which asks the node over it.
     pub fn node(&self) -> Option<linerate_beam::Node> {
-        self.target().node()
+        self.first().running.node()
     }
 
-    /// An error that says how the target ended, once it has.
+    /// An error that says how one of the targets ended, once it has, and on which host where there are
+    /// several. A node that makes the load counts as well.
     pub fn alive(&mut self) -> Result<(), String> {
-        self.target_mut().alive()
+        self.servers.iter_mut().try_for_each(Server::alive)?;
+        self.engines.iter_mut().try_for_each(Engine::alive)
     }
 
     /// Takes everything away. What could not be is named, with how to do it by hand.
@@ -153,18 +216,53 @@ impl Lab {
     fn take_away(&mut self) -> Vec<String> {
         let mut left =
             self.neighbours.take().map(|mut beside| beside.take_away()).unwrap_or_default();
-        left.extend(self.target.take().map(|mut target| target.stop()).unwrap_or_default());
-        left.extend(self.quota.take().map(|quota| quota.take_away()).unwrap_or_default());
-        left.extend(self.path.take().map(|mut path| path.take_away()).unwrap_or_default());
+        let stopped = |all: Result<Vec<Vec<String>>, LayError>| all.unwrap_or_default().concat();
+        let never = Cancel::default();
+        left.extend(stopped(each(self.engines.drain(..), &never, |mut it| Ok(it.stop()))));
+        left.extend(stopped(each(self.servers.drain(..), &never, |mut it| Ok(it.stop()))));
+        left.extend(std::mem::replace(&mut self.network, Network::Host).take_away());
         left
     }
 
-    fn target(&self) -> &dyn Running {
-        self.target.as_deref().expect("only close and drop take it, and nothing comes after them")
+    fn first(&self) -> &Server {
+        self.servers.first().expect("a lab has one, and only close and drop take it")
+    }
+}
+
+impl Network {
+    fn lay(plan: &Plan, verbose: bool, cancel: &Cancel) -> Result<Self, LayError> {
+        Ok(match &plan.path {
+            _ if !plan.sites.is_empty() => Network::Sites(LaidSites::lay(plan, verbose, cancel)?),
+            Some(path) => Network::Path(Box::new(LaidPath::lay(path, verbose, cancel)?)),
+            None => Network::Host,
+        })
     }
 
-    fn target_mut(&mut self) -> &mut Box<dyn Running> {
-        self.target.as_mut().expect("only close and drop take it, and nothing comes after them")
+    fn servers(&self) -> Vec<Host> {
+        let one = |end| vec![Host::of_plan_without_sites("server", end)];
+        match self {
+            Network::Host => one(None),
+            Network::Path(path) => one(Some(path.server())),
+            Network::Sites(sites) => sites.servers(),
+        }
+    }
+
+    fn engines(&self) -> Vec<Host> {
+        let one = |end| vec![Host::of_plan_without_sites("engine", end)];
+        match self {
+            Network::Host => one(None),
+            Network::Path(path) => one(Some(path.client())),
+            Network::Sites(sites) => sites.engines(),
+        }
+    }
+
+    /// Returns what is left.
+    fn take_away(mut self) -> Vec<String> {
+        match &mut self {
+            Network::Host => Vec::new(),
+            Network::Path(path) => path.take_away(),
+            Network::Sites(sites) => sites.take_away(),
+        }
     }
 }
 
@@ -176,8 +274,7 @@ impl Drop for Lab {
 
 impl fmt::Debug for Lab {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = self.target.as_ref().map(|target| target.address());
-        f.debug_struct("Lab").field("address", &address).field("path", &self.path).finish()
+        f.debug_struct("Lab").field("servers", &self.servers()).finish_non_exhaustive()
     }
 }
 

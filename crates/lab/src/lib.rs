@@ -4,8 +4,13 @@
 //! whichever way it went into the background, and remove the namespaces. A linerate that is killed
 //! takes its target's first process with it; what else it left behind, the next one finds and clears.
 
+mod behind;
+mod block;
 mod cancel;
+mod clients;
 mod connect;
+mod forward;
+mod hosts;
 mod knob;
 mod lab;
 mod lay_error;
@@ -17,11 +22,14 @@ mod path;
 mod privileges;
 mod process;
 mod quota;
+mod sites;
 mod sys;
 mod tail;
 mod targets;
 mod tree;
 
+pub use behind::Behind;
+pub use hosts::{EngineHost, ServerHost};
 pub use knob::{KnobSpec, Permitted};
 pub use lab::{Lab, Left, Options};
 pub use lay_error::LayError;

@@ -40,6 +40,8 @@ impl Ip {
     /// Prints a command, if that was asked for.
     pub fn say(&self, command: &str) {
         if self.verbose {
+            // The namespace that we are in has no name (see `Netns::here`).
+            let command = command.replacen(" -n  ", " ", 1);
             // Whether or not anybody reads it: `eprintln!` would panic.
             let _ = std::io::stderr().write_all(format!("+ {command}\n").as_bytes());
         }
@@ -52,6 +54,8 @@ impl Ip {
 
     /// Runs one command to its end: `tc` is another of iproute2's.
     pub fn tool(&self, program: &str, arguments: &[&str]) -> Result<String, LayError> {
+        // The one that we are in has no name (see `Netns::here`).
+        let arguments = if let ["-n", "", rest @ ..] = arguments { rest } else { arguments };
         let command = format!("{program} {}", arguments.join(" "));
         self.say(&command);
         execute(program, arguments, &[]).map_err(|reason| LayError::Command { command, reason })
@@ -149,7 +153,6 @@ impl Netns {
     }
 
     /// The namespace that linerate itself is in: nothing of it is removed with this.
-    #[allow(dead_code)]
     pub fn here(ip: Ip) -> Self {
         let file = PathBuf::from("/proc/thread-self/ns/net");
         Self { ip, name: String::new(), file, there: false }

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use linerate_beam::find_agent;
 use linerate_evidence::TargetFacts;
 use linerate_model::{Plan, Target};
 
@@ -15,7 +16,7 @@ use crate::lay_error::LayError;
 mod address;
 mod beam;
 mod command;
-mod node;
+pub(crate) mod node;
 
 /// Every kind of target.
 pub static TARGETS: &[Kind] = &[address::KIND, command::KIND, beam::KIND];
@@ -30,11 +31,12 @@ pub struct Kind {
 }
 
 /// Starts a target of one kind: on return it listens.
-pub(crate) type StartOf = fn(&Plan, &Site) -> Result<Box<dyn Running>, LayError>;
+pub(crate) type StartOf = fn(&Plan, &Place) -> Result<Box<dyn Running>, LayError>;
 
 /// Where a target is started.
-pub(crate) struct Site {
-    /// The server's end of the path; none: this host as it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Namespace and address there; none: this host as it is.
     pub end: Option<End>,
     /// Where to look for the agent before anywhere else.
     pub agent: Option<PathBuf>,
@@ -42,7 +44,7 @@ pub(crate) struct Site {
     pub cancel: Cancel,
 }
 
-/// An end of a path.
+/// A host's namespace, and its address.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     /// The namespace's file.
@@ -57,6 +59,8 @@ pub(crate) trait Running: Send + Sync {
     fn address(&self) -> SocketAddr;
     /// What is known of the current variant.
     fn facts(&self) -> TargetFacts;
+    /// The root of its processes, where that is known.
+    fn pid(&self) -> Option<u32>;
     /// What can be turned.
     fn knobs(&self) -> &[KnobSpec];
     /// Makes the target with these knobs, over the plan's, the current one.
@@ -74,12 +78,21 @@ pub(crate) trait Running: Send + Sync {
 }
 
 /// Starts what the plan names.
-pub(crate) fn start(plan: &Plan, site: &Site) -> Result<Box<dyn Running>, LayError> {
+pub(crate) fn start(plan: &Plan, place: &Place) -> Result<Box<dyn Running>, LayError> {
     match TARGETS.iter().find(|kind| (kind.named)(&plan.target)) {
-        Some(kind) => (kind.start)(plan, site),
+        Some(kind) => (kind.start)(plan, place),
         // `Plan::check` refuses such a plan; one made by hand may skip it.
         None => Err(LayError::NotAnAddress(String::new())),
     }
+}
+
+/// The folder of the agent's .beam files, and Erlang to run them.
+pub(crate) fn agent_of(place: &Place) -> Result<PathBuf, LayError> {
+    if !is_in(&search_path(), "erl") {
+        return Err(LayError::NoErlang);
+    }
+    find_agent(place.agent.as_deref())
+        .map_err(|none| LayError::AgentNotBuilt { looked: none.looked })
 }
 
 /// `PATH`.

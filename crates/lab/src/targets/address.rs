@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use linerate_evidence::TargetFacts;
 use linerate_model::Plan;
 
-use super::{Kind, Running, Site, cpus_of};
+use super::{Kind, Place, Running, cpus_of};
 use crate::cancel::{Cancel, SLICE};
 use crate::connect::{connect, is_local};
 use crate::knob::KnobSpec;
@@ -21,7 +21,7 @@ use crate::listeners::holder_of;
 pub(super) const KIND: Kind = Kind {
     name: "address",
     named: |target| target.address.is_some(),
-    start: |plan, site| Ok(Box::new(Address::find(plan, site)?)),
+    start: |plan, place| Ok(Box::new(Address::find(plan, place)?)),
 };
 
 /// Chosen: Linux retransmits a SYN after 1 s and 3 s; one lost one is forgiven, two are not.
@@ -33,18 +33,18 @@ struct Address {
 }
 
 impl Address {
-    fn find(plan: &Plan, site: &Site) -> Result<Self, LayError> {
+    fn find(plan: &Plan, place: &Place) -> Result<Self, LayError> {
         let written = plan.target.address.clone().unwrap_or_default();
-        if site.end.is_some() {
+        if place.end.is_some() {
             return Err(LayError::PathToAddress(written));
         }
         no_knobs(&written, &plan.target.knobs)?;
-        let mut found = resolve(&written, &site.cancel)?;
+        let mut found = resolve(&written, &place.cancel)?;
         // Version 4 first: what says it listens everywhere may still mean version 4 only.
         found.sort_by_key(SocketAddr::is_ipv6);
         let mut last = None;
         for address in found {
-            match connect(address, Instant::now() + CONNECT_TIMEOUT, &site.cancel)? {
+            match connect(address, Instant::now() + CONNECT_TIMEOUT, &place.cancel)? {
                 Ok(_) => return Ok(Self { written, address }),
                 Err(error) => last = Some((address, error)),
             }
@@ -115,8 +115,7 @@ impl Running for Address {
     }
 
     fn facts(&self) -> TargetFacts {
-        let local = is_local(self.address.ip());
-        let pid = if local { holder_of(self.address.port()) } else { None };
+        let (local, pid) = (is_local(self.address.ip()), self.pid());
         TargetFacts {
             kind: KIND.name.into(),
             address: self.address.to_string(),
@@ -126,6 +125,10 @@ impl Running for Address {
             cpus: pid.and_then(cpus_of),
             ..TargetFacts::default()
         }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        is_local(self.address.ip()).then(|| holder_of(self.address.port())).flatten()
     }
 
     fn knobs(&self) -> &[KnobSpec] {

@@ -8,12 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use linerate_beam::find_agent;
 use linerate_evidence::TargetFacts;
 use linerate_model::Plan;
 
 use super::node::{Node, Unanswered, Words};
-use super::{Kind, Running, Site, cpus_of, is_in, search_path, turnable};
+use super::{Kind, Place, Running, agent_of, cpus_of, turnable};
 use crate::cancel::Cancel;
 use crate::knob::{KnobSpec, of_agent};
 use crate::lay_error::LayError;
@@ -22,7 +21,7 @@ use crate::lay_error::LayError;
 pub(super) const KIND: Kind = Kind {
     name: "beam",
     named: |target| target.beam.is_some(),
-    start: |plan, site| Ok(Box::new(Beam::start(plan, site)?)),
+    start: |plan, place| Ok(Box::new(Beam::start(plan, place)?)),
 };
 
 /// Chosen: starting a listener takes milliseconds, and seconds when its schedulers are all busy.
@@ -56,23 +55,19 @@ struct Variant {
 }
 
 impl Beam {
-    fn start(plan: &Plan, site: &Site) -> Result<Self, LayError> {
+    fn start(plan: &Plan, place: &Place) -> Result<Self, LayError> {
         let target = &plan.target;
-        if !is_in(&search_path(), "erl") {
-            return Err(LayError::NoErlang);
-        }
-        let ebin = find_agent(site.agent.as_deref())
-            .map_err(|none| LayError::AgentNotBuilt { looked: none.looked })?;
-        let end = site.end.as_ref();
-        let mut node = Node::boot(&ebin, target, end, &site.cancel)?;
+        let ebin = agent_of(place)?;
+        let end = place.end.as_ref();
+        let mut node = Node::boot(&ebin, target, end, &place.cancel)?;
         let server = target.beam.clone().unwrap_or_default();
-        let specs = specs(&mut node, &server, &site.cancel)?;
+        let specs = specs(&mut node, &server, &place.cancel)?;
         let mut beam = Self {
             server,
             pid: node.pid,
             schedulers: node.schedulers,
             node: Mutex::new(node),
-            cancel: site.cancel.clone(),
+            cancel: place.cancel.clone(),
             ip: end.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |end| end.ip),
             specs,
             knobs: target.knobs.clone(),
@@ -181,6 +176,10 @@ impl Running for Beam {
             readback: self.readback(),
             turnable: turnable(&self.specs),
         }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(self.pid)
     }
 
     fn knobs(&self) -> &[KnobSpec] {

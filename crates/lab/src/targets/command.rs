@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use linerate_evidence::TargetFacts;
 use linerate_model::{Plan, Target};
 
-use super::{End, Kind, Running, Site, check_cpus, cpus_of, is_in, search_path, turnable};
+use super::{End, Kind, Place, Running, check_cpus, cpus_of, is_in, search_path, turnable};
 use crate::cancel::Cancel;
 use crate::connect::{connect, free_port, is_free};
 use crate::knob::{KnobSpec, Permitted};
@@ -23,7 +23,7 @@ use crate::process::{Process, Start, Talk, in_words, inside};
 pub(super) const KIND: Kind = Kind {
     name: "command",
     named: |target| !target.command.is_empty(),
-    start: |plan, site| Ok(Box::new(Command::start(plan, site)?)),
+    start: |plan, place| Ok(Box::new(Command::start(plan, place)?)),
 };
 
 /// Chosen: a server on a small machine is up in a second; a JVM in several.
@@ -33,6 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// See [`FIRST_WAIT`].
 const LAST_WAIT: Duration = Duration::from_millis(50);
+
+/// Chosen: a server opens its sockets one after the other; one that for so long listens on the right port
+/// of the wrong address will not come.
+const ELSEWHERE: Duration = Duration::from_secs(1);
 
 struct Command {
     target: Target,
@@ -53,11 +57,11 @@ struct Up {
 }
 
 impl Command {
-    fn start(plan: &Plan, site: &Site) -> Result<Self, LayError> {
+    fn start(plan: &Plan, place: &Place) -> Result<Self, LayError> {
         let target = plan.target.clone();
         check_cpus(&target.cpus)?;
         let specs = specs(&target)?;
-        let (end, cancel) = (site.end.clone(), site.cancel.clone());
+        let (end, cancel) = (place.end.clone(), place.cancel.clone());
         let knobs = target.knobs.clone();
         let (up, address) = launch(&target, &knobs, end.as_ref(), &cancel)?;
         let last_end = String::new();
@@ -187,9 +191,10 @@ fn await_listener(
     candidates: &[IpAddr],
     cancel: &Cancel,
 ) -> Result<SocketAddr, LayError> {
-    let deadline = Instant::now() + PATIENCE;
+    let began = Instant::now();
     let mut wait = FIRST_WAIT;
-    while Instant::now() < deadline {
+    let (mut look, mut elsewhere) = (began + ELSEWHERE, false);
+    while began.elapsed() < PATIENCE {
         for ip in candidates {
             let address = SocketAddr::new(*ip, port);
             if connect(address, Instant::now() + LAST_WAIT, cancel)?.is_ok() {
@@ -204,17 +209,38 @@ fn await_listener(
                 last_words: process.last_words(),
             });
         }
+        if Instant::now() > look {
+            let before = std::mem::replace(
+                &mut elsewhere,
+                only_elsewhere(&listeners_of(process), port, candidates),
+            );
+            if before && elsewhere {
+                break;
+            }
+            look += ELSEWHERE;
+        }
         thread::sleep(wait);
         wait = (wait * 2).min(LAST_WAIT);
     }
-    let pids: Vec<_> = process.living().iter().map(|stat| stat.pid).collect();
     Err(LayError::NeverListened {
         name: name.to_owned(),
         port,
-        waited: PATIENCE,
-        found: instead(&listeners::of_processes(&pids), port, candidates),
+        waited: Duration::from_secs(began.elapsed().as_secs()),
+        found: instead(&listeners_of(process), port, candidates),
         last_words: process.last_words(),
     })
+}
+
+fn listeners_of(process: &Process) -> Vec<SocketAddr> {
+    let pids: Vec<_> = process.living().iter().map(|stat| stat.pid).collect();
+    listeners::of_processes(&pids)
+}
+
+/// Whether it has the port, but on no address that is one of the candidates or all.
+fn only_elsewhere(found: &[SocketAddr], port: u16, candidates: &[IpAddr]) -> bool {
+    let reached = |ip: IpAddr| ip.is_unspecified() || candidates.contains(&ip);
+    let mut with_port = found.iter().filter(|address| address.port() == port).peekable();
+    with_port.peek().is_some() && !with_port.any(|address| reached(address.ip()))
 }
 
 /// Where it listens instead, and what to write.
@@ -226,7 +252,10 @@ fn instead(found: &[SocketAddr], port: u16, candidates: &[IpAddr]) -> String {
             "nothing of it listens anywhere; write in target.command what makes it listen on {port}"
         ),
         Some(_) if same_port => {
-            format!("it listens on {listed}; have it listen on {} or 0.0.0.0", candidates[0])
+            format!(
+                "it listens on {listed} and not on {}; have it listen on 0.0.0.0",
+                candidates[0]
+            )
         }
         Some(first) => format!(
             "it listens on {listed}; write target.port = {}, or `{{port}}` where the command says its port",
@@ -245,7 +274,7 @@ impl Running for Command {
             // What listened before it went into the background has got there by now.
             up.process.note();
         }
-        let pid = self.up.as_ref().map(|up| up.process.root());
+        let pid = self.pid();
         TargetFacts {
             kind: KIND.name.into(),
             address: self.address.to_string(),
@@ -258,6 +287,10 @@ impl Running for Command {
             readback: self.readback(),
             turnable: turnable(&self.specs),
         }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.up.as_ref().map(|up| up.process.root())
     }
 
     fn knobs(&self) -> &[KnobSpec] {
@@ -336,6 +369,19 @@ mod tests {
         let other = instead(&["127.0.0.1:9000".parse().unwrap()], 80, &lo);
         assert!(other.contains("127.0.0.1:9000; write target.port = 9000"), "{other}");
         let elsewhere = instead(&["10.0.0.1:80".parse().unwrap()], 80, &lo);
-        assert!(elsewhere.contains("have it listen on 127.0.0.1 or 0.0.0.0"), "{elsewhere}");
+        let expected = "10.0.0.1:80 and not on 127.0.0.1; have it listen on 0.0.0.0";
+        assert!(elsewhere.contains(expected), "{elsewhere}");
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_or_ours_is_not_elsewhere() {
+        let ours: [IpAddr; 1] = ["10.199.0.2".parse().unwrap()];
+        let of = |found: &[&str]| {
+            let found: Vec<_> = found.iter().map(|it| it.parse().unwrap()).collect();
+            only_elsewhere(&found, 80, &ours)
+        };
+        assert!(of(&["127.0.0.1:80"]) && of(&["127.0.0.1:80", "[::1]:80"]));
+        assert!(!of(&["0.0.0.0:80"]) && !of(&["[::]:80"]) && !of(&["10.199.0.2:80"]));
+        assert!(!of(&[]) && !of(&["127.0.0.1:81"]), "it may yet come");
     }
 }

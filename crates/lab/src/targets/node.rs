@@ -34,10 +34,10 @@ const PROTOCOL: &str = "2";
 const LONGEST_LINE: usize = 1 << 16;
 
 /// Keys and values of an answer, in order.
-pub(super) type Words = Vec<(String, String)>;
+pub(crate) type Words = Vec<(String, String)>;
 
 /// See the module.
-pub(super) struct Node {
+pub(crate) struct Node {
     process: Process,
     /// None once the node was told to end.
     lifeline: Option<ChildStdin>,
@@ -50,7 +50,7 @@ pub(super) struct Node {
 }
 
 /// Why a question has no answer.
-pub(super) enum Unanswered {
+pub(crate) enum Unanswered {
     /// The node said no, and why.
     Refused(String),
     /// It ended, was silent, or what it said can't be read.
