@@ -40,6 +40,23 @@ pub(crate) fn bind_life(command: &mut Command, descriptors: Option<u64>) {
     }
 }
 
+/// The command's process is sent SIGHUP, as by a terminal that is gone, when the *thread* that starts it
+/// ends before it.
+pub(crate) fn hang_up_with_us(command: &mut Command) {
+    let parent = getpid();
+    // SAFETY: two bare system calls and a comparison between fork and exec, and no allocation.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::HUP))?;
+            // The parent may have died before the line above, and then its death was missed.
+            match getppid() {
+                Some(found) if found == parent => Ok(()),
+                _ => Err(Errno::SRCH.into()),
+            }
+        });
+    }
+}
+
 /// Source: `struct ifreq`, linux/if.h: a name of `IFNAMSIZ` bytes, then a union of 24.
 #[repr(C)]
 struct InterfaceRequest {
