@@ -36,6 +36,9 @@ pub enum Command {
     },
     /// Reproduce a published study: its figures beside this machine's
     Study(StudyArgs),
+    /// Run a command, or a shell, behind a network path
+    #[command(after_help = PATH_EXAMPLES)]
+    Path(PathArgs),
     /// Compare two runs' JSON: ratio, interval, verdict; exit 5 on a regression
     Compare(CompareArgs),
     /// Print shell completions
@@ -77,6 +80,25 @@ The cookie is read from --cookie-file, LINERATE_COOKIE or ~/.erlang.cookie.
 
 Exit codes: 0 also when a limit is named; 1 if the target can't be watched (not
 there, wrong cookie); 2 if the flags are wrong; 130 and 143 on signals.";
+
+const PATH_EXAMPLES: &str = "\
+Examples:
+  linerate path --rtt 10ms --rate 200Mbit --loss 0.1% --queue 1000    a shell behind it
+  linerate path --rtt 10ms -- curl http://{peer}:8080/    a service of this host, 10 ms away
+  linerate path --rtt 80ms --rate 20Mbit --queue 64KiB -- linerate run http://{peer}:8080/
+  linerate path --rtt 40ms -- linerate path --loss 1% -- ping -c 100 {peer}    one in the other
+
+{peer} in the command's words, and LINERATE_PATH_PEER in its environment, is this host's address
+as seen through the path: what listens on 0.0.0.0 here answers there (what listens on 127.0.0.1
+only, with --forward PORT). The command's way out is the path and nothing else: no Internet, no
+name server. `out` is what it sends, `back` what it gets.
+
+As root, the host gets one device with an address, for as long as the command runs. Without root
+a user namespace is entered, in which no device of the host's can be made: then only ports named
+by --forward are there.
+
+Exit code: the command's; 128 + N if signal N ended it; 127 if there is no such program, 126 if it
+can't be started; 1 if the path can't be laid, 2 if the flags are wrong.";
 
 /// Flags of one load.
 #[derive(Args, Debug, Clone, Default)]
@@ -129,9 +151,16 @@ pub struct LoadArgs {
     /// Seed of every random choice
     #[arg(long, value_name = "N", help_heading = "Load")]
     pub seed: Option<u64>,
-    /// Put a network path between engine and target with this round-trip time (needs root)
-    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    /// Put a network path between engine and target with this round-trip time
+    #[arg(long, value_name = "TIME", help_heading = "Path (needs root or user namespaces)")]
     pub rtt: Option<String>,
+    /// Anything of that path: rate=200Mbit,queue=1000,loss=0.1%,out.largest=1400; keys as the
+    /// flags of `linerate path`; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path (needs root or user namespaces)")]
+    pub path: Vec<(String, String)>,
+    /// Who carries it: netem, line, or auto
+    #[arg(long, value_name = "WHO", help_heading = "Path (needs root or user namespaces)")]
+    pub path_backend: Option<String>,
 
     /// HTTP method [default: GET, or POST with a body]
     #[arg(short = 'X', long, value_name = "METHOD", help_heading = "HTTP")]
@@ -292,6 +321,90 @@ pub struct StudyArgs {
     pub short: bool,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Flags of a path: a flag a key of a plan's `[path]`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct PathFlags {
+    /// Round-trip time added, half of it each way: 10ms
+    #[arg(long, value_name = "TIME", help_heading = "Path")]
+    pub rtt: Option<String>,
+    /// Each packet's delay each way differs by up to so much either way
+    #[arg(long, value_name = "TIME", help_heading = "Path")]
+    pub jitter: Option<String>,
+    /// Jitter may have packets overtake each other
+    #[arg(long, help_heading = "Path")]
+    pub no_order: bool,
+    /// Bits a second each way, IP headers included: 200Mbit
+    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    pub rate: Option<String>,
+    /// Instead of a rate: delivery opportunities in mahimahi's format
+    #[arg(long, value_name = "FILE", help_heading = "Path")]
+    pub trace: Option<String>,
+    /// What may wait for the rate: packets (1000) or bytes (256KiB) [default: a second's worth]
+    #[arg(long, value_name = "SIZE", help_heading = "Path")]
+    pub queue: Option<String>,
+    /// Who is dropped from the queue: droptail or codel [default: droptail]
+    #[arg(long, value_name = "KIND", help_heading = "Path")]
+    pub aqm: Option<String>,
+    /// Packets that the path holds in all, those in delay included: netem's limit
+    #[arg(long, value_name = "PACKETS", help_heading = "Path")]
+    pub limit: Option<String>,
+    /// Packets lost at random, each way: 0.1%
+    #[arg(long, value_name = "SHARE", help_heading = "Path")]
+    pub loss: Option<String>,
+    /// Packets that a loss takes in a row, in the mean
+    #[arg(long, value_name = "PACKETS", help_heading = "Path")]
+    pub loss_burst: Option<String>,
+    /// Packets that come twice
+    #[arg(long, value_name = "SHARE", help_heading = "Path")]
+    pub duplicate: Option<String>,
+    /// Packets that skip the delay and overtake others
+    #[arg(long, value_name = "SHARE", help_heading = "Path")]
+    pub reorder: Option<String>,
+    /// Drop larger packets without a word (bytes with IP header): an MTU black hole
+    #[arg(long, value_name = "SIZE", help_heading = "Path")]
+    pub largest: Option<String>,
+    /// What differs in what the command sends: delay, jitter, rate, trace, queue, limit, loss, largest
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path")]
+    pub out: Vec<(String, String)>,
+    /// What differs in what it gets
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path")]
+    pub back: Vec<(String, String)>,
+    /// Who carries the packets: netem, line, or auto [default: auto]
+    #[arg(long, alias = "path-backend", value_name = "WHO", help_heading = "Path")]
+    pub backend: Option<String>,
+    /// A packet a time, no super-frames (our own line)
+    #[arg(long, help_heading = "Path")]
+    pub no_offload: bool,
+    /// Seed of the path's random choices [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Path")]
+    pub seed: Option<String>,
+    /// A setting of the command's side: net.ipv4.tcp_rmem='4096 131072 33554432'; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = crate::path_flags::setting, help_heading = "Path")]
+    pub sysctl: Vec<(String, String)>,
+}
+
+/// `path`.
+#[derive(Args, Debug)]
+pub struct PathArgs {
+    #[command(flatten)]
+    pub path: PathFlags,
+    /// Let what listens on this host's 127.0.0.1:PORT answer at the peer's address too; repeatable
+    #[arg(long, value_name = "PORT")]
+    pub forward: Vec<u16>,
+    /// Write what was asked, what was delivered and what became of the packets
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// Say nothing of the path
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Print each command that lays it
+    #[arg(short, long, help_heading = "Output")]
+    pub verbose: bool,
+    /// The command and its words, after `--`; without it $SHELL
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// `compare`.

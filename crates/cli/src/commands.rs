@@ -5,6 +5,7 @@ pub mod compare;
 pub mod diagnose;
 pub mod doctor;
 pub mod explain;
+pub mod path;
 pub mod run;
 pub mod shell;
 pub mod study;

@@ -9,6 +9,7 @@ mod inside;
 mod measure;
 mod output;
 mod pairs;
+mod path_flags;
 mod plan_of;
 mod progress;
 mod signals;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::diagnose(args),
         Command::Doctor(args) => commands::doctor::doctor(args),
         Command::Explain { id } => commands::explain::explain(id.as_deref()),
+        Command::Path(args) => commands::path::path(args),
         Command::Study(args) => commands::study::study(args),
         Command::Compare(args) => commands::compare::compare(args),
         Command::Completions { shell } => commands::shell::completions(*shell),

@@ -129,7 +129,7 @@ fn names(of: impl Fn(&Format) -> &'static str) -> String {
 }
 
 /// Writes a file whole or not at all: a full disk leaves the one before.
-fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     let beside = beside(path);
     let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| {

@@ -18,6 +18,12 @@ const ALIASES: [(&str, &str); 6] = [
 const LISTS: [(&str, char); 3] =
     [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ',')];
 
+/// What the lab lays before a run, by how its knobs begin.
+const LAID: [&str; 4] = ["path.", "links.", "sites.", "target."];
+
+/// Of a plan's keys, those that it may have several of.
+const TABLES_OF_A_LIST: [&str; 2] = ["links", "sites"];
+
 /// The knob's whole name.
 pub fn whole_name(knob: &str) -> &str {
     ALIASES.iter().find(|(short, _)| *short == knob).map_or(knob, |(_, whole)| whole)
@@ -26,32 +32,26 @@ pub fn whole_name(knob: &str) -> &str {
 /// Whether turning it needs the lab to be laid anew.
 pub fn needs_new_lab(knob: &str) -> bool {
     let knob = whole_name(knob);
-    knob.starts_with("path.") || knob.starts_with("target.")
+    LAID.iter().any(|laid| knob.starts_with(laid))
 }
 
-/// The plan with one knob turned; `default` takes a plan's key out.
+/// The plan with one knob turned; `default` takes a plan's key out. What the plan has a list of (`links`)
+/// is turned in all of them at once.
 pub fn turn(plan: &Plan, knob: &str, value: &str) -> Result<Plan, Failure> {
     let knob = whole_name(knob);
-    let Some((table, key)) = knob.split_once('.') else {
+    if !knob.contains('.') {
         let mut turned = plan.clone();
         turned.target.knobs.insert(knob.to_owned(), value.to_owned());
         return Ok(turned);
-    };
+    }
     let wrong = |why: String| Failure::plan(format!("{knob}={value}: {why}"));
     let mut document: toml::Table =
         plan.to_toml().parse().map_err(|error| wrong(format!("{error}")))?;
-    let entry = document
-        .entry(table.to_owned())
-        .or_insert_with(|| toml::Value::Table(toml::Table::new()))
-        .as_table_mut()
-        .ok_or_else(|| wrong(format!("`{table}` is no part of a plan")))?;
-    if value == "default" {
-        entry.remove(key);
-    } else {
-        let list = LISTS.iter().find(|(of, _)| *of == knob);
-        let value = list.map_or_else(|| scalar(value), |(_, divided)| words(value, *divided));
-        entry.insert(key.to_owned(), value);
-    }
+    let value = match value {
+        "default" => None,
+        value => Some(as_plan_has_it(knob, value)),
+    };
+    set(&mut document, &keys(knob), value).map_err(wrong)?;
     let text = toml::to_string(&document).map_err(|error| wrong(format!("{error}")))?;
     // Line and column would be those of a text that nobody has seen.
     Plan::from_toml(&text).map_err(|error| {
@@ -60,6 +60,63 @@ pub fn turn(plan: &Plan, knob: &str, value: &str) -> Result<Plan, Failure> {
             text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map(|(_, why)| why);
         wrong(why.unwrap_or(&text).to_owned())
     })
+}
+
+/// The keys of a dotted knob, outermost first. A kernel setting's name has dots of its own.
+fn keys(knob: &str) -> Vec<&str> {
+    let mut keys = Vec::new();
+    let mut rest = knob;
+    while let Some((key, after)) = rest.split_once('.') {
+        keys.push(key);
+        rest = after;
+        if key == "sysctls" {
+            break;
+        }
+    }
+    keys.push(rest);
+    keys
+}
+
+/// Puts a value where the keys lead, or takes out what is there.
+fn set(table: &mut toml::Table, keys: &[&str], value: Option<toml::Value>) -> Result<(), String> {
+    let (key, rest) = match keys {
+        [] => return Ok(()),
+        [key] => {
+            match value {
+                Some(value) => table.insert((*key).to_owned(), value),
+                None => table.remove(*key),
+            };
+            return Ok(());
+        }
+        [key, rest @ ..] => (*key, rest),
+    };
+    if !table.contains_key(key) {
+        if TABLES_OF_A_LIST.contains(&key) {
+            return Err(format!("the plan has no [[{key}]]"));
+        }
+        if value.is_none() {
+            return Ok(());
+        }
+        table.insert(key.to_owned(), toml::Value::Table(toml::Table::new()));
+    }
+    match table.get_mut(key) {
+        Some(toml::Value::Table(inner)) => set(inner, rest, value),
+        Some(toml::Value::Array(all)) => {
+            let mut tables = all.iter_mut().filter_map(toml::Value::as_table_mut);
+            tables.try_for_each(|inner| set(inner, rest, value.clone()))
+        }
+        _ => Err(format!("`{key}` is no part of a plan that has parts")),
+    }
+}
+
+/// A value as TOML has it, by what the key takes.
+fn as_plan_has_it(knob: &str, value: &str) -> toml::Value {
+    // A kernel setting is words, also where they are a number.
+    if knob.contains(".sysctls.") {
+        return toml::Value::String(value.to_owned());
+    }
+    let list = LISTS.iter().find(|(of, _)| *of == knob);
+    list.map_or_else(|| scalar(value), |(_, divided)| words(value, *divided))
 }
 
 /// `name=value`, both there.
@@ -74,7 +131,8 @@ pub fn assignment(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn scalar(value: &str) -> toml::Value {
+/// A value of a plan as a person writes it: a number, true or false, or words.
+pub fn scalar(value: &str) -> toml::Value {
     if let Ok(number) = value.parse::<i64>() {
         return toml::Value::Integer(number);
     }
@@ -134,6 +192,75 @@ mod tests {
         assert!(turn(&turned, "target.vm_flags", "default").unwrap().target.vm_flags.is_empty());
         assert_eq!(turn(&plan(), "target.cpus", "0,1").unwrap().target.cpus, [0, 1]);
         assert!(turn(&plan(), "target.cpus", "all").unwrap_err().sentence.contains("target.cpus"));
+    }
+
+    #[test]
+    fn every_key_of_a_path_can_be_turned() {
+        let plan = Plan::from_toml("[target]\nbeam = 'http'\n[path]\nrtt = '10ms'\n").unwrap();
+        for (knob, value) in [
+            ("path.rtt", "20ms"),
+            ("path.jitter", "1ms"),
+            ("path.keep_order", "false"),
+            ("path.rate", "200Mbit"),
+            ("path.limit", "1000"),
+            ("path.loss", "0.1%"),
+            ("path.loss_burst", "3"),
+            ("path.loss_burst", "2.5"),
+            ("path.duplicate", "1%"),
+            ("path.reorder", "1%"),
+            ("path.largest", "1400"),
+            ("path.out.delay", "7ms"),
+            ("path.back.rate", "20Mbit"),
+            ("path.backend", "line"),
+            ("path.offload", "false"),
+            ("path.seed", "7"),
+            ("path.sysctls.net.ipv4.tcp_mtu_probing", "1"),
+            ("path.sysctls.net.ipv4.tcp_rmem", "4096 131072 6291456"),
+        ] {
+            assert!(needs_new_lab(knob), "{knob}");
+            let turned = turn(&plan, knob, value).unwrap();
+            assert_ne!(turned, plan, "{knob}");
+            assert_ne!(turn(&turned, knob, "default").unwrap(), turned, "{knob}");
+        }
+        let rated = turn(&plan, "path.rate", "200Mbit").unwrap();
+        for (knob, value) in [
+            ("path.queue", "1000"),
+            ("path.queue", "256KiB"),
+            ("path.aqm", "codel"),
+            ("path.back.queue", "50"),
+        ] {
+            assert_ne!(turn(&rated, knob, value).unwrap(), rated, "{knob}={value}");
+        }
+        let probing = turn(&plan, "path.sysctls.net.ipv4.tcp_mtu_probing", "1").unwrap();
+        assert_eq!(probing.path.unwrap().sysctls["net.ipv4.tcp_mtu_probing"], "1");
+    }
+
+    #[test]
+    fn a_key_of_links_is_turned_in_all_of_them() {
+        let plan = Plan::from_toml(
+            "[target]\nbeam = 'echo'\n[[sites]]\nname = 'a'\nengines = 1\n[[sites]]\nname = 'b'\nservers = 1\n\
+             [[sites]]\nname = 'c'\nservers = 1\n[[links]]\nbetween = ['a', 'b']\npath = { limit = 10 }\n\
+             [[links]]\nbetween = ['a', 'c']\n",
+        )
+        .unwrap();
+        let turned = turn(&plan, "links.path.limit", "1000").unwrap();
+        assert!(turned.links.iter().all(|link| link.path.limit == Some(1000)));
+        let turned = turn(&turned, "links.path.out.limit", "7").unwrap();
+        assert!(turned.links.iter().all(|link| link.path.ways()[0].limit == Some(7)));
+        let turned = turn(&turned, "links.path.limit", "default").unwrap();
+        assert!(turned.links.iter().all(|link| link.path.ways()[1].limit.is_none()));
+    }
+
+    #[test]
+    fn links_that_a_plan_does_not_have_are_not_made_up() {
+        let failure = turn(&plan(), "links.path.limit", "7").unwrap_err();
+        assert_eq!(failure.sentence, "links.path.limit=7: the plan has no [[links]]");
+    }
+
+    #[test]
+    fn what_has_no_parts_is_told_by_its_name() {
+        let failure = turn(&plan(), "load.rate.most", "7").unwrap_err();
+        assert!(failure.sentence.contains("`rate` is no part"), "{failure}");
     }
 
     #[test]

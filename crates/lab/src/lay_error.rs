@@ -183,9 +183,30 @@ pub enum LayError {
     /// No TUN driver.
     #[error("a path needs TUN devices, and /dev/net/tun can't be opened: {0}, or leave [path] out")]
     NoTun(String),
+    /// A trace that can't be read.
+    #[error("the path's trace {path}: {reason}")]
+    BadTrace {
+        /// The file.
+        path: String,
+        /// What is wrong, and what to write.
+        reason: String,
+    },
     /// No backend can lay what is asked.
     #[error("the path can't be laid: {0}")]
     NoBackend(String),
+    /// No addresses for a place behind a path.
+    #[error("no addresses for a path: {0}")]
+    NoAddress(String),
+    /// A port that can't be shown behind a path.
+    #[error(
+        "port {port} can't be forwarded: {reason}; what listens on 0.0.0.0 is seen through the path without --forward"
+    )]
+    NoForward {
+        /// The port.
+        port: u16,
+        /// What the kernel said.
+        reason: String,
+    },
     /// iproute2 refused.
     #[error("`{command}` failed: {reason}")]
     Command {

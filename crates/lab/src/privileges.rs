@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -28,6 +29,8 @@ use crate::sys;
 /// Source: linux/capability.h: one makes devices and addresses, the other namespaces and mounts.
 const NEEDED: [(CapabilitySet, &str); 2] =
     [(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"), (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN")];
+
+static ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process able to lay namespaces: nothing to do for root; any other user's process enters a
 /// user namespace of its own. Paths of the host stay as they are, but for what is in `/run/netns`.
@@ -47,8 +50,15 @@ pub fn acquire_privileges(verbose: bool) -> Result<(), LayError> {
     ] {
         fs::write(file, line).map_err(|error| refused(missing, errno(&error)))?;
     }
+    ENTERED.store(true, Ordering::Relaxed);
     cover_run(ip).map_err(LayError::system(format!("laying a {FOLDER} of our own")))?;
     check()
+}
+
+/// Whether this process entered a user namespace of its own: the network it was started in is not its to
+/// change.
+pub(crate) fn entered() -> bool {
+    ENTERED.load(Ordering::Relaxed)
 }
 
 /// Refuses to lay namespaces without the capabilities.
@@ -71,19 +81,27 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     // Capabilities are a thread's own, so they are raised on one that starts this and nothing else.
     std::thread::scope(|scope| {
         let starter = scope.spawn(|| {
-            if let Ok(mut sets) = capabilities(None) {
-                let needed = NEEDED.map(|(needed, _)| needed);
-                sets.inheritable |= sets.permitted & (needed[0] | needed[1]);
-                let _ = set_capabilities(None, sets);
-                for needed in needed {
-                    let _ = configure_capability_in_ambient_set(needed, true);
-                }
-            }
-            // If something was refused, so will the program be, which says in which words.
+            hand_down();
             command.spawn()
         });
         starter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Lets programs that this thread starts have the two capabilities. Root's have them anyway.
+pub(crate) fn hand_down() {
+    if geteuid().is_root() {
+        return;
+    }
+    // If something is refused, so will the program be, which says in which words.
+    if let Ok(mut sets) = capabilities(None) {
+        let needed = NEEDED.map(|(needed, _)| needed);
+        sets.inheritable |= sets.permitted & (needed[0] | needed[1]);
+        let _ = set_capabilities(None, sets);
+        for needed in needed {
+            let _ = configure_capability_in_ambient_set(needed, true);
+        }
+    }
 }
 
 /// Lays an empty folder over iproute2's, or where there is none, over the one above with all else that is

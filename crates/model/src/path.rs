@@ -278,7 +278,7 @@ impl Path {
     }
 
     /// Refuses what no path could be. `key` is where it stands in the plan: `path`.
-    pub(crate) fn check(&self, key: &'static str) -> Result<(), BadPlan> {
+    pub fn check(&self, key: &'static str) -> Result<(), BadPlan> {
         let wrong = |part: &str, wrong: String| {
             Err(BadPlan::Wrong { key, wrong: format!("{part}: {wrong}") })
         };
