@@ -70,6 +70,25 @@ mod slow_reader;
 mod small_buffer;
 mod sockets;
 
+#[allow(dead_code)]
+mod black_hole;
+#[allow(dead_code)]
+mod bufferbloat;
+#[allow(dead_code)]
+mod emulator;
+#[allow(dead_code)]
+mod line_rate;
+#[allow(dead_code)]
+mod loss;
+#[allow(dead_code)]
+mod queue_limit;
+#[allow(dead_code)]
+mod slow_start_after_idle;
+#[allow(dead_code)]
+mod stalls;
+#[allow(dead_code)]
+mod ways;
+
 /// Every roof, lowest layer first. Order decides only how reports list equals.
 pub static ROOFS: &[&dyn Roof] = &[
     // Before the CPUs: it stands where they do, and says what they are used for.

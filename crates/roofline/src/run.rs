@@ -84,11 +84,12 @@ impl<'a> Run<'a> {
         if self.is_watched() { "a read" } else { "an exchange" }
     }
 
-    /// The same in words: `1 connection`.
+    /// The same in words: `1 connection`; where each has one to every server, `4 workers`.
     pub fn connections_words(&self) -> String {
+        let what = if self.header.plan.sites.is_empty() { "connection" } else { "worker" };
         match self.connections() {
-            1 => "1 connection".into(),
-            many => format!("{many} connections"),
+            1 => format!("1 {what}"),
+            many => format!("{many} {what}s"),
         }
     }
 

@@ -8,8 +8,10 @@
 //! it is their CPU time, and one that spins looks full.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
+use std::collections::BTreeMap;
+
 use linerate_evidence::sources::{process, stat};
-use linerate_evidence::{Missing, Subject};
+use linerate_evidence::{Alone, Missing, Place, Subject};
 
 use crate::node_cpu::NodeCpu;
 use crate::run::Run;
@@ -143,14 +145,74 @@ impl Utilisation {
 }
 
 /// The time an exchange takes when nobody else asks: the smaller of the preflight's median and the run's
-/// own. Unit: seconds.
+/// own. Unit: seconds. With servers in several places it is the mean over all that may be chosen.
 ///
 /// Medians: the fastest exchange of all is luck, and one connection alone would look hindered by it.
 pub(crate) fn unhindered(run: &Run) -> Option<f64> {
-    let mut alone = run.header.preflight_ns.clone();
+    let places = unhindered_by_place(run);
+    if !places.is_empty() {
+        return Some(places.iter().map(|place| place.share * place.alone).sum());
+    }
+    let median = run.load.service.at(50.0).map(|at| at.value);
+    smaller(&run.header.preflight_ns, median)
+}
+
+/// Exchanges between the same two sites, alone.
+pub(crate) struct Distance {
+    /// Both sites, in order; none: within one.
+    pub sites: Option<[String; 2]>,
+    /// Of all exchanges, where each worker picks its server uniformly at random.
+    pub share: f64,
+    /// What one takes that meets nobody. Unit: seconds.
+    pub alone: f64,
+}
+
+/// The same by how far apart engine and server are, nearest first; empty where the plan names no sites, or
+/// where some of them were not heard of.
+pub(crate) fn unhindered_by_place(run: &Run) -> Vec<Distance> {
+    let places = &run.header.places;
+    let site =
+        |of: &[Place], index: u16| of.get(usize::from(index)).map(|place| place.site.clone());
+    let mut found: BTreeMap<Option<[String; 2]>, Vec<f64>> = BTreeMap::new();
+    for pair in &run.load.pairs {
+        let (Some(from), Some(to)) =
+            (site(&places.hosts, pair.host), site(&places.servers, pair.server))
+        else {
+            return Vec::new();
+        };
+        let of_site = |alone: &&Alone| {
+            alone.server == pair.server && site(&places.hosts, alone.host).as_ref() == Some(&from)
+        };
+        let preflight = places.alone.iter().find(of_site).map(|alone| alone.service_ns.as_slice());
+        let median = pair.service.at(50.0).map(|at| at.value);
+        let Some(alone) = smaller(preflight.unwrap_or_default(), median) else {
+            return Vec::new();
+        };
+        let sites = (from != to).then(|| {
+            let mut sites = [from, to];
+            sites.sort();
+            sites
+        });
+        found.entry(sites).or_default().push(alone);
+    }
+    let all: usize = found.values().map(Vec::len).sum();
+    let mut distances: Vec<Distance> = found
+        .into_iter()
+        .map(|(sites, alone)| Distance {
+            sites,
+            share: alone.len() as f64 / all as f64,
+            alone: alone.iter().sum::<f64>() / alone.len() as f64,
+        })
+        .collect();
+    distances.sort_by(|a, b| a.alone.total_cmp(&b.alone));
+    distances
+}
+
+/// The smaller of the median of times alone and another median. Unit: ns in, seconds out.
+fn smaller(alone: &[u64], median: Option<u64>) -> Option<f64> {
+    let mut alone = alone.to_vec();
     alone.sort_unstable();
     let alone = alone.get(alone.len() / 2).copied();
-    let median = run.load.service.at(50.0).map(|at| at.value);
     let nanos = match (alone, median) {
         (Some(alone), Some(median)) => alone.min(median),
         (one, other) => one.or(other)?,

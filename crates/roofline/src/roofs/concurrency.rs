@@ -2,6 +2,9 @@
 //!
 //! `ceiling = connections / service time of an exchange alone` (Little's law)
 //!
+//! With servers near and far, of which each exchange picks one at random, the time is the mean over all of
+//! them: one far server in two is what everybody waits for.
+//!
 //! Blind spot: a server that is slower for every one of few connections than for the first looks held
 //! by something else; it is.
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
@@ -12,7 +15,7 @@ use linerate_model::OpRate;
 use crate::predict::{Demand, Predicted, closed_network};
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
-use crate::utilisation::{Station, Utilisation, unhindered};
+use crate::utilisation::{Station, Utilisation, unhindered, unhindered_by_place};
 
 pub(super) struct Concurrency;
 
@@ -60,7 +63,7 @@ impl Roof for Concurrency {
         let more = connections.saturating_mul(2);
         Ok(Finding::Ceiling(Ceiling {
             rate,
-            sum: format!("{} / {} = {rate}", run.connections_words(), duration(alone)),
+            sum: format!("{} / {} = {rate}", run.connections_words(), alone_words(run, alone)),
             binds,
             advice: vec![Advice {
                 knob: "load.connections".into(),
@@ -73,6 +76,26 @@ impl Roof for Concurrency {
             }],
         }))
     }
+}
+
+/// `10.3 ms`, or with servers near and far `(0.5 x 0.30 ms + 0.5 x 10.3 ms)`.
+fn alone_words(run: &Run, alone: f64) -> String {
+    let distances = unhindered_by_place(run);
+    if distances.len() < 2 {
+        return duration(alone);
+    }
+    let terms: Vec<String> = distances
+        .iter()
+        .map(|distance| {
+            let place = match &distance.sites {
+                None => "within a site".to_owned(),
+                Some([one, other]) => format!("between {one} and {other}"),
+            };
+            let share = (distance.share * 100.0).round() / 100.0;
+            format!("{share} x {} {place}", duration(distance.alone))
+        })
+        .collect();
+    format!("({})", terms.join(" + "))
 }
 
 /// Twice the connections on the same CPUs.

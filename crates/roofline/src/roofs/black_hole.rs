@@ -1,0 +1,152 @@
+//! MTU black hole: packets over some size vanish on the path and nobody says so; handshakes and small
+//! messages pass, so everything looks well until something larger is sent.
+//!
+//! `ceiling = 0`, or where the kernel probes for the MTU after timeouts
+//! `ceiling = connections / (15 x 200 ms)`
+//!
+//! The sender repeats the same segment for ever, each time after twice the wait. With
+//! net.ipv4.tcp_mtu_probing = 1 it tries smaller ones once it has waited as long as three retransmissions
+//! (`tcp_retries1`) take: (2^4 - 1) x 200 ms. Each connection finds that out for itself.
+//! Blind spot: a size that every segment of the run is under.
+//! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `tcp_write_timeout`, `retransmits_timed_out`,
+//! net/ipv4/tcp_timer.c.
+
+use linerate_evidence::sources::{link, tcp_info};
+use linerate_evidence::{Missing, Of, Side};
+use linerate_model::{Bytes, OpRate};
+
+use super::stalls::{Stalls, TIMER};
+use super::ways::{LaidWay, laid, setting_knob, setting_of};
+use crate::predict::Predicted;
+use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
+use crate::run::{Run, duration};
+
+const PROBING: &str = "net.ipv4.tcp_mtu_probing";
+
+// Source: see the module: (2 << tcp_retries1) - 1 timers, and 3 is that setting's default.
+const TIMERS: f64 = 15.0;
+
+pub(super) struct BlackHole;
+
+impl Roof for BlackHole {
+    fn id(&self) -> &'static str {
+        "path.black-hole"
+    }
+
+    fn title(&self) -> &'static str {
+        "a black hole for large packets"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Defect
+    }
+
+    fn page(&self) -> &'static str {
+        include_str!("../../../../docs/roofs/path.black-hole.md")
+    }
+
+    fn judge(&self, run: &Run) -> Result<Finding, Missing> {
+        let ways = laid(run);
+        if ways.is_empty() {
+            return Ok(Finding::DoesNotApply("the plan lays no path".into()));
+        }
+        let mut worst: Option<(LaidWay, f64)> = None;
+        for way in ways {
+            // Where it isn't said why, a size that nobody asked for drops nothing.
+            let dropped = match way.per_second(link::DROPPED_SIZE) {
+                Err(_) if way.asked.largest.is_none() => 0.0,
+                told => told?,
+            };
+            if dropped > worst.as_ref().map_or(0.0, |(_, most)| *most) {
+                worst = Some((way, dropped));
+            }
+        }
+        let Some((way, dropped)) = worst else {
+            return Ok(Finding::DoesNotApply("no packet was too large for the path".into()));
+        };
+        let attained = run.attained().0;
+        let connections = f64::from(run.connections());
+        let probes = setting_of(run, PROBING).is_some_and(|set| set != "0");
+        let rate = OpRate(if probes { connections / (TIMERS * TIMER) } else { 0.0 });
+        let largest = way.asked.largest.map_or("some size".into(), |largest| largest.to_string());
+        let stalls = Stalls::of(run);
+        let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| run.flows(side)).concat();
+        let stuck = flows.iter().filter(|flow| is_stuck(flow)).count();
+        let mut seen = format!(
+            "{} dropped {dropped:.1} packets a second as too large; {stuck} of {} sampled ends stood with their \
+             timer doubled",
+            way.name,
+            flows.len()
+        );
+        if let Ok(stalls) = &stalls {
+            seen = format!("{seen}; {}", stalls.words());
+        }
+        // Where nothing is answered at all there is nothing to be told from.
+        let costs = stalls.map_or(true, |stalls| stalls.are_by(dropped / attained.max(1e-9)));
+        let binds = if (costs || stuck * 2 > flows.len()) && run.is_held_back() {
+            Binds::Yes(seen)
+        } else {
+            Binds::No(seen)
+        };
+        let sum = match probes {
+            true => format!(
+                "{} / {TIMERS:.0} x {} of timers until smaller segments are tried = {rate}",
+                run.connections_words(),
+                duration(TIMER)
+            ),
+            false => {
+                format!("packets over {largest} never pass {}: {rate} that need them", way.name)
+            }
+        };
+        // An exchange then takes what its round trips take; this run could not show how many.
+        let free = connections / way.rtt.max(1e-3);
+        let low = attained * 1.5;
+        let lifted = Predicted {
+            low: OpRate(low),
+            mid: OpRate((low.max(1e-9) * free.max(low)).sqrt()),
+            high: OpRate(free.max(low)),
+        };
+        Ok(Finding::Ceiling(Ceiling {
+            rate,
+            sum,
+            binds,
+            advice: vec![
+                Advice {
+                    knob: setting_knob(&run.header.plan, PROBING),
+                    value: "2".into(),
+                    does: "begins each connection with segments of 1024 bytes and probes for more"
+                        .into(),
+                    by_hand: format!(
+                        "let ICMP `fragmentation needed` through: that mends it. Else on both hosts sysctl -w \
+                         {PROBING}=1 (2 where connections are short), or a smaller MTU on the route: ip route \
+                         change default via GATEWAY mtu lock {}, or clamp the MSS on the router",
+                        way.asked.largest.unwrap_or(Bytes(1280)).0
+                    ),
+                    predicted: lifted,
+                },
+                Advice {
+                    knob: way.knob("largest"),
+                    value: "1500B".into(),
+                    does: "lets whole packets pass".into(),
+                    by_hand: "mend the hop that drops them".into(),
+                    predicted: lifted,
+                },
+            ],
+        }))
+    }
+}
+
+/// Whether in most samples in which it had segments out the timer had doubled twice or more.
+fn is_stuck(flow: &Of) -> bool {
+    let (Ok(unacked), Ok(backoff)) = (flow.all(tcp_info::UNACKED), flow.all(tcp_info::BACKOFF))
+    else {
+        return false;
+    };
+    let busy = unacked.iter().zip(&backoff).filter(|((_, unacked), _)| *unacked > 0);
+    let (mut all, mut doubled) = (0u32, 0u32);
+    for (_, (_, backoff)) in busy {
+        all += 1;
+        doubled += u32::from(*backoff >= 2);
+    }
+    all > 0 && doubled * 2 > all
+}
