@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -13,7 +15,7 @@ use tempfile::TempDir;
 
 mod ours;
 
-use ours::{Linerate, closed_port, needs, root, soon};
+use ours::{Linerate, closed_port, needs, root, serve, soon};
 
 const COOKIE: &str = "CRUMBSOFTHEDOCTORTEST";
 
@@ -297,6 +299,16 @@ fn what_is_not_there_or_makes_no_sense_is_one_sentence_with_its_exit_code() {
     }
 }
 
+/// The option of each connection that the node's side tells of.
+fn nodelay(node: &Node) -> Vec<String> {
+    let found = document(&mut node.doctor(&["--for", "2s", "--json"]));
+    let rows = found["connections"].as_array().unwrap();
+    let told = rows.iter().filter_map(|row| row["options"]["nodelay"].as_str());
+    let told: Vec<String> = told.map(str::to_owned).collect();
+    assert!(!told.is_empty(), "{found}");
+    told
+}
+
 #[test]
 fn a_knob_is_turned_measured_and_put_back_also_when_linerate_is_killed() {
     let node = Node::start("httpd", &[]);
@@ -308,14 +320,7 @@ fn a_knob_is_turned_measured_and_put_back_also_when_linerate_is_killed() {
     assert!(applied["effect"]["ratio"].as_f64().unwrap() > 3.0, "{applied}");
     assert_eq!((&applied["kept"], &applied["says"]), (&false.into(), &"on 8 connections".into()));
 
-    let is_off = || {
-        let found = document(&mut node.doctor(&["--for", "2s", "--json"]));
-        let rows = found["connections"].as_array().unwrap();
-        let told: Vec<&str> =
-            rows.iter().filter_map(|row| row["options"]["nodelay"].as_str()).collect();
-        assert!(!told.is_empty(), "{found}");
-        told.iter().all(|nodelay| *nodelay == "false")
-    };
+    let is_off = || nodelay(&node).iter().all(|nodelay| nodelay == "false");
     assert!(is_off(), "it was not put back");
     let mut killed = node.doctor(&["--for", "9s", "--apply", "nodelay=on", "--json-stream"]);
     killed.await_starts(1);
@@ -324,6 +329,75 @@ fn a_knob_is_turned_measured_and_put_back_also_when_linerate_is_killed() {
     killed.end(PATIENCE);
     // Whoever comes next waits until the probe that was left is gone.
     assert!(is_off(), "it was not put back after a kill");
+}
+
+#[test]
+fn a_knob_that_is_to_be_kept_stays_turned_after_the_probe_has_gone() {
+    let node = Node::start("httpd", &[]);
+    let _load = node.load(&["-c", "4"]);
+    let words = ["--for", "6s", "--apply", "nodelay=on", "--keep", "--json"];
+    let found = document(&mut node.doctor(&words));
+    assert_eq!(found["applied"]["kept"], true, "{}", found["applied"]);
+    assert_eq!(nodelay(&node), ["true"; 4]);
+}
+
+/// Copies both ways between whoever comes and a port, until the lines are cut.
+struct Relay {
+    port: u16,
+    lines: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn to(port: &str) -> Self {
+        let lines: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let (kept, address) = (Arc::clone(&lines), format!("127.0.0.1:{port}"));
+        let port = serve(move |near| {
+            let far = TcpStream::connect(&address).unwrap();
+            let copy = |mut from: TcpStream, mut to: TcpStream| {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                })
+            };
+            for end in [&near, &far] {
+                end.set_nodelay(true).unwrap();
+                kept.lock().unwrap().push(end.try_clone().unwrap());
+            }
+            copy(near.try_clone().unwrap(), far.try_clone().unwrap());
+            copy(far, near);
+        });
+        Self { port, lines }
+    }
+
+    fn cut(&self) {
+        for line in self.lines.lock().unwrap().drain(..) {
+            let _ = line.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_line_that_is_cut_is_made_again_and_the_watch_goes_on() {
+    let node = Node::start("http", &[]);
+    let _load = node.load(&["-c", "2", "--rate", "100"]);
+    let relay = Relay::to(&node.port);
+    let (port, cookie) = (relay.port.to_string(), node.folder.path().join(".erlang.cookie"));
+    let where_ = ["--port", &port, "--cookie-file", cookie.to_str().unwrap()];
+    let watch = ["doctor", &node.name, "--for", "10s", "--json-stream"];
+    let mut doctor = Linerate::start(&[&watch[..], &where_[..]].concat());
+    doctor.await_that("the first evidence is there", |it| {
+        it.events().iter().any(|event| event["event"] == "interval")
+    });
+    relay.cut();
+    assert_eq!(doctor.end(PATIENCE), 0, "{}", doctor.err());
+    let report = doctor.events().pop().unwrap();
+    let document = &report["data"];
+    assert_eq!((&report["event"], &document["ended"]), (&"report".into(), &"done".into()));
+    let says = document["unread"]["node"].as_str().unwrap();
+    assert!(says.contains("reached again after"), "{says}");
+    // What it read after the gap is there: 100 requests a second, for some seconds of ten.
+    let reads = document["traffic"]["reads_per_s"].as_f64().unwrap();
+    assert!((20.0..200.0).contains(&reads), "{reads} reads/s");
 }
 
 #[test]

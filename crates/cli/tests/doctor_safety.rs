@@ -37,8 +37,9 @@ fn a_node_is_as_it_was_whatever_ends_doctor() {
         ("its time is over", "2s", |_| {}, &[0]),
         ("Ctrl-C", "60s", |doctor| signal_to(doctor.id(), Signal::INT), &[130]),
         ("a kill", "60s", |doctor| signal_to(doctor.id(), Signal::KILL), &[-1]),
-        // The line is there and nothing comes over it, as when somebody pulls the cable.
-        ("a line that is cut", "60s", |doctor| signal_to(doctor.id(), Signal::STOP), &[1]),
+        // The line is there and nothing comes over it, as when somebody pulls the cable. Back in time
+        // it goes in again; too late, there is no node to ask.
+        ("a line that is cut", "12s", |doctor| signal_to(doctor.id(), Signal::STOP), &[0, 1]),
     ];
     for (what, length, end, codes) in ends {
         let mut doctor = node.doctor(&["--for", length, "-q"]);
@@ -53,6 +54,11 @@ fn a_node_is_as_it_was_whatever_ends_doctor() {
         assert_eq!(left, [""; 0], "{what}: this is left, or gone");
         assert!(codes.contains(&status), "{what}: exit code {status}");
     }
+    assert_eq!(
+        watch.differs(&before, PUTS_BACK),
+        [""; 0],
+        "this is left of the last that came again"
+    );
 }
 
 #[test]

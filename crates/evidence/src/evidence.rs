@@ -164,7 +164,8 @@ impl<'a> Of<'a> {
 
     /// How much a counter grew from the first sample to the last, and over how long.
     ///
-    /// Missing with fewer than two samples: a counter's single reading holds the whole past.
+    /// Missing with fewer than two samples: a counter's single reading holds the whole past. One that went
+    /// back began anew, as those of a probe that came again do; what it lost in between is not guessed.
     pub fn delta<Q: Quantity>(
         &self,
         metric: Metric<Q>,
@@ -174,7 +175,8 @@ impl<'a> Of<'a> {
         if samples.len() < 2 || last.0 <= first.0 {
             return Err(self.missing(metric.name));
         }
-        Ok((Q::from_raw(last.1.saturating_sub(first.1)), last.0.since(first.0)))
+        let grown = samples.windows(2).map(|pair| pair[1].1.saturating_sub(pair[0].1)).sum();
+        Ok((Q::from_raw(grown), last.0.since(first.0)))
     }
 
     fn raw(&self, metric: &str) -> Result<&'a [(Timestamp, u64)], Missing> {
@@ -203,6 +205,17 @@ mod tests {
     use super::*;
 
     const ACKS: Metric<u64> = Metric::new("netstat.delayed_acks");
+
+    #[test]
+    fn a_counter_that_began_anew_grew_before_and_after() {
+        let mut evidence = Evidence::default();
+        for (at, count) in [(0, 100), (1, 130), (2, 5), (3, 25)] {
+            evidence.push(Timestamp(at), Subject::Host, ACKS, count);
+        }
+        let (grown, over) = evidence.of(Subject::Host).delta(ACKS).unwrap();
+        // 30 before, 20 after.
+        assert_eq!((grown, over.as_nanos()), (50, 3));
+    }
 
     #[test]
     fn a_counter_is_subtracted_and_one_reading_is_missing_evidence() {

@@ -47,7 +47,8 @@ pub fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     let file = output.evidence.as_ref().map(|path| EvidenceFile::create(path, &header));
     let mut progress = output.progress(&args.output);
     progress.begin(&header.plan, header.started);
-    let mut watch = Watch::open(inside, outside, file.transpose()?, &signals, progress);
+    let returns = turning.is_none();
+    let mut watch = Watch::open(inside, outside, file.transpose()?, &signals, progress, returns);
     let applied = match turning {
         None => watch.until(header.started.after(length)).map(|()| None),
         Some(turning) => turning.measure(&mut watch, header.started, length),

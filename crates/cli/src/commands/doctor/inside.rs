@@ -25,12 +25,26 @@ pub(super) struct Inside {
     pub(super) schedulers: Option<u16>,
     /// Our own connection to it, its end first: no part of what it does.
     pub(super) own: Option<(SocketAddr, SocketAddr)>,
+    budget: Share,
 }
 
 impl Inside {
     pub(super) fn name(&self) -> &str {
         self.attached.node().name()
     }
+
+    /// Goes in once more over a connection of its own: the one before is lost, and its probe with it.
+    pub(super) fn again(&mut self) -> Result<(), String> {
+        let node = self.attached.node().reconnect().map_err(|error| error.to_string())?;
+        let (ours, theirs) = node.ends();
+        self.attached = node.attach(&options(self.budget)).map_err(|error| error.to_string())?;
+        self.own = Some((theirs, ours));
+        Ok(())
+    }
+}
+
+fn options(budget: Share) -> ProbeOptions {
+    ProbeOptions { budget, interval: EVERY, ..ProbeOptions::default() }
 }
 
 /// Goes in, if that is asked for and possible. A node that was asked for by its name and can't be
@@ -95,13 +109,12 @@ fn go(
     let cookie = Cookie::find(args.cookie_file.as_deref()).map_err(|error| error.to_string())?;
     let node = Node::connect(&place, &cookie).map_err(|error| error.to_string())?;
     let own = find_its_process(&node, outside);
-    let options = ProbeOptions { budget, interval: EVERY, ..ProbeOptions::default() };
-    let attached = node.attach(&options).map_err(|error| error.to_string())?;
+    let attached = node.attach(&options(budget)).map_err(|error| error.to_string())?;
     let schedulers = node
         .call("erlang", "system_info", vec![atom("schedulers_online")], PATIENCE)
         .ok()
         .and_then(|count| u16::try_from(as_u64(&count)?).ok());
-    Ok(Inside { attached, schedulers, own })
+    Ok(Inside { attached, schedulers, own, budget })
 }
 
 /// Finds the node's process if it is on this host, by our connection: its other end is that

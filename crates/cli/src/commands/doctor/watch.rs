@@ -24,6 +24,9 @@ pub(super) const EVERY: Duration = Duration::from_millis(500);
 // Chosen: twice what the probe waits for a stuck part of the node.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+// Source: linerate_probe.erl ends by itself after four seconds without a word; less, and somebody ended it.
+const SILENCE: Duration = Duration::from_secs(3);
+
 // Chosen: 5 % of a CPU for looking through the descriptors of a process with very many.
 const LOOK_SHARE: u32 = 20;
 
@@ -44,6 +47,12 @@ pub(super) struct Watch<'a> {
     signals: &'a Signals,
     progress: Progress,
     ended: Option<String>,
+    /// When the node answered last.
+    heard: Timestamp,
+    /// Since when and why it can't be asked, while it is tried again.
+    gap: Option<(Timestamp, String)>,
+    /// Whether it is tried again: not where a knob is turned, which the node puts back meanwhile.
+    returns: bool,
 }
 
 impl<'a> Watch<'a> {
@@ -54,13 +63,14 @@ impl<'a> Watch<'a> {
         file: Option<EvidenceFile>,
         signals: &'a Signals,
         progress: Progress,
+        returns: bool,
     ) -> Self {
         let netns = outside.netns();
         let scope = |pid| Scope {
-            target_pid: Some(pid),
+            target_pids: vec![pid],
             target_ports: outside.listening.iter().copied().collect(),
-            client_netns: None,
-            server_netns: netns,
+            client_netns: vec![None],
+            server_netns: vec![netns],
             local: true,
         };
         let kernel = outside.pid.map(|pid| Probe::open(scope(pid)));
@@ -90,6 +100,9 @@ impl<'a> Watch<'a> {
             signals,
             progress,
             ended: None,
+            heard: now(),
+            gap: None,
+            returns,
         }
     }
 
@@ -99,6 +112,7 @@ impl<'a> Watch<'a> {
         while self.ended.is_none() {
             self.pass()?;
             if now() >= end {
+                self.ended = self.gap.take().map(|(_, why)| why);
                 return Ok(());
             }
             next = next.after(EVERY).min(end);
@@ -166,9 +180,22 @@ impl<'a> Watch<'a> {
     }
 
     fn ask_the_node(&mut self, evidence: &mut Evidence) {
-        let Some(inside) = &self.inside else { return };
+        let Some(inside) = &mut self.inside else { return };
+        if let Some((since, why)) = &self.gap {
+            match inside.again() {
+                Ok(()) => {
+                    let seconds = now().since(*since).as_secs_f64();
+                    let says = format!("{why}; it was reached again after {seconds:.1} s");
+                    evidence.unread.insert("node".into(), says);
+                    self.gap = None;
+                }
+                // Perhaps by the next pass.
+                Err(_) => return,
+            }
+        }
         match inside.attached.sample(PATIENCE) {
             Ok(mut rows) => {
+                self.heard = now();
                 // What we ask the node over is no part of what it does.
                 rows.retain(|row| match (&row.of, inside.own) {
                     (NodeSubject::Connection { local, peer }, Some(own)) => (*local, *peer) != own,
@@ -183,7 +210,18 @@ impl<'a> Watch<'a> {
             Err(ProbeFault::Call(fault)) if inside.attached.node().alive().is_ok() => {
                 evidence.unread.insert("node".into(), format!("{fault}: it is very busy"));
             }
-            Err(fault) => self.ended = Some(format!("lost: {fault}")),
+            Err(fault) => {
+                let why = format!("lost: {fault}");
+                // A probe that heard nothing from us has ended as it should; one that somebody ended is
+                // not put in again.
+                let silent = now().since(self.heard) >= SILENCE;
+                let line = matches!(fault, ProbeFault::Call(_));
+                if self.returns && (line || (silent && matches!(fault, ProbeFault::Gone(_)))) {
+                    self.gap = Some((now(), why));
+                } else {
+                    self.ended = Some(why);
+                }
+            }
         }
     }
 
