@@ -13,9 +13,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("workload", &["model"]),
     ("netpath", &["model"]),
+    ("predict", &["model"]),
     ("evidence", &["model"]),
-    ("roofline", &["model", "evidence"]),
-    ("report", &["model", "evidence", "roofline"]),
+    ("roofline", &["model", "predict", "evidence"]),
+    ("report", &["model", "predict", "evidence", "roofline"]),
     ("engine", &["model", "workload", "evidence"]),
     ("beam", &["model", "evidence"]),
     ("lab", &["model", "netpath", "evidence", "beam"]),
@@ -27,7 +28,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// No clock, socket, file or thread.
-const PURE: &[&str] = &["model", "workload", "netpath", "evidence", "roofline", "report"];
+const PURE: &[&str] =
+    &["model", "workload", "netpath", "predict", "evidence", "roofline", "report"];
 
 /// What pure crates may use of others': things that work on bytes and numbers. A list of what may be and
 /// not of what may not: the next crate that opens sockets is on nobody's list.

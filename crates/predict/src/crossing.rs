@@ -1,0 +1,322 @@
+//! What lies between workers and service, and what of each exchange crosses it.
+
+use linerate_model::{Bytes, Path, Queue, Share, Way};
+
+use crate::acks;
+use crate::drops::{Offered, dropped, room, stall};
+use crate::forecast::{Ceiling, Lean};
+use crate::words::{count, duration};
+
+/// A path, and who uses it for what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crossing {
+    /// What it adds to the path that the service was measured on.
+    pub path: Path,
+    /// Of all exchanges, those that cross it: half, where half of the servers are on the other side.
+    pub share: Share,
+    /// Servers that each worker has a connection to, and picks one of at random.
+    pub servers: u32,
+    /// On which sides workers are.
+    pub ends: Ends,
+    /// Payload of a request, framing included.
+    pub request: Bytes,
+    /// Payload of an answer.
+    pub response: Bytes,
+    /// What a connection may have on its way, where that is less than a message.
+    pub window: Option<Bytes>,
+}
+
+/// On which sides of a path the workers are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ends {
+    /// All on one; requests go out, answers come back.
+    One,
+    /// Half of them on each: both directions carry both.
+    Both,
+}
+
+impl Default for Crossing {
+    fn default() -> Self {
+        Self {
+            path: Path::default(),
+            share: Share(1.0),
+            servers: 1,
+            ends: Ends::One,
+            request: Bytes(64),
+            response: Bytes(64),
+            window: None,
+        }
+    }
+}
+
+// Source: MTU 1500 less 20 bytes of IP and 32 of TCP with timestamps.
+const SEGMENT: f64 = 1448.0;
+const HEADERS: f64 = 52.0;
+
+/// What an exchange that crosses puts on one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    /// Packets with data.
+    data: f64,
+    /// Packets that are only ACKs.
+    acks: f64,
+    /// All their bytes on the wire.
+    bytes: f64,
+}
+
+/// What a crossing adds to an exchange at a throughput.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Added {
+    /// To the mean exchange, whether it crosses or not. Unit: seconds.
+    pub away: f64,
+    /// Share of the packets that are dropped, of the direction where that is most.
+    pub dropped: f64,
+    /// Answers whose ACK travels alone.
+    pub acks: f64,
+}
+
+impl Crossing {
+    /// The round trip and nothing else. Unit: seconds of the mean exchange.
+    pub(crate) fn delay(&self) -> f64 {
+        self.share.0 * self.rtt() * self.rounds()
+    }
+
+    fn rtt(&self) -> f64 {
+        self.path.round_trip().as_secs_f64()
+    }
+
+    /// Round trips that an exchange takes: a message larger than the window goes in several.
+    fn rounds(&self) -> f64 {
+        let largest = self.request.0.max(self.response.0) as f64;
+        self.window.map_or(1.0, |window| (largest / (window.0 as f64).max(1.0)).ceil().max(1.0))
+    }
+
+    fn segments(&self) -> [f64; 2] {
+        [self.request, self.response].map(|of| (of.0 as f64 / SEGMENT).ceil().max(1.0))
+    }
+
+    /// By direction: what one exchange that crosses puts there, `alone` of the answers having an ACK of
+    /// their own.
+    fn loads(&self, alone: f64) -> [Load; 2] {
+        let [request, response] = self.segments();
+        let of = |segments: f64, payload: Bytes, acks: f64| Load {
+            data: segments,
+            acks,
+            bytes: payload.0 as f64 + (segments + acks) * HEADERS,
+        };
+        // An odd last segment's ACK is the one that the timer holds back.
+        let held = if response > 1.0 { response % 2.0 } else { 1.0 };
+        let out = of(request, self.request, acks::at_once(response) + alone * held);
+        let back = of(response, self.response, acks::at_once(request));
+        match self.ends {
+            Ends::One => [out, back],
+            Ends::Both => {
+                let half = |a: f64, b: f64| (a + b) / 2.0;
+                let both = Load {
+                    data: half(out.data, back.data),
+                    acks: half(out.acks, back.acks),
+                    bytes: half(out.bytes, back.bytes),
+                };
+                [both, both]
+            }
+        }
+    }
+
+    /// What crossing adds when `population` workers do `throughput` exchanges a second.
+    pub(crate) fn added(&self, population: u32, throughput: f64, lean: Lean) -> Added {
+        let share = self.share.0;
+        let population = f64::from(population);
+        let alone = acks::alone(self.servers, population / throughput.max(1e-9), lean);
+        let ways = self.path.ways();
+        let loads = self.loads(alone);
+        let [request, response] = self.segments();
+        let mut away = self.delay();
+        let mut lost = [0.0; 2];
+        for (index, (way, load)) in ways.iter().zip(&loads).enumerate() {
+            let packets = (load.data + load.acks).max(1e-9);
+            let offered = Offered {
+                data: throughput * share * load.data,
+                acks: throughput * share * load.acks,
+                bytes: load.bytes / packets,
+                most: population * packets,
+            };
+            if way.limit.is_some() || way.rate.is_some() || way.loss.0 > 0.0 {
+                lost[index] = dropped(way, offered, lean);
+            }
+            away += share * wait(way, load.bytes, throughput * share, population);
+        }
+        let rtt = self.rtt();
+        let (out, back) = match self.ends {
+            Ends::One => (lost[0], lost[1]),
+            Ends::Both => ((lost[0] + lost[1]) / 2.0, (lost[0] + lost[1]) / 2.0),
+        };
+        away += share * (stall(out, request, rtt) + stall(back, response, rtt));
+        Added { away, dropped: lost[0].max(lost[1]), acks: alone }
+    }
+
+    /// Ceilings of the path. `service`: time an exchange takes that doesn't cross, in seconds.
+    pub(crate) fn ceilings(&self, population: u32, service: f64) -> Vec<Ceiling> {
+        let mut ceilings = Vec::new();
+        let share = self.share.0;
+        if share <= 0.0 {
+            return ceilings;
+        }
+        let of = f64::from(population);
+        let mut of_limit: Option<Ceiling> = None;
+        let mut of_rate: Option<Ceiling> = None;
+        for (index, way) in self.path.ways().iter().enumerate() {
+            // Packets an exchange and throughput depend on each other: longer cycles, more ACKs.
+            let settle = |ceiling: &dyn Fn(Load) -> f64| {
+                let (mut low, mut high) = (0.0, 1e12);
+                for _ in 0..80 {
+                    let mid = (low + high) / 2.0;
+                    let alone = acks::alone(self.servers, of / mid, Lean::Middle);
+                    if ceiling(self.loads(alone)[index]) > mid { low = mid } else { high = mid }
+                }
+                let alone = acks::alone(self.servers, of / low, Lean::Middle);
+                (low, self.loads(alone)[index])
+            };
+            let delay = way.delay.as_secs_f64();
+            if let Some(limit) = way.limit.filter(|_| delay > 0.0) {
+                let packets = f64::from(limit) / delay;
+                let (rate, load) = settle(&|load| packets / (share * (load.data + load.acks)));
+                let ceiling = Ceiling::new(
+                    "path.queue-limit",
+                    rate,
+                    format!(
+                        "{} packets / {} = {} packets/s each way; the mean exchange puts {:.2} there",
+                        count(limit),
+                        duration(delay),
+                        count(packets as u32),
+                        share * (load.data + load.acks)
+                    ),
+                );
+                of_limit = Some(lower(of_limit, ceiling));
+            }
+            if let Some(bits) = way.rate {
+                let (rate, load) = settle(&|load| bits.0 / 8.0 / (share * load.bytes));
+                let ceiling = Ceiling::new(
+                    "path.rate",
+                    rate,
+                    format!("{bits} / {:.0} bytes of the mean exchange", share * load.bytes),
+                );
+                of_rate = Some(lower(of_rate, ceiling));
+            }
+        }
+        ceilings.extend(of_limit);
+        ceilings.extend(of_rate);
+        let losses = self.path.ways().map(|way| way.loss.0);
+        if losses.iter().any(|loss| *loss > 0.0) {
+            let [request, response] = self.segments();
+            let rtt = self.rtt();
+            let stalls = share * (stall(losses[0], request, rtt) + stall(losses[1], response, rtt));
+            let mean = service + self.delay() + stalls;
+            ceilings.push(Ceiling::new(
+                "path.loss",
+                of / mean,
+                format!(
+                    "{} workers / {}, {} of it waiting for what was lost",
+                    count(population),
+                    duration(mean),
+                    duration(stalls)
+                ),
+            ));
+        }
+        if let Some(window) = self.window.filter(|_| self.rounds() > 1.0) {
+            let mean = service + self.delay();
+            ceilings.push(Ceiling::new(
+                "tcp.receive-window",
+                of / mean,
+                format!(
+                    "{} workers / {}: a message takes {:.0} windows of {window}, each a round trip",
+                    count(population),
+                    duration(mean),
+                    self.rounds()
+                ),
+            ));
+        }
+        ceilings
+    }
+}
+
+fn lower(so_far: Option<Ceiling>, next: Ceiling) -> Ceiling {
+    match so_far {
+        Some(so_far) if so_far.per_s.0 <= next.per_s.0 => so_far,
+        _ => next,
+    }
+}
+
+/// Time in the queue of a rate and on it, `bytes` an exchange. Unit: seconds.
+///
+/// `R = s / (1 - X s (N-1)/N)`: a single server in a closed network.
+/// Source: Schweitzer's approximation of mean value analysis, 1979.
+fn wait(way: &Way, bytes: f64, crossing: f64, population: f64) -> f64 {
+    let Some(rate) = way.rate else { return 0.0 };
+    let own = bytes * 8.0 / rate.0;
+    let left = 1.0 - crossing * own * (population - 1.0).max(0.0) / population.max(1.0);
+    let waiting = if left > 0.0 { own / left } else { f64::INFINITY };
+    // A queue that is full holds no more than it holds.
+    let full = match way.queue {
+        Queue::Bytes(size) => size.0 as f64 * 8.0 / rate.0,
+        Queue::Packets(_) => room(way, 1.0) * (SEGMENT + HEADERS).min(bytes) * 8.0 / rate.0,
+    };
+    waiting.min(own + full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn sites() -> Crossing {
+        let path = Path { limit: Some(1_000), ..Path::of_rtt(Duration::from_millis(10)) };
+        Crossing {
+            path,
+            share: Share(0.5),
+            servers: 4,
+            ends: Ends::Both,
+            request: Bytes(1_026),
+            response: Bytes(1_026),
+            window: None,
+        }
+    }
+
+    #[test]
+    fn the_queue_limits_ceiling_is_packets_over_delay_by_packets_an_exchange() {
+        // 1,000 / 5 ms = 200k packets/s; X = 400k / (1 + a/2), a = 0.75 exp(-40 ms / 4 / (N/X)).
+        let ceilings = sites().ceilings(4_000, 0.25e-3);
+        let limit = ceilings.iter().find(|it| it.id == "path.queue-limit").unwrap();
+        let a = 0.75 * (-0.010 * limit.per_s.0 / 4_000.0).exp();
+        assert!((limit.per_s.0 / (400e3 / (1.0 + a / 2.0)) - 1.0).abs() < 1e-6, "{limit:?}");
+        assert!(limit.sum.starts_with("1,000 packets / 5.00 ms = 200,000 packets/s"), "{limit:?}");
+    }
+
+    #[test]
+    fn a_line_rates_ceiling_counts_headers_and_the_heavier_direction() {
+        // 100 Mbit / 8 / (10,000 + 7 x 52 bytes) = 1,206/s; the ACKs of seven segments go the other way.
+        let path = Path { rate: Some("100Mbit".parse().unwrap()), ..Path::default() };
+        let crossing = Crossing { path, response: Bytes(10_000), ..Crossing::default() };
+        let ceilings = crossing.ceilings(10, 1e-3);
+        assert!((ceilings[0].per_s.0 - 12.5e6 / 10_364.0).abs() < 0.5, "{ceilings:?}");
+        assert_eq!(ceilings[0].id, "path.rate");
+    }
+
+    #[test]
+    fn nothing_is_added_by_a_path_that_does_nothing() {
+        let added = Crossing::default().added(100, 1e6, Lean::Middle);
+        assert_eq!((added.away, added.dropped), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_message_of_many_windows_takes_as_many_round_trips() {
+        let path = Path::of_rtt(Duration::from_millis(10));
+        let crossing = Crossing {
+            path,
+            response: Bytes(1 << 20),
+            window: Some(Bytes(1 << 16)),
+            ..Crossing::default()
+        };
+        assert!((crossing.delay() - 0.16).abs() < 1e-9);
+        assert_eq!(crossing.ceilings(1, 0.0)[0].id, "tcp.receive-window");
+    }
+}

@@ -1,0 +1,283 @@
+//! A service as it was measured: throughput over concurrency, whatever lies inside.
+//!
+//! Between two rows the time of a cycle is taken as straight in the number inside; above the last row the
+//! universal scalability law that fits all rows goes on from it; below the first row the fitted demands lead
+//! up to it ([`Demands`]). The interval's low end takes an exchange below the first row to last as long as in
+//! it, its high end only as long as the first row's rate needs.
+//!
+//! Blind spot: what the column's machines did not do while it was measured they are not known to do.
+
+use linerate_model::OpRate;
+
+use crate::closed::circulate;
+use crate::demands::Demands;
+use crate::forecast::{Ceiling, Lean, Service};
+use crate::usl::Usl;
+use crate::words::{count, duration};
+
+/// One row of a measured column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Workers, each with one exchange out.
+    pub connections: u32,
+    /// What they did together.
+    pub throughput: OpRate,
+    /// The shortest time of an exchange that was seen. Unit: seconds.
+    pub fastest: Option<f64>,
+}
+
+/// A column that no curve can be made of.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadCurve {
+    /// None at all.
+    #[error("no rows to predict from")]
+    Empty,
+    /// A row of nothing.
+    #[error("{0} connections with nothing done: leave that row out")]
+    Nothing(u32),
+    /// Two rows of one concurrency.
+    #[error("two rows of {0} connections: choose one of them with --where")]
+    Twice(u32),
+}
+
+/// The column as a station whose rate depends on how many are inside.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Ascending: connections, exchanges a second.
+    rows: Vec<(f64, f64)>,
+    /// Below the first row: `(inside, cycle in seconds)`, ascending, up to it.
+    below: Vec<(f64, f64)>,
+    /// What no exchange is quicker than. Unit: seconds; 0: not known.
+    fastest: f64,
+    demands: Option<Demands>,
+    usl: Option<Usl>,
+    /// How far a row may lie from what its neighbours say of it, as a share.
+    spread: f64,
+}
+
+// Chosen: a published figure is read to a percent at best.
+const LEAST_SPREAD: f64 = 0.01;
+
+// Chosen: how far one or two rows may be from what lies between them.
+const FEW_ROWS: f64 = 0.05;
+
+// Chosen: a fit below a first row of more than this costs more than it tells.
+const MOST_TO_FIT: f64 = 20_000.0;
+
+impl Curve {
+    /// Of the rows of a column; `round_trip` is that of the path it was measured on, in seconds, where it is
+    /// known.
+    pub fn new(rows: &[Row], round_trip: Option<f64>) -> Result<Self, BadCurve> {
+        let mut sorted: Vec<&Row> = rows.iter().collect();
+        sorted.sort_by_key(|row| row.connections);
+        for row in &sorted {
+            if !(row.throughput.0 > 0.0 && row.connections > 0) {
+                return Err(BadCurve::Nothing(row.connections));
+            }
+        }
+        if let Some(twice) = sorted.windows(2).find(|two| two[0].connections == two[1].connections)
+        {
+            return Err(BadCurve::Twice(twice[0].connections));
+        }
+        let fastest = rows.iter().filter_map(|row| row.fastest).fold(f64::INFINITY, f64::min);
+        let rows: Vec<(f64, f64)> =
+            sorted.iter().map(|row| (f64::from(row.connections), row.throughput.0)).collect();
+        let (first, x) = *rows.first().ok_or(BadCurve::Empty)?;
+        let cycle = first / x;
+        let fastest = if fastest.is_finite() { fastest.min(cycle) } else { 0.0 };
+        let known = round_trip.filter(|rtt| *rtt > 0.0 && *rtt < cycle);
+        let demands = if first <= MOST_TO_FIT { Demands::fit(&rows, known) } else { None };
+        let below = below(first, cycle, known.unwrap_or(fastest), demands.as_ref());
+        let usl = Usl::fit(&rows);
+        let spread = spread(&rows);
+        Ok(Self { rows, below, fastest, demands, usl, spread })
+    }
+
+    /// What an exchange needs, where the rows are enough to tell.
+    pub fn demands(&self) -> Option<Demands> {
+        self.demands
+    }
+
+    /// The scalability law's coefficients, where the rows are enough.
+    pub fn usl(&self) -> Option<Usl> {
+        self.usl
+    }
+
+    /// The least and the most connections that were measured.
+    pub fn measured(&self) -> (u32, u32) {
+        let of = |row: Option<&(f64, f64)>| row.map_or(0, |(n, _)| *n as u32);
+        (of(self.rows.first()), of(self.rows.last()))
+    }
+
+    /// What the service does with so many inside. Unit: exchanges a second.
+    pub fn rate(&self, inside: u32, lean: Lean) -> f64 {
+        let n = f64::from(inside);
+        let (first, x) = self.rows[0];
+        let (last, most) = self.rows[self.rows.len() - 1];
+        if n < first {
+            let cycle = first / x;
+            return match lean {
+                Lean::Low => x * n / first,
+                Lean::Middle => n / straight(&self.below, n),
+                Lean::High => n / (cycle * n / first).max(self.fastest),
+            };
+        }
+        if n > last {
+            let beyond = self.usl.map_or(most, |usl| most * usl.at(n) / usl.at(last));
+            return match lean {
+                Lean::Low => beyond.min(most) * (1.0 - self.spread),
+                Lean::Middle => beyond,
+                Lean::High => beyond.max(most) * (1.0 + self.spread),
+            };
+        }
+        let cycles: Vec<(f64, f64)> = self.rows.iter().map(|(n, x)| (*n, n / x)).collect();
+        let mid = n / straight(&cycles, n);
+        match lean {
+            Lean::Low => mid * (1.0 - self.spread),
+            Lean::Middle => mid,
+            Lean::High => mid * (1.0 + self.spread),
+        }
+    }
+}
+
+impl Service for Curve {
+    fn throughput(&self, population: u32, away: f64, lean: Lean) -> f64 {
+        circulate(population, away, |n| self.rate(n, lean))
+    }
+
+    fn alone(&self) -> f64 {
+        1.0 / self.rate(1, Lean::Middle)
+    }
+
+    fn ceilings(&self, population: u32) -> Vec<Ceiling> {
+        let rate = OpRate(self.rate(population, Lean::Middle));
+        let (first, last) = self.measured();
+        let how = match population {
+            n if self.rows.iter().any(|(row, _)| *row as u32 == n) => "as measured".to_owned(),
+            n if n < first => format!("fewer than the {} measured", count(first)),
+            n if n > last => {
+                format!("more than the {} measured, by the scalability law", count(last))
+            }
+            _ => "between two measured rows".to_owned(),
+        };
+        let sum = format!("the service with {} inside, {how}: {rate}", count(population));
+        vec![Ceiling { id: "service".into(), per_s: rate, sum }]
+    }
+}
+
+/// The way up to the first row.
+fn below(first: f64, cycle: f64, base: f64, demands: Option<&Demands>) -> Vec<(f64, f64)> {
+    if first <= 1.0 {
+        return vec![(1.0, cycle)];
+    }
+    let Some(demands) = demands else {
+        // Chosen: where nothing is known of one exchange alone, half of what it takes among the first row's.
+        let base = if base > 0.0 { base } else { cycle / 2.0 };
+        return vec![(1.0, base), (first, cycle)];
+    };
+    let fitted = |n: f64| n / demands.throughput(n as u32);
+    let off = cycle / fitted(first) - 1.0;
+    // Chosen: some two dozen points are as good as all.
+    let mut points: Vec<f64> = (0..24).map(|i| first.powf(f64::from(i) / 24.0).round()).collect();
+    points.push(first);
+    points.dedup();
+    // The fit is led to meet the row: its error there is taken off in proportion to how near it is.
+    points.into_iter().map(|n| (n, fitted(n) * (1.0 + off * n / first))).collect()
+}
+
+/// The largest error of a row between two others as those tell it.
+fn spread(rows: &[(f64, f64)]) -> f64 {
+    let inner = rows.windows(3).map(|three| {
+        let ends = [(three[0].0, three[0].0 / three[0].1), (three[2].0, three[2].0 / three[2].1)];
+        let (n, x) = three[1];
+        (n / straight(&ends, n) / x - 1.0).abs()
+    });
+    match rows.len() {
+        0..=2 => FEW_ROWS,
+        _ => inner.fold(LEAST_SPREAD, f64::max),
+    }
+}
+
+/// Along straight lines between points that ascend; beyond them as at the nearest.
+fn straight(points: &[(f64, f64)], at: f64) -> f64 {
+    let after = points.partition_point(|(x, _)| *x < at);
+    match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
+        (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (at - x0) / (x1 - x0),
+        (Some((_, y)), None) => y,
+        (None, Some((_, y))) => *y,
+        (None, None) => f64::NAN,
+    }
+}
+
+impl std::fmt::Display for Demands {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [low, mid, high] = self.busy_demand;
+        write!(
+            f,
+            "an exchange takes {} that nobody waits for, and of the bottleneck {} ({} to {}) with a hundred \
+             inside, by n^{:.2} less the more there are",
+            duration(self.delay),
+            duration(mid),
+            duration(low),
+            duration(high),
+            self.economy
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(of: &[(u32, f64)]) -> Vec<Row> {
+        let row = |&(connections, x): &(u32, f64)| Row {
+            connections,
+            throughput: OpRate(x),
+            fastest: None,
+        };
+        of.iter().map(row).collect()
+    }
+
+    #[test]
+    fn each_row_is_met_and_the_way_between_them_has_no_step() {
+        let table = [(200, 457_279.5), (400, 514_436.5), (2_000, 594_367.7), (4_000, 627_434.9)];
+        let curve = Curve::new(&rows(&table), Some(0.25e-3)).unwrap();
+        for (n, x) in table {
+            assert!((curve.rate(n, Lean::Middle) / x - 1.0).abs() < 1e-9, "{n}");
+        }
+        let mut last = 0.0;
+        for n in 1..=4_000 {
+            let rate = curve.rate(n, Lean::Middle);
+            assert!(rate >= last * 0.999, "{n}: {rate} {last}");
+            assert!(curve.rate(n, Lean::Low) <= rate * 1.000_001, "{n}");
+            assert!(curve.rate(n, Lean::High) >= rate * 0.999_999, "{n}");
+            last = rate;
+        }
+        // Alone it is the round trip and little more.
+        assert!((0.25e-3..0.30e-3).contains(&curve.alone()), "{}", curve.alone());
+    }
+
+    #[test]
+    fn without_more_delay_the_column_is_its_own_prediction() {
+        let table = [(10, 900.0), (20, 1_500.0), (40, 1_800.0)];
+        let curve = Curve::new(&rows(&table), None).unwrap();
+        for (n, x) in table {
+            assert!((curve.throughput(n, 0.0, Lean::Middle) / x - 1.0).abs() < 1e-9, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_none_is_refused() {
+        assert_eq!(Curve::new(&[], None).unwrap_err(), BadCurve::Empty);
+        let says = |of: &[(u32, f64)]| Curve::new(&rows(of), None).unwrap_err().to_string();
+        assert!(says(&[(5, 1.0), (5, 2.0)]).starts_with("two rows of 5 connections"));
+        assert!(says(&[(5, 0.0)]).contains("leave that row out"));
+    }
+
+    #[test]
+    fn one_row_is_enough_to_go_on_from() {
+        let curve = Curve::new(&rows(&[(10, 1_000.0)]), None).unwrap();
+        assert!((curve.rate(20, Lean::Middle) - 1_000.0).abs() < 1e-9);
+        assert!((curve.alone() - 5e-3).abs() < 1e-9);
+    }
+}

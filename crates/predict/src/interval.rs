@@ -1,0 +1,47 @@
+//! A prediction is an interval.
+
+use linerate_model::OpRate;
+use serde::{Deserialize, Serialize};
+
+/// A throughput to expect, with an interval. Unit: exchanges a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// Not less than this.
+    pub low: OpRate,
+    /// Best guess.
+    pub mid: OpRate,
+    /// Not more than this.
+    pub high: OpRate,
+}
+
+impl Predicted {
+    /// With `gain` times the CPU for what is full now: all of it at best, none at worst (the next roof may
+    /// be as near).
+    // Chosen: three fifths of the gain for the middle; the rest goes to what is shared.
+    pub fn with_more_cpu(attained: f64, gain: f64) -> Self {
+        Self {
+            low: OpRate(attained),
+            mid: OpRate(attained * (1.0 + (gain - 1.0) * 0.6)),
+            high: OpRate(attained * gain * 1.1),
+        }
+    }
+
+    /// Whether a measured throughput lies within the interval.
+    pub fn holds(&self, measured: OpRate) -> bool {
+        (self.low.0..=self.high.0).contains(&measured.0)
+    }
+}
+
+// Written as the published schema has it: [low, mid, high].
+impl Serialize for Predicted {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        [self.low.0, self.mid.0, self.high.0].serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Predicted {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let [low, mid, high] = <[f64; 3]>::deserialize(deserializer)?;
+        Ok(Self { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) })
+    }
+}

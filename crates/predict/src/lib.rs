@@ -1,0 +1,33 @@
+//! Prediction: throughput and latency of a closed network of connections, from what was measured of it
+//! once and a path that is only described.
+//!
+//! Workers ask, wait and ask again: a closed network. Where they wait decides what it does: at the service
+//! (a [`Network`] of CPUs, or a [`Curve`] as it was measured), on the path, or for what the path dropped.
+//! [`forecast`] puts these together; `docs/prediction.md` has the formulas and what they can't see.
+//!
+//! Pure: a function of figures.
+
+#![forbid(unsafe_code)]
+
+mod acks;
+mod closed;
+mod crossing;
+mod curve;
+mod demands;
+mod drops;
+mod forecast;
+mod interval;
+mod least_squares;
+mod mva;
+mod usl;
+mod what_if;
+mod words;
+
+pub use crossing::{Crossing, Ends};
+pub use curve::{BadCurve, Curve, Row};
+pub use demands::Demands;
+pub use forecast::{Ceiling, Forecast, Lean, Service, forecast};
+pub use interval::Predicted;
+pub use mva::{Demand, Network, Solution, Station, closed_network};
+pub use usl::Usl;
+pub use what_if::{Change, Changed, Cpu, Measured};

@@ -1,0 +1,334 @@
+//! Exact mean value analysis of a closed network: a delay, and stations that queue.
+//!
+//! `R_k(n) = D_k/m (1 + Q_k(n-1) + Σ_{j<m-1} (m-1-j) p_k(j|n-1))`, `X(n) = n / (Z + Σ R_k(n))`,
+//! `Q_k(n) = X(n) R_k(n)`, `p_k(j|n) = D_k X(n)/j p_k(j-1|n-1)`.
+//!
+//! The textbook takes `p_k(0|n)` as what is left to one, and with many servers that difference drowns in
+//! rounding. Here it is `p_k(0|n-1) X(n) / X'(n)`, where `X'` is the throughput of the network without that
+//! station: only sums and products of positive numbers, so it is good to the last digits at any size.
+//!
+//! Exact for exponential service (for any, where a station never queues); demands are constant.
+//! Blind spot: per-exchange cost that changes with load; [`crate::Curve`] takes that from measurement.
+//! Source: Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", 1980; Reiser,
+//! "Mean-value analysis and convolution method for queue-dependent servers", 1981, for `p_k(0|n)`.
+
+use linerate_model::OpRate;
+
+/// A closed network: every exchange visits the delay once, and each station.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// Where nobody waits for anybody: paths, thinking. Unit: seconds an exchange.
+    pub delay: f64,
+    /// Where they queue.
+    pub stations: Vec<Station>,
+}
+
+/// A place with servers that take exchanges from one queue; or several such places, visited at random.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Station {
+    /// Of all copies together. Unit: seconds of one server an exchange.
+    pub demand: f64,
+    /// CPUs, threads: how many exchanges it serves at once.
+    pub servers: u16,
+    /// How many there are alike, each with a queue of its own and visited equally often.
+    pub copies: u16,
+}
+
+/// What a network does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// Exchanges a second.
+    pub throughput: OpRate,
+    /// Time an exchange takes outside of the delay, waiting included. Unit: seconds.
+    pub response: f64,
+    /// Of each station's servers, 0 to 1.
+    pub utilisation: Vec<f64>,
+}
+
+/// What one exchange needs. Unit: seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Of CPU, on whichever of the CPUs.
+    pub cpu: f64,
+    /// Of time that no CPU is needed for.
+    pub delay: f64,
+}
+
+/// Throughput of `population` exchanges circulating over `cpus` CPUs and a delay.
+pub fn closed_network(population: u32, cpus: u16, demand: Demand) -> OpRate {
+    let cpu = Station { demand: demand.cpu, servers: cpus.max(1), copies: 1 };
+    Network { delay: demand.delay.max(1e-12), stations: vec![cpu] }.solve(population).throughput
+}
+
+// Chosen: this near to its bound a throughput stays there; the steps left would change no digit.
+const THERE: f64 = 1e-13;
+
+impl Network {
+    /// What it does with so many exchanges in it.
+    pub fn solve(&self, population: u32) -> Solution {
+        let groups: Vec<Group> = self.stations.iter().filter_map(Group::of).collect();
+        let mut nets = nets(&groups);
+        let bound = self.bound();
+        let mut throughput = 0.0;
+        for n in 1..=population {
+            // Nets with more stations taken away have higher numbers, and are needed first.
+            for index in (0..nets.len()).rev() {
+                let (net, smaller) = nets[index..].split_first_mut().expect("index is of a net");
+                net.step(n, self.delay, &groups, |step| smaller[step - 1].throughput);
+            }
+            throughput = nets[0].throughput;
+            if throughput >= bound * (1.0 - THERE) {
+                break;
+            }
+        }
+        let throughput = throughput.min(bound);
+        let response = f64::from(population) / throughput.max(1e-300) - self.delay;
+        let utilisation = self
+            .stations
+            .iter()
+            .map(|it| throughput * it.demand.max(0.0) / it.capacity())
+            .collect();
+        Solution { throughput: OpRate(throughput), response: response.max(0.0), utilisation }
+    }
+
+    /// The throughput that no population exceeds: all servers of the busiest station at work.
+    pub fn bound(&self) -> f64 {
+        let of = |it: &Station| it.capacity() / it.demand.max(0.0);
+        self.stations.iter().map(of).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Time that one exchange takes alone. Unit: seconds.
+    pub fn alone(&self) -> f64 {
+        self.delay + self.stations.iter().map(|it| it.demand.max(0.0)).sum::<f64>()
+    }
+}
+
+impl Station {
+    fn capacity(&self) -> f64 {
+        f64::from(self.servers.max(1)) * f64::from(self.copies.max(1))
+    }
+}
+
+/// A station as the recursion has it; those that nobody needs are left out.
+struct Group {
+    /// Of one copy.
+    demand: f64,
+    servers: usize,
+    copies: usize,
+}
+
+impl Group {
+    fn of(station: &Station) -> Option<Self> {
+        let copies = usize::from(station.copies.max(1));
+        let demand = station.demand / copies as f64;
+        let servers = usize::from(station.servers.max(1));
+        (demand > 0.0).then_some(Self { demand, servers, copies })
+    }
+
+    /// In how many numbers of copies it is looked at: one server needs no marginals.
+    fn levels(&self) -> usize {
+        if self.servers > 1 { self.copies + 1 } else { 1 }
+    }
+}
+
+/// The network with some copies of its multi-server stations taken away.
+struct Net {
+    copies: Vec<usize>,
+    /// By group, of one copy.
+    queue: Vec<f64>,
+    /// By group, of one copy: probability of so many exchanges there, below the number of servers.
+    marginal: Vec<Vec<f64>>,
+    /// By group: how much further down the list the net with one copy less stands; 0: there is none.
+    fewer: Vec<usize>,
+    throughput: f64,
+}
+
+/// All of them, the whole one first. The number of copies taken away of each group is a digit of a net's
+/// place in the list.
+fn nets(groups: &[Group]) -> Vec<Net> {
+    let count: usize = groups.iter().map(Group::levels).product();
+    let marginal = |group: &Group| {
+        let mut marginal = vec![0.0; group.servers];
+        marginal[0] = 1.0;
+        marginal
+    };
+    (0..count)
+        .map(|index| {
+            let (mut rest, mut weight) = (index, 1);
+            let (mut copies, mut fewer) = (Vec::new(), Vec::new());
+            for group in groups {
+                let gone = rest % group.levels();
+                rest /= group.levels();
+                copies.push(group.copies - gone);
+                let more = group.levels() > 1 && gone + 1 < group.levels();
+                fewer.push(if more { weight } else { 0 });
+                weight *= group.levels();
+            }
+            Net {
+                copies,
+                fewer,
+                queue: vec![0.0; groups.len()],
+                marginal: groups.iter().map(marginal).collect(),
+                throughput: 0.0,
+            }
+        })
+        .collect()
+}
+
+impl Net {
+    /// From `n - 1` exchanges to `n`; `of_fewer` is the throughput at `n` of a net further down.
+    fn step(&mut self, n: u32, delay: f64, groups: &[Group], of_fewer: impl Fn(usize) -> f64) {
+        let response = |index: usize, group: &Group| {
+            if self.copies[index] == 0 {
+                return 0.0;
+            }
+            let m = group.servers;
+            // Servers that an arrival would find idle beyond the one that it takes.
+            let idle = self.marginal[index][..m - 1].iter().enumerate();
+            let idle: f64 = idle.map(|(j, p)| (m - 1 - j) as f64 * p).sum();
+            group.demand / m as f64 * (1.0 + self.queue[index] + idle)
+        };
+        let responses: Vec<f64> =
+            groups.iter().enumerate().map(|(index, group)| response(index, group)).collect();
+        let there: f64 = responses.iter().zip(&self.copies).map(|(r, c)| r * *c as f64).sum();
+        // A net without anything lets exchanges through at once.
+        self.throughput = f64::from(n) / (delay + there);
+        for (index, group) in groups.iter().enumerate() {
+            if self.copies[index] == 0 {
+                continue;
+            }
+            self.queue[index] = self.throughput * responses[index];
+            if group.servers == 1 {
+                continue;
+            }
+            let without = of_fewer(self.fewer[index]);
+            let marginal = &mut self.marginal[index];
+            for j in (1..marginal.len()).rev() {
+                marginal[j] = group.demand * self.throughput / j as f64 * marginal[j - 1];
+            }
+            marginal[0] *= self.throughput / without;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(demand: f64, servers: u16) -> Station {
+        Station { demand, servers, copies: 1 }
+    }
+
+    /// M/M/c//N by its state probabilities, `P(j) = N!/(N-j)! (S/Z)^j / Π min(i, c)`, scaled as they are
+    /// summed. Throughput is the mean number at the delay by the delay.
+    fn birth_and_death(population: u32, servers: u16, service: f64, think: f64) -> f64 {
+        let (mut term, mut sum, mut thinking) = (1.0f64, 0.0f64, 0.0f64);
+        for j in 0..=population {
+            if j > 0 {
+                let busy = f64::from(j.min(u32::from(servers)));
+                term *= f64::from(population - j + 1) * service / think / busy;
+            }
+            sum += term;
+            thinking += term * f64::from(population - j);
+            if sum > 1e200 {
+                (term, sum, thinking) = (term / 1e200, sum / 1e200, thinking / 1e200);
+            }
+        }
+        thinking / sum / think
+    }
+
+    #[test]
+    fn a_lone_exchange_meets_no_queue() {
+        // 1 / (60 us + 40 us) = 10 000/s
+        let rate = closed_network(1, 2, Demand { cpu: 60e-6, delay: 40e-6 });
+        assert!((rate.0 - 10_000.0).abs() < 1e-6, "{rate}");
+    }
+
+    #[test]
+    fn many_exchanges_meet_the_cpus_bound() {
+        // 2 CPUs / 50 us = 40 000/s
+        let rate = closed_network(500, 2, Demand { cpu: 50e-6, delay: 100e-6 });
+        assert!((rate.0 - 40_000.0).abs() < 40.0, "{rate}");
+    }
+
+    #[test]
+    fn one_cpu_is_the_textbook_recursion() {
+        // Two exchanges, D = 1, Z = 1: R(1) = 1, X = 1/2, Q = 1/2; R(2) = 1.5, X = 2/2.5 = 0.8.
+        let rate = closed_network(2, 1, Demand { cpu: 1.0, delay: 1.0 });
+        assert!((rate.0 - 0.8).abs() < 1e-9, "{rate}");
+    }
+
+    #[test]
+    fn nothing_but_delay_is_littles_law() {
+        let rate = closed_network(64, 2, Demand { cpu: 0.0, delay: 0.01 });
+        assert!((rate.0 - 6_400.0).abs() < 1e-6, "{rate}");
+    }
+
+    #[test]
+    fn the_repairmans_closed_form_holds_from_one_server_to_a_hundred_and_twenty_eight() {
+        for (population, servers, service, think) in [
+            (7, 1, 1.0, 2.0),
+            (10, 3, 1.0, 1.0),
+            (60, 16, 0.2e-3, 1e-3),
+            (400, 128, 200e-6, 250e-6),
+            (4_000, 128, 200e-6, 5e-3),
+            (4_000, 128, 200e-6, 6.2e-3),
+            (1_000, 1_000, 1e-3, 1e-3),
+        ] {
+            let network = Network { delay: think, stations: vec![one(service, servers)] };
+            let exact = birth_and_death(population, servers, service, think);
+            let found = network.solve(population).throughput.0;
+            assert!((found / exact - 1.0).abs() < 1e-9, "{population}/{servers}: {found} {exact}");
+        }
+    }
+
+    #[test]
+    fn balanced_single_servers_without_delay_are_n_over_n_plus_k_minus_one() {
+        // K stations of D each: X(N) = N / (N + K - 1) / D.
+        let four = Station { demand: 4.0, servers: 1, copies: 4 };
+        let found = Network { delay: 0.0, stations: vec![four] }.solve(9).throughput.0;
+        assert!((found - 9.0 / 12.0).abs() < 1e-12, "{found}");
+    }
+
+    #[test]
+    fn copies_are_as_many_stations_written_out() {
+        let alike = Station { demand: 3e-3, servers: 4, copies: 3 };
+        let group = Network { delay: 2e-3, stations: vec![alike, one(0.2e-3, 1)] };
+        let apart = Network {
+            delay: 2e-3,
+            stations: vec![one(1e-3, 4), one(1e-3, 4), one(1e-3, 4), one(0.2e-3, 1)],
+        };
+        for population in [1, 5, 40, 300] {
+            let (a, b) =
+                (group.solve(population).throughput.0, apart.solve(population).throughput.0);
+            assert!((a / b - 1.0).abs() < 1e-12, "{population}: {a} {b}");
+        }
+    }
+
+    #[test]
+    fn four_servers_of_thirty_two_schedulers_stay_within_the_operational_bounds() {
+        let hosts = Station { demand: 200e-6, servers: 32, copies: 4 };
+        let network = Network { delay: 250e-6, stations: vec![hosts] };
+        let (bound, alone) = (network.bound(), network.alone());
+        let mut last = 0.0;
+        for population in [1, 50, 100, 200, 400, 800, 2_000, 4_000] {
+            let found = network.solve(population).throughput.0;
+            let most = bound.min(f64::from(population) / alone);
+            assert!(found > last && found <= most * (1.0 + 1e-12), "{population}: {found}, {most}");
+            last = found;
+        }
+        // Source: Lazowska et al., 1984, chapter 5: N / (D + Z + (N - 1) Dmax) is the pessimist's.
+        let least = 4_000.0 / (alone + 3_999.0 / bound);
+        assert!(last >= least && last > 0.98 * bound, "{last}, {least}, {bound}");
+    }
+
+    #[test]
+    fn littles_law_and_the_utilisation_law_hold_of_a_solution() {
+        let network = Network { delay: 1e-3, stations: vec![one(100e-6, 2), one(40e-6, 1)] };
+        let found = network.solve(30);
+        let x = found.throughput.0;
+        assert!((x * (found.response + 1e-3) - 30.0).abs() < 1e-6);
+        assert!((found.utilisation[0] - x * 50e-6).abs() < 1e-9);
+        assert!((found.utilisation[1] - x * 40e-6).abs() < 1e-9);
+    }
+}
