@@ -11,6 +11,7 @@ mod output;
 mod pairs;
 mod path_flags;
 mod plan_of;
+mod privileges;
 mod progress;
 mod signals;
 mod turn;

@@ -226,6 +226,14 @@ impl Drop for Netns {
     }
 }
 
+/// For tests that lay some: they measure time, so no two at once. None without the privilege.
+#[cfg(test)]
+pub(crate) fn one_at_a_time() -> Option<std::sync::MutexGuard<'static, ()>> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    privileges::check().is_ok().then_some(one)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

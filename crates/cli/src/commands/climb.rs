@@ -14,6 +14,7 @@ use crate::measure::{Bench, Stand};
 use crate::output::Output;
 use crate::pairs::effect;
 use crate::plan_of::{plan_of, read};
+use crate::privileges;
 use crate::signals::Signals;
 use crate::turn::{needs_new_lab, turn, whole_name};
 
@@ -21,6 +22,7 @@ use crate::turn::{needs_new_lab, turn, whole_name};
 pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
     let plan = plan_of(&args.load)?;
     let least: Share = read("--least", &args.least)?;
+    privileges::for_plans([&plan], args.output.verbose)?;
     let output = Output::new(&args.output)?.without_evidence("climb makes several")?;
     let signals = Signals::install().map_err(Failure::run)?;
     let progress = output.progress(&args.output);

@@ -12,6 +12,7 @@ use crate::gate::Gate;
 use crate::measure::{Bench, Stand};
 use crate::output::{Output, say};
 use crate::plan_of::{combinations, plan_of};
+use crate::privileges;
 use crate::signals::Signals;
 use crate::turn::{needs_new_lab, turn};
 
@@ -24,6 +25,8 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         .map(|gate| gate.parse::<Gate>().map_err(Failure::plan))
         .collect::<Result<Vec<_>, _>>()?;
     let turned = turned(&args.scan, &plan)?;
+    let plans = std::iter::once(&plan).chain(turned.iter().map(|turned| &turned.plan));
+    privileges::for_plans(plans, args.output.verbose)?;
     let mut output = Output::new(&args.output)?;
     if !turned.is_empty() {
         output = output.without_evidence("--scan makes several")?;
