@@ -23,6 +23,7 @@ const SYSCTLS: &[&str] = &[
     "net.ipv4.tcp_fin_timeout",
     "net.ipv4.tcp_max_syn_backlog",
     "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_mtu_probing",
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_slow_start_after_idle",
     "net.ipv4.tcp_syncookies",
