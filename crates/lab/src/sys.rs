@@ -71,16 +71,36 @@ const TUNSETIFF: rustix::ioctl::Opcode = rustix::ioctl::opcode::write::<i32>(b'T
 const IFF_TUN: c_short = 0x0001;
 /// Source: linux/if_tun.h: no four bytes of packet information before each packet.
 const IFF_NO_PI: c_short = 0x1000;
+/// Source: linux/if_tun.h: a virtio-net header before each packet.
+const IFF_VNET_HDR: c_short = 0x4000;
+
+/// Source: linux/if_tun.h: `_IOW('T', 208, unsigned int)`, whose argument is the flags themselves.
+const TUNSETOFFLOAD: rustix::ioctl::Opcode = rustix::ioctl::opcode::write::<u32>(b'T', 208);
+/// Source: linux/if_tun.h: `TUN_F_CSUM`, `TSO4`, `TSO6` and `TSO_ECN`: packets may come without their
+/// checksum, and TCP in super-frames.
+const TUN_F_TCP: usize = 0x01 | 0x02 | 0x04 | 0x08;
+/// Source: linux/if_tun.h: `TUN_F_USO4` and `USO6`: UDP in super-frames too. From Linux 6.2 on.
+const TUN_F_UDP: usize = 0x20 | 0x40;
+
+/// Whether a device may hand over super-frames, and packets whose checksum is still to be made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Offload {
+    /// It may.
+    On,
+    /// A packet a read, each as it would be on a wire.
+    Off,
+}
 
 /// Makes a TUN device in the calling thread's network namespace. It lasts as long as the file.
-/// Reads and writes are of one IP packet each, and don't block.
-pub(crate) fn open_tun(name: &str) -> io::Result<File> {
+/// Reads and writes are of a virtio-net header and one IP packet or super-frame each, and don't block.
+pub(crate) fn open_tun(name: &str, offload: Offload) -> io::Result<File> {
     let tun = OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
         .open("/dev/net/tun")?;
-    let mut request = InterfaceRequest { name: [0; 16], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
+    let flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
+    let mut request = InterfaceRequest { name: [0; 16], flags, rest: [0; 22] };
     // One byte less than there are: the name ends with a zero.
     for (to, from) in request.name[..15].iter_mut().zip(name.bytes()) {
         *to = from;
@@ -93,7 +113,23 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
             rustix::ioctl::Updater::<{ TUNSETIFF }, InterfaceRequest>::new(&mut request),
         )?;
     }
+    match offload {
+        Offload::On => {
+            set_offload(&tun, TUN_F_TCP | TUN_F_UDP).or_else(|_| set_offload(&tun, TUN_F_TCP))?
+        }
+        Offload::Off => set_offload(&tun, 0)?,
+    }
     Ok(tun)
+}
+
+fn set_offload(tun: &File, flags: usize) -> Result<(), Errno> {
+    // SAFETY: TUNSETOFFLOAD reads its argument as a number, and no memory.
+    unsafe {
+        rustix::ioctl::ioctl(
+            tun,
+            rustix::ioctl::IntegerSetter::<{ TUNSETOFFLOAD }>::new_usize(flags),
+        )
+    }
 }
 
 /// Moves this process into a user namespace and a mount namespace of its own. The kernel refuses it with

@@ -312,7 +312,8 @@ impl Path {
         if self.rate.is_some() && self.trace.is_some() {
             return wrong("trace", "a path has a rate or a trace: leave one of them out".into());
         }
-        for way in self.ways() {
+        let paced = |way: &Way| way.rate.is_some() || way.trace.is_some();
+        for (way, change) in self.ways().into_iter().zip([&self.out, &self.back]) {
             match way.queue {
                 Queue::Packets(0) | Queue::Bytes(Bytes(0)) => {
                     return wrong("queue", "0 lets no packet in: write 1 packet or more".into());
@@ -325,9 +326,10 @@ impl Path {
                 }
                 _ => {}
             }
-            let queues = self.queue.is_some() || changes.clone().any(|it| it.queue.is_some());
-            if queues && [&way.rate.map(|_| ()), &way.trace.as_ref().map(|_| ())] == [&None, &None]
-            {
+            // The path's own may be for one way only.
+            let queues = change.as_ref().is_some_and(|change| change.queue.is_some())
+                || self.queue.is_some() && !self.ways().iter().any(paced);
+            if queues && !paced(&way) {
                 return wrong(
                     "queue",
                     "nothing waits where no rate is: write rate or trace too, or limit for all that the path holds"
@@ -443,6 +445,13 @@ mod tests {
     }
 
     #[test]
+    fn one_way_may_have_a_rate_and_a_queue_and_the_other_none() {
+        let plan = path("out = { rate = '1Mbit', queue = 10 }").unwrap();
+        let [out, back] = plan.path.as_ref().unwrap().ways();
+        assert_eq!((out.queue, back.rate), (Queue::Packets(10), None));
+    }
+
+    #[test]
     fn a_rate_without_a_queue_has_one_of_a_second_and_never_the_kernels_default() {
         let queue =
             |rate: f64| Path { rate: Some(BitRate(rate)), ..Path::default() }.ways()[0].queue;
@@ -461,6 +470,7 @@ mod tests {
             ("queue", "rate = '1Mbit'\nqueue = 0"),
             ("queue", "rate = '1Mbit'\nqueue = '1KiB'"),
             ("queue", "rtt = '1ms'\nqueue = 10"),
+            ("queue", "rtt = '1ms'\nout = { rate = '1Mbit' }\nback = { queue = 10 }"),
             ("limit", "limit = 0"),
             ("loss", "loss = '100%'"),
             ("loss_burst", "loss = '1%'\nloss_burst = 0.5"),

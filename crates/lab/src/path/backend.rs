@@ -51,9 +51,6 @@ pub(crate) trait Backend: Sync {
 
 /// A link that is laid. Dropped, it is taken away.
 pub(crate) trait LaidLink: fmt::Debug + Send + Sync {
-    /// Who carries it: [`Backend::name`].
-    fn backend(&self) -> &'static str;
-
     /// Reads it while it carries, and after.
     fn meter(&self) -> LinkMeter;
 

@@ -1,9 +1,12 @@
-//! The delay line: a TUN device at each end, and between them a thread a direction, which takes packets from
-//! one device, holds each as long as [`Delay`] says, and gives them to the other. The devices last as long
-//! as their descriptors, so nothing of them can be left.
+//! Our own line: a TUN device at each end, and between them a thread a direction, which takes packets from
+//! one device, has each meet what [`Pipe`] says, and gives them to the other. The devices last as long as
+//! their descriptors, so nothing of them can be left.
 //!
-//! Blind spots: what a thread wakes late is added to the delay (some tens of microseconds each way on
-//! an idle machine; the proof measures it). The queue has no limit, as [`Delay`] says.
+//! With offload the ends hand over super-frames, and the line passes them whole wherever no segment of theirs
+//! is hit. Without it, a packet a read.
+//!
+//! Blind spots: what a thread wakes late, or takes to work off what came at once, is added to the delay; the
+//! first is told as `link.late`, the second is not. A busy line is a limit of its own (`link.cpu`).
 
 use std::fs::File;
 use std::io;
@@ -13,8 +16,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use linerate_evidence::sources::link::WayReading;
-use linerate_model::{Path, PathBackend, Timestamp};
-use linerate_netpath::Delay;
+use linerate_model::{Path, PathBackend, Timestamp, Way};
+use linerate_netpath::{Pipe, Trace};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -23,28 +26,28 @@ use rustix::thread::{gettid, set_current_timer_slack};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::backend::{Backend, LaidLink, LinkEnd, LinkMeter, Meter};
-use super::ip::Ip;
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
+use crate::netns::Ip;
 use crate::process::inside;
-use crate::sys::open_tun;
+use crate::sys::{Offload, open_tun};
 
-/// Source: Ethernet's. One packet a read and write: fidelity before speed.
+mod account;
+mod frame;
+
+use account::{Account, Own};
+use frame::{Frame, Pool};
+
+/// Source: Ethernet's.
 const MTU: &str = "1500";
 
-/// Packets that may await the delay line. Chosen: 1 s of 1500-byte packets at 1.2 Gbit/s, so that
+/// Packets that may await the line. Chosen: 1 s of 1500-byte packets at 1.2 Gbit/s, so that
 /// a line which was off its CPU loses none. Source: the kernel drops what exceeds it (`tun_net_xmit`).
 const QUEUE: &str = "100000";
 
-/// Chosen: packets taken before looking at what is due. 64 take 0.2 ms at worst, and what is due
-/// waits no longer.
-const BATCH: usize = 64;
-
-/// Source: Ethernet's MTU, which the devices are given, and room for any that a user sets by hand.
-const LONGEST: usize = 65_536;
-
-/// Chosen: buffers kept for the next packets; more than that are given back.
-const SPARE: usize = 4096;
+/// Chosen: packets taken before looking at what is due, and the other way round. 16 take 50 us at worst, and
+/// what is due waits no longer.
+const BATCH: usize = 16;
 
 /// See the module.
 pub(super) struct TunLine;
@@ -69,82 +72,99 @@ impl Backend for TunLine {
         asked: &Path,
         cancel: &Cancel,
     ) -> Result<Box<dyn LaidLink>, LayError> {
-        let client = connect_up(ip, near, far)?;
+        let [out, back] = asked.ways();
+        let pipes = [pipe(&out)?, pipe(&back)?];
+        let offload = if asked.offload { Offload::On } else { Offload::Off };
+        let client = Device::lay(ip, near, far, offload)?;
         cancel.check()?;
-        let server = connect_up(ip, far, near)?;
+        let server = Device::lay(ip, far, near, offload)?;
         cancel.check()?;
-        let line = Line::start(client, server, asked.rtt / 2)
-            .map_err(LayError::system("starting the delay line"))?;
-        Ok(Box::new(Laid(Some(line))))
+        let line = Line::start([client, server], pipes);
+        Ok(Box::new(line.map_err(LayError::system("starting the line"))?))
     }
 }
 
-fn connect_up(ip: Ip, own: &LinkEnd<'_>, peer: &LinkEnd<'_>) -> Result<File, LayError> {
-    let (name, device) = (own.netns.name.as_str(), own.device.as_str());
-    ip.say(&format!("ip -n {name} tuntap add dev {device} mode tun # by linerate itself"));
-    let tun = inside(Some(&own.netns.file), || open_tun(device))
-        .and_then(|opened| opened)
-        .map_err(LayError::no_tun)?;
-    ip.run(&["-n", name, "link", "set", "lo", "up"])?;
-    // Without an address of its own making (addrgenmode), a device sends nothing by itself.
-    ip.run(&["-n", name, "link", "set", device, "addrgenmode", "none"])?;
-    ip.run(&["-n", name, "link", "set", device, "mtu", MTU, "txqueuelen", QUEUE, "up"])?;
-    let (address, beyond) = (own.address.to_string(), peer.address.to_string());
-    ip.run(&["-n", name, "address", "add", &address, "peer", &beyond, "dev", device])?;
-    Ok(tun)
+/// What a way asks for, its trace read.
+fn pipe(way: &Way) -> Result<Pipe<Frame>, LayError> {
+    let Some(path) = &way.trace else { return Ok(Pipe::new(way, None)) };
+    let bad = |reason: String| LayError::BadTrace { path: path.display().to_string(), reason };
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    let trace = Trace::parse(&text).map_err(|error| bad(error.to_string()))?;
+    Ok(Pipe::new(way, Some(trace)))
 }
 
+/// One end's.
 #[derive(Debug)]
-struct Laid(Option<Line>);
+struct Device {
+    name: String,
+    tun: Arc<File>,
+    /// `/proc/net/dev` of its namespace.
+    devices: File,
+}
 
-impl LaidLink for Laid {
-    fn backend(&self) -> &'static str {
-        TunLine.name()
-    }
-
-    fn meter(&self) -> LinkMeter {
-        LinkMeter::new(TunLine.name(), Arc::new(Unread))
-    }
-
-    fn take_away(&mut self) -> Vec<String> {
-        self.0 = None;
-        Vec::new()
+impl Device {
+    fn lay(
+        ip: Ip,
+        own: &LinkEnd<'_>,
+        peer: &LinkEnd<'_>,
+        offload: Offload,
+    ) -> Result<Self, LayError> {
+        let (netns, name) = (own.netns, own.device.as_str());
+        ip.say(&format!(
+            "ip -n {} tuntap add dev {name} mode tun # by linerate itself",
+            netns.name
+        ));
+        let opened = inside(Some(&netns.file), || {
+            // `/proc/net` would be the namespace of the process's first thread.
+            Ok((open_tun(name, offload)?, File::open("/proc/thread-self/net/dev")?))
+        });
+        let (tun, devices) =
+            opened.and_then(|opened: io::Result<_>| opened).map_err(LayError::no_tun)?;
+        netns.batch(&[
+            "link set lo up".into(),
+            // Without an address of its own making (addrgenmode), a device sends nothing by itself.
+            format!("link set {name} addrgenmode none"),
+            format!("link set {name} mtu {MTU} txqueuelen {QUEUE} up"),
+            format!("address add {} peer {} dev {name}", own.address, peer.address),
+        ])?;
+        Ok(Self { name: name.to_owned(), tun: Arc::new(tun), devices })
     }
 }
 
-struct Unread;
-
-impl Meter for Unread {
-    fn read(&self) -> [WayReading; 2] {
-        [WayReading::default(); 2]
-    }
-}
-
-/// Ends with this.
+/// The two threads. Ends with this.
 #[derive(Debug)]
 struct Line {
     end: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
+    accounts: Arc<[Account; 2]>,
 }
 
 impl Line {
-    pub fn start(client: File, server: File, each_way: Duration) -> io::Result<Self> {
+    fn start([near, far]: [Device; 2], pipes: [Pipe<Frame>; 2]) -> io::Result<Self> {
         let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (client, server) = (Arc::new(client), Arc::new(server));
-        let mut line = Self { end, threads: Vec::new() };
-        for (name, from, to) in
-            [("lab-line-out", &client, &server), ("lab-line-back", &server, &client)]
-        {
-            let (from, to, end) = (Arc::clone(from), Arc::clone(to), Arc::clone(&line.end));
-            let carry = move || carry(&from, &to, &end, each_way);
+        let ways = [(&near.tun, &far.tun), (&far.tun, &near.tun)]
+            .map(|(from, to)| (Arc::clone(from), Arc::clone(to)));
+        let accounts = [near, far].map(|device| Account::of(device.devices, device.name));
+        let mut line = Self { end, threads: Vec::new(), accounts: Arc::new(accounts) };
+        for (index, ((from, to), pipe)) in ways.into_iter().zip(pipes).enumerate() {
+            let (end, accounts) = (Arc::clone(&line.end), Arc::clone(&line.accounts));
+            let carry = move || {
+                let account = &accounts[index];
+                account.adopt();
+                Carrier { from, to, end, pipe, account, pool: Pool::new(), own: Own::default() }
+                    .carry();
+            };
+            let name = ["lab-line-out", "lab-line-back"][index];
             line.threads.push(thread::Builder::new().name(name.into()).spawn(carry)?);
         }
         Ok(line)
     }
-}
 
-impl Drop for Line {
-    fn drop(&mut self) {
+    fn stop(&mut self) {
+        // While the threads live: their CPU time goes with them.
+        for account in &*self.accounts {
+            account.close();
+        }
         // A counter that is not zero is readable for both of them. It can't be full at 1.
         let _ = rustix::io::write(&*self.end, &1u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
@@ -153,52 +173,112 @@ impl Drop for Line {
     }
 }
 
-fn carry(from: &File, to: &File, end: &OwnedFd, each_way: Duration) {
-    // The default slack of 50 us would be added to every packet's delay.
-    let _ = set_current_timer_slack(NonZeroU64::new(1));
-    // Before engine and target, which share its CPUs: a path must not be slow because they are busy.
-    let _ = setpriority_process(Some(gettid()), -20);
-
-    let mut delay: Delay<Vec<u8>> = Delay::new(each_way);
-    let mut spare: Vec<Vec<u8>> = Vec::new();
-    let mut buffer = vec![0; LONGEST];
-    loop {
-        let now = now();
-        while let Some(packet) = delay.pop(now) {
-            // The device takes all it is given while it is up; when it goes, so do we.
-            let _ = rustix::io::write(to, &packet);
-            if spare.len() < SPARE {
-                spare.push(packet);
-            }
-        }
-        let mut taken = 0;
-        while taken < BATCH {
-            match rustix::io::read(from, &mut buffer[..]) {
-                Ok(length) => {
-                    let mut packet = spare.pop().unwrap_or_default();
-                    packet.clear();
-                    packet.extend_from_slice(&buffer[..length]);
-                    delay.push(self::now(), packet);
-                    taken += 1;
-                }
-                Err(Errno::AGAIN | Errno::INTR) => break,
-                Err(_) => return,
-            }
-        }
-        if taken == 0 && waited_for_the_end(from, end, delay.next_due()) {
-            return;
-        }
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
-/// Waits for a packet, for what is due next, or for the end; says whether it was the end.
-fn waited_for_the_end(from: &File, end: &OwnedFd, next_due: Option<Timestamp>) -> bool {
-    let wait = next_due.map(|due| due.since(now()));
-    let wait = wait.map(|wait| Timespec::try_from(wait).expect("a path's delay fits in 64 bits"));
-    let mut polled = [PollFd::new(from, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-    match poll(&mut polled, wait.as_ref()) {
-        Ok(_) => !polled[1].revents().is_empty(),
-        Err(error) => error != Errno::INTR,
+impl LaidLink for Line {
+    fn meter(&self) -> LinkMeter {
+        LinkMeter::new(TunLine.name(), Arc::clone(&self.accounts) as Arc<dyn Meter>)
+    }
+
+    fn take_away(&mut self) -> Vec<String> {
+        self.stop();
+        Vec::new()
+    }
+}
+
+impl Meter for [Account; 2] {
+    fn read(&self) -> [WayReading; 2] {
+        self.each_ref().map(Account::read)
+    }
+}
+
+/// One direction's thread.
+struct Carrier<'a> {
+    from: Arc<File>,
+    to: Arc<File>,
+    end: Arc<OwnedFd>,
+    pipe: Pipe<Frame>,
+    account: &'a Account,
+    pool: Pool,
+    own: Own,
+}
+
+impl Carrier<'_> {
+    fn carry(&mut self) {
+        // The default slack of 50 us would be added to every packet's delay.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        // Before engine and target, which share its CPUs: a path must not be slow because they are busy.
+        let _ = setpriority_process(Some(gettid()), -20);
+        loop {
+            let left = self.deliver();
+            let Ok(came) = self.take() else { return };
+            self.publish();
+            if !left && !came && self.waited_for_the_end() {
+                return;
+            }
+        }
+    }
+
+    /// Lets go of what is due, as much as a batch; says whether it was as much.
+    fn deliver(&mut self) -> bool {
+        for _ in 0..BATCH {
+            let now = now();
+            let Some(due) = self.pipe.next_due().filter(|due| *due <= now) else { return false };
+            let Some(frame) = self.pipe.pop(now) else { continue };
+            let late = now.since(due);
+            self.own.late += late;
+            self.own.late_most = self.own.late_most.max(late);
+            self.own.frames_out += 1;
+            if rustix::io::write(&*self.to, frame.as_bytes()).is_err() {
+                // It is down, or this is nothing that it knows.
+                self.own.refused += 1;
+            }
+            self.pool.give_back(frame);
+        }
+        true
+    }
+
+    /// Takes what came, as much as a batch; says whether it was as much. An error: the device is gone.
+    fn take(&mut self) -> Result<bool, Errno> {
+        for _ in 0..BATCH {
+            match rustix::io::read(&*self.from, self.pool.reading()) {
+                Ok(length) => {
+                    let frame = self.pool.take(length);
+                    self.own.frames_in += 1;
+                    self.pipe.push(now(), frame);
+                    self.own.queue_most = self.own.queue_most.max(self.pipe.queued());
+                    self.own.held_most = self.own.held_most.max(self.pipe.held());
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+                Err(gone) => return Err(gone),
+            }
+        }
+        Ok(true)
+    }
+
+    fn publish(&mut self) {
+        self.own.queue = self.pipe.queued();
+        self.own.held = self.pipe.held();
+        self.account.publish(&self.pipe.counters(), &self.own);
+        self.own.late_most = Duration::ZERO;
+        (self.own.queue_most, self.own.held_most) = (self.own.queue, self.own.held);
+    }
+
+    /// Waits for a packet, for what is due next, or for the end; says whether it was the end.
+    fn waited_for_the_end(&self) -> bool {
+        let wait = self.pipe.next_due().map(|due| due.since(now()));
+        let wait =
+            wait.map(|wait| Timespec::try_from(wait).expect("a path's delay fits in 64 bits"));
+        let mut polled =
+            [PollFd::new(&*self.from, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
+        match poll(&mut polled, wait.as_ref()) {
+            Ok(_) => !polled[1].revents().is_empty(),
+            Err(error) => error != Errno::INTR,
+        }
     }
 }
 
