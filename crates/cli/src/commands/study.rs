@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use linerate_model::{OpRate, Plan};
-use linerate_report::{Document, Scale, StudyDocument, StudyRow};
+use linerate_report::{Claim, Document, Scale, StudyDocument, StudyRow};
 
 use crate::args::StudyArgs;
 use crate::commands::run::{exit_code, one};
@@ -11,14 +11,17 @@ use crate::failure::Failure;
 use crate::measure::Bench;
 use crate::output::{Output, print};
 use crate::plan_of::duration;
+use crate::privileges;
 use crate::signals::Signals;
 
 mod claims;
 mod file;
+mod predicted;
 pub(crate) mod published;
 
-use claims::claim;
-use file::{ScaleRule, Series, Study};
+use claims::{Outcome, claim};
+use file::{ClaimRule, ScaleRule, Series, Study};
+use predicted::Between;
 use published::{Figures, published};
 
 /// Studies that come with linerate: name, file. Their folder is found beside the program or below the
@@ -56,12 +59,12 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     let mut made =
         Made { study: &study, folder, published: &published, bench, scale: None, rows: Vec::new() };
     let ended = made.all();
-    let Made { scale, rows, .. } = made;
-    if rows.is_empty() {
+    if made.rows.is_empty() {
         ended?;
         return Ok(signals.exit_code().unwrap_or(0));
     }
-    let claims = study.claims.iter().map(|rule| claim(rule, &rows)).collect();
+    let claims = study.claims.iter().map(|rule| made.claim(rule)).collect();
+    let Made { scale, rows, .. } = made;
     let document = Document::Study(StudyDocument {
         schema: "linerate/study/1".into(),
         program: env!("CARGO_PKG_VERSION").into(),
@@ -108,6 +111,7 @@ impl Made<'_> {
             plan.until.duration = Some(duration("duration", &study.duration)?);
             plans.push((series, plan));
         }
+        privileges::for_plans(plans.iter().map(|(_, plan)| plan), self.bench.verbose)?;
         if let Some(rule) = &study.scale {
             let plan = plans.iter().find(|(series, _)| series.name == rule.series);
             let (_, plan) = plan.ok_or_else(|| {
@@ -148,12 +152,11 @@ impl Made<'_> {
     }
 
     fn series(&mut self, series: &Series, mut plan: Plan) -> Result<(), Failure> {
-        let factor = self.scale.as_ref().map_or(1.0, |scale| scale.factor);
-        for link in &mut plan.links {
-            let way = |limit: u32| scaled(limit, factor).max(2);
-            link.path.limit = link.path.limit.map(way);
-        }
-        let factor = if series.unscaled { 1.0 } else { factor };
+        plan.links = self.plan_at_scale(series)?.links;
+        let factor = match &self.scale {
+            Some(scale) if !series.unscaled => scale.factor,
+            _ => 1.0,
+        };
         let mut counts: Vec<(u32, u32)> = Vec::new();
         for counted in series.connections.as_ref().unwrap_or(&self.study.connections) {
             let engines: u16 = plan.sites.iter().map(|site| site.engines).sum();
@@ -191,6 +194,50 @@ impl Made<'_> {
         }
         stand.close();
         Ok(())
+    }
+}
+
+impl Made<'_> {
+    /// What became of a claim; predictions set theirs beside the rows.
+    fn claim(&mut self, rule: &ClaimRule) -> Claim {
+        let plan = |is: &dyn Fn(&Series) -> bool| {
+            let series = self.study.series.iter().find(|series| is(series))?;
+            self.plan_at_scale(series).ok()
+        };
+        match rule {
+            ClaimRule::Predicted { says, series, from, within } => {
+                let plans = (plan(&|it| it.name == *from), plan(&|it| it.name == *series));
+                let (Some(first), Some(second)) = plans else {
+                    return Outcome::unmeasured().of(says);
+                };
+                let between = Between { from: &first, to: &second };
+                between.measured(from, series, *within, &mut self.rows).of(says)
+            }
+            ClaimRule::Forecast { says, of, from, within, within_latency } => {
+                // As published: nothing is scaled.
+                let unscaled = |name: &str| {
+                    let is = |it: &&Series| it.published.as_deref() == Some(name);
+                    let series = self.study.series.iter().find(is)?;
+                    self.study.plan_of(series, self.folder).ok()
+                };
+                let (Some(first), Some(second)) = (unscaled(from), unscaled(of)) else {
+                    return Outcome::unmeasured().of(says);
+                };
+                let between = Between { from: &first, to: &second };
+                between.published([from, of], [*within, *within_latency], self.published).of(says)
+            }
+            _ => claim(rule, &self.rows),
+        }
+    }
+
+    /// A series' plan with what its paths hold scaled.
+    fn plan_at_scale(&self, series: &Series) -> Result<Plan, Failure> {
+        let mut plan = self.study.plan_of(series, self.folder)?;
+        let factor = self.scale.as_ref().map_or(1.0, |scale| scale.factor);
+        for link in &mut plan.links {
+            link.path.limit = link.path.limit.map(|limit| scaled(limit, factor).max(2));
+        }
+        Ok(plan)
     }
 }
 

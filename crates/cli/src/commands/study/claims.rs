@@ -19,7 +19,7 @@ pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow]) -> Claim {
         ClaimRule::Slope { says, series, connections, within } => {
             slope(rows, series, connections, *within).of(says)
         }
-        // Their figures are the predictions', made before: see `predicted.rs`.
+        // Made of two plans as well: see `predicted.rs`.
         ClaimRule::Predicted { says, .. } | ClaimRule::Forecast { says, .. } => {
             Outcome::unmeasured().of(says)
         }
