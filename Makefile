@@ -46,7 +46,7 @@ test: agent ## every test
 	tests/cargo-test --release -p linerate-cli -- --test-threads=1
 	cd agent && rebar3 eunit && rebar3 ct
 	$(MAKE) --no-print-directory page-test
-	cd bench && python3 -B paired.py && python3 -B -m doctest page.py
+	cd bench && python3 -B paired.py && python3 -B binomial.py && python3 -B -m doctest page.py
 
 page-test: setup ## the HTML report in a browser
 	@[ -d tests/page/node_modules/playwright-core ] || { \
@@ -68,9 +68,10 @@ soak: agent ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, and
 	DOCTOR_RUNS=$(or $(RUNS),10) cargo test --release -p linerate-cli --no-fail-fast \
 		--test doctor_nodes --test doctor_safety -- --test-threads=1 --nocapture
 
-bench: build ## measure the engine; needs a quiet machine for ten minutes
-	cargo build --release -p linerate-engine --examples
+bench: build ## measure engine and paths; needs root and a quiet machine for twenty minutes
+	cargo build --release -p linerate-engine -p linerate-lab --examples
 	bench/run
+	bench/paths
 
 fuzz: ## throw bytes at the parsers, a minute each
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
