@@ -25,7 +25,10 @@ pub(crate) enum State {
 
 /// One connection.
 pub(crate) struct Connection {
-    pub(crate) id: u32,
+    /// The worker that it belongs to, by its number among all threads'.
+    pub(crate) worker: u32,
+    /// Its place in [`crate::Job::servers`].
+    pub(crate) server: u16,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) tls: Option<tls::Session>,
     pub(crate) session: Box<dyn Session>,
@@ -53,13 +56,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: u32, session: Box<dyn Session>, opens: Timestamp) -> Self {
+    pub(crate) fn new(worker: u32, server: u16, session: Box<dyn Session>) -> Self {
         Self {
-            id,
+            worker,
+            server,
             socket: None,
             tls: None,
             session,
-            state: State::Closed(opens),
+            state: State::Closed(Timestamp(0)),
             generation: 0,
             connected: false,
             known: false,

@@ -23,18 +23,48 @@ use crate::tls::Tls;
 pub struct Job {
     /// The plan.
     pub plan: Arc<Plan>,
-    /// Where to connect.
-    pub address: SocketAddr,
+    /// Where to connect: each worker holds a connection to every server. Never empty.
+    pub servers: Vec<ServerAddress>,
+    /// Where the engine's threads work, in turn: thread `i` is on host `i % hosts`, so that a multiple of
+    /// their number has all hosts do the same. Never empty.
+    pub hosts: Vec<EngineHost>,
     /// What each connection says.
     pub template: Arc<dyn Template>,
     /// TLS, where the plan asks for it.
     pub tls: Option<Tls>,
-    /// The network namespace that the engine's sockets are to be in; none: its own.
-    pub netns: Option<PathBuf>,
     /// Set by somebody else to end the run early.
     pub stop: Arc<AtomicBool>,
     /// Engine threads.
     pub threads: u16,
+}
+
+/// A server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServerAddress {
+    /// Its host's name.
+    pub name: String,
+    /// Its site's; empty where the plan names none.
+    pub site: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// A host of the engine.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct EngineHost {
+    /// Its name.
+    pub name: String,
+    /// Its site's; empty where the plan names none.
+    pub site: String,
+    /// The network namespace that its sockets are to be in; none: the process's own.
+    pub netns: Option<PathBuf>,
+}
+
+impl Job {
+    /// Where thread `index` works.
+    pub(crate) fn host_of(&self, index: u16) -> u16 {
+        index % self.hosts.len().max(1) as u16
+    }
 }
 
 /// One of the engine's connections, for those who look at it from outside.
@@ -42,6 +72,10 @@ pub struct Job {
 pub struct Flow {
     /// The engine's number for it.
     pub id: u32,
+    /// Its place in [`Job::hosts`].
+    pub host: u16,
+    /// Its place in [`Job::servers`].
+    pub server_host: u16,
     /// The engine's end.
     pub client: SocketAddr,
     /// The target's end.
@@ -53,15 +87,28 @@ pub struct Flow {
 pub struct Flows(Arc<Mutex<BTreeMap<u32, Flow>>>);
 
 impl Flows {
-    /// Chosen: enough for "half of all samples"; both ends of so many cost a pass 0.8 ms, 0.4 % of a CPU.
-    pub(crate) const WATCHED: u32 = 16;
+    /// How many at most.
+    // Chosen: enough for "half of all samples"; both ends of so many cost a pass 0.8 ms, 0.4 % of a CPU.
+    pub const WATCHED: u32 = 16;
 
     /// As they are now.
     pub fn snapshot(&self) -> Vec<Flow> {
         self.0.lock().map(|flows| flows.values().copied().collect()).unwrap_or_default()
     }
 
-    pub(crate) fn opened(&self, flow: Flow) {
+    /// The number of the connection of a worker to a server, if it is among those that are watched: as
+    /// many of a worker's as leave some for a worker of every host.
+    pub fn number(worker: u32, server: u16, servers: u16, hosts: u16) -> Option<u32> {
+        let (servers, hosts) = (u32::from(servers.max(1)), u32::from(hosts.max(1)));
+        let each = (Self::WATCHED / hosts).clamp(1, servers);
+        // Workers begin with different servers.
+        let place = (u32::from(server) + servers - worker.wrapping_mul(each) % servers) % servers;
+        let number = worker.checked_mul(each)?.checked_add(place)?;
+        (place < each && number < Self::WATCHED).then_some(number)
+    }
+
+    /// A watched connection is open, perhaps anew.
+    pub fn opened(&self, flow: Flow) {
         if let Ok(mut flows) = self.0.lock() {
             flows.insert(flow.id, flow);
         }
@@ -80,6 +127,16 @@ pub struct Running {
 }
 
 impl Running {
+    /// A run that somebody else makes, as an Erlang client does.
+    pub fn of(
+        slices: Receiver<Slice<Live>>,
+        flows: Flows,
+        started: Timestamp,
+        threads: Vec<JoinHandle<io::Result<()>>>,
+    ) -> Self {
+        Self { slices, flows, started, threads }
+    }
+
     /// Waits for the threads. The error is one that kept a thread from working at all.
     pub fn join(self) -> io::Result<()> {
         let mut result = Ok(());
@@ -97,7 +154,8 @@ impl Running {
 pub fn start(job: Job) -> io::Result<Running> {
     let (sender, slices) = channel();
     let flows = Flows::default();
-    let opening = Arc::new(Opening::of(job.plan.load.connections));
+    let connections = job.plan.load.connections.saturating_mul(job.servers.len() as u32);
+    let opening = Arc::new(Opening::of(connections));
     let barrier = Arc::new(Barrier::new(usize::from(job.threads) + 1));
     let start = Arc::new(std::sync::OnceLock::new());
     let mut threads = Vec::new();
@@ -119,4 +177,46 @@ pub fn start(job: Job) -> io::Result<Running> {
     let _ = start.set(started);
     barrier.wait();
     Ok(Running { slices, flows, started, threads })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(workers: u32, servers: u16, hosts: u16) -> Vec<(u32, u16)> {
+        let all = (0..workers).flat_map(|worker| (0..servers).map(move |server| (worker, server)));
+        let mut numbered: Vec<_> = all
+            .filter_map(|(worker, server)| {
+                Some((Flows::number(worker, server, servers, hosts)?, (worker, server)))
+            })
+            .collect();
+        numbered.sort_unstable();
+        // No number is given twice, and none is left out before the last.
+        assert!(numbered.iter().map(|(number, _)| *number).eq(0..numbered.len() as u32));
+        numbered.into_iter().map(|(_, which)| which).collect()
+    }
+
+    #[test]
+    fn with_one_server_the_first_sixteen_connections_are_watched() {
+        let first: Vec<_> = (0..16).map(|worker| (worker, 0)).collect();
+        assert_eq!(watched(50, 1, 1), first);
+    }
+
+    #[test]
+    fn watched_connections_are_of_every_host_and_of_every_server() {
+        for (servers, hosts) in [(4, 1), (4, 4), (2, 8), (4, 8), (3, 5), (16, 16), (40, 2)] {
+            let watched = watched(200, servers, hosts);
+            assert!(watched.len() > 8 && watched.len() <= 16, "{servers} {hosts}: {watched:?}");
+            let mut of: Vec<_> =
+                watched.iter().map(|(worker, _)| worker % u32::from(hosts)).collect();
+            of.sort_unstable();
+            of.dedup();
+            let workers = (16 / (16 / u32::from(hosts)).clamp(1, u32::from(servers))) as usize;
+            assert_eq!(of.len(), usize::from(hosts).min(workers), "{servers} {hosts}: {watched:?}");
+            let mut to: Vec<_> = watched.iter().map(|(_, server)| *server).collect();
+            to.sort_unstable();
+            to.dedup();
+            assert_eq!(to.len(), usize::from(servers).min(16), "{servers} {hosts}: {watched:?}");
+        }
+    }
 }

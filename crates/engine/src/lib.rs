@@ -13,6 +13,7 @@ mod thread;
 mod tls;
 
 pub use clock::now;
-pub use job::{Flow, Flows, Job, Running, start};
-pub use probe::{Preflight, Trouble, probe};
+pub use job::{EngineHost, Flow, Flows, Job, Running, ServerAddress, start};
+pub use probe::{PairPreflight, Preflight, Trouble, probe};
+pub use thread::slice_width;
 pub use tls::{Tls, client_config};

@@ -1,9 +1,10 @@
-//! The first exchanges, one after the other on one connection: does the target answer at all, does it
-//! speak the protocol, and how fast when nobody else asks.
+//! The first exchanges, one after the other on one connection to each server: does the target answer at
+//! all, does it speak the protocol, and how fast when nobody else asks.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use linerate_workload::{Broken, Session, Step};
@@ -24,7 +25,21 @@ const EXCHANGES: usize = 24;
 /// What a few exchanges showed.
 #[derive(Clone, Debug, Default)]
 pub struct Preflight {
-    /// Service times in order. Never empty.
+    /// Service times in order; with several servers each the mean of one exchange with every server, from
+    /// one host of every site. Never empty.
+    pub service: Vec<Duration>,
+    /// The same by host and server.
+    pub pairs: Vec<PairPreflight>,
+}
+
+/// What a few exchanges between one host and one server showed.
+#[derive(Clone, Debug, Default)]
+pub struct PairPreflight {
+    /// Place in [`Job::hosts`].
+    pub host: u16,
+    /// Place in [`Job::servers`].
+    pub server: u16,
+    /// Service times in order.
     pub service: Vec<Duration>,
 }
 
@@ -109,34 +124,66 @@ pub enum Trouble {
 /// Makes a few exchanges and takes their time.
 pub fn probe(job: &Job) -> Result<Preflight, Trouble> {
     let job = job.clone();
-    let address = job.address.to_string();
-    // A thread of its own: the engine's network namespace is entered for good.
+    let address = job.servers.first().map_or_else(String::new, |server| server.address.to_string());
+    // A thread of its own: the engine's network namespaces are entered for good.
     let ended = std::thread::spawn(move || exchanges(&job)).join();
     ended.unwrap_or_else(|_| Err(Trouble::Other { address, wrong: "the probe panicked".into() }))
 }
 
+/// One host's connection to one server.
+struct Line<'a> {
+    address: SocketAddr,
+    netns: Option<&'a Path>,
+    stream: Option<Stream>,
+    session: Box<dyn Session>,
+}
+
 fn exchanges(job: &Job) -> Result<Preflight, Trouble> {
-    let address = job.address.to_string();
-    let other = |wrong: String| Trouble::Other { address: address.clone(), wrong };
-    if let Some(path) = &job.netns {
-        let entered = std::fs::File::open(path).and_then(|file| {
-            Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
-        });
-        entered.map_err(|error| other(format!("cannot enter {}: {error}", path.display())))?;
-    }
-    let timeout = job.plan.load.timeout;
-    let seconds = timeout.as_secs_f64();
     let mut preflight = Preflight::default();
+    let mut lines = Vec::new();
+    for (index, host) in job.hosts.iter().enumerate() {
+        // The hosts of a site are all as far from each server.
+        if job.hosts[..index].iter().any(|other| other.site == host.site) {
+            continue;
+        }
+        for (server, to) in (0u16..).zip(&job.servers) {
+            let (stream, session) = (None, job.template.session());
+            let netns = host.netns.as_deref();
+            lines.push(Line { address: to.address, netns, stream, session });
+            let host = index as u16;
+            preflight.pairs.push(PairPreflight { host, server, ..PairPreflight::default() });
+        }
+    }
     let began = Instant::now();
-    let mut stream = None;
-    let mut session = job.template.session();
     while preflight.service.len() < EXCHANGES && began.elapsed() < LONGEST {
+        let mut sum = Duration::ZERO;
+        for (line, pair) in lines.iter_mut().zip(&mut preflight.pairs) {
+            let took = line.exchange(job)?;
+            pair.service.push(took);
+            sum += took;
+        }
+        preflight.service.push(sum / lines.len().max(1) as u32);
+    }
+    Ok(preflight)
+}
+
+impl Line<'_> {
+    /// One exchange, and how long it took; with the connect where each exchange has one of its own.
+    fn exchange(&mut self, job: &Job) -> Result<Duration, Trouble> {
+        let address = self.address.to_string();
+        let seconds = job.plan.load.timeout.as_secs_f64();
+        let other = |wrong: String| Trouble::Other { address: address.clone(), wrong };
         let start = Instant::now();
-        let opened = match stream.take() {
+        let opened = match self.stream.take() {
             Some(stream) => stream,
             None => {
-                session.renew();
-                let plain = connect(job, timeout).map_err(|error| match error.kind() {
+                if let Some(path) = self.netns {
+                    enter(path).map_err(|error| {
+                        other(format!("cannot enter {}: {error}", path.display()))
+                    })?;
+                }
+                self.session.renew();
+                let plain = connect(job, self.address).map_err(|error| match error.kind() {
                     ErrorKind::ConnectionRefused => Trouble::Refused(address.clone()),
                     ErrorKind::TimedOut => {
                         Trouble::Unreachable { address: address.clone(), seconds }
@@ -148,7 +195,7 @@ fn exchanges(job: &Job) -> Result<Preflight, Trouble> {
         };
         let start = if job.plan.opens_each() { start } else { Instant::now() };
         let (last, opened) =
-            exchange(opened, session.as_mut()).map_err(|trouble| match trouble {
+            exchange(opened, self.session.as_mut()).map_err(|trouble| match trouble {
                 Fault::Broken(broken) => Trouble::Protocol {
                     address: address.clone(),
                     hint: match broken {
@@ -172,15 +219,20 @@ fn exchanges(job: &Job) -> Result<Preflight, Trouble> {
                     _ => other(error.to_string()),
                 },
             })?;
-        preflight.service.push(start.elapsed());
-        stream = (!last && !job.plan.opens_each()).then_some(opened);
+        self.stream = (!last && !job.plan.opens_each()).then_some(opened);
+        Ok(start.elapsed())
     }
-    Ok(preflight)
+}
+
+fn enter(netns: &Path) -> std::io::Result<()> {
+    let file = std::fs::File::open(netns)?;
+    Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
 /// The engine's own way to open a socket, so that its options are the plan's; then a blocking one.
-fn connect(job: &Job, timeout: Duration) -> std::io::Result<TcpStream> {
-    let socket = Opener::new(job.address, &job.plan.engine, 0).open()?;
+fn connect(job: &Job, server: SocketAddr) -> std::io::Result<TcpStream> {
+    let timeout = job.plan.load.timeout;
+    let socket = Opener::new(&job.plan.engine, 0).open(server)?;
     let wait = Timespec::try_from(timeout).unwrap_or_default();
     let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
     if poll(&mut ready, Some(&wait))? == 0 {

@@ -1,6 +1,6 @@
 //! What one thread counts and times: the live slice, and the integrals that Little's law needs.
 
-use linerate_evidence::{Live, Phase, Slice};
+use linerate_evidence::{Live, Part, Phase, Slice};
 use linerate_model::Timestamp;
 
 use crate::clock::thread_cpu;
@@ -18,9 +18,15 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(thread: u16, start: Timestamp, width: u64) -> Self {
+    /// `parts`: servers to be told apart; 0: there is one.
+    pub(crate) fn new(
+        (thread, host): (u16, u16),
+        start: Timestamp,
+        width: u64,
+        parts: usize,
+    ) -> Self {
         Self {
-            slice: Slice::new(thread, 0, start),
+            slice: fresh(thread, host, 0, start, parts),
             width,
             ends: Timestamp(start.0 + width),
             busy: 0,
@@ -60,6 +66,28 @@ impl Record {
         self.written_sum -= u128::from(written.0);
     }
 
+    /// What falls to one server, where there are several.
+    #[inline]
+    pub(crate) fn part(&mut self, server: u16) -> Option<&mut Part<Live>> {
+        self.slice.parts.get_mut(usize::from(server))
+    }
+
+    /// An exchange with this server failed.
+    pub(crate) fn on_error(&mut self, server: u16, why: &'static str) {
+        *self.slice.errors.entry(why.to_owned()).or_default() += 1;
+        if let Some(part) = self.part(server) {
+            *part.errors.entry(why.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// One took too long.
+    pub(crate) fn on_timed_out(&mut self, server: u16) {
+        self.slice.timed_out += 1;
+        if let Some(part) = self.part(server) {
+            part.timed_out += 1;
+        }
+    }
+
     #[inline]
     fn integrate(&mut self, at: Timestamp) {
         self.slice.in_flight_area +=
@@ -75,7 +103,8 @@ impl Record {
         let skipped = at.0.saturating_sub(self.ends.0) / self.width;
         self.ends = Timestamp(self.ends.0 + (skipped + 1) * self.width);
         let index = self.slice.index + 1 + skipped as u32;
-        let fresh = Slice::new(self.slice.thread, index, at);
+        let (thread, host) = (self.slice.thread, self.slice.host);
+        let fresh = fresh(thread, host, index, at, self.slice.parts.len());
         let mut slice = std::mem::replace(&mut self.slice, fresh);
         self.slice.phase = next;
         slice.to = at;
@@ -86,4 +115,11 @@ impl Record {
         self.cpu = cpu;
         slice
     }
+}
+
+fn fresh(thread: u16, host: u16, index: u32, from: Timestamp, parts: usize) -> Slice<Live> {
+    let mut slice = Slice::new(thread, index, from);
+    slice.host = host;
+    slice.parts.resize_with(parts, Part::default);
+    slice
 }

@@ -11,7 +11,6 @@ use rustix::net::{
 
 /// Opens sockets for one thread.
 pub(crate) struct Opener {
-    server: SocketAddr,
     options: EngineOptions,
     /// Local ports to use in turn; none: the kernel chooses.
     ports: Option<(u16, u16)>,
@@ -19,15 +18,15 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    pub(crate) fn new(server: SocketAddr, options: &EngineOptions, first: u16) -> Self {
+    pub(crate) fn new(options: &EngineOptions, first: u16) -> Self {
         let ports = options.local_ports.as_deref().and_then(port_range);
         let next_port = ports.map_or(0, |(low, high)| low + first % (high - low + 1));
-        Self { server, options: options.clone(), ports, next_port }
+        Self { options: options.clone(), ports, next_port }
     }
 
-    /// A socket whose connect has begun.
-    pub(crate) fn open(&mut self) -> Result<OwnedFd, Errno> {
-        let family = match self.server {
+    /// A socket whose connect to `server` has begun.
+    pub(crate) fn open(&mut self, server: SocketAddr) -> Result<OwnedFd, Errno> {
+        let family = match server {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
@@ -46,9 +45,9 @@ impl Opener {
             sockopt::set_tcp_congestion(&socket, name)?;
         }
         if let Some((low, high)) = self.ports {
-            self.bind_within(&socket, low, high)?;
+            self.bind_within(&socket, server.ip(), low, high)?;
         }
-        match connect(&socket, &self.server) {
+        match connect(&socket, &server) {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
             Err(errno) => Err(errno),
         }
@@ -56,8 +55,14 @@ impl Opener {
 
     /// Binds to the next free port of the range; `ADDRNOTAVAIL` when there is none, as the kernel says
     /// of its own range.
-    fn bind_within(&mut self, socket: &OwnedFd, low: u16, high: u16) -> Result<(), Errno> {
-        let any = match self.server.ip() {
+    fn bind_within(
+        &mut self,
+        socket: &OwnedFd,
+        server: IpAddr,
+        low: u16,
+        high: u16,
+    ) -> Result<(), Errno> {
+        let any = match server {
             IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(ip),
             IpAddr::V4(_) => IpAddr::from([0, 0, 0, 0]),
             IpAddr::V6(_) => IpAddr::from([0u16; 8]),

@@ -34,8 +34,10 @@ use crate::socket::Opener;
 
 mod connections;
 mod exchanges;
+mod workers;
 
 use connections::OPENING;
+use workers::{Waiting, Worker};
 
 // Chosen: wakes a hundred exchanges at once, and the batch still ends within a millisecond.
 const EVENTS: usize = 256;
@@ -62,7 +64,14 @@ pub(crate) struct Thread {
     job: Job,
     index: u16,
     epoll: OwnedFd,
+    /// Of each worker one to every server, side by side.
     connections: Vec<Connection>,
+    /// How many servers there are.
+    servers: usize,
+    /// Those of a closed loop, where there are several servers.
+    workers: Vec<Worker>,
+    /// Exchanges of an open loop that chose their server, where there are several.
+    waiting: Waiting,
     /// Rings in `epoll` at `alarm_at`.
     alarm: OwnedFd,
     alarm_at: Timestamp,
@@ -70,8 +79,8 @@ pub(crate) struct Thread {
     /// Connections to be opened, by index.
     to_open: VecDeque<usize>,
     opening: usize,
-    /// Open connections without an exchange (open loop), by index and generation.
-    idle: VecDeque<(usize, u32)>,
+    /// Open connections without an exchange (open loop), by server; each by index and generation.
+    idle: Vec<VecDeque<(usize, u32)>>,
     /// Open loop, once the load has begun: the next exchange to be sent, and the next to be counted as due.
     schedule: Option<(Schedule, Schedule)>,
     /// Exchanges this thread may begin in all, and may still begin.
@@ -89,8 +98,9 @@ pub(crate) struct Thread {
     next_scan: Timestamp,
     buffer: Vec<u8>,
     plain: Vec<u8>,
-    /// Connections that became free in this wake (closed loop): all answers are read before the next
-    /// requests are written, so that the target gets them together.
+    /// Connections that became free in this wake (closed loop), or workers where there are several
+    /// servers: all answers are read before the next requests are written, so that the target gets them
+    /// together.
     freed: Vec<usize>,
     /// Connections with more to read than one turn took.
     again: Vec<usize>,
@@ -107,7 +117,8 @@ impl Thread {
         flows: Flows,
         opening_of_all: Arc<Opening>,
     ) -> io::Result<Self> {
-        if let Some(path) = &job.netns {
+        let host = job.host_of(index);
+        if let Some(path) = job.hosts.get(usize::from(host)).and_then(|host| host.netns.as_ref()) {
             let namespace = File::open(path)?;
             let network = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(namespace.as_fd(), network)?;
@@ -128,26 +139,37 @@ impl Thread {
         epoll::add(&epoll, &alarm, data, EventFlags::IN | EventFlags::ET)?;
         let threads = u32::from(job.threads);
         let ids = (u32::from(index)..job.plan.load.connections).step_by(usize::from(job.threads));
-        let connections: Vec<Connection> =
-            ids.map(|id| Connection::new(id, job.template.session(), Timestamp(0))).collect();
+        let servers = job.servers.len();
+        let all = 0..u16::try_from(servers).unwrap_or(u16::MAX);
+        let connections: Vec<Connection> = ids
+            .clone()
+            .flat_map(|worker| all.clone().map(move |server| (worker, server)))
+            .map(|(worker, server)| Connection::new(worker, server, job.template.session()))
+            .collect();
+        let seed = job.plan.engine.seed;
+        let chooses = servers > 1 && !job.plan.is_open_loop();
+        let workers = if chooses { ids.map(|id| Worker::new(seed, id)).collect() } else { vec![] };
         let left = job.plan.until.exchanges.map_or(u64::MAX, |all| {
             all / u64::from(threads) + u64::from(u64::from(index) < all % u64::from(threads))
         });
         let span = job.threads.max(1);
         let first = u16::try_from(u32::from(index) * 65_536 / u32::from(span)).unwrap_or(0);
         Ok(Self {
-            opener: Opener::new(job.address, &job.plan.engine, first),
+            opener: Opener::new(&job.plan.engine, first),
             index,
             epoll,
             alarm,
             alarm_at: Timestamp(0),
             to_open: (0..connections.len()).collect(),
             opening: 0,
-            idle: VecDeque::new(),
+            idle: vec![VecDeque::new(); servers],
+            servers,
+            workers,
+            waiting: Waiting::new(seed, index, servers),
             schedule: None,
             quota: left,
             left,
-            record: Record::new(index, Timestamp(0), 1),
+            record: Record::new((index, host), Timestamp(0), 1, 0),
             phase: Phase::Ramp,
             opening_of_all,
             started: Timestamp(0),
@@ -172,12 +194,14 @@ impl Thread {
         let load = &plan.load;
         self.started = start;
         let width = slice_width(plan.until.duration);
-        self.record = Record::new(self.index, start, width.as_nanos() as u64);
+        let parts = if self.servers > 1 { self.servers } else { 0 };
+        let (index, host) = (self.index, self.job.host_of(self.index));
+        self.record = Record::new((index, host), start, width.as_nanos() as u64, parts);
         let ramps_connections = !load.ramp.is_zero() && !plan.is_open_loop();
         if ramps_connections {
             let count = u64::from(load.connections);
             for connection in &mut self.connections {
-                let share = load.ramp.as_nanos() as u64 * u64::from(connection.id) / count;
+                let share = load.ramp.as_nanos() as u64 * u64::from(connection.worker) / count;
                 connection.state = State::Closed(Timestamp(start.0 + share));
             }
         }
@@ -276,8 +300,11 @@ impl Thread {
             self.schedule = Some((schedule.clone(), schedule));
             return;
         }
+        // A worker takes whichever of its connections it chooses.
+        self.freed.extend(0..self.workers.len());
         for index in 0..self.connections.len() {
-            if self.connections[index].state == State::Idle
+            if self.workers.is_empty()
+                && self.connections[index].state == State::Idle
                 && self.connections[index].socket.is_some()
                 && self.left > 0
             {
@@ -328,8 +355,8 @@ impl Thread {
                 next = next.min(at.after(LOOK));
             }
             if let Some((send, _)) = &self.schedule
-                && !self.idle.is_empty()
-                && self.left > 0
+                && self.idle.iter().any(|idle| !idle.is_empty())
+                && self.left > self.waiting.count()
             {
                 next = next.min(send.peek());
             }
@@ -370,7 +397,10 @@ impl Thread {
 
     /// Due, as far as counted, and not yet written (open loop).
     fn unwritten(&self) -> u64 {
-        self.schedule.as_ref().map_or(0, |(send, due)| due.issued().saturating_sub(send.issued()))
+        let chosen = self.waiting.count();
+        self.schedule
+            .as_ref()
+            .map_or(0, |(send, due)| (due.issued() + chosen).saturating_sub(send.issued()))
     }
 
     /// The last slice: what is still outstanding is counted at its age.
@@ -381,8 +411,11 @@ impl Thread {
             }
         }
         let unwritten = self.unwritten();
+        for due in self.waiting.all() {
+            self.record.slice.censored.record(at.nanos_since(due));
+        }
         if let Some((send, _)) = &mut self.schedule {
-            for _ in 0..unwritten {
+            for _ in 0..unwritten.saturating_sub(self.waiting.count()) {
                 self.record.slice.censored.record(at.nanos_since(send.peek()));
                 send.advance();
             }
@@ -396,7 +429,7 @@ impl Thread {
 }
 
 /// How long a slice is: short ones show the course of a short run, long ones keep a long run's file small.
-fn slice_width(duration: Option<Duration>) -> Duration {
+pub fn slice_width(duration: Option<Duration>) -> Duration {
     // Chosen: 300 points draw a course, and 100 ms hold a dozen exchanges at 100/s.
     duration.map_or(Duration::ZERO, |duration| duration / 300).max(Duration::from_millis(100))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use linerate_engine::{Job, Trouble, probe, start};
+use linerate_engine::{EngineHost, Job, ServerAddress, Trouble, probe, start};
 use linerate_evidence::{Evidence, LoadSummary, ValidityState, summarise};
 use linerate_model::Plan;
 
@@ -39,14 +39,18 @@ fn echo(size: usize, delay: Duration) -> SocketAddr {
     })
 }
 
+fn server(address: SocketAddr) -> ServerAddress {
+    ServerAddress { name: address.to_string(), site: String::new(), address }
+}
+
 fn job(address: SocketAddr, rest: &str) -> Job {
     let plan = Plan::from_toml(&format!("[target]\naddress = '{address}'\n{rest}")).unwrap();
     Job {
         template: linerate_workload::template(&plan.workload, &address.to_string()),
         plan: Arc::new(plan),
-        address,
+        servers: vec![server(address)],
+        hosts: vec![EngineHost::default()],
         tls: None,
-        netns: None,
         stop: Arc::new(AtomicBool::new(false)),
         threads: 2,
     }

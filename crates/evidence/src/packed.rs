@@ -38,6 +38,14 @@ impl Live {
         let _ = histogram.record(value);
     }
 
+    /// Adds one value so many times.
+    pub fn record_n(&mut self, value: u64, count: u64) {
+        if count > 0 {
+            let histogram = self.0.get_or_insert_with(|| Box::new(live_histogram()));
+            let _ = histogram.record_n(value, count);
+        }
+    }
+
     /// What was recorded; none: nothing.
     pub fn recorded(&self) -> Option<&Histogram<u64>> {
         self.0.as_deref()

@@ -10,6 +10,7 @@ mod netlink;
 mod owner;
 mod sockets;
 mod stack;
+mod sums;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,18 +30,19 @@ use kept::Kept;
 use stack::Stack;
 use tree::TargetTree;
 
-/// Where to look.
+/// Where to look. Namespaces are as `/run/netns/NAME` or `/proc/PID/ns/net`, none for this process's own.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// Root of the target's process tree, where it is on this host.
-    pub target_pid: Option<u32>,
+    /// Roots of the target's process trees, one a server, where they are on this host. What `target`
+    /// tells is the sum of them all.
+    pub target_pids: Vec<u32>,
     /// The ports on which the target listens.
     pub target_ports: Vec<u16>,
-    /// Network namespace of the engine's sockets, as `/run/netns/NAME` or `/proc/PID/ns/net`;
-    /// none for this process's own.
-    pub client_netns: Option<PathBuf>,
-    /// Network namespace of the target's sockets.
-    pub server_netns: Option<PathBuf>,
+    /// Network namespaces of the engine's sockets, one a host. What `stack/client` tells is the sum of
+    /// them all.
+    pub client_netns: Vec<Option<PathBuf>>,
+    /// Network namespaces of the target's sockets, one a server.
+    pub server_netns: Vec<Option<PathBuf>>,
     /// Whether the target's sockets are on this host.
     pub local: bool,
 }
@@ -54,6 +56,10 @@ pub struct FlowAddress {
     pub client: SocketAddr,
     /// The target's end.
     pub server: SocketAddr,
+    /// Which of [`Scope::client_netns`] the engine's end is in.
+    pub client_host: u16,
+    /// Which of [`Scope::server_netns`] the target's end is in.
+    pub server_host: u16,
 }
 
 /// Reads all sources, pass by pass. Files and sockets stay open in between; what a pass costs
@@ -62,7 +68,7 @@ pub struct FlowAddress {
 pub struct Probe {
     scope: Scope,
     host_files: Vec<(&'static Source, Kept)>,
-    /// One a network namespace: the server's last, and both ends' where they share it.
+    /// One a network namespace: the servers' last, and both ends' where they share one.
     stacks: Vec<Stack>,
     tree: Option<TargetTree>,
     /// Ends of connections whose congestion control was told.
@@ -134,17 +140,24 @@ impl Probe {
 
     fn open_stacks(&mut self) {
         let Scope { client_netns, server_netns, local, .. } = self.scope.clone();
-        let shared = namespace::same(client_netns.as_deref(), server_netns.as_deref());
+        // A namespace once, whoever is in it.
+        let mut found: Vec<(Option<PathBuf>, Vec<(Side, u16)>)> = Vec::new();
+        let clients = client_netns.into_iter().zip(0u16..).map(|it| (Side::Client, it));
+        let servers = server_netns.into_iter().zip(0u16..).map(|it| (Side::Server, it));
+        for (side, (netns, host)) in clients.chain(servers.filter(|_| local)) {
+            match found
+                .iter_mut()
+                .find(|(there, _)| namespace::same(there.as_deref(), netns.as_deref()))
+            {
+                Some((_, ends)) => ends.push((side, host)),
+                None => found.push((netns, vec![(side, host)])),
+            }
+        }
         // The server's where both share it: evidence has one subject for one stack.
-        let wanted = match (local, shared) {
-            (false, _) => vec![(Side::Client, vec![Side::Client], client_netns)],
-            (true, true) => vec![(Side::Server, vec![Side::Client, Side::Server], server_netns)],
-            (true, false) => vec![
-                (Side::Client, vec![Side::Client], client_netns),
-                (Side::Server, vec![Side::Server], server_netns),
-            ],
-        };
-        for (side, ends, netns) in wanted {
+        let side = |ends: &[(Side, u16)]| ends.iter().map(|(side, _)| *side).max();
+        found.sort_by_key(|(_, ends)| side(ends));
+        for (netns, ends) in found {
+            let side = side(&ends).unwrap_or(Side::Client);
             let (stack, faults) = Stack::open(side, ends, netns.as_deref());
             self.stacks.push(stack);
             for (source, reason) in faults {
@@ -159,10 +172,13 @@ impl Probe {
     }
 
     fn open_tree(&mut self) {
-        match self.scope.target_pid.map(TargetTree::open) {
-            Some(Ok(tree)) => self.tree = Some(tree),
-            Some(Err(error)) => self.note(tree::ID, error.to_string()),
-            None => self.note(tree::ID, "no process of the target is known on this host".into()),
+        if self.scope.target_pids.is_empty() {
+            self.note(tree::ID, "no process of the target is known on this host".into());
+            return;
+        }
+        match TargetTree::open(&self.scope.target_pids) {
+            Ok(tree) => self.tree = Some(tree),
+            Err(error) => self.note(tree::ID, error.to_string()),
         }
     }
 
@@ -179,12 +195,15 @@ impl Probe {
             };
             for stack in &mut self.stacks {
                 let Some(diag) = &mut stack.diag else { continue };
-                for side in &stack.ends {
+                for (side, host) in &stack.ends {
                     for flow in flows {
-                        let (local, remote) = match side {
-                            Side::Client => (flow.client, flow.server),
-                            Side::Server => (flow.server, flow.client),
+                        let (local, remote, is_there) = match side {
+                            Side::Client => (flow.client, flow.server, flow.client_host),
+                            Side::Server => (flow.server, flow.client, flow.server_host),
                         };
+                        if is_there != *host {
+                            continue;
+                        }
                         let bytes = match diag.connection(local, remote) {
                             Ok(Some(bytes)) => bytes,
                             Ok(None) => continue,
@@ -222,31 +241,31 @@ impl Probe {
             let (Fetch::Listeners, Parse::Each(parse)) = (source.fetch, source.parse) else {
                 continue;
             };
-            let Some(diag) = self.stacks.last_mut().and_then(|stack| stack.diag.as_mut()) else {
-                continue;
-            };
-            let read = diag.listeners().map_err(|error| error.to_string()).and_then(|bytes| {
-                let at = now();
-                self.scope.target_ports.iter().try_for_each(|port| {
-                    let answer = Answer { at, of: Subject::Listener(*port), bytes: &bytes };
-                    parse(&answer, evidence).map_err(|error| error.to_string())
-                })
-            });
-            if let Err(reason) = read {
-                self.note(source.id, reason);
+            let ports = &self.scope.target_ports;
+            let mut readings = Vec::new();
+            let servers = self.stacks.iter_mut().filter(|stack| stack.side == Side::Server);
+            let read: Result<(), String> =
+                servers.filter_map(|stack| stack.diag.as_mut()).try_for_each(|diag| {
+                    let bytes = diag.listeners().map_err(|error| error.to_string())?;
+                    let (at, mut reading) = (now(), Evidence::default());
+                    for port in ports {
+                        let answer = Answer { at, of: Subject::Listener(*port), bytes: &bytes };
+                        parse(&answer, &mut reading).map_err(|error| error.to_string())?;
+                    }
+                    readings.push(reading);
+                    Ok(())
+                });
+            match read {
+                Ok(()) => sums::add_up(readings, evidence),
+                Err(reason) => self.note(source.id, reason),
             }
         }
     }
 
     fn sample_files(&mut self, now: &impl Fn() -> Timestamp, evidence: &mut Evidence) {
         let mut faults = Vec::new();
-        let host = self.host_files.iter_mut().map(|(source, kept)| (*source, kept, Subject::Host));
-        let stacks = self.stacks.iter_mut().flat_map(|stack| {
-            let of = Subject::Stack(stack.side);
-            stack.files.iter_mut().map(move |(source, kept)| (*source, kept, of))
-        });
-        for (source, kept, of) in host.chain(stacks) {
-            let Parse::Each(parse) = source.parse else { continue };
+        let mut read = |source: &'static Source, kept: &mut Kept, of, evidence: &mut Evidence| {
+            let Parse::Each(parse) = source.parse else { return };
             let read = kept.read().map_err(|error| error.to_string()).and_then(|bytes| {
                 let answer = Answer { at: now(), of, bytes };
                 parse(&answer, evidence).map_err(|error| error.to_string())
@@ -254,6 +273,21 @@ impl Probe {
             if let Err(reason) = read {
                 faults.push((source.id, reason));
             }
+        };
+        for (source, kept) in &mut self.host_files {
+            read(source, kept, Subject::Host, evidence);
+        }
+        for side in [Side::Client, Side::Server] {
+            let stacks = self.stacks.iter_mut().filter(|stack| stack.side == side);
+            let readings = stacks.map(|stack| {
+                let mut reading = Evidence::default();
+                for (source, kept) in &mut stack.files {
+                    read(source, kept, Subject::Stack(side), &mut reading);
+                }
+                reading
+            });
+            let readings = readings.collect();
+            sums::add_up(readings, evidence);
         }
         for (source, reason) in faults {
             self.note(source, reason);

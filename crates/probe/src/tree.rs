@@ -35,8 +35,8 @@ const WALK_SHARE: u32 = 100;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct TargetTree {
-    root: u32,
-    /// Parents before their children.
+    roots: Vec<u32>,
+    /// Of all trees, parents before their children.
     members: Vec<u32>,
     groups: Vec<Group>,
     sums: Tree,
@@ -61,12 +61,15 @@ pub(crate) struct NoProcess {
 }
 
 impl TargetTree {
-    pub(crate) fn open(root: u32) -> Result<Self, NoProcess> {
-        read(format!("/proc/{root}/stat")).map_err(|error| NoProcess { pid: root, error })?;
+    /// Of one tree or of several, whose numbers are added up. Groups are those of the first.
+    pub(crate) fn open(roots: &[u32]) -> Result<Self, NoProcess> {
+        for root in roots {
+            read(format!("/proc/{root}/stat")).map_err(|error| NoProcess { pid: *root, error })?;
+        }
         Ok(Self {
-            root,
-            members: vec![root],
-            groups: groups_of(root),
+            members: roots.to_vec(),
+            groups: roots.first().map(|root| groups_of(*root)).unwrap_or_default(),
+            roots: roots.to_vec(),
             sums: Tree::default(),
             next_walk: Timestamp(0),
             next_read: Timestamp(0),
@@ -88,7 +91,7 @@ impl TargetTree {
             return Ok(());
         }
         if began >= self.next_walk {
-            self.members = walk(self.root);
+            self.members = self.roots.iter().flat_map(|root| walk(*root)).collect();
             self.count_descriptors();
             let took = now().since(began);
             self.next_walk = began.after(WALK_EVERY.max(took.saturating_mul(WALK_SHARE)));

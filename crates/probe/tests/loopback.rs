@@ -23,10 +23,10 @@ fn clock() -> impl Fn() -> Timestamp {
 
 fn scope(port: u16) -> Scope {
     Scope {
-        target_pid: Some(std::process::id()),
+        target_pids: vec![std::process::id()],
         target_ports: vec![port],
-        client_netns: None,
-        server_netns: None,
+        client_netns: vec![None],
+        server_netns: vec![None],
         local: true,
     }
 }
@@ -51,6 +51,8 @@ impl Pair {
             id: 3,
             client: self.client.local_addr().unwrap(),
             server: self.client.peer_addr().unwrap(),
+            client_host: 0,
+            server_host: 0,
         }
     }
 
@@ -145,6 +147,8 @@ fn an_ipv4_client_of_a_server_that_listens_on_ipv6_is_found_too() {
         id: 3,
         client: client.local_addr().unwrap(),
         server: client.peer_addr().unwrap(),
+        client_host: 0,
+        server_host: 0,
     };
 
     let evidence = Probe::open(scope(port)).sample(clock(), &[flow]);
@@ -157,6 +161,8 @@ fn an_ipv4_client_of_a_server_that_listens_on_ipv6_is_found_too() {
         id: 3,
         client: client.local_addr().unwrap(),
         server: client.peer_addr().unwrap(),
+        client_host: 0,
+        server_host: 0,
     };
     let (_server, _) = listener.accept().unwrap();
     let evidence = Probe::open(scope(port)).sample(clock(), &[flow]);
@@ -168,7 +174,8 @@ fn an_ipv4_client_of_a_server_that_listens_on_ipv6_is_found_too() {
 fn a_connection_that_is_not_there_is_not_mistaken_for_its_listener() {
     let pair = Pair::new();
     let nobody: SocketAddr = "127.0.0.1:1".parse().unwrap();
-    let flow = FlowAddress { id: 3, client: nobody, server: pair.listener.local_addr().unwrap() };
+    let flow =
+        FlowAddress { client: nobody, server: pair.listener.local_addr().unwrap(), ..pair.flow() };
 
     let mut probe = Probe::open(scope(pair.port()));
     let evidence = probe.sample(clock(), &[flow, FlowAddress { id: 4, ..pair.flow() }]);
@@ -244,7 +251,7 @@ fn stack_and_host_are_read_once_for_both_ends() {
 
 #[test]
 fn a_target_elsewhere_leaves_its_sources_unread_in_words_and_is_told_once() {
-    let elsewhere = Scope { target_pid: None, local: false, ..scope(80) };
+    let elsewhere = Scope { target_pids: vec![], local: false, ..scope(80) };
     let mut probe = Probe::open(elsewhere);
     assert_eq!(probe.unread()["listener"], "the target is not on this host");
     assert!(probe.unread()["process"].contains("no process"), "{:?}", probe.unread());
@@ -260,13 +267,13 @@ fn a_target_elsewhere_leaves_its_sources_unread_in_words_and_is_told_once() {
 fn a_process_or_a_namespace_that_is_gone_is_told_and_ends_nothing() {
     let mut child = Sleeper::new(Command::new("sleep").arg("60"));
     let pid = child.0.id();
-    let mut probe = Probe::open(Scope { target_pid: Some(pid), ..scope(1) });
+    let mut probe = Probe::open(Scope { target_pids: vec![pid], ..scope(1) });
     assert!(probe.sample(clock(), &[]).of(Subject::Target).last(process::THREADS).is_ok());
     child.end();
     assert!(probe.sample(clock(), &[]).of(Subject::Target).last(process::THREADS).is_err());
 
-    let gone = Some(PathBuf::from("/run/netns/no-such-namespace"));
-    let probe = Probe::open(Scope { target_pid: Some(pid), server_netns: gone, ..scope(1) });
+    let gone = vec![Some(PathBuf::from("/run/netns/no-such-namespace"))];
+    let probe = Probe::open(Scope { target_pids: vec![pid], server_netns: gone, ..scope(1) });
     assert!(probe.unread()["process"].starts_with(&format!("process {pid}: ")));
     assert!(probe.unread()["netstat"].contains("/run/netns/no-such-namespace"));
 }
@@ -298,7 +305,7 @@ fn another_network_namespace_is_another_stack() {
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut probe = Probe::open(Scope { server_netns: Some(netns.clone()), ..scope(port) });
+    let mut probe = Probe::open(Scope { server_netns: vec![Some(netns.clone())], ..scope(port) });
 
     let evidence = probe.sample(clock(), &[]);
 
@@ -309,6 +316,38 @@ fn another_network_namespace_is_another_stack() {
     assert!(evidence.of(Subject::Stack(Side::Client)).last(snmp::IN_SEGS).is_ok());
     assert!(evidence.of(Subject::Listener(port)).last(listener::RQUEUE).is_err());
     assert!(linerate_probe::sysctls_of(Some(&netns)).contains_key("net.ipv4.tcp_wmem"));
+}
+
+#[test]
+fn several_processes_and_stacks_are_one_target_and_one_stack() {
+    let (one, two) = (
+        Sleeper::new(Command::new("sleep").arg("60")),
+        Sleeper::new(Command::new("sleep").arg("60")),
+    );
+    let pids = vec![one.0.id(), two.0.id()];
+    // The same namespace by another name is not counted twice.
+    let netns = vec![None, Some(PathBuf::from("/proc/self/ns/net"))];
+    let both = Scope { target_pids: pids, server_netns: netns, ..scope(1) };
+    let mut probe = Probe::open(both);
+
+    let evidence = probe.sample(clock(), &[]);
+
+    assert!(probe.unread().is_empty(), "{:?}", probe.unread());
+    assert_eq!(evidence.of(Subject::Target).last(process::THREADS), Ok(2));
+    let server = evidence.of(Subject::Stack(Side::Server)).all(snmp::IN_SEGS).unwrap();
+    assert_eq!(server.len(), 1);
+}
+
+#[test]
+fn a_flow_is_looked_for_on_its_own_host_alone() {
+    let pair = Pair::new();
+    let mut probe = Probe::open(scope(pair.port()));
+    let elsewhere = FlowAddress { client_host: 1, ..pair.flow() };
+
+    let evidence = probe.sample(clock(), &[elsewhere]);
+
+    assert!(evidence.of(CLIENT).last(tcp_info::MIN_RTT).is_err());
+    assert!(evidence.of(SERVER).last(tcp_info::MIN_RTT).is_ok());
 }
 
 /// A pass is cheap enough to be made five times a second beside a load; `--nocapture` prints its cost.

@@ -39,8 +39,11 @@ impl Thread {
                 if self.job.plan.is_open_loop() {
                     // The exchange opens it when it is due.
                     self.set_idle(index, at);
-                } else {
+                } else if self.workers.is_empty() {
                     self.begin(index, at, at);
+                } else {
+                    self.connections[index].state = State::Idle;
+                    self.on_usable(index);
                 }
             } else {
                 self.open(index, at);
@@ -50,7 +53,8 @@ impl Thread {
 
     /// Opens a connection; the exchange it carries, if any, is failed with it.
     pub(super) fn open(&mut self, index: usize, at: Timestamp) {
-        match self.opener.open() {
+        let server = usize::from(self.connections[index].server);
+        match self.opener.open(self.job.servers[server].address) {
             Ok(socket) => {
                 let connection = &mut self.connections[index];
                 connection.generation = connection.generation.wrapping_add(1);
@@ -108,15 +112,19 @@ impl Thread {
         let slice = &mut self.record.slice;
         slice.connect.record(at.nanos_since(connection.opened));
         slice.opened += 1;
-        let id = connection.id;
+        let (worker, server) = (connection.worker, connection.server);
+        let hosts = self.job.hosts.len() as u16;
+        let number = Flows::number(worker, server, self.servers as u16, hosts);
         // Where each exchange opens one, it is gone before anybody looks, but for those that are far away.
         let is_seen = !self.job.plan.opens_each() || at.since(connection.opened) >= FAR;
-        if id < Flows::WATCHED
+        if let Some(id) = number
             && is_seen
             && let Ok(client) = getsockname(socket)
             && let Ok(client) = std::net::SocketAddr::try_from(client)
         {
-            self.flows.opened(Flow { id, client, server: self.job.address });
+            let host = self.job.host_of(self.index);
+            let address = self.job.servers[usize::from(server)].address;
+            self.flows.opened(Flow { id, host, server_host: server, client, server: address });
         }
         let connection = &mut self.connections[index];
         connection.connected = true;
@@ -167,11 +175,13 @@ impl Thread {
         if connection.is_charged() {
             let (written, age) = (connection.written, at.since(connection.written));
             self.record.on_ended(written, at);
+            let server = connection.server;
             self.record.slice.failed_age += age.as_nanos();
-            *self.record.slice.errors.entry(why.to_owned()).or_default() += 1;
+            self.record.on_error(server, why);
+            self.on_ended(index);
         } else if was_opening || connection.socket.is_none() {
             // A connection that could not be opened fails the exchange that waited for it.
-            self.charge_waiting(why, at);
+            self.charge_waiting(index, why, at);
         }
         let pause = if matches!(why, "closed" | "malformed") && !was_opening {
             Duration::ZERO
@@ -181,8 +191,15 @@ impl Thread {
         self.reopen(index, at.after(pause));
     }
 
-    pub(super) fn charge_waiting(&mut self, why: &'static str, at: Timestamp) {
+    pub(super) fn charge_waiting(&mut self, index: usize, why: &'static str, at: Timestamp) {
         let ended = self.phase == Phase::Drain || self.left == 0 || self.begins.is_none();
+        if self.servers > 1 {
+            if !ended && self.take_waiting(index) {
+                self.left -= 1;
+                self.record.on_error(self.connections[index].server, why);
+            }
+            return;
+        }
         match &mut self.schedule {
             Some((send, _)) if !ended && send.peek() < at.min(self.ends) => send.advance(),
             None if !ended => self.record.slice.scheduled += 1,
@@ -216,12 +233,14 @@ impl Thread {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             if connection.is_charged() && at.since(connection.intended) > timeout {
+                let server = connection.server;
                 self.record.on_ended(connection.written, at);
+                self.record.on_timed_out(server);
                 let slice = &mut self.record.slice;
-                slice.timed_out += 1;
                 slice.failed_age += at.since(connection.written).as_nanos();
                 slice.censored.record(at.nanos_since(connection.intended));
                 self.connections[index].carries = false;
+                self.on_ended(index);
                 self.reopen(index, at);
             } else if connection.state == State::Opening && at.since(connection.opened) > timeout {
                 self.fail(index, "unreachable", at);
@@ -229,6 +248,9 @@ impl Thread {
         }
         if self.phase == Phase::Drain {
             return;
+        }
+        if self.servers > 1 {
+            return self.time_out_waiting(at);
         }
         while let Some((send, _)) = &mut self.schedule
             && at.since(send.peek()) > timeout

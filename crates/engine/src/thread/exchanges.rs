@@ -25,12 +25,19 @@ impl Thread {
             return;
         }
         self.connections[index].state = State::Idle;
-        self.freed.push(index);
+        if self.workers.is_empty() {
+            self.freed.push(index);
+        } else {
+            self.on_usable(index);
+        }
     }
 
     /// The next exchanges of the connections that this wake freed.
     #[inline]
     pub(super) fn begin_freed(&mut self) {
+        if !self.workers.is_empty() {
+            return self.begin_of_workers();
+        }
         let mut freed = std::mem::take(&mut self.freed);
         for index in freed.drain(..) {
             if self.left == 0 || self.connections[index].state != State::Idle {
@@ -48,17 +55,20 @@ impl Thread {
         let connection = &mut self.connections[index];
         connection.state = State::Idle;
         connection.free = at;
-        self.idle.push_back((index, connection.generation));
+        self.idle[usize::from(connection.server)].push_back((index, connection.generation));
     }
 
     /// Open loop: sends what is due, as far as there are free connections.
     pub(super) fn dispatch(&mut self, at: Timestamp) {
+        if self.servers > 1 {
+            return self.dispatch_to_servers(at);
+        }
         while let Some((send, _)) = &mut self.schedule {
             let due = send.peek();
             if due > at || due >= self.ends || self.left == 0 || self.phase == Phase::Drain {
                 return;
             }
-            let Some((index, generation)) = self.idle.pop_front() else { return };
+            let Some((index, generation)) = self.idle[0].pop_front() else { return };
             let connection = &self.connections[index];
             if connection.generation != generation || connection.state != State::Idle {
                 continue;
@@ -81,6 +91,11 @@ impl Thread {
         }
         self.record.on_written(written);
         let connection = &mut self.connections[index];
+        if self.schedule.is_none()
+            && let Some(part) = self.record.part(connection.server)
+        {
+            part.chosen += 1;
+        }
         connection.intended = intended;
         connection.written = written;
         connection.first_byte = Timestamp(0);
@@ -197,6 +212,10 @@ impl Thread {
         slice.answered += 1;
         slice.service.record(at.nanos_since(connection.written));
         slice.first_byte.record(connection.first_byte.nanos_since(connection.written));
+        if let Some(part) = slice.parts.get_mut(usize::from(connection.server)) {
+            part.answered += 1;
+            part.service.record(at.nanos_since(connection.written));
+        }
         if open_loop {
             slice.latency.record(at.nanos_since(connection.intended));
         }
@@ -205,6 +224,7 @@ impl Thread {
         {
             *count += 1;
         }
+        self.on_ended(index);
         if answer.last || opens_each {
             self.close(index);
             if self.phase == Phase::Drain {
