@@ -730,13 +730,12 @@ mod tests {
         let mut plan = Plan::from_toml(SMALLEST).unwrap();
         plan.load.rate = Some(OpRate(20_000.0));
         plan.load.ramp = Duration::from_millis(1500);
-        plan.workload =
-            Workload::Rr {
-                framing: Framing::Length2,
-                request: Bytes(1024),
-                response: Bytes(1024),
-                echo: true,
-            };
+        plan.workload = Workload::Rr {
+            framing: Framing::Length2,
+            request: Bytes(1024),
+            response: Bytes(1024),
+            echo: true,
+        };
         let mut path = Path::of_rtt(Duration::from_millis(20));
         path.sysctls.insert("net.ipv4.tcp_wmem".into(), "4096 16384 65536".into());
         plan.path = Some(path);
@@ -814,7 +813,8 @@ mod tests {
 
     #[test]
     fn an_echo_of_another_length_is_refused() {
-        let text = "[target]\naddress='a:1'\n[workload]\nkind='rr'\nrequest=100\nresponse=99\necho=true\n";
+        let text =
+            "[target]\naddress='a:1'\n[workload]\nkind='rr'\nrequest=100\nresponse=99\necho=true\n";
         let error = Plan::from_toml(text).unwrap_err().to_string();
         assert!(error.contains("an echo has its request's length: write 100"), "{error}");
     }
