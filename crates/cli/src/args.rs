@@ -36,6 +36,12 @@ pub enum Command {
     },
     /// Reproduce a published study: its figures beside this machine's
     Study(StudyArgs),
+    /// Predict throughput and latency over concurrency: a measured or published column behind a path
+    #[command(after_help = PREDICT_EXAMPLES)]
+    Predict(PredictArgs),
+    /// What a recorded run would have done with more connections, another path, more CPUs or machines
+    #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
+    WhatIf(WhatIfArgs),
     /// Run a command, or a shell, behind a network path
     #[command(after_help = PATH_EXAMPLES)]
     Path(PathArgs),
@@ -99,6 +105,109 @@ by --forward are there.
 
 Exit code: the command's; 128 + N if signal N ended it; 127 if there is no such program, 126 if it
 can't be started; 1 if the path can't be laid, 2 if the flags are wrong.";
+
+const PREDICT_EXAMPLES: &str = "\
+Examples:
+  linerate predict studies/published/echo-sites.csv --where scenario=A --rtt 10ms --limit 1000 \\
+      --share 50% --servers 4 --against scenario=B
+  linerate predict scan.json --rtt 80ms --rate 20Mbit -c 10,100,1000    of `run --scan c=... --json`
+  linerate predict study.json --where 'series=A, no delay' --rtt 10ms --share 50% --servers 4
+
+A CSV file has a head: connections (or total_clients), requests_per_s (or throughput_rps) and,
+if it is known, mean_latency_us or _ms and rtt_ms; lines with # in front are comments.
+Without a path the column itself is continued, to concurrencies that were not measured.
+docs/prediction.md has the formulas, their sources, and what they can't see.";
+
+const WHAT_IF_EXAMPLES: &str = "\
+Examples:
+  linerate what-if run.jsonl -c 500                   as `run -o run.jsonl` wrote it
+  linerate what-if run.jsonl --rtt 10ms --limit 1000
+  linerate what-if run.jsonl --cpus 8 -c 200 --json
+  linerate what-if run.jsonl --hosts 2 --limit none   two machines like it, and no queue limit";
+
+/// What a prediction's path has otherwise. Keys as in a plan's `[path]`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct PathChange {
+    /// Round-trip time: 10ms
+    #[arg(long, value_name = "TIME", help_heading = "Path")]
+    pub rtt: Option<String>,
+    /// Bits a second each way, IP headers included: 200Mbit; none: as fast as the machine
+    #[arg(long, value_name = "RATE", help_heading = "Path")]
+    pub rate: Option<String>,
+    /// What may wait for the rate: packets (1000) or bytes (256KiB)
+    #[arg(long, value_name = "SIZE", help_heading = "Path")]
+    pub queue: Option<String>,
+    /// Packets that the path holds in all, those in delay included: netem's limit; none: no limit
+    #[arg(long, value_name = "PACKETS", help_heading = "Path")]
+    pub limit: Option<String>,
+    /// Packets lost at random, each way: 0.1%
+    #[arg(long, value_name = "SHARE", help_heading = "Path")]
+    pub loss: Option<String>,
+    /// Any key of a plan's [path]: out.rate=1Mbit,back.limit=500; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path")]
+    pub path: Vec<(String, String)>,
+    /// Exchanges that cross it, of all: 50% where half of the servers are on the other side
+    #[arg(long, value_name = "SHARE", help_heading = "Path")]
+    pub share: Option<String>,
+    /// Servers that each worker has a connection to and picks one of at random for each exchange
+    #[arg(long, value_name = "N", help_heading = "Path")]
+    pub servers: Option<u32>,
+    /// On which sides workers are: one or both [default: both where a share of exchanges crosses]
+    #[arg(long, value_name = "SIDES", help_heading = "Path")]
+    pub sides: Option<String>,
+    /// What a connection may have on its way: a pinned receive window
+    #[arg(long, value_name = "SIZE", help_heading = "Path")]
+    pub window: Option<String>,
+    /// Bytes of a request, framing included [default: as measured, or one packet]
+    #[arg(long, value_name = "SIZE", help_heading = "Path")]
+    pub request: Option<String>,
+    /// Bytes of an answer [default: as measured, or one packet]
+    #[arg(long, value_name = "SIZE", help_heading = "Path")]
+    pub response: Option<String>,
+}
+
+/// `predict`.
+#[derive(Args, Debug)]
+pub struct PredictArgs {
+    /// A column: a CSV file, or the JSON of a run, a scan or a study
+    pub file: PathBuf,
+    /// Only rows whose column has this value (series=NAME of a study's JSON); repeatable
+    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = crate::turn::assignment)]
+    pub filter: Vec<(String, String)>,
+    /// Predict the concurrencies of these rows, and hold the prediction against them; repeatable
+    #[arg(long, value_name = "COLUMN=VALUE", value_parser = crate::turn::assignment)]
+    pub against: Vec<(String, String)>,
+    /// Concurrencies to predict: 200,400 [default: the measured ones, or those of --against]
+    #[arg(short, long, value_name = "N,N")]
+    pub connections: Option<String>,
+    /// Round-trip time of the path that the column was measured on [default: its rtt_ms]
+    #[arg(long, value_name = "TIME")]
+    pub base_rtt: Option<String>,
+    #[command(flatten)]
+    pub path: PathChange,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `what-if`.
+#[derive(Args, Debug)]
+pub struct WhatIfArgs {
+    /// An evidence file, as `run -o run.jsonl` writes it
+    pub file: PathBuf,
+    /// So many connections (workers, where the plan names sites)
+    #[arg(short, long, value_name = "N")]
+    pub connections: Option<u32>,
+    /// So many CPUs on the machine that the target is on
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<u16>,
+    /// So many machines like it, connections spread over them
+    #[arg(long, value_name = "N")]
+    pub hosts: Option<u16>,
+    #[command(flatten)]
+    pub path: PathChange,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
 
 /// Flags of one load.
 #[derive(Args, Debug, Clone, Default)]

@@ -6,6 +6,8 @@ pub mod diagnose;
 pub mod doctor;
 pub mod explain;
 pub mod path;
+pub mod predict;
 pub mod run;
 pub mod shell;
 pub mod study;
+pub mod what_if;

@@ -38,6 +38,8 @@ fn main() -> ExitCode {
         Command::Explain { id } => commands::explain::explain(id.as_deref()),
         Command::Path(args) => commands::path::path(args),
         Command::Study(args) => commands::study::study(args),
+        Command::Predict(args) => commands::predict::predict(args),
+        Command::WhatIf(args) => commands::what_if::what_if(args),
         Command::Compare(args) => commands::compare::compare(args),
         Command::Completions { shell } => commands::shell::completions(*shell),
         Command::Man => commands::shell::man(),

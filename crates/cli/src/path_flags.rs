@@ -3,7 +3,7 @@
 use linerate_model::Path;
 use serde::Deserialize;
 
-use crate::args::{LoadArgs, PathFlags};
+use crate::args::{LoadArgs, PathChange, PathFlags};
 use crate::failure::Failure;
 use crate::turn::scalar;
 
@@ -84,6 +84,37 @@ pub fn of_flags(flags: &PathFlags) -> Result<Path, Failure> {
         typed.iter().map(|(flag, key, value)| Set { flag, key: key.clone(), value }).collect();
     let path = with(Path::default(), &sets)?;
     path.check("path").map_err(Failure::plan)?;
+    Ok(path)
+}
+
+/// A path with what the flags of a prediction say of it; `none` takes a limit, a rate or a queue away.
+pub fn changed(path: Path, flags: &PathChange) -> Result<Path, Failure> {
+    let mut path = path;
+    let mut typed: Vec<(&str, &str, &str)> = [
+        ("--rtt", "rtt", &flags.rtt),
+        ("--rate", "rate", &flags.rate),
+        ("--queue", "queue", &flags.queue),
+        ("--limit", "limit", &flags.limit),
+        ("--loss", "loss", &flags.loss),
+    ]
+    .into_iter()
+    .filter_map(|(flag, key, value)| Some((flag, key, value.as_deref()?)))
+    .collect();
+    typed.extend(flags.path.iter().map(|(key, value)| ("--path", key.as_str(), value.as_str())));
+    let mut sets = Vec::new();
+    for (flag, key, value) in typed {
+        match (value, key) {
+            ("none", "rate") => (path.rate, path.queue) = (None, None),
+            ("none", "queue") => path.queue = None,
+            ("none", "limit") => path.limit = None,
+            _ => sets.push(Set { flag, key: key.to_owned(), value }),
+        }
+    }
+    let path = with(path, &sets)?;
+    path.check("path").map_err(Failure::plan)?;
+    if path.ways().iter().any(|way| way.trace.is_some()) {
+        return Err(Failure::plan("a trace has no one rate to predict with: write --rate instead"));
+    }
     Ok(path)
 }
 

@@ -23,7 +23,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("probe", &["model", "evidence"]),
     (
         "cli",
-        &["model", "workload", "evidence", "roofline", "report", "engine", "beam", "lab", "probe"],
+        &[
+            "model", "workload", "predict", "evidence", "roofline", "report", "engine", "beam",
+            "lab", "probe",
+        ],
     ),
 ];
 

@@ -1,6 +1,6 @@
 //! What lies between workers and service, and what of each exchange crosses it.
 
-use linerate_model::{Bytes, Path, Queue, Share, Way};
+use linerate_model::{Body, Bytes, Framing, Path, Plan, Queue, Share, Way, Workload};
 
 use crate::acks;
 use crate::drops::{Offered, dropped, room, stall};
@@ -76,6 +76,30 @@ pub(crate) struct Added {
 }
 
 impl Crossing {
+    /// That of a plan: its path, or the one between its sites. Where links differ, the first stands for all.
+    pub fn of_plan(plan: &Plan) -> Self {
+        let path = plan.paths().first().map(|path| (*path).clone()).unwrap_or_default();
+        let (mut crossing, mut all) = (0.0, 0.0);
+        for from in &plan.sites {
+            for to in &plan.sites {
+                let pairs = f64::from(from.engines) * f64::from(to.servers);
+                all += pairs;
+                crossing += if from.name == to.name { 0.0 } else { pairs };
+            }
+        }
+        let sides = plan.sites.iter().filter(|site| site.engines > 0).count();
+        let [request, response] = messages(&plan.workload);
+        Self {
+            path,
+            share: Share(if all > 0.0 { crossing / all } else { 1.0 }),
+            servers: plan.servers(),
+            ends: if sides > 1 { Ends::Both } else { Ends::One },
+            request,
+            response,
+            window: None,
+        }
+    }
+
     /// The round trip and nothing else. Unit: seconds of the mean exchange.
     pub(crate) fn delay(&self) -> f64 {
         self.share.0 * self.rtt() * self.rounds()
@@ -239,6 +263,23 @@ impl Crossing {
     }
 }
 
+/// Payload of a request and of its answer, as far as a plan says.
+fn messages(workload: &Workload) -> [Bytes; 2] {
+    match workload {
+        Workload::Rr { framing, request, response, .. }
+        | Workload::Crr { framing, request, response, .. } => {
+            let prefix = match framing {
+                Framing::Fixed => 0,
+                Framing::Length2 => 2,
+                Framing::Length4 => 4,
+            };
+            [Bytes(request.0 + prefix), Bytes(response.0 + prefix)]
+        }
+        Workload::Http { body: Body::Size(size), .. } => [*size, Crossing::default().response],
+        Workload::Http { .. } => [Crossing::default().request, Crossing::default().response],
+    }
+}
+
 fn lower(so_far: Option<Ceiling>, next: Ceiling) -> Ceiling {
     match so_far {
         Some(so_far) if so_far.per_s.0 <= next.per_s.0 => so_far,
@@ -299,6 +340,16 @@ mod tests {
         let ceilings = crossing.ceilings(10, 1e-3);
         assert!((ceilings[0].per_s.0 - 12.5e6 / 10_364.0).abs() < 0.5, "{ceilings:?}");
         assert_eq!(ceilings[0].id, "path.rate");
+    }
+
+    #[test]
+    fn two_sites_alike_have_half_of_the_exchanges_cross() {
+        let text = "[target]\nbeam = 'echo'\n[workload]\nkind = 'rr'\nframing = 'length2'\nrequest = 1024\n\
+                    response = 1024\n[[sites]]\nname = 'a'\nservers = 2\nengines = 1\n[[sites]]\n\
+                    name = 'b'\nservers = 2\nengines = 1\n[[links]]\nbetween = ['a', 'b']\n\
+                    path = { rtt = '10ms', limit = 1000 }\n";
+        let plan = Plan::from_toml(text).unwrap();
+        assert_eq!(Crossing::of_plan(&plan), sites());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use linerate_evidence::{Evidence, Header, LoadSummary, Percentiles, Point, summarise};
 use linerate_roofline::{Run, judge};
 
+use crate::breakdown;
 use crate::civil::rfc3339;
 use crate::document::{Distribution, Load, Roofline, RunDocument, SeriesPoint};
 
@@ -22,7 +23,7 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
         plan: header.plan.clone(),
         host: header.host.clone(),
         target: header.target.clone(),
-        load: load(&summary),
+        load: load(header, &summary),
         roofline: Roofline {
             unit: "exchanges/s".into(),
             attained: finite(run.attained().0),
@@ -35,7 +36,7 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
     }
 }
 
-fn load(summary: &LoadSummary) -> Load {
+fn load(header: &Header, summary: &LoadSummary) -> Load {
     let measured_s = summary.window.1.since(summary.window.0).as_secs_f64();
     let per_second = |bytes: u64| finite(bytes as f64 / measured_s);
     let (low, high) = summary.throughput_interval;
@@ -69,6 +70,9 @@ fn load(summary: &LoadSummary) -> Load {
         engine_busiest_thread: finite(summary.busiest_thread),
         series: summary.points.iter().map(point).collect(),
         histogram_v2_base64: summary.latency.to_base64(),
+        breakdown: breakdown::of(header, summary, |pair| {
+            distribution(&pair.service, Curve::LeftOut)
+        }),
     }
 }
 

@@ -8,6 +8,8 @@ use linerate_model::Plan;
 use linerate_roofline::{Advice, Assessed, Predicted, Verdict};
 use serde::{Deserialize, Serialize};
 
+use crate::breakdown::Breakdown;
+
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
@@ -97,6 +99,9 @@ pub struct Load {
     pub series: Vec<SeriesPoint>,
     /// Latency (from due, unanswered exchanges at their ages), HDR V2, base64, nanoseconds.
     pub histogram_v2_base64: String,
+    /// The same by sites and by server; absent where the plan names no sites.
+    #[serde(default, skip_serializing_if = "Breakdown::is_empty")]
+    pub breakdown: Breakdown,
 }
 
 /// A distribution of times.

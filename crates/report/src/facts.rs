@@ -13,9 +13,11 @@ use crate::number::{bits, count, percentile, rate, ratio, seconds, share, time};
 use crate::table::Table;
 
 mod course;
+mod forecast;
 mod watched;
 
 pub(crate) use course::{claims, climb, climb_line, held, study, turned};
+pub(crate) use forecast::{Told, predict, what_if};
 pub(crate) use watched::{
     address, answer, because, connections as doctor_connections, cost, effect as doctor_effect,
     options, reads, suspects, vitals, watched,

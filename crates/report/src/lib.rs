@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod breakdown;
 mod civil;
 mod doctor;
 mod document;
 mod facts;
 mod figures;
+mod forecast;
 mod formats;
 mod number;
 mod read;
@@ -17,6 +19,7 @@ mod svg;
 mod table;
 
 pub use assemble::run_document;
+pub use breakdown::{Breakdown, Portion};
 pub use doctor::{
     Applied, Connection, DoctorDocument, Kernel, ProbeCost, Suspect, Traffic, Vital,
     doctor_document,
@@ -24,6 +27,9 @@ pub use doctor::{
 pub use document::{
     Claim, ClimbDocument, Distribution, Effect, Load, Roofline, RunDocument, SeriesPoint, Step,
     Scale, StudyDocument, StudyRow,
+};
+pub use forecast::{
+    Asked, Between, Known, PredictDocument, PredictRow, WasRun, WhatIfDocument,
 };
 pub use formats::{FORMATS, Format, Look};
 pub use read::{BadDocument, Document};

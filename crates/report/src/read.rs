@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::doctor::DoctorDocument;
 use crate::document::{ClimbDocument, RunDocument, StudyDocument};
+use crate::forecast::{PredictDocument, WhatIfDocument};
 
 /// What a report can be made of.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,10 @@ pub enum Document {
     Study(StudyDocument),
     /// A service that was watched and not loaded.
     Doctor(Box<DoctorDocument>),
+    /// What a service would do behind a path.
+    Predict(Box<PredictDocument>),
+    /// What a run would have done otherwise.
+    WhatIf(Box<WhatIfDocument>),
 }
 
 /// Text that is no document.
@@ -27,7 +32,7 @@ pub enum BadDocument {
     NotJson(String),
     /// JSON of something else.
     #[error(
-        "`schema` is {0}, not a linerate document: expected linerate/run/1, linerate/climb/1, linerate/study/1 or linerate/doctor/1, as `--json` writes them"
+        "`schema` is {0}, not a linerate document: expected linerate/run/1, linerate/climb/1, linerate/study/1, linerate/doctor/1, linerate/predict/1 or linerate/what-if/1, as `--json` writes them"
     )]
     SomethingElse(String),
     /// Its schema is known, but a key is missing or wrong.
@@ -50,6 +55,8 @@ impl Document {
             Some("linerate/climb/1") => Ok(Document::Climb(whole(value)?)),
             Some("linerate/study/1") => Ok(Document::Study(whole(value)?)),
             Some("linerate/doctor/1") => Ok(Document::Doctor(Box::new(whole(value)?))),
+            Some(PredictDocument::SCHEMA) => Ok(Document::Predict(Box::new(whole(value)?))),
+            Some(WhatIfDocument::SCHEMA) => Ok(Document::WhatIf(Box::new(whole(value)?))),
             Some(other) => Err(BadDocument::SomethingElse(format!("`{other}`"))),
             None => Err(BadDocument::SomethingElse("absent".into())),
         }
@@ -61,7 +68,7 @@ impl Document {
             Document::Run(run) => vec![run],
             Document::Climb(climb) => climb.steps.iter().map(|step| &step.run).collect(),
             Document::Study(study) => study.rows.iter().map(|row| &row.run).collect(),
-            Document::Doctor(_) => Vec::new(),
+            Document::Doctor(_) | Document::Predict(_) | Document::WhatIf(_) => Vec::new(),
         }
     }
 }

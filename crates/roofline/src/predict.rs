@@ -9,8 +9,8 @@
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 12 (parameters from measurement).
 
 use linerate_evidence::Missing;
-use linerate_model::{Bytes, OpRate, Path, Share};
-use linerate_predict::{Ceiling, Cpu, Crossing, Ends, Measured};
+use linerate_model::{Bytes, OpRate};
+use linerate_predict::{Ceiling, Cpu, Crossing, Measured};
 pub use linerate_predict::{Demand, Predicted, closed_network};
 
 use crate::run::{Run, duration};
@@ -91,25 +91,10 @@ fn thread(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
 
 /// The path that the run was made on, and what crosses it.
 fn crossing(run: &Run) -> Crossing {
-    let plan = &run.header.plan;
     let exchanges = run.load.exchanges.max(1);
-    let path = plan.path.clone().or_else(|| plan.links.first().map(|link| link.path.clone()));
-    let (mut crossing, mut all) = (0.0, 0.0);
-    for from in &plan.sites {
-        for to in &plan.sites {
-            let pairs = f64::from(from.engines) * f64::from(to.servers);
-            all += pairs;
-            crossing += if from.name == to.name { 0.0 } else { pairs };
-        }
-    }
-    let sides = plan.sites.iter().filter(|site| site.engines > 0).count();
     Crossing {
-        path: path.unwrap_or_else(Path::default),
-        share: Share(if all > 0.0 { crossing / all } else { 1.0 }),
-        servers: plan.servers(),
-        ends: if sides > 1 { Ends::Both } else { Ends::One },
         request: Bytes(run.load.bytes_written / exchanges),
         response: Bytes(run.load.bytes_read / exchanges),
-        window: None,
+        ..Crossing::of_plan(&run.header.plan)
     }
 }

@@ -1,12 +1,14 @@
 //! One row a run: of a climb a row a step, of a study a row a case;
-//! of a service that was watched a row a connection.
+//! of a service that was watched a row a connection, of a prediction a row a concurrency.
 //!
 //! Source: RFC 4180: CRLF, quotes doubled, a header. Times in microseconds, rates a second.
 
+use linerate_predict::Forecast;
 use linerate_roofline::Predicted;
 
 use crate::doctor::{DoctorDocument, Kernel};
 use crate::document::{Distribution, RunDocument};
+use crate::forecast::Known;
 use crate::formats::{Format, Look};
 use crate::read::Document;
 
@@ -70,11 +72,30 @@ const COLUMNS: &[Column] = &[
     ("predicted_high_per_s", |beside, _| optional(beside.predicted.map(|of| of.high.0))),
     ("prediction_held", |beside, _| optional(beside.held)),
     ("published_per_s", |beside, _| optional(beside.published)),
+    ("near_per_s", |_, run| optional(reach(run, true).map(|[per_s, _]| per_s))),
+    ("near_mean_us", |_, run| optional(reach(run, true).map(|[_, mean]| mean))),
+    ("far_per_s", |_, run| optional(reach(run, false).map(|[per_s, _]| per_s))),
+    ("far_mean_us", |_, run| optional(reach(run, false).map(|[_, mean]| mean))),
 ];
+
+/// Throughput and mean service time of exchanges within a site, or between two; none where there are none.
+fn reach(run: &RunDocument, near: bool) -> Option<[f64; 2]> {
+    let of = run.load.breakdown.by_sites.iter().filter(|pair| pair.near == Some(near));
+    let [per_s, exchanges, time] = of.fold([0.0; 3], |[per_s, exchanges, time], pair| {
+        let count = pair.exchanges as f64;
+        let time = time + count * pair.service_us.mean;
+        [per_s + pair.throughput_per_s, exchanges + count, time]
+    });
+    (exchanges > 0.0).then(|| [per_s, time / exchanges])
+}
 
 fn render(document: &Document, _: &Look) -> String {
     let rows: Vec<(Beside, &RunDocument)> = match document {
         Document::Doctor(doctor) => return connections(doctor),
+        Document::Predict(predict) => {
+            return forecasts(predict.rows.iter().map(|row| (&row.forecast, row.known)));
+        }
+        Document::WhatIf(what_if) => return forecasts([(&what_if.expect, None)].into_iter()),
         Document::Run(run) => vec![(Beside::default(), run)],
         Document::Climb(climb) => {
             let step = |(index, step): (usize, &crate::Step)| Beside {
@@ -103,6 +124,40 @@ fn render(document: &Document, _: &Look) -> String {
     let mut csv = line(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
     for (beside, run) in &rows {
         csv += &line(COLUMNS.iter().map(|(_, cell)| cell(beside, run)));
+    }
+    csv
+}
+
+/// Of a prediction, a row a concurrency.
+fn forecasts<'a>(of: impl Iterator<Item = (&'a Forecast, Option<Known>)>) -> String {
+    let head = [
+        "connections",
+        "predicted_low_per_s",
+        "predicted_per_s",
+        "predicted_high_per_s",
+        "mean_latency_us",
+        "limit",
+        "ceiling_per_s",
+        "dropped",
+        "known_per_s",
+        "known_mean_us",
+    ];
+    let mut csv = line(head.into_iter().map(str::to_owned));
+    for (forecast, known) in of {
+        let predicted = &forecast.throughput_per_s;
+        let cells = [
+            forecast.connections.to_string(),
+            predicted.low.0.to_string(),
+            predicted.mid.0.to_string(),
+            predicted.high.0.to_string(),
+            forecast.mean_latency_us[1].to_string(),
+            forecast.by.clone(),
+            optional(forecast.ceilings.first().map(|ceiling| ceiling.per_s.0)),
+            forecast.dropped.to_string(),
+            optional(known.map(|known| known.per_s)),
+            optional(known.and_then(|known| known.mean_us)),
+        ];
+        csv += &line(cells.into_iter());
     }
     csv
 }

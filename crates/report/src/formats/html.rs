@@ -31,6 +31,8 @@ fn render(document: &Document, _: &Look) -> String {
         Document::Doctor(doctor) => {
             (format!("{}: {}", doctor.watched, facts::answer(doctor).1), doctor::page(doctor))
         }
+        Document::Predict(of) => told(&facts::predict(of)),
+        Document::WhatIf(of) => told(&facts::what_if(of)),
         Document::Study(study) => {
             (format!("{}: published and measured", study.name), study::page(study))
         }
@@ -59,4 +61,19 @@ fn render(document: &Document, _: &Look) -> String {
 "#,
         escape(&title)
     )
+}
+
+/// A prediction has no run behind it, so no charts: title and body.
+fn told(told: &facts::Told) -> (String, String) {
+    let mut body = parts::masthead(told.kind, &told.from, "");
+    body += "<section><dl class=\"aside\">";
+    for (label, says) in &told.lines {
+        body += &format!("<dt>{}</dt><dd>{}</dd>", label.to_lowercase(), escape(says));
+    }
+    body += "</dl></section>\n<section>\n";
+    body += &parts::table(&told.table);
+    body += "</section>\n<section><h2>Not seen</h2>";
+    body += &parts::list(&told.blind_spots);
+    body += "</section>\n";
+    (format!("{}: {}", told.kind, told.from), body)
 }

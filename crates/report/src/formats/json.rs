@@ -1,5 +1,5 @@
 //! The document itself: `schema/run.json`, `schema/climb.json`, `schema/study.json`,
-//! `schema/doctor.json`.
+//! `schema/doctor.json`, `schema/predict.json`, `schema/what-if.json`.
 
 use crate::formats::{Format, Look};
 use crate::read::Document;
@@ -17,6 +17,8 @@ fn render(document: &Document, _: &Look) -> String {
         Document::Climb(climb) => serde_json::to_string_pretty(climb),
         Document::Study(study) => serde_json::to_string_pretty(study),
         Document::Doctor(doctor) => serde_json::to_string_pretty(doctor),
+        Document::Predict(predict) => serde_json::to_string_pretty(predict),
+        Document::WhatIf(what_if) => serde_json::to_string_pretty(what_if),
     };
     let mut json = json.expect("keys are strings, and writing to memory does not fail");
     json.push('\n');

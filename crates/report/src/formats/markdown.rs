@@ -5,6 +5,7 @@ use std::fmt::Write;
 use linerate_evidence::ValidityState;
 use linerate_roofline::{Advice, State};
 
+use crate::breakdown;
 use crate::doctor::DoctorDocument;
 use crate::document::{ClimbDocument, Roofline, RunDocument, StudyDocument};
 use crate::facts;
@@ -25,6 +26,8 @@ fn render(document: &Document, _: &Look) -> String {
         Document::Climb(climb) => whole_climb(&mut out, climb),
         Document::Study(study) => whole_study(&mut out, study),
         Document::Doctor(doctor) => whole_doctor(&mut out, doctor),
+        Document::Predict(of) => told(&mut out, &facts::predict(of)),
+        Document::WhatIf(of) => told(&mut out, &facts::what_if(of)),
     }
     out
 }
@@ -37,6 +40,10 @@ fn whole_run(out: &mut String, run: &RunDocument) {
     if !times.rows.is_empty() {
         table(out, &times);
         paragraph(out, &facts::times_note(run));
+    }
+    for part in breakdown::tables(&run.load.breakdown) {
+        paragraph(out, &format!("{}:", part.caption));
+        table(out, &part);
     }
     for failure in facts::failures(run) {
         paragraph(out, &failure);
@@ -159,6 +166,22 @@ fn whole_study(out: &mut String, study: &StudyDocument) {
     if !study.claims.is_empty() {
         table(out, &facts::claims(study));
     }
+}
+
+fn told(out: &mut String, told: &facts::Told) {
+    let _ = writeln!(out, "# {}\n", escape(&format!("{}: {}", told.kind, told.from)));
+    for (label, says) in &told.lines {
+        let _ = writeln!(out, "**{}:** {}\n", capitalised(label), escape(says));
+    }
+    table(out, &told.table);
+    let _ = writeln!(out, "Not seen:\n");
+    for spot in &told.blind_spots {
+        let _ = writeln!(out, "- {}", escape(spot));
+    }
+}
+
+fn capitalised(label: &str) -> String {
+    label[..1].to_owned() + &label[1..].to_lowercase()
 }
 
 fn paragraph(out: &mut String, says: &str) {

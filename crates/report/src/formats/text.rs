@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use linerate_evidence::ValidityState;
 use linerate_roofline::{Advice, Assessed, State};
 
+use crate::breakdown;
 use crate::document::{ClimbDocument, Roofline, RunDocument, StudyDocument};
 use crate::facts;
 use crate::formats::{Format, Look};
@@ -31,6 +32,8 @@ fn render(document: &Document, look: &Look) -> String {
         Document::Climb(climb) => whole_climb(&mut sheet, climb),
         Document::Study(study) => whole_study(&mut sheet, study),
         Document::Doctor(doctor) => doctor::whole(&mut sheet, doctor),
+        Document::Predict(of) => told(&mut sheet, &facts::predict(of)),
+        Document::WhatIf(of) => told(&mut sheet, &facts::what_if(of)),
     }
     sheet.finish()
 }
@@ -42,6 +45,11 @@ fn whole_run(sheet: &mut Sheet, run: &RunDocument) {
     if !times.rows.is_empty() {
         table(sheet, 2, &times);
         sheet.wrapped(2, &facts::times_note(run));
+        sheet.gap();
+    }
+    for part in breakdown::tables(&run.load.breakdown) {
+        sheet.heading(&part.caption);
+        table(sheet, 2, &part);
         sheet.gap();
     }
     for failure in facts::failures(run) {
@@ -214,6 +222,32 @@ fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
         let label = if claim.held { "held      " } else { "NOT HELD  " };
         sheet.item(2, label, &claim.says);
         sheet.wrapped(12, &claim.because);
+    }
+}
+
+/// A prediction: what was asked of what, the table with a sentence under each row, what it can't see.
+fn told(sheet: &mut Sheet, told: &facts::Told) {
+    sheet.labelled("FROM", Tone::Loud, &told.from);
+    for (label, says) in &told.lines {
+        sheet.labelled(label, Tone::Loud, says);
+    }
+    sheet.gap();
+    sheet.heading(&told.table.caption);
+    let last = told.table.head.len().saturating_sub(1);
+    let narrow = Table {
+        head: told.table.head[..last].to_vec(),
+        rows: told.table.rows.iter().map(|row| row[..last].to_vec()).collect(),
+        ..Table::default()
+    };
+    for (index, line) in narrow.lines().into_iter().enumerate() {
+        sheet.line(2, if index == 0 { Tone::Quiet } else { Tone::Plain }, &line);
+        if let Some(row) = index.checked_sub(1).and_then(|index| told.table.rows.get(index)) {
+            sheet.item(9, "", &row[last]);
+        }
+    }
+    sheet.gap();
+    for spot in &told.blind_spots {
+        sheet.item(2, "not seen: ", spot);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The page of one run.
 
 use super::parts;
+use crate::breakdown;
 use crate::document::RunDocument;
 use crate::figures::{Curve, Picture, percentiles, roofline, series};
 
@@ -26,6 +27,7 @@ pub(super) fn page(run: &RunDocument) -> String {
             &curves(run),
             "Time by percentile, the tail drawn out: each step to the right is ten times rarer. Dotted where values are lower bounds.",
         ),
+        breakdown::tables(&run.load.breakdown).iter().map(parts::table).collect(),
         String::from("</section>\n"),
         series(run, "The course of the run. What is not shaded was left out: ramp and warm-up."),
         parts::notes(run),
