@@ -1,15 +1,18 @@
 //! The `linerate` binary: flags in, reports and exit codes out.
 
 mod args;
+mod beam_client;
 mod commands;
 mod evidence_file;
 mod failure;
 mod gate;
 mod inside;
+mod links;
 mod measure;
 mod output;
 mod pairs;
 mod path_flags;
+mod places;
 mod plan_of;
 mod privileges;
 mod progress;

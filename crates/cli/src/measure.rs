@@ -10,13 +10,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use linerate_engine::{Flows, Job, Preflight, Tls, now, probe, start};
 use linerate_evidence::{Evidence, Header, HostFacts, Line, TargetFacts, VERSION};
 use linerate_lab::{Lab, LayError, Options};
-use linerate_model::{Plan, Timestamp};
+use linerate_model::{Client, Plan, Timestamp};
 use linerate_probe::{FlowAddress, Probe, Scope, host_facts, sysctls_of};
 
+use crate::beam_client;
 use crate::evidence_file::EvidenceFile;
 use crate::failure::Failure;
 use crate::inside::{Inside, InsideSampler};
+use crate::links::{self, Links};
 use crate::output::say;
+use crate::places::{self, Names};
 use crate::progress::Progress;
 use crate::signals::Signals;
 
@@ -136,14 +139,18 @@ impl Bench<'_> {
     fn job(&self, stand: &Stand, plan: &Plan) -> Result<Job, Failure> {
         let authority = plan.target.address.clone().unwrap_or_else(|| stand.address.to_string());
         let tls = plan.target.tls.then(|| tls(&authority)).transpose()?;
+        let hosts = places::hosts(&stand.lab);
         Ok(Job {
             template: linerate_workload::template(&plan.workload, &authority),
             plan: Arc::new(plan.clone()),
-            address: stand.address,
+            servers: places::servers(&stand.lab),
+            threads: match plan.engine.client {
+                Client::Own => threads(plan, hosts.len()),
+                Client::Beam => schedulers(plan, hosts.len()),
+            },
+            hosts,
             tls,
-            netns: stand.lab.client_netns().map(Path::to_owned),
             stop: Arc::new(AtomicBool::new(false)),
-            threads: threads(plan),
         })
     }
 
@@ -158,16 +165,17 @@ impl Bench<'_> {
         let plan = Arc::clone(&job.plan);
         let inside = stand.lab.node().filter(|_| plan.target.inside);
         let inside = inside.map(|node| Inside::attach(&node, None));
-        let running = start(job).map_err(|error| Failure::run(format!("the engine: {error}")))?;
-        let inside = inside.map(|inside| inside.begin(running.flows.clone()));
-        let scope = Scope {
-            target_pid: header.target.pid,
-            target_ports: vec![stand.address.port()],
-            client_netns: stand.lab.client_netns().map(Path::to_owned),
-            server_netns: stand.lab.server_netns().map(Path::to_owned),
-            local: header.target.local,
+        let running = match plan.engine.client {
+            Client::Own => {
+                start(job).map_err(|error| Failure::run(format!("the engine: {error}")))?
+            }
+            Client::Beam => beam_client::start(&job, stand.lab.engine_hosts())?,
         };
-        let sampler = Sampler::start(scope, running.flows.clone());
+        let inside = inside.map(|inside| inside.begin(running.flows.clone()));
+        let scope = places::scope(&stand.lab, header.target.local);
+        let links = Links::of(&stand.lab);
+        let names = Names::of(&header.places);
+        let sampler = Sampler::start(scope, running.flows.clone(), names, links);
         let mut evidence = Evidence::default();
         let mut ended = "done".to_owned();
         self.progress.begin(&plan, running.started);
@@ -248,7 +256,7 @@ struct Sampler {
 }
 
 impl Sampler {
-    fn start(scope: Scope, flows: Flows) -> Self {
+    fn start(scope: Scope, flows: Flows, mut names: Names, mut links: Links) -> Self {
         let (sender, samples) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -257,16 +265,12 @@ impl Sampler {
             let mut next = now();
             loop {
                 let last = until.load(Ordering::Relaxed);
-                let flows: Vec<FlowAddress> = flows
-                    .snapshot()
-                    .into_iter()
-                    .map(|flow| FlowAddress {
-                        id: flow.id,
-                        client: flow.client,
-                        server: flow.server,
-                    })
-                    .collect();
-                if sender.send(probe.sample(now, &flows)).is_err() || last {
+                let flows = flows.snapshot();
+                let asked: Vec<FlowAddress> = flows.iter().map(places::flow_address).collect();
+                let mut evidence = probe.sample(now, &asked);
+                names.tell(&flows, &mut evidence);
+                links.tell(now, &mut evidence);
+                if sender.send(evidence).is_err() || last {
                     return;
                 }
                 next = next.after(SAMPLE_EVERY);
@@ -303,31 +307,44 @@ fn header(stand: &Stand, plan: &Plan, job: &Job, preflight: &Preflight) -> Heade
         started: now(),
         plan: plan.clone(),
         host,
-        target: facts(stand),
+        target: facts(stand, plan),
         preflight_ns: preflight.service.iter().map(|time| time.as_nanos() as u64).collect(),
-        places: Default::default(),
+        places: places::places(&stand.lab, plan, preflight),
     }
 }
 
-/// What is known of the target, and what its path was asked for and delivered before the run.
-fn facts(stand: &Stand) -> TargetFacts {
+/// What is known of the target, and what its paths were asked for and delivered before the run.
+fn facts(stand: &Stand, plan: &Plan) -> TargetFacts {
     let mut facts = stand.lab.facts();
-    if let Some(proof) = stand.lab.path() {
-        let milliseconds = |time: Duration| format!("{:.3} ms", time.as_secs_f64() * 1e3);
-        facts.readback.insert("path.rtt.asked".into(), milliseconds(proof.asked));
-        facts.readback.insert("path.rtt.delivered".into(), milliseconds(proof.delivered_median));
-    }
+    // Schedulers of all servers; what CPUs they may use they share.
+    let servers = u16::try_from(plan.servers()).unwrap_or(u16::MAX);
+    facts.schedulers = facts.schedulers.map(|one| one.saturating_mul(servers));
+    facts.readback.extend(links::proven(&stand.lab));
     facts
 }
 
-/// One thread a CPU that the engine may use, but never more than connections.
-fn threads(plan: &Plan) -> u16 {
-    if plan.engine.threads > 0 {
-        return plan.engine.threads;
-    }
+/// One thread a CPU that the engine may use, but never more than workers; of several hosts each has as
+/// many as the others.
+fn threads(plan: &Plan, hosts: usize) -> u16 {
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cpus = if plan.engine.cpus.is_empty() { available } else { plan.engine.cpus.len() };
-    u16::try_from(cpus.min(plan.load.connections as usize)).unwrap_or(u16::MAX).max(1)
+    let workers = plan.load.connections as usize;
+    let wanted = match plan.engine.threads {
+        0 => cpus.min(workers).max(1),
+        asked => usize::from(asked),
+    };
+    let hosts = hosts.max(1);
+    let even = wanted.next_multiple_of(hosts);
+    let even = if even > workers { (workers / hosts).max(1) * hosts } else { even };
+    u16::try_from(even).unwrap_or(u16::MAX)
+}
+
+/// Schedulers of the clients' nodes, which are the engine's threads where the client is the BEAM.
+fn schedulers(plan: &Plan, hosts: usize) -> u16 {
+    let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cpus = if plan.engine.cpus.is_empty() { available } else { plan.engine.cpus.len() };
+    let each = if plan.engine.threads > 0 { usize::from(plan.engine.threads) } else { cpus };
+    u16::try_from(each * hosts.max(1)).unwrap_or(u16::MAX)
 }
 
 /// TLS by the name in the authority; an address is a name as well.
@@ -348,13 +365,13 @@ fn raise_descriptors(plan: &Plan) -> Result<(), Failure> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // Chosen: standard streams, epoll, netlink, /proc files, the target's pipes.
-    let needed = u64::from(plan.load.connections) + 100;
+    let needed = u64::from(plan.connections()) + 100;
     if needed > allowed {
         return Err(Failure::plan(format!(
             "load.connections: {} need {needed} descriptors and this process may open {allowed}: raise \
              `ulimit -n`, or write {} or fewer",
             plan.load.connections,
-            allowed.saturating_sub(100)
+            allowed.saturating_sub(100) / u64::from(plan.servers())
         )));
     }
     Ok(())
@@ -399,7 +416,7 @@ fn refuse_impossible(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let Some(rate) = plan.load.rate else { return Ok(()) };
-    let connections = f64::from(plan.load.connections);
+    let connections = f64::from(plan.connections());
     let sum = |service: Duration| {
         let seconds = service.as_secs_f64().max(1e-9);
         let needed = (rate.0 * seconds * 1.2).ceil();
@@ -408,7 +425,7 @@ fn refuse_impossible(
             most,
             format!(
                 "{} / {:.3} ms an exchange = {most} at most, and {rate} were asked for: write -c {needed:.0} or more",
-                if plan.load.connections == 1 {
+                if plan.connections() == 1 {
                     "1 connection".into()
                 } else {
                     format!("{connections:.0} connections")
@@ -433,4 +450,24 @@ fn refuse_impossible(
 /// The instant a run is timed from, for those who show progress.
 pub fn seconds_since(start: Timestamp) -> f64 {
     now().since(start).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_host_has_as_many_threads_as_the_others() {
+        let plan = |connections, threads| {
+            let mut plan = Plan::from_toml("[target]\naddress = 'a:1'\n").unwrap();
+            plan.load.connections = connections;
+            plan.engine.threads = threads;
+            plan
+        };
+        assert_eq!(threads(&plan(100, 3), 1), 3);
+        assert_eq!(threads(&plan(100, 2), 4), 4);
+        assert_eq!(threads(&plan(100, 5), 4), 8);
+        assert_eq!(threads(&plan(5, 5), 4), 4); // 8 threads would leave three without a worker
+        assert_eq!(threads(&plan(1, 0), 1), 1);
+    }
 }

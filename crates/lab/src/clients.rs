@@ -13,13 +13,17 @@ pub(crate) struct Client(Node);
 impl Client {
     pub fn start(plan: &Plan, place: &Place) -> Result<Self, LayError> {
         let ebin = agent_of(place)?;
+        // A scheduler that waits for work sleeps: its CPU time then says how much it had to do.
+        let mut flags: Vec<String> = ["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"]
+            .map(str::to_owned)
+            .into();
         // A scheduler a thread, as our own engine has.
-        let schedulers = match plan.engine.threads {
-            0 => Vec::new(),
-            n => vec!["+S".to_owned(), format!("{n}:{n}")],
-        };
+        if plan.engine.threads > 0 {
+            let threads = plan.engine.threads;
+            flags.extend(["+S".to_owned(), format!("{threads}:{threads}")]);
+        }
         let like_a_target =
-            Target { vm_flags: schedulers, cpus: plan.engine.cpus.clone(), ..Target::default() };
+            Target { vm_flags: flags, cpus: plan.engine.cpus.clone(), ..Target::default() };
         Node::boot(&ebin, &like_a_target, place.end.as_ref(), &place.cancel).map(Self)
     }
 

@@ -1,6 +1,6 @@
 //! A run across sites, by pair of sites and by server.
 
-use linerate_evidence::{Errors, Header, LoadSummary, PairLoad, Places};
+use linerate_evidence::{Alone, Errors, Header, LoadSummary, PairLoad, Places};
 use serde::{Deserialize, Serialize};
 
 use crate::document::Distribution;
@@ -35,7 +35,7 @@ pub struct Portion {
     pub share: f64,
     /// From written to answered.
     pub service_us: Distribution,
-    /// Median of the exchanges made before the load, which met nobody. Absent: none were.
+    /// What an exchange took that met nobody, before the load: medians. Absent: none was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone_us: Option<f64>,
     /// Whole run: exchanges that chose these servers.
@@ -99,12 +99,17 @@ pub(crate) fn of(
     Breakdown { by_sites: by_sites.collect(), by_server: by_server.collect() }
 }
 
-/// The median of the exchanges that met nobody, of these pairs. Unit: µs.
+/// What an exchange takes that meets nobody: each pair's median, and of several pairs the mean, since all
+/// are chosen alike. Unit: µs.
 fn alone(places: &Places, of: impl Fn(u16, u16) -> bool) -> Option<f64> {
+    let median = |pair: &Alone| {
+        let mut times = pair.service_ns.clone();
+        times.sort_unstable();
+        times.get(times.len() / 2).map(|ns| *ns as f64 / 1e3)
+    };
     let pairs = places.alone.iter().filter(|pair| of(pair.host, pair.server));
-    let mut times: Vec<u64> = pairs.flat_map(|pair| pair.service_ns.iter().copied()).collect();
-    times.sort_unstable();
-    times.get(times.len() / 2).map(|ns| *ns as f64 / 1e3)
+    let medians: Vec<f64> = pairs.filter_map(median).collect();
+    (!medians.is_empty()).then(|| medians.iter().sum::<f64>() / medians.len() as f64)
 }
 
 /// The breakdown as tables; none where the plan names no sites.
@@ -152,8 +157,8 @@ pub(crate) fn tables(of: &Breakdown) -> Vec<Table> {
 #[cfg(test)]
 mod tests {
     use linerate_evidence::{
-        Alone, Evidence, HostFacts, Packed, Part, Place, Slice, TargetFacts, VERSION,
-        live_histogram, summarise,
+        Evidence, HostFacts, Packed, Part, Place, Slice, TargetFacts, VERSION, live_histogram,
+        summarise,
     };
     use linerate_model::{Plan, Timestamp};
 
@@ -234,6 +239,7 @@ mod tests {
         );
         assert_eq!(of.by_sites[0].alone_us, Some(100.0));
         assert_eq!(of.by_sites[3].alone_us, None);
+        assert_eq!(of.by_server[0].alone_us, Some(5_100.0)); // of 100 us and 10.1 ms
         assert_eq!(of.by_server.iter().map(|it| it.exchanges).collect::<Vec<_>>(), [50, 50]);
         assert_eq!(of.by_server[1].to, "west-s1");
         assert!((of.by_sites.iter().map(|it| it.share).sum::<f64>() - 1.0).abs() < 1e-9);

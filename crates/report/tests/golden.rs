@@ -39,6 +39,11 @@ fn text_of_a_void_run_says_so_before_anything_else() {
 }
 
 #[test]
+fn text_of_a_run_across_sites_has_them_apart() {
+    insta::assert_snapshot!(plain("text", &run(samples::across_sites())));
+}
+
+#[test]
 fn text_of_a_climb() {
     insta::assert_snapshot!(plain("text", &Document::Climb(samples::climb())));
 }

@@ -44,6 +44,7 @@ fn documents() -> Vec<(&'static str, Document)> {
         ("run", run(samples::overloaded())),
         ("run", run(samples::void())),
         ("run", run(samples::hostile())),
+        ("run", run(samples::across_sites())),
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
         ("doctor", Document::Doctor(Box::new(samples::doctor()))),

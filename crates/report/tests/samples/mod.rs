@@ -410,6 +410,7 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
                 .collect(),
             // An empty histogram.
             histogram_v2_base64: "HISTEwAAAAEAAAAAAAAAAwAAAAAAAAAB//////////8/8AAAAAAAAAA=".into(),
+            breakdown: Breakdown::default(),
         },
         validity: Validity::default(),
         roofline: Roofline { unit: "exchanges/s".into(), attained: per_s, roofs },
@@ -420,6 +421,36 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
 }
 
 /// A tail of the usual shape: each nine adds a little to the median.
+/// Two sites 10 ms apart, two servers each: half of the exchanges cross.
+pub fn across_sites() -> RunDocument {
+    let (near, far) = (310.0, 10_260.0);
+    let mut run = run(200, 37_800.0, (near + far) / 2.0, Vec::new());
+    run.plan.name = "across-sites".into();
+    let portion = |from: Option<&str>, to: &str, us: f64, share: f64| Portion {
+        from: from.map(str::to_owned),
+        to: to.into(),
+        near: from.map(|from| from == to),
+        exchanges: (378_000.0 * share) as u64,
+        throughput_per_s: 37_800.0 * share,
+        share,
+        service_us: distribution(us, (378_000.0 * share) as u64, None),
+        alone_us: Some(us * 0.9),
+        chosen: (378_130.0 * share) as u64,
+        answered: (378_130.0 * share) as u64 - 1,
+        errors: BTreeMap::from([("reset".into(), 1)]),
+        timed_out: 0,
+    };
+    let of_pair = |from, to| portion(Some(from), to, if from == to { near } else { far }, 0.25);
+    let of_server = |name| portion(None, name, (near + far) / 2.0, 0.25);
+    run.load.breakdown = Breakdown {
+        by_sites: [("east", "east"), ("east", "west"), ("west", "east"), ("west", "west")]
+            .map(|(from, to)| of_pair(from, to))
+            .into(),
+        by_server: ["east-s1", "east-s2", "west-s1", "west-s2"].map(of_server).into(),
+    };
+    run
+}
+
 fn distribution(us: f64, count: u64, at_least_from: Option<f64>) -> Distribution {
     if count == 0 {
         return Distribution::default();

@@ -54,6 +54,8 @@ impl Sampled {
             id,
             client,
             server,
+            client_host: 0,
+            server_host: 0,
         };
         self.watched.iter().map(flow).collect()
     }

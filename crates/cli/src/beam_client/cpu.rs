@@ -1,0 +1,85 @@
+//! CPU time of a BEAM node's threads, its schedulers apart.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// A node's process, and what its threads had used when it was last asked.
+pub struct NodeCpu {
+    pid: u32,
+    schedulers: u16,
+    /// By scheduler, from 1; 0: all other threads together. Unit: ns.
+    used: BTreeMap<u16, u64>,
+}
+
+impl NodeCpu {
+    /// Of the node whose emulator is this process.
+    pub fn of(pid: u32) -> Self {
+        let used = read(pid);
+        let schedulers = used.keys().copied().max().unwrap_or(0).max(1);
+        Self { pid, schedulers, used }
+    }
+
+    /// How many schedulers it has.
+    pub fn schedulers(&self) -> u16 {
+        self.schedulers
+    }
+
+    /// CPU time since the last time of each scheduler, and of all other threads together. Unit: ns.
+    pub fn since(&mut self) -> (Vec<u64>, u64) {
+        let used = read(self.pid);
+        let grown = |thread: u16| {
+            let of = |used: &BTreeMap<u16, u64>| used.get(&thread).copied().unwrap_or(0);
+            of(&used).saturating_sub(of(&self.used))
+        };
+        let grown = ((1..=self.schedulers).map(grown).collect(), grown(0));
+        self.used = used;
+        grown
+    }
+}
+
+fn read(pid: u32) -> BTreeMap<u16, u64> {
+    let mut used = BTreeMap::new();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for task in tasks {
+        let text = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let schedstat = text("schedstat");
+        // Source: Documentation/scheduler/sched-stats: time on the CPU first, in ns.
+        let on_cpu = schedstat.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+        *used.entry(scheduler(text("comm").trim_end())).or_default() += on_cpu.unwrap_or(0u64);
+    }
+    used
+}
+
+/// The scheduler that a thread is, from 1; 0 for what is none. Releases name them `1_scheduler` (up to
+/// 25) and `erts_sched_1`.
+fn scheduler(name: &str) -> u16 {
+    let number = name.strip_suffix("_scheduler").or_else(|| name.strip_prefix("erts_sched_"));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedulers_are_known_by_the_names_of_their_threads() {
+        assert_eq!(scheduler("2_scheduler"), 2);
+        assert_eq!(scheduler("erts_sched_12"), 12);
+        for other in ["1_dirty_cpu_sch", "erts_dcpus_1", "async_1", "0_poller", "beam.smp"] {
+            assert_eq!(scheduler(other), 0);
+        }
+    }
+
+    #[test]
+    fn what_this_process_uses_is_seen() {
+        let mut cpu = NodeCpu::of(std::process::id());
+        let began = std::time::Instant::now();
+        let mut sum = 0u64;
+        while began.elapsed().as_millis() < 30 {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        let (schedulers, rest) = cpu.since();
+        assert_eq!(schedulers, [0]);
+        assert!(rest > 1_000_000, "{rest}");
+    }
+}
