@@ -31,9 +31,12 @@ class Grid:
     def __init__(self, linerate, tools, quick):
         self.linerate, self.tools, self.quick = linerate, tools, quick
         self.rows = {}
+        self.seed = 0
 
     def path(self, *flags):
-        return Path(self.linerate, *flags)
+        # Each path draws anew: the same draw sixteen times would be one.
+        self.seed += 1
+        return Path(self.linerate, "--seed", self.seed, *flags)
 
     def add(self, part, asked, delivered, held, note=""):
         self.rows.setdefault(part, []).append((asked, delivered, held, note))
