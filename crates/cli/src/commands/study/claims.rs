@@ -9,8 +9,9 @@ use super::file::ClaimRule;
 pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow]) -> Claim {
     match rule {
         ClaimRule::Stall { says, series, within } => stall(rows, series, *within).of(says),
-        ClaimRule::Ratio { says, of, to, connections, least, most } => {
-            ratio(rows, [of, to], *connections, [*least, *most]).of(says)
+        ClaimRule::Ratio { says, of, to, connections, to_connections, least, most } => {
+            let to = (to.as_str(), to_connections.unwrap_or(*connections));
+            ratio(rows, [(of, *connections), to], [*least, *most]).of(says)
         }
         ClaimRule::Verdict { says, series, by, connections } => {
             verdict(rows, series, by, connections.as_deref()).of(says)
@@ -72,14 +73,12 @@ fn stall(rows: &[StudyRow], series: &str, within: f64) -> Outcome {
     }
 }
 
-fn ratio(
-    rows: &[StudyRow],
-    [of, to]: [&String; 2],
-    connections: u32,
-    [least, most]: [Option<f64>; 2],
-) -> Outcome {
-    let at = |name: &str| rows.iter().find(|row| row.series == name && counted(row) == connections);
-    let (Some(first), Some(second)) = (at(of), at(to)) else { return Outcome::unmeasured() };
+/// Series and count of both, and between what their ratio is to be.
+fn ratio(rows: &[StudyRow], of: [(&str, u32); 2], [least, most]: [Option<f64>; 2]) -> Outcome {
+    let at = |(series, connections): (&str, u32)| {
+        rows.iter().find(|row| row.series == series && counted(row) == connections)
+    };
+    let [Some(first), Some(second)] = of.map(at) else { return Outcome::unmeasured() };
     let (first, second) = (first.run.load.throughput_per_s, second.run.load.throughput_per_s);
     Outcome {
         held: least.is_none_or(|least| first >= least * second)

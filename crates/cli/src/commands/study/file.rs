@@ -86,6 +86,8 @@ pub(super) enum ClaimRule {
         of: String,
         to: String,
         connections: u32,
+        /// Of the other; absent: the same.
+        to_connections: Option<u32>,
         #[serde(default)]
         least: Option<f64>,
         #[serde(default)]
