@@ -148,7 +148,12 @@ impl Netns {
         if file.exists() {
             ip.run(&["netns", "delete", &name])?;
         }
-        ip.run(&["netns", "add", &name])?;
+        if privileges::entered() {
+            // `ip` goes back to where it came from, which must be a namespace of our user namespace's.
+            ip.tool("unshare", &["--net", "ip", "netns", "add", &name])?;
+        } else {
+            ip.run(&["netns", "add", &name])?;
+        }
         Ok(Self { ip, name, file, there: true })
     }
 
