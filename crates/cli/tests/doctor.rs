@@ -338,7 +338,8 @@ fn a_knob_that_is_to_be_kept_stays_turned_after_the_probe_has_gone() {
     let words = ["--for", "6s", "--apply", "nodelay=on", "--keep", "--json"];
     let found = document(&mut node.doctor(&words));
     assert_eq!(found["applied"]["kept"], true, "{}", found["applied"]);
-    assert_eq!(nodelay(&node), ["true"; 4]);
+    let told = nodelay(&node);
+    assert!(told.iter().all(|nodelay| nodelay == "true"), "{told:?}");
 }
 
 /// Copies both ways between whoever comes and a port, until the lines are cut.
@@ -383,7 +384,7 @@ fn a_line_that_is_cut_is_made_again_and_the_watch_goes_on() {
     let relay = Relay::to(&node.port);
     let (port, cookie) = (relay.port.to_string(), node.folder.path().join(".erlang.cookie"));
     let where_ = ["--port", &port, "--cookie-file", cookie.to_str().unwrap()];
-    let watch = ["doctor", &node.name, "--for", "10s", "--json-stream"];
+    let watch = ["doctor", &node.name, "--for", "14s", "--json-stream"];
     let mut doctor = Linerate::start(&[&watch[..], &where_[..]].concat());
     doctor.await_that("the first evidence is there", |it| {
         it.events().iter().any(|event| event["event"] == "interval")
@@ -395,7 +396,7 @@ fn a_line_that_is_cut_is_made_again_and_the_watch_goes_on() {
     assert_eq!((&report["event"], &document["ended"]), (&"report".into(), &"done".into()));
     let says = document["unread"]["node"].as_str().unwrap();
     assert!(says.contains("reached again after"), "{says}");
-    // What it read after the gap is there: 100 requests a second, for some seconds of ten.
+    // What it read after the gap is there: 100 requests a second, for some seconds of fourteen.
     let reads = document["traffic"]["reads_per_s"].as_f64().unwrap();
     assert!((20.0..200.0).contains(&reads), "{reads} reads/s");
 }
