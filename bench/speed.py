@@ -41,7 +41,8 @@ class Speed:
             with self.line(1, backend="netem"):
                 return True
         except Unfit as unfit:
-            say(f"  no netem: {str(unfit).splitlines()[-1]}")
+            why = str(unfit).split("error: ")[-1]
+            say(f"  no netem: {why}")
             return False
 
     def alternate(self, measures):
@@ -178,7 +179,7 @@ class Speed:
                     if ended.returncode:
                         raise Unfit(f"`{' '.join(words)}`: {ended.stderr.strip()}")
                     told = json.load(open(file.name))
-                return told["load"]["throughput"]["per_s"]
+                return told["load"]["throughput_per_s"]
 
             return once
 
