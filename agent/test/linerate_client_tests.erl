@@ -72,7 +72,9 @@ a_client_asks_every_server_and_accounts_for_every_exchange_test_() ->
         [?assertMatch([{<<"127.0.0.1">>, _}, {_, _}, none], Ends) || {_, Ends} <- Watched],
         %% Slices follow on one another; the last is the drain.
         ?assertEqual(lists:seq(0, length(Slices) - 1), [Index || {Index, _, _, _, _} <- Slices]),
-        ?assertMatch({_, _, _, drain, _}, lists:last(Slices)),
+        {_, From, To, drain, _} = lists:last(Slices),
+        %% What is out is answered at once: nobody waits for the drain's second.
+        ?assert(To - From < 900_000_000),
         ?assertEqual(undefined, whereis(linerate_client))
     end}.
 

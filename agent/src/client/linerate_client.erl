@@ -246,7 +246,8 @@ end_load(Now, #client{shared = #{stop := Stop, timeout := Timeout}} = Client) ->
     ok = atomics:put(Stop, 1, 1),
     Cut = cut(Now, goes_on, Client),
     Drain = min(?DRAIN, Timeout * 1_000_000),
-    Cut#client{phase = drain, drained = Now + Drain}.
+    %% Nothing more has its time: a look too many would keep the workers from their schedulers.
+    Cut#client{phase = drain, drained = Now + Drain, next = infinity, ends = infinity}.
 
 %% A slice of what was counted up to now.
 -spec cut(integer(), goes_on | ends, #client{}) -> #client{}.
