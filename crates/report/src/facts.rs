@@ -1,7 +1,7 @@
 //! What a document says, as sentences and tables: every format for people draws on these, so that
 //! they cannot disagree.
 
-use linerate_model::Arrivals;
+use linerate_model::{Arrivals, Client};
 use linerate_roofline::{Advice, Assessed, Predicted, State};
 use serde::Serialize;
 use serde_json::Value;
@@ -60,7 +60,14 @@ pub(crate) fn throughput(run: &RunDocument) -> String {
 /// What was asked and for how long it was measured.
 pub(crate) fn setting(run: &RunDocument) -> String {
     let load = &run.plan.load;
-    let connections = connections(load.connections);
+    let mut connections = connections(load.connections);
+    if !run.plan.sites.is_empty() {
+        let servers = run.plan.servers();
+        connections = format!("{} workers with {servers} servers", load.connections);
+    }
+    if run.plan.engine.client == Client::Beam {
+        connections += " by Erlang clients";
+    }
     let asked = match load.rate {
         None => format!("closed loop, {connections}"),
         Some(offered) => {
