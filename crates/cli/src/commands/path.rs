@@ -67,7 +67,7 @@ pub fn path(args: &PathArgs) -> Result<u8, Failure> {
     let begun = Instant::now();
     let (child, ended) = (relay.child(), relay.child());
     let command = place.command(&words, args.command.is_empty());
-    let run = behind.run(command, move |pid| child.set(pid), move || ended.set(0));
+    let run = behind.run(command, move |pid| child.begin(pid), move || ended.end());
     let length = begun.elapsed();
     let ways = meter.read();
     let left = behind.close();
@@ -138,7 +138,7 @@ impl Place {
     fn in_words(&self, behind: &Behind, asked: &Path, forwarded: &[u16]) -> String {
         let mut text = format!("path  {} ({})\n", account::path_in_words(asked), self.backend);
         for [what, asked, delivered] in &self.proof {
-            text += &format!("      {what}: asked {asked}, delivered {delivered}\n");
+            text += &format!("      {what} {asked}: {delivered}\n");
         }
         let what = match (behind.reaches_host(), forwarded) {
             (true, _) => "this host".to_owned(),

@@ -15,17 +15,39 @@ use signal_hook::iterator::Signals;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Relay {
     stop: Arc<AtomicBool>,
-    which: Arc<AtomicI32>,
     child: Child,
 }
 
-/// The process id of who is told; 0 for nobody.
+/// Who is told.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Child(Arc<AtomicU32>);
+pub(super) struct Child {
+    /// 0 for nobody.
+    pid: Arc<AtomicU32>,
+    /// The first signal that was received.
+    first: Arc<AtomicI32>,
+}
 
 impl Child {
-    pub fn set(&self, pid: u32) {
-        self.0.store(pid, Ordering::SeqCst);
+    /// From now on it is told, and now of what came before it was there.
+    pub fn begin(&self, pid: u32) {
+        self.pid.store(pid, Ordering::SeqCst);
+        let first = self.first.load(Ordering::SeqCst);
+        if first > 0 {
+            self.tell(first);
+        }
+    }
+
+    /// From now on nobody is.
+    pub fn end(&self) {
+        self.pid.store(0, Ordering::SeqCst);
+    }
+
+    fn tell(&self, signal: i32) {
+        let pid = i32::try_from(self.pid.load(Ordering::SeqCst)).ok().and_then(Pid::from_raw);
+        if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
+            // It may have ended just now.
+            let _ = kill_process(pid, signal);
+        }
     }
 }
 
@@ -52,7 +74,7 @@ impl Relay {
 
     /// The first signal.
     pub fn received(&self) -> Option<i32> {
-        Some(self.which.load(Ordering::SeqCst)).filter(|signal| *signal > 0)
+        Some(self.child.first.load(Ordering::SeqCst)).filter(|signal| *signal > 0)
     }
 
     /// To be told who the command is.
@@ -61,15 +83,12 @@ impl Relay {
     }
 
     fn on(&self, signal: i32) {
-        let _ = self.which.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+        let first = &self.child.first;
+        let _ = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
         self.stop.store(true, Ordering::SeqCst);
         let by_terminal = matches!(signal, SIGINT | SIGQUIT) && in_foreground();
-        let pid = i32::try_from(self.child.0.load(Ordering::SeqCst)).ok().and_then(Pid::from_raw);
-        if let (Some(pid), false) = (pid, by_terminal)
-            && let Some(signal) = Signal::from_named_raw(signal)
-        {
-            // It may have ended just now.
-            let _ = kill_process(pid, signal);
+        if !by_terminal {
+            self.child.tell(signal);
         }
     }
 }
