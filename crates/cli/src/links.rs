@@ -33,3 +33,21 @@ impl Links {
         self.are_named = true;
     }
 }
+
+/// What was asked of each link and what it delivered before the run, as the header's facts:
+/// `path.rtt.asked`, `path.rtt.delivered`, `links.east-west.rate.out.asked`.
+pub fn proven(lab: &Lab) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let meters = lab.link_meters();
+    for (name, proof) in lab.proofs() {
+        let key = if name == "path" { name.clone() } else { format!("links.{name}") };
+        if let Some((_, meter)) = meters.iter().find(|(of, _)| *of == name) {
+            facts.push((format!("{key}.backend"), meter.backend().to_owned()));
+        }
+        for row in proof.rows {
+            facts.push((format!("{key}.{}.asked", row.what), row.asked));
+            facts.push((format!("{key}.{}.delivered", row.what), row.delivered.to_string()));
+        }
+    }
+    facts
+}

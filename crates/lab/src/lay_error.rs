@@ -235,6 +235,20 @@ pub enum LayError {
         /// What would have passed.
         tolerance: Duration,
     },
+    /// A path whose rate or queue is another than asked.
+    #[error(
+        "the path was asked for a {what} of {asked} and delivers {delivered}: more than {tolerance} off; the machine is too busy for it: free a CPU, or ask for less"
+    )]
+    PathNot {
+        /// Of which way.
+        what: String,
+        /// By the plan.
+        asked: String,
+        /// As measured.
+        delivered: String,
+        /// What would have passed.
+        tolerance: String,
+    },
     /// A path that loses what is sent over it.
     #[error(
         "the path delivered no packet within {0:?}: free a CPU, or report this with the output of -v"

@@ -33,6 +33,6 @@ pub use hosts::{EngineHost, ServerHost};
 pub use knob::{KnobSpec, Permitted};
 pub use lab::{Lab, Left, Options};
 pub use lay_error::LayError;
-pub use path::{LinkMeter, PathProof};
+pub use path::{Delivered, LinkMeter, PathProof, ProofRow};
 pub use privileges::acquire_privileges;
 pub use targets::{Kind, TARGETS};

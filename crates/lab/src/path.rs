@@ -18,13 +18,14 @@ use crate::targets::End;
 pub(crate) mod backend;
 pub(crate) mod ip;
 mod line;
+mod netem;
 pub(crate) mod proof;
 
 use backend::LaidLink;
 pub(crate) use backend::LinkEnd;
 pub use backend::LinkMeter;
 use ip::{Ip, Netns};
-pub use proof::PathProof;
+pub use proof::{Delivered, PathProof, ProofRow};
 
 /// Chosen: nothing routes it by default, and few networks use it.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 199, 0, 1);

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use linerate_evidence::sources::link::WayReading;
-use linerate_lab::{Lab, LinkMeter};
+use linerate_lab::{Delivered, Lab, LinkMeter};
 use support::{lay, plan};
 
 /// One at a time: they load the machine.
@@ -186,16 +186,16 @@ fn a_burst_fills_the_queue_and_the_rest_is_dropped() {
         return;
     };
     let (near, far) = world.datagrams();
-    world.settled();
+    let before = world.settled();
     for number in 0..50 {
         near.send(&datagram(number, 1222)).unwrap();
     }
     let came = numbers(&far);
-    // 10 wait and 1 is on its way; a machine that stops for a second in between lets 10 more in.
-    assert!((11..=21).contains(&came.len()), "{came:?}");
-    assert_eq!(came[..11], (0..11).collect::<Vec<_>>());
-    let out = world.settled();
-    assert_eq!(out.dropped_queue, Some(50 - came.len() as u64));
+    // A machine that stops for a second in between lets 10 more in.
+    assert!((10..=21).contains(&came.len()), "{came:?}");
+    assert_eq!(came[..10], (0..10).collect::<Vec<_>>());
+    let dropped = world.settled().dropped_queue.unwrap() - before.dropped_queue.unwrap();
+    assert_eq!(dropped, 50 - came.len() as u64);
     world.lab.close().unwrap();
 }
 
@@ -204,14 +204,15 @@ fn a_limit_counts_what_is_in_delay() {
     let Some(world) = World::lay("rtt = '1s'\nout = { limit = 20 }") else { return };
     let (near, far) = world.datagrams();
     far.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
-    world.settled();
+    let before = world.settled();
     for number in 0..100 {
         near.send(&datagram(number, 100)).unwrap();
     }
     let came = numbers(&far);
     // Half a second each way: a burst that takes as long would have let more in.
     assert!((20..=60).contains(&came.len()), "{came:?}");
-    assert_eq!(world.settled().dropped_limit, Some(100 - came.len() as u64));
+    let dropped = world.settled().dropped_limit.unwrap() - before.dropped_limit.unwrap();
+    assert_eq!(dropped, 100 - came.len() as u64);
     world.lab.close().unwrap();
 }
 
@@ -242,6 +243,24 @@ fn a_train_comes_at_the_rate_that_was_asked() {
         }
     }
     assert!((19.0..21.0).contains(rates.last().unwrap()), "{rates:?} Mbit/s");
+    world.lab.close().unwrap();
+}
+
+#[test]
+fn what_was_asked_stands_beside_what_was_delivered() {
+    let path = "rtt = '4ms'\nloss = '0.1%'\nback = { loss = '0%', rate = '50Mbit', queue = 200, limit = 9000 }";
+    let Some(world) = World::lay(path) else { return };
+    let rows = world.lab.path().unwrap().rows;
+    eprintln!("{rows:#?}");
+    let what: Vec<_> = rows.iter().map(|row| row.what.as_str()).collect();
+    assert_eq!(what, ["rtt", "loss.out", "rate.back", "queue.back", "limit.back"]);
+    let proven = |what: &str| {
+        let row = rows.iter().find(|row| row.what == what).unwrap();
+        matches!(row.delivered, Delivered::Proven(_))
+    };
+    assert!(proven("rtt") && proven("rate.back") && proven("queue.back"));
+    assert!(!proven("loss.out") && !proven("limit.back"));
+    assert_eq!(rows[2].asked, "50.0 Mbit/s");
     world.lab.close().unwrap();
 }
 

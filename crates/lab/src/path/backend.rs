@@ -10,11 +10,12 @@ use linerate_model::{Path, PathBackend};
 
 use super::ip::{Ip, Netns};
 use super::line::TunLine;
+use super::netem::Netem;
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
 
 /// Every backend, in the order in which `auto` tries them.
-pub(crate) static PATHS: &[&dyn Backend] = &[&TunLine];
+pub(crate) static PATHS: &[&dyn Backend] = &[&Netem, &TunLine];
 
 /// One end of a link.
 #[derive(Clone, Debug)]
@@ -111,5 +112,21 @@ impl LinkMeter {
 impl fmt::Debug for LinkMeter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LinkMeter").field(&self.backend).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_choices_are_one_each_and_the_plans_words() {
+        let names: Vec<_> = PATHS.iter().map(|backend| backend.name()).collect();
+        assert_eq!(names, ["netem", "line"]);
+        for backend in PATHS {
+            let word = format!("\"{}\"", backend.name());
+            let choice: PathBackend = serde_json::from_str(&word).unwrap();
+            assert_eq!(choice, backend.choice());
+        }
     }
 }

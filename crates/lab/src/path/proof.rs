@@ -1,23 +1,39 @@
-//! What the path delivers, measured before it is used: datagrams there and back, one at a time.
+//! What the path delivers, measured before it is used: round trips one at a time, then for each way that has
+//! one its rate (a train of datagrams) and its queue (a burst that overflows it).
 //!
 //! Datagrams and not connections: those would leave round-trip times in the kernel's TCP metrics, for
 //! the engine's connections to start from.
+//!
+//! Blind spots: loss, duplication and reordering would take thousands of packets, and are said to be not
+//! proven, as is whatever would take more than some tenths of a second. A queue that is too long is not
+//! refused where a burst of so many packets takes as long as the delay.
 
-use std::io::{self, ErrorKind};
-use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use linerate_evidence::Direction;
+use linerate_model::{Aqm, Path, Share, Way};
 
 use super::backend::LinkEnd;
-use crate::cancel::{Cancel, SLICE};
+use crate::cancel::Cancel;
 use crate::lay_error::LayError;
-use crate::process::inside;
+
+mod burst;
+mod train;
+mod trips;
+mod wire;
+
+use trips::Trips;
+use wire::Wire;
+
+/// Chosen: a neighbour's burst on a shared machine spoils one round, seldom three.
+const ROUNDS: usize = 3;
 
 /// Asked and delivered, by a path without load.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PathProof {
     /// Round-trip time of the plan.
     pub asked: Duration,
-    /// Median of the round trips.
+    /// Median of the round trips, without the time that a probe's own bytes take at the path's rate.
     pub delivered_median: Duration,
     /// The shortest of them.
     pub delivered_min: Duration,
@@ -29,142 +45,109 @@ pub struct PathProof {
     pub back_median: Duration,
     /// Round trips made.
     pub probes: usize,
+    /// Everything that was asked beside what was delivered, the round trip first.
+    pub rows: Vec<ProofRow>,
 }
 
-/// Chosen: a neighbour's burst on a shared machine spoils one round, seldom three.
-const ROUNDS: usize = 3;
-
-/// Chosen: beyond the delay, a packet that takes so long is not coming.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Of the median. Chosen: half a millisecond is what two threads wake late on a busy machine, and
-/// a study that needs better than 5 % says so itself.
-fn tolerance(asked: Duration) -> Duration {
-    (asked / 20).max(Duration::from_micros(500))
+/// One thing that was asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProofRow {
+    /// Which: `rtt`, `rate.out`, `queue.back`.
+    pub what: String,
+    /// As the plan has it.
+    pub asked: String,
+    /// As measured; why not, where it was not.
+    pub delivered: Delivered,
 }
 
-/// Odd, for a median; fewer on long paths, so that the proof takes a second and not ten.
-fn probes(asked: Duration) -> usize {
-    match asked.as_millis() {
-        0..50 => 11,
-        50..200 => 5,
-        _ => 3,
+/// What became of a proof.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Delivered {
+    /// This was measured, and is near enough.
+    Proven(String),
+    /// It was not measured, or could not be judged, for this reason.
+    Unproven(String),
+}
+
+impl std::fmt::Display for Delivered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Delivered::Proven(measured) => f.write_str(measured),
+            Delivered::Unproven(reason) => write!(f, "not proven: {reason}"),
+        }
     }
 }
 
-/// Measures up to [`ROUNDS`] times, until the median is within the tolerance.
+/// Proves what is asked, or refuses the path. An idle path takes a dozen round trips, and half a second for
+/// each way with a rate.
 pub(crate) fn prove(
-    [near, far]: [&LinkEnd<'_>; 2],
-    asked: &linerate_model::Path,
+    ends: [&LinkEnd<'_>; 2],
+    asked: &Path,
     cancel: &Cancel,
 ) -> Result<PathProof, LayError> {
-    let asked = asked.round_trip();
-    // A socket stays in the namespace in which it was made, whoever uses it.
-    let client = socket(near)?;
-    let server = socket(far)?;
-    let to = server.local_addr().map_err(LayError::system("proving the path"))?;
-    client.connect(to).map_err(LayError::system("proving the path"))?;
-    let mut proof = None;
-    for _ in 0..ROUNDS {
-        // The first finds caches cold and is not counted.
-        round_trip(&client, &server, asked, cancel)?;
-        let mut trips = Vec::new();
-        for _ in 0..probes(asked) {
-            trips.push(round_trip(&client, &server, asked, cancel)?);
+    let ways = asked.ways();
+    let wire = Wire::open(ends)?;
+    let trips = Trips::prove(&wire, &ways, cancel)?;
+    let mut rows = vec![trips.row()];
+    for ((way, direction), wire) in
+        ways.iter().zip(Direction::BOTH).zip([&wire, &wire.turned()?])
+    {
+        let mut row = |what: &str, asked: String, delivered: Delivered| {
+            rows.push(ProofRow { what: format!("{what}.{direction}"), asked, delivered });
+        };
+        if let Some(rate) = way.rate {
+            row("rate", rate.to_string(), train::prove(wire, way, direction, cancel)?);
         }
-        let measured = summed(asked, &trips);
-        let off = measured.delivered_median.abs_diff(asked);
-        if off <= tolerance(asked) {
-            return Ok(measured);
+        if let Some(trace) = &way.trace {
+            let reason = "a trace is no rate".to_owned();
+            row("trace", trace.display().to_string(), Delivered::Unproven(reason));
         }
-        proof = Some(measured);
-    }
-    let delivered = proof.map(|proof| proof.delivered_median).unwrap_or_default();
-    Err(LayError::PathOff { asked, delivered, tolerance: tolerance(asked) })
-}
-
-fn socket(end: &LinkEnd<'_>) -> Result<UdpSocket, LayError> {
-    let made = inside(Some(&end.netns.file), || -> io::Result<UdpSocket> {
-        let socket = UdpSocket::bind((end.address, 0))?;
-        socket.set_read_timeout(Some(SLICE))?;
-        Ok(socket)
-    });
-    made.and_then(|made| made).map_err(LayError::system("proving the path"))
-}
-
-/// The ways there and back.
-fn round_trip(
-    client: &UdpSocket,
-    server: &UdpSocket,
-    asked: Duration,
-    cancel: &Cancel,
-) -> Result<(Duration, Duration), LayError> {
-    let deadline = Instant::now() + asked + PATIENCE;
-    let dead = || LayError::PathDead(asked + PATIENCE);
-    let sent = Instant::now();
-    client.send(b"out").map_err(LayError::system("sending over the path"))?;
-    let (from, arrived) = received(server, deadline, cancel)?.ok_or_else(dead)?;
-    let answered = Instant::now();
-    server.send_to(b"back", from).map_err(LayError::system("sending over the path"))?;
-    let (_, returned) = received(client, deadline, cancel)?.ok_or_else(dead)?;
-    Ok((arrived - sent, returned - answered))
-}
-
-fn received(
-    socket: &UdpSocket,
-    deadline: Instant,
-    cancel: &Cancel,
-) -> Result<Option<(std::net::SocketAddr, Instant)>, LayError> {
-    let mut buffer = [0; 16];
-    while Instant::now() < deadline {
-        cancel.check()?;
-        match socket.recv_from(&mut buffer) {
-            Ok((_, from)) => return Ok(Some((from, Instant::now()))),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(LayError::system("receiving from the path")(error)),
+        if way.rate.is_some() {
+            row("queue", way.queue.to_string(), burst::queue(wire, way, direction, cancel)?);
+        }
+        if let Some(limit) = way.limit {
+            let delivered = burst::limit(wire, way, direction, cancel)?;
+            row("limit", format!("{limit} packets"), delivered);
+        }
+        for (what, share) in
+            [("loss", way.loss), ("duplicate", way.duplicate), ("reorder", way.reorder)]
+        {
+            if share.0 > 0.0 {
+                row(what, share.to_string(), Delivered::Unproven(thousands(share)));
+            }
+        }
+        if way.aqm == Aqm::Codel {
+            let reason = "it drops what waits for 100 ms and more".to_owned();
+            row("aqm", "codel".to_owned(), Delivered::Unproven(reason));
         }
     }
-    Ok(None)
+    Ok(trips.proof(rows))
 }
 
-fn summed(asked: Duration, trips: &[(Duration, Duration)]) -> PathProof {
-    let sorted = |of: fn(&(Duration, Duration)) -> Duration| {
-        let mut values: Vec<_> = trips.iter().map(of).collect();
-        values.sort_unstable();
-        values
-    };
-    let median = |values: &[Duration]| values.get(values.len() / 2).copied().unwrap_or_default();
-    let round = sorted(|(out, back)| *out + *back);
-    PathProof {
+/// Packets after which a share is known to a tenth of itself, 1 / (share x 0.1^2).
+fn thousands(share: Share) -> String {
+    format!("it would take {:.0} packets", (100.0 / share.0).ceil())
+}
+
+/// Bytes of a datagram's headers on the path. Source: RFC 791, RFC 768.
+const HEADERS: u64 = 28;
+
+/// Bytes of the largest datagram that the way lets through whole, headers included.
+fn largest(way: &Way) -> u64 {
+    way.largest.map_or(1500, |largest| largest.0.min(1500))
+}
+
+/// How long so many bytes take at the way's rate.
+fn at_rate(way: &Way, bytes: u64) -> Duration {
+    way.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 * 8.0 / rate.0))
+}
+
+/// A refusal, in the words of whoever measured.
+fn off(what: &str, direction: Direction, asked: String, delivered: String, by: &str) -> LayError {
+    LayError::PathNot {
+        what: format!("{what} ({direction})"),
         asked,
-        delivered_median: median(&round),
-        delivered_min: round.first().copied().unwrap_or_default(),
-        delivered_max: round.last().copied().unwrap_or_default(),
-        out_median: median(&sorted(|(out, _)| *out)),
-        back_median: median(&sorted(|(_, back)| *back)),
-        probes: trips.len(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn the_median_of_three_is_the_middle_one_in_each_direction() {
-        let proof = summed(20 * MS, &[(10 * MS, 12 * MS), (11 * MS, 10 * MS), (15 * MS, 11 * MS)]);
-        // Round trips: 22, 21, 26.
-        assert_eq!(proof.delivered_median, 22 * MS);
-        assert_eq!((proof.delivered_min, proof.delivered_max), (21 * MS, 26 * MS));
-        assert_eq!((proof.out_median, proof.back_median), (11 * MS, 11 * MS));
-    }
-
-    #[test]
-    fn the_tolerance_is_five_percent_and_at_least_half_a_millisecond() {
-        assert_eq!(tolerance(100 * MS), 5 * MS);
-        assert_eq!(tolerance(2 * MS), Duration::from_micros(500));
+        delivered,
+        tolerance: by.to_owned(),
     }
 }
