@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use linerate_evidence::sources::link::WayReading;
-use linerate_lab::PathProof;
+use linerate_lab::{PathProof, ProofRow};
 use linerate_model::{Aqm, Bytes, Path, Share, Way};
 use serde_json::{Value, json};
 
@@ -126,14 +126,8 @@ fn way_json(way: &WayReading) -> Value {
 
 /// What was asked and what was delivered, a row each.
 pub(super) fn proof(proof: &PathProof) -> Vec<[String; 3]> {
-    let range = format!(
-        "{} ({} to {} in {})",
-        short(proof.delivered_median),
-        short(proof.delivered_min),
-        short(proof.delivered_max),
-        proof.probes
-    );
-    vec![["round trip".to_owned(), short(proof.asked), range]]
+    let row = |row: &ProofRow| [row.what.clone(), row.asked.clone(), row.delivered.to_string()];
+    proof.rows.iter().map(row).collect()
 }
 
 /// `rtt 10ms, 200 Mbit/s, queue 1000 packets, loss 0.100 %`; each way by itself where they differ.
