@@ -150,7 +150,7 @@ class Grid:
         return f"{limit:,} packets", f"{came['received']:,} packets", held, note
 
     def page(self):
-        """Tables, a part each."""
+        """Tables of what was measured since the last."""
         titles = {
             "rtt": f"Round-trip time: median within {RTT_MS} ms, sending time of {SMALL} bytes at the rate added",
             "rate": f"Rate: within {RATE:.0%}, IP bytes",
@@ -165,4 +165,5 @@ class Grid:
             text += ["| asked | delivered | | |", "|---|---:|---|---|"]
             text += [f"| {a} | {d} | {'held' if h else '**not held**'} | {n} |" for a, d, h, n in rows]
             text.append("")
+        self.rows = {}
         return "\n".join(text)

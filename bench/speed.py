@@ -1,5 +1,6 @@
 """Our line against a bare copy loop between the same devices, and netem where the kernel has it."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -23,10 +24,10 @@ MTU, MSS = 1500, 1448
 
 
 class Speed:
-    def __init__(self, linerate, copy, tools, pairs, seconds):
+    def __init__(self, linerate, copy, tools, pairs, seconds, quick=False):
         self.linerate, self.copy, self.tools = linerate, copy, tools
         self.pairs, self.seconds = pairs, seconds
-        self.parts = []
+        self.flood = 100_000 if quick else 400_000
 
     def line(self, rtt_ms=0, offload=True, backend="line"):
         flags = ["--rtt", f"{rtt_ms}ms", "--backend", backend]
@@ -35,7 +36,8 @@ class Speed:
     def bare(self, offload=True):
         return Copy(self.copy, offload)
 
-    def netem_or_none(self):
+    @functools.cached_property
+    def netem(self):
         """Whether the kernel has it."""
         try:
             with self.line(1, backend="netem"):
@@ -86,7 +88,8 @@ class Speed:
         best = median(rates["line, offload, 10 ms"])
         text += ["", target(f"at least {BULK_GBIT} Gbit/s at 10 ms with offload", best >= BULK_GBIT,
                             f"{best:.1f}"), ""]
-        self.add("bulk", text)
+        return "
+".join(text)
 
     def packets(self):
         """Packets a second that come through when more are sent, and CPU time of each."""
@@ -127,7 +130,8 @@ class Speed:
             least = median(rates["line"])
             worst = least if worst is None else min(worst, least)
         text += ["", target(f"at least {PACKETS:,} packets/s", worst >= PACKETS, f"{worst:,.0f}"), ""]
-        self.add("packets", text)
+        return "
+".join(text)
 
     def lateness(self):
         """What a packet's way takes beyond the delay asked for."""
@@ -164,7 +168,8 @@ class Speed:
                 text.append(f"| {pace:,} | {name} | {spread(half, 0)} | {spread(tail, 0)} |")
             worst = max(worst, median(tail for _, tail in figures["line, rtt 10 ms"]))
         text += ["", target(f"p99 under {LATE_US} us", worst < LATE_US, f"{worst:.0f} us"), ""]
-        self.add("lateness", text)
+        return "
+".join(text)
 
     def echo(self):
         """The study's expectation: with connections enough, distance costs no throughput."""
@@ -191,21 +196,8 @@ class Speed:
         text += [f"| {rtt} | {spread(values, 0)} |" for rtt, values in figures.items()]
         text += ["", f"10 ms by 0.25 ms: **{ratio}**. "
                  f"**Target: at least {ECHO}. {ratio.against(ECHO).capitalize()}.**", ""]
-        self.add("echo", text)
-
-    def run(self, parts, quick):
-        self.flood = 100_000 if quick else 400_000
-        self.netem = self.netem_or_none()
-        if not self.netem:
-            self.parts.append("The kernel of this machine has no netem: it is not in the tables.\n")
-        for part in parts:
-            say(f"{part}:")
-            getattr(self, part)()
-
-    def add(self, part, lines):
-        text = "\n".join(lines)
-        say(text)
-        self.parts.append(text)
+        return "
+".join(text)
 
 
 PARTS = ("bulk", "packets", "lateness", "echo")
