@@ -88,8 +88,7 @@ class Speed:
         best = median(rates["line, offload, 10 ms"])
         text += ["", target(f"at least {BULK_GBIT} Gbit/s at 10 ms with offload", best >= BULK_GBIT,
                             f"{best:.1f}"), ""]
-        return "
-".join(text)
+        return "\n".join(text)
 
     def packets(self):
         """Packets a second that come through when more are sent, and CPU time of each."""
@@ -130,8 +129,7 @@ class Speed:
             least = median(rates["line"])
             worst = least if worst is None else min(worst, least)
         text += ["", target(f"at least {PACKETS:,} packets/s", worst >= PACKETS, f"{worst:,.0f}"), ""]
-        return "
-".join(text)
+        return "\n".join(text)
 
     def lateness(self):
         """What a packet's way takes beyond the delay asked for."""
@@ -168,8 +166,7 @@ class Speed:
                 text.append(f"| {pace:,} | {name} | {spread(half, 0)} | {spread(tail, 0)} |")
             worst = max(worst, median(tail for _, tail in figures["line, rtt 10 ms"]))
         text += ["", target(f"p99 under {LATE_US} us", worst < LATE_US, f"{worst:.0f} us"), ""]
-        return "
-".join(text)
+        return "\n".join(text)
 
     def echo(self):
         """The study's expectation: with connections enough, distance costs no throughput."""
@@ -196,8 +193,7 @@ class Speed:
         text += [f"| {rtt} | {spread(values, 0)} |" for rtt, values in figures.items()]
         text += ["", f"10 ms by 0.25 ms: **{ratio}**. "
                  f"**Target: at least {ECHO}. {ratio.against(ECHO).capitalize()}.**", ""]
-        return "
-".join(text)
+        return "\n".join(text)
 
 
 PARTS = ("bulk", "packets", "lateness", "echo")
