@@ -215,12 +215,12 @@ impl std::fmt::Display for Demands {
         write!(
             f,
             "an exchange takes {} that nobody waits for, and of the bottleneck {} ({} to {}) with a hundred \
-             inside, by n^{:.2} less the more there are",
+             inside; it goes as n^{:.2}",
             duration(self.delay),
             duration(mid),
             duration(low),
             duration(high),
-            self.economy
+            -self.economy
         )
     }
 }

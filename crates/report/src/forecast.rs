@@ -3,8 +3,8 @@
 
 use linerate_evidence::Header;
 use linerate_model::{OpRate, Path};
-use linerate_predict::{Ceiling, Cpu, Crossing, Demands, Ends, Forecast, Measured, Usl};
-use linerate_roofline::Verdict;
+use linerate_predict::{Ceiling, Changed, Cpu, Crossing, Demands, Ends, Forecast, Measured, Usl};
+use linerate_roofline::{Verdict, is_modelled};
 use serde::{Deserialize, Serialize};
 
 /// Throughput over concurrency of a service behind a path.
@@ -62,6 +62,28 @@ pub struct PredictRow {
     /// Predicted by known mean latency, less one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_off: Option<f64>,
+    /// The same by packet-level simulation, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Simulated>,
+}
+
+/// What a packet-level simulation gave.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// Exchanges a second.
+    pub throughput_per_s: f64,
+    /// Half the width of its 95 % interval.
+    pub error_per_s: f64,
+    /// Mean latency.
+    pub mean_latency_us: f64,
+    /// 99th percentile of latency.
+    pub p99_latency_us: f64,
+    /// Share of the packets that the path dropped, of the direction where that is most.
+    pub dropped: f64,
+    /// Segments sent again, a second, in the whole network.
+    pub retransmitted_per_s: f64,
+    /// Workers that waited for a retransmission, in the mean.
+    pub stalled_workers: f64,
 }
 
 /// A path and what crosses it.
@@ -126,8 +148,10 @@ pub struct WasRun {
     pub cpus: Vec<Cpu>,
     /// Threads that are full at a rate.
     pub threads: Vec<Ceiling>,
-    /// What of an exchange neither CPUs nor path explain.
+    /// What of an exchange neither CPUs nor path explain, and nobody waits for.
     pub delay_us: f64,
+    /// What of an exchange something takes that nobody measured, one exchange after the other.
+    pub unknown_us: f64,
 }
 
 /// What is asked to be otherwise.
@@ -167,7 +191,7 @@ impl PredictRow {
         let off = known.map(|known| forecast.throughput_per_s.mid.0 / known.per_s - 1.0);
         let latency_off =
             known.and_then(|known| Some(forecast.mean_latency_us[1] / known.mean_us? - 1.0));
-        Self { forecast, known, off, latency_off }
+        Self { forecast, known, off, latency_off, simulated: None }
     }
 }
 
@@ -182,8 +206,8 @@ impl WhatIfDocument {
              are shared, spinning stops) and rises with many connections; the interval allows for a third \
              of what the CPUs were idle"
                 .to_owned(),
-            "whatever is no CPU, no path and no number of workers is taken for a delay that grows with \
-             nothing: locks, pools, windows and accept queues are not in it"
+            "what is no CPU, no path and no number of workers (locks, pools, windows, accept queues) is a \
+             delay where exchanges do not wait for it, and else one queue: the run tells no more"
                 .to_owned(),
         ];
         if !local {
@@ -192,11 +216,7 @@ impl WhatIfDocument {
                     .to_owned(),
             );
         }
-        let in_the_model =
-            ["load.", "host.cpu", "target.cpu", "engine.cpu", "path.", "vm.schedulers"];
-        if let Some(by) =
-            verdict.by().filter(|by| !in_the_model.iter().any(|of| by.starts_with(of)))
-        {
+        if let Some(by) = verdict.by().filter(|by| !is_modelled(by)) {
             spots.push(format!(
                 "this run was held by {by}, which stays as it was: lift that first, see `linerate explain {by}`"
             ));
@@ -212,7 +232,7 @@ impl WasRun {
         of: &Measured,
         verdict: Verdict,
         mean_latency: f64,
-        delay: f64,
+        changed: &Changed,
     ) -> Self {
         Self {
             name: header.plan.name.clone(),
@@ -223,7 +243,8 @@ impl WasRun {
             crossing: Between::of(&of.crossing),
             cpus: of.cpus.clone(),
             threads: of.threads.clone(),
-            delay_us: delay * 1e6,
+            delay_us: changed.delay() * 1e6,
+            unknown_us: changed.unknown() * 1e6,
         }
     }
 

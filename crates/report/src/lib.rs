@@ -29,7 +29,7 @@ pub use document::{
     Scale, StudyDocument, StudyRow,
 };
 pub use forecast::{
-    Asked, Between, Known, PredictDocument, PredictRow, WasRun, WhatIfDocument,
+    Asked, Between, Known, PredictDocument, PredictRow, Simulated, WasRun, WhatIfDocument,
 };
 pub use formats::{FORMATS, Format, Look};
 pub use read::{BadDocument, Document};

@@ -12,7 +12,7 @@ mod run;
 mod utilisation;
 mod verdict;
 
-pub use predict::{Demand, Predicted, closed_network, measured};
+pub use predict::{Demand, Predicted, closed_network, is_modelled, measured};
 pub use roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 pub use run::Run;
 pub use verdict::{Assessed, Judgement, State, Verdict, judge};

@@ -13,11 +13,11 @@ use linerate_model::{Bytes, OpRate};
 use linerate_predict::{Ceiling, Cpu, Crossing, Measured};
 pub use linerate_predict::{Demand, Predicted, closed_network};
 
-use crate::run::{Run, duration};
-use crate::utilisation::Utilisation;
+use crate::run::Run;
+use crate::utilisation::{Utilisation, unhindered};
 
-/// What `linerate what-if` starts from.
-pub fn measured(run: &Run) -> Result<Measured, Missing> {
+/// What `linerate what-if` starts from; `held_by` is the run's verdict.
+pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     let missing = |metric: &str, of: &str| Missing { metric: metric.into(), of: of.into() };
     let attained = run.attained().0;
     if attained <= 0.0 {
@@ -30,43 +30,36 @@ pub fn measured(run: &Run) -> Result<Measured, Missing> {
         demand_s: utilisation.engine_cores / attained,
         cpus: engine_cpus,
     };
-    let mut threads =
-        vec![thread("engine.cpu", "the busiest engine thread", utilisation.engine, attained)];
+    let mut threads = Vec::new();
+    // Several threads share the work, and there may be more of them; one is all there is.
+    if run.header.host.engine_threads == 1 {
+        threads.push(full_at("engine.cpu", "the engine's thread", utilisation.engine, attained));
+    }
     let mut cpus = Vec::new();
     match (&utilisation.target, &utilisation.host) {
         (Ok(target), Ok(host)) if utilisation.local => {
-            let limit = (target.limit.round() as u16).max(1);
-            let free = f64::from(limit) + f64::from(engine_cpus) <= host.cpus;
-            if free {
-                cpus.push(Cpu {
-                    id: "target.cpu".into(),
-                    demand_s: target.utilisation() * target.limit / attained,
-                    cpus: limit,
-                });
+            let share = match target.node {
+                Some(_) => target.utilisation(),
+                None => (target.cores / target.limit).min(1.0),
+            };
+            if target.limit.ceil() + f64::from(engine_cpus) <= host.cpus {
+                let whole = target.limit.ceil().max(1.0);
+                // A quota of half a CPU is a CPU on which all takes twice as long.
+                let demand_s = share * whole / attained;
+                cpus.push(Cpu { id: "target.cpu".into(), demand_s, cpus: whole as u16 });
                 cpus.push(engine);
             } else {
                 let all = host.cpus.round().max(1.0) as u16;
-                let demand_s = host.busy / attained;
-                cpus.push(Cpu { id: "host.cpu".into(), demand_s, cpus: all });
-                if f64::from(limit) < host.cpus {
-                    let used = target.utilisation() * target.limit / attained;
-                    threads.push(Ceiling {
-                        id: "target.cpu".into(),
-                        per_s: OpRate(f64::from(limit) / used.max(1e-12)),
-                        sum: format!(
-                            "the {limit} CPUs that the target may use / {} of CPU an exchange: {}",
-                            duration(used),
-                            OpRate(f64::from(limit) / used.max(1e-12))
-                        ),
-                    });
+                cpus.push(Cpu { id: "host.cpu".into(), demand_s: host.busy / attained, cpus: all });
+                if target.limit < host.cpus {
+                    let who = format!("the {} CPUs' time that the target may use", target.limit);
+                    threads.push(full_at("target.cpu", &who, share, attained));
                 }
             }
-            threads.push(thread(
-                "target.cpu",
-                "the target's busiest thread",
-                target.busiest_thread,
-                attained,
-            ));
+            if target.busiest_thread > 0.8 * target.cores {
+                let busy = target.busiest_thread;
+                threads.push(full_at("target.cpu", "the target's one thread", busy, attained));
+            }
         }
         _ => cpus.push(engine),
     }
@@ -77,16 +70,34 @@ pub fn measured(run: &Run) -> Result<Measured, Missing> {
         cpus,
         threads,
         crossing: crossing(run),
+        alone: unhindered(run),
+        held_by: held_by.filter(|id| !is_modelled(id)).map(str::to_owned),
+        noise: noise(run),
     })
 }
 
-/// A thread that is busy for such a share of the time: at which rate it is all the time.
-fn thread(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
+/// How far the throughput may be off by chance: half of its interval.
+fn noise(run: &Run) -> f64 {
+    let (low, high) = run.load.throughput_interval;
+    let half = (high.0 - low.0) / 2.0 / run.attained().0.max(1e-9);
+    // Too short a run has an interval without an end.
+    // Chosen: then it may be off by a quarter.
+    if half.is_finite() { half.clamp(0.0, 0.25) } else { 0.25 }
+}
+
+/// What is busy for such a share of the time: at which rate it is all the time.
+fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
     // Chosen: what is busy for less than a twentieth is not told from what does nothing.
     let per_s = OpRate(if busy > 0.05 { attained / busy } else { f64::INFINITY });
     let sum =
         format!("{who}, busy {:.0} % of the time at {}: {per_s}", busy * 100.0, OpRate(attained));
     Ceiling { id: id.into(), per_s, sum }
+}
+
+/// Whether a limit is one that prediction has a model of: what else binds is taken as it was.
+pub fn is_modelled(id: &str) -> bool {
+    let of = ["load.", "path.", "host.cpu", "target.cpu", "engine.cpu", "vm.schedulers"];
+    of.iter().any(|of| id.starts_with(of))
 }
 
 /// The path that the run was made on, and what crosses it.

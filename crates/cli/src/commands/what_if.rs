@@ -39,9 +39,9 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8, Failure> {
             "an open loop that kept up did what it was asked, not what it could: record a run without --rate",
         ));
     }
-    let measured = measured(&run)
-        .map_err(|missing| wrong(&format!("nothing was answered in it: {missing}")))?;
     let verdict = judge(&run).verdict;
+    let measured = measured(&run, verdict.by())
+        .map_err(|missing| wrong(&format!("nothing was answered in it: {missing}")))?;
     let crossing = crossing(measured.crossing.clone(), &args.path)?;
     let change = Change { cpus: args.cpus, hosts: args.hosts };
     let changed = Changed::new(measured.clone(), change);
@@ -54,7 +54,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8, Failure> {
         from: path.to_string(),
         ratio: expect.throughput_per_s.mid.0 / measured.throughput.0,
         blind_spots: WhatIfDocument::blind_spots(&verdict, local),
-        run: WasRun::new(&header, &measured, verdict, load.latency.mean(), changed.delay()),
+        run: WasRun::new(&header, &measured, verdict, load.latency.mean(), &changed),
         change: Asked { connections: args.connections, cpus: args.cpus, hosts: args.hosts },
         crossing: Between::of(&crossing),
         expect,

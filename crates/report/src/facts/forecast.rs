@@ -4,7 +4,7 @@ use linerate_model::{Bytes, OpRate, Path, Queue, Share};
 use linerate_predict::{Ceiling, Forecast};
 
 use crate::forecast::{Between, PredictDocument, PredictRow, WhatIfDocument};
-use crate::number::{count, rate, ratio, time};
+use crate::number::{count, rate, ratio, share, time};
 use crate::table::Table;
 
 /// A prediction as every format for people shows it.
@@ -31,24 +31,23 @@ pub(crate) fn predict(of: &PredictDocument) -> Told {
         let peak = usl.peak().map_or("no peak".to_owned(), |peak| {
             format!("a peak at {} connections", count(peak.round() as u64))
         });
-        lines.push((
-            "USL",
-            format!(
-                "lambda {}, sigma {:.3e}, kappa {:.1e}: {peak}",
-                OpRate(usl.lambda),
-                usl.sigma,
-                usl.kappa
-            ),
-        ));
+        // What a fit leaves of nothing is nothing.
+        let kappa = if usl.kappa < 1e-12 { "0".into() } else { format!("{:.1e}", usl.kappa) };
+        let law = format!("lambda {}, sigma {:.2e}, kappa {kappa}", OpRate(usl.lambda), usl.sigma);
+        lines.push(("USL", format!("{law}: {peak}")));
     }
     let held = of.rows.iter().any(|row| row.known.is_some());
     let mut columns = vec!["workers", "expect", "low", "high", "mean"];
     if held {
         columns.extend(["known", "off", "mean off"]);
     }
+    let simulated = of.rows.iter().any(|row| row.simulated.is_some());
+    if simulated {
+        columns.push("simulated");
+    }
     let mut table = Table::new("Predicted", &[], &columns);
     table.head.extend(Table::new("", &["limit"], &[]).head);
-    table.rows = of.rows.iter().map(|row| cells(row, held)).collect();
+    table.rows = of.rows.iter().map(|row| cells(row, held, simulated)).collect();
     if let (Some(against), true) = (&of.against, held) {
         lines.push(("HELD", format!("{against}: {}", farthest(&of.rows))));
     }
@@ -61,7 +60,7 @@ pub(crate) fn predict(of: &PredictDocument) -> Told {
     }
 }
 
-fn cells(row: &PredictRow, held: bool) -> Vec<String> {
+fn cells(row: &PredictRow, held: bool, simulated: bool) -> Vec<String> {
     let Forecast { connections, throughput_per_s: predicted, mean_latency_us, .. } = &row.forecast;
     let mut cells = vec![
         count(u64::from(*connections)),
@@ -76,7 +75,20 @@ fn cells(row: &PredictRow, held: bool) -> Vec<String> {
         cells.push(row.off.map_or_else(dash, off));
         cells.push(row.latency_off.map_or_else(dash, off));
     }
-    cells.push(limit(&row.forecast));
+    if simulated {
+        cells.push(row.simulated.map_or_else(|| "-".to_owned(), |it| rate(it.throughput_per_s)));
+    }
+    let mut says = limit(&row.forecast);
+    if let Some(it) = &row.simulated {
+        says += &format!(
+            "; simulated: mean latency {}, p99 {}, {} of packets dropped, {:.0} workers wait for a timeout",
+            time(it.mean_latency_us),
+            time(it.p99_latency_us),
+            share(it.dropped),
+            it.stalled_workers
+        );
+    }
+    cells.push(says);
     cells
 }
 
@@ -132,13 +144,16 @@ pub(crate) fn what_if(of: &WhatIfDocument) -> Told {
     });
     let mut costs: Vec<String> = cpus.collect();
     costs.push(format!("{} that neither CPUs nor path explain", time(was.delay_us)));
+    if was.unknown_us > 0.0 {
+        costs.push(format!("{} of something that does one after the other", time(was.unknown_us)));
+    }
     lines.push(("COST", format!("an exchange took {}", costs.join(", "))));
     lines.push(("IF", asked(of)));
     let expect = &of.expect;
     let predicted = &expect.throughput_per_s;
     let [early, mid, late] = expect.mean_latency_us;
     lines.push((
-        "EXPECT",
+        "GIVES",
         format!(
             "{} ({} to {}), {}; mean latency {} ({} to {})",
             rate(predicted.mid.0),
