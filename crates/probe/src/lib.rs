@@ -27,7 +27,7 @@ pub use sockets::{NoSockets, ProcessSockets, Sockets, netns_of};
 pub use tree::processes_below;
 
 use kept::Kept;
-use stack::Stack;
+use stack::{Ends, Stack};
 use tree::TargetTree;
 
 /// Where to look. Namespaces are as `/run/netns/NAME` or `/proc/PID/ns/net`, none for this process's own.
@@ -141,7 +141,7 @@ impl Probe {
     fn open_stacks(&mut self) {
         let Scope { client_netns, server_netns, local, .. } = self.scope.clone();
         // A namespace once, whoever is in it.
-        let mut found: Vec<(Option<PathBuf>, Vec<(Side, u16)>)> = Vec::new();
+        let mut found: Vec<(Option<PathBuf>, Ends)> = Vec::new();
         let clients = client_netns.into_iter().zip(0u16..).map(|it| (Side::Client, it));
         let servers = server_netns.into_iter().zip(0u16..).map(|it| (Side::Server, it));
         for (side, (netns, host)) in clients.chain(servers.filter(|_| local)) {

@@ -14,18 +14,21 @@ use crate::netlink::SockDiag;
 pub(crate) struct Stack {
     /// Its subject.
     pub(crate) side: Side,
-    /// The ends of flows that are in it, each with its host's place among the hosts of its side.
-    pub(crate) ends: Vec<(Side, u16)>,
+    /// The ends of flows that are in it.
+    pub(crate) ends: Ends,
     pub(crate) files: Vec<(&'static Source, Kept)>,
     pub(crate) diag: Option<SockDiag>,
 }
+
+/// Ends of flows by side, each with its host's place among the hosts of that side.
+pub(crate) type Ends = Vec<(Side, u16)>;
 
 /// Sources that will not be read, and why.
 type Faults = Vec<(&'static str, String)>;
 
 impl Stack {
     /// Opens what it can, and tells what it could not.
-    pub(crate) fn open(side: Side, ends: Vec<(Side, u16)>, netns: Option<&Path>) -> (Self, Faults) {
+    pub(crate) fn open(side: Side, ends: Ends, netns: Option<&Path>) -> (Self, Faults) {
         inside(netns, || Self::open_here(side, ends.clone())).unwrap_or_else(|error| {
             let path = netns.unwrap_or(Path::new("")).display().to_string();
             let reason = format!("the network namespace {path} could not be entered: {error}");
@@ -38,7 +41,7 @@ impl Stack {
         })
     }
 
-    fn open_here(side: Side, ends: Vec<(Side, u16)>) -> (Self, Faults) {
+    fn open_here(side: Side, ends: Ends) -> (Self, Faults) {
         let mut stack = Self { side, ends, files: Vec::new(), diag: None };
         let mut faults = Vec::new();
         let diag = SockDiag::open();
