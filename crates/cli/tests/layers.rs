@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("workload", &["model"]),
     ("netpath", &["model"]),
+    ("simulate", &["model", "netpath"]),
     ("predict", &["model"]),
     ("evidence", &["model"]),
     ("roofline", &["model", "predict", "evidence"]),
@@ -24,15 +25,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "model", "workload", "predict", "evidence", "roofline", "report", "engine", "beam",
-            "lab", "probe",
+            "model", "workload", "simulate", "predict", "evidence", "roofline", "report", "engine",
+            "beam", "lab", "probe",
         ],
     ),
 ];
 
 /// No clock, socket, file or thread.
 const PURE: &[&str] =
-    &["model", "workload", "netpath", "predict", "evidence", "roofline", "report"];
+    &["model", "workload", "netpath", "simulate", "predict", "evidence", "roofline", "report"];
 
 /// What pure crates may use of others': things that work on bytes and numbers. A list of what may be and
 /// not of what may not: the next crate that opens sockets is on nobody's list.
