@@ -59,6 +59,11 @@ impl Bench<'_> {
         let options = Options { agent: None, verbose: self.verbose, cancel };
         let lab = Lab::lay(plan, &options).map_err(|error| self.lay_failure(error))?;
         let address = lab.address();
+        if !plan.sites.is_empty() {
+            let servers: Vec<_> = lab.servers().into_iter().map(|host| host.name).collect();
+            let engines: Vec<_> = lab.engine_hosts().into_iter().map(|host| host.name).collect();
+            self.progress.laid(&servers, &engines);
+        }
         Ok(Stand { lab, address })
     }
 

@@ -79,6 +79,13 @@ impl Progress {
         }
     }
 
+    /// Which hosts there are, where the plan names sites.
+    pub fn laid(&self, servers: &[String], engines: &[String]) {
+        if self.show == Show::Lines {
+            say(&format!("servers on {}; engine on {}\n", listed(servers), listed(engines)));
+        }
+    }
+
     /// A run begins.
     pub fn begin(&mut self, plan: &Plan, start: Timestamp) {
         self.start = start;
@@ -208,5 +215,16 @@ fn time(ns: u64) -> String {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
         ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
         ns => format!("{:.0} us", ns / 1e3),
+    }
+}
+
+/// A line of hosts that a person reads: the first and the last, where there are many.
+fn listed(names: &[String]) -> String {
+    match names {
+        // Chosen: two lines of a terminal.
+        [first, .., last] if names.len() > 12 => {
+            format!("{} hosts, {first} to {last}", names.len())
+        }
+        _ => names.join(", "),
     }
 }
