@@ -156,6 +156,29 @@ mod tests {
     }
 
     #[test]
+    fn a_path_of_another_rate_or_queue_is_refused_by_name() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let path = |rate: f64, queue: u32| linerate_model::Path {
+            rate: Some(linerate_model::BitRate(rate)),
+            queue: Some(linerate_model::Queue::Packets(queue)),
+            ..linerate_model::Path::of_rtt(Duration::from_millis(1))
+        };
+        let laid = LaidPath::lay(&path(20e6, 100), false, &Cancel::default()).unwrap();
+        let error = laid.prove(&path(40e6, 100)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the path was asked for a rate (out) of 40.0 Mbit/s and delivers "),
+            "{error}"
+        );
+        let error = laid.prove(&path(20e6, 400)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the path was asked for a queue (out) of 400 packets and delivers "),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_path_that_delivers_nothing_is_refused() {
         if !rustix::process::geteuid().is_root() {
             return;

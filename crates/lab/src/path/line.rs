@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -134,14 +135,15 @@ impl Device {
 /// The two threads. Ends with this.
 #[derive(Debug)]
 struct Line {
-    end: Arc<OwnedFd>,
+    end: Arc<End>,
     threads: Vec<JoinHandle<()>>,
     accounts: Arc<[Account; 2]>,
 }
 
 impl Line {
     fn start([near, far]: [Device; 2], pipes: [Pipe<Frame>; 2]) -> io::Result<Self> {
-        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let end = Arc::new(End { wake, is_now: AtomicBool::new(false) });
         let ways = [(&near.tun, &far.tun), (&far.tun, &near.tun)]
             .map(|(from, to)| (Arc::clone(from), Arc::clone(to)));
         let accounts = [near, far].map(|device| Account::of(device.devices, device.name));
@@ -165,8 +167,9 @@ impl Line {
         for account in &*self.accounts {
             account.close();
         }
+        self.end.is_now.store(true, Ordering::Relaxed);
         // A counter that is not zero is readable for both of them. It can't be full at 1.
-        let _ = rustix::io::write(&*self.end, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.end.wake, &1u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -196,11 +199,18 @@ impl Meter for [Account; 2] {
     }
 }
 
+/// What ends the threads: one that sleeps is woken, and one that is never idle looks.
+#[derive(Debug)]
+struct End {
+    wake: OwnedFd,
+    is_now: AtomicBool,
+}
+
 /// One direction's thread.
 struct Carrier<'a> {
     from: Arc<File>,
     to: Arc<File>,
-    end: Arc<OwnedFd>,
+    end: Arc<End>,
     pipe: Pipe<Frame>,
     account: &'a Account,
     pool: Pool,
@@ -213,12 +223,12 @@ impl Carrier<'_> {
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         // Before engine and target, which share its CPUs: a path must not be slow because they are busy.
         let _ = setpriority_process(Some(gettid()), -20);
-        loop {
+        while !self.end.is_now.load(Ordering::Relaxed) {
             let left = self.deliver();
             let Ok(came) = self.take() else { return };
             self.publish();
-            if !left && !came && self.waited_for_the_end() {
-                return;
+            if !left && !came {
+                self.wait();
             }
         }
     }
@@ -268,17 +278,22 @@ impl Carrier<'_> {
         (self.own.queue_most, self.own.held_most) = (self.own.queue, self.own.held);
     }
 
-    /// Waits for a packet, for what is due next, or for the end; says whether it was the end.
-    fn waited_for_the_end(&self) -> bool {
-        let wait = self.pipe.next_due().map(|due| due.since(now()));
-        let wait =
-            wait.map(|wait| Timespec::try_from(wait).expect("a path's delay fits in 64 bits"));
+    /// Waits for a packet, for what is due next, or for the end.
+    fn wait(&self) {
+        let wait = match self.pipe.next_due() {
+            Some(due) => {
+                let wait = due.since(now());
+                if wait.is_zero() {
+                    return;
+                }
+                Some(Timespec::try_from(wait).expect("a path's delay fits in 64 bits"))
+            }
+            None => None,
+        };
         let mut polled =
-            [PollFd::new(&*self.from, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
-        match poll(&mut polled, wait.as_ref()) {
-            Ok(_) => !polled[1].revents().is_empty(),
-            Err(error) => error != Errno::INTR,
-        }
+            [PollFd::new(&*self.from, PollFlags::IN), PollFd::new(&self.end.wake, PollFlags::IN)];
+        // Interrupted or not: whoever waited looks again.
+        let _ = poll(&mut polled, wait.as_ref());
     }
 }
 

@@ -89,9 +89,7 @@ pub(crate) fn prove(
     let wire = Wire::open(ends)?;
     let trips = Trips::prove(&wire, &ways, cancel)?;
     let mut rows = vec![trips.row()];
-    for ((way, direction), wire) in
-        ways.iter().zip(Direction::BOTH).zip([&wire, &wire.turned()?])
-    {
+    for ((way, direction), wire) in ways.iter().zip(Direction::BOTH).zip([&wire, &wire.turned()?]) {
         let mut row = |what: &str, asked: String, delivered: Delivered| {
             rows.push(ProofRow { what: format!("{what}.{direction}"), asked, delivered });
         };
