@@ -183,6 +183,9 @@ pub struct PredictArgs {
     /// Round-trip time of the path that the column was measured on [default: its rtt_ms]
     #[arg(long, value_name = "TIME")]
     pub base_rtt: Option<String>,
+    /// Simulate it too, packet by packet, with TCP's retransmissions: seconds for each concurrency
+    #[arg(long)]
+    pub simulate: bool,
     #[command(flatten)]
     pub path: PathChange,
     #[command(flatten)]

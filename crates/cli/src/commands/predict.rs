@@ -11,6 +11,7 @@ use crate::path_flags::changed;
 use crate::plan_of::{duration, read};
 
 mod column;
+mod simulated;
 
 use column::{Column, Rows};
 
@@ -48,10 +49,17 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
     if let Some(many) = counts.iter().find(|count| **count > MOST) {
         return Err(Failure::plan(format!("{many} connections: write {MOST} or fewer")));
     }
-    let row = |count: &u32| {
-        let known = known.iter().find(|known| known.connections == *count).copied();
-        PredictRow::new(forecast(&curve, &crossing, *count), known)
-    };
+    let mut predicted = Vec::new();
+    for count in counts {
+        let known = known.iter().find(|known| known.connections == count).copied();
+        let mut row = PredictRow::new(forecast(&curve, &crossing, count), known);
+        if args.simulate {
+            let round_trip = round_trip.unwrap_or(0.0);
+            row.simulated =
+                Some(simulated::simulated(&curve, &crossing, round_trip, &row.forecast)?);
+        }
+        predicted.push(row);
+    }
     let document = PredictDocument {
         schema: PredictDocument::SCHEMA.into(),
         program: env!("CARGO_PKG_VERSION").into(),
@@ -60,7 +68,7 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
         crossing: Between::of(&crossing),
         demands: curve.demands(),
         usl: curve.usl(),
-        rows: counts.iter().map(row).collect(),
+        rows: predicted,
         against: held.map(|_| of("", &args.against)),
         blind_spots: PredictDocument::blind_spots(),
     };
