@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use linerate_evidence::sources::{process, stat};
+use linerate_evidence::sources::{link, process, stat};
 use linerate_evidence::{Evidence, Header, Subject, read, summarise};
 use linerate_model::Plan;
 use serde_json::Value;
@@ -207,8 +207,14 @@ fn taken_by_others(header: &Header, evidence: &Evidence) -> f64 {
     let used = |metric: linerate_evidence::Metric<Duration>| {
         target.delta(metric).map_or(0.0, |(time, over)| time.as_secs_f64() / over.as_secs_f64())
     };
+    let ways = evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
+    let path: f64 = ways
+        .filter_map(|of| evidence.of(of).delta(link::CPU).ok())
+        .map(|(time, over)| time.as_secs_f64() / over.as_secs_f64())
+        .sum();
     let ours = used(process::UTIME)
         + used(process::STIME)
+        + path
         + load.engine_cpu.as_secs_f64() / seconds.max(1e-9);
     ((cpus - idle - ours) / cpus).max(0.0)
 }

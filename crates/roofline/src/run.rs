@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use linerate_evidence::sources::process;
+use linerate_evidence::sources::{link, process};
 use linerate_evidence::{Evidence, Header, LoadSummary, Of, Side, Subject};
 use linerate_model::{OpRate, Timestamp};
 
@@ -104,6 +104,16 @@ impl<'a> Run<'a> {
     pub fn engine_cores(&self) -> f64 {
         let seconds = self.load.window.1.since(self.load.window.0).as_secs_f64();
         self.load.engine_cpu.as_secs_f64() / seconds.max(1e-9)
+    }
+
+    /// CPUs' worth of time that the threads used which carry the path; 0 where none are known.
+    pub(crate) fn path_cores(&self) -> f64 {
+        let ways = self.evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
+        let used = |of| {
+            let (time, over): (Duration, _) = self.of(of).delta(link::CPU).ok()?;
+            Some(time.as_secs_f64() / over.as_secs_f64())
+        };
+        ways.filter_map(used).sum()
     }
 
     /// Connections opened by exchanges answered, whole run.

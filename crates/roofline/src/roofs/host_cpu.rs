@@ -50,12 +50,16 @@ impl Roof for HostCpu {
         let engine = run.engine_cores();
         // What of it is the target's is known only where its processes were read.
         let target = utilisation.target.as_ref().ok().map(|target| target.cores);
-        let rest = (host.busy - engine - target.unwrap_or(0.0)).max(0.0);
+        let path = run.path_cores();
+        let rest = (host.busy - engine - path - target.unwrap_or(0.0)).max(0.0);
+        let laid = |words: String| if path > 0.0 { words } else { String::new() };
+        let lays = laid(format!("path {path:.2}, "));
         let split = match target {
             Some(target) if run.is_watched() => format!("target {target:.2}, rest {rest:.2}"),
-            Some(target) => format!("target {target:.2}, engine {engine:.2}, rest {rest:.2}"),
-            None => format!("engine {engine:.2}, rest {rest:.2}"),
+            Some(target) => format!("target {target:.2}, engine {engine:.2}, {lays}rest {rest:.2}"),
+            None => format!("engine {engine:.2}, {lays}rest {rest:.2}"),
         };
+        let lays = laid(format!(" + {} path", duration(path / attained)));
         let binds = match (bottleneck, others) {
             (Some(Station::Host), Some(others)) => Binds::No(format!(
                 "the CPUs were {:.0} % used, most by neighbours: {:.2} of {:.0}",
@@ -85,13 +89,13 @@ impl Roof for HostCpu {
                 )
             }
             Some(target) => format!(
-                "{} target + {} engine + {} rest",
+                "{} target + {} engine{lays} + {} rest",
                 duration(target / attained),
                 duration(engine / attained),
                 duration(rest / attained)
             ),
             None => format!(
-                "{} engine + {} target and rest",
+                "{} engine{lays} + {} target and rest",
                 duration(engine / attained),
                 duration(rest / attained)
             ),

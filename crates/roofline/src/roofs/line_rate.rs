@@ -14,8 +14,8 @@ use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::Run;
 use crate::utilisation::unhindered;
 
-// Chosen: what is left is gaps between answers that a longer queue would not fill.
-pub(super) const FULL: f64 = 0.95;
+// Chosen: the rest are gaps between answers, and while windows recover, that no rate would fill.
+pub(super) const FULL: f64 = 0.92;
 
 pub(super) struct LineRate;
 

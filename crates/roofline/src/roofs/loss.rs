@@ -20,7 +20,7 @@ use linerate_model::{Bytes, OpRate};
 
 use super::line_rate::FULL;
 use super::stalls::{FullWindow, Stalls, TIMER, percent};
-use super::ways::{LaidWay, laid, setting_knob};
+use super::ways::{LaidWay, laid};
 use super::window::{directions, mean_over, min_rtt};
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
@@ -54,17 +54,19 @@ impl Roof for Loss {
         if ways.is_empty() {
             return Ok(Finding::DoesNotApply("the plan lays no path".into()));
         }
+        let [heavier, _] = directions(run);
+        // The way that the bulk goes counts; the other, where only that loses anything.
+        let weight = |way: &LaidWay, lost: f64| lost * (0.01 + way.carries(heavier.sender));
         let mut lossy: Option<(LaidWay, f64)> = None;
         for way in ways {
             let lost = way.lost()?;
-            if lost > lossy.as_ref().map_or(0.0, |(_, most)| *most) {
+            if lossy.as_ref().is_none_or(|(so_far, p)| weight(&way, lost) > weight(so_far, *p)) {
                 lossy = Some((way, lost));
             }
         }
         let Some((way, p)) = lossy.filter(|(_, p)| *p >= SEVERAL) else {
             return Ok(Finding::DoesNotApply("the path lost no packet at random".into()));
         };
-        let [heavier, _] = directions(run);
         let senders = run.flows(heavier.sender);
         let mss = mean_over(&senders, |flow| Ok(flow.max(tcp_info::SND_MSS)?.0 as f64))?.max(1.0);
         let rtt = min_rtt(run)?;
@@ -93,12 +95,14 @@ impl Roof for Loss {
         let free = (f64::from(run.connections())
             / alone.min(if is_bulk { 2.0 * rtt } else { alone }))
         .max(attained * 1.1);
-        let mut advice = vec![Advice {
+        let advice = vec![Advice {
             knob: way.knob("loss"),
             value: "0%".into(),
             does: "lets TCP take a loss for what it is elsewhere, a full line".into(),
             by_hand: "find who drops: ip -s link, ethtool -S (a policer, a bad cable, wireless, a full \
-                      conntrack table), tc -s qdisc; a policer wants pacing or a shaper in front of it"
+                      conntrack table), tc -s qdisc; a policer wants pacing or a shaper in front of it. Where \
+                      it can't be mended: net.ipv4.tcp_congestion_control=bbr on who sends bulk, which goes by \
+                      the rate that arrives and not by losses, or more connections side by side"
                 .into(),
             predicted: Predicted {
                 low: OpRate(attained * 1.02),
@@ -106,21 +110,6 @@ impl Roof for Loss {
                 high: OpRate(free),
             },
         }];
-        if is_bulk {
-            advice.push(Advice {
-                knob: setting_knob(&run.header.plan, "net.ipv4.tcp_congestion_control"),
-                value: "bbr".into(),
-                does: "has the sender go by the rate that arrives, and not by losses".into(),
-                by_hand: "sysctl -w net.ipv4.tcp_congestion_control=bbr on the sender (modprobe tcp_bbr); or \
-                          more connections side by side"
-                    .into(),
-                predicted: Predicted {
-                    low: OpRate(attained),
-                    mid: OpRate((attained * free).sqrt()),
-                    high: OpRate(free),
-                },
-            });
-        }
         Ok(Finding::Ceiling(Ceiling { rate: fate.rate, sum: fate.sum, binds, advice }))
     }
 }

@@ -55,7 +55,7 @@ impl Others {
             .delta(process::RUN_DELAY)
             .map_or(0.0, |(delay, over)| delay.as_secs_f64() / over.as_secs_f64());
         Ok(Self {
-            cores: (busy - target.cores - utilisation.engine_cores).max(0.0),
+            cores: (busy - target.cores - utilisation.engine_cores - run.path_cores()).max(0.0),
             steal: steal.as_secs_f64() / over.as_secs_f64(),
             target: target.cores,
             waiting,

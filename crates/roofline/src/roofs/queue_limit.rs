@@ -11,8 +11,9 @@
 
 use linerate_evidence::sources::{link, snmp};
 use linerate_evidence::{Missing, Side};
-use linerate_model::{OpRate, Queue};
+use linerate_model::{Aqm, OpRate, Queue};
 
+use super::line_rate::FULL;
 use super::receive_window::unpinned;
 use super::stalls::{FullWindow, Stalls, percent};
 use super::ways::{LaidWay, Overflows, in_packets, laid, rounded_up};
@@ -21,9 +22,6 @@ use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
 use crate::utilisation::unhindered;
-
-// Chosen: a line that is used so far is full, and drops are how it says so: path.rate.
-const FULL: f64 = 0.95;
 
 // Chosen: of the packets; fewer drops than this are an accident of one moment.
 const SEVERAL: f64 = 1e-4;
@@ -75,6 +73,8 @@ impl Roof for QueueLimit {
             way.asked.limit.is_some() || way.asked.rate.is_some() || way.asked.trace.is_some()
         };
         let held = ways.into_iter().filter(limited).map(Held::of).collect::<Result<Vec<_>, _>>()?;
+        let drops_each =
+            held.iter().map(|held| held.drops.sum()).sum::<f64>() / run.attained().0.max(1e-9);
         // What drops most; of those that drop nothing, what would first.
         let worst = held.into_iter().filter(|held| held.ceiling.is_finite()).max_by(|a, b| {
             let by_drops = a.drops.sum().total_cmp(&b.drops.sum());
@@ -86,7 +86,6 @@ impl Roof for QueueLimit {
         let way = &held.way;
         let came = way.per_second(link::PACKETS_IN)?;
         let share = held.drops.sum() / came.max(1e-9);
-        let drops_each = held.drops.sum() / run.attained().0.max(1e-9);
         let full = way.utilisation()?;
         let stalls = Stalls::of(run)?;
         let windows = FullWindow::of(run);
@@ -107,6 +106,8 @@ impl Roof for QueueLimit {
             Binds::No(format!("{} dropped {} of its packets", way.name, percent(share)))
         } else if full.is_some_and(|full| full >= FULL) {
             Binds::No(format!("{seen}: a line that is full drops, whatever its queue"))
+        } else if held.by == Limit::Queue && way.asked.aqm == Aqm::Codel {
+            Binds::No(format!("{seen}: CoDel drops before its queue is full"))
         } else if costs && run.is_held_back() {
             Binds::Yes(seen)
         } else {

@@ -1,8 +1,8 @@
 //! Slow start after idle: a connection that is kept forgets its window while it has nothing to send, and
 //! grows it anew, a round trip a doubling, for each answer.
 //!
-//! `ceiling = connections / (first byte + (1 + halvings) x RTT)`, `halvings = idle / RTO`, as far as the window
-//! is above ten segments
+//! `ceiling = connections / (first byte + halvings x RTT)`, `halvings = idle / RTO`, as far as the window is
+//! above ten segments; what it is cut down to comes with the first byte
 //!
 //! In a closed loop a connection is idle for as long as its server thinks (or its worker asks others), so
 //! the window is cut once for each timeout of that. What it costs beside the idling itself is a round trip
@@ -92,7 +92,7 @@ impl Roof for SlowStartAfterIdle {
         // What an open window would have had in flight, and how often that can be halved.
         let most = (heavier.bytes / first).log2().ceil().max(0.0);
         let halvings = (idle / timeout).floor().min(most);
-        let takes = idle + (1.0 + halvings) * rtt;
+        let takes = idle + halvings * rtt;
         let connections = f64::from(run.connections());
         let rate = OpRate(connections / takes);
         let body = (service - idle).max(0.0);
@@ -107,7 +107,7 @@ impl Roof for SlowStartAfterIdle {
             duration(body.max(1e-9)),
             duration(rtt)
         );
-        let costs = halvings >= 1.0 && body >= 1.5 * rtt && (body - rtt).max(0.0) >= MUCH * service;
+        let costs = halvings >= 1.0 && body >= 0.75 * rtt && body >= MUCH * service;
         // Twice the round trips that slow start takes: then something else is slow as well.
         let is_slow_start = body <= 2.0 * (1.0 + halvings) * rtt;
         let binds = if costs && is_slow_start && again < 1.0 && run.is_held_back() {
@@ -115,15 +115,14 @@ impl Roof for SlowStartAfterIdle {
         } else {
             Binds::No(seen)
         };
-        let open = connections / (service - halvings * rtt).max(idle + rtt);
+        let open = connections / (service - halvings * rtt).max(idle);
         let attained = run.attained().0;
         Ok(Finding::Ceiling(Ceiling {
             rate,
             sum: format!(
-                "{} / ({} until the first byte + {:.0} rounds of {} for {}) = {rate}",
+                "{} / ({} until the first byte + {halvings:.0} rounds of {} for the rest of {}) = {rate}",
                 run.connections_words(),
                 duration(idle),
-                1.0 + halvings,
                 duration(rtt),
                 Bytes(heavier.bytes as u64)
             ),
@@ -139,7 +138,7 @@ impl Roof for SlowStartAfterIdle {
                 predicted: Predicted {
                     low: OpRate(attained * 1.02),
                     mid: OpRate((attained * 1.02).max(open * 0.95)),
-                    high: OpRate((connections / (idle + rtt)).max(attained * 1.1)),
+                    high: OpRate((connections / idle.max(1e-9) * 1.05).max(attained * 1.1)),
                 },
             }],
         }))

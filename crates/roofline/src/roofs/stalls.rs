@@ -25,8 +25,6 @@ pub(super) struct Stalls {
     pub exchanges: f64,
     /// The share of the connections' time that went into those.
     pub time: f64,
-    /// Mean service time. Unit: seconds.
-    mean: f64,
 }
 
 impl Stalls {
@@ -43,14 +41,14 @@ impl Stalls {
         // Most exchanges late: then the median is one of those. Servers near and far: it is one of either.
         let typical = if quick > 0.5 && run.load.pairs.is_empty() { typical } else { alone };
         let time = (1.0 - quick * typical / mean.max(1e-9)).clamp(0.0, 1.0);
-        Ok(Self { exchanges: 1.0 - quick, time, mean })
+        Ok(Self { exchanges: 1.0 - quick, time })
     }
 
-    /// Whether so many drops for each exchange are what the run waits for: the time is lost, and that many
-    /// timers account for most of it.
+    /// Whether so many drops for each exchange are what the run waits for: the time is lost, and no
+    /// exchange stands without a drop, so that there are about as many drops as exchanges that stood.
     pub fn are_by(&self, drops_each: f64) -> bool {
-        let by_timers = drops_each * TIMER / self.mean.max(1e-9);
-        self.exchanges > 0.0 && self.time >= MUCH && by_timers >= 0.5 * self.time.min(1.0)
+        // Chosen: half; not all that is late stood for the timer.
+        self.exchanges > 0.0 && self.time >= MUCH && drops_each >= 0.5 * self.exchanges
     }
 
     pub fn words(&self) -> String {
