@@ -1,8 +1,8 @@
 //! Load made by clients inside the BEAM: a node on each engine host, whose workers are processes. What they
 //! count becomes slices as our own threads hand over, so that everything after that is the same.
 //!
-//! A node's threads are the engine's: each scheduler has its CPU time in slices of its own, what the rest
-//! of the node uses has one more. The counts of a node are its first scheduler's.
+//! A node's schedulers are the engine's threads: each has its CPU time in slices of its own, and what is
+//! left of the node's has one more (`cpu.rs`). The counts of a node are its first scheduler's.
 //! Source: agent/src/client/linerate_client.erl.
 
 use std::collections::BTreeMap;

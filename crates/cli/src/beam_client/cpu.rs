@@ -1,7 +1,12 @@
-//! CPU time of a BEAM node's threads, its schedulers apart.
+//! CPU time of a BEAM node's threads, by scheduler.
+//!
+//! What its other threads use (they poll, and free memory) is work of the schedulers' too: it is put to
+//! them in equal parts, as far as their time goes. A node of one scheduler that has a whole CPU's work to
+//! do is then at its end, whichever thread does it.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// A node's process, and what its threads had used when it was last asked.
 pub struct NodeCpu {
@@ -9,6 +14,7 @@ pub struct NodeCpu {
     schedulers: u16,
     /// By scheduler, from 1; 0: all other threads together. Unit: ns.
     used: BTreeMap<u16, u64>,
+    read: Instant,
 }
 
 impl NodeCpu {
@@ -16,7 +22,7 @@ impl NodeCpu {
     pub fn of(pid: u32) -> Self {
         let used = read(pid);
         let schedulers = used.keys().copied().max().unwrap_or(0).max(1);
-        Self { pid, schedulers, used }
+        Self { pid, schedulers, used, read: Instant::now() }
     }
 
     /// How many schedulers it has.
@@ -24,17 +30,32 @@ impl NodeCpu {
         self.schedulers
     }
 
-    /// CPU time since the last time of each scheduler, and of all other threads together. Unit: ns.
+    /// CPU time since the last time of each scheduler, its part of the others' included, and what is left of
+    /// theirs. Unit: ns.
     pub fn since(&mut self) -> (Vec<u64>, u64) {
-        let used = read(self.pid);
+        let (used, at) = (read(self.pid), Instant::now());
         let grown = |thread: u16| {
             let of = |used: &BTreeMap<u16, u64>| used.get(&thread).copied().unwrap_or(0);
             of(&used).saturating_sub(of(&self.used))
         };
-        let grown = ((1..=self.schedulers).map(grown).collect(), grown(0));
-        self.used = used;
-        grown
+        let (schedulers, rest) = ((1..=self.schedulers).map(grown).collect(), grown(0));
+        let parted = parted(schedulers, rest, at.duration_since(self.read));
+        (self.used, self.read) = (used, at);
+        parted
     }
+}
+
+/// Puts the others' time to the schedulers' in equal parts, none getting more than the time there was.
+fn parted(mut schedulers: Vec<u64>, rest: u64, there_was: Duration) -> (Vec<u64>, u64) {
+    let most = u64::try_from(there_was.as_nanos()).unwrap_or(u64::MAX);
+    let part = rest / schedulers.len().max(1) as u64;
+    let mut left = rest;
+    for scheduler in &mut schedulers {
+        let taken = part.min(most.saturating_sub(*scheduler));
+        *scheduler += taken;
+        left -= taken;
+    }
+    (schedulers, left)
 }
 
 fn read(pid: u32) -> BTreeMap<u16, u64> {
@@ -79,7 +100,17 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         let (schedulers, rest) = cpu.since();
-        assert_eq!(schedulers, [0]);
-        assert!(rest > 1_000_000, "{rest}");
+        // No thread of it is a scheduler: all it used is put to the one that there would be.
+        assert!(schedulers[0] + rest > 1_000_000, "{schedulers:?} {rest}");
+    }
+
+    #[test]
+    fn what_others_use_fills_the_schedulers_time_and_no_more() {
+        let second = Duration::from_secs(1);
+        let ms = |ms: u64| ms * 1_000_000;
+        assert_eq!(parted(vec![ms(700)], ms(200), second), (vec![ms(900)], 0));
+        assert_eq!(parted(vec![ms(700)], ms(400), second), (vec![ms(1000)], ms(100)));
+        let two = parted(vec![ms(900), ms(300)], ms(400), second);
+        assert_eq!(two, (vec![ms(1000), ms(500)], ms(100)));
     }
 }
