@@ -8,7 +8,6 @@
 mod chance;
 mod codel;
 mod counters;
-mod delay;
 mod fine;
 mod packet;
 mod pipe;
@@ -18,7 +17,6 @@ mod testing;
 mod trace;
 
 pub use counters::Counters;
-pub use delay::Delay;
 pub use packet::Packet;
 pub use pipe::Pipe;
 pub use stages::{STAGES, Stage};

@@ -353,6 +353,29 @@ proptest! {
 }
 
 #[test]
+fn a_packet_is_due_one_delay_after_it_came_and_not_a_nanosecond_before() {
+    let mut pipe = Pipe::new(&way(Path::of_rtt(Duration::from_millis(20))), None);
+    let (_, packet) = plain(100, [0]).remove(0);
+    pipe.push(Timestamp(5), packet.clone());
+    assert_eq!(pipe.next_due(), Some(Timestamp(10_000_005)));
+    assert_eq!(pipe.pop(Timestamp(10_000_004)), None);
+    assert_eq!(pipe.pop(Timestamp(10_000_005)), Some(packet));
+    assert_eq!((pipe.next_due(), pipe.held()), (None, 0));
+}
+
+#[test]
+fn a_clock_that_steps_back_reorders_nothing() {
+    let mut pipe = Pipe::new(&way(Path::of_rtt(Duration::from_millis(20))), None);
+    for (at, (_, packet)) in [100, 50].into_iter().zip(plain(100, [0, 0])) {
+        pipe.push(Timestamp(at), packet);
+    }
+    let id = |frame: Option<Frame>| frame.map(|frame| frame.id);
+    assert_eq!(id(pipe.pop(Timestamp(10_000_099))), None);
+    assert_eq!(id(pipe.pop(Timestamp(10_000_100))), Some(0));
+    assert_eq!(id(pipe.pop(Timestamp(10_000_100))), Some(1));
+}
+
+#[test]
 fn a_thousand_packets_at_5_ms_admit_200_000_a_second() {
     // 300,000 packets/s for a second into limit 1000 over 5 ms: 1,000 leave each 5 ms.
     let path = Path { limit: Some(1000), ..Path::of_rtt(Duration::from_millis(10)) };
