@@ -7,7 +7,6 @@
 //! laid.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
@@ -76,14 +75,6 @@ impl LaidPath {
         self.link.meter()
     }
 
-    pub fn client_netns(&self) -> &Path {
-        &self.client.file
-    }
-
-    pub fn server_netns(&self) -> &Path {
-        &self.server.file
-    }
-
     pub fn client(&self) -> End {
         End { netns: self.client.file.clone(), ip: IpAddr::V4(CLIENT) }
     }
@@ -128,7 +119,7 @@ mod tests {
         let mut asked = linerate_model::Path::of_rtt(Duration::from_millis(1));
         asked.sysctls.insert("net.ipv4.tcp_wmem".into(), "4096 16384 77777".into());
         let laid = LaidPath::lay(&asked, false, &Cancel::default()).unwrap();
-        for netns in [laid.client_netns(), laid.server_netns()] {
+        for netns in [&laid.client.file, &laid.server.file] {
             assert!(inside(Some(netns), read).unwrap().trim().ends_with("77777"));
         }
         assert_eq!(read(), before);
