@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 mod ours;
 
-use ours::{Linerate, http, lives, needs, percentile, serve, soon};
+use ours::{Linerate, http, lives, needs, percentile, soon};
 
 /// A path is laid, proved and taken away, on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -314,7 +314,6 @@ fn a_port_that_a_service_has_already_is_not_forwarded() {
     let (code, _, err) = ended(&["-q", "--forward", &port, "--", "true"]);
     assert_eq!(code, 1);
     assert!(err.contains("can't be forwarded") && err.contains("without --forward"), "{err}");
-    let _ = serve(drop);
 }
 
 /// In a network of its own that this script has made.
