@@ -68,10 +68,11 @@ impl Roof for BbrPacing {
         if !controls.any(|name| name == "bbr") {
             return Ok(Finding::DoesNotApply("the senders' congestion control is not bbr".into()));
         }
-        if run.opened_per_exchange() >= 0.5 || heavier.sender == Side::Client {
-            return Ok(Finding::DoesNotApply(
-                "only answers on kept connections are looked at".into(),
-            ));
+        if run.opened_per_exchange() >= 0.5 {
+            return Ok(Finding::DoesNotApply("connections are not kept".into()));
+        }
+        if heavier.sender == Side::Client {
+            return Ok(Finding::DoesNotApply("answers are not the bulk".into()));
         }
         let senders = run.flows(heavier.sender);
         let mss = mean_over(&senders, |flow| Ok(flow.max(tcp_info::SND_MSS)?.0 as f64))?;

@@ -71,19 +71,20 @@ impl Roof for BlackHole {
         let largest = way.asked.largest.map_or("some size".into(), |largest| largest.to_string());
         let stalls = Stalls::of(run);
         let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| run.flows(side)).concat();
-        let stuck = flows.iter().filter(|flow| is_stuck(flow)).count();
+        let senders: Vec<bool> = flows.iter().filter_map(is_stuck).collect();
+        let stuck = senders.iter().filter(|is_stuck| **is_stuck).count();
         let mut seen = format!(
-            "{} dropped {dropped:.1} packets a second as too large; {stuck} of {} sampled ends stood with their \
-             timer doubled",
+            "{} dropped {dropped:.1} packets a second as too large; {stuck} of {} sampled ends that sent \
+             stood with their timer doubled",
             way.name,
-            flows.len()
+            senders.len()
         );
         if let Ok(stalls) = &stalls {
             seen = format!("{seen}; {}", stalls.words());
         }
         // Where nothing is answered at all there is nothing to be told from.
         let costs = stalls.map_or(true, |stalls| stalls.are_by(dropped / attained.max(1e-9)));
-        let binds = if (costs || stuck * 2 > flows.len()) && run.is_held_back() {
+        let binds = if (costs || stuck * 2 > senders.len()) && run.is_held_back() {
             Binds::Yes(seen)
         } else {
             Binds::No(seen)
@@ -136,17 +137,16 @@ impl Roof for BlackHole {
     }
 }
 
-/// Whether in most samples in which it had segments out the timer had doubled twice or more.
-fn is_stuck(flow: &Of) -> bool {
-    let (Ok(unacked), Ok(backoff)) = (flow.all(tcp_info::UNACKED), flow.all(tcp_info::BACKOFF))
-    else {
-        return false;
-    };
+/// Whether in most samples in which it had segments out the timer had doubled twice or more; none where it
+/// never had any.
+fn is_stuck(flow: &Of) -> Option<bool> {
+    let unacked = flow.all(tcp_info::UNACKED).ok()?;
+    let backoff = flow.all(tcp_info::BACKOFF).ok()?;
     let busy = unacked.iter().zip(&backoff).filter(|((_, unacked), _)| *unacked > 0);
     let (mut all, mut doubled) = (0u32, 0u32);
     for (_, (_, backoff)) in busy {
         all += 1;
         doubled += u32::from(*backoff >= 2);
     }
-    all > 0 && doubled * 2 > all
+    (all > 0).then_some(doubled * 2 > all)
 }
