@@ -14,7 +14,9 @@ use crate::nanos;
 pub struct Outcome {
     /// Exchanges that were answered in it, a second.
     pub throughput: OpRate,
-    /// Half the width of the throughput's 95 % interval, from the means of ten parts of the run.
+    /// Half the width of the throughput's 95 % interval, from the means of ten parts of the run. Parts shorter
+    /// than a second depend on each other where retransmissions last that long: another seed may be off by
+    /// twice as much.
     pub throughput_error: OpRate,
     /// From when a worker began an exchange until it had the whole answer.
     pub latency: Latency,
