@@ -203,8 +203,8 @@ fn short(duration: Duration) -> String {
 
 fn megabytes(bytes: u64) -> String {
     match bytes {
-        ..10_000 => format!("{bytes} bytes"),
-        ..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }
 }
