@@ -70,27 +70,25 @@ mod slow_reader;
 mod small_buffer;
 mod sockets;
 
-#[allow(dead_code)]
+mod bbr_pacing;
 mod black_hole;
-#[allow(dead_code)]
 mod bufferbloat;
-#[allow(dead_code)]
 mod emulator;
-#[allow(dead_code)]
 mod line_rate;
-#[allow(dead_code)]
 mod loss;
-#[allow(dead_code)]
 mod queue_limit;
-#[allow(dead_code)]
 mod slow_start_after_idle;
-#[allow(dead_code)]
 mod stalls;
-#[allow(dead_code)]
 mod ways;
 
 /// Every roof, lowest layer first. Order decides only how reports list equals.
 pub static ROOFS: &[&dyn Roof] = &[
+    &emulator::Emulator,
+    &queue_limit::QueueLimit,
+    &line_rate::LineRate,
+    &bufferbloat::Bufferbloat,
+    &loss::Loss,
+    &black_hole::BlackHole,
     // Before the CPUs: it stands where they do, and says what they are used for.
     &tls_bulk::TlsBulk,
     &host_cpu::HostCpu,
@@ -116,7 +114,9 @@ pub static ROOFS: &[&dyn Roof] = &[
     &send_buffer::SendBuffer,
     &wmem_max::WmemMax,
     &pacing::Pacing,
+    &bbr_pacing::BbrPacing,
     &initial_window::InitialWindow,
+    &slow_start_after_idle::SlowStartAfterIdle,
     &listen_backlog::ListenBacklog,
     &acceptor::Acceptor,
     &connection_limit::ConnectionLimit,
