@@ -79,7 +79,7 @@ impl Roof for SlowStartAfterIdle {
             let flows = ids.map(|id| linerate_evidence::Subject::Flow(id, side));
             flows.filter_map(|flow| run.fact(flow, "congestion")).collect()
         };
-        if by_itself(heavier.sender).iter().any(|name| *name == "bbr") {
+        if by_itself(heavier.sender).contains(&"bbr") {
             return no("the senders' congestion control keeps its own account (bbr)");
         }
         let rtt = min_rtt(run)?;
