@@ -174,7 +174,7 @@ impl Crossing {
             Ends::One => (lost[0], lost[1]),
             Ends::Both => ((lost[0] + lost[1]) / 2.0, (lost[0] + lost[1]) / 2.0),
         };
-        away += share * (stall(out, request, rtt) + stall(back, response, rtt));
+        away += share * (stall(out, request, rtt, lean) + stall(back, response, rtt, lean));
         Added { away, dropped: lost[0].max(lost[1]), acks: alone }
     }
 
@@ -233,11 +233,12 @@ impl Crossing {
         if losses.iter().any(|loss| *loss > 0.0) {
             let [request, response] = self.segments();
             let rtt = self.rtt();
-            let stalls = share * (stall(losses[0], request, rtt) + stall(losses[1], response, rtt));
+            let of = |at: usize, segments| stall(losses[at], segments, rtt, Lean::Middle);
+            let stalls = share * (of(0, request) + of(1, response));
             let mean = service + self.delay() + stalls;
             ceilings.push(Ceiling::new(
                 "path.loss",
-                of / mean,
+                f64::from(population) / mean,
                 format!(
                     "{} workers / {}, {} of it waiting for what was lost",
                     count(population),
