@@ -256,7 +256,7 @@ mod tests {
                          [[sites]]\nname = 'far'\nservers = 1\n\
                          [[links]]\nbetween = ['east', 'west']\npath = { rtt = '20ms', sysctls = { 'net.ipv4.tcp_fin_timeout' = '7' } }\n\
                          [[links]]\nbetween = ['far', 'east']\npath = { rtt = '100ms' }\n\
-                         [[links]]\nbetween = ['far', 'west']\n";
+                         [[links]]\nbetween = ['far', 'west']\npath = { rtt = '20ms' }\n";
 
     #[test]
     fn hosts_reach_each_other_by_the_links_between_their_sites() {

@@ -4,8 +4,8 @@
 //! Source: `/proc/PID/stat`, proc(5). A daemon leaves its parent and its session; this process is made
 //! a child subreaper, so that such a one becomes its child and is found by that.
 //!
-//! Blind spot: with two labs in one process, both with commands that go into the background and wipe
-//! their environment, the first to be closed takes both along.
+//! Blind spot: with two targets in one process (of two labs, or on two hosts), both commands that go into
+//! the background and wipe their environment, the first to be ended takes both along.
 
 use std::collections::BTreeSet;
 use std::fs;
