@@ -14,9 +14,8 @@ impl Client {
     pub fn start(plan: &Plan, place: &Place) -> Result<Self, LayError> {
         let ebin = agent_of(place)?;
         // A scheduler that waits for work sleeps: its CPU time then says how much it had to do.
-        let mut flags: Vec<String> = ["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"]
-            .map(str::to_owned)
-            .into();
+        let mut flags: Vec<String> =
+            ["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"].map(str::to_owned).into();
         // A scheduler a thread, as our own engine has.
         if plan.engine.threads > 0 {
             let threads = plan.engine.threads;

@@ -25,8 +25,8 @@ pub use doctor::{
     doctor_document,
 };
 pub use document::{
-    Claim, ClimbDocument, Distribution, Effect, Load, Roofline, RunDocument, SeriesPoint, Step,
-    Scale, StudyDocument, StudyRow,
+    Claim, ClimbDocument, Distribution, Effect, Load, Roofline, RunDocument, Scale, SeriesPoint,
+    Step, StudyDocument, StudyRow,
 };
 pub use forecast::{
     Asked, Between, Known, PredictDocument, PredictRow, Simulated, WasRun, WhatIfDocument,
