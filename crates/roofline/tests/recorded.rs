@@ -48,6 +48,9 @@ fn of<'a>(judgement: &'a Judgement, id: &str) -> &'a Assessed {
     judgement.roofs.iter().find(|roof| roof.id == id).unwrap()
 }
 
+/// Roofs that no plan of ours can plant.
+const WATCHED: &[&str] = &["app.alarm"];
+
 #[test]
 fn each_recording_names_what_was_planted() {
     let recordings = recordings();
@@ -67,6 +70,8 @@ fn each_recording_names_what_was_planted() {
         let recorded = recordings
             .values()
             .any(|(header, _)| header.plan.expect.as_ref().unwrap().verdict == roof.id());
+        // What only a third party's node has is recorded of that: `reading.rs` holds it to its name.
+        let recorded = recorded || WATCHED.contains(&roof.id());
         assert!(recorded, "{} has no recording", roof.id());
     }
 }
