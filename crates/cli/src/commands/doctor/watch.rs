@@ -202,10 +202,7 @@ impl<'a> Watch<'a> {
                     (NodeSubject::Connection { local, peer }, Some(own)) => (*local, *peer) != own,
                     _ => true,
                 });
-                self.sampled.told(rows.iter().filter_map(|row| match row.of {
-                    NodeSubject::Connection { local, peer } => Some((local, peer)),
-                    _ => None,
-                }));
+                self.sampled.told(&rows);
                 self.sampled.numbering.take(now(), &rows, evidence);
             }
             Err(ProbeFault::Call(fault)) if inside.attached.node().alive().is_ok() => {
