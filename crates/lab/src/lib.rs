@@ -1,4 +1,4 @@
-//! Lays what a plan asks for (a target, and the path to it) and takes it away again.
+//! Lays what a plan asks for (a target and the path to it, or hosts at sites) and takes it away again.
 //!
 //! Nothing that was laid outlives its [`Lab`]: `close` or drop end every process of the target,
 //! whichever way it went into the background, and remove the namespaces. A linerate that is killed
