@@ -76,8 +76,8 @@ impl Behind {
         // The command is the client: what it sends goes out.
         let link = backend::join(ip, [&there, &here], asked, &cancel)?;
         let block = claim.block.to_string();
-        near.run(&["route", "replace", &block, "dev", &device])?;
-        far.run(&["route", "replace", &block, "dev", WAY_OUT])?;
+        near.run(&["route", "add", &block, "dev", &device])?;
+        far.run(&["route", "add", &block, "dev", WAY_OUT])?;
         far.run(&["route", "add", "default", "via", &own.to_string(), "dev", WAY_OUT])?;
         // For paths that begin there. It is that namespace's own.
         far.set("net.ipv4.ip_forward", "1")?;
