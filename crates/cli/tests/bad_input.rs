@@ -463,30 +463,3 @@ fn evidence_cut_in_the_middle_of_a_line_is_judged_up_to_there() {
     assert_eq!(linerate.json()["ended"], "cut short");
     assert!(linerate.json()["load"]["answered"].as_u64().unwrap() > 0);
 }
-
-#[test]
-fn a_path_without_privileges_is_refused_with_what_is_missing() {
-    let words = ["run", "-q", "--command", "sleep 60 {port}", "--rtt", "2ms"];
-    // The user nobody may not be let into the repository's folder.
-    let folder = TempDir::new().unwrap();
-    let copy = folder.path().join("linerate");
-    std::fs::copy(env!("CARGO_BIN_EXE_linerate"), &copy).unwrap();
-    let mut command = match rustix::process::geteuid().is_root() {
-        true => {
-            needs(&["setpriv"]);
-            use std::os::unix::fs::PermissionsExt;
-            let open = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(folder.path(), open).unwrap();
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
-            command
-        }
-        false => Command::new(&copy),
-    };
-    command.args(words);
-    let mut linerate = Linerate::spawn(folder, command, |_| {});
-    assert_eq!(linerate.end(Duration::from_secs(20)), 1, "{}", linerate.err());
-    let pieces = ["a path needs network namespaces", "CAP_NET_ADMIN", "run as root"];
-    check_sentence("--rtt as nobody", &linerate.err(), &pieces);
-    linerate.assert_nothing_left();
-}
