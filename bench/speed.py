@@ -151,7 +151,7 @@ class Speed:
                 "(lowest to highest). The bare copy has no delay to miss: its row is what two wake-ups "
                 "and the stamps themselves take here.", ""]
         text += ["| packets/s | | p50 | p99 |", "|---:|---|---:|---:|"]
-        worst = 0
+        tails = {}
         for pace in PACES:
             places = {
                 "bare copy": (self.bare, 0),
@@ -166,8 +166,11 @@ class Speed:
             for name, values in figures.items():
                 half, tail = zip(*values)
                 text.append(f"| {pace:,} | {name} | {spread(half, 0)} | {spread(tail, 0)} |")
-            worst = max(worst, median(tail for _, tail in figures["line, rtt 10 ms"]))
-        text += ["", target(f"p99 under {LATE_US} us", worst < LATE_US, f"{worst:.0f} us"), ""]
+            tails[pace] = median(tail for _, tail in figures["line, rtt 10 ms"])
+        text.append("")
+        for pace, tail in tails.items():
+            what = f"p99 under {LATE_US} us at {pace:,} packets/s"
+            text += [target(what, tail < LATE_US, f"{tail:.0f} us"), ""]
         return "\n".join(text)
 
     def echo(self):
