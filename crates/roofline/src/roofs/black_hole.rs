@@ -23,6 +23,9 @@ use crate::run::{Run, duration};
 
 const PROBING: &str = "net.ipv4.tcp_mtu_probing";
 
+// Source: IPv4 and TCP, without options, which TCP_MAXSEG does not count. Unit: bytes.
+const HEADERS: u64 = 40;
+
 // Source: see the module: (2 << tcp_retries1) - 1 timers, and 3 is that setting's default.
 const TIMERS: f64 = 15.0;
 
@@ -107,33 +110,38 @@ impl Roof for BlackHole {
             mid: OpRate((low.max(1e-9) * free.max(low)).sqrt()),
             high: OpRate(free.max(low)),
         };
-        Ok(Finding::Ceiling(Ceiling {
-            rate,
-            sum,
-            binds,
-            advice: vec![
-                Advice {
-                    knob: setting_knob(&run.header.plan, PROBING),
-                    value: "2".into(),
-                    does: "begins each connection with segments of 1024 bytes and probes for more"
-                        .into(),
-                    by_hand: format!(
-                        "let ICMP `fragmentation needed` through: that mends it. Else on both hosts sysctl -w \
-                         {PROBING}=1 (2 where connections are short), or a smaller MTU on the route: ip route \
-                         change default via GATEWAY mtu lock {}, or clamp the MSS on the router",
-                        way.asked.largest.unwrap_or(Bytes(1280)).0
-                    ),
-                    predicted: lifted,
+        let largest = way.asked.largest.unwrap_or(Bytes(1280)).0;
+        let mut advice = vec![Advice {
+            knob: way.knob("largest"),
+            value: "1500B".into(),
+            does: "lets whole packets pass".into(),
+            by_hand: format!(
+                "let ICMP `fragmentation needed` through, or mend the hop that drops. Until then smaller \
+                 segments: clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via \
+                 GATEWAY mtu lock {largest} on both hosts, or {{raw, 6, 2, <<{}:32/native>>}} (TCP_MAXSEG) for \
+                 one listener",
+                largest.saturating_sub(HEADERS)
+            ),
+            predicted: lifted,
+        }];
+        if !probes {
+            let rate = connections / (TIMERS * TIMER);
+            advice.push(Advice {
+                knob: setting_knob(&run.header.plan, PROBING),
+                value: "1".into(),
+                does: "tries smaller segments after 3 s; each connection finds out for itself"
+                    .into(),
+                by_hand: format!(
+                    "sysctl -w {PROBING}=1 on both hosts: of use where connections are kept"
+                ),
+                predicted: Predicted {
+                    low: OpRate(attained),
+                    mid: OpRate(rate.max(attained)),
+                    high: lifted.high,
                 },
-                Advice {
-                    knob: way.knob("largest"),
-                    value: "1500B".into(),
-                    does: "lets whole packets pass".into(),
-                    by_hand: "mend the hop that drops them".into(),
-                    predicted: lifted,
-                },
-            ],
-        }))
+            });
+        }
+        Ok(Finding::Ceiling(Ceiling { rate, sum, binds, advice }))
     }
 }
 
