@@ -1,6 +1,6 @@
 //! `predict`: a measured or published column behind a path that is only described.
 
-use linerate_model::{Bytes, OpRate, Share};
+use linerate_model::{Bytes, Share};
 use linerate_predict::{Crossing, Curve, Ends, forecast};
 use linerate_report::{Between, Document, Known, PredictDocument, PredictRow};
 
@@ -138,7 +138,7 @@ impl Rows {
         let of = self.measured.iter().zip(&self.mean_us);
         of.map(|(row, mean_us)| Known {
             connections: row.connections,
-            per_s: OpRate(row.throughput.0).0,
+            per_s: row.throughput.0,
             mean_us: *mean_us,
         })
         .collect()
