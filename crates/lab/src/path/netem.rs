@@ -355,7 +355,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_counts_is_read_and_the_rest_is_missing() {
-        // Recorded of iproute2 6.1; the Ethernet headers of 1000 packets are no part of the path's bytes.
+        // After the format of iproute2 6.1, written by hand: no kernel at hand has netem. The Ethernet
+        // headers of 1000 packets are no part of the path's bytes.
         let json = r#"[{"kind":"netem","handle":"1:","root":true,"refcnt":2,
             "options":{"limit":1000,"delay":{"delay":0.005,"jitter":0,"correlation":0},"ecn":false,"gap":0},
             "bytes":1514000,"packets":1000,"drops":7,"overlimits":0,"requeues":0,"backlog":3028,"qlen":2}]"#;
