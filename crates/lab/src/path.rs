@@ -11,11 +11,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
 use crate::netns::prefix;
+use crate::netns::{Ip, Netns};
 use crate::privileges;
 use crate::targets::End;
 
 pub(crate) mod backend;
-pub(crate) mod ip;
 mod line;
 mod netem;
 pub(crate) mod proof;
@@ -23,7 +23,6 @@ pub(crate) mod proof;
 use backend::LaidLink;
 pub(crate) use backend::LinkEnd;
 pub use backend::LinkMeter;
-use ip::{Ip, Netns};
 pub use proof::{Delivered, PathProof, ProofRow};
 
 /// Chosen: nothing routes it by default, and few networks use it.

@@ -6,13 +6,12 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use linerate_evidence::sources::link::WayReading;
 use linerate_lab::{Delivered, Lab, LinkMeter};
-use support::{lay, plan};
+use support::{inside, lay, plan};
 
 /// One at a time: they load the machine.
 static ONE: Mutex<()> = Mutex::new(());
@@ -72,19 +71,6 @@ impl World {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-fn inside<T: Send>(netns: &Path, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let entered = scope.spawn(|| {
-            let file = std::fs::File::open(netns).unwrap();
-            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
-                .unwrap();
-            work()
-        });
-        entered.join().unwrap()
-    })
 }
 
 /// The numbers of the datagrams that come until none does for a while.

@@ -4,12 +4,11 @@
 mod support;
 
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use linerate_lab::LayError;
-use support::{lay, lives, plan};
+use support::{inside, lay, lives, plan};
 
 /// One at a time: they measure time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -23,19 +22,6 @@ fn may_lay() -> bool {
     let error = lay(&plan(&format!("{PYTHON}rtt = '20ms'"))).unwrap_err();
     assert!(matches!(error, LayError::NotPrivileged(_)), "{error}");
     false
-}
-
-fn inside<T: Send>(netns: &Path, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let entered = scope.spawn(|| {
-            let file = std::fs::File::open(netns).unwrap();
-            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
-                .unwrap();
-            work()
-        });
-        entered.join().unwrap()
-    })
 }
 
 fn namespaces() -> Vec<String> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linerate_lab::{Lab, LayError};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{knobs, lay, lives, plan, soon};
+use support::{inside, knobs, lay, lives, plan, soon};
 
 /// One at a time: they measure time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -22,19 +22,6 @@ const SITES: &str = "[[sites]]\nname = 'east'\nservers = 2\nengines = 1\n\
 fn as_root() -> Option<MutexGuard<'static, ()>> {
     let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     rustix::process::geteuid().is_root().then_some(one)
-}
-
-fn inside<T: Send>(netns: &Path, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let entered = scope.spawn(|| {
-            let file = std::fs::File::open(netns).unwrap();
-            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
-                .unwrap();
-            work()
-        });
-        entered.join().unwrap()
-    })
 }
 
 fn reaches(netns: &Path, address: SocketAddr) -> bool {

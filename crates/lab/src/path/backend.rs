@@ -8,11 +8,11 @@ use std::sync::Arc;
 use linerate_evidence::sources::link::WayReading;
 use linerate_model::{Path, PathBackend};
 
-use super::ip::{Ip, Netns};
 use super::line::TunLine;
 use super::netem::Netem;
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
+use crate::netns::{Ip, Netns};
 
 /// Every backend, in the order in which `auto` tries them.
 pub(crate) static PATHS: &[&dyn Backend] = &[&Netem, &TunLine];

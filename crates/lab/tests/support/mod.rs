@@ -69,3 +69,17 @@ pub fn soon(mut fact: impl FnMut() -> bool) -> bool {
     }
     fact()
 }
+
+/// Does this in a network namespace, on a thread of its own: the caller stays where it is.
+pub fn inside<T: Send>(netns: &std::path::Path, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let entered = scope.spawn(|| {
+            let file = std::fs::File::open(netns).unwrap();
+            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
+                .unwrap();
+            work()
+        });
+        entered.join().unwrap()
+    })
+}

@@ -1,3 +1,0 @@
-//! See [`crate::netns`].
-
-pub(crate) use crate::netns::{Ip, Netns};
