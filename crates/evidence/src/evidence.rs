@@ -1,9 +1,12 @@
 //! All samples of a run, held by subject and metric.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
 use linerate_model::Timestamp;
+use smallvec::SmallVec;
 
 use crate::engine::Slice;
 use crate::metric::{Metric, Quantity};
@@ -12,13 +15,18 @@ use crate::subject::{Side, Subject};
 /// What was measured in one run.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    series: BTreeMap<Subject, BTreeMap<String, Vec<(Timestamp, u64)>>>,
+    series: BTreeMap<Subject, Series>,
     facts: BTreeMap<Subject, BTreeMap<String, String>>,
     /// What the engine's threads counted and timed, slice by slice.
     pub slices: Vec<Slice>,
     /// Sources that could not be read, with the reason: `sock_diag`, `permission denied`.
     pub unread: BTreeMap<String, String>,
 }
+
+/// The samples of one subject, by the metric's name. What a pass over the sources costs is mostly
+/// putting its numbers here: names are borrowed where they can be, and the one sample that an evidence of
+/// one pass has of each needs no memory of its own.
+type Series = HashMap<Cow<'static, str>, SmallVec<[(Timestamp, u64); 1]>>;
 
 /// A metric that no sample was found of. Never an error: it leaves a rule as "unmeasured".
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -33,7 +41,8 @@ pub struct Missing {
 impl Evidence {
     /// Adds a sample. Samples of one subject and metric come in order of time.
     pub fn push<Q: Quantity>(&mut self, at: Timestamp, of: Subject, metric: Metric<Q>, value: Q) {
-        self.push_raw(at, of, metric.name, value.to_raw());
+        let metrics = self.series.entry(of).or_default();
+        metrics.entry(Cow::Borrowed(metric.name)).or_default().push((at, value.to_raw()));
     }
 
     /// The same by name, as files and tables have it.
@@ -41,9 +50,7 @@ impl Evidence {
         let metrics = self.series.entry(of).or_default();
         match metrics.get_mut(metric) {
             Some(samples) => samples.push((at, raw)),
-            None => {
-                metrics.insert(metric.to_owned(), vec![(at, raw)]);
-            }
+            None => metrics.entry(Cow::Owned(metric.to_owned())).or_default().push((at, raw)),
         }
     }
 
@@ -65,9 +72,16 @@ impl Evidence {
     /// Everything of another evidence, added to this one.
     pub fn absorb(&mut self, other: Evidence) {
         for (subject, metrics) in other.series {
-            let mine = self.series.entry(subject).or_default();
-            for (name, samples) in metrics {
-                mine.entry(name).or_default().extend(samples);
+            match self.series.entry(subject) {
+                Entry::Vacant(place) => {
+                    place.insert(metrics);
+                }
+                Entry::Occupied(mut mine) => {
+                    let mine = mine.get_mut();
+                    for (name, samples) in metrics {
+                        mine.entry(name).or_default().extend(samples);
+                    }
+                }
             }
         }
         for (subject, facts) in other.facts {
@@ -123,7 +137,7 @@ impl Evidence {
 #[derive(Clone, Debug)]
 pub struct Of<'a> {
     subject: Subject,
-    metrics: Option<&'a BTreeMap<String, Vec<(Timestamp, u64)>>>,
+    metrics: Option<&'a Series>,
     window: Option<RangeInclusive<Timestamp>>,
 }
 

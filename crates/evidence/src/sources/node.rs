@@ -10,6 +10,7 @@ use linerate_model::Timestamp;
 
 use super::{Fetch, SOURCES};
 use crate::evidence::Evidence;
+use crate::metric::Metric;
 use crate::subject::{Side, Subject};
 
 /// What a row of the probe is about.
@@ -61,7 +62,7 @@ pub struct Numbering {
     next_flow: u32,
     /// Whose addresses or pid were told: they stay, and a file need not say so with every pass.
     told: BTreeSet<Subject>,
-    known: BTreeMap<&'static str, ()>,
+    known: BTreeMap<&'static str, Metric<u64>>,
 }
 
 impl Default for Numbering {
@@ -72,7 +73,7 @@ impl Default for Numbering {
             processes: BTreeMap::new(),
             next_flow: Subject::OTHER_FLOWS,
             told: BTreeSet::new(),
-            known: node.flat_map(|source| source.metrics).map(|metric| (metric.name, ())).collect(),
+            known: node.flat_map(|source| source.metrics).map(|metric| (metric.name, Metric::new(metric.name))).collect(),
         }
     }
 }
@@ -98,10 +99,11 @@ impl Numbering {
             let of = self.subject(row, evidence);
             for (name, value) in &row.values {
                 match value {
-                    NodeValue::Number(number) if self.known.contains_key(name.as_str()) => {
-                        evidence.push_raw(at, of, name, *number);
+                    NodeValue::Number(number) => {
+                        if let Some(metric) = self.known.get(name.as_str()) {
+                            evidence.push(at, of, *metric, *number);
+                        }
                     }
-                    NodeValue::Number(_) => {}
                     NodeValue::Text(text) => {
                         let text = text.chars().take(LONGEST_FACT).collect();
                         evidence.push_fact(of, name, text);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_beam::{Node, ProbeFault};
+use linerate_beam::{Attached, ProbeFault};
 use linerate_engine::now;
 use linerate_evidence::sources::node::NodeSubject;
 use linerate_evidence::sources::{Fetch, SOURCES, port, tcp_info};
@@ -27,9 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 // Source: linerate_probe.erl ends by itself after four seconds without a word; less, and somebody ended it.
 const SILENCE: Duration = Duration::from_secs(3);
 
-// Chosen: 1 % of a CPU for looking through the descriptors of a process with very many: with 15,000 of them
-// 60 ms, every six seconds.
-const LOOK_SHARE: u32 = 100;
+// Chosen: 0.25 % of a CPU for looking through the descriptors of a process with very many: with 15,000 of
+// them 60 ms, every 24 seconds.
+const LOOK_SHARE: u32 = 400;
 
 /// See the module.
 pub(super) struct Watch<'a> {
@@ -139,9 +139,9 @@ impl<'a> Watch<'a> {
         self.ended.as_ref().is_some_and(|ended| ended != "interrupted")
     }
 
-    /// The node, if it is watched from inside.
-    pub(super) fn node(&self) -> Option<Node> {
-        self.inside.as_ref().map(|inside| inside.attached.node().clone())
+    /// The probe in the node, if it is watched from inside.
+    pub(super) fn attached(&self) -> Option<&Attached> {
+        self.inside.as_ref().map(|inside| &inside.attached)
     }
 
     /// Ends the evidence that is judged and written: what comes next is of a knob that was turned.
