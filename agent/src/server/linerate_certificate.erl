@@ -15,8 +15,7 @@ options(Kind) ->
             Options
     end.
 
-%% The root is always ECDSA, whatever the key is: its signature is written the same way by all releases.
-%% OTP 29 signs with RSA in PSS and a salt of 64 bytes, which few clients take.
+%% The root is ECDSA, whatever the key is: it is made at once.
 -spec made(ecdsa | rsa) -> [ssl:tls_server_option()].
 made(Kind) ->
     Root = [{digest, sha256}, {key, key(ecdsa)}],
