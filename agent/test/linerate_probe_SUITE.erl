@@ -380,7 +380,7 @@ snapshot() ->
         registered => lists:sort(registered()),
         monitor => erlang:system_monitor(),
         wall_time => erlang:statistics(scheduler_wall_time) =/= undefined,
-        microstates => erlang:statistics(microstate_accounting) =/= undefined,
+        microstates => accounts(),
         persistent_terms => maps:get(count, persistent_term:info()),
         flags => [erlang:system_info(Flag) || Flag <- [trace_control_word, schedulers_online]]
     }.
@@ -550,3 +550,9 @@ parse([{dot, _} = Dot | Rest], Form, Forms) ->
     parse(Rest, [], [Parsed | Forms]);
 parse([Token | Rest], Form, Forms) ->
     parse(Rest, [Token | Form], Forms).
+
+%% Whether they are on: only turning them tells.
+accounts() ->
+    Were = erlang:system_flag(microstate_accounting, true),
+    true = erlang:system_flag(microstate_accounting, Were),
+    Were.

@@ -51,13 +51,15 @@
 %% a part adds the time in which it held no scheduler because it waited for another process or
 %% scheduler to answer; it is not counted as its cost. `tell': `all' in the first pass and after an
 %% answer was lost, and then facts that were told are told again. `owners': of the sockets sampled.
-%% `events': what the keeper heard of the system monitor.
+%% `events': what the keeper heard of the system monitor. `turns': of processes, and collections, since
+%% the node began, where the virtual machine's part was asked.
 -type context() :: #{
     allowance_us := non_neg_integer(),
     waited_us := non_neg_integer(),
     tell := all | changed,
     owners := [pid()],
     events := events(),
+    turns => non_neg_integer(),
     atom() => term()
 }.
 
@@ -136,7 +138,7 @@ keep(Caller, Ref, #{owner := Owner, unload := Unload} = Options) ->
     OwnerRef = monitor(process, Owner),
     Monitor = linerate_probe_monitor:begin_listening(),
     Held = #{
-        microstate_accounting => erlang:system_flag(microstate_accounting, true),
+        microstate_accounting => linerate_probe_microstates:are_on(),
         monitor => linerate_probe_monitor:held(Monitor),
         turned => [],
         unload => Unload
@@ -186,6 +188,8 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
             keeping(hold([], heard(Keeper)));
         {stop, From, Ref} when is_pid(From) ->
             finish(Keeper, {From, Ref});
+        {turns, Worker, Turns} ->
+            keeping(Keeper#{monitor := linerate_probe_monitor:pace(Turns, Monitor)});
         {monitor, Of, Kind, About} when is_atom(Kind) ->
             keeping(Keeper#{monitor := linerate_probe_monitor:hear(Of, Kind, About, Monitor)});
         {'DOWN', OwnerRef, process, _Owner, _Reason} ->
@@ -273,6 +277,7 @@ finish(#{worker := {Worker, WorkerRef}, held := Held}, Asker) ->
 put_back(#{microstate_accounting := Was, monitor := Monitor, turned := Turned}) ->
     ok = turn_back(Turned),
     ok = linerate_probe_monitor:put_back(Monitor),
+    %% On only where the worker was killed in a look.
     case Was of
         true -> ok;
         false -> _ = erlang:system_flag(microstate_accounting, false)

@@ -3,9 +3,12 @@
 %%
 %% There is one a node, and who has it keeps it. From OTP 28 a session of one's own beside it is
 %% possible; it is made where `trace' is loaded already, since loading it would leave it there.
+%%
+%% To know what took long the emulator reads a clock at each turn and at each collection: on a node that
+%% has very many of them, those kinds are listened to for a part of the time.
 -module(linerate_probe_monitor).
 
--export([begin_listening/0, hear/4, begin_stretch/1, events/1, held/1, put_back/1]).
+-export([begin_listening/0, hear/4, begin_stretch/1, pace/2, events/1, held/1, put_back/1]).
 
 -export_type([monitor/0, held/0, events/0]).
 
@@ -14,18 +17,25 @@
 -opaque monitor() :: #{
     held := held(),
     events := events(),
-    %% Kinds that are listened to, and how many of each came in the present stretch.
+    %% Kinds that were not put off, and how many of each came in the present stretch.
     kinds := [kind()],
-    lately := #{atom() => pos_integer()}
+    lately := #{atom() => pos_integer()},
+    %% Since when those that need a clock are listened to, if they are. Unit: ns.
+    timed_since := integer() | off,
+    %% Turns and collections that were counted last, and when; and what may be listened of the next stretch.
+    counted := {non_neg_integer(), integer()} | none,
+    credit := float()
 }.
 
 %% What is to be put back.
 -type held() :: slot | {session, term()} | nothing.
 
-%% Events by kind, the longest long_gc in ms, and the processes they were about; and whose it is.
+%% Events by kind, the longest long_gc in ms, for how long what needs a clock was listened to, in ns, and
+%% the processes they were about; and whose it is.
 -type events() :: #{
     counts := #{atom() => non_neg_integer()},
     worst_gc_ms := non_neg_integer(),
+    timed_ns := non_neg_integer(),
     pids := #{pid() => pos_integer()},
     monitor := binary()
 }.
@@ -34,7 +44,11 @@
 %% heap is a large process on any node.
 -spec kinds() -> [kind()].
 kinds() ->
-    [{long_gc, 20}, {long_schedule, 20}, {large_heap, 8388608}, busy_port, busy_dist_port].
+    [{large_heap, 8388608}, busy_port, busy_dist_port | timed_kinds()].
+
+-spec timed_kinds() -> [kind()].
+timed_kinds() ->
+    [{long_gc, 20}, {long_schedule, 20}].
 
 %% @doc Events go to the caller, as `{monitor, Of, Kind, About}', for {@link hear/4}.
 -spec begin_listening() -> monitor().
@@ -55,20 +69,22 @@ begin_listening() ->
             {{Holder, _}, false} ->
                 {nothing, held_by(Holder)}
         end,
-    Events = #{counts => #{}, worst_gc_ms => 0, pids => #{}, monitor => Text},
-    #{held => Held, events => Events, kinds => kinds(), lately => #{}}.
+    Events = #{counts => #{}, worst_gc_ms => 0, timed_ns => 0, pids => #{}, monitor => Text},
+    #{
+        held => Held,
+        events => Events,
+        kinds => kinds(),
+        lately => #{},
+        timed_since => now_ns(),
+        counted => none,
+        credit => 0.0
+    }.
 
 %% By apply: older releases have no such module.
 -spec session() -> held().
 session() ->
     Session = apply(trace, session_create, [linerate_probe, self(), []]),
-    lists:foreach(
-        fun
-            ({Kind, Threshold}) -> apply(trace, system, [Session, Kind, Threshold]);
-            (Kind) -> apply(trace, system, [Session, Kind, true])
-        end,
-        kinds()
-    ),
+    lists:foreach(fun(Kind) -> set(Session, Kind, true) end, kinds()),
     {session, Session}.
 
 -spec held_by(pid() | port()) -> binary().
@@ -113,9 +129,69 @@ hear(Of, Kind, About, #{events := Events, lately := Lately} = Monitor) ->
 begin_stretch(Monitor) ->
     Monitor#{lately := #{}}.
 
+%% Measured: 0.12 us for each turn with long_schedule (OTP 25, 86,000 turns a second).
+-spec clock_ns() -> pos_integer().
+clock_ns() ->
+    120.
+
+%% Chosen: the part of the schedulers' time that the clocks may take: a node with up to 17,000 turns a
+%% second for each scheduler is listened to all the time.
+-spec clocks_share() -> float().
+clocks_share() ->
+    0.002.
+
+%% @doc Turns and collections since the node began, by now: whether what needs a clock is listened to
+%% until the next time this is told.
+-spec pace(non_neg_integer(), monitor()) -> monitor().
+pace(Turns, #{counted := none} = Monitor) ->
+    Monitor#{counted := {Turns, now_ns()}};
+pace(Turns, #{counted := {Before, At}, credit := Credit} = Monitor) ->
+    Now = now_ns(),
+    Available = max(1, Now - At) * erlang:system_info(schedulers_online),
+    Share = max(0, Turns - Before) * clock_ns() / Available,
+    Saved = Credit + clocks_share() / max(clocks_share(), Share),
+    Counted = Monitor#{counted := {Turns, Now}},
+    case Saved >= 1.0 of
+        true -> time(true, Counted#{credit := Saved - 1.0});
+        false -> time(false, Counted#{credit := Saved})
+    end.
+
+-spec time(boolean(), monitor()) -> monitor().
+time(true, #{timed_since := off, kinds := Kinds} = Monitor) ->
+    _ = listen(Kinds, still(Kinds), true, Monitor),
+    Monitor#{timed_since := now_ns()};
+time(false, #{timed_since := Since, kinds := Kinds} = Monitor) when is_integer(Since) ->
+    #{events := #{timed_ns := Timed} = Events} = Monitor,
+    _ = listen(Kinds -- timed_kinds(), still(Kinds), false, Monitor),
+    Monitor#{timed_since := off, events := Events#{timed_ns := Timed + now_ns() - Since}};
+time(_As, Monitor) ->
+    Monitor.
+
+%% Those that need a clock and were not put off.
+-spec still([kind()]) -> [kind()].
+still(Kinds) ->
+    [Kind || Kind <- timed_kinds(), lists:member(Kind, Kinds)].
+
+%% These kinds from now on, where the slot is still ours; of a session only what changes is told.
+-spec listen([kind()], [kind()], boolean(), monitor()) -> term().
+listen(Kinds, Changed, IsOn, #{held := Held}) ->
+    Self = self(),
+    case {Held, erlang:system_monitor()} of
+        {slot, {Self, _}} -> erlang:system_monitor(Self, Kinds);
+        {{session, Session}, _} -> lists:foreach(fun(Kind) -> set(Session, Kind, IsOn) end, Changed);
+        _ -> ok
+    end.
+
+-spec set(term(), kind(), boolean()) -> term().
+set(Session, {Kind, Threshold}, true) -> apply(trace, system, [Session, Kind, Threshold]);
+set(Session, {Kind, _Threshold}, false) -> apply(trace, system, [Session, Kind, false]);
+set(Session, Kind, IsOn) -> apply(trace, system, [Session, Kind, IsOn]).
+
 -spec events(monitor()) -> events().
-events(#{events := Events}) ->
-    Events.
+events(#{events := Events, timed_since := off}) ->
+    Events;
+events(#{events := #{timed_ns := Timed} = Events, timed_since := Since}) ->
+    Events#{timed_ns := Timed + now_ns() - Since}.
 
 -spec held(monitor()) -> held().
 held(#{held := Held}) ->
@@ -159,14 +235,14 @@ remember(_Port, Pids) ->
     Pids.
 
 -spec put_off(atom(), monitor()) -> monitor().
-put_off(Kind, #{held := Held, kinds := Kinds, events := Events, lately := Lately} = Monitor) ->
-    Rest = [Each || Each <- Kinds, name_of(Each) =/= Kind],
-    Self = self(),
-    case {Held, erlang:system_monitor()} of
-        {slot, {Self, _}} -> _ = erlang:system_monitor(Self, Rest);
-        {{session, Session}, _} -> _ = apply(trace, system, [Session, Kind, false]);
-        _ -> ok
-    end,
+put_off(Kind, #{kinds := Kinds, timed_since := Since, events := Events, lately := Lately} = Monitor) ->
+    {Gone, Rest} = lists:partition(fun(Each) -> name_of(Each) =:= Kind end, Kinds),
+    Heard =
+        case Since of
+            off -> Rest -- timed_kinds();
+            _ -> Rest
+        end,
+    _ = listen(Heard, Gone, false, Monitor),
     #{monitor := Text} = Events,
     Off = <<Text/binary, ", ", (atom_to_binary(Kind))/binary, " put off: too many">>,
     Monitor#{
@@ -176,3 +252,7 @@ put_off(Kind, #{held := Held, kinds := Kinds, events := Events, lately := Lately
 -spec name_of(kind()) -> atom().
 name_of({Kind, _Threshold}) -> Kind;
 name_of(Kind) -> Kind.
+
+-spec now_ns() -> integer().
+now_ns() ->
+    erlang:monotonic_time(nanosecond).

@@ -1,4 +1,4 @@
-%% @doc The probe's part for the virtual machine: schedulers, microstates, queues, memory, limits.
+%% @doc The probe's part for the virtual machine: schedulers, queues, memory, limits.
 %%
 %% Nothing here is asked of a process or a port, so what it takes does not grow with them; but for the
 %% alarms of an application that keeps some. Some answers are gathered from all schedulers: where one is
@@ -18,6 +18,7 @@
     gathering := pos_integer(),
     %% When the dearer answers are due.
     due := integer(),
+    accounts := linerate_probe_microstates:accounts(),
     facts := [{atom(), binary()}]
 }.
 
@@ -33,22 +34,25 @@ start(_Options) ->
         %% Measured: 7 to 30 us on an idle node of 2 schedulers and 12 dirty ones (OTP 25).
         gathering => 20 + Schedulers + DirtyCpu + DirtyIo,
         due => now_us(),
+        accounts => linerate_probe_microstates:begin_accounts(),
         facts => []
     }.
 
 %% @private
 -spec rows(linerate_probe:context(), state()) ->
     {[linerate_probe:row()], linerate_probe:context(), state()}.
-rows(#{tell := Tell, events := Events} = Context, #{due := Due} = State) ->
+rows(#{tell := Tell, events := Events} = Context, #{due := Due, accounts := Accounts} = Before) ->
+    {Micro, Rested, Accounted} = microstates(Accounts, Context, Before),
+    State = Before#{accounts := Accounted},
     Now = now_us(),
-    {Walls, Walked} = gathered(scheduler_wall_time_all, Context, State),
-    {Micro, Sampled} = gathered(microstate_accounting, Walked, State),
-    {Collected, Counted} = gathered(garbage_collection, Sampled, State),
-    {Io, Gathered} = gathered(io, Counted, State),
+    {Walls, Walked} = gathered(scheduler_wall_time_all, Rested, State),
+    {Collected, Counted} = gathered(garbage_collection, Walked, State),
+    {Io, Passed} = gathered(io, Counted, State),
+    Gathered = Passed#{turns => turns(Collected)},
     Queues = erlang:statistics(run_queue_lengths_all),
     Quick = [
         wall_times(Walls, State),
-        microstates(Micro),
+        Micro,
         queues(Queues, State),
         collections(Collected),
         traffic(Io),
@@ -84,7 +88,7 @@ stop(_State) ->
 %% Answers that every scheduler adds to. What is over the usual cost was spent waiting.
 
 -spec gathered(
-    scheduler_wall_time_all | microstate_accounting | garbage_collection | io,
+    scheduler_wall_time_all | garbage_collection | io,
     linerate_probe:context(),
     state()
 ) -> {term(), linerate_probe:context()}.
@@ -92,6 +96,22 @@ gathered(What, Context, State) ->
     Began = now_us(),
     Answer = erlang:statistics(What),
     {Answer, waited(now_us() - Began, Context, State)}.
+
+%% Four answers of all schedulers.
+-spec microstates(linerate_probe_microstates:accounts(), linerate_probe:context(), state()) ->
+    {values(), linerate_probe:context(), linerate_probe_microstates:accounts()}.
+microstates(Accounts, #{waited_us := Waited} = Context, #{gathering := Usual} = State) ->
+    Began = now_us(),
+    {Values, Rested, Next} = linerate_probe_microstates:look(Accounts),
+    Asking = now_us() - Began - Rested,
+    Slept = Context#{waited_us := Waited + Rested},
+    {Values, waited(Asking, Slept, State#{gathering := 4 * Usual}), Next}.
+
+%% How often somebody's turn or collection began: what clocks are read for where they are timed.
+-spec turns({non_neg_integer(), non_neg_integer(), 0}) -> non_neg_integer().
+turns({Collections, _Words, _}) ->
+    {Switches, 0} = erlang:statistics(context_switches),
+    Switches + Collections.
 
 -spec waited(integer(), linerate_probe:context(), state()) -> linerate_probe:context().
 waited(Took, #{waited_us := Waited} = Context, #{gathering := Usual}) ->
@@ -137,47 +157,6 @@ schedulers(Walls, Queues, #{schedulers := Normal}) ->
         ]}
      || {{Id, Active, Total}, {Id, Length}} <- lists:zip(First, Lengths)
     ].
-
-%% An emulator that was built to tell more states apart (`--with-microstate-accounting=extra') has
-%% its finer ones added to those that every emulator has.
--spec microstates([map()] | undefined) -> values().
-microstates(undefined) ->
-    [];
-microstates(Threads) ->
-    Sums = lists:foldl(fun add_thread/2, #{}, Threads),
-    [{Name, nanoseconds(Units)} || {Name, Units} <- maps:to_list(Sums)].
-
--spec add_thread(map(), #{atom() => integer()}) -> #{atom() => integer()}.
-add_thread(#{type := Type, counters := Counters}, Sums) ->
-    maps:fold(fun(State, Units, Acc) -> add(micro(Type, State), Units, Acc) end, Sums, Counters).
-
--spec add(atom(), integer(), #{atom() => integer()}) -> #{atom() => integer()}.
-add(none, _Units, Sums) ->
-    Sums;
-add(Name, Units, Sums) ->
-    Sums#{Name => maps:get(Name, Sums, 0) + Units}.
-
--spec micro(atom(), atom()) -> atom().
-micro(scheduler, check_io) -> 'vm.micro_check_io';
-micro(scheduler, port) -> 'vm.micro_port';
-micro(scheduler, gc) -> 'vm.micro_gc';
-micro(scheduler, gc_full) -> 'vm.micro_gc';
-micro(scheduler, aux) -> 'vm.micro_aux';
-micro(scheduler, other) -> 'vm.micro_other';
-micro(scheduler, busy_wait) -> 'vm.micro_other';
-micro(scheduler, sleep) -> 'vm.micro_sleep';
-micro(scheduler, _) -> 'vm.micro_emulator';
-micro(dirty_cpu_scheduler, sleep) -> 'vm.micro_dirty_cpu_sleep';
-micro(dirty_cpu_scheduler, _) -> 'vm.micro_dirty_cpu_awake';
-micro(dirty_io_scheduler, sleep) -> 'vm.micro_dirty_io_sleep';
-micro(dirty_io_scheduler, _) -> 'vm.micro_dirty_io_awake';
-micro(poll, sleep) -> 'vm.micro_poll_sleep';
-micro(poll, _) -> 'vm.micro_poll_awake';
-micro(_, _) -> none.
-
--spec nanoseconds(integer()) -> integer().
-nanoseconds(Units) ->
-    erlang:convert_time_unit(Units, perf_counter, nanosecond).
 
 %% A queue for each normal scheduler, one for the dirty ones that compute, one for those with I/O.
 -spec queues([non_neg_integer()], state()) -> values().
@@ -232,8 +211,10 @@ counts() ->
 
 %% Of a monitor that somebody else has nothing is known: that is not a count of zero.
 -spec events(linerate_probe:events()) -> values().
-events(#{monitor := <<"ours", _/binary>>, counts := Counts, worst_gc_ms := Worst}) ->
+events(#{monitor := <<"ours", _/binary>>} = Events) ->
+    #{counts := Counts, worst_gc_ms := Worst, timed_ns := Timed} = Events,
     [
+        {'vm.timed', Timed},
         {'vm.long_gc', maps:get(long_gc, Counts, 0)},
         {'vm.long_gc_worst', Worst * 1000000},
         {'vm.large_heap', maps:get(large_heap, Counts, 0)},

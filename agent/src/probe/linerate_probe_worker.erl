@@ -16,7 +16,7 @@
     name := atom(),
     metric := atom(),
     weight := pos_integer(),
-    module := module(),
+    calls := calls(),
     state := term(),
     %% Whether it is to tell its facts anew.
     tell := all | changed,
@@ -24,8 +24,18 @@
     total_ns := non_neg_integer()
 }.
 
+%% The callbacks of `linerate_probe'.
+-type calls() :: #{
+    start := fun((linerate_probe:options()) -> term()),
+    rows := fun(
+        (linerate_probe:context(), term()) ->
+            {[linerate_probe:row()], linerate_probe:context(), term()}
+    ),
+    stop := fun((term()) -> ok)
+}.
+
 -type worker() :: #{
-    keeper := reference(),
+    keeper := {pid(), reference()},
     held := linerate_probe:held(),
     budget := 1..1000,
     parts := [part()],
@@ -50,7 +60,7 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
     _ = erlang:system_flag(scheduler_wall_time, true),
     {Parts, Failed} = begin_parts(parts(), Options, [], []),
     working(#{
-        keeper => KeeperRef,
+        keeper => {Keeper, KeeperRef},
         held => Held,
         budget => Budget,
         parts => Parts,
@@ -72,45 +82,56 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
 -spec parts() -> [{atom(), atom(), pos_integer(), module()}].
 parts() ->
     [
-        {vm, 'vm.probe_vm_time', 1, linerate_probe_vm},
-        {sockets, 'vm.probe_sockets_time', 2, linerate_probe_sockets},
-        {processes, 'vm.probe_processes_time', 1, linerate_probe_processes},
-        {dist, 'vm.probe_dist_time', 1, linerate_probe_dist}
+        {vm, 'vm.probe_vm_time', 1, #{
+            start => fun linerate_probe_vm:start/1,
+            rows => fun linerate_probe_vm:rows/2,
+            stop => fun linerate_probe_vm:stop/1
+        }},
+        {sockets, 'vm.probe_sockets_time', 2, #{
+            start => fun linerate_probe_sockets:start/1,
+            rows => fun linerate_probe_sockets:rows/2,
+            stop => fun linerate_probe_sockets:stop/1
+        }},
+        {processes, 'vm.probe_processes_time', 1, #{
+            start => fun linerate_probe_processes:start/1,
+            rows => fun linerate_probe_processes:rows/2,
+            stop => fun linerate_probe_processes:stop/1
+        }},
+        {dist, 'vm.probe_dist_time', 1, #{
+            start => fun linerate_probe_dist:start/1,
+            rows => fun linerate_probe_dist:rows/2,
+            stop => fun linerate_probe_dist:stop/1
+        }}
     ].
 
-%% A part whose module did not come is left out. Never looked for: that would read the disk.
+%% One that can't start is told of, and left out.
 -spec begin_parts(
-    [{atom(), atom(), pos_integer(), module()}], linerate_probe:options(), [part()], [binary()]
+    [{atom(), atom(), pos_integer(), calls()}], linerate_probe:options(), [part()], [binary()]
 ) -> {[part()], [binary()]}.
 begin_parts([], _Options, Parts, Failed) ->
     {lists:reverse(Parts), lists:reverse(Failed)};
-begin_parts([{Name, Metric, Weight, Module} | Rest], Options, Parts, Failed) ->
-    case erlang:module_loaded(Module) of
-        false ->
-            begin_parts(Rest, Options, Parts, Failed);
-        true ->
-            try Module:start(Options) of
-                State ->
-                    Part = #{
-                        name => Name,
-                        metric => Metric,
-                        weight => Weight,
-                        module => Module,
-                        state => State,
-                        tell => all,
-                        purse_us => 0,
-                        total_ns => 0
-                    },
-                    begin_parts(Rest, Options, [Part | Parts], Failed)
-            catch
-                Class:Reason:Stack ->
-                    Text = failure(Name, Class, Reason, Stack),
-                    begin_parts(Rest, Options, Parts, [Text | Failed])
-            end
+begin_parts([{Name, Metric, Weight, #{start := Start} = Calls} | Rest], Options, Parts, Failed) ->
+    try Start(Options) of
+        State ->
+            Part = #{
+                name => Name,
+                metric => Metric,
+                weight => Weight,
+                calls => Calls,
+                state => State,
+                tell => all,
+                purse_us => 0,
+                total_ns => 0
+            },
+            begin_parts(Rest, Options, [Part | Parts], Failed)
+    catch
+        Class:Reason:Stack ->
+            Text = failure(Name, Class, Reason, Stack),
+            begin_parts(Rest, Options, Parts, [Text | Failed])
     end.
 
 -spec working(worker()) -> term().
-working(#{keeper := KeeperRef, held := Held, parts := Parts} = Worker) ->
+working(#{keeper := {_, KeeperRef}, held := Held, parts := Parts} = Worker) ->
     receive
         {pass, From, Ref, Events, Reductions} ->
             {Rows, Done} = pass(Events, Reductions, Worker),
@@ -140,8 +161,8 @@ tell_anew(#{parts := Parts} = Worker) ->
 -spec stop_parts([part()]) -> ok.
 stop_parts([]) ->
     ok;
-stop_parts([#{module := Module, state := State} | Rest]) ->
-    try Module:stop(State) of
+stop_parts([#{calls := #{stop := Stop}, state := State} | Rest]) ->
+    try Stop(State) of
         _ -> ok
     catch
         _:_ -> ok
@@ -151,7 +172,7 @@ stop_parts([#{module := Module, state := State} | Rest]) ->
 -spec pass(linerate_probe:events(), non_neg_integer(), worker()) ->
     {[linerate_probe:row()], worker()}.
 pass(Events, Reductions, Worker) ->
-    #{parts := Parts, failed := Failed, owners := Owners} = Worker,
+    #{keeper := {Keeper, _}, parts := Parts, failed := Failed, owners := Owners} = Worker,
     #{budget := Budget, spare_us := Left, at := At} = Worker,
     Began = now_us(),
     Granted = (Began - At) * Budget div 1000,
@@ -167,7 +188,8 @@ pass(Events, Reductions, Worker) ->
         waited_us => 0,
         thinned => 0
     }),
-    #{context := #{owners := Seen}, rows := Rows, parts := Ran, failed := New} = Asked,
+    #{context := #{owners := Seen} = Last, rows := Rows, parts := Ran, failed := New} = Asked,
+    _ = [Keeper ! {turns, self(), Turns} || #{turns := Turns} <- [Last]],
     #{spent_us := Spent, waited_us := Idle, thinned := Thin} = Asked,
     #{time_ns := Time, waited_ns := Waited, passes := Passes, thinned := Thinned} = Worker,
     Took = max(Spent, now_us() - Began - Idle),
@@ -270,11 +292,11 @@ ask_one(#{name := Name, tell := Tell, purse_us := Purse, total_ns := Total} = Pa
 %% An answer of the wrong shape is a failure like any other.
 -spec rows(part(), linerate_probe:context()) ->
     {[linerate_probe:row()], linerate_probe:context(), term()} | {failed, {atom(), term(), list()}}.
-rows(#{module := Module, state := State}, Context) ->
+rows(#{calls := #{rows := Rows}, state := State}, Context) ->
     try
-        {Rows, #{waited_us := Waited} = Handed, Next} = Module:rows(Context, State),
-        true = is_list(Rows) andalso is_integer(Waited),
-        {Rows, Handed, Next}
+        {Own, #{waited_us := Waited} = Handed, Next} = Rows(Context, State),
+        true = is_list(Own) andalso is_integer(Waited),
+        {Own, Handed, Next}
     catch
         Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
     end.

@@ -36,7 +36,7 @@ metrics! {
     DIRTY_IO_ACTIVE: u64 = "vm.dirty_io_active", "1";
     /// As `vm.scheduler_total`, of the dirty schedulers for I/O.
     DIRTY_IO_TOTAL: u64 = "vm.dirty_io_total", "1";
-    /// Time of normal schedulers in code of processes, summed over them, since the accounting was switched on, as all `vm.micro_*` (`emulator`).
+    /// Time of normal schedulers in code of processes (`emulator`), summed over them since the probe came: as all `vm.micro_*` from 20 ms of each pass, scaled to all the time.
     MICRO_EMULATOR: Duration = "vm.micro_emulator", "ns";
     /// Time of normal schedulers in code of ports, drivers included (`port`).
     MICRO_PORT: Duration = "vm.micro_port", "ns";
@@ -50,18 +50,6 @@ metrics! {
     MICRO_OTHER: Duration = "vm.micro_other", "ns";
     /// Time of normal schedulers asleep (`sleep`).
     MICRO_SLEEP: Duration = "vm.micro_sleep", "ns";
-    /// Time of dirty schedulers for computing in any state but sleep, spinning for work included.
-    MICRO_DIRTY_CPU_AWAKE: Duration = "vm.micro_dirty_cpu_awake", "ns";
-    /// Time of dirty schedulers for computing asleep.
-    MICRO_DIRTY_CPU_SLEEP: Duration = "vm.micro_dirty_cpu_sleep", "ns";
-    /// Time of dirty schedulers for I/O in any state but sleep, spinning for work included.
-    MICRO_DIRTY_IO_AWAKE: Duration = "vm.micro_dirty_io_awake", "ns";
-    /// Time of dirty schedulers for I/O asleep.
-    MICRO_DIRTY_IO_SLEEP: Duration = "vm.micro_dirty_io_sleep", "ns";
-    /// Time of poll threads in any state but sleep.
-    MICRO_POLL_AWAKE: Duration = "vm.micro_poll_awake", "ns";
-    /// Time of poll threads asleep.
-    MICRO_POLL_SLEEP: Duration = "vm.micro_poll_sleep", "ns";
     /// Processes and ports that could run and wait for a normal scheduler; a state.
     RUN_QUEUE: u64 = "vm.run_queue", "1";
     /// The longest of the normal schedulers' queues; a state.
@@ -134,6 +122,8 @@ metrics! {
     DIST_BUF_BUSY_LIMIT: Bytes = "vm.dist_buf_busy_limit", "B";
     /// Age of the node.
     UPTIME: Duration = "vm.uptime", "ns";
+    /// Time in which the system monitor was asked what took long: not all of it on a node of very many turns.
+    TIMED: Duration = "vm.timed", "ns";
     /// Garbage collections of 20 ms and more that the system monitor told of since the probe came; absent where it is somebody else's, as all of its events.
     LONG_GC: u64 = "vm.long_gc", "1";
     /// The longest of them.
@@ -184,6 +174,7 @@ mod tests {
     fn the_probe_tells_these_metrics_and_no_others() {
         let texts = [
             include_str!("../../../../agent/src/probe/linerate_probe_vm.erl"),
+            include_str!("../../../../agent/src/probe/linerate_probe_microstates.erl"),
             include_str!("../../../../agent/src/probe/linerate_probe_worker.erl"),
         ];
         for source in [&SOURCE, &scheduler::SOURCE] {

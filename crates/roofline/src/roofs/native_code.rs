@@ -8,8 +8,8 @@
 //! another process has the node's system monitor, nothing is known.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3).
 
-use linerate_evidence::Missing;
 use linerate_evidence::sources::vm;
+use linerate_evidence::{Missing, Of};
 use linerate_model::OpRate;
 
 use super::suspects::{serving_node, suspects};
@@ -55,13 +55,17 @@ impl Roof for NativeCode {
         };
         // A node that is held answers seldom: the whole run, where the window has too little.
         let whole = run.evidence.of(linerate_evidence::Subject::Node);
-        let long = within.delta(vm::LONG_SCHEDULE).or_else(|_| whole.delta(vm::LONG_SCHEDULE));
-        let (turns, over) = long?;
+        let long = |of: &Of| {
+            let (turns, over) = of.delta(vm::LONG_SCHEDULE)?;
+            // Turns are told of for a part of the time where there are very many.
+            Ok((turns, of.delta(vm::TIMED).map_or(over, |(timed, _)| timed)))
+        };
+        let (turns, over) = long(&within).or_else(|_: Missing| long(&whole))?;
         if turns == 0 {
             return Ok(Finding::DoesNotApply("no turn took 20 ms".into()));
         }
         let cpu = NodeCpu::of(run)?;
-        let a_second = turns as f64 / over.as_secs_f64();
+        let a_second = turns as f64 / over.as_secs_f64().max(1e-3);
         let share = (a_second * LONG / cpu.online).min(1.0);
         let let_run = Utilisation::of(run).target.map_or(1.0, |target| cpu.let_run(target.cores));
         let used = (cpu.active / cpu.online).clamp(0.05, 1.0);

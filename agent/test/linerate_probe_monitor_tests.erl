@@ -1,0 +1,54 @@
+-module(linerate_probe_monitor_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+%% Each in a process of its own, whose death gives the monitor back.
+alone(Test) ->
+    {_, Ended} = spawn_monitor(Test),
+    receive
+        {'DOWN', Ended, process, _, Reason} -> ?assertEqual(normal, Reason)
+    end,
+    ?assertEqual(undefined, erlang:system_monitor()).
+
+timed() ->
+    {_, Kinds} = erlang:system_monitor(),
+    proplists:is_defined(long_schedule, Kinds) andalso proplists:is_defined(long_gc, Kinds).
+
+%% How often what needs a clock was listened to, in so many stretches of 10 ms with so many turns each.
+paced(Stretches, Turns) ->
+    Begun = linerate_probe_monitor:pace(0, linerate_probe_monitor:begin_listening()),
+    {_, Listened} = lists:foldl(
+        fun(Nth, {Monitor, Times}) ->
+            timer:sleep(10),
+            Next = linerate_probe_monitor:pace(Nth * Turns, Monitor),
+            {_, Kinds} = erlang:system_monitor(),
+            ?assert(lists:member(busy_port, Kinds)),
+            {Next, Times + length([on || timed()])}
+        end,
+        {Begun, 0},
+        lists:seq(1, Stretches)
+    ),
+    Listened.
+
+a_quiet_node_is_listened_to_all_the_time_test() ->
+    alone(fun() -> ?assertEqual(10, paced(10, 10)) end).
+
+where_clocks_would_cost_much_they_are_read_seldom_test() ->
+    %% Half a million turns a second for each scheduler would cost 6 % of it; 0.2 % is to be taken.
+    alone(fun() ->
+        Times = paced(100, 5_000 * erlang:system_info(schedulers_online)),
+        ?assert(Times >= 1),
+        ?assert(Times =< 20)
+    end).
+
+the_time_of_listening_is_told_test() ->
+    alone(fun() ->
+        Begun = linerate_probe_monitor:pace(0, linerate_probe_monitor:begin_listening()),
+        timer:sleep(50),
+        Off = linerate_probe_monitor:pace(1_000_000_000, Begun),
+        ?assertNot(timed()),
+        #{timed_ns := Timed} = linerate_probe_monitor:events(Off),
+        ?assert(Timed >= 50_000_000),
+        timer:sleep(50),
+        ?assertMatch(#{timed_ns := Timed}, linerate_probe_monitor:events(Off))
+    end).
