@@ -62,12 +62,12 @@ provoke: agent $(if $(ERL),agent-of-erl) ## make each roof bind, and see that it
 
 agent-of-erl: agent
 	@mkdir -p out/agent && cp agent/_build/default/lib/linerate/ebin/linerate.app out/agent/
-	$(ERL) -noshell -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || D <- ["", "*/"], F <- filelib:wildcard("agent/src/" ++ D ++ "*.erl")], halt().'
+	$(ERL) -noshell -pa out/agent -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || D <- ["", "*/"], F <- filelib:wildcard("agent/src/" ++ D ++ "*.erl")], halt().'
 
 soak: build ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, its safety in full, and its cost (an hour)
 	DOCTOR_RUNS=$(or $(RUNS),10) cargo test --release -p linerate-cli --no-fail-fast \
 		--test doctor_nodes --test doctor_safety -- --test-threads=1 --nocapture
-	bench/watched --pairs 12
+	bench/watched
 
 bench: build ## measure engine and paths; needs root and a quiet machine for twenty minutes
 	cargo build --release -p linerate-engine -p linerate-lab --examples

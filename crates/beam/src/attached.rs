@@ -15,7 +15,7 @@ use linerate_evidence::sources::node::NodeRow;
 use linerate_model::Share;
 
 use crate::agent::find_agent;
-use crate::delivery::{MODULES, Module, Undelivered, deliver, options, unload};
+use crate::delivery::{Delivered, REGISTERED, Undelivered, deliver, options, unload};
 use crate::node::{CallFault, Node};
 use crate::rows::rows;
 use crate::term::{Pid, Term, as_atom, as_tuple, atom, in_words};
@@ -29,8 +29,6 @@ pub struct ProbeOptions {
     pub interval: Duration,
     /// Folder of the agent's beams; none: where [`find_agent`] finds it.
     pub agent: Option<PathBuf>,
-    /// Its modules; the last one is started.
-    pub modules: &'static [Module],
 }
 
 impl Default for ProbeOptions {
@@ -40,7 +38,6 @@ impl Default for ProbeOptions {
             budget: Share(0.01),
             interval: Duration::from_millis(500),
             agent: None,
-            modules: MODULES,
         }
     }
 }
@@ -106,7 +103,7 @@ const ALIVE: Duration = Duration::from_secs(1);
 pub struct Attached {
     node: Node,
     probe: Pid,
-    loaded: Vec<&'static str>,
+    delivered: Delivered,
     alive: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -117,16 +114,16 @@ impl Node {
         let deadline = Instant::now() + LEFTOVER;
         loop {
             // One that is leaving takes its modules along, and one that stays runs in them.
-            let fault = if self.has_a_probe(asked.modules)? {
+            let fault = if self.has_a_probe()? {
                 ProbeFault::Already(self.name().to_owned())
             } else {
-                let loaded = deliver(self, asked.modules, beams.as_deref())?;
-                match self.begin(asked, &loaded) {
-                    Ok(probe) => return Ok(Attached::new(self.clone(), probe, loaded)),
+                let delivered = deliver(self, beams.as_deref())?;
+                match self.begin(asked, &delivered) {
+                    Ok(probe) => return Ok(Attached::new(self.clone(), probe, delivered)),
                     // Another was quicker by a hair: the modules are its own too.
                     Err(fault @ ProbeFault::Already(_)) => fault,
                     Err(fault) => {
-                        unload(self, &loaded);
+                        unload(self, &delivered.loaded);
                         return Err(fault);
                     }
                 }
@@ -139,17 +136,17 @@ impl Node {
     }
 
     /// Whether the process that `start` registers is there.
-    fn has_a_probe(&self, modules: &[Module]) -> Result<bool, CallFault> {
-        let name = modules.last().map_or("linerate_probe", |module| module.name);
-        let found = self.call("erlang", "whereis", vec![atom(name)], PATIENCE)?;
+    fn has_a_probe(&self) -> Result<bool, CallFault> {
+        let found = self.call("erlang", "whereis", vec![atom(REGISTERED)], PATIENCE)?;
         Ok(matches!(found, Term::Pid(_)))
     }
 
-    fn begin(&self, asked: &ProbeOptions, loaded: &[&'static str]) -> Result<Pid, ProbeFault> {
+    fn begin(&self, asked: &ProbeOptions, delivered: &Delivered) -> Result<Pid, ProbeFault> {
         let permille = (asked.budget.0 * 1000.0).round().clamp(1.0, 1000.0) as i64;
         let interval = i64::try_from(asked.interval.as_millis()).unwrap_or(i64::MAX).max(1);
-        let options = options(self.own_pid().clone().into(), permille, loaded, interval);
-        let module = asked.modules.last().map_or("linerate_probe", |module| module.name);
+        let owner = self.own_pid().clone().into();
+        let options = options(owner, permille, &delivered.loaded, interval);
+        let module = delivered.module("linerate_probe");
         let answer = self.call(module, "start", vec![options], PATIENCE)?;
         let node = || self.name().to_owned();
         match as_tuple(&answer) {
@@ -166,7 +163,7 @@ impl Node {
 }
 
 impl Attached {
-    fn new(node: Node, probe: Pid, loaded: Vec<&'static str>) -> Self {
+    fn new(node: Node, probe: Pid, delivered: Delivered) -> Self {
         let (stop, stopped) = channel();
         let beat = {
             let (node, probe) = (node.clone(), probe.clone());
@@ -181,7 +178,7 @@ impl Attached {
         let thread = std::thread::Builder::new().name("beam-alive".into()).spawn(beat);
         // Without a thread the probe ends when it is not asked for a while; nothing worse.
         let alive = thread.ok().map(|thread| (stop, thread));
-        Self { node, probe, loaded, alive }
+        Self { node, probe, delivered, alive }
     }
 
     /// The node it is in.
@@ -191,7 +188,18 @@ impl Attached {
 
     /// The modules that were loaded for it.
     pub fn loaded(&self) -> &[&'static str] {
-        &self.loaded
+        &self.delivered.loaded
+    }
+
+    /// Calls a function of a part of the probe, `linerate_probe_turn` for one.
+    pub fn call(
+        &self,
+        part: &'static str,
+        function: &str,
+        arguments: Vec<Term>,
+        timeout: Duration,
+    ) -> Result<Term, CallFault> {
+        self.node.call(self.delivered.module(part), function, arguments, timeout)
     }
 
     /// One pass over the node.
@@ -236,15 +244,15 @@ impl Attached {
         }
         // Its last step is to purge itself, after its answer.
         let deadline = Instant::now() + patience;
-        while let Some(module) = self.loaded.last() {
+        while let Some(module) = self.delivered.loaded.last() {
             let has = |what| {
                 let found = self.node.call("erlang", what, vec![atom(module)], patience)?;
                 Ok::<_, CallFault>(as_atom(&found) == Some("true"))
             };
             if !has("module_loaded")? && !has("check_old_code")? {
-                self.loaded.pop();
+                self.delivered.loaded.pop();
             } else if Instant::now() >= deadline || stopped.is_err() {
-                unload(&self.node, &self.loaded);
+                unload(&self.node, &self.delivered.loaded);
                 break;
             } else {
                 std::thread::sleep(Duration::from_millis(10));

@@ -1,8 +1,11 @@
 //! How the probe's code gets onto a node: nothing is written to a disk, there or here.
 //!
-//! A module that the node has already, with the same code, is used and left. Else the beam that was
-//! built here is loaded by `code:load_binary/3`, which needs no descriptor; and where the node refuses
-//! that (a release made by a newer compiler) or none was built, the text is compiled there.
+//! The beam of all of it that was built here is loaded by `code:load_binary/3`, which needs no descriptor.
+//! Where the node refuses that (a release made by a newer compiler) or none was built, module by module
+//! is, or is compiled there from its text. What the node has already, with the same code, is used and left.
+//!
+//! One module, because of the leaving: before code is purged each process of the node is asked whether it
+//! uses it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,6 +49,12 @@ pub const MODULES: &[Module] = modules![
     "linerate_probe",
 ];
 
+/// All of them in one. Source: agent/src/build/linerate_whole_probe.erl.
+pub(crate) const WHOLE: &str = "linerate_whole_probe";
+
+/// What is registered on a node that has a probe. Source: linerate_probe.erl, `keep/3`.
+pub(crate) const REGISTERED: &str = "linerate_probe";
+
 /// Chosen: compiling a module takes a tenth of a second, on a busy node several.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -67,15 +76,35 @@ pub enum Undelivered {
     },
 }
 
-/// Puts the modules there, from the folder of beams where there is one. Returns those that were loaded
-/// now and are to be unloaded; after an error they are gone again.
-pub(crate) fn deliver(
-    node: &Node,
-    modules: &'static [Module],
-    beams: Option<&Path>,
-) -> Result<Vec<&'static str>, Undelivered> {
+/// The probe on a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivered {
+    /// Modules that were loaded now and are to be unloaded.
+    pub(crate) loaded: Vec<&'static str>,
+    /// Whether it is one module.
+    pub(crate) is_whole: bool,
+}
+
+impl Delivered {
+    /// The module in which a part's functions are.
+    pub(crate) fn module(&self, part: &'static str) -> &'static str {
+        if self.is_whole { WHOLE } else { part }
+    }
+}
+
+/// Puts the probe there, from the folder of beams where there is one. After an error nothing of it is left.
+pub(crate) fn deliver(node: &Node, beams: Option<&Path>) -> Result<Delivered, Undelivered> {
+    if let Some(beam) = built(beams, WHOLE) {
+        let there = loaded_version(node, WHOLE)?;
+        if there.is_some() && there == version(node, &beam)? {
+            return Ok(Delivered { loaded: Vec::new(), is_whole: true });
+        }
+        if load(node, WHOLE, beam)?.is_ok() {
+            return Ok(Delivered { loaded: vec![WHOLE], is_whole: true });
+        }
+    }
     let mut loaded = Vec::new();
-    for module in modules {
+    for module in MODULES {
         match deliver_one(node, module, beams) {
             Ok(Before::There) => {}
             Ok(Before::Absent) => loaded.push(module.name),
@@ -85,7 +114,11 @@ pub(crate) fn deliver(
             }
         }
     }
-    Ok(loaded)
+    Ok(Delivered { loaded, is_whole: false })
+}
+
+fn built(beams: Option<&Path>, module: &str) -> Option<Vec<u8>> {
+    std::fs::read(beams?.join(module).with_extension("beam")).ok()
 }
 
 enum Before {
@@ -99,14 +132,12 @@ fn deliver_one(
     beams: Option<&Path>,
 ) -> Result<Before, Undelivered> {
     let there = loaded_version(node, module.name)?;
-    let built = beams
-        .and_then(|folder| std::fs::read(folder.join(module.name).with_extension("beam")).ok());
     let mut refused = None;
-    if let Some(beam) = built {
+    if let Some(beam) = built(beams, module.name) {
         if there.is_some() && there == version(node, &beam)? {
             return Ok(Before::There);
         }
-        match load(node, module, beam)? {
+        match load(node, module.name, beam)? {
             Ok(()) => return Ok(Before::Absent),
             Err(reason) => refused = Some(reason),
         }
@@ -126,7 +157,7 @@ fn deliver_one(
     if there.is_some() && there == version(node, &compiled)? {
         return Ok(Before::There);
     }
-    match load(node, module, compiled)? {
+    match load(node, module.name, compiled)? {
         Ok(()) => Ok(Before::Absent),
         Err(reason) => Err(no(node, module, reason)),
     }
@@ -160,12 +191,12 @@ fn version(node: &Node, beam: &[u8]) -> Result<Option<Term>, CallFault> {
 }
 
 /// The inner error is the node's reason.
-fn load(node: &Node, module: &Module, beam: Vec<u8>) -> Result<Result<(), String>, CallFault> {
+fn load(node: &Node, module: &str, beam: Vec<u8>) -> Result<Result<(), String>, CallFault> {
     // Old code that is in the way is of a linerate that was killed while the node was, too.
-    let purge = || node.call("code", "purge", vec![atom(module.name)], PATIENCE);
+    let purge = || node.call("code", "purge", vec![atom(module)], PATIENCE);
     purge()?;
-    let file = string(&format!("{}.erl", module.name));
-    let arguments = vec![atom(module.name), file, binary(beam)];
+    let file = string(&format!("{module}.erl"));
+    let arguments = vec![atom(module), file, binary(beam)];
     let result = node.call("code", "load_binary", arguments, PATIENCE)?;
     // And old code that this made would keep the new from being deleted.
     purge()?;

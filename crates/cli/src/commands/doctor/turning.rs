@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use linerate_beam::Node;
 use linerate_beam::term::{Term, as_atom, as_text, as_tuple, as_u64, atom, integer, tuple};
 use linerate_engine::now;
 use linerate_evidence::watched_bytes;
@@ -99,24 +98,26 @@ impl Turning {
         if watch.has_ended() {
             return Ok(None);
         }
-        let Some(node) = watch.node() else { return Ok(None) };
+        if watch.attached().is_none() {
+            return Ok(None);
+        }
         let begun = now();
-        let (sockets, changed) = self.turn(&node)?;
+        let (sockets, changed) = self.turn(watch)?;
         let turned = now();
         watch.until(start.after(third * 2))?;
         let ended = now();
         if watch.is_lost() {
             return Ok(None);
         }
-        self.call(&node, "back", Vec::new())?;
+        self.call(watch, "back", Vec::new())?;
         let back = now();
         watch.until(start.after(length))?;
         let without = [watched(watch, start, begun), watched(watch, back, now())];
         let with = [watched(watch, turned, ended)];
         let mut kept = false;
         if self.keep && !watch.has_ended() {
-            self.turn(&node)?;
-            self.call(&node, "keep", Vec::new())?;
+            self.turn(watch)?;
+            self.call(watch, "keep", Vec::new())?;
             kept = true;
         }
         Ok(Some(Applied {
@@ -129,10 +130,10 @@ impl Turning {
     }
 
     /// How many sockets there were, and how many of them were set otherwise.
-    fn turn(&self, node: &Node) -> Result<(u64, u64), Failure> {
+    fn turn(&self, watch: &Watch<'_>) -> Result<(u64, u64), Failure> {
         let what = tuple(vec![atom(self.knob), self.value.clone()]);
         let place = self.listener.map_or_else(|| atom("all"), |port| integer(port.into()));
-        let answer = self.call(node, "turn", vec![what, place])?;
+        let answer = self.call(watch, "turn", vec![what, place])?;
         let counts = as_tuple(&answer).and_then(|counts| match counts {
             [sockets, changed] => as_u64(sockets).zip(as_u64(changed)),
             _ => None,
@@ -150,8 +151,14 @@ impl Turning {
     }
 
     /// What a call gave beside `ok`.
-    fn call(&self, node: &Node, function: &str, arguments: Vec<Term>) -> Result<Term, Failure> {
-        let answer = node
+    fn call(
+        &self,
+        watch: &Watch<'_>,
+        function: &str,
+        arguments: Vec<Term>,
+    ) -> Result<Term, Failure> {
+        let attached = watch.attached().ok_or_else(|| self.refused("nobody is inside".into()))?;
+        let answer = attached
             .call("linerate_probe_turn", function, arguments, PATIENCE)
             .map_err(|fault| self.refused(fault.to_string()))?;
         match as_tuple(&answer) {
