@@ -37,5 +37,5 @@ the_whole_probe_needs_no_module_of_ours_test() ->
     Beam = code:which(linerate_whole_probe),
     {ok, {_, [{imports, Imports}, {exports, Exports}]}} = beam_lib:chunks(Beam, [imports, exports]),
     ?assertEqual([], [M || {M, _, _} <- Imports, lists:prefix("linerate", atom_to_list(M))]),
-    Called = [{start, 1}, {turn, 2}, {back, 0}, {keep, 0}],
+    Called = [{start, 1}, {keep, 3}, {work, 3}, {turn, 2}, {back, 0}, {keep, 0}],
     ?assertEqual([], Called -- Exports).

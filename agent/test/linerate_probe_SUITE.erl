@@ -123,7 +123,7 @@ a_second_one_is_refused(Config) ->
     {_, Name} = target(Config),
     Options = #{owner => self(), budget => 10, unload => modules()},
     ?assertEqual(
-        {error, already}, call(owner(Config), erpc, call, [Name, linerate_probe, start, [Options]])
+        {error, already}, call(owner(Config), erpc, call, [Name, linerate_whole_probe, start, [Options]])
     ),
     _ = sample(Config, Probe),
     stop(Config, Probe).
@@ -188,6 +188,7 @@ accounting_that_was_on_stays_on(Config) ->
     false = call(target(Config), erlang, system_flag, [microstate_accounting, true]),
     Before = snapshot(Config),
     Probe = attach(Config),
+    _ = sample(Config, Probe),
     stop(Config, Probe),
     ok = until_same(Config, Before, 5000),
     ?assertEqual(true, call(target(Config), erlang, system_flag, [microstate_accounting, false])).
@@ -199,7 +200,7 @@ a_part_that_crashes_is_told_and_left_out(Config) ->
         "start(_) -> 0. stop(_) -> ok. rows(C, 0) -> {[], C, 1}; rows(_, N) -> N = 0. "
     ),
     {ok, Module, Code} = compile:forms(parse(Tokens)),
-    Parts = [{Module, Code} | lists:keydelete(Module, 1, code())],
+    Parts = [{Module, Code} | lists:keydelete(Module, 1, parts())],
     Probe = call(owner(Config), ?MODULE, attach, [Name, Parts, 1000]),
     First = values(node, sample(Config, Probe)),
     ?assertNot(maps:is_key('probe.failed', First)),
@@ -300,7 +301,12 @@ attach(Target, Code, Budget) ->
     ],
     Owner = spawn(?MODULE, forever, []),
     Options = #{owner => Owner, budget => Budget, unload => [Module || {Module, _} <- Code]},
-    {ok, Keeper} = erpc:call(Target, linerate_probe, start, [Options]),
+    Start =
+        case Code of
+            [{Whole, _}] -> Whole;
+            _ -> linerate_probe
+        end,
+    {ok, Keeper} = erpc:call(Target, Start, start, [Options]),
     {Owner, Keeper}.
 
 %% What the node tells in the first pass that tells this.
@@ -526,15 +532,21 @@ free_port() ->
 modules() ->
     [Module || {Module, _} <- code()].
 
-%% As they were built; the target's code path has none of them.
+%% As they were built; the target's code path has none of them. All in one, as linerate has it.
 code() ->
-    Files = filelib:wildcard(filename:join(code:lib_dir(linerate), "ebin/linerate_probe*.beam")),
+    built("linerate_whole_probe.beam").
+
+%% Module by module, as a node gets it that refuses the beam.
+parts() ->
+    built("linerate_probe*.beam").
+
+built(Wildcard) ->
     [
         begin
             {ok, Code} = file:read_file(File),
             {list_to_atom(filename:basename(File, ".beam")), Code}
         end
-     || File <- Files
+     || File <- filelib:wildcard(filename:join([code:lib_dir(linerate), "ebin", Wildcard]))
     ].
 
 values(Of, Rows) ->

@@ -16,19 +16,18 @@ what_all_schedulers_did_is_all_their_time_test() ->
     Took = erlang:monotonic_time(nanosecond) - Began,
     All = lists:sum([Time || {_, Time} <- Values]),
     Schedulers = erlang:system_info(schedulers),
-    %% Generous: another scheduler's time is told as of its last change of state.
-    Part = All / (Took * Schedulers),
-    ?assertEqual({true, Part}, {Part > 0.5 andalso Part < 1.5, Part}),
+    ?assert(All =< Took * Schedulers),
+    ?assert(All > 0.9 * 100_000_000 * Schedulers),
     ?assertEqual({true, Waited}, {Waited >= 19_000 andalso Waited =< Took div 1000, Waited}),
     ?assertNot(accounts()).
 
 who_works_is_seen_test() ->
     Spinner = spawn_link(fun Spin() -> Spin() end),
+    Began = erlang:monotonic_time(nanosecond),
     {_, _, First} = linerate_probe_microstates:look(linerate_probe_microstates:begin_accounts()),
     {Values, _, _} = linerate_probe_microstates:look(First),
-    Sleep = proplists:get_value('vm.micro_sleep', Values),
-    Emulator = proplists:get_value('vm.micro_emulator', Values),
-    ?assert(Emulator > 0.2 * Sleep),
+    Took = erlang:monotonic_time(nanosecond) - Began,
+    ?assert(proplists:get_value('vm.micro_emulator', Values) > 0.3 * Took),
     true = unlink(Spinner),
     true = exit(Spinner, kill).
 

@@ -51,8 +51,9 @@
 %% a part adds the time in which it held no scheduler because it waited for another process or
 %% scheduler to answer; it is not counted as its cost. `tell': `all' in the first pass and after an
 %% answer was lost, and then facts that were told are told again. `owners': of the sockets sampled.
-%% `events': what the keeper heard of the system monitor. `turns': of processes, and collections, since
-%% the node began, where the virtual machine's part was asked.
+%% `events': what the keeper heard of the system monitor. Where the virtual machine's part was asked:
+%% `turns': of processes, and collections, since the node began; `rested_us': of what was waited, what
+%% the part chose to.
 -type context() :: #{
     allowance_us := non_neg_integer(),
     waited_us := non_neg_integer(),
@@ -60,6 +61,7 @@
     owners := [pid()],
     events := events(),
     turns => non_neg_integer(),
+    rested_us => non_neg_integer(),
     atom() => term()
 }.
 
@@ -194,8 +196,8 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
             keeping(Keeper#{monitor := linerate_probe_monitor:hear(Of, Kind, About, Monitor)});
         {'DOWN', OwnerRef, process, _Owner, _Reason} ->
             finish(Keeper, nobody);
-        {'DOWN', WorkerRef, process, Worker, _Reason} ->
-            finish(Keeper, nobody);
+        {'DOWN', WorkerRef, process, Worker, Reason} ->
+            ended(Reason, Keeper, nobody);
         %% Somebody found our name. There is nobody to tell.
         _Other ->
             keeping(Keeper)
@@ -254,17 +256,24 @@ until(#{deadline := Deadline}) ->
 
 %% A worker that waits for a scheduler which is stuck in somebody's native code doesn't hear us.
 -spec finish(keeper(), {pid(), reference()} | nobody) -> term().
-finish(#{worker := {Worker, WorkerRef}, held := Held}, Asker) ->
+finish(#{worker := {Worker, WorkerRef}} = Keeper, Asker) ->
     Worker ! stop,
     receive
-        {'DOWN', WorkerRef, process, Worker, _} -> ok
+        {'DOWN', WorkerRef, process, Worker, Reason} -> ended(Reason, Keeper, Asker)
     after 300 ->
         true = exit(Worker, kill),
         receive
-            {'DOWN', WorkerRef, process, Worker, _} -> ok
-        after 300 -> ok
+            {'DOWN', WorkerRef, process, Worker, Reason} -> ended(Reason, Keeper, Asker)
+        after 300 -> ended(stuck, Keeper, Asker)
         end
-    end,
+    end.
+
+%% The worker is gone. One that did not end by itself may have been in the middle of a look, with the
+%% emulator's accounts on.
+-spec ended(term(), keeper(), {pid(), reference()} | nobody) -> term().
+ended(Reason, #{held := #{microstate_accounting := Were} = Held}, Asker) ->
+    _ = Reason =/= normal andalso not Were andalso
+        erlang:system_flag(microstate_accounting, false),
     put_back(Held),
     true = unregister(linerate_probe),
     leave(Held, Asker).
@@ -274,15 +283,9 @@ finish(#{worker := {Worker, WorkerRef}, held := Held}, Asker) ->
 %% The flag scheduler_wall_time is the worker's and goes with it, as the system monitor goes with
 %% the keeper if that was killed.
 -spec put_back(held()) -> ok.
-put_back(#{microstate_accounting := Was, monitor := Monitor, turned := Turned}) ->
+put_back(#{monitor := Monitor, turned := Turned}) ->
     ok = turn_back(Turned),
-    ok = linerate_probe_monitor:put_back(Monitor),
-    %% On only where the worker was killed in a look.
-    case Was of
-        true -> ok;
-        false -> _ = erlang:system_flag(microstate_accounting, false)
-    end,
-    ok.
+    ok = linerate_probe_monitor:put_back(Monitor).
 
 %% Must be called as a last call of a process that has no other on its stack: what it calls last
 %% runs in modules of OTP alone.

@@ -13,11 +13,14 @@
 -export_type([accounts/0]).
 
 -opaque accounts() :: #{
-    %% Time by metric since the beginning. Unit: ns.
-    sums := #{atom() => non_neg_integer()},
+    %% Since the beginning. Unit: ns.
+    sums := states(),
     %% When the last look ended. Unit: ns.
     at := integer()
 }.
+
+%% Time by metric, of all schedulers.
+-type states() :: #{atom() => non_neg_integer()}.
 
 %% Chosen: 4 % of the time at two passes a second, so that a node that loses a tenth of its work to the
 %% accounts loses 0.4 %.
@@ -47,39 +50,43 @@ give_back(false) ->
 %% beginning, and for how long the caller did nothing but wait.
 -spec look(accounts()) -> {[{atom(), non_neg_integer()}], non_neg_integer(), accounts()}.
 look(#{sums := Sums, at := At}) ->
-    %% Whoever had them on keeps them.
+    %% Whoever had them on keeps them. Who turns them on meanwhile loses them again: nothing tells.
     Theirs = erlang:system_flag(microstate_accounting, true),
-    Began = now_ns(),
-    Before = states(),
-    Rested = now_ns(),
-    receive
-    after window_ms() -> ok
-    end,
-    Waited = now_ns() - Rested,
-    After = states(),
-    Ended = now_ns(),
-    ok = give_back(Theirs),
-    Scale = (Ended - At) / max(1, Ended - Began),
-    Scaled = maps:map(
-        fun(Metric, Sum) ->
-            %% Somebody may have set them to 0 meanwhile.
-            Grown = max(0, maps:get(Metric, After, 0) - maps:get(Metric, Before, 0)),
-            Sum + round(nanoseconds(Grown) * Scale)
+    try
+        Before = states(),
+        Rested = now_ns(),
+        receive
+        after window_ms() -> ok
         end,
-        maps:merge(maps:map(fun(_Metric, _Units) -> 0 end, After), Sums)
+        Waited = now_ns() - Rested,
+        {Scaled, Ended} = add(Before, states(), Sums, At),
+        {maps:to_list(Scaled), Waited div 1000, #{sums => Scaled, at => Ended}}
+    after
+        ok = give_back(Theirs)
+    end.
+
+%% A scheduler is in one state at any time: what all of them were in is all their time, however long it took
+%% to ask them. Somebody may have set the states to 0 meanwhile.
+-spec add(states(), states(), states(), integer()) -> {states(), integer()}.
+add(Before, After, Sums, At) ->
+    Grown = maps:map(fun(Metric, Units) -> max(0, Units - maps:get(Metric, Before, 0)) end, After),
+    Ended = now_ns(),
+    Scale = erlang:system_info(schedulers) * (Ended - At) / max(1, lists:sum(maps:values(Grown))),
+    Scaled = maps:map(
+        fun(Metric, Units) -> maps:get(Metric, Sums, 0) + round(Units * Scale) end, Grown
     ),
-    {maps:to_list(Scaled), Waited div 1000, #{sums => Scaled, at => Ended}}.
+    {Scaled, Ended}.
 
 %% In the emulator's own unit. One that was built to tell more states apart
 %% (`--with-microstate-accounting=extra') has its finer ones added to those that every emulator has.
--spec states() -> #{atom() => non_neg_integer()}.
+-spec states() -> states().
 states() ->
     case erlang:statistics(microstate_accounting) of
         undefined -> #{};
         Threads -> lists:foldl(fun add_thread/2, #{}, Threads)
     end.
 
--spec add_thread(map(), #{atom() => non_neg_integer()}) -> #{atom() => non_neg_integer()}.
+-spec add_thread(map(), states()) -> states().
 add_thread(#{type := scheduler, counters := Counters}, Sums) ->
     maps:fold(
         fun(State, Units, Acc) ->
@@ -102,10 +109,6 @@ metric(other) -> 'vm.micro_other';
 metric(busy_wait) -> 'vm.micro_other';
 metric(sleep) -> 'vm.micro_sleep';
 metric(_) -> 'vm.micro_emulator'.
-
--spec nanoseconds(non_neg_integer()) -> non_neg_integer().
-nanoseconds(Units) ->
-    erlang:convert_time_unit(Units, perf_counter, nanosecond).
 
 -spec now_ns() -> integer().
 now_ns() ->

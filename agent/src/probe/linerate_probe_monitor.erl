@@ -77,7 +77,7 @@ begin_listening() ->
         lately => #{},
         timed_since => now_ns(),
         counted => none,
-        credit => 0.0
+        credit => most_credit()
     }.
 
 %% By apply: older releases have no such module.
@@ -140,47 +140,93 @@ clock_ns() ->
 clocks_share() ->
     0.002.
 
+%% Chosen: stretches (half seconds) in a row. To change what is listened to the emulator stops all its
+%% schedulers for a moment.
+-spec most_credit() -> float().
+most_credit() ->
+    4.0.
+
 %% @doc Turns and collections since the node began, by now: whether what needs a clock is listened to
-%% until the next time this is told.
+%% until the next time this is told. At first it is; and again when it may be for as long.
 -spec pace(non_neg_integer(), monitor()) -> monitor().
 pace(Turns, #{counted := none} = Monitor) ->
     Monitor#{counted := {Turns, now_ns()}};
-pace(Turns, #{counted := {Before, At}, credit := Credit} = Monitor) ->
+pace(Turns, #{counted := {Before, At}, credit := Credit, timed_since := Since} = Monitor) ->
     Now = now_ns(),
     Available = max(1, Now - At) * erlang:system_info(schedulers_online),
     Share = max(0, Turns - Before) * clock_ns() / Available,
-    Saved = Credit + clocks_share() / max(clocks_share(), Share),
-    Counted = Monitor#{counted := {Turns, Now}},
-    case Saved >= 1.0 of
-        true -> time(true, Counted#{credit := Saved - 1.0});
-        false -> time(false, Counted#{credit := Saved})
+    Granted = clocks_share() / max(clocks_share(), Share),
+    Spent =
+        case Since of
+            off -> 0.0;
+            _ -> 1.0
+        end,
+    Left = max(0.0, min(most_credit(), Credit - Spent + Granted)),
+    Counted = Monitor#{counted := {Turns, Now}, credit := Left},
+    case {Since, Left < 1.0, Left >= most_credit()} of
+        {off, _, true} -> time(true, Counted);
+        {off, _, false} -> Counted;
+        {_, true, _} -> time(false, Counted);
+        {_, false, _} -> Counted
     end.
 
 -spec time(boolean(), monitor()) -> monitor().
-time(true, #{timed_since := off, kinds := Kinds} = Monitor) ->
-    _ = listen(Kinds, still(Kinds), true, Monitor),
-    Monitor#{timed_since := now_ns()};
-time(false, #{timed_since := Since, kinds := Kinds} = Monitor) when is_integer(Since) ->
-    #{events := #{timed_ns := Timed} = Events} = Monitor,
-    _ = listen(Kinds -- timed_kinds(), still(Kinds), false, Monitor),
-    Monitor#{timed_since := off, events := Events#{timed_ns := Timed + now_ns() - Since}};
-time(_As, Monitor) ->
-    Monitor.
+time(true, #{kinds := Kinds} = Monitor) ->
+    listen(Kinds, still(Kinds), true, Monitor#{timed_since := now_ns()});
+time(false, #{kinds := Kinds} = Monitor) ->
+    listen(Kinds -- timed_kinds(), still(Kinds), false, timed_until_now(Monitor)).
+
+-spec timed_until_now(monitor()) -> monitor().
+timed_until_now(#{timed_since := off} = Monitor) ->
+    Monitor;
+timed_until_now(#{timed_since := Since, events := #{timed_ns := Timed} = Events} = Monitor) ->
+    Monitor#{timed_since := off, events := Events#{timed_ns := Timed + now_ns() - Since}}.
 
 %% Those that need a clock and were not put off.
 -spec still([kind()]) -> [kind()].
 still(Kinds) ->
     [Kind || Kind <- timed_kinds(), lists:member(Kind, Kinds)].
 
-%% These kinds from now on, where the slot is still ours; of a session only what changes is told.
--spec listen([kind()], [kind()], boolean(), monitor()) -> term().
-listen(Kinds, Changed, IsOn, #{held := Held}) ->
+%% These kinds from now on; of a session only what changes is told. Somebody who took the slot keeps it, and
+%% nothing is known from then on.
+-spec listen([kind()], [kind()], boolean(), monitor()) -> monitor().
+listen(_Kinds, [], _IsOn, Monitor) ->
+    Monitor;
+listen([], _Changed, _IsOn, #{held := slot} = Monitor) ->
+    %% Without any kind the slot would be free for others: these are heard on.
+    Monitor;
+listen(Kinds, _Changed, _IsOn, #{held := slot} = Monitor) ->
     Self = self(),
-    case {Held, erlang:system_monitor()} of
-        {slot, {Self, _}} -> erlang:system_monitor(Self, Kinds);
-        {{session, Session}, _} -> lists:foreach(fun(Kind) -> set(Session, Kind, IsOn) end, Changed);
-        _ -> ok
-    end.
+    case erlang:system_monitor() of
+        {Self, _} ->
+            case erlang:system_monitor(Self, Kinds) of
+                {Holder, Theirs} when Holder =/= Self ->
+                    _ = erlang:system_monitor(Holder, Theirs),
+                    lost(Holder, Monitor);
+                _ ->
+                    Monitor
+            end;
+        {Holder, _} ->
+            lost(Holder, Monitor);
+        undefined ->
+            lost(self(), Monitor)
+    end;
+listen(_Kinds, Changed, IsOn, #{held := {session, Session}} = Monitor) ->
+    lists:foreach(fun(Kind) -> set(Session, Kind, IsOn) end, Changed),
+    Monitor;
+listen(_Kinds, _Changed, _IsOn, #{held := nothing} = Monitor) ->
+    Monitor.
+
+-spec lost(pid() | port(), monitor()) -> monitor().
+lost(Holder, Monitor) ->
+    Known = timed_until_now(Monitor),
+    #{events := Events} = Known,
+    Text =
+        case Holder =:= self() of
+            true -> <<"taken from us">>;
+            false -> <<"taken over by ", (name(Holder))/binary>>
+        end,
+    Known#{held := nothing, events := Events#{monitor := Text}}.
 
 -spec set(term(), kind(), boolean()) -> term().
 set(Session, {Kind, Threshold}, true) -> apply(trace, system, [Session, Kind, Threshold]);
@@ -242,12 +288,11 @@ put_off(Kind, #{kinds := Kinds, timed_since := Since, events := Events, lately :
             off -> Rest -- timed_kinds();
             _ -> Rest
         end,
-    _ = listen(Heard, Gone, false, Monitor),
     #{monitor := Text} = Events,
     Off = <<Text/binary, ", ", (atom_to_binary(Kind))/binary, " put off: too many">>,
-    Monitor#{
+    listen(Heard, Gone, false, Monitor#{
         kinds := Rest, events := Events#{monitor := Off}, lately := maps:remove(Kind, Lately)
-    }.
+    }).
 
 -spec name_of(kind()) -> atom().
 name_of({Kind, _Threshold}) -> Kind;

@@ -104,7 +104,7 @@ microstates(Accounts, #{waited_us := Waited} = Context, #{gathering := Usual} = 
     Began = now_us(),
     {Values, Rested, Next} = linerate_probe_microstates:look(Accounts),
     Asking = now_us() - Began - Rested,
-    Slept = Context#{waited_us := Waited + Rested},
+    Slept = Context#{waited_us := Waited + Rested, rested_us => Rested},
     {Values, waited(Asking, Slept, State#{gathering := 4 * Usual}), Next}.
 
 %% How often somebody's turn or collection began: what clocks are read for where they are timed.

@@ -79,7 +79,7 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
 %% In the order in which they are asked: the sockets' owners are what the processes' part looks at.
 %% Chosen: the weights; sockets are what a node has most of. To add one: its line here, its metric
 %% in `sources/vm.rs', its module in `delivery.rs'.
--spec parts() -> [{atom(), atom(), pos_integer(), module()}].
+-spec parts() -> [{atom(), atom(), pos_integer(), calls()}].
 parts() ->
     [
         {vm, 'vm.probe_vm_time', 1, #{
@@ -200,7 +200,7 @@ pass(Events, Reductions, Worker) ->
         spare_us := Spare,
         at := Began,
         time_ns := Time + Took * 1000,
-        waited_ns := Waited + Idle * 1000,
+        waited_ns := Waited + (Idle - maps:get(rested_us, Last, 0)) * 1000,
         passes := Passes + 1,
         thinned := Thinned + Thin
     }).

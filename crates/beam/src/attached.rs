@@ -1,6 +1,6 @@
 //! linerate's probe inside a node: delivered, started, asked, and taken away again.
 //!
-//! The contract with `agent/src/probe/linerate_probe.erl`: `linerate_probe:start(Options)` answers
+//! The contract with `agent/src/probe/linerate_probe.erl`: `start(Options)` of the module it is in answers
 //! `{ok, Pid}` or `{error, Reason}`. That process answers `{sample, From, Ref}` with `{Ref, Rows}` and
 //! `{stop, From, Ref}` with `{Ref, stopped}`, and then it is gone with all modules of `unload`. It goes
 //! by itself when the owner does, or after four seconds in which it hears nothing; `{alive, Ref}` is

@@ -1,8 +1,9 @@
 //! How the probe's code gets onto a node: nothing is written to a disk, there or here.
 //!
 //! The beam of all of it that was built here is loaded by `code:load_binary/3`, which needs no descriptor.
-//! Where the node refuses that (a release made by a newer compiler) or none was built, module by module
-//! is, or is compiled there from its text. What the node has already, with the same code, is used and left.
+//! Where the node refuses that (a release made by a newer compiler) or none was built, its modules go there
+//! one by one, compiled there from their text if need be. What the node has already, with the same code, is
+//! used and left.
 //!
 //! One module, because of the leaving: before code is purged each process of the node is asked whether it
 //! uses it.
@@ -31,8 +32,8 @@ macro_rules! modules {
     };
 }
 
-/// The probe, in the order in which it is loaded: the one that is started is the last. To add a part:
-/// its line here.
+/// What the probe is made of, in the order in which its modules are loaded where they go one by one: the
+/// one that is started is the last. To add a part: its line here.
 pub const MODULES: &[Module] = modules![
     "linerate_probe_text",
     "linerate_probe_monitor",
@@ -99,8 +100,13 @@ pub(crate) fn deliver(node: &Node, beams: Option<&Path>) -> Result<Delivered, Un
         if there.is_some() && there == version(node, &beam)? {
             return Ok(Delivered { loaded: Vec::new(), is_whole: true });
         }
-        if load(node, WHOLE, beam)?.is_ok() {
-            return Ok(Delivered { loaded: vec![WHOLE], is_whole: true });
+        match load(node, WHOLE, beam) {
+            Ok(Ok(())) => return Ok(Delivered { loaded: vec![WHOLE], is_whole: true }),
+            Ok(Err(_refused)) => {}
+            Err(fault) => {
+                unload(node, &[WHOLE]);
+                return Err(fault.into());
+            }
         }
     }
     let mut loaded = Vec::new();

@@ -51,7 +51,7 @@ impl ServerCertVerifier for Trusting {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.0.signature_verification_algorithms;
-        malformed_or(verify_tls12_signature(message, certificate, signature, algorithms))
+        without_null_or(verify_tls12_signature(message, certificate, signature, algorithms))
     }
 
     fn verify_tls13_signature(
@@ -61,7 +61,7 @@ impl ServerCertVerifier for Trusting {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         let algorithms = &self.0.signature_verification_algorithms;
-        malformed_or(verify_tls13_signature(message, certificate, signature, algorithms))
+        without_null_or(verify_tls13_signature(message, certificate, signature, algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -69,19 +69,24 @@ impl ServerCertVerifier for Trusting {
     }
 }
 
-/// What was found of a signature; but a key whose kind is written otherwise than RFC 3279 has it is taken as
-/// any other is.
-///
-/// Source: section 2.3.1 asks for a NULL after `rsaEncryption`, and certificates that OTP 29 makes for tests
-/// (`public_key:pkix_test_data/1`) have none.
-fn malformed_or(
+/// `rsaEncryption` without the NULL that RFC 3279, section 2.3.1, asks for after it: certificates that OTP 29
+/// makes for tests (`public_key:pkix_test_data/1`) have such keys.
+const RSA_WITHOUT_NULL: [u8; 11] =
+    [0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+
+/// What was found of a signature; one by a key that is written so is taken unchecked, since the library does
+/// not check it.
+fn without_null_or(
     found: Result<HandshakeSignatureValid, rustls::Error>,
 ) -> Result<HandshakeSignatureValid, rustls::Error> {
-    match found {
+    match &found {
         Err(rustls::Error::InvalidCertificate(
-            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
-        )) => Ok(HandshakeSignatureValid::assertion()),
-        found => found,
+            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                public_key_algorithm_id,
+                ..
+            },
+        )) if *public_key_algorithm_id == RSA_WITHOUT_NULL => Ok(HandshakeSignatureValid::assertion()),
+        _ => found,
     }
 }
 

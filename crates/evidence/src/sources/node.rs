@@ -73,7 +73,10 @@ impl Default for Numbering {
             processes: BTreeMap::new(),
             next_flow: Subject::OTHER_FLOWS,
             told: BTreeSet::new(),
-            known: node.flat_map(|source| source.metrics).map(|metric| (metric.name, Metric::new(metric.name))).collect(),
+            known: node
+                .flat_map(|source| source.metrics)
+                .map(|metric| (metric.name, Metric::new(metric.name)))
+                .collect(),
         }
     }
 }

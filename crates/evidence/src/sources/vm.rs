@@ -36,7 +36,7 @@ metrics! {
     DIRTY_IO_ACTIVE: u64 = "vm.dirty_io_active", "1";
     /// As `vm.scheduler_total`, of the dirty schedulers for I/O.
     DIRTY_IO_TOTAL: u64 = "vm.dirty_io_total", "1";
-    /// Time of normal schedulers in code of processes (`emulator`), summed over them since the probe came: as all `vm.micro_*` from 20 ms of each pass, scaled to all the time.
+    /// Time of normal schedulers in code of processes (`emulator`), summed over them, since the probe came. As all `vm.micro_*`: from samples of 20 ms a pass, scaled to all the time.
     MICRO_EMULATOR: Duration = "vm.micro_emulator", "ns";
     /// Time of normal schedulers in code of ports, drivers included (`port`).
     MICRO_PORT: Duration = "vm.micro_port", "ns";

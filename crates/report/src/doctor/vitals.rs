@@ -98,7 +98,13 @@ fn of_node(evidence: &Evidence, found: &mut Vec<Vital>) {
     }
     if let Ok((count, _)) = of.delta(vm::LONG_GC) {
         let worst = of.last(vm::LONG_GC_WORST).unwrap_or_default();
-        let says = format!("{count} over 20 ms, the longest {} ms", worst.as_millis());
+        let mut says = format!("{count} over 20 ms, the longest {} ms", worst.as_millis());
+        if let Ok((timed, over)) = of.delta(vm::TIMED)
+            && timed.as_secs_f64() < 0.9 * over.as_secs_f64()
+        {
+            let share = timed.as_secs_f64() / over.as_secs_f64() * 100.0;
+            says.push_str(&format!(", timed for {share:.0} % of the time"));
+        }
         say("garbage collections", count == 0, says);
     }
 }

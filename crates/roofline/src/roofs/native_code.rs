@@ -8,8 +8,10 @@
 //! another process has the node's system monitor, nothing is known.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3).
 
+use std::time::Duration;
+
 use linerate_evidence::sources::vm;
-use linerate_evidence::{Missing, Of};
+use linerate_evidence::{Missing, Of, Subject};
 use linerate_model::OpRate;
 
 use super::suspects::{serving_node, suspects};
@@ -19,7 +21,7 @@ use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::Run;
 use crate::utilisation::Utilisation;
 
-// Source: agent/src/probe/linerate_probe.erl, `kinds/0`: what the system monitor is asked to tell of.
+// Source: agent/src/probe/linerate_probe_monitor.erl, `timed_kinds/0`: what the system monitor is asked to tell of.
 // Unit: seconds.
 const LONG: f64 = 0.02;
 
@@ -28,6 +30,9 @@ const SHARE: f64 = 0.1;
 
 // Chosen: of what schedulers count as active, the part that the kernel let them run.
 const LET_RUN: f64 = 0.7;
+
+// Chosen: for at least so long turns must have been timed; one that is seen by chance is then no rate.
+const TIMED: Duration = Duration::from_millis(500);
 
 pub(super) struct NativeCode;
 
@@ -54,18 +59,20 @@ impl Roof for NativeCode {
             Err(finding) => return Ok(finding),
         };
         // A node that is held answers seldom: the whole run, where the window has too little.
-        let whole = run.evidence.of(linerate_evidence::Subject::Node);
+        let whole = run.evidence.of(Subject::Node);
         let long = |of: &Of| {
             let (turns, over) = of.delta(vm::LONG_SCHEDULE)?;
             // Turns are told of for a part of the time where there are very many.
-            Ok((turns, of.delta(vm::TIMED).map_or(over, |(timed, _)| timed)))
+            let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed);
+            let missing = || Missing { metric: vm::TIMED.name.into(), of: Subject::Node.to_string() };
+            if timed >= TIMED { Ok((turns, timed)) } else { Err(missing()) }
         };
-        let (turns, over) = long(&within).or_else(|_: Missing| long(&whole))?;
+        let (turns, over) = long(&within).or_else(|_| long(&whole))?;
         if turns == 0 {
             return Ok(Finding::DoesNotApply("no turn took 20 ms".into()));
         }
         let cpu = NodeCpu::of(run)?;
-        let a_second = turns as f64 / over.as_secs_f64().max(1e-3);
+        let a_second = turns as f64 / over.as_secs_f64();
         let share = (a_second * LONG / cpu.online).min(1.0);
         let let_run = Utilisation::of(run).target.map_or(1.0, |target| cpu.let_run(target.cores));
         let used = (cpu.active / cpu.online).clamp(0.05, 1.0);
