@@ -34,11 +34,7 @@ pub struct ProbeOptions {
 impl Default for ProbeOptions {
     fn default() -> Self {
         // Chosen: what nobody notices, and twice a second.
-        Self {
-            budget: Share(0.01),
-            interval: Duration::from_millis(500),
-            agent: None,
-        }
+        Self { budget: Share(0.01), interval: Duration::from_millis(500), agent: None }
     }
 }
 

@@ -85,7 +85,9 @@ fn without_null_or(
                 public_key_algorithm_id,
                 ..
             },
-        )) if *public_key_algorithm_id == RSA_WITHOUT_NULL => Ok(HandshakeSignatureValid::assertion()),
+        )) if *public_key_algorithm_id == RSA_WITHOUT_NULL => {
+            Ok(HandshakeSignatureValid::assertion())
+        }
         _ => found,
     }
 }

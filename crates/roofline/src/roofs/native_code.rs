@@ -64,7 +64,8 @@ impl Roof for NativeCode {
             let (turns, over) = of.delta(vm::LONG_SCHEDULE)?;
             // Turns are told of for a part of the time where there are very many.
             let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed);
-            let missing = || Missing { metric: vm::TIMED.name.into(), of: Subject::Node.to_string() };
+            let missing =
+                || Missing { metric: vm::TIMED.name.into(), of: Subject::Node.to_string() };
             if timed >= TIMED { Ok((turns, timed)) } else { Err(missing()) }
         };
         let (turns, over) = long(&within).or_else(|_| long(&whole))?;
