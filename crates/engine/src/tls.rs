@@ -161,3 +161,29 @@ impl Session {
         Ok(peer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustls::Error;
+
+    use super::*;
+
+    fn refused(public_key: &[u8]) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::InvalidCertificate(
+            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                signature_algorithm_id: vec![6, 1, 1],
+                public_key_algorithm_id: public_key.to_vec(),
+            },
+        ))
+    }
+
+    #[test]
+    fn of_what_can_not_be_checked_only_a_key_without_its_null_is_taken() {
+        assert!(without_null_or(refused(&RSA_WITHOUT_NULL)).is_ok());
+        // With it: then the signature is of another kind than the key.
+        let with_null = [&RSA_WITHOUT_NULL[..], &[5, 0]].concat();
+        assert!(without_null_or(refused(&with_null)).is_err());
+        let bad = Error::InvalidCertificate(CertificateError::BadSignature);
+        assert!(without_null_or(Err(bad)).is_err());
+    }
+}

@@ -180,6 +180,34 @@ fn long_turns_are_the_native_codes_only_where_the_kernel_let_schedulers_run() {
 }
 
 #[test]
+fn turns_that_were_timed_for_a_part_of_the_time_are_a_rate_of_that_part() {
+    let (header, evidence) = recording("native-code");
+    // Timed for so much of the time between two samples. Unit: of 100.
+    let timed = |part: u64| {
+        let mut timed = with(&evidence, "vm.timed", |_| None);
+        for (at, subject, values) in evidence.rows() {
+            if let Some(uptime) = values.get("vm.uptime") {
+                timed.push_raw(at, subject, "vm.timed", uptime * part / 100);
+            }
+        }
+        timed
+    };
+    // "... of the schedulers used, N long turns a second in it = ...".
+    let a_second = |evidence: &Evidence| -> f64 {
+        let judgement = judged(&header, evidence);
+        let sum = &of(&judgement, "vm.native-code").sum;
+        let words: Vec<&str> = sum.split(' ').collect();
+        let at = words.iter().position(|word| *word == "long").unwrap();
+        words[at - 1].parse().unwrap()
+    };
+    let ratio = a_second(&timed(25)) / a_second(&timed(100));
+    assert!((3.5..4.5).contains(&ratio), "{ratio}");
+    // A moment is too little to judge by.
+    let state = of(&judged(&header, &timed(1)), "vm.native-code").state;
+    assert_eq!(state, State::Unmeasured);
+}
+
+#[test]
 fn what_was_not_looked_at_is_unmeasured_or_absent_and_never_named() {
     for name in ["funnel", "logger", "large-heap", "hot-connection", "persistent-term"] {
         let (header, evidence) = recording(name);
