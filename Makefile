@@ -42,8 +42,7 @@ check: ## format and lints
 
 # One profile for all of it: the release build is what is measured. Loads never run at once.
 test: agent ## every test
-	tests/cargo-test --release --workspace --exclude linerate-cli
-	tests/cargo-test --release -p linerate-cli -- --test-threads=1
+	tests/cargo-test linerate-cli
 	cd agent && rebar3 eunit && rebar3 ct
 	$(MAKE) --no-print-directory page-test
 	cd bench && python3 -B paired.py && python3 -B binomial.py && python3 -B -m doctest page.py
@@ -58,14 +57,14 @@ page-test: setup ## the HTML report in a browser
 # ERL=.../bin/erl: nodes of another Erlang than the one in PATH, with the agent compiled by it.
 provoke: agent $(if $(ERL),agent-of-erl) ## make each roof bind, and see that it is named (minutes; ERL=... for another Erlang)
 	PROVOKE=$(or $(PROVOKE),all) $(if $(ERL),PATH="$(dir $(ERL)):$$PATH" LINERATE_AGENT="$(CURDIR)/out/agent") \
-		cargo test --release -p linerate-cli --test provoke -- --nocapture
+		cargo test --release --workspace --test provoke -- --nocapture
 
 agent-of-erl: agent
 	@mkdir -p out/agent && cp agent/_build/default/lib/linerate/ebin/linerate.app out/agent/
 	$(ERL) -noshell -pa out/agent -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || D <- ["", "*/"], F <- filelib:wildcard("agent/src/" ++ D ++ "*.erl")], halt().'
 
 soak: build ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, its safety in full, and its cost (an hour)
-	DOCTOR_RUNS=$(or $(RUNS),10) cargo test --release -p linerate-cli --no-fail-fast \
+	DOCTOR_RUNS=$(or $(RUNS),10) cargo test --release --workspace --no-fail-fast \
 		--test doctor_nodes --test doctor_safety -- --test-threads=1 --nocapture
 	bench/watched
 

@@ -15,7 +15,7 @@ const own = process.env.PAGES ? null : mkdtempSync(join(tmpdir(), 'linerate-page
 const pages = process.env.PAGES ?? own;
 if (own) {
   process.on('exit', () => rmSync(own, { recursive: true, force: true }));
-  const words = ['run', '--release', '--quiet', '-p', 'linerate-report', '--example', 'pages', '--', own];
+  const words = ['run', '--release', '--quiet', '--example', 'pages', '--', own];
   execFileSync('cargo', words, { cwd: new URL('.', import.meta.url), stdio: 'inherit' });
 }
 const names = readdirSync(pages).filter((file) => file.endsWith('.html')).map((file) => file.slice(0, -5));

@@ -114,6 +114,8 @@ boot(Wish) ->
 connected(Peer, Port, #{buffer := Buffer, sndbuf := Sndbuf}) ->
     receive
         {Port, {data, {eol, <<"connected">>}}} ->
+            %% It says so when its half of the handshake is done; this waits for ours.
+            true = net_kernel:hidden_connect_node(Peer),
             ok = set_channel(Peer, [{sndbuf, Sndbuf}, {buffer, Buffer}]),
             {ok, {Port, Peer}};
         {Port, {data, {_, Trouble}}} ->
