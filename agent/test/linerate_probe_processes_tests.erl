@@ -80,9 +80,10 @@ context(Owners) ->
     #{
         allowance_us => 500,
         waited_us => 0,
+        beyond_us => 0,
         tell => changed,
         owners => Owners,
-        events => #{counts => #{}, worst_gc_ms => 0, pids => #{}, monitor => <<"ours">>}
+        events => #{counts => #{}, worst_gc_ms => 0, timed_ns => 0, clocks_ns => 0, pids => #{}, monitor => <<"ours">>}
     }.
 
 busy() ->

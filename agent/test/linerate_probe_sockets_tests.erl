@@ -134,7 +134,7 @@ start() ->
     linerate_probe_sockets:start(#{owner => self(), budget => 10, unload => []}).
 
 context(Allowance, Tell) ->
-    #{allowance_us => Allowance, waited_us => 0, tell => Tell, owners => [], events => #{}}.
+    #{allowance_us => Allowance, waited_us => 0, beyond_us => 0, tell => Tell, owners => [], events => #{}}.
 
 pass(State) ->
     pass(State, 100000).

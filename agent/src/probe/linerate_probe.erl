@@ -49,18 +49,21 @@
 
 %% Handed from part to part within a pass. `allowance_us': what this part may take now. `waited_us':
 %% a part adds the time in which it held no scheduler because it waited for another process or
-%% scheduler to answer; it is not counted as its cost. `tell': `all' in the first pass and after an
+%% scheduler to answer; it is not counted as its cost. `beyond_us': a part adds what it made the node do
+%% besides, as an estimate. `tell': `all' in the first pass and after an
 %% answer was lost, and then facts that were told are told again. `owners': of the sockets sampled.
 %% `events': what the keeper heard of the system monitor. Where the virtual machine's part was asked:
-%% `turns': of processes, and collections, since the node began; `rested_us': of what was waited, what
-%% the part chose to.
+%% `turns': of processes, and collections, since the node began; `walls': the schedulers' time at work
+%% and in all; `rested_us': of what was waited, what the part chose to.
 -type context() :: #{
     allowance_us := non_neg_integer(),
     waited_us := non_neg_integer(),
+    beyond_us := non_neg_integer(),
     tell := all | changed,
     owners := [pid()],
     events := events(),
     turns => non_neg_integer(),
+    walls => {integer(), integer()},
     rested_us => non_neg_integer(),
     atom() => term()
 }.
@@ -129,7 +132,7 @@ patience_ms() ->
 
 %% @private
 -spec keep(pid(), reference(), options()) -> term().
-keep(Caller, Ref, #{owner := Owner, unload := Unload} = Options) ->
+keep(Caller, Ref, #{owner := Owner, budget := Budget, unload := Unload} = Options) ->
     %% Not the caller's: that one may be on linerate's side of the line.
     true = group_leader(whereis(init), self()),
     try
@@ -138,7 +141,7 @@ keep(Caller, Ref, #{owner := Owner, unload := Unload} = Options) ->
         error:badarg -> exit(already)
     end,
     OwnerRef = monitor(process, Owner),
-    Monitor = linerate_probe_monitor:begin_listening(),
+    Monitor = linerate_probe_monitor:begin_listening(Budget),
     Held = #{
         microstate_accounting => linerate_probe_microstates:are_on(),
         monitor => linerate_probe_monitor:held(Monitor),

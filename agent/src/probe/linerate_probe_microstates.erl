@@ -8,7 +8,7 @@
 %% taken to sleep when the accounts go on, until it changes what it does.
 -module(linerate_probe_microstates).
 
--export([are_on/0, begin_accounts/0, look/1]).
+-export([are_on/0, begin_accounts/1, look/1]).
 
 -export_type([accounts/0]).
 
@@ -16,21 +16,34 @@
     %% Since the beginning. Unit: ns.
     sums := states(),
     %% When the last look ended. Unit: ns.
-    at := integer()
+    at := integer(),
+    %% How long the next one takes, in ms, and of one scheduler's time, what the accounts may take.
+    window := pos_integer(),
+    share := float()
 }.
 
 %% Time by metric, of all schedulers.
 -type states() :: #{atom() => non_neg_integer()}.
 
-%% Chosen: 4 % of the time at two passes a second, so that a node that loses a tenth of its work to the
-%% accounts loses 0.4 %.
+%% Chosen: 4 % of the time at two passes a second.
 -spec window_ms() -> pos_integer().
 window_ms() ->
     20.
 
--spec begin_accounts() -> accounts().
-begin_accounts() ->
-    #{sums => #{}, at => now_ns()}.
+%% Chosen: shorter, the schedulers' answers are a part of what is seen.
+-spec shortest_ms() -> pos_integer().
+shortest_ms() ->
+    2.
+
+%% Measured: what the 4 % are for each time that a process gets a scheduler.
+-spec turn_ns() -> pos_integer().
+turn_ns() ->
+    470.
+
+%% Chosen: a twentieth of the budget, in permille of one scheduler.
+-spec begin_accounts(1..1000) -> accounts().
+begin_accounts(Budget) ->
+    #{sums => #{}, at => now_ns(), window => window_ms(), share => Budget / 20000}.
 
 %% @doc Whether somebody has the accounts on: only turning them tells.
 -spec are_on() -> boolean().
@@ -47,23 +60,36 @@ give_back(false) ->
     ok.
 
 %% @doc Has the accounts on for a while: sums of all schedulers by metric, scaled to all the time since the
-%% beginning, and for how long the caller did nothing but wait.
--spec look(accounts()) -> {[{atom(), non_neg_integer()}], non_neg_integer(), accounts()}.
-look(#{sums := Sums, at := At}) ->
+%% beginning; for how long the caller did nothing but wait, and what the accounts took of the schedulers, both
+%% in us.
+-spec look(accounts()) ->
+    {[{atom(), non_neg_integer()}], non_neg_integer(), non_neg_integer(), accounts()}.
+look(#{sums := Sums, at := At, window := Window} = Accounts) ->
     %% Whoever had them on keeps them. Who turns them on meanwhile loses them again: nothing tells.
     Theirs = erlang:system_flag(microstate_accounting, true),
     try
         Before = states(),
+        {TurnsBefore, 0} = erlang:statistics(context_switches),
         Rested = now_ns(),
         receive
-        after window_ms() -> ok
+        after Window -> ok
         end,
         Waited = now_ns() - Rested,
         {Scaled, Ended} = add(Before, states(), Sums, At),
-        {maps:to_list(Scaled), Waited div 1000, #{sums => Scaled, at => Ended}}
+        {Turns, 0} = erlang:statistics(context_switches),
+        Took = (Turns - TurnsBefore) * turn_ns(),
+        Next = Accounts#{
+            sums := Scaled, at := Ended, window := window(Took, Ended - At, Accounts)
+        },
+        {maps:to_list(Scaled), Waited div 1000, Took div 1000, Next}
     after
         ok = give_back(Theirs)
     end.
+
+%% For a node that goes on as it did: what may be taken until the next look, by what this one took.
+-spec window(non_neg_integer(), pos_integer(), accounts()) -> pos_integer().
+window(Took, Since, #{window := Window, share := Share}) ->
+    max(shortest_ms(), min(window_ms(), round(Window * Share * Since / max(1, Took)))).
 
 %% A scheduler is in one state at any time: what all of them were in is all their time, however long it took
 %% to ask them. Somebody may have set the states to 0 meanwhile.

@@ -8,7 +8,7 @@
 %% has very many of them, those kinds are listened to for a part of the time.
 -module(linerate_probe_monitor).
 
--export([begin_listening/0, hear/4, begin_stretch/1, pace/2, events/1, held/1, put_back/1]).
+-export([begin_listening/1, hear/4, begin_stretch/1, pace/2, events/1, held/1, put_back/1]).
 
 -export_type([monitor/0, held/0, events/0]).
 
@@ -24,18 +24,21 @@
     timed_since := integer() | off,
     %% Turns and collections that were counted last, and when; and what may be listened of the next stretch.
     counted := {non_neg_integer(), integer()} | none,
-    credit := float()
+    credit := float(),
+    %% Of one scheduler's time, what the clocks may take.
+    share := float()
 }.
 
 %% What is to be put back.
 -type held() :: slot | {session, term()} | nothing.
 
-%% Events by kind, the longest long_gc in ms, for how long what needs a clock was listened to, in ns, and
-%% the processes they were about; and whose it is.
+%% Events by kind, the longest long_gc in ms, for how long what needs a clock was listened to and what the
+%% clocks were granted of a scheduler, both in ns, and the processes they were about; and whose it is.
 -type events() :: #{
     counts := #{atom() => non_neg_integer()},
     worst_gc_ms := non_neg_integer(),
     timed_ns := non_neg_integer(),
+    clocks_ns := non_neg_integer(),
     pids := #{pid() => pos_integer()},
     monitor := binary()
 }.
@@ -50,9 +53,10 @@ kinds() ->
 timed_kinds() ->
     [{long_gc, 20}, {long_schedule, 20}].
 
-%% @doc Events go to the caller, as `{monitor, Of, Kind, About}', for {@link hear/4}.
--spec begin_listening() -> monitor().
-begin_listening() ->
+%% @doc Events go to the caller, as `{monitor, Of, Kind, About}', for {@link hear/4}. What clocks may take
+%% is a part of the budget, in permille of one scheduler.
+-spec begin_listening(1..1000) -> monitor().
+begin_listening(Budget) ->
     {Held, Text} =
         case {erlang:system_monitor(), erlang:function_exported(trace, system, 3)} of
             {undefined, _} ->
@@ -69,7 +73,14 @@ begin_listening() ->
             {{Holder, _}, false} ->
                 {nothing, held_by(Holder)}
         end,
-    Events = #{counts => #{}, worst_gc_ms => 0, timed_ns => 0, pids => #{}, monitor => Text},
+    Events = #{
+        counts => #{},
+        worst_gc_ms => 0,
+        timed_ns => 0,
+        clocks_ns => 0,
+        pids => #{},
+        monitor => Text
+    },
     #{
         held => Held,
         events => Events,
@@ -77,7 +88,8 @@ begin_listening() ->
         lately => #{},
         timed_since => now_ns(),
         counted => none,
-        credit => most_credit()
+        credit => most_credit(),
+        share => clocks_share(Budget)
     }.
 
 %% By apply: older releases have no such module.
@@ -134,11 +146,11 @@ begin_stretch(Monitor) ->
 clock_ns() ->
     120.
 
-%% Chosen: the part of the schedulers' time that the clocks may take: a node with up to 17,000 turns a
-%% second for each scheduler is listened to all the time.
--spec clocks_share() -> float().
-clocks_share() ->
-    0.002.
+%% Chosen: a twentieth of the budget. By default a node with up to 4,000 turns a second is listened to all
+%% the time.
+-spec clocks_share(1..1000) -> float().
+clocks_share(Budget) ->
+    Budget / 20000.
 
 %% Chosen: stretches (half seconds) in a row. To change what is listened to the emulator stops all its
 %% schedulers for a moment.
@@ -152,17 +164,21 @@ most_credit() ->
 pace(Turns, #{counted := none} = Monitor) ->
     Monitor#{counted := {Turns, now_ns()}};
 pace(Turns, #{counted := {Before, At}, credit := Credit, timed_since := Since} = Monitor) ->
+    #{share := May, events := #{clocks_ns := Clocks} = Events} = Monitor,
     Now = now_ns(),
-    Available = max(1, Now - At) * erlang:system_info(schedulers_online),
-    Share = max(0, Turns - Before) * clock_ns() / Available,
-    Granted = clocks_share() / max(clocks_share(), Share),
+    Took = max(0, Turns - Before) * clock_ns(),
+    Granted = May / max(May, Took / max(1, Now - At)),
     Spent =
         case Since of
             off -> 0.0;
             _ -> 1.0
         end,
     Left = max(0.0, min(most_credit(), Credit - Spent + Granted)),
-    Counted = Monitor#{counted := {Turns, Now}, credit := Left},
+    Counted = Monitor#{
+        counted := {Turns, Now},
+        credit := Left,
+        events := Events#{clocks_ns := Clocks + round(Granted * Took)}
+    },
     case {Since, Left < 1.0, Left >= most_credit()} of
         {off, _, true} -> time(true, Counted);
         {off, _, false} -> Counted;

@@ -96,7 +96,7 @@ metrics! {
     ETS_COUNT: u64 = "vm.ets_count", "1";
     /// ETS tables that the node was made for (`+e`); more are possible.
     ETS_LIMIT: u64 = "vm.ets_limit", "1";
-    /// Descriptors the node may open, as it sees it.
+    /// Descriptors the node may open, as it sees it; told once.
     MAX_FDS: u64 = "vm.max_fds", "1";
     /// Memory that the node's allocators gave out; a state, as all `vm.memory_*`.
     MEMORY_TOTAL: Bytes = "vm.memory_total", "B";
@@ -136,7 +136,8 @@ metrics! {
     BUSY_PORT: u64 = "vm.busy_port", "1";
     /// Processes that were suspended because they sent to a node whose channel was busy.
     BUSY_DIST_PORT: u64 = "vm.busy_dist_port", "1";
-    /// What the probe's passes took of a scheduler since it came: their time, less the waits for answers of others.
+    /// What the probe took of a scheduler since it came: its passes' time, less the waits for answers of
+    /// others, and by estimate what the emulator's accounts and clocks took for it.
     PROBE_TIME: Duration = "vm.probe_time", "ns";
     /// Those waits.
     PROBE_WAITED: Duration = "vm.probe_waited", "ns";
