@@ -14,6 +14,11 @@ use linerate_beam::{Attached, Node, ProbeFault, ProbeOptions};
 use linerate_engine::{Flows, now};
 use linerate_evidence::Evidence;
 use linerate_evidence::sources::node::Numbering;
+use linerate_model::Share;
+
+// Chosen: a full node is granted a third of it (`linerate_probe_worker`), and a run is short: 1 % of one scheduler
+// where it matters.
+const OWN: Share = Share(0.03);
 
 // Chosen: five samples in a run of two seconds; a pass takes a millisecond or two of a scheduler.
 const EVERY: Duration = Duration::from_millis(500);
@@ -31,7 +36,7 @@ pub struct Inside(Result<Attached, String>);
 impl Inside {
     /// Puts it there. What goes wrong is told with the first samples, and fails nothing.
     pub fn attach(node: &Node, agent: Option<PathBuf>) -> Self {
-        let options = ProbeOptions { interval: EVERY, agent, ..ProbeOptions::default() };
+        let options = ProbeOptions { budget: OWN, interval: EVERY, agent };
         Self(node.attach(&options).map_err(|fault| fault.to_string()))
     }
 
