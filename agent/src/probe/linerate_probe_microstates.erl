@@ -77,7 +77,12 @@ look(#{sums := Sums, at := At, window := Window} = Accounts) ->
         Waited = now_ns() - Rested,
         {Scaled, Ended} = add(Before, states(), Sums, At),
         {Turns, 0} = erlang:statistics(context_switches),
-        Took = (Turns - TurnsBefore) * turn_ns(),
+        %% What is on anyway costs nothing more.
+        Took =
+            case Theirs of
+                true -> 0;
+                false -> (Turns - TurnsBefore) * turn_ns()
+            end,
         Next = Accounts#{
             sums := Scaled, at := Ended, window := window(Took, Ended - At, Accounts)
         },
@@ -86,10 +91,12 @@ look(#{sums := Sums, at := At, window := Window} = Accounts) ->
         ok = give_back(Theirs)
     end.
 
-%% For a node that goes on as it did: what may be taken until the next look, by what this one took.
+%% For a node that goes on as it did: what may be taken until the next look, by what this one took. Chosen: the
+%% next one is half a second away at least; looks that follow each other are of tests.
 -spec window(non_neg_integer(), pos_integer(), accounts()) -> pos_integer().
 window(Took, Since, #{window := Window, share := Share}) ->
-    max(shortest_ms(), min(window_ms(), round(Window * Share * Since / max(1, Took)))).
+    Allowed = Share * max(Since, 500000000),
+    max(shortest_ms(), min(window_ms(), round(Window * Allowed / max(1, Took)))).
 
 %% A scheduler is in one state at any time: what all of them were in is all their time, however long it took
 %% to ask them. Somebody may have set the states to 0 meanwhile.

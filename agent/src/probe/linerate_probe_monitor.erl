@@ -165,8 +165,14 @@ pace(Turns, #{counted := none} = Monitor) ->
     Monitor#{counted := {Turns, now_ns()}};
 pace(Turns, #{counted := {Before, At}, credit := Credit, timed_since := Since} = Monitor) ->
     #{share := May, events := #{clocks_ns := Clocks} = Events} = Monitor,
+    #{held := Held, kinds := Kinds} = Monitor,
     Now = now_ns(),
-    Took = max(0, Turns - Before) * clock_ns(),
+    %% Where the monitor is somebody else's the clocks are not ours.
+    Took =
+        case Held =/= nothing andalso still(Kinds) =/= [] of
+            true -> max(0, Turns - Before) * clock_ns();
+            false -> 0
+        end,
     Granted = May / max(May, Took / max(1, Now - At)),
     Spent =
         case Since of

@@ -97,13 +97,14 @@ gathered(What, Context, State) ->
     Answer = erlang:statistics(What),
     {Answer, waited(now_us() - Began, Context, State)}.
 
-%% What is known of it is handed on.
+%% Of the schedulers that are online. What is known is handed on.
 -spec at_work([{pos_integer(), integer(), integer()}] | undefined, state(), linerate_probe:context()) ->
     linerate_probe:context().
 at_work(undefined, _State, Context) ->
     Context;
-at_work(Walls, #{schedulers := Normal}, Context) ->
-    Context#{walls => sum([{A, T} || {Id, A, T} <- Walls, Id =< Normal])}.
+at_work(Walls, _State, Context) ->
+    Online = erlang:system_info(schedulers_online),
+    Context#{walls => sum([{A, T} || {Id, A, T} <- Walls, Id =< Online])}.
 
 %% Four answers of all schedulers.
 -spec microstates(linerate_probe_microstates:accounts(), linerate_probe:context(), state()) ->

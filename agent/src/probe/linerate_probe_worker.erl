@@ -10,8 +10,8 @@
 %% anything else is granted, and so is the sending of the answer.
 %%
 %% A node with time to spare is granted all of the budget, one that has none a third of it: what is
-%% taken from that one is taken from its work. Measured: a full node loses about twice what a pass
-%% takes by the clock.
+%% taken from that one is taken from its work. Measured: a full node loses about 1.7 times what a
+%% pass takes by the clock.
 -module(linerate_probe_worker).
 
 %% What the worker's process runs.
@@ -199,7 +199,9 @@ pass(Events, Reductions, Worker) ->
     #{keeper := {Keeper, _}, parts := Parts, failed := Failed, owners := Owners} = Worker,
     #{budget := Budget, spare_us := Left, at := At, owed_us := Owed, busy := Busy} = Worker,
     Began = now_us(),
-    Granted = round((Began - At) * Budget / 1000 * (1 - 2 * Busy / 3)) - Owed,
+    Granted =
+        round((Began - At) * Budget / 1000 * (1 - 2 * Busy / 3)) -
+            min(Owed, debts() * purses(Budget)),
     {Filled, Spare} = fill(Parts, Granted, Left, Budget, weights(Parts)),
     Asked = ask(Filled, #{
         context => #{
@@ -226,11 +228,12 @@ pass(Events, Reductions, Worker) ->
     #{clocks_ns := Clocks} = Events,
     #{beyond_us := Beyond} = Last,
     {Walls, NowBusy} = busy(maps:get(walls, Last, unknown), Worker),
-    Paid = Worker#{owed_us := 0, clocks_ns := Clocks, walls := Walls, busy := NowBusy},
+    %% What a pass takes around its parts is no part's to pay.
+    Paid = Worker#{owed_us := Took - Spent, clocks_ns := Clocks, walls := Walls, busy := NowBusy},
     Owing = owe(Beyond + max(0, Clocks - Before) div 1000, Paid),
     #{time_ns := Time} = Owing,
     own_rows(lists:append(lists:reverse(Rows)), Events, Reductions, Owing#{
-        parts := charge(lists:reverse(Ran), Took - Spent),
+        parts := lists:reverse(Ran),
         failed := Failed ++ New,
         owners := Seen,
         spare_us := Spare,
@@ -256,7 +259,7 @@ fill([], _Granted, Spare, Budget, _Weights) ->
     {[], min(Spare, purses(Budget))};
 fill([#{purse_us := Purse, weight := Weight} = Part | Rest], Granted, Over, Budget, Weights) ->
     Holds = purses(Budget) * Weight div Weights,
-    Full = Purse + Granted * Weight div Weights + Over,
+    Full = max(Purse, -debts() * Holds) + Granted * Weight div Weights + Over,
     Kept = min(Full, Holds),
     {Filled, Spare} = fill(Rest, Granted, Full - Kept, Budget, Weights),
     {[Part#{purse_us := Kept} | Filled], Spare}.
@@ -267,16 +270,15 @@ fill([#{purse_us := Purse, weight := Weight} = Part | Rest], Granted, Over, Budg
 purses(Budget) ->
     min(Budget * 1000, 50000).
 
+%% Chosen: so many purses are the most that is owed. Where the operating system took the CPU away in a pass for
+%% long, that is no reason to tell nothing for minutes.
+-spec debts() -> pos_integer().
+debts() ->
+    5.
+
 -spec weights([part()]) -> non_neg_integer().
 weights(Parts) ->
     lists:sum([Weight || #{weight := Weight} <- Parts]).
-
-%% What a pass takes around its parts is the first one's to pay.
--spec charge([part()], non_neg_integer()) -> [part()].
-charge([], _Took) ->
-    [];
-charge([#{purse_us := Purse} = Part | Rest], Took) ->
-    [Part#{purse_us := Purse - Took} | Rest].
 
 %% Chosen: less is not worth asking a part for, and what is overdrawn is paid back.
 -spec floor_us() -> pos_integer().

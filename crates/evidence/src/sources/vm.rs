@@ -36,7 +36,7 @@ metrics! {
     DIRTY_IO_ACTIVE: u64 = "vm.dirty_io_active", "1";
     /// As `vm.scheduler_total`, of the dirty schedulers for I/O.
     DIRTY_IO_TOTAL: u64 = "vm.dirty_io_total", "1";
-    /// Time of normal schedulers in code of processes (`emulator`), summed over them, since the probe came. As all `vm.micro_*`: from samples of 20 ms a pass, scaled to all the time.
+    /// Time of normal schedulers in code of processes (`emulator`), summed over them, since the probe came. As all `vm.micro_*`: from samples of 2 to 20 ms a pass, scaled to all the time.
     MICRO_EMULATOR: Duration = "vm.micro_emulator", "ns";
     /// Time of normal schedulers in code of ports, drivers included (`port`).
     MICRO_PORT: Duration = "vm.micro_port", "ns";
@@ -137,7 +137,7 @@ metrics! {
     /// Processes that were suspended because they sent to a node whose channel was busy.
     BUSY_DIST_PORT: u64 = "vm.busy_dist_port", "1";
     /// What the probe took of a scheduler since it came: its passes' time, less the waits for answers of
-    /// others, and by estimate what the emulator's accounts and clocks took for it.
+    /// others, the sending of its answers, and by estimate what the emulator's accounts and clocks took for it.
     PROBE_TIME: Duration = "vm.probe_time", "ns";
     /// Those waits.
     PROBE_WAITED: Duration = "vm.probe_waited", "ns";
