@@ -48,7 +48,7 @@ rows(#{tell := Tell, events := Events} = Context, #{due := Due, accounts := Acco
     {Walls, Walked} = gathered(scheduler_wall_time_all, Rested, State),
     {Collected, Counted} = gathered(garbage_collection, Walked, State),
     {Io, Passed} = gathered(io, Counted, State),
-    Gathered = at_work(Walls, State, Passed#{turns => turns(Collected)}),
+    Gathered = at_work(Walls, Passed#{turns => turns(Collected)}),
     Queues = erlang:statistics(run_queue_lengths_all),
     Quick = [
         wall_times(Walls, State),
@@ -98,11 +98,11 @@ gathered(What, Context, State) ->
     {Answer, waited(now_us() - Began, Context, State)}.
 
 %% Of the schedulers that are online. What is known is handed on.
--spec at_work([{pos_integer(), integer(), integer()}] | undefined, state(), linerate_probe:context()) ->
+-spec at_work([{pos_integer(), integer(), integer()}] | undefined, linerate_probe:context()) ->
     linerate_probe:context().
-at_work(undefined, _State, Context) ->
+at_work(undefined, Context) ->
     Context;
-at_work(Walls, _State, Context) ->
+at_work(Walls, Context) ->
     Online = erlang:system_info(schedulers_online),
     Context#{walls => sum([{A, T} || {Id, A, T} <- Walls, Id =< Online])}.
 
