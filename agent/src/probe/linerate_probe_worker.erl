@@ -9,7 +9,7 @@
 %% away. What no clock of ours sees (the emulator's accounts and clocks) is paid by estimate, before
 %% anything else is granted, and so is the sending of the answer.
 %%
-%% A node with time to spare is granted all of the budget, one that has none a third of it: what is
+%% A node with time to spare is granted all of the budget, one that has none a quarter of it: what is
 %% taken from that one is taken from its work. Measured: a full node loses about 1.7 times what a
 %% pass takes by the clock.
 -module(linerate_probe_worker).
@@ -200,7 +200,7 @@ pass(Events, Reductions, Worker) ->
     #{budget := Budget, spare_us := Left, at := At, owed_us := Owed, busy := Busy} = Worker,
     Began = now_us(),
     Granted =
-        round((Began - At) * Budget / 1000 * (1 - 2 * Busy / 3)) -
+        round((Began - At) * Budget / 1000 * (1 - 3 * Busy / 4)) -
             min(Owed, debts() * purses(Budget)),
     {Filled, Spare} = fill(Parts, Granted, Left, Budget, weights(Parts)),
     Asked = ask(Filled, #{

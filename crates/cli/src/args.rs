@@ -369,7 +369,7 @@ pub struct DoctorArgs {
     /// How long to watch: 500ms, 10s, 2m; a bare number is seconds
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub length: String,
-    /// What the probe may take of one of the node's schedulers; of a full node it takes a third of that
+    /// What the probe may take of one of the node's schedulers; of a full node it takes a quarter of that
     #[arg(long, value_name = "SHARE", default_value = "1%")]
     pub budget: String,
     /// Stay outside of the node: the kernel's side alone

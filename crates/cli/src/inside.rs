@@ -16,9 +16,9 @@ use linerate_evidence::Evidence;
 use linerate_evidence::sources::node::Numbering;
 use linerate_model::Share;
 
-// Chosen: a full node is granted a third of it (`linerate_probe_worker`), and a run is short: 1 % of one scheduler
-// where it matters.
-const OWN: Share = Share(0.03);
+// Chosen: a full node is granted a quarter of it (`linerate_probe_worker`), and a run is short: 1 % of one
+// scheduler where it matters.
+const OWN: Share = Share(0.04);
 
 // Chosen: five samples in a run of two seconds; a pass takes a millisecond or two of a scheduler.
 const EVERY: Duration = Duration::from_millis(500);
