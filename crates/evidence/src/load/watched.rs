@@ -22,13 +22,7 @@ const STEP: Duration = Duration::from_millis(500);
 /// Sums what the connections of the target did while they were watched.
 pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
     let flows: Vec<Flow<'_>> = flows(evidence);
-    let first = flows.iter().map(|flow| flow.there.0).min();
-    let last = flows.iter().map(|flow| flow.there.1).max();
-    // Nobody was connected: what was looked at tells how long it was.
-    let rows = evidence.rows();
-    let at = |row: Option<&(Timestamp, Subject, _)>| row.map_or(Timestamp(0), |(at, _, _)| *at);
-    let first = first.unwrap_or_else(|| at(rows.first()));
-    let last = last.filter(|last| *last > first).unwrap_or_else(|| at(rows.last()));
+    let (first, last) = window(evidence, &flows);
     let seconds = last.since(first).as_secs_f64();
     let bytes = |driver: Metric<Bytes>, kernel: Metric<Bytes>| -> u64 {
         let counted = flows
@@ -73,6 +67,24 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         pairs: Vec::new(),
         points: points(&rates, flows.len() as u64),
         validity: Validity::default(),
+    }
+}
+
+/// From when until when it was looked at. Connections tell it where they stay; where they come and go, each may
+/// have been seen in one pass alone, and so may all.
+fn window(evidence: &Evidence, flows: &[Flow<'_>]) -> (Timestamp, Timestamp) {
+    let stack = evidence.of(Subject::Stack(Side::Server)).all(snmp::PASSIVE_OPENS).ok();
+    let stack = stack.and_then(|samples| Some((samples.first()?.0, samples.last()?.0)));
+    let there = || flows.iter().map(|flow| flow.there).chain(stack);
+    match (there().map(|(from, _)| from).min(), there().map(|(_, to)| to).max()) {
+        (Some(first), Some(last)) if last.since(first) >= STEP => (first, last),
+        // On another host the node's side is all there is.
+        _ => {
+            let rows = evidence.rows();
+            let at =
+                |row: Option<&(Timestamp, Subject, _)>| row.map_or(Timestamp(0), |(at, _, _)| *at);
+            (at(rows.first()), at(rows.last()))
+        }
     }
 }
 
@@ -279,6 +291,24 @@ mod tests {
         }
         let load = summarise(&evidence);
         assert_eq!((load.throughput, load.bytes_written), (OpRate(20.0), 2_000));
+    }
+
+    #[test]
+    fn connections_that_were_seen_in_one_pass_alone_do_not_make_the_look_as_short() {
+        let looked = |of, metric| {
+            let mut evidence = Evidence::default();
+            for ms in [0, 3000, 6000] {
+                evidence.push(at(ms), of, metric, ms);
+            }
+            for id in 1000..1096 {
+                reading(id, &[(3002, 1)], &mut evidence);
+            }
+            summarise(&evidence)
+        };
+        let kernel = looked(Subject::Stack(Side::Server), snmp::PASSIVE_OPENS);
+        assert_eq!((kernel.window, kernel.opened), ((at(0), at(6000)), 6000));
+        let elsewhere = looked(Subject::Node, crate::sources::vm::PROBE_PASSES);
+        assert_eq!(elsewhere.window, (at(0), at(6000)));
     }
 
     #[test]
