@@ -6,12 +6,12 @@
 %%
 %% A pass costs the time it took on its scheduler: the clock around each part, less what the part
 %% says it waited for others. That is more than the truth where the operating system took the CPU
-%% away. What no clock of ours sees (the emulator's accounts and clocks) is paid by estimate, before
+%% away. What no clock of ours sees (the emulator's accounts and clocks, threads that are woken for an
+%% answer) is paid by estimate, before
 %% anything else is granted, and so is the sending of the answer.
 %%
 %% A node with time to spare is granted all of the budget, one that has none a quarter of it: what is
-%% taken from that one is taken from its work. Measured: a full node loses about 1.7 times what a
-%% pass takes by the clock.
+%% taken from that one is taken from its work, and the clock does not see all of it (`docs/doctor.md').
 -module(linerate_probe_worker).
 
 %% What the worker's process runs.
