@@ -7,8 +7,7 @@
 %% A pass costs the time it took on its scheduler: the clock around each part, less what the part
 %% says it waited for others. That is more than the truth where the operating system took the CPU
 %% away. What no clock of ours sees (the emulator's accounts and clocks, threads that are woken for an
-%% answer) is paid by estimate, before
-%% anything else is granted, and so is the sending of the answer.
+%% answer) is paid by estimate, before anything else is granted, and so is the sending of the answer.
 %%
 %% A node with time to spare is granted all of the budget, one that has none a quarter of it: what is
 %% taken from that one is taken from its work, and the clock does not see all of it (`docs/doctor.md').
