@@ -63,6 +63,24 @@ processes_that_end_while_they_are_asked_are_left_out_test() ->
     Names = [list_to_binary(pid_to_list(Pid)) || Pid <- Dead],
     ?assertEqual([], [Pid || {{process, Pid}, _} <- Rows, lists:member(Pid, Names)]).
 
+%% Of one that never rests as of one that does, and without a stop of its own.
+a_traced_process_is_told_of_whatever_it_does_test() ->
+    Tracer = spawn(fun drop/0),
+    Resting = spawn(fun() -> receive stop -> ok end end),
+    Working = spawn(fun work/0),
+    Left = spawn(fun work/0),
+    Mailed = [Resting, Working, Left],
+    [Pid ! mail || Pid <- Mailed],
+    [1 = erlang:trace(Pid, true, [procs, {tracer, Tracer}]) || Pid <- [Resting, Working]],
+    {Rows, _, _} = pass(Mailed, linerate_probe_processes:start(#{})),
+    [exit(Pid, kill) || Pid <- [Tracer | Mailed]],
+    Told = fun(Pid) ->
+        proplists:get_value(
+            'suspect.traced', proplists:get_value({process, list_to_binary(pid_to_list(Pid))}, Rows)
+        )
+    end,
+    ?assertEqual([1, 1, 0], [Told(Pid) || Pid <- Mailed]).
+
 a_small_allowance_asks_few_test() ->
     Waiting = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 30)],
     [Pid ! mail || Pid <- Waiting],
@@ -100,3 +118,7 @@ ask(Funnel) ->
     receive
         Ref -> ask(Funnel)
     end.
+
+work() -> work().
+
+drop() -> receive _ -> drop() end.

@@ -34,8 +34,7 @@
 -type suspect() :: #{
     %% Passes left in which it is asked though nothing is suspected of it any more.
     stay := integer(),
-    %% Passes in which it was asked, and the last of them.
-    asked := non_neg_integer(),
+    %% The last pass in which it was asked.
     last := non_neg_integer(),
     %% What it began with, as proc_lib remembers it; asked for once.
     call := unknown | none | mfa(),
@@ -57,9 +56,11 @@
     events := #{pid() => pos_integer()},
     pass := pos_integer(),
     collector := [pid()],
-    %% How the first call of a process is asked for, where that is cheap.
-    call_key := [{dictionary, '$initial_call'}]
+    %% What each suspect is asked for.
+    items := [item()]
 }.
+
+-type item() :: atom() | {dictionary, term()}.
 
 -spec start(linerate_probe:options()) -> state().
 start(_Options) ->
@@ -72,7 +73,7 @@ start(_Options) ->
         events => #{},
         pass => 1,
         collector => literal_collector(),
-        call_key => call_key()
+        items => items()
     }.
 
 -spec stop(state()) -> ok.
@@ -221,7 +222,7 @@ rest(Pid, #{stay := Stay} = Suspect, Kept) -> Kept#{Pid => Suspect#{stay := Stay
 suspect(Pid, Before) ->
     case Before of
         #{Pid := Suspect} -> Suspect#{stay := stay()};
-        _ -> #{stay => stay(), asked => 0, last => 0, call => unknown, told => nothing, facts => []}
+        _ -> #{stay => stay(), last => 0, call => unknown, told => nothing, facts => []}
     end.
 
 %% Asking.
@@ -236,24 +237,24 @@ ask(Pids, Tell, Deadline, Context, #{suspects := Suspects} = State) ->
 ask([], _Tell, _Deadline, _Context, _State, Done) ->
     Done;
 ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects}) ->
+    #{items := Items, pass := Pass} = State,
     Began = now_us(),
     Mailbox = mailbox(Pid),
-    Info = process_info(Pid, items(State)),
+    Info = process_info(Pid, Items),
     Done =
         case Info of
             undefined ->
                 {Rows, Waits, Idle, maps:remove(Pid, Suspects)};
             _ ->
-                #{pass := Pass} = State,
-                #{Pid := #{asked := Asked, call := Call} = Suspect} = Suspects,
+                #{Pid := #{call := Call} = Suspect} = Suspects,
                 Wait = wait(value(status, Info), at(Info)),
                 First = first_call(Pid, Call, Info),
                 {New, Next} = facts(Tell, Wait, First, Info, Suspect),
-                Values = values(Pid, Mailbox, Wait, Info, Context) ++ traced(Pid, Wait, Asked, at(Info)),
+                Values = values(Pid, Mailbox, Wait, Info, Context),
                 Row = {{process, list_to_binary(pid_to_list(Pid))}, Values ++ New},
                 %% Measured: 20 us with an idle process; what is over is waiting for it.
                 Waiting = max(0, now_us() - Began - 20),
-                Known = Next#{asked := Asked + 1, last := Pass, call := First},
+                Known = Next#{last := Pass, call := First},
                 {[Row | Rows], [Wait | Waits], Idle + Waiting, Suspects#{Pid := Known}}
         end,
     case now_us() < Deadline of
@@ -271,21 +272,6 @@ at(Info) ->
         _ -> Stack
     end.
 
--spec items(state()) -> [atom() | {dictionary, term()}].
-items(#{call_key := CallKey}) ->
-    [
-        status,
-        current_function,
-        current_stacktrace,
-        reductions,
-        memory,
-        total_heap_size,
-        garbage_collection,
-        registered_name,
-        initial_call
-        | CallKey
-    ].
-
 -spec values(pid(), non_neg_integer(), wait(), [tuple()], linerate_probe:context()) ->
     [{atom(), non_neg_integer()}].
 values(Pid, Mailbox, Wait, Info, #{events := #{pids := Told}}) ->
@@ -297,38 +283,8 @@ values(Pid, Mailbox, Wait, Info, #{events := #{pids := Told}}) ->
         {'suspect.memory', value(memory, Info)},
         {'suspect.heap', value(total_heap_size, Info) * erlang:system_info(wordsize)},
         {'suspect.events', maps:get(Pid, Told, 0)}
+        | [{'suspect.traced', one(Flags =/= 0)} || {trace, Flags} <- Info]
     ].
-
-%% By the function it is in, which disturbs nobody; or, seldom and never of a process that runs, by its
-%% flags: that answer would be waited for with a scheduler held.
--spec traced(pid(), wait(), non_neg_integer(), [tuple()]) -> [{atom(), 0 | 1}].
-traced(Pid, Wait, Asked, Stack) ->
-    Running = Wait =:= running orelse Wait =:= collecting,
-    case is_called_traced(Stack) of
-        true -> [{'suspect.traced', 1}];
-        false when Running; Asked rem 4 =/= 0 -> [];
-        false -> has_flags(Pid)
-    end.
-
--spec is_called_traced([tuple()]) -> boolean().
-is_called_traced([{Module, Function, Arity, _} | _]) when is_integer(Arity) ->
-    try erlang:trace_info({Module, Function, Arity}, traced) of
-        {traced, How} -> How =:= global orelse How =:= local;
-        _ -> false
-    catch
-        error:_ -> false
-    end;
-is_called_traced(_) ->
-    false.
-
--spec has_flags(pid()) -> [{atom(), 0 | 1}].
-has_flags(Pid) ->
-    try erlang:trace_info(Pid, flags) of
-        {flags, Flags} when is_list(Flags) -> [{'suspect.traced', one(Flags =/= [])}];
-        _ -> []
-    catch
-        error:_ -> []
-    end.
 
 %% Those that are new. Most processes are where they were, and nothing is put in words again.
 -spec facts(all | changed, wait(), none | mfa(), [tuple()], suspect()) ->
@@ -487,15 +443,31 @@ waits(Waits) ->
         {'waits.receive', Count('receive')}
     ].
 
-%% One dictionary key of another process can be asked for since OTP 26.2; a whole dictionary may be
-%% large.
--spec call_key() -> [{dictionary, '$initial_call'}].
-call_key() ->
-    Key = {dictionary, '$initial_call'},
-    try erlang:process_info(self(), [Key]) of
-        _ -> [Key]
+%% With what not every release answers: one key of a dictionary (since OTP 26.2; a whole dictionary may
+%% be large), and the flags of tracing, of all sessions. These come with the other items, whatever the
+%% process does; for those of erlang:trace_info/2 the emulator holds a scheduler until the process
+%% yields.
+-spec items() -> [item()].
+items() ->
+    [
+        status,
+        current_function,
+        current_stacktrace,
+        reductions,
+        memory,
+        total_heap_size,
+        garbage_collection,
+        registered_name,
+        initial_call
+        | [Item || Item <- [{dictionary, '$initial_call'}, trace], is_answered(Item)]
+    ].
+
+-spec is_answered(item()) -> boolean().
+is_answered(Item) ->
+    try erlang:process_info(self(), [Item]) of
+        _ -> true
     catch
-        error:_ -> []
+        error:_ -> false
     end.
 
 %% A process of the emulator, among the first: it makes all others let go of a literal.

@@ -36,7 +36,7 @@ metrics! {
     HEAP: Bytes = "suspect.heap", "B";
     /// Events of the system monitor that were about it, since the probe came.
     EVENTS: u64 = "suspect.events", "1";
-    /// 1 if it is traced; asked seldom, and only while it waits.
+    /// 1 if it is traced, by any session.
     TRACED: u64 = "suspect.traced", "1";
 }
 

@@ -3,8 +3,9 @@
 //! `ceiling = attained / utilisation`, with the telling in it
 //!
 //! An emulator without JIT, or one built for debugging, is slow in the same way; it is said here.
-//! Blind spot: tracing is asked for of the processes that were looked at, seldom, and while they wait.
-//! Source: `erlang:trace/3`; `emu_flavor` and `build_type` of `erlang:system_info/1`.
+//! Blind spot: only processes that were looked at are told of.
+//! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
+//! `erlang:system_info/1`.
 
 use linerate_evidence::sources::waits;
 use linerate_evidence::{Missing, Subject};
