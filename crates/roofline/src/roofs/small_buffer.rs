@@ -153,7 +153,10 @@ impl Roof for SmallBuffer {
         let full = share(&all, |each| self.is(each) && each.fills_buffer());
         let reads: f64 = these.iter().map(|each| each.reads).sum();
         let bytes: f64 = these.iter().map(|each| each.bytes).sum();
-        let part = reads * self.cost() / work.all();
+        // Each is too little: a read costs more than its constant on a slow machine, and more than the
+        // driver's part of it everywhere.
+        let cost = (reads * self.cost()).max(work.of_reads(&these, &all));
+        let part = cost / work.all();
         let seen = format!(
             "{:.0} % of the bytes came in reads that filled a buffer of {} while more waited; {reads:.0} \
              reads a second took at least {:.0} % of the node's work",

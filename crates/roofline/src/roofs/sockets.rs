@@ -129,7 +129,7 @@ pub(super) fn mean(of: &Of, metric: Metric<Bytes>) -> Result<f64, Missing> {
 /// Of all bytes that were read, the part that came over such connections.
 pub(super) fn share(all: &[Connection], is: impl Fn(&Connection) -> bool) -> f64 {
     let bytes: f64 = all.iter().map(|connection| connection.bytes).sum();
-    let of: f64 = all.iter().filter(|each| is(each)).map(|each| each.bytes).sum();
+    let of = all.iter().filter(|each| is(each)).fold(0.0, |sum, each| sum + each.bytes);
     of / bytes.max(1e-9)
 }
 
@@ -160,6 +160,14 @@ impl Work {
 
     pub fn all(&self) -> f64 {
         (self.emulator + self.driver + self.collection).max(1e-6)
+    }
+
+    /// What the drivers did for these connections' reads, by their number among all reads and writes. The
+    /// node timed it itself, so it holds for slow CPUs and other releases as well. Unit: schedulers.
+    pub fn of_reads(&self, these: &[&Connection], all: &[Connection]) -> f64 {
+        let reads: f64 = these.iter().map(|each| each.reads).sum();
+        let calls: f64 = all.iter().map(|each| each.reads + each.writes).sum();
+        self.driver * reads / calls.max(1e-9)
     }
 }
 
