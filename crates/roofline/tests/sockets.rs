@@ -150,6 +150,38 @@ fn a_buffer_that_is_filled_binds_only_while_more_waits() {
     assert!(!large.binds("beam.small-buffer"));
 }
 
+/// Half as much is done in the same time: a slower CPU, or a release whose reads cost more.
+#[test]
+fn reads_and_lines_are_named_by_a_slow_node_too() {
+    for (name, roof) in
+        [("small-buffer", "beam.small-buffer"), ("packet-parse", "beam.packet-parse")]
+    {
+        let slow = Recorded::of(name).with(|_, metric, raw| {
+            Some(if metric.starts_with("port.recv_") || metric == "port.send_cnt" {
+                raw / 2
+            } else {
+                raw
+            })
+        });
+        assert!(slow.binds(roof), "{name}");
+    }
+}
+
+/// The drivers have an eighth of the reads, and of their time; the rest is the processes' own.
+#[test]
+fn reads_and_lines_beside_other_work_are_not_named() {
+    for (name, roof) in
+        [("small-buffer", "beam.small-buffer"), ("packet-parse", "beam.packet-parse")]
+    {
+        let busy = Recorded::of(name).with(|_, metric, raw| {
+            let of_drivers = metric.starts_with("port.recv_")
+                || ["port.send_cnt", "vm.micro_port", "vm.micro_check_io"].contains(&metric);
+            Some(if of_drivers { raw / 8 } else { raw })
+        });
+        assert!(!busy.binds(roof), "{name}");
+    }
+}
+
 #[test]
 fn a_reader_that_rests_is_no_small_buffer_though_its_reads_fill_it() {
     let slow = Recorded::of("slow-reader");
