@@ -127,11 +127,15 @@ impl Utilisation {
         ]
         .into_iter()
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
-        // A full machine is the target's doing where the target fills most of it and the engine next to none:
-        // a machine for the engine would change nothing.
-        // Chosen: a seventh of the CPUs is what an engine takes beside a slow server.
-        // So it is where the target is as full as the machine: somebody else is on the CPUs that it can't use.
         let station = match (station, &self.target, &self.host) {
+            // An engine thread that is full asks for no more, however full the machine is: then this measures
+            // linerate.
+            (Station::Host, ..) if engine >= FULL && engine >= target => Station::Engine,
+            // A full machine is the target's doing where the target fills most of it and the engine next to
+            // none: a machine for the engine would change nothing.
+            // Chosen: a seventh of the CPUs is what an engine takes beside a slow server.
+            // So it is where the target is as full as the machine: somebody else is on the CPUs that it can't
+            // use.
             (Station::Host, Ok(filled), Ok(host))
                 if self.engine_cores < 0.15 * host.busy
                     && (filled.cores > 0.6 * host.busy || target >= FULL) =>

@@ -49,6 +49,19 @@ fn the_channel_over_which_linerate_asks_is_no_channel_of_the_node() {
     }
 }
 
+/// On as many CPUs as there are full threads both are true, and only one says whose figure it is.
+#[test]
+fn a_full_engine_thread_is_named_on_a_full_machine_too() {
+    let (header, evidence) = recording("engine-cpu");
+    let full = with(&with(&evidence, "stat.idle", |_| 0), "stat.iowait", |_| 0);
+    let judgement = judged(&header, &full);
+    assert_eq!(judgement.verdict.by(), Some("engine.cpu"));
+    assert!(!of(&judgement, "host.cpu").binds);
+    // Its threads have a part of their CPUs each: then the machine it is.
+    let (header, evidence) = recording("host-cpu");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("host.cpu"));
+}
+
 #[test]
 fn a_target_that_is_no_node_has_no_channels() {
     let (header, evidence) = recording("host-cpu");

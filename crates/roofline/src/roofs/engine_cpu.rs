@@ -47,8 +47,8 @@ impl Roof for EngineCpu {
         let held = run.is_held_back();
         let binds = match utilisation.bottleneck() {
             Some(Station::Engine) if held => Binds::Yes(format!(
-                "an engine thread was on its CPU {:.0} % of the time, more than anything else: this \
-                 measures linerate, not the target",
+                "an engine thread was on its CPU {:.0} % of the time: this measures linerate, not the \
+                 target",
                 busiest * 100.0
             )),
             _ => Binds::No(format!(
