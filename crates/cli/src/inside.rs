@@ -16,6 +16,8 @@ use linerate_evidence::Evidence;
 use linerate_evidence::sources::node::Numbering;
 use linerate_model::Share;
 
+use crate::pace::Pace;
+
 // Chosen: a full node is granted a quarter of it (`linerate_probe_worker`), and a run is short: 1 % of one
 // scheduler where it matters.
 const OWN: Share = Share(0.04);
@@ -55,7 +57,7 @@ impl Inside {
                 }
             };
             let mut numbering = Numbering::default();
-            let mut next = now();
+            let mut pace = Pace::new(EVERY, now());
             loop {
                 let last = until.load(Ordering::Relaxed);
                 let evidence = match pass(&attached, &flows, &mut numbering) {
@@ -72,7 +74,7 @@ impl Inside {
                 if sender.send(evidence).is_err() || last {
                     break;
                 }
-                next = next.after(EVERY);
+                let next = pace.next(now());
                 while now() < next && !until.load(Ordering::Relaxed) {
                     std::thread::sleep(next.since(now()).min(Duration::from_millis(20)));
                 }

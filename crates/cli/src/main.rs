@@ -10,6 +10,7 @@ mod inside;
 mod links;
 mod measure;
 mod output;
+mod pace;
 mod pairs;
 mod path_flags;
 mod places;

@@ -15,6 +15,7 @@ use super::outside::Outside;
 use super::sampled::Sampled;
 use crate::evidence_file::EvidenceFile;
 use crate::failure::Failure;
+use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::signals::Signals;
 
@@ -109,22 +110,20 @@ impl<'a> Watch<'a> {
 
     /// Watches until then, or a signal, or the target's end.
     pub(super) fn until(&mut self, end: Timestamp) -> Result<(), Failure> {
-        let mut next = now();
+        let mut pace = Pace::new(EVERY, now());
         while self.ended.is_none() {
             self.pass()?;
             if now() >= end {
                 self.ended = self.gap.take().map(|(_, why)| why);
                 return Ok(());
             }
-            next = next.after(EVERY).min(end);
+            let next = pace.next(now()).min(end);
             while now() < next && !self.signals.received() {
                 std::thread::sleep(next.since(now()).min(Duration::from_millis(20)));
             }
             if self.signals.received() {
                 self.ended = Some("interrupted".into());
             }
-            // A pass that took longer than the time between two is not made up for.
-            next = next.max(now());
         }
         Ok(())
     }
