@@ -444,7 +444,9 @@ fn a_reader_that_goes_away_is_no_error() {
         let mut linerate = Linerate::start_in(TempDir::new().unwrap(), words, |command| {
             command.stdout(writer.try_clone().unwrap()).stderr(writer);
         });
-        assert_eq!(linerate.end(Duration::from_secs(20)), 0, "{words:?}");
+        // 4: the run is void, as it is where neighbours had the CPUs.
+        let code = linerate.end(Duration::from_secs(20));
+        assert!(code == 0 || code == 4, "{words:?}: {code}");
         linerate.assert_nothing_left();
     }
 }
