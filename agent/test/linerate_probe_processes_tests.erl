@@ -63,7 +63,7 @@ processes_that_end_while_they_are_asked_are_left_out_test() ->
     Names = [list_to_binary(pid_to_list(Pid)) || Pid <- Dead],
     ?assertEqual([], [Pid || {{process, Pid}, _} <- Rows, lists:member(Pid, Names)]).
 
-%% Of one that never rests as of one that does, and without a stop of its own.
+%% Flags were asked of waiting processes alone once, and a busy service is never met waiting.
 a_traced_process_is_told_of_whatever_it_does_test() ->
     Tracer = spawn(fun drop/0),
     Resting = spawn(fun() -> receive stop -> ok end end),

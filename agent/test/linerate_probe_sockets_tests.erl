@@ -59,6 +59,18 @@ a_socket_of_the_socket_module_is_seen_though_it_is_no_port_test() ->
     ?assertMatch(#{'port.socket_backend' := 1, 'port.recv_oct' := 5, 'port.buffer' := 8192}, Row),
     close(Pair).
 
+%% Its code stands for it: no Elixir is needed here.
+a_library_that_registers_nothing_is_told_by_its_code_test() ->
+    Name = 'Elixir.ThousandIsland.Listener',
+    {ok, Name, Beam} = compile:forms([{attribute, 1, module, Name}]),
+    {module, Name} = code:load_binary(Name, "listener.ex", Beam),
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    Row = maps:from_list(proplists:get_value({listener, Port}, rows())),
+    ?assertMatch(#{listener := <<"gen_tcp (thousand_island runs here)">>}, Row),
+    ok = gen_tcp:close(Listen),
+    true = code:delete(Name).
+
 a_listener_is_told_with_its_backlog_and_what_waits_there_test() ->
     {ok, Listen} = gen_tcp:listen(0, [{backlog, 7}]),
     {ok, Port} = inet:port(Listen),

@@ -38,6 +38,28 @@ a_connection_that_was_closed_meanwhile_harms_nothing_test() ->
 a_port_that_nobody_listens_on_has_no_sockets_test() ->
     ?assertEqual({ok, 0, []}, linerate_probe_turn:steps({nodelay, true}, 1)).
 
+a_high_watermark_that_takes_the_low_one_along_gives_it_back_test() ->
+    {_Listen, Port, _Client, Accepted} = connected(),
+    {ok, Before} = inet:getopts(Accepted, [high_watermark, low_watermark]),
+    {ok, 1, Steps} = linerate_probe_turn:steps({high_watermark, 1024}, Port),
+    ?assertEqual(1, linerate_probe_turn:count(Steps)),
+    ok = linerate_probe_turn:do(Steps),
+    ?assertEqual({ok, [{high_watermark, 1024}]}, inet:getopts(Accepted, [high_watermark])),
+    ok = linerate_probe_turn:undo(Steps),
+    ?assertEqual({ok, Before}, inet:getopts(Accepted, [high_watermark, low_watermark])).
+
+%% The emulator refuses more dirty schedulers online than others.
+no_more_dirty_schedulers_are_asked_for_than_others_are_online_test() ->
+    Online = erlang:system_flag(schedulers_online, 1),
+    try
+        ?assertMatch(
+            {error, <<"it takes 1 to 1 ", _/binary>>},
+            linerate_probe_turn:steps({dirty_cpu_schedulers_online, 2}, all)
+        )
+    after
+        erlang:system_flag(schedulers_online, Online)
+    end.
+
 schedulers_are_put_back_dirty_ones_too_test() ->
     Online = fun() ->
         [erlang:system_info(Each) || Each <- [schedulers_online, dirty_cpu_schedulers_online]]

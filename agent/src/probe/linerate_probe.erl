@@ -278,7 +278,6 @@ ended(Reason, #{held := #{microstate_accounting := Were} = Held}, Asker) ->
     _ = Reason =/= normal andalso not Were andalso
         erlang:system_flag(microstate_accounting, false),
     put_back(Held),
-    true = unregister(linerate_probe),
     leave(Held, Asker).
 
 %% Putting back.
@@ -295,6 +294,8 @@ put_back(#{monitor := Monitor, turned := Turned}) ->
 -spec leave(held(), {pid(), reference()} | nobody) -> term().
 leave(#{unload := Unload}, Asker) ->
     ok = forget(Unload),
+    %% Not before: another linerate that finds nobody here loads its own.
+    _ = whereis(linerate_probe) =:= self() andalso unregister(linerate_probe),
     case Asker of
         {From, Ref} -> _ = erlang:send(From, {Ref, stopped}, [noconnect, nosuspend]);
         nobody -> ok

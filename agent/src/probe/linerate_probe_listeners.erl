@@ -128,21 +128,28 @@ library(Owner, Names) ->
         #{Owner := <<"ejabberd", _/binary>>} -> <<"ejabberd">>;
         #{Owner := <<"yaws", _/binary>>} -> <<"yaws">>;
         #{Owner := <<"esockd", _/binary>>} -> <<"esockd">>;
-        _ -> first([Library || {Name, Library} <- libraries(), whereis(Name) =/= undefined])
+        _ -> first([Library || {Sign, Library} <- libraries(), is_there(Sign)])
     end.
 
 -spec first([binary()]) -> binary().
 first([Library | _]) -> <<"gen_tcp (", Library/binary, " runs here)">>;
 first([]) -> <<"gen_tcp">>.
 
--spec libraries() -> [{atom(), binary()}].
+%% By a name that it registers; Thousand Island (of Bandit and Phoenix) registers none, and is told by its
+%% code.
+-spec libraries() -> [{{registered | loaded, atom()}, binary()}].
 libraries() ->
     [
-        {ejabberd_sup, <<"ejabberd">>},
-        {esockd_sup, <<"esockd">>},
-        {yaws_server, <<"yaws">>},
-        {inets_sup, <<"inets">>}
+        {{registered, ejabberd_sup}, <<"ejabberd">>},
+        {{registered, esockd_sup}, <<"esockd">>},
+        {{registered, yaws_server}, <<"yaws">>},
+        {{loaded, 'Elixir.ThousandIsland.Listener'}, <<"thousand_island">>},
+        {{registered, inets_sup}, <<"inets">>}
     ].
+
+-spec is_there({registered | loaded, atom()}) -> boolean().
+is_there({registered, Name}) -> whereis(Name) =/= undefined;
+is_there({loaded, Module}) -> erlang:module_loaded(Module).
 
 %% Ranch keeps its listeners' addresses and limits in a table that anybody may read.
 -spec ranch() -> ranch().

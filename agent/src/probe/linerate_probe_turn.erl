@@ -13,9 +13,9 @@
 
 -export_type([step/0, where/0]).
 
-%% What to set, and what it was.
+%% What to set, and what it was; `any': only to be put back, since setting another changes it too.
 -type step() ::
-    {option, linerate_probe_socket:socket(), atom(), New :: term(), Old :: term()}
+    {option, linerate_probe_socket:socket(), atom(), New :: term() | any, Old :: term()}
     | {flag, atom(), New :: non_neg_integer() | any, Old :: non_neg_integer()}.
 
 %% Connections of this listening port, or all that the node has accepted.
@@ -88,7 +88,7 @@ flag(Flag, New) when is_integer(New), New >= 0 ->
     Most =
         case Flag of
             schedulers_online -> erlang:system_info(schedulers);
-            dirty_cpu_schedulers_online -> erlang:system_info(dirty_cpu_schedulers);
+            dirty_cpu_schedulers_online -> most_dirty();
             fullsweep_after -> 65535
         end,
     Least =
@@ -109,6 +109,11 @@ flag(Flag, New) when is_integer(New), New >= 0 ->
     end;
 flag(_Flag, _New) ->
     {error, <<"it takes a whole number">>}.
+
+%% Source: erl(1), `+SDcpu': of those online never more than of the others.
+-spec most_dirty() -> pos_integer().
+most_dirty() ->
+    min(erlang:system_info(dirty_cpu_schedulers), erlang:system_info(schedulers_online)).
 
 %% The emulator changes the dirty schedulers' number in proportion when the others' is changed: that
 %% is put back too, after it.
@@ -142,9 +147,19 @@ served(Where) ->
     ],
     lists:sublist(Those, 1000).
 
-%% One that is set so already is left as it is, and one that does not tell can't be put back.
+%% A high watermark takes a low one that is above it along.
 -spec option(linerate_probe_socket:socket(), atom(), term()) -> [step()].
+option(Socket, high_watermark, New) ->
+    case set_or_left(Socket, high_watermark, New) of
+        [] -> [];
+        Steps -> set_or_left(Socket, low_watermark, any) ++ Steps
+    end;
 option(Socket, Option, New) ->
+    set_or_left(Socket, Option, New).
+
+%% One that is set so already is left as it is, and one that does not tell can't be put back.
+-spec set_or_left(linerate_probe_socket:socket(), atom(), term()) -> [step()].
+set_or_left(Socket, Option, New) ->
     case get(Socket, Option) of
         {ok, New} -> [];
         {ok, Old} -> [{option, Socket, Option, New, Old}];
@@ -176,7 +191,7 @@ set(Socket, buffer, Value) -> socket:setopt(Socket, otp, rcvbuf, Value).
 %% @doc How many of them set something, and do not only remember what it was.
 -spec count([step()]) -> non_neg_integer().
 count(Steps) ->
-    length(Steps) - length([any || {flag, _, any, _} <- Steps]).
+    length([Step || Step <- Steps, element(tuple_size(Step) - 1, Step) =/= any]).
 
 %% @doc Sets what is to be set. A connection may be closed at any time.
 -spec do([step()]) -> ok.
@@ -184,6 +199,8 @@ do(Steps) ->
     lists:foreach(fun do_one/1, Steps).
 
 -spec do_one(step()) -> term().
+do_one({option, _Socket, _Option, any, _Old}) ->
+    ok;
 do_one({option, Socket, Option, New, _Old}) ->
     try
         set(Socket, Option, New)
@@ -192,8 +209,13 @@ do_one({option, Socket, Option, New, _Old}) ->
     end;
 do_one({flag, _Flag, any, _Old}) ->
     ok;
+%% What the emulator takes may have changed since it was asked.
 do_one({flag, Flag, New, _Old}) ->
-    erlang:system_flag(Flag, New).
+    try
+        erlang:system_flag(Flag, New)
+    catch
+        _:_ -> ok
+    end.
 
 %% @doc Sets what it was, the last first.
 -spec undo([step()]) -> ok.
@@ -204,8 +226,4 @@ undo(Steps) ->
 undo_one({option, Socket, Option, _New, Old}) ->
     do_one({option, Socket, Option, Old, Old});
 undo_one({flag, Flag, _New, Old}) ->
-    try
-        erlang:system_flag(Flag, Old)
-    catch
-        _:_ -> ok
-    end.
+    do_one({flag, Flag, Old, Old}).

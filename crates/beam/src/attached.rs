@@ -6,7 +6,7 @@
 //! by itself when the owner does, or after four seconds in which it hears nothing; `{alive, Ref}` is
 //! to be heard.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,7 +15,9 @@ use linerate_evidence::sources::node::NodeRow;
 use linerate_model::Share;
 
 use crate::agent::find_agent;
-use crate::delivery::{Delivered, REGISTERED, Undelivered, deliver, options, unload};
+use crate::delivery::{
+    Delivered, Parcel, REGISTERED, Undelivered, options, parts, refused, unload, whole,
+};
 use crate::node::{CallFault, Node};
 use crate::rows::rows;
 use crate::term::{Pid, Term, as_atom, as_tuple, atom, in_words};
@@ -113,15 +115,12 @@ impl Node {
             let fault = if self.has_a_probe()? {
                 ProbeFault::Already(self.name().to_owned())
             } else {
-                let delivered = deliver(self, beams.as_deref())?;
-                match self.begin(asked, &delivered) {
-                    Ok(probe) => return Ok(Attached::new(self.clone(), probe, delivered)),
-                    // Another was quicker by a hair: the modules are its own too.
-                    Err(fault @ ProbeFault::Already(_)) => fault,
-                    Err(fault) => {
-                        unload(self, &delivered.loaded);
-                        return Err(fault);
+                match self.begin(asked, beams.as_deref()) {
+                    Ok((probe, delivered)) => {
+                        return Ok(Attached::new(self.clone(), probe, delivered));
                     }
+                    Err(fault @ ProbeFault::Already(_)) => fault,
+                    Err(fault) => return Err(fault),
                 }
             };
             if Instant::now() >= deadline {
@@ -137,24 +136,56 @@ impl Node {
         Ok(matches!(found, Term::Pid(_)))
     }
 
-    fn begin(&self, asked: &ProbeOptions, delivered: &Delivered) -> Result<Pid, ProbeFault> {
+    fn begin(
+        &self,
+        asked: &ProbeOptions,
+        beams: Option<&Path>,
+    ) -> Result<(Pid, Delivered), ProbeFault> {
+        if let Some(parcel) = whole(self, beams)?
+            && let Some(begun) = self.start(asked, &parcel)?
+        {
+            return Ok(begun);
+        }
+        let parcel = parts(self)?;
+        // To compile takes seconds.
+        if self.has_a_probe()? {
+            return Err(ProbeFault::Already(self.name().to_owned()));
+        }
+        let module = "linerate_probe";
+        self.start(asked, &parcel)?.ok_or_else(|| {
+            refused(self, module, "it will not have what its own compiler made".into()).into()
+        })
+    }
+
+    /// None: the node will not have the code. After an error nothing of it is left, or the probe has started
+    /// unheard, and goes by itself.
+    fn start(
+        &self,
+        asked: &ProbeOptions,
+        parcel: &Parcel,
+    ) -> Result<Option<(Pid, Delivered)>, ProbeFault> {
         let permille = (asked.budget.0 * 1000.0).round().clamp(1.0, 1000.0) as i64;
         let interval = i64::try_from(asked.interval.as_millis()).unwrap_or(i64::MAX).max(1);
         let owner = self.own_pid().clone().into();
-        let options = options(owner, permille, &delivered.loaded, interval);
-        let module = delivered.module("linerate_probe");
-        let answer = self.call(module, "start", vec![options], PATIENCE)?;
-        let node = || self.name().to_owned();
-        match as_tuple(&answer) {
-            Some([ok, Term::Pid(probe)]) if as_atom(ok) == Some("ok") => Ok(probe.clone()),
+        let options = options(owner, permille, &parcel.loaded(), interval);
+        let Some(answer) = parcel.start(self, options)? else {
+            unload(self, &parcel.loaded());
+            return Ok(None);
+        };
+        let node = self.name().to_owned();
+        let reason = match as_tuple(&answer) {
+            Some([ok, Term::Pid(probe)]) if as_atom(ok) == Some("ok") => {
+                return Ok(Some((probe.clone(), parcel.delivered())));
+            }
+            // Another was quicker by a hair: the modules are its own too.
             Some([_, reason]) if as_atom(reason) == Some("already") => {
-                Err(ProbeFault::Already(node()))
+                return Err(ProbeFault::Already(node));
             }
-            Some([_, reason]) => {
-                Err(ProbeFault::Unstarted { node: node(), reason: in_words(reason) })
-            }
-            _ => Err(ProbeFault::Unstarted { node: node(), reason: in_words(&answer) }),
-        }
+            Some([_, reason]) => in_words(reason),
+            _ => in_words(&answer),
+        };
+        unload(self, &parcel.loaded());
+        Err(ProbeFault::Unstarted { node, reason })
     }
 }
 
@@ -234,27 +265,26 @@ impl Attached {
         drop(stop);
         // It waits for nothing but the channel.
         let _ = thread.join();
-        let stopped = self.node.request(&self.probe, "stop")?.wait(patience);
-        if let Err(CallFault::Lost { .. }) = stopped {
-            return Ok(stopped.map(drop)?);
-        }
+        // One that says nothing is at it, or will be after four seconds without a word. To take its code away
+        // now would end it before it has put anything back.
+        self.node.request(&self.probe, "stop")?.wait(patience)?;
         // Its last step is to purge itself, after its answer.
         let deadline = Instant::now() + patience;
         while let Some(module) = self.delivered.loaded.last() {
-            let has = |what| {
+            let is = |what| {
                 let found = self.node.call("erlang", what, vec![atom(module)], patience)?;
                 Ok::<_, CallFault>(as_atom(&found) == Some("true"))
             };
-            if !has("module_loaded")? && !has("check_old_code")? {
+            if !is("module_loaded")? && !is("check_old_code")? {
                 self.delivered.loaded.pop();
-            } else if Instant::now() >= deadline || stopped.is_err() {
+            } else if Instant::now() >= deadline {
                 unload(&self.node, &self.delivered.loaded);
                 break;
             } else {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        Ok(stopped.map(drop)?)
+        Ok(())
     }
 }
 

@@ -1,9 +1,11 @@
 //! How the probe's code gets onto a node: nothing is written to a disk, there or here.
 //!
 //! The beam of all of it that was built here is loaded by `code:load_binary/3`, which needs no descriptor.
-//! Where the node refuses that (a release made by a newer compiler) or none was built, its modules go there
-//! one by one, compiled there from their text if need be. What the node has already, with the same code, is
-//! used and left.
+//! Where the node refuses that (a release made by a newer compiler) or none was built, its modules are
+//! compiled there, from their text. What the node has already, with the same code, is used and left.
+//!
+//! One call loads it and starts it, so that code without a process that would take it away again is never on
+//! a node, however early a line is cut.
 //!
 //! One module, because of the leaving: before code is purged each process of the node is asked whether it
 //! uses it.
@@ -12,7 +14,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::node::{CallFault, Node};
-use crate::term::{Term, as_atom, as_tuple, atom, binary, in_words, integer, list, map, string};
+use crate::term::{
+    ExternalFun, Term, as_atom, as_list, as_text, as_tuple, atom, binary, in_words, integer, list,
+    map, string,
+};
 
 /// A module of the probe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,8 +37,7 @@ macro_rules! modules {
     };
 }
 
-/// What the probe is made of, in the order in which its modules are loaded where they go one by one: the
-/// one that is started is the last. To add a part: its line here.
+/// What the probe is made of. To add a part: its line here.
 pub const MODULES: &[Module] = modules![
     "linerate_probe_text",
     "linerate_probe_monitor",
@@ -77,140 +81,129 @@ pub enum Undelivered {
     },
 }
 
+/// The probe's code, for a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Parcel {
+    /// What the node has not got, and what is to be unloaded.
+    beams: Vec<(&'static str, Vec<u8>)>,
+    /// Whether it is one module.
+    is_whole: bool,
+}
+
+impl Parcel {
+    /// Modules that are loaded for the visit.
+    pub(crate) fn loaded(&self) -> Vec<&'static str> {
+        self.beams.iter().map(|(module, _)| *module).collect()
+    }
+
+    /// Loads it, and starts the probe, whose answer it is; none if the node will not have the code, and
+    /// then some of it may be there.
+    pub(crate) fn start(&self, node: &Node, options: Term) -> Result<Option<Term>, CallFault> {
+        let mut steps: Vec<(&str, &str, Vec<Term>)> = Vec::new();
+        for (module, beam) in &self.beams {
+            let file = string(&own_file(module));
+            // Old code that is in the way is of a linerate that was killed while the node was, too.
+            steps.push(("code", "purge", vec![atom(module)]));
+            steps.push(("code", "load_binary", vec![atom(module), file, binary(beam.clone())]));
+            // And old code that this made would keep the new from being deleted.
+            steps.push(("code", "purge", vec![atom(module)]));
+            // It crashes, and with it the call, where the code was refused.
+            steps.push((module, "module_info", vec![atom("module")]));
+        }
+        steps.push((module_of(self.is_whole, "linerate_probe"), "start", vec![options]));
+        let modules = steps.iter().map(|(module, ..)| atom(module)).collect();
+        let functions = steps.iter().map(|(_, function, _)| atom(function)).collect();
+        let arguments = steps.into_iter().map(|(.., arguments)| list(arguments)).collect();
+        let apply = Term::from(ExternalFun::from(("erlang", "apply", 3)));
+        // In their order. Source: lists.erl, `zipwith3`: F of the first of each, then the rest.
+        let each = vec![apply, list(modules), list(functions), list(arguments)];
+        match node.call("lists", "zipwith3", each, PATIENCE) {
+            Ok(answers) => Ok(as_list(&answers).and_then(|answers| answers.last().cloned())),
+            Err(CallFault::Crashed { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// What is known of it once it is there.
+    pub(crate) fn delivered(&self) -> Delivered {
+        Delivered { loaded: self.loaded(), is_whole: self.is_whole }
+    }
+}
+
 /// The probe on a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivered {
-    /// Modules that were loaded now and are to be unloaded.
+    /// Modules that were loaded and are to be unloaded.
     pub(crate) loaded: Vec<&'static str>,
-    /// Whether it is one module.
-    pub(crate) is_whole: bool,
+    is_whole: bool,
 }
 
 impl Delivered {
     /// The module in which a part's functions are.
     pub(crate) fn module(&self, part: &'static str) -> &'static str {
-        if self.is_whole { WHOLE } else { part }
+        module_of(self.is_whole, part)
     }
 }
 
-/// Puts the probe there, from the folder of beams where there is one. After an error nothing of it is left.
-pub(crate) fn deliver(node: &Node, beams: Option<&Path>) -> Result<Delivered, Undelivered> {
-    if let Some(beam) = built(beams, WHOLE) {
-        let there = loaded_version(node, WHOLE)?;
-        if there.is_some() && there == version(node, &beam)? {
-            return Ok(Delivered { loaded: Vec::new(), is_whole: true });
-        }
-        match load(node, WHOLE, beam) {
-            Ok(Ok(())) => return Ok(Delivered { loaded: vec![WHOLE], is_whole: true }),
-            Ok(Err(_refused)) => {}
-            Err(fault) => {
-                unload(node, &[WHOLE]);
-                return Err(fault.into());
-            }
-        }
-    }
-    let mut loaded = Vec::new();
+fn module_of(is_whole: bool, part: &'static str) -> &'static str {
+    if is_whole { WHOLE } else { part }
+}
+
+/// All of it in one, from the folder of beams; none where that was not built.
+pub(crate) fn whole(node: &Node, beams: Option<&Path>) -> Result<Option<Parcel>, CallFault> {
+    let Some(beam) = built(beams, WHOLE) else { return Ok(None) };
+    let is_there = has(node, WHOLE, &beam)?;
+    let beams = if is_there { Vec::new() } else { vec![(WHOLE, beam)] };
+    Ok(Some(Parcel { beams, is_whole: true }))
+}
+
+/// Module by module, compiled there.
+pub(crate) fn parts(node: &Node) -> Result<Parcel, Undelivered> {
+    let mut beams = Vec::new();
     for module in MODULES {
-        match deliver_one(node, module, beams) {
-            Ok(Before::There) => {}
-            Ok(Before::Absent) => loaded.push(module.name),
-            Err(error) => {
-                unload(node, &loaded);
-                return Err(error);
-            }
+        let beam = compile(node, module)?.map_err(|reason| refused(node, module.name, reason))?;
+        if !has(node, module.name, &beam)? {
+            beams.push((module.name, beam));
         }
     }
-    Ok(Delivered { loaded, is_whole: false })
+    Ok(Parcel { beams, is_whole: false })
+}
+
+/// Why there is no probe, in words for its user.
+pub(crate) fn refused(node: &Node, module: &'static str, reason: String) -> Undelivered {
+    let reason = format!(
+        "{reason}; run `make agent` with the Erlang of that node, or set LINERATE_AGENT to the folder of its \
+         .beam files"
+    );
+    Undelivered::Refused { module, node: node.name().to_owned(), reason }
 }
 
 fn built(beams: Option<&Path>, module: &str) -> Option<Vec<u8>> {
     std::fs::read(beams?.join(module).with_extension("beam")).ok()
 }
 
-enum Before {
-    There,
-    Absent,
-}
-
-fn deliver_one(
-    node: &Node,
-    module: &'static Module,
-    beams: Option<&Path>,
-) -> Result<Before, Undelivered> {
-    let there = loaded_version(node, module.name)?;
-    let mut refused = None;
-    if let Some(beam) = built(beams, module.name) {
-        if there.is_some() && there == version(node, &beam)? {
-            return Ok(Before::There);
-        }
-        match load(node, module.name, beam)? {
-            Ok(()) => return Ok(Before::Absent),
-            Err(reason) => refused = Some(reason),
-        }
+/// Whether the node has this code, and not from a linerate that was there before.
+fn has(node: &Node, module: &str, beam: &[u8]) -> Result<bool, CallFault> {
+    let loaded = node.call("code", "is_loaded", vec![atom(module)], PATIENCE)?;
+    match as_tuple(&loaded) {
+        Some([_, file]) if as_text(file) != Some(own_file(module)) => {}
+        _ => return Ok(false),
     }
-    let compiled = match compile(node, module)? {
-        Ok(compiled) => compiled,
-        Err(reason) => {
-            let reason = match refused {
-                Some(refused) => format!("its beam is refused ({refused}), and {reason}"),
-                None => format!(
-                    "{reason}; run `make agent`, or set LINERATE_AGENT to the folder of its .beam files"
-                ),
-            };
-            return Err(no(node, module, reason));
+    let version = |of: &str, function: &str, arguments: Vec<Term>| {
+        match node.call(of, function, arguments, PATIENCE) {
+            Ok(Term::Binary(version)) => Ok(Some(version.bytes)),
+            // It was unloaded meanwhile.
+            Ok(_) | Err(CallFault::Crashed { .. }) => Ok(None),
+            Err(other) => Err(other),
         }
     };
-    if there.is_some() && there == version(node, &compiled)? {
-        return Ok(Before::There);
-    }
-    match load(node, module.name, compiled)? {
-        Ok(()) => Ok(Before::Absent),
-        Err(reason) => Err(no(node, module, reason)),
-    }
+    let there = version("erlang", "get_module_info", vec![atom(module), atom("md5")])?;
+    Ok(there.is_some() && there == version("code", "module_md5", vec![binary(beam)])?)
 }
 
-fn no(node: &Node, module: &Module, reason: String) -> Undelivered {
-    Undelivered::Refused { module: module.name, node: node.name().to_owned(), reason }
-}
-
-/// The hash of the code that is loaded there; none if none is.
-fn loaded_version(node: &Node, module: &str) -> Result<Option<Term>, CallFault> {
-    let loaded = node.call("erlang", "module_loaded", vec![atom(module)], PATIENCE)?;
-    if as_atom(&loaded) != Some("true") {
-        return Ok(None);
-    }
-    let told = node.call("erlang", "get_module_info", vec![atom(module), atom("md5")], PATIENCE);
-    match told {
-        Ok(version) => Ok(Some(version)),
-        // It was unloaded meanwhile.
-        Err(CallFault::Crashed { .. }) => Ok(None),
-        Err(other) => Err(other),
-    }
-}
-
-fn version(node: &Node, beam: &[u8]) -> Result<Option<Term>, CallFault> {
-    match node.call("code", "module_md5", vec![binary(beam)], PATIENCE) {
-        Ok(Term::Binary(version)) => Ok(Some(version.into())),
-        Ok(_) | Err(CallFault::Crashed { .. }) => Ok(None),
-        Err(other) => Err(other),
-    }
-}
-
-/// The inner error is the node's reason.
-fn load(node: &Node, module: &str, beam: Vec<u8>) -> Result<Result<(), String>, CallFault> {
-    // Old code that is in the way is of a linerate that was killed while the node was, too.
-    let purge = || node.call("code", "purge", vec![atom(module)], PATIENCE);
-    purge()?;
-    let file = string(&format!("{module}.erl"));
-    let arguments = vec![atom(module), file, binary(beam)];
-    let result = node.call("code", "load_binary", arguments, PATIENCE)?;
-    // And old code that this made would keep the new from being deleted.
-    purge()?;
-    Ok(match as_tuple(&result) {
-        Some([tag, _]) if as_atom(tag) == Some("module") => Ok(()),
-        Some([_, reason]) => Err(in_words(reason)),
-        _ => Err(in_words(&result)),
-    })
+/// What code that linerate loads is said to be from. A node's own is from a file with a path.
+fn own_file(module: &str) -> String {
+    format!("{module}.erl")
 }
 
 /// Runs there, so that the forms need not cross the line. The text is cut into forms at its dots.

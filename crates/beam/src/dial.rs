@@ -103,7 +103,8 @@ fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
         None => peer.name() == place.name,
     };
     if !same {
-        return Err(Unreached::OtherNode { asked: place.to_string(), found: peer.to_string() });
+        let found = peer.to_string().replace(char::is_control, " ");
+        return Err(Unreached::OtherNode { asked: place.to_string(), found });
     }
     Ok(Dialled {
         incoming: talk.incoming,

@@ -12,6 +12,9 @@ use crate::term::{Term, as_atom, as_list, as_text, as_tuple, as_u64};
 /// Rows in one answer. Chosen: a probe that keeps its budget has a hundred.
 const MOST: usize = 20_000;
 
+/// Values of a row. Chosen: those of the node itself are the most, a hundred.
+const MOST_VALUES: usize = 1000;
+
 /// Every row that can be read.
 pub(crate) fn rows(answer: &Term) -> Option<Vec<NodeRow>> {
     let rows = as_list(answer)?;
@@ -21,7 +24,7 @@ pub(crate) fn rows(answer: &Term) -> Option<Vec<NodeRow>> {
 fn row(term: &Term) -> Option<NodeRow> {
     let [of, values] = as_tuple(term)? else { return None };
     let of = subject(of)?;
-    let values = as_list(values)?.iter().filter_map(value).collect();
+    let values = as_list(values)?.iter().take(MOST_VALUES).filter_map(value).collect();
     Some(NodeRow { of, values })
 }
 

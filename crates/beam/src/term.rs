@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 pub use erl_dist::term::{
-    Atom, BigInteger, Binary, FixInteger, List, Map, Pid, Reference, Term, Tuple,
+    Atom, BigInteger, Binary, ExternalFun, FixInteger, List, Map, Pid, Reference, Term, Tuple,
 };
 
 /// An atom.
@@ -114,13 +114,14 @@ pub fn of_map<'a>(term: &'a Term, key: &str) -> Option<&'a Term> {
     }
 }
 
-/// A term as Erlang writes it, cut where it gets long.
+/// A term as Erlang writes it, cut where it gets long; without what a terminal obeys, for it may be of a
+/// stranger.
 pub fn in_words(term: &Term) -> String {
     let mut words = Words { text: String::new(), left: LONGEST };
     if write!(words, "{term}").is_err() {
         words.text.push('…');
     }
-    words.text.replace(['\n', '\r'], " ")
+    words.text
 }
 
 // Chosen: enough of a reason to know it by.
@@ -135,7 +136,7 @@ impl Write for Words {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         for letter in more.chars() {
             self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
-            self.text.push(letter);
+            self.text.push(if letter.is_control() { ' ' } else { letter });
         }
         Ok(())
     }
@@ -177,7 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn long_terms_are_cut() {
+    fn long_terms_are_cut_and_escape_sequences_too() {
+        assert_eq!(in_words(&atom("a\x1b[2Jb\nc")), "'a [2Jb c'");
         let words = in_words(&list(vec![atom("abcdefghij"); 100]));
         assert_eq!(words.chars().count(), LONGEST + 1);
     }

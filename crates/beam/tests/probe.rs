@@ -6,8 +6,8 @@ mod support;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use linerate_beam::term::{as_atom, as_tuple, atom, integer, list, string};
-use linerate_beam::{MODULES, Node, ProbeFault, ProbeOptions};
+use linerate_beam::term::{Term, as_atom, as_tuple, atom, binary, integer, list, string};
+use linerate_beam::{Attached, MODULES, Node, ProbeFault, ProbeOptions};
 use linerate_evidence::sources::node::NodeSubject;
 use support::{LONG, connect, lone, lone_in, soon};
 
@@ -26,6 +26,16 @@ fn nowhere() -> Option<PathBuf> {
     Some(PathBuf::from("/nonexistent"))
 }
 
+fn attach(node: &Node) -> Attached {
+    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
+    node.attach(&options).unwrap()
+}
+
+/// The probe's process there.
+fn keeper(node: &Node) -> Term {
+    node.call("erlang", "whereis", vec![atom("linerate_probe")], LONG).unwrap()
+}
+
 fn loaded(node: &Node) -> Vec<&'static str> {
     let names = MODULES.iter().map(|module| module.name).chain([WHOLE]);
     names
@@ -41,6 +51,10 @@ fn loaded(node: &Node) -> Vec<&'static str> {
 /// Of as many modules.
 fn samples_the_node(agent: Option<PathBuf>, modules: usize, node: &Node) {
     assert_eq!(loaded(node), Vec::<&str>::new());
+    samples_the_node_and_leaves_nothing(agent, modules, node);
+}
+
+fn samples_the_node_and_leaves_nothing(agent: Option<PathBuf>, modules: usize, node: &Node) {
     let options = ProbeOptions { agent, ..ProbeOptions::default() };
     let attached = node.attach(&options).unwrap();
     assert_eq!(attached.loaded().len(), modules);
@@ -65,12 +79,43 @@ fn what_the_node_has_already_is_used_and_left() {
     let (_daemon, place) = lone("agent", &["-pa", folder.to_str().unwrap()]);
     let node = connect(&place).unwrap();
     node.call("code", "ensure_loaded", vec![atom(WHOLE)], LONG).unwrap();
-    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
-    let attached = node.attach(&options).unwrap();
+    let attached = attach(&node);
     assert!(attached.loaded().is_empty());
     attached.sample(LONG).unwrap();
     attached.detach().unwrap();
     assert_eq!(loaded(&node), [WHOLE]);
+}
+
+#[test]
+fn what_a_linerate_before_left_there_is_taken_away() {
+    let (_daemon, place) = lone("left", &[]);
+    let node = connect(&place).unwrap();
+    let beam = std::fs::read(built().unwrap().join(WHOLE).with_extension("beam")).unwrap();
+    let file = string(&format!("{WHOLE}.erl"));
+    node.call("code", "load_binary", vec![atom(WHOLE), file, binary(beam)], LONG).unwrap();
+    assert_eq!(loaded(&node), [WHOLE]);
+    samples_the_node_and_leaves_nothing(built(), 1, &node);
+}
+
+#[test]
+fn a_probe_that_hangs_is_not_robbed_of_its_code() {
+    let (_daemon, place) = lone("hung", &[]);
+    let node = connect(&place).unwrap();
+    let attached = attach(&node);
+    let probe = keeper(&node);
+    run(
+        &node,
+        "spawn(fun() -> erlang:suspend_process(whereis(linerate_probe)), timer:sleep(2000) end).",
+    );
+    let hangs = || {
+        let asked = vec![probe.clone(), atom("status")];
+        let status = node.call("erlang", "process_info", asked, LONG).unwrap();
+        as_tuple(&status).is_some_and(|status| as_atom(&status[1]) == Some("suspended"))
+    };
+    assert!(soon(LONG, hangs));
+    attached.detach_within(Duration::from_millis(300)).unwrap_err();
+    assert_eq!(loaded(&node), [WHOLE]);
+    assert!(soon(Duration::from_secs(10), || loaded(&node).is_empty()));
 }
 
 #[test]
@@ -110,9 +155,8 @@ fn a_second_linerate_is_told_of_the_first_and_does_it_no_harm() {
 fn a_probe_that_was_killed_is_said_to_be_gone() {
     let (_daemon, place) = lone("killed", &[]);
     let node = connect(&place).unwrap();
-    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
-    let attached = node.attach(&options).unwrap();
-    let probe = node.call("erlang", "whereis", vec![atom("linerate_probe")], LONG).unwrap();
+    let attached = attach(&node);
+    let probe = keeper(&node);
     node.call("erlang", "exit", vec![probe, atom("kill")], LONG).unwrap();
     let fault = attached.sample(Duration::from_secs(1)).unwrap_err();
     assert!(matches!(fault, ProbeFault::Gone(_)), "{fault}");
@@ -133,8 +177,7 @@ fn a_node_without_descriptors_can_be_sampled() {
         as_tuple(&answer).is_some_and(|answer| as_atom(&answer[1]) == Some("emfile"))
     };
     assert!(soon(LONG, full));
-    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
-    let attached = node.attach(&options).unwrap();
+    let attached = attach(&node);
     assert!(!attached.sample(LONG).unwrap().is_empty());
     attached.detach().unwrap();
     assert_eq!(loaded(&node), Vec::<&str>::new());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_beam::term::{as_text, as_u64, atom};
 use linerate_beam::{Attached, Cookie, Node, ProbeOptions, TlsFiles, Where};
 use linerate_model::Share;
-use linerate_probe::{ProcessSockets, netns_of};
+use linerate_probe::ProcessSockets;
 
 use super::asked::Asked;
 use super::outside::{Outside, is_beam};
@@ -24,7 +24,7 @@ pub(super) struct Inside {
     /// Normal schedulers online.
     pub(super) schedulers: Option<u16>,
     /// Our own connection to it, its end first: no part of what it does.
-    pub(super) own: Option<(SocketAddr, SocketAddr)>,
+    pub(super) own: (SocketAddr, SocketAddr),
     budget: Share,
 }
 
@@ -38,7 +38,7 @@ impl Inside {
         let node = self.attached.node().reconnect().map_err(|error| error.to_string())?;
         let (ours, theirs) = node.ends();
         self.attached = node.attach(&options(self.budget)).map_err(|error| error.to_string())?;
-        self.own = Some((theirs, ours));
+        self.own = (theirs, ours);
         Ok(())
     }
 }
@@ -108,40 +108,34 @@ fn go(
     });
     let cookie = Cookie::find(args.cookie_file.as_deref()).map_err(|error| error.to_string())?;
     let node = Node::connect(&place, &cookie).map_err(|error| error.to_string())?;
-    let own = find_its_process(&node, outside);
+    find_its_process(&node, outside);
+    let (ours, theirs) = node.ends();
     let attached = node.attach(&options(budget)).map_err(|error| error.to_string())?;
     let schedulers = node
         .call("erlang", "system_info", vec![atom("schedulers_online")], PATIENCE)
         .ok()
         .and_then(|count| u16::try_from(as_u64(&count)?).ok());
-    Ok(Inside { attached, schedulers, own, budget })
+    Ok(Inside { attached, schedulers, own: (theirs, ours), budget })
 }
 
 /// Finds the node's process if it is on this host, by our connection: its other end is that
-/// process's. Our connection, the node's end first, where it is known.
-fn find_its_process(node: &Node, outside: &mut Outside) -> Option<(SocketAddr, SocketAddr)> {
-    let own = std::process::id();
-    let netns = node.place().netns.clone().unwrap_or_else(|| netns_of(own));
-    let ours = ProcessSockets::open_in(own, &netns).and_then(|mut sockets| sockets.read());
-    // The only connection that this program has by now is the one to the node.
-    let ours = ours.ok()?.connections.first().map(|ours| (ours.peer, ours.local));
+/// process's.
+fn find_its_process(node: &Node, outside: &mut Outside) {
     if outside.pid.is_some() {
-        return ours;
+        return;
     }
     let pid = node.call("os", "getpid", Vec::new(), PATIENCE).ok();
     let pid: Option<u32> = pid.and_then(|pid| as_text(&pid)?.parse().ok());
-    let (Some((theirs, our_end)), Some(pid)) = (ours, pid.filter(|pid| is_beam(*pid))) else {
-        return ours;
-    };
+    let Some(pid) = pid.filter(|pid| is_beam(*pid)) else { return };
+    let (ours, theirs) = node.ends();
     // Both ends are addresses of one machine; a pid of another one means nothing here.
-    let near = theirs.ip().is_loopback() || theirs.ip() == our_end.ip();
+    let near = theirs.ip().is_loopback() || theirs.ip() == ours.ip();
     let held = ProcessSockets::open(pid).and_then(|mut sockets| sockets.read());
     let is_its = held.as_ref().is_ok_and(|held| {
-        held.connections.iter().any(|end| end.local == theirs && end.peer == our_end)
+        held.connections.iter().any(|end| end.local == theirs && end.peer == ours)
     });
     // Where its descriptors may not be read, its name has to do.
     if is_its || (near && held.is_err()) {
         outside.settle(pid);
     }
-    ours
 }

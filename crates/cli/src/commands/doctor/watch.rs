@@ -197,8 +197,8 @@ impl<'a> Watch<'a> {
             Ok(mut rows) => {
                 self.heard = now();
                 // What we ask the node over is no part of what it does.
-                rows.retain(|row| match (&row.of, inside.own) {
-                    (NodeSubject::Connection { local, peer }, Some(own)) => (*local, *peer) != own,
+                rows.retain(|row| match &row.of {
+                    NodeSubject::Connection { local, peer } => (*local, *peer) != inside.own,
                     _ => true,
                 });
                 self.sampled.told(&rows);
@@ -229,7 +229,7 @@ impl<'a> Watch<'a> {
         };
         match sockets.read() {
             Ok(mut found) => {
-                let own = self.inside.as_ref().and_then(|inside| inside.own);
+                let own = self.inside.as_ref().map(|inside| inside.own);
                 found.connections.retain(|end| Some((end.local, end.peer)) != own);
                 let count = found.connections.len().to_string();
                 evidence.push_fact(Subject::Target, "connections", count);
