@@ -81,7 +81,7 @@ mod slow_start_after_idle;
 mod stalls;
 mod ways;
 
-/// Every roof, lowest layer first. Order decides only how reports list equals.
+/// Every roof, layer by layer. Order decides only how reports list equals.
 pub static ROOFS: &[&dyn Roof] = &[
     &emulator::Emulator,
     &queue_limit::QueueLimit,

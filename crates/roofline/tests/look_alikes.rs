@@ -163,7 +163,12 @@ fn handshakes_without_tls_are_churn() {
     let (mut header, evidence) = recording("tls-handshake");
     assert!(!of(&judged(&header, &evidence), "tcp.connection-churn").binds);
     header.plan.target.tls = false;
-    let plain = changed(&evidence, |_, _, raw| Some(raw));
+    // Who owns its connections tells of TLS too: of a node that is watched there is nothing else.
+    assert!(of(&judged(&header, &evidence), "tls.handshake").binds);
+    let plain = changed(&evidence, |subject, _, raw| match subject {
+        Subject::Process(_) => None,
+        _ => Some(raw),
+    });
     let judgement = judged(&header, &plain);
     assert_eq!(of(&judgement, "tls.handshake").state, State::DoesNotApply);
     assert!(of(&judgement, "tcp.connection-churn").binds);

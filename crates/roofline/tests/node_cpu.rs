@@ -140,6 +140,31 @@ fn a_pool_of_dirty_schedulers_is_full_when_jobs_wait_and_cpus_are_idle() {
 }
 
 #[test]
+fn dirty_schedulers_that_are_offline_are_not_idle_ones() {
+    let (header, evidence) = recording("dirty-cpu");
+    let mut half = changed(&evidence, |_, metric, raw| match metric {
+        "vm.dirty_cpu_total" | "vm.dirty_cpu_schedulers" => Some(raw * 2),
+        _ => Some(raw),
+    });
+    for (at, of, values) in evidence.rows() {
+        if let Some(raw) = values.get("vm.dirty_cpu_schedulers") {
+            half.push_raw(at, of, "vm.dirty_cpu_schedulers_online", *raw);
+        }
+    }
+    let judgement = judged(&header, &half);
+    assert_eq!(judgement.verdict.by(), Some("vm.dirty-cpu"));
+    assert_eq!(
+        of(&judgement, "vm.dirty-cpu").ceiling,
+        of(&judged(&header, &evidence), "vm.dirty-cpu").ceiling
+    );
+    assert!(judgement.advice[0].by_hand.starts_with("+SDcpu 2:2 in"), "{:?}", judgement.advice);
+    // There are never more of them than of the others.
+    let one = with(&half, "vm.schedulers_online", |_| Some(1));
+    let advice = judged(&header, &one).advice;
+    assert!(advice[0].by_hand.starts_with("+S 2:2 +SDcpu 2:2 in"), "{advice:?}");
+}
+
+#[test]
 fn jobs_on_dirty_schedulers_are_collections_where_heaps_are_large() {
     let (header, evidence) = recording("large-heap");
     assert!(!of(&judged(&header, &evidence), "vm.dirty-cpu").binds);

@@ -53,6 +53,27 @@ fn nagle_is_named_with_both_sides_and_by_the_kernels_alone() {
 }
 
 #[test]
+fn encryption_and_handshakes_are_named_by_who_owns_the_connections() {
+    let of = |judgement: &Judgement, id: &str| {
+        let roof = judgement.roofs.iter().find(|roof| roof.id == id).unwrap();
+        (roof.state, roof.binds)
+    };
+    let (header, evidence) = recorded("tls");
+    assert!(!header.plan.target.tls);
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("tls.bulk"), "{:?}", judgement.verdict);
+    assert_eq!(of(&judgement, "tls.handshake"), (State::DoesNotApply, false));
+
+    let (header, evidence) = recorded("tls-handshake");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("tls.handshake"), "{:?}", judgement.verdict);
+    assert_eq!(of(&judgement, "tcp.connection-churn"), (State::Ceiling, false));
+
+    let (header, evidence) = recorded("nagle");
+    assert_eq!(of(&judged(&header, &evidence), "tls.bulk"), (State::DoesNotApply, false));
+}
+
+#[test]
 fn with_nodelay_on_held_back_bytes_are_not_nagles() {
     let (header, evidence) = recorded("nagle");
     let mut set = only(&evidence, |_, metric| metric != "port.nodelay");

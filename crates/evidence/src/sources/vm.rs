@@ -30,7 +30,7 @@ metrics! {
     SCHEDULER_TOTAL: u64 = "vm.scheduler_total", "1";
     /// As `vm.scheduler_active`, of the dirty schedulers for computing.
     DIRTY_CPU_ACTIVE: u64 = "vm.dirty_cpu_active", "1";
-    /// As `vm.scheduler_total`, of the dirty schedulers for computing.
+    /// As `vm.scheduler_total`, of the dirty schedulers for computing, those offline included.
     DIRTY_CPU_TOTAL: u64 = "vm.dirty_cpu_total", "1";
     /// As `vm.scheduler_active`, of the dirty schedulers for I/O.
     DIRTY_IO_ACTIVE: u64 = "vm.dirty_io_active", "1";
@@ -64,8 +64,10 @@ metrics! {
     SCHEDULERS: u64 = "vm.schedulers", "1";
     /// Normal schedulers that are in use (`+S`, second number).
     SCHEDULERS_ONLINE: u64 = "vm.schedulers_online", "1";
-    /// Dirty schedulers for computing that are in use (`+SDcpu`).
+    /// Dirty schedulers for computing that the node has (`+SDcpu`, first number).
     DIRTY_CPU_SCHEDULERS: u64 = "vm.dirty_cpu_schedulers", "1";
+    /// Dirty schedulers for computing that are in use (`+SDcpu`, second number).
+    DIRTY_CPU_SCHEDULERS_ONLINE: u64 = "vm.dirty_cpu_schedulers_online", "1";
     /// Dirty schedulers for I/O (`+SDio`).
     DIRTY_IO_SCHEDULERS: u64 = "vm.dirty_io_schedulers", "1";
     /// CPUs that the node found it may use when it started.

@@ -63,7 +63,12 @@ fn of_node(evidence: &Evidence, found: &mut Vec<Vital>) {
     if let (Ok((active, _)), Ok((total, _))) =
         (of.delta(vm::SCHEDULER_ACTIVE), of.delta(vm::SCHEDULER_TOTAL))
     {
-        let share = active as f64 / total.max(1) as f64;
+        // The total is of all, the offline ones too, which do nothing.
+        let offline = match (of.last(vm::SCHEDULERS), of.last(vm::SCHEDULERS_ONLINE)) {
+            (Ok(all), Ok(online)) => all as f64 / online.max(1) as f64,
+            _ => 1.0,
+        };
+        let share = active as f64 / total.max(1) as f64 * offline;
         let online = of.last(vm::SCHEDULERS_ONLINE).map_or(String::new(), |n| format!(" of {n}"));
         say("schedulers", share < MUCH, format!("{:.1} %{online} busy", share * 100.0));
     }

@@ -109,10 +109,12 @@ fn advice(named: &str, attained: OpRate) -> Advice {
     } else if named.contains("disk") {
         (
             "disk_free_limit",
-            "1GB",
+            // Its default. Source: rabbitmq.com, "Free Disk Space Alarms".
+            "50MB",
             "lets the broker go on with less free disk",
-            "free the disk that holds its database, or rabbitmqctl set_disk_free_limit 1GB (disk_free_limit.\
-             absolute in rabbitmq.conf), if what is left is enough for you",
+            "free the disk that holds its database; or, if what is left is enough for you, rabbitmqctl \
+             set_disk_free_limit 50MB (disk_free_limit.absolute in rabbitmq.conf), or whatever is less than \
+             rabbitmq-diagnostics status tells to be free",
         )
     } else if named.contains("descriptors") {
         (

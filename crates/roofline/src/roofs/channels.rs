@@ -11,12 +11,22 @@ use crate::run::Run;
 // three quarters of that on average carries little else than fragments.
 const FRAGMENT: f64 = 48.0 * 1024.0;
 
+// Chosen: where no service time is known, what people notice in a call. Unit: seconds.
+const NOTICED: f64 = 0.010;
+
 /// One channel.
 pub(super) struct Channel<'a> {
     /// The other node's name.
     pub peer: &'a str,
     /// Its samples.
     pub of: Of<'a>,
+}
+
+/// Whether what stood before a channel's messages is much of an exchange.
+// Chosen: a third; the rest of it may be a queue that is not seen from here.
+pub(super) fn is_long(run: &Run, wait: f64) -> bool {
+    let service = run.load.service.mean() / 1e9;
+    if run.is_watched() { wait >= NOTICED } else { wait >= 0.3 * service.max(1e-6) }
 }
 
 /// The channels, the one that carried most first; a finding where there are none.

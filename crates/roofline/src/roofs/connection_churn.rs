@@ -79,7 +79,7 @@ impl Roof for ConnectionChurn {
         let binds = if run.is_held_back() && matters && !refused && !tls && run.load.exchanges > 0 {
             Binds::Yes(seen)
         } else if tls {
-            Binds::No(format!("{seen}, and with it comes a TLS handshake: see tls.handshake"))
+            Binds::No(with_handshake(&seen))
         } else {
             Binds::No(seen)
         };
@@ -147,12 +147,14 @@ fn watched(run: &Run) -> Result<Finding, Missing> {
         target.cores,
         host.busy
     );
-    let binds =
-        if used > 0.6 && target.cores > 0.3 * host.busy && overflowed(run) < 0.01 * opened as f64 {
-            Binds::Yes(seen)
-        } else {
-            Binds::No(seen)
-        };
+    let refused = overflowed(run) >= 0.01 * opened as f64;
+    let binds = if run.is_tls() {
+        Binds::No(with_handshake(&seen))
+    } else if used > 0.6 && target.cores > 0.3 * host.busy && !refused {
+        Binds::Yes(seen)
+    } else {
+        Binds::No(seen)
+    };
     Ok(Finding::Ceiling(Ceiling {
         rate,
         sum: format!(
@@ -162,6 +164,11 @@ fn watched(run: &Run) -> Result<Finding, Missing> {
         binds,
         advice: vec![advice("keepalive".into(), "on".into(), most)],
     }))
+}
+
+/// Over TLS the handshake is the price.
+fn with_handshake(seen: &str) -> String {
+    format!("{seen}, and with it comes a TLS handshake: see tls.handshake")
 }
 
 /// Overflows of the target's listeners within the window.

@@ -8,7 +8,7 @@
 //! Source: `+SDcpu`, `+SDio`, erl(1).
 
 use linerate_evidence::sources::vm;
-use linerate_evidence::{Metric, Missing};
+use linerate_evidence::{Metric, Missing, Of};
 use linerate_model::OpRate;
 
 use super::large_heap::are_collected;
@@ -60,6 +60,14 @@ impl DirtySchedulers {
         }
     }
 
+    /// How many of them take jobs.
+    fn online(self, node: &Of, all: u64) -> u64 {
+        match self {
+            Self::Computing => node.last(vm::DIRTY_CPU_SCHEDULERS_ONLINE).unwrap_or(all),
+            Self::Io => all,
+        }
+    }
+
     /// How many there should be: a job of I/O mostly waits, one of computing wants a CPU.
     fn enough(self, count: u64, cpus: u64, waiting: f64) -> u64 {
         match self {
@@ -101,12 +109,14 @@ impl Roof for DirtySchedulers {
             Err(finding) => return Ok(finding),
         };
         let (active, total) = self.active();
-        let used = node.delta(active)?.0 as f64 / (node.delta(total)?.0 as f64).max(1.0);
+        let share = node.delta(active)?.0 as f64 / (node.delta(total)?.0 as f64).max(1.0);
         let queue = node.all(self.queue())?;
         let mean = |sum: u64| sum as f64 / queue.len() as f64;
         let waiting = mean(queue.iter().map(|(_, length)| *length).sum());
         let often = mean(queue.iter().filter(|(_, length)| *length > 0).count() as u64);
-        let count = node.last(self.count())?.max(1);
+        let all = node.last(self.count())?;
+        let count = self.online(&node, all).max(1);
+        let used = share * all as f64 / count as f64;
         let attained = run.attained().0.max(1e-9);
         let rate = OpRate(attained / used.max(1e-3));
         let seen = format!(
@@ -121,6 +131,8 @@ impl Roof for DirtySchedulers {
         };
         let cpus = u64::from(run.header.target.cpus.unwrap_or(run.header.host.cpus));
         let enough = self.enough(count, cpus, waiting);
+        // Of those that compute the emulator has no more than of the others (erl(1)).
+        let few = node.last(vm::SCHEDULERS_ONLINE).is_ok_and(|schedulers| schedulers < enough);
         let gain = (enough as f64 / count as f64).min(1.0 + waiting / count as f64);
         Ok(Finding::Ceiling(Ceiling {
             rate,
@@ -132,12 +144,16 @@ impl Roof for DirtySchedulers {
             binds,
             advice: vec![Advice {
                 knob: "target.vm_flags".into(),
-                value: self.flags(run, enough),
+                value: self.flags(run, enough, few),
                 does: format!("runs {enough} such jobs at once"),
                 by_hand: match self {
+                    Self::Computing if few => format!(
+                        "+S {enough}:{enough} +SDcpu {enough}:{enough} in vm.args: there can be one for each \
+                         scheduler"
+                    ),
                     Self::Computing => format!(
-                        "+SDcpu {enough}:{enough} in vm.args (no more than +S), or take the flag out: by \
-                         default there is one for each scheduler"
+                        "+SDcpu {enough}:{enough} in vm.args, or take the flag out: by default there is one \
+                         for each scheduler"
                     ),
                     Self::Io => format!(
                         "+SDio {enough} in vm.args; 16 to 64 is usual for databases. Or fewer and larger \
@@ -167,16 +183,21 @@ impl DirtySchedulers {
         (host.cpus - host.busy < SPARE).then(|| "there is no idle CPU for more of them".into())
     }
 
-    /// The plan's flags with as many.
-    fn flags(self, run: &Run, enough: u64) -> String {
+    /// The plan's flags with as many; and as many other schedulers, where they are too few for that.
+    fn flags(self, run: &Run, enough: u64, few: bool) -> String {
         let mut flags: Vec<String> = Vec::new();
         let mut words = run.header.plan.target.vm_flags.iter();
         while let Some(word) = words.next() {
-            if word == self.flag() {
-                let _ = words.next();
-            } else if !word.starts_with(self.flag()) {
+            let number = word.trim_start_matches(|each: char| !each.is_ascii_digit());
+            let flag = word.strip_suffix(number).unwrap_or(word);
+            if flag != self.flag() && !(few && flag == "+S") {
                 flags.push(word.clone());
+            } else if number.is_empty() {
+                let _ = words.next();
             }
+        }
+        if few {
+            flags.push(format!("+S {enough}:{enough}"));
         }
         flags.push(match self {
             Self::Computing => format!("+SDcpu {enough}:{enough}"),

@@ -10,16 +10,13 @@ use linerate_evidence::Missing;
 use linerate_evidence::sources::waits;
 use linerate_model::{Bytes, OpRate};
 
-use super::channels::{channels, is_busy, knob, share};
+use super::channels::{channels, is_busy, is_long, knob, share};
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
 
 // Chosen: thirty times what a call over loopback takes; below it nobody looks.
 const SHORTEST: f64 = 0.001;
-
-// Chosen: where no service time is known, what people notice in a call.
-const NOTICED: f64 = 0.010;
 
 pub(super) struct DistHeadOfLine;
 
@@ -51,8 +48,7 @@ impl Roof for DistHeadOfLine {
         let calling = share(&node, &[waits::CALL])?;
         let rate = OpRate(f64::from(run.connections()) / wait.max(1e-6));
         let service = run.load.service.mean() / 1e9;
-        // Chosen: a third of an exchange; the rest of it may be a queue that is not seen from here.
-        let long = if run.is_watched() { wait >= NOTICED } else { wait >= 0.3 * service };
+        let long = is_long(run, wait);
         let seen = format!(
             "{} stood before each message to {}, {} at {}/s; {:.0} % of the processes at work waited for \
              the answer to a call",

@@ -15,7 +15,7 @@ use linerate_evidence::sources::waits;
 use linerate_evidence::{Missing, Subject};
 use linerate_model::OpRate;
 
-use super::channels::{channels, is_busy, knob, requests, share};
+use super::channels::{channels, is_busy, is_long, knob, requests, share};
 use crate::predict::Predicted;
 use crate::roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
 use crate::run::{Run, duration};
@@ -62,7 +62,7 @@ impl Roof for DistLockstep {
             Some(Station::Host | Station::Target | Station::Engine)
         );
         let channel = &channels[0];
-        let queued = is_busy(channel.busy(&node)?) || channel.wait()? >= 0.3 * service.max(1e-6);
+        let queued = is_busy(channel.busy(&node)?) || is_long(run, channel.wait()?);
         let seen = format!(
             "{each:.1} calls to another node for each request, and {:.0} % of the processes at work waited \
              for one",

@@ -1,21 +1,26 @@
 //! What the roofs of TLS share: whether it is spoken, and what the target spends.
 
 use linerate_evidence::sources::process;
-use linerate_evidence::{Missing, Side, Subject};
+use linerate_evidence::{Missing, Subject};
 
 use crate::roof::Finding;
 use crate::run::Run;
 
 impl Run<'_> {
     /// Whether the target's clients speak TLS: our plan says so, or the owner of a sampled connection is a
-    /// process of OTP's ssl.
+    /// process of OTP's ssl. Those have no registered names, but began as one: `ssl_gen_statem:init/1`.
     pub(super) fn is_tls(&self) -> bool {
-        let of_ssl = |text: &str| text.contains("tls_") || text.contains("ssl_");
-        self.header.plan.target.tls
-            || self.evidence.flows(Side::Server).into_iter().any(|id| {
-                let flow = Subject::Flow(id, Side::Server);
-                self.fact(flow, "owner_name").is_some_and(of_ssl)
-            })
+        let owners = self.owners();
+        let of_ssl = |process: Subject| {
+            let is_in = |functions: &str| {
+                functions
+                    .split(" < ")
+                    .any(|each| each.starts_with("ssl_") || each.starts_with("tls_"))
+            };
+            self.fact(process, "pid").is_some_and(|pid| owners.contains(&pid))
+                && ["name", "stack"].iter().any(|fact| self.fact(process, fact).is_some_and(is_in))
+        };
+        self.header.plan.target.tls || self.evidence.processes().into_iter().any(of_ssl)
     }
 
     /// The finding of a roof of TLS where none is spoken.

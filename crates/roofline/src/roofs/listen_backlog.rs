@@ -159,14 +159,20 @@ fn watched(run: &Run) -> Result<Finding, Missing> {
 fn advice(run: &Run, backlog: Option<u64>, predicted: Predicted) -> Advice {
     let somaxconn = run.header.host.sysctls.get("net.core.somaxconn").cloned();
     let capped = backlog.is_some() && somaxconn == backlog.map(|backlog| backlog.to_string());
+    // Chosen: four times what is too little.
+    let enough = backlog.map_or(LARGE, |backlog| LARGE.max(4 * backlog));
     Advice {
         knob: "backlog".into(),
-        value: LARGE.to_string(),
+        value: enough.to_string(),
         does: "holds a burst of connections until the acceptors take them".into(),
         by_hand: if capped {
-            format!("sysctl -w net.core.somaxconn={}: the kernel caps the backlog there", LARGE * 4)
+            let most = enough.max(4 * LARGE);
+            format!(
+                "sysctl -w net.core.somaxconn={most}: the kernel caps the backlog there; and {{backlog, {most}}} \
+                 among the listen options"
+            )
         } else {
-            format!("{{backlog, {LARGE}}} among the listen options (gen_tcp's default is 5)")
+            format!("{{backlog, {enough}}} among the listen options (gen_tcp's default is 5)")
         },
         predicted,
     }

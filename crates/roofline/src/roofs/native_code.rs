@@ -113,9 +113,9 @@ impl Roof for NativeCode {
                 knob: "native_bits".into(),
                 value: "0".into(),
                 does: "takes the native call off the normal schedulers".into(),
-                by_hand: "find it with erlang:system_monitor({long_schedule, 20}) or `perf top -p PID`; have \
-                          the library's NIF flagged ERL_NIF_DIRTY_JOB_CPU_BOUND, give it less at a time, or \
-                          run it in a port program"
+                by_hand: "find it with erlang:system_monitor(self(), [{long_schedule, 20}]) or `perf top -p \
+                          PID`; have the library's NIF flagged ERL_NIF_DIRTY_JOB_CPU_BOUND, give it less \
+                          at a time, or run it in a port program"
                     .into(),
                 predicted: Predicted {
                     low: OpRate(attained * 0.9),

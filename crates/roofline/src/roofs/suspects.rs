@@ -12,6 +12,14 @@ pub(super) fn serving_node<'a>(run: &Run<'a>) -> Result<Of<'a>, Finding> {
     run.no_traffic().map_or(Ok(node), Err)
 }
 
+impl<'a> Run<'a> {
+    /// Pids of the processes that own a connection which was sampled.
+    pub(super) fn owners(&self) -> Vec<&'a str> {
+        let flows = self.evidence.flows(Side::Server).into_iter();
+        flows.filter_map(|id| self.fact(Subject::Flow(id, Side::Server), "owner")).collect()
+    }
+}
+
 /// Fewer looks than this say nothing about a process.
 // Chosen: at two a second, a good part of the shortest run.
 const LOOKS: usize = 3;
@@ -49,12 +57,7 @@ impl Suspect<'_> {
 
 /// All that were looked at often enough.
 pub(super) fn suspects<'a>(run: &Run<'a>) -> Vec<Suspect<'a>> {
-    let owners: Vec<&str> = run
-        .evidence
-        .flows(Side::Server)
-        .into_iter()
-        .filter_map(|id| run.fact(Subject::Flow(id, Side::Server), "owner"))
-        .collect();
+    let owners = run.owners();
     let all = run.evidence.processes();
     all.into_iter().filter_map(|of| suspect(run, of, &owners)).collect()
 }

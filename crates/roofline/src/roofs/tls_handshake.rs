@@ -22,6 +22,9 @@ use crate::utilisation::Utilisation;
 // 60 to 120 us. Chosen: between them.
 const DEAR: f64 = 0.0003;
 
+// Chosen: fewer than this a second take a hundredth of a CPU. Unit: handshakes a second.
+const FEW: f64 = 5.0;
+
 pub(super) struct TlsHandshake;
 
 impl Roof for TlsHandshake {
@@ -45,13 +48,18 @@ impl Roof for TlsHandshake {
         if let Some(none) = run.no_tls() {
             return Ok(none);
         }
-        let attained = run.attained().0.max(1e-9);
         let cores = target_cores(run)?;
-        let opens = if run.is_watched() {
-            super::channels::rate(&run.stack(Side::Server), snmp::PASSIVE_OPENS)?
+        let attained = run.attained().0.max(1e-9);
+        // Of a connection that is gone by the next look no read was counted.
+        let (opens, attained) = if run.is_watched() {
+            let opens = super::channels::rate(&run.stack(Side::Server), snmp::PASSIVE_OPENS)?;
+            (opens, attained.max(opens))
         } else {
-            run.opened_per_exchange() * attained
+            (run.opened_per_exchange() * attained, attained)
         };
+        if opens < FEW {
+            return Ok(Finding::DoesNotApply(format!("{opens:.1} handshakes a second")));
+        }
         let each = opens / attained;
         let price = cores / opens.max(1e-9);
         let utilisation = Utilisation::of(run);
