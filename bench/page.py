@@ -253,7 +253,7 @@ def machine(server_core, core):
             model = line.split(":", 1)[1].strip()
             break
     topology = pathlib.Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
-    told = {"CPU": model, "cores": os.cpu_count(), "Linux": os.uname().release}
+    told = {"CPU": model, "cores": os.cpu_count(), "Linux": os.uname().release.split("-")[0]}
     if topology.exists() and server_core in members(topology.read_text()):
         told["note:"] = "the two cores are threads of one"
     return told

@@ -81,7 +81,8 @@ class Speed:
         turns = min(5, self.pairs)
         figures = self.alternate({name: measure(place) for name, place in places.items()}, turns)
         rates = {name: [rate for rate, _ in values] for name, values in figures.items()}
-        text = [f"**One bulk TCP flow**, goodput, Gbit/s: median of {turns} (lowest to highest).", ""]
+        text = [f"**One bulk TCP flow**, goodput, Gbit/s: median of {turns} runs of {self.seconds + 1} s (lowest "
+                "to highest).", ""]
         text += ["| | Gbit/s | by the bare copy |", "|---|---:|---:|"]
         for name, values in rates.items():
             bare = "bare copy, offload" if "offload" in name or "netem" in name else "bare copy"
@@ -106,16 +107,16 @@ class Speed:
             return once
 
         text = ["**Packets a second**, one way, datagrams sent as fast as a process can and received "
-                "by another: median (lowest to highest); CPU time of the carrying thread (bare: "
-                "process) a packet.", ""]
+                f"by another: median of {self.pairs} runs of {self.flood:,} (lowest to highest); CPU time of "
+                "the carrying thread (bare: process) a packet. The bare copy has no offload.", ""]
         text += ["| IP bytes | | packets/s | by the bare copy | us CPU a packet |",
                  "|---:|---|---:|---:|---:|"]
         worst = None
         for size in SIZES:
             places = {
                 "bare copy": lambda: self.bare(offload=False),
-                "line": lambda: self.line(),
-                "line, 10 ms": lambda: self.line(10),
+                "line, offload": lambda: self.line(),
+                "line, offload, 10 ms": lambda: self.line(10),
             }
             if self.netem:
                 places["netem"] = lambda: self.line(0, backend="netem")
@@ -128,7 +129,7 @@ class Speed:
                 ratio = ratio if name != "bare copy" else ""
                 cost = f"{cpu:.2f}" if cpu else ""
                 text.append(f"| {size:,} | {name} | {spread(rates[name], 0)} | {ratio} | {cost} |")
-            least = median(rates["line"])
+            least = median(rates["line, offload"])
             worst = least if worst is None else min(worst, least)
         text += ["", target(f"at least {PACKETS:,} packets/s", worst >= PACKETS, f"{worst:,.0f}"), ""]
         return "\n".join(text)
@@ -147,8 +148,8 @@ class Speed:
             return once
 
         text = ["**Delay beyond what was asked**, one way, microseconds, 64-byte packets at an even "
-                "pace, as the kernel stamps them when they come off the device: median over the runs "
-                "(lowest to highest). The bare copy has no delay to miss: its row is what two wake-ups "
+                f"pace, as the kernel stamps them when they come off the device: median over {self.pairs} runs "
+                f"of {self.seconds} s (lowest to highest). The bare copy has no delay to miss: its row is what two wake-ups "
                 "and the stamps themselves take here.", ""]
         text += ["| packets/s | | p50 | p99 |", "|---:|---|---:|---:|"]
         tails = {}
@@ -193,7 +194,8 @@ class Speed:
         figures = self.alternate({"10 ms": measure("10ms"), "0.25 ms": measure("250us")})
         ratio = paired.ratio(list(zip(figures["10 ms"], figures["0.25 ms"])))
         text = ["**Echo throughput** (`linerate run --beam echo --request 1024 -c 1000`, two bytes of "
-                "length in front): exchanges/s, median (lowest to highest).", ""]
+                f"length in front): exchanges/s, median of {self.pairs} runs of {self.seconds + 2} s (lowest to "
+                "highest).", ""]
         text += ["| rtt | exchanges/s |", "|---:|---:|"]
         text += [f"| {rtt} | {spread(values, 0)} |" for rtt, values in figures.items()]
         text += ["", f"10 ms by 0.25 ms: **{ratio}**. "
