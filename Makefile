@@ -41,7 +41,7 @@ check: ## format and lints
 	fi
 
 # One profile for all of it: the release build is what is measured. Loads never run at once.
-test: agent ## every test
+test: agent ## every test but the long ones (provoke, soak, bench, fuzz)
 	tests/cargo-test linerate-cli
 	cd agent && rebar3 eunit && rebar3 ct
 	$(MAKE) --no-print-directory page-test
@@ -68,7 +68,7 @@ soak: build ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, its
 		--test doctor_nodes --test doctor_safety -- --test-threads=1 --nocapture
 	bench/watched
 
-bench: build ## measure engine and paths; needs root and a quiet machine for twenty minutes
+bench: build ## measure engine and paths; needs root and a quiet machine for 25 minutes
 	cargo build --release -p linerate-engine -p linerate-lab --examples
 	bench/run
 	bench/paths

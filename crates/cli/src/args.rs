@@ -217,7 +217,8 @@ pub struct WhatIfArgs {
 pub struct LoadArgs {
     /// http://HOST:PORT/PATH, https://..., tcp://HOST:PORT, or a plan's file (.toml)
     pub target: Option<String>,
-    /// Load one of the agent's servers in a BEAM node of its own: httpd, http, echo, rr
+    /// Load one of the agent's servers in a BEAM node of its own: httpd, http, https, echo, rr, pool, ...
+    /// (an unknown name lists all)
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["command"])]
     pub beam: Option<String>,
     /// Start this command and load it; {port} stands for the port it is to listen on
@@ -266,8 +267,8 @@ pub struct LoadArgs {
     /// Put a network path between engine and target with this round-trip time
     #[arg(long, value_name = "TIME", help_heading = "Path (needs root or user namespaces)")]
     pub rtt: Option<String>,
-    /// Anything of that path: rate=200Mbit,queue=1000,loss=0.1%,out.largest=1400; keys as the
-    /// flags of `linerate path`; repeatable
+    /// Anything of that path: rate=200Mbit,queue=1000,loss=0.1%,out.largest=1400; keys as in a
+    /// plan's [path]; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path (needs root or user namespaces)")]
     pub path: Vec<(String, String)>,
     /// Who carries it: netem, line, or auto
@@ -316,8 +317,8 @@ pub struct OutputArgs {
     /// Print it as: text, json, csv, markdown, html
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "json_stream"], help_heading = "Output")]
     pub format: Option<String>,
-    /// Write a report too, its format by the file's ending (.html .json .csv .md .txt), or the
-    /// evidence (.jsonl); repeatable
+    /// Write a report too, its format by the file's ending (.html .json .csv .md .txt); of `run`
+    /// and `doctor` also the evidence (.jsonl); repeatable
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Vec<PathBuf>,
     /// No progress

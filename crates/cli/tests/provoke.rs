@@ -4,8 +4,9 @@
 //! `PROVOKE=all` runs every plan (`make provoke`), `PROVOKE=nagle,funnel` those with such a word in their
 //! name. At the end stands the confusion matrix: what was planted against what was named.
 //!
-//! A try whose CPUs others took is made again, and that is printed. A plan that never had the machine
-//! to itself counts as disturbed and not as wrong; a tenth of the plans may.
+//! A try that named another roof is made again, three times at most, and is printed with the share of the
+//! CPUs that others took meanwhile: most are of that. The matrix has the last try of each plan. A plan that
+//! never had the machine to itself counts as disturbed and not as wrong; a tenth of the plans may.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
