@@ -493,6 +493,10 @@ pub struct PathFlags {
     /// Seed of the path's random choices [default: 1]
     #[arg(long, value_name = "N", help_heading = "Path")]
     pub seed: Option<String>,
+    /// How far the round trip may be from what was asked before the path is refused [default: a twentieth,
+    /// 500us at least]
+    #[arg(long, value_name = "TIME", help_heading = "Path")]
+    pub tolerance: Option<String>,
     /// A setting of the command's side: net.ipv4.tcp_rmem='4096 131072 33554432'; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = crate::path_flags::setting, help_heading = "Path")]
     pub sysctl: Vec<(String, String)>,

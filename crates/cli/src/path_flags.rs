@@ -73,6 +73,7 @@ pub fn of_flags(flags: &PathFlags) -> Result<Path, Failure> {
         one("--backend", "backend", &flags.backend),
         off("--no-offload", "offload", flags.no_offload),
         one("--seed", "seed", &flags.seed),
+        one("--tolerance", "tolerance", &flags.tolerance),
     ]
     .into_iter()
     .flatten()

@@ -214,6 +214,7 @@ mod tests {
             ("path.backend", "line"),
             ("path.offload", "false"),
             ("path.seed", "7"),
+            ("path.tolerance", "5ms"),
             ("path.sysctls.net.ipv4.tcp_mtu_probing", "1"),
             ("path.sysctls.net.ipv4.tcp_rmem", "4096 131072 6291456"),
         ] {

@@ -200,7 +200,9 @@ fn what_a_killed_one_could_not_take_along_the_next_one_ends() {
 #[test]
 fn namespaces_of_a_killed_one_are_cleared_by_the_next() {
     needs(&["erl"]);
-    let path = |length| ["run", "--beam", "rr", "--rtt", "2ms", "-c", "1", "-d", length];
+    let path = |length| {
+        ["run", "--beam", "rr", "--rtt", "2ms", "--path", "tolerance=1s", "-c", "1", "-d", length]
+    };
     if !geteuid().is_root() {
         let mut refused = Linerate::start(&path("300ms"));
         assert_eq!(refused.end(AT_ONCE), 1);

@@ -28,7 +28,7 @@ const PYTHON: &str = "command = ['python3', '-m', 'http.server', '{port}']";
 
 const SITES: &str = "[[sites]]\nname = 'east'\nservers = 2\nengines = 1\n\
                      [[sites]]\nname = 'west'\nservers = 1\nengines = 1\n\
-                     [[links]]\nbetween = ['east', 'west']\npath = { rtt = '40ms' }\n\
+                     [[links]]\nbetween = ['east', 'west']\npath = { rtt = '40ms', tolerance = '1s' }\n\
                      [load]\nconnections = 4\n";
 
 fn as_root() -> Option<MutexGuard<'static, ()>> {
@@ -152,7 +152,7 @@ fn an_ordinary_user_runs_across_paths_and_sites_in_a_user_namespace() {
     let before = Host::now();
     if !may_show_tun_to_users() {
         let home = Home::new();
-        let network = "[path]\nrtt = '20ms'\nbackend = 'line'\n";
+        let network = "[path]\nrtt = '20ms'\ntolerance = '1s'\nbackend = 'line'\n";
         let file = home.file("plan.toml", &plan("beam = 'echo'", network));
         let mut linerate = as_user(&["run", &file, "-q"], home);
         let said = ends(&mut linerate, 1);
@@ -160,9 +160,10 @@ fn an_ordinary_user_runs_across_paths_and_sites_in_a_user_namespace() {
         return nothing_left(&linerate, &before);
     }
     let rr = "[workload]\nkind = 'rr'\nframing = 'length2'\nrequest = 64\nresponse = 64\n";
-    for (name, network) in
-        [("path", "[load]\nconnections = 4\n[path]\nrtt = '20ms'\n"), ("sites", SITES)]
-    {
+    for (name, network) in [
+        ("path", "[load]\nconnections = 4\n[path]\nrtt = '20ms'\ntolerance = '1s'\n"),
+        ("sites", SITES),
+    ] {
         let home = Home::new();
         let text = plan("beam = 'echo'", &format!("{rr}[until]\nduration = '1s'\n{network}"));
         let file = home.file("plan.toml", &text);
@@ -202,7 +203,7 @@ fn a_user_who_may_have_no_namespaces_is_told_which_setting_forbids_them() {
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
                   exec setpriv --inh-caps=-all --bounding-set=-all \"$@\"";
     let home = Home::new();
-    let file = home.file("plan.toml", &plan(PYTHON, "[path]\nrtt = '20ms'\n"));
+    let file = home.file("plan.toml", &plan(PYTHON, "[path]\nrtt = '20ms'\ntolerance = '1s'\n"));
     let mut linerate = after(script, "--user --map-root-user", &["run", &file], home);
     let said = ends(&mut linerate, 1);
     assert_eq!(
@@ -219,12 +220,13 @@ fn a_machine_without_tun_devices_is_told_which_module_to_load() {
     let Some(_one) = as_root() else { return };
     needs(&["unshare"]);
     let before = Host::now();
-    let links =
-        "[[links]]\nbetween = ['east', 'west']\npath = { rtt = '40ms', backend = 'line' }\n";
-    let sites =
-        SITES.replace("[[links]]\nbetween = ['east', 'west']\npath = { rtt = '40ms' }\n", links);
+    let links = "[[links]]\nbetween = ['east', 'west']\npath = { rtt = '40ms', tolerance = '1s', backend = 'line' }\n";
+    let sites = SITES.replace(
+        "[[links]]\nbetween = ['east', 'west']\npath = { rtt = '40ms', tolerance = '1s' }\n",
+        links,
+    );
     assert_ne!(sites, SITES);
-    for network in ["[path]\nrtt = '20ms'\nbackend = 'line'\n", &sites] {
+    for network in ["[path]\nrtt = '20ms'\ntolerance = '1s'\nbackend = 'line'\n", &sites] {
         let home = Home::new();
         let file = home.file("plan.toml", &plan(PYTHON, network));
         let script = "mount -t tmpfs tmpfs /dev/net && exec \"$@\"";
@@ -244,9 +246,10 @@ fn a_target_on_the_wrong_address_is_told_where_to_listen() {
     let Some(_one) = as_root() else { return };
     let before = Host::now();
     let target = PYTHON.replace("'{port}'", "'--bind', '127.0.0.1', '{port}'");
-    for (network, host, address) in
-        [("[path]\nrtt = '20ms'\n", "", "10.199.0.2"), (SITES, "on host east-s1: ", "10.199.1.1")]
-    {
+    for (network, host, address) in [
+        ("[path]\nrtt = '20ms'\ntolerance = '1s'\n", "", "10.199.0.2"),
+        (SITES, "on host east-s1: ", "10.199.1.1"),
+    ] {
         let mut linerate = start(&plan(&target, network), &["-q"]);
         let said = ends(&mut linerate, 1);
         assert!(said.starts_with(&format!("error: {host}`python3 -m http.server")), "{said}");

@@ -225,7 +225,7 @@ pub enum LayError {
     },
     /// A path that does not deliver what was asked.
     #[error(
-        "the path was asked for a round trip of {asked:?} and delivers {delivered:?}: more than {tolerance:?} off; the machine is too busy or too coarse for it: free a CPU or ask for more"
+        "the path was asked for a round trip of {asked:?} and delivers {delivered:?}: more than {tolerance:?} off; the machine is too busy or too coarse for it: free a CPU, ask for more, or allow as much (path.tolerance)"
     )]
     PathOff {
         /// By the plan.

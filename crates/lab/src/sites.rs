@@ -254,9 +254,9 @@ mod tests {
     const THREE: &str = "[[sites]]\nname = 'east'\nservers = 2\nengines = 1\n\
                          [[sites]]\nname = 'west'\nservers = 1\nengines = 1\n\
                          [[sites]]\nname = 'far'\nservers = 1\n\
-                         [[links]]\nbetween = ['east', 'west']\npath = { rtt = '20ms', sysctls = { 'net.ipv4.tcp_fin_timeout' = '7' } }\n\
-                         [[links]]\nbetween = ['far', 'east']\npath = { rtt = '100ms' }\n\
-                         [[links]]\nbetween = ['far', 'west']\npath = { rtt = '20ms' }\n";
+                         [[links]]\nbetween = ['east', 'west']\npath = { rtt = '20ms', tolerance = '1s', sysctls = { 'net.ipv4.tcp_fin_timeout' = '7' } }\n\
+                         [[links]]\nbetween = ['far', 'east']\npath = { rtt = '100ms', tolerance = '1s' }\n\
+                         [[links]]\nbetween = ['far', 'west']\npath = { rtt = '20ms', tolerance = '1s' }\n";
 
     #[test]
     fn hosts_reach_each_other_by_the_links_between_their_sites() {

@@ -76,7 +76,7 @@ fn its_namespaces_are_removed_by_the_next() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let words = "command = ['python3', '-m', 'http.server', '{port}']\n[path]\nrtt = '2ms'";
+    let words = "command = ['python3', '-m', 'http.server', '{port}']\n[path]\nrtt = '2ms'\ntolerance = '1s'";
     let (mut child, pid) = hold(words);
     let ours = format!("lr-{}", child.id());
     let there = || {

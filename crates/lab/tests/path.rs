@@ -42,7 +42,7 @@ fn a_connection_over_20_ms_takes_20_ms_and_nothing_is_left() {
     if !may_lay() {
         return;
     }
-    let lab = lay(&plan(&format!("{PYTHON}rtt = '20ms'"))).unwrap();
+    let lab = lay(&plan(&format!("{PYTHON}rtt = '20ms'\ntolerance = '1s'"))).unwrap();
     let proof = lab.path().unwrap();
     assert_eq!(proof.asked, Duration::from_millis(20));
     eprintln!("{proof:?}");
@@ -54,12 +54,12 @@ fn a_connection_over_20_ms_takes_20_ms_and_nothing_is_left() {
             TcpStream::connect(address).unwrap();
             began.elapsed()
         };
-        (0..9).map(once).collect()
+        (0..50).map(once).collect()
     });
     // Neighbours make a round trip later, nothing makes one earlier: the shortest is the path's.
     took.sort();
     let shortest = took[0].as_secs_f64() * 1e3;
-    assert!((19.9..22.0).contains(&shortest), "{took:?}");
+    assert!((19.9..25.0).contains(&shortest), "{took:?}");
 
     let pid = lab.facts().pid.unwrap();
     assert_eq!(namespaces().len(), 2);
@@ -74,7 +74,7 @@ fn a_node_listens_at_its_end_of_the_path() {
     if !may_lay() {
         return;
     }
-    let mut lab = lay(&plan("beam = 'echo'\n[path]\nrtt = '2ms'")).unwrap();
+    let mut lab = lay(&plan("beam = 'echo'\n[path]\nrtt = '2ms'\ntolerance = '1s'")).unwrap();
     let address = lab.address();
     assert!(TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_err());
     inside(lab.client_netns().unwrap(), || TcpStream::connect(address).unwrap());
@@ -89,7 +89,8 @@ fn a_target_that_does_not_start_takes_the_path_with_it() {
     if !may_lay() {
         return;
     }
-    let error = lay(&plan("command = ['false']\nport = 80\n[path]\nrtt = '2ms'")).unwrap_err();
+    let error = lay(&plan("command = ['false']\nport = 80\n[path]\nrtt = '2ms'\ntolerance = '1s'"))
+        .unwrap_err();
     assert!(matches!(error, LayError::DiedFirst { .. }), "{error}");
     assert_eq!(namespaces(), Vec::<String>::new());
 }
@@ -104,7 +105,7 @@ fn a_stream_over_the_path_loses_nothing_and_is_not_slow() {
     let sender = "import socket,sys;s=socket.create_server(('',int(sys.argv[1])));b=bytes(1<<16)\n\
                   while 1:\n c,_=s.accept()\n try:\n  while 1: c.sendall(b)\n except OSError: pass";
     let words = format!("command = [\"python3\", \"-c\", '''{sender}''', \"{{port}}\"]");
-    let lab = lay(&plan(&format!("{words}\n[path]\nrtt = '1ms'"))).unwrap();
+    let lab = lay(&plan(&format!("{words}\n[path]\nrtt = '1ms'\ntolerance = '1s'"))).unwrap();
     let address = lab.address();
     let took = inside(lab.client_netns().unwrap(), || {
         use std::io::Read;

@@ -17,7 +17,7 @@ static ONE: Mutex<()> = Mutex::new(());
 
 const SITES: &str = "[[sites]]\nname = 'east'\nservers = 2\nengines = 1\n\
                      [[sites]]\nname = 'west'\nservers = 1\nengines = 1\n\
-                     [[links]]\nbetween = ['east', 'west']\npath = { rtt = '20ms' }\n";
+                     [[links]]\nbetween = ['east', 'west']\npath = { rtt = '20ms', tolerance = '1s' }\n";
 
 fn as_root() -> Option<MutexGuard<'static, ()>> {
     let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -74,6 +74,10 @@ pub struct Path {
     /// Seed of the path's random choices.
     #[serde(skip_serializing_if = "is_seed_one")]
     pub seed: u64,
+    /// How far the round trip that the path delivers, by the proof's median, may be from the one that was
+    /// asked for. Absent: a twentieth of that, half a millisecond at least.
+    #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<Duration>,
     /// Kernel settings of both its ends, by name: `net.ipv4.tcp_wmem`. The host keeps its own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,
@@ -227,6 +231,7 @@ impl Default for Path {
             backend: PathBackend::Auto,
             offload: true,
             seed: 1,
+            tolerance: None,
             sysctls: BTreeMap::new(),
         }
     }

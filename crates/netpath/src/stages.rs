@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     /// Keys of a path that say nothing of what a packet meets.
-    const OTHERS: &[&str] = &["out", "back", "backend", "offload", "seed", "sysctls"];
+    const OTHERS: &[&str] = &["out", "back", "backend", "offload", "seed", "sysctls", "tolerance"];
 
     #[test]
     fn stages_have_names_of_their_own_and_a_sentence() {
@@ -69,6 +69,7 @@ mod tests {
             backend: Default::default(),
             offload: true,
             seed: 1,
+            tolerance: Some(Duration::from_millis(1)),
             sysctls: Default::default(),
         };
         let text = "[target]\nbeam = 'echo'\n[path]\n";

@@ -87,7 +87,7 @@ pub(crate) fn prove(
 ) -> Result<PathProof, LayError> {
     let ways = asked.ways();
     let wire = Wire::open(ends)?;
-    let trips = Trips::prove(&wire, &ways, cancel)?;
+    let trips = Trips::prove(&wire, asked, cancel)?;
     let mut rows = vec![trips.row()];
     for ((way, direction), wire) in ways.iter().zip(Direction::BOTH).zip([&wire, &wire.turned()?]) {
         let mut row = |what: &str, asked: String, delivered: Delivered| {

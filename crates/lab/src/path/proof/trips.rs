@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use linerate_model::Way;
+use linerate_model::{Path, Way};
 
 use super::wire::Wire;
 use super::{Delivered, HEADERS, PathProof, ProofRow, ROUNDS, at_rate};
@@ -36,11 +36,12 @@ pub(super) struct Trips {
 impl Trips {
     /// Measures up to [`ROUNDS`] times, until the median is within the tolerance; and longer while it is late,
     /// as all is on a machine whose CPUs others have.
-    pub fn prove(wire: &Wire, ways: &[Way; 2], cancel: &Cancel) -> Result<Self, LayError> {
+    pub fn prove(wire: &Wire, path: &Path, cancel: &Cancel) -> Result<Self, LayError> {
+        let ways = &path.ways();
         let [out, back] = ways;
         let asked = out.delay + back.delay;
         let own = at_rate(out, PROBE) + at_rate(back, PROBE);
-        let tolerance = tolerance(asked) + (out.jitter + back.jitter) / 2;
+        let tolerance = path.tolerance.unwrap_or(usual(asked)) + (out.jitter + back.jitter) / 2;
         let mut prober =
             Prober { wire, back: &wire.turned()?, ways, expected: asked + own, number: 0, cancel };
         let mut measured = Trips { asked, trips: Vec::new(), own };
@@ -97,7 +98,7 @@ impl Trips {
 
 /// Of the median. Chosen: half a millisecond is what two threads wake late on a busy machine, and
 /// a study that needs better than 5 % says so itself.
-fn tolerance(asked: Duration) -> Duration {
+fn usual(asked: Duration) -> Duration {
     (asked / 20).max(Duration::from_micros(500))
 }
 
@@ -189,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tolerance_is_five_percent_and_at_least_half_a_millisecond() {
-        assert_eq!(tolerance(100 * MS), 5 * MS);
-        assert_eq!(tolerance(2 * MS), Duration::from_micros(500));
+    fn the_usual_tolerance_is_five_percent_and_at_least_half_a_millisecond() {
+        assert_eq!(usual(100 * MS), 5 * MS);
+        assert_eq!(usual(2 * MS), Duration::from_micros(500));
     }
 }
