@@ -28,6 +28,12 @@ use wire::Wire;
 /// Chosen: a neighbour's burst on a shared machine spoils one round, seldom three.
 const ROUNDS: usize = 3;
 
+/// Rounds while all is late or slow, as it is on a machine whose CPUs others have, with pauses from the
+/// fourth on. Chosen: five seconds more; a burst is shorter, or a run beside it would be worth nothing.
+const LATE_ROUNDS: usize = 15;
+/// See [`LATE_ROUNDS`].
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// Asked and delivered, by a path without load.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PathProof {

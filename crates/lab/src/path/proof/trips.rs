@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use linerate_model::{Path, Way};
 
 use super::wire::Wire;
-use super::{Delivered, HEADERS, PathProof, ProofRow, ROUNDS, at_rate};
+use super::{Delivered, HEADERS, LATE_ROUNDS, PAUSE, PathProof, ProofRow, ROUNDS, at_rate};
 use crate::cancel::Cancel;
 use crate::lay_error::LayError;
 
@@ -20,10 +20,6 @@ const LOST_IN_A_ROW: usize = 30;
 
 /// Bytes of a probe on the path: headers and a number.
 const PROBE: u64 = HEADERS + 4;
-
-/// Chosen: five seconds more; a neighbour's burst is shorter, or a run beside it would be worth nothing.
-const LATE_ROUNDS: usize = 15;
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// What was measured.
 pub(super) struct Trips {
