@@ -2,49 +2,19 @@
 //!
 //! One test alone in its process: the allocator counts for all threads.
 #![allow(clippy::unwrap_used)]
-// The allocator below, and nothing else.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod counting;
 
+use counting::most_held;
 use linerate_beam::read_message;
 use proptest::prelude::*;
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came; the counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Chosen: a term is some 40 bytes and a map's entry twice that with its room; an error quotes what it
 /// could not use.
 const A_BYTE: usize = 400;
 
 fn read_within_bounds(frame: &[u8]) {
-    let before = HELD.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let read = read_message(frame);
-    let took = MOST.load(Ordering::Relaxed).saturating_sub(before);
-    drop(read);
+    let (_, took) = most_held(|| read_message(frame).is_ok());
     // Chosen: what an empty error costs, and other threads' small change.
     let allowed = A_BYTE * frame.len() + (64 << 10);
     assert!(took <= allowed, "{took} bytes for a frame of {}: {frame:?}", frame.len());
