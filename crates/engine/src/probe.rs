@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use linerate_workload::{Broken, Session, Step};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::sockopt;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::Timespec;
 
 use crate::job::Job;
-use crate::socket::Opener;
+use crate::socket::{Opener, connected};
 
 // Chosen: long enough for a target that stalls 200 ms an exchange to show it a few times.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -238,7 +237,7 @@ fn connect(job: &Job, server: SocketAddr) -> std::io::Result<TcpStream> {
     if poll(&mut ready, Some(&wait))? == 0 {
         return Err(ErrorKind::TimedOut.into());
     }
-    sockopt::socket_error(&socket)??;
+    connected(&socket, server)?;
     let stream = TcpStream::from(socket);
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(timeout))?;

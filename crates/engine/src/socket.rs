@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use linerate_model::EngineOptions;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt,
+    AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, socket_with,
+    sockopt,
 };
 
 /// Opens sockets for one thread.
@@ -79,6 +80,18 @@ impl Opener {
     }
 }
 
+/// What became of a connect that has ended.
+///
+/// A port of this host that nobody listens on may be given to the very socket that asks for it, and then TCP
+/// connects it to itself (source: RFC 9293, 3.5, simultaneous open): each request would come back as its answer.
+pub(crate) fn connected(socket: &OwnedFd, server: SocketAddr) -> Result<(), Errno> {
+    sockopt::socket_error(socket)??;
+    match getsockname(socket)?.try_into() {
+        Ok(own) if server == own => Err(Errno::CONNREFUSED),
+        _ => Ok(()),
+    }
+}
+
 /// `40000-40999`, low before high.
 pub(crate) fn port_range(text: &str) -> Option<(u16, u16)> {
     let (low, high) = text.split_once('-')?;
@@ -102,6 +115,23 @@ pub(crate) fn cause(errno: Errno) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_reached_itself_was_refused() {
+        let mut opener = Opener::new(&EngineOptions::default(), 0);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let socket = opener.open(server).unwrap();
+        listener.accept().unwrap();
+        assert_eq!(connected(&socket, server), Ok(()));
+
+        let own = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let own = own.unwrap();
+        bind(&own, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address: SocketAddr = getsockname(&own).unwrap().try_into().unwrap();
+        connect(&own, &address).unwrap();
+        assert_eq!(connected(&own, address), Err(Errno::CONNREFUSED));
+    }
 
     #[test]
     fn a_port_range_is_low_to_high() {

@@ -6,13 +6,13 @@ use linerate_evidence::Phase;
 use linerate_model::Timestamp;
 use linerate_workload::Step;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::net::{getsockname, sockopt};
+use rustix::net::getsockname;
 
 use super::{Edge, Thread};
 use crate::clock::now;
 use crate::connection::State;
 use crate::job::{Flow, Flows};
-use crate::socket::cause;
+use crate::socket::{cause, connected};
 use crate::tls;
 
 // Chosen: whose handshake takes this long is answered no sooner, and lives while a pass of the probe does.
@@ -105,9 +105,9 @@ impl Thread {
         let at = now();
         let connection = &mut self.connections[index];
         let Some(socket) = &connection.socket else { return };
-        match sockopt::socket_error(socket) {
-            Ok(Ok(())) => {}
-            Ok(Err(errno)) | Err(errno) => return self.fail(index, cause(errno), at),
+        let address = self.job.servers[usize::from(connection.server)].address;
+        if let Err(errno) = connected(socket, address) {
+            return self.fail(index, cause(errno), at);
         }
         let slice = &mut self.record.slice;
         slice.connect.record(at.nanos_since(connection.opened));
@@ -123,7 +123,6 @@ impl Thread {
             && let Ok(client) = std::net::SocketAddr::try_from(client)
         {
             let host = self.job.host_of(self.index);
-            let address = self.job.servers[usize::from(server)].address;
             self.flows.opened(Flow { id, host, server_host: server, client, server: address });
         }
         let connection = &mut self.connections[index];
