@@ -252,7 +252,6 @@ fn the_json_has_every_key_that_the_schema_promises() {
     let missing: Vec<_> = KEYS.iter().filter(|key| !has(&document, key)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     assert_eq!(document["schema"], "linerate/run/1");
-    assert_eq!(document["verdict"]["by"], "tcp.nagle-delayed-ack");
 }
 
 #[test]
