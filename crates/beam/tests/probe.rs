@@ -122,8 +122,7 @@ fn a_probe_that_hangs_is_not_robbed_of_its_code() {
 fn a_probe_whose_linerate_is_cut_off_goes_with_its_modules_and_another_may_come() {
     let (_daemon, place) = lone("orphan", &[]);
     let node = connect(&place).unwrap();
-    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
-    let attached = node.attach(&options).unwrap();
+    let attached = attach(&node);
     let watcher = connect(&place).unwrap();
     let own = atom(&node.own_pid().node.name);
     watcher.call("erlang", "disconnect_node", vec![own], LONG).unwrap();
@@ -131,16 +130,14 @@ fn a_probe_whose_linerate_is_cut_off_goes_with_its_modules_and_another_may_come(
     assert!(soon(Duration::from_secs(10), || loaded(&watcher).is_empty()));
     drop(attached);
     let again = node.reconnect().unwrap();
-    let attached = again.attach(&options).unwrap();
-    attached.sample(LONG).unwrap();
+    attach(&again).sample(LONG).unwrap();
 }
 
 #[test]
 fn a_second_linerate_is_told_of_the_first_and_does_it_no_harm() {
     let (_daemon, place) = lone("taken", &[]);
     let (first, second) = (connect(&place).unwrap(), connect(&place).unwrap());
-    let options = ProbeOptions { agent: built(), ..ProbeOptions::default() };
-    let attached = first.attach(&options).unwrap();
+    let attached = attach(&first);
     // Other code: had it been loaded, the first one's would have been purged with its process.
     let other = ProbeOptions { agent: nowhere(), ..ProbeOptions::default() };
     let fault = second.attach(&other).unwrap_err();
@@ -148,7 +145,7 @@ fn a_second_linerate_is_told_of_the_first_and_does_it_no_harm() {
     // All that time it was not asked, and is there still.
     attached.sample(LONG).unwrap();
     drop(attached);
-    second.attach(&options).unwrap().detach().unwrap();
+    attach(&second).detach().unwrap();
 }
 
 #[test]

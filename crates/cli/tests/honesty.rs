@@ -252,6 +252,9 @@ fn the_json_has_every_key_that_the_schema_promises() {
     let missing: Vec<_> = KEYS.iter().filter(|key| !has(&document, key)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     assert_eq!(document["schema"], "linerate/run/1");
+    let roofs = document["roofline"]["roofs"].as_array().unwrap();
+    let by = &document["verdict"]["by"];
+    assert!(by.is_string() && roofs.iter().any(|roof| roof["id"] == *by), "{by}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn a_path_behind_a_path_is_as_long_as_both_and_leads_to_the_same_host() {
     if !geteuid().is_root() {
         return;
     }
-    let inner = words(&["path", "--tolerance", "1s", "-q", "--rtt", "10ms"], &load(everywhere()));
+    let inner = words(&[&ROUGH[..], &["-q", "--rtt", "10ms"]].concat(), &load(everywhere()));
     let own = env!("CARGO_BIN_EXE_linerate").to_owned();
     let inner: Vec<String> = [own].into_iter().chain(inner).collect();
     let mut linerate = path(&words(&["-q", "--rtt", "10ms"], &inner));
@@ -369,7 +369,7 @@ fn an_ordinary_user_has_a_path_to_the_ports_that_are_forwarded() {
     let mut load = load(port);
     load[0].clone_from(&own);
     // One behind the other, as root may have them too.
-    let inner = words(&["path", "--tolerance", "1s", "-q", "--rtt", "4ms"], &load);
+    let inner = words(&[&ROUGH[..], &["-q", "--rtt", "4ms"]].concat(), &load);
     let inner: Vec<String> = [own.clone()].into_iter().chain(inner).collect();
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", &own]).args(ROUGH).env("HOME", &all);

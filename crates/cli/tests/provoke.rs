@@ -6,8 +6,8 @@
 //!
 //! A try that named another roof is made again, three times at most, and is printed with the share of the
 //! CPUs that others took meanwhile: most are of that. The matrix has the last try of each plan. A plan that
-//! never had the machine to itself counts as disturbed and not as wrong, and is printed as such; half of the
-//! plans may, since it is the neighbours that bind there, and are named.
+//! never had the machine to itself counts as disturbed and not as wrong, and is printed as such; a tenth of
+//! the plans that were asked for may, and half of [`CORE`]: `make test` is run on machines that are nobody's own.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -118,7 +118,8 @@ fn every_plan_names_its_roof_and_stops_naming_it_when_lifted() {
     }
     assert!(ran > 0, "no plan has `{}` in its name", std::env::var("PROVOKE").unwrap_or_default());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(disturbed.len() * 2 <= ran, "too many were disturbed:\n{}", disturbed.join("\n"));
+    let one_in = if asked().is_some() { 10 } else { 2 };
+    assert!(disturbed.len() * one_in <= ran, "too many were disturbed:\n{}", disturbed.join("\n"));
 }
 
 /// Of the Erlang that targets are started with.
@@ -129,10 +130,15 @@ fn release() -> u32 {
     release.parse().unwrap_or_else(|_| panic!("erl says that it is `{release}`"))
 }
 
+/// Which plans; none: [`CORE`].
+fn asked() -> Option<String> {
+    std::env::var("PROVOKE").ok().filter(|words| !words.is_empty())
+}
+
 fn plans(root: &Path) -> Vec<PathBuf> {
-    let asked = std::env::var("PROVOKE").ok();
+    let asked = asked();
     let is_asked = |name: &str| match asked.as_deref() {
-        None | Some("") => CORE.contains(&name),
+        None => CORE.contains(&name),
         Some("all") => true,
         Some(words) => words.split(',').any(|word| name.contains(word)),
     };

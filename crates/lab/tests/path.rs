@@ -59,7 +59,7 @@ fn a_connection_over_20_ms_takes_20_ms_and_nothing_is_left() {
     // Neighbours make a round trip later, nothing makes one earlier: the shortest is the path's.
     took.sort();
     let shortest = took[0].as_secs_f64() * 1e3;
-    assert!((19.9..25.0).contains(&shortest), "{took:?}");
+    assert!((19.9..22.0).contains(&shortest), "{took:?}");
 
     let pid = lab.facts().pid.unwrap();
     assert_eq!(namespaces().len(), 2);
