@@ -1,0 +1,392 @@
+%% @doc The near end of one lane: takes what waits in its mailbox, makes one frame of it, writes that.
+%% While it writes, more waits; so frames grow with the load, and a lone message leaves at once.
+%%
+%% Frames, by their first byte: 0 runs with their terms; 1 a header of runs
+%% and the payloads of them; 2 a header of one run and the first part of a payload that is longer than
+%% a frame; 3 another part. What comes back is a `linerate_link_core:ack()'.
+-module(linerate_link_lane).
+
+-export([start_link/1, give/2, counters/0]).
+
+-export_type([options/0]).
+
+-type options() :: #{
+    link := reference(),
+    kind := small | bulk,
+    %% Unit: bytes. Credit of a destination; what a sender may have here.
+    window := pos_integer(),
+    allowance := pos_integer(),
+    safe := boolean(),
+    state := atomics:atomics_ref(),
+    senders := ets:table(),
+    counters := counters:counters_ref()
+}.
+
+%% Unit: bytes. Chosen: a frame that is written in less time than a scheduler's wake-up takes (small);
+%% large enough for the wire's rate in `bench/link', and small enough for who keeps one message of it,
+%% who keeps the frame (bulk).
+-define(FRAME_SMALL, 65536).
+-define(FRAME_BULK, 524288).
+
+%% Unit: bytes. A message that is longer goes in parts of it.
+-define(PART, 8388608).
+
+-record(state, {
+    socket :: gen_tcp:socket(),
+    near :: pid(),
+    options :: options(),
+    %% Which of a sender's two counts this lane keeps; see `linerate_link'.
+    slot :: 1 | 2,
+    most :: pos_integer(),
+    out :: linerate_link_core:out(),
+    senders = #{} :: #{pos_integer() => {pid(), atomics:atomics_ref()}},
+    monitors = #{} :: #{reference() => pos_integer()},
+    %% A message that ended a batch and is not handled yet.
+    next = none :: none | {next, term()},
+    flush = none :: none | pid()
+}).
+
+%% @doc What a lane counts: place, name, what it is.
+-spec counters() -> [{pos_integer(), atom(), string()}].
+counters() ->
+    [
+        {1, messages, "messages written"},
+        {2, bytes, "bytes of them, as they are charged"},
+        {3, frames, "frames written"},
+        {4, undelivered, "messages that the far end could not deliver"},
+        {5, unconfirmed, "frames that the far end has not confirmed (a gauge)"},
+        {6, stalled, "destinations without credit that messages wait for (a gauge)"},
+        {7, kept, "bytes of those messages (a gauge)"}
+    ].
+
+-spec start_link(options()) -> pid().
+start_link(Options) ->
+    Near = self(),
+    %% Off its heap: what waits is not copied by each of its garbage collections.
+    spawn_opt(fun() -> init(Near, Options) end, [
+        link, {message_queue_data, off_heap}, {min_heap_size, 4096}
+    ]).
+
+%% @doc Gives the lane its socket, whose owner the caller is.
+-spec give(pid(), gen_tcp:socket()) -> ok.
+give(Lane, Socket) ->
+    ok = gen_tcp:controlling_process(Socket, Lane),
+    Lane ! {socket, Socket},
+    ok.
+
+-spec init(pid(), options()) -> no_return().
+init(Near, #{kind := Kind, window := Window} = Options) ->
+    process_flag(trap_exit, true),
+    receive
+        {socket, Socket} ->
+            ok = linerate_link_socket:frames(Socket, small),
+            {Slot, Most} = case Kind of small -> {1, ?FRAME_SMALL}; bulk -> {2, ?FRAME_BULK} end,
+            loop(#state{
+                socket = Socket, near = Near, options = Options, slot = Slot, most = Most,
+                out = linerate_link_core:out(Window)
+            });
+        {'EXIT', Near, _} ->
+            exit(shutdown)
+    end.
+
+-spec loop(#state{}) -> no_return().
+loop(#state{next = {next, Message}} = State) ->
+    loop(handle(Message, State#state{next = none}));
+loop(State) ->
+    receive
+        Message -> loop(handle(Message, State))
+    end.
+
+-spec handle(term(), #state{}) -> #state{}.
+handle({Sender, Size, Dest, Term}, #state{options = #{kind := small}} = State) when is_integer(Size) ->
+    {Runs, Next} = batch(Sender, Dest, [Term], Size, 1, 0, [], State#state.most),
+    write(Runs, State#state{next = Next});
+handle({Sender, Size, Dest, Payload}, #state{most = Most} = State) when is_integer(Size) ->
+    {Runs, Next} = payloads(Size, [{Sender, Dest, Size, 1, {messages, Payload}}], Most),
+    write(Runs, State#state{next = Next});
+handle({Sender, Step, Dest, step}, State) ->
+    write([{Sender, Dest, 0, 0, Step}], State);
+handle({register, {Sender, Pid, Counts}}, #state{senders = Senders, monitors = Monitors} = State) ->
+    State#state{
+        senders = Senders#{Sender => {Pid, Counts}},
+        monitors = Monitors#{monitor(process, Pid) => Sender}
+    };
+handle({tcp, Socket, Bytes}, #state{socket = Socket} = State) ->
+    acknowledged(binary_to_term(Bytes, [safe]), State);
+handle({tcp_passive, Socket}, #state{socket = Socket} = State) ->
+    %% A socket that has been closed says so in a message of its own.
+    _ = linerate_link_socket:more(Socket),
+    State;
+handle({tcp_closed, Socket}, #state{socket = Socket} = State) ->
+    lost(closed, State);
+handle({tcp_error, Socket, Reason}, #state{socket = Socket} = State) ->
+    lost(Reason, State);
+handle({flush, Near}, State) ->
+    flushed(State#state{flush = Near});
+handle({'DOWN', Monitor, process, _, _}, #state{senders = Senders, monitors = Monitors} = State) ->
+    {Sender, Others} = maps:take(Monitor, Monitors),
+    true = ets:delete(maps:get(senders, State#state.options), Sender),
+    State#state{senders = maps:remove(Sender, Senders), monitors = Others};
+handle({'EXIT', Near, Reason}, #state{near = Near} = State) ->
+    lost(Reason, State);
+handle(_, State) ->
+    State.
+
+%% Takes messages in the order in which they came, and nothing out of it: one that is no data ends the
+%% batch and comes after it.
+-spec batch(pos_integer(), linerate_link_core:dest(), [term()], pos_integer(), pos_integer(),
+    non_neg_integer(), [linerate_link_core:run()], pos_integer()) ->
+    {[linerate_link_core:run()], none | {next, term()}}.
+batch(Sender, Dest, Terms, Size, Count, Total, Runs, Most) when Size + Total > Most ->
+    {lists:reverse(Runs, [run(Sender, Dest, Terms, Size, Count)]), none};
+batch(Sender, Dest, Terms, Size, Count, Total, Runs, Most) ->
+    receive
+        {Sender, More, Dest, Term} when is_integer(More) ->
+            batch(Sender, Dest, [Term | Terms], Size + More, Count + 1, Total, Runs, Most);
+        {Other, More, There, Term} when is_integer(More) ->
+            Closed = [run(Sender, Dest, Terms, Size, Count) | Runs],
+            batch(Other, There, [Term], More, 1, Total + Size, Closed, Most);
+        Message ->
+            {lists:reverse(Runs, [run(Sender, Dest, Terms, Size, Count)]), {next, Message}}
+    after 0 ->
+        {lists:reverse(Runs, [run(Sender, Dest, Terms, Size, Count)]), none}
+    end.
+
+-spec run(pos_integer(), linerate_link_core:dest(), [term()], pos_integer(), pos_integer()) ->
+    linerate_link_core:run().
+run(Sender, Dest, Terms, Size, Count) ->
+    {Sender, Dest, Size, Count, {messages, lists:reverse(Terms)}}.
+
+-spec payloads(pos_integer(), [linerate_link_core:run()], pos_integer()) ->
+    {[linerate_link_core:run()], none | {next, term()}}.
+payloads(Total, Runs, Most) when Total > Most ->
+    {lists:reverse(Runs), none};
+payloads(Total, Runs, Most) ->
+    receive
+        {Sender, Size, Dest, Payload} when is_integer(Size), Total + Size =< Most ->
+            payloads(Total + Size, [{Sender, Dest, Size, 1, {messages, Payload}} | Runs], Most);
+        Message ->
+            {lists:reverse(Runs), {next, Message}}
+    after 0 ->
+        {lists:reverse(Runs), none}
+    end.
+
+-spec acknowledged(linerate_link_core:ack(), #state{}) -> #state{}.
+acknowledged({Seq, Waiting, Late, Nacks, Grants}, #state{options = #{safe := Safe} = Options} = State) ->
+    Known = case Safe of
+        true -> [{binary_to_term(Dest), Bytes} || {Dest, Bytes} <- Grants];
+        false -> Grants
+    end,
+    {Undelivered, Runs, Out} =
+        linerate_link_core:acknowledged({Seq, Waiting, Late, Nacks, Known}, State#state.out),
+    lists:foreach(
+        fun({Sender, Dest, Reason, Count}) ->
+            counters:add(maps:get(counters, Options), 4, Count),
+            tell(Sender, {undelivered, Reason, Dest, Count}, State)
+        end,
+        Undelivered
+    ),
+    flushed(leave(Runs, State#state{out = Out})).
+
+-spec tell(pos_integer(), term(), #state{}) -> ok.
+tell(Sender, What, #state{options = #{link := Link}, senders = Senders}) ->
+    case Senders of
+        #{Sender := {Pid, _}} -> Pid ! {linerate_link, Link, What}, ok;
+        #{} -> ok
+    end.
+
+-spec write([linerate_link_core:run()], #state{}) -> #state{}.
+write(Runs, #state{out = Out} = State) ->
+    {Go, Admitted} = admit(Runs, [], Out),
+    leave(Go, State#state{out = Admitted}).
+
+-spec admit([Run], [Run], linerate_link_core:out()) -> {[Run], linerate_link_core:out()} when
+    Run :: linerate_link_core:run().
+admit([Run | Runs], Go, Out) ->
+    case linerate_link_core:admit(Run, Out) of
+        {go, Next} -> admit(Runs, [Run | Go], Next);
+        {keep, Next} -> admit(Runs, Go, Next)
+    end;
+admit([], Go, Out) ->
+    {lists:reverse(Go), Out}.
+
+%% All are noted as sent before the first is: what is lost is never more than what was noted.
+-spec leave([linerate_link_core:run()], #state{}) -> #state{}.
+leave([], State) ->
+    gauges(State);
+leave(Runs, #state{out = Out} = State) ->
+    Frames = frames(Runs, State),
+    Sent = lists:foldl(fun linerate_link_core:sent/2, Out, Frames),
+    leave_each(Frames, State#state{out = Sent}).
+
+-spec leave_each([[linerate_link_core:run()]], #state{}) -> #state{}.
+leave_each([], State) ->
+    gauges(State);
+leave_each([Runs | Frames], #state{socket = Socket, options = #{counters := Counters}} = State) ->
+    case send_each(Socket, encode(Runs, State)) of
+        ok ->
+            counters:add(Counters, 1, lists:sum([Count || {_, _, _, Count, _} <- Runs])),
+            counters:add(Counters, 2, lists:sum([Bytes || {_, _, Bytes, _, _} <- Runs])),
+            counters:add(Counters, 3, 1),
+            [release(Run, State) || Run <- Runs],
+            leave_each(Frames, State);
+        {error, Reason} ->
+            lost(Reason, State)
+    end.
+
+-spec send_each(gen_tcp:socket(), [iodata()]) -> ok | {error, term()}.
+send_each(Socket, [Frame | Frames]) ->
+    case linerate_link_socket:send(Socket, Frame) of
+        ok -> send_each(Socket, Frames);
+        {error, _} = Error -> Error
+    end;
+send_each(_, []) ->
+    ok.
+
+%% A sender that waits goes on at half of its allowance, so that it is not woken for each message.
+-spec release(linerate_link_core:run(), #state{}) -> ok.
+release({_, _, 0, _, _}, _) ->
+    ok;
+release({Sender, _, Bytes, _, _}, #state{slot = Slot, senders = Senders, options = Options}) ->
+    case Senders of
+        #{Sender := {Pid, Counts}} ->
+            #{allowance := Allowance, senders := Table} = Options,
+            case atomics:sub_get(Counts, Slot, Bytes) of
+                Left when Left * 2 =< Allowance ->
+                    case atomics:get(Counts, Slot + 2) of
+                        0 ->
+                            ok;
+                        1 ->
+                            case ets:take(Table, {Sender, Slot}) of
+                                [{_, Monitor}] -> Pid ! {Monitor, go}, ok;
+                                [] -> ok
+                            end
+                    end;
+                _ ->
+                    ok
+            end;
+        #{} ->
+            ok
+    end.
+
+-spec gauges(#state{}) -> #state{}.
+gauges(#state{out = Out, options = #{counters := Counters}} = State) ->
+    {Unconfirmed, Stalled, Kept} = linerate_link_core:gauges(Out),
+    counters:put(Counters, 5, Unconfirmed),
+    counters:put(Counters, 6, Stalled),
+    counters:put(Counters, 7, Kept),
+    State.
+
+-spec frames([linerate_link_core:run()], #state{}) -> [[linerate_link_core:run()]].
+frames(Runs, #state{options = #{kind := Kind}, most = Most}) ->
+    frames(Runs, Kind, Most, 0, [], []).
+
+-spec frames([Run], small | bulk, pos_integer(), non_neg_integer(), [Run], [[Run]]) -> [[Run]] when
+    Run :: linerate_link_core:run().
+frames([{_, _, Bytes, _, _} = Run | Runs], Kind, Most, Total, Frame, Frames) when
+    Frame =/= [], Total + Bytes > Most, Kind =:= bulk; Frame =/= [], Total > Most
+->
+    frames(Runs, Kind, Most, Bytes, [Run], [lists:reverse(Frame) | Frames]);
+frames([{_, _, Bytes, _, _} = Run | Runs], Kind, Most, Total, Frame, Frames) ->
+    frames(Runs, Kind, Most, Total + Bytes, [Run | Frame], Frames);
+frames([], _, _, _, [], Frames) ->
+    lists:reverse(Frames);
+frames([], _, _, _, Frame, Frames) ->
+    lists:reverse([lists:reverse(Frame) | Frames]).
+
+-spec encode([linerate_link_core:run()], #state{}) -> [iodata()].
+encode(Runs, #state{options = #{kind := small, safe := Safe}}) ->
+    Iovec = term_to_iovec([
+        {Sender, dest(Dest, Safe), Bytes, terms(What, Safe)}
+     || {Sender, Dest, Bytes, _, What} <- Runs
+    ]),
+    [[<<0>> | Iovec]];
+encode([{Sender, Dest, Bytes, _, {messages, Payload}}], #state{options = #{safe := Safe}}) when
+    Bytes > ?PART
+->
+    Header = term_to_binary({Sender, dest(Dest, Safe), Bytes, payload}),
+    [First | Parts] = cut(Payload, ?PART),
+    [
+        [<<2, (byte_size(Header)):32>>, Header, First]
+        | [[<<3>>, Part] || Part <- Parts]
+    ];
+encode(Runs, #state{options = #{safe := Safe}}) ->
+    Header = term_to_binary([
+        {Sender, dest(Dest, Safe), Bytes, case What of {messages, _} -> payload; Step -> Step end}
+     || {Sender, Dest, Bytes, _, What} <- Runs
+    ]),
+    Payloads = [Payload || {_, _, _, _, {messages, Payload}} <- Runs],
+    [[<<1, (byte_size(Header)):32>>, Header | Payloads]].
+
+-spec dest(linerate_link_core:dest(), boolean()) -> linerate_link_core:dest() | binary().
+dest(Dest, false) -> Dest;
+dest(Dest, true) -> term_to_binary(Dest).
+
+-spec terms(linerate_link_core:what(), boolean()) -> term().
+terms({messages, Terms}, false) -> Terms;
+terms({messages, Terms}, true) -> [term_to_binary(Term) || Term <- Terms];
+terms(Step, _) -> Step.
+
+%% Pieces of that many bytes, the last one of what is left; nothing is copied.
+-spec cut([binary()], pos_integer()) -> [[binary()]].
+cut(Binaries, Size) ->
+    cut(Binaries, Size, Size, [], []).
+
+-spec cut([binary()], pos_integer(), non_neg_integer(), [binary()], [[binary()]]) -> [[binary()]].
+cut([], _, _, [], Pieces) ->
+    lists:reverse(Pieces);
+cut([], _, _, Piece, Pieces) ->
+    lists:reverse([lists:reverse(Piece) | Pieces]);
+cut(Binaries, Size, 0, Piece, Pieces) ->
+    cut(Binaries, Size, Size, [], [lists:reverse(Piece) | Pieces]);
+cut([Binary | Rest], Size, Left, Piece, Pieces) when byte_size(Binary) =< Left ->
+    cut(Rest, Size, Left - byte_size(Binary), [Binary | Piece], Pieces);
+cut([Binary | Rest], Size, Left, Piece, Pieces) ->
+    <<First:Left/binary, More/binary>> = Binary,
+    cut([More | Rest], Size, 0, [First | Piece], Pieces).
+
+%% Everything that was taken before the flush is confirmed.
+-spec flushed(#state{}) -> #state{}.
+flushed(#state{flush = none} = State) ->
+    State;
+flushed(#state{flush = Near, out = Out} = State) ->
+    case linerate_link_core:is_confirmed(Out) of
+        true -> Near ! {flushed, self()}, State#state{flush = none};
+        false -> State
+    end.
+
+%% The end: nothing is taken any more, and each sender is told of what was not confirmed.
+-spec lost(term(), #state{}) -> no_return().
+lost(Reason, #state{options = #{state := Flags}, out = Out, next = Next} = State) ->
+    ok = atomics:put(Flags, 1, 1),
+    {Waiting, Registered} = rest(case Next of {next, Message} -> [Message]; none -> [] end, State),
+    Counts = lists:foldl(
+        fun({Sender, Dest, Count}, Sums) ->
+            Add = fun(Sum) -> Sum + Count end,
+            Of = maps:get(Sender, Sums, #{}),
+            Sums#{Sender => maps:update_with(Dest, Add, Count, Of)}
+        end,
+        #{},
+        linerate_link_core:outstanding(Out) ++ Waiting
+    ),
+    maps:foreach(
+        fun(Sender, ByDest) -> tell(Sender, {lost, plain(Reason), maps:to_list(ByDest)}, Registered) end,
+        Counts
+    ),
+    exit({shutdown, plain(Reason)}).
+
+%% What is in the mailbox still: messages, as counts, and who registered.
+-spec rest([term()], #state{}) ->
+    {[{pos_integer(), linerate_link_core:dest(), pos_integer()}], #state{}}.
+rest(Taken, State) ->
+    receive
+        Message -> rest([Message | Taken], State)
+    after 0 ->
+        Sent = [{Sender, Dest, 1} || {Sender, Size, Dest, _} <- Taken, is_integer(Size)],
+        Registrations = [Message || {register, _} = Message <- Taken],
+        {Sent, lists:foldl(fun handle/2, State, Registrations)}
+    end.
+
+-spec plain(term()) -> term().
+plain({shutdown, Reason}) -> Reason;
+plain(Reason) -> Reason.

@@ -1,0 +1,261 @@
+%% @doc The far end of one lane: takes frames off its socket and puts their messages into mailboxes.
+-module(linerate_link_reader).
+
+-export([become/3]).
+
+%% Confirmations wait for so many frames, or until nothing came for so long. Chosen: one small frame
+%% back for many; nothing but a report of loss waits for it. Unit: frames, ms.
+-define(ACK_FRAMES, 64).
+-define(IDLE_MS, 10).
+
+%% How long a mailbox that was full is left alone before it is asked for again. Unit: ms.
+-define(AGAIN_MS, 1).
+-define(AGAIN_MAX_MS, 32).
+
+-record(state, {
+    socket :: gen_tcp:socket(),
+    readers :: tuple(),
+    safe :: boolean(),
+    in :: linerate_link_core:in(),
+    frames = 0 :: non_neg_integer(),
+    %% Parts of a message that is longer than a frame, newest first; its bytes; where it goes.
+    parts = none :: none | {[binary()], non_neg_integer(), term()}
+}).
+
+%% @doc Becomes the reader of that lane, in the process that owns its socket.
+-spec become(pid(), pos_integer(), gen_tcp:socket()) -> ok.
+become(Far, Lane, Socket) ->
+    case gen_server:call(Far, {reader, Lane}) of
+        {ok, #{small := Small, window := Window, bulk_window := BulkWindow, safe := Safe}} ->
+            {Kind, Bytes} = case Lane =< Small of
+                true -> {small, Window};
+                false -> {bulk, BulkWindow}
+            end,
+            Readers = receive {readers, Tuple} -> Tuple end,
+            ok = linerate_link_socket:frames(Socket, Kind),
+            State = #state{
+                socket = Socket, readers = Readers, safe = Safe, in = linerate_link_core:in(Bytes)
+            },
+            loop(State);
+        {error, _} ->
+            ok
+    end.
+
+-spec loop(#state{}) -> no_return().
+loop(#state{socket = Socket, frames = Frames} = State) ->
+    receive
+        {tcp, Socket, Frame} -> loop(acked(frame(Frame, State)));
+        {tcp_passive, Socket} -> ok = linerate_link_socket:more(Socket), loop(State);
+        {mailbox, Dest, Length, Ms} -> loop(ack(measured(Dest, Length, Ms, State)));
+        {passed, Key} -> loop(passed(Key, State));
+        {tcp_closed, Socket} -> exit({shutdown, closed});
+        {tcp_error, Socket, Reason} -> exit({shutdown, Reason});
+        _ -> loop(State)
+    after patience(Frames) -> loop(idle(State))
+    end.
+
+-spec patience(non_neg_integer()) -> timeout().
+patience(0) -> infinity;
+patience(_) -> ?IDLE_MS.
+
+-spec idle(#state{}) -> #state{}.
+idle(#state{in = In} = State) ->
+    {Dests, Asked} = linerate_link_core:unmeasured(In),
+    [measure(Dest, 0) || Dest <- Dests],
+    ack(State#state{in = Asked}).
+
+-spec acked(#state{}) -> #state{}.
+acked(#state{frames = Frames} = State) when Frames >= ?ACK_FRAMES -> ack(State);
+acked(State) -> State.
+
+-spec ack(#state{}) -> #state{}.
+ack(#state{socket = Socket, in = In} = State) ->
+    case linerate_link_core:ack(In) of
+        {none, Same} ->
+            State#state{in = Same, frames = 0};
+        {Ack, Told} ->
+            case linerate_link_socket:send(Socket, term_to_binary(Ack)) of
+                ok -> State#state{in = Told, frames = 0};
+                {error, Reason} -> exit({shutdown, Reason})
+            end
+    end.
+
+%% The frames that {@link linerate_link_lane} makes.
+-spec frame(binary(), #state{}) -> #state{}.
+frame(<<0, Runs/binary>>, State) ->
+    {Seq, Next} = begun(State),
+    runs(Seq, 1, binary_to_term(Runs, safe(State)), Next);
+frame(<<1, Length:32, Header:Length/binary, Payloads/binary>>, State) ->
+    {Seq, Next} = begun(State),
+    payloads(Seq, 1, binary_to_term(Header, safe(State)), Payloads, Next);
+frame(<<2, Length:32, Header:Length/binary, Part/binary>>, #state{parts = none} = State) ->
+    {_, _, Bytes, _} = Run = binary_to_term(Header, safe(State)),
+    parts([Part], Bytes - byte_size(Part), Run, State);
+frame(<<3, Part/binary>>, #state{parts = {Parts, Left, Run}} = State) ->
+    parts([Part | Parts], Left - byte_size(Part), Run, State).
+
+%% Nothing in a frame but a peer's terms may bring new atoms; where they may not, terms and destinations
+%% are binaries of their own, so that one refused atom costs one message.
+-spec safe(#state{}) -> [safe].
+safe(#state{safe = true}) -> [safe];
+safe(#state{safe = false}) -> [].
+
+-spec begun(#state{}) -> {pos_integer(), #state{}}.
+begun(#state{in = In, frames = Frames} = State) ->
+    {Seq, Next} = linerate_link_core:frame(In),
+    {Seq, State#state{in = Next, frames = Frames + 1}}.
+
+-spec parts([binary()], integer(), term(), #state{}) -> #state{}.
+parts(Parts, 0, {Sender, Dest, Bytes, What}, State) ->
+    {Seq, Next} = begun(State#state{parts = none}),
+    Whole = iolist_to_binary(lists:reverse(Parts)),
+    run({Seq, 1}, {Sender, Dest, Bytes, length_of(What), payload(What, Whole)}, Next);
+parts(Parts, Left, Run, State) when Left > 0 ->
+    State#state{parts = {Parts, Left, Run}, frames = State#state.frames + 1}.
+
+-spec runs(pos_integer(), pos_integer(), [term()], #state{}) -> #state{}.
+runs(Seq, Index, [{Sender, Dest, Bytes, What} | Runs], State) ->
+    runs(Seq, Index + 1, Runs, run({Seq, Index}, {Sender, Dest, Bytes, length_of(What), terms(What)}, State));
+runs(_, _, [], State) ->
+    State.
+
+-spec payloads(pos_integer(), pos_integer(), [term()], binary(), #state{}) -> #state{}.
+payloads(Seq, Index, [{Sender, Dest, Bytes, payload} | Runs], Payloads, State) ->
+    <<Payload:Bytes/binary, Rest/binary>> = Payloads,
+    Run = {Sender, Dest, Bytes, 1, {messages, {payload, Payload}}},
+    payloads(Seq, Index + 1, Runs, Rest, run({Seq, Index}, Run, State));
+payloads(Seq, Index, [{Sender, Dest, Bytes, What} | Runs], Payloads, State) ->
+    payloads(Seq, Index + 1, Runs, Payloads, run({Seq, Index}, {Sender, Dest, Bytes, 0, What}, State));
+payloads(_, _, [], <<>>, State) ->
+    State.
+
+-spec length_of(term()) -> non_neg_integer().
+length_of(Terms) when is_list(Terms) -> length(Terms);
+length_of(payload) -> 1;
+length_of(_) -> 0.
+
+-spec terms(term()) -> linerate_link_core:what().
+terms(Terms) when is_list(Terms) -> {messages, Terms};
+terms(Step) -> Step.
+
+-spec payload(payload, binary()) -> linerate_link_core:what().
+payload(payload, Whole) -> {messages, {payload, Whole}}.
+
+-spec run(linerate_link_core:place(), linerate_link_core:run(), #state{}) -> #state{}.
+run(Place, Run, #state{in = In, readers = Readers} = State) ->
+    case linerate_link_core:arrived(Place, Run, In) of
+        {deliver, Next} ->
+            deliver(Place, Run, State#state{in = Next});
+        {{pass, Lane, Key}, Next} ->
+            element(Lane, Readers) ! {passed, Key},
+            State#state{in = Next};
+        {nothing, Next} ->
+            State#state{in = Next}
+    end.
+
+-spec passed(linerate_link_core:key(), #state{}) -> #state{}.
+passed(Key, #state{in = In} = State) ->
+    {Runs, Next} = linerate_link_core:passed(Key, In),
+    Through = lists:foldl(fun({Place, Run}, S) -> run(Place, Run, S) end, State#state{in = Next}, Runs),
+    Through#state{frames = Through#state.frames + 1}.
+
+-spec deliver(linerate_link_core:place(), linerate_link_core:run(), #state{}) -> #state{}.
+deliver(Place, {_, Dest, Bytes, Count, {messages, Messages}}, #state{in = In, safe = Safe} = State) ->
+    case process(Dest, Safe) of
+        undefined ->
+            refuse(Place, noproc, {Dest, Count, Bytes}, State);
+        Pid ->
+            case put_into(Pid, Messages, Safe) of
+                0 ->
+                    {Measure, Next} = linerate_link_core:delivered(Dest, Count, Bytes, In),
+                    Measure =:= measure andalso measure(Dest, 0),
+                    State#state{in = Next};
+                Unsafe ->
+                    refuse(Place, unsafe, {Dest, Unsafe, Bytes}, State)
+            end
+    end.
+
+-spec refuse(linerate_link_core:place(), noproc | unsafe, {term(), pos_integer(), non_neg_integer()},
+    #state{}) -> #state{}.
+refuse(Place, Reason, What, #state{in = In} = State) ->
+    State#state{in = linerate_link_core:refused(Place, Reason, What, In)}.
+
+-spec process(term(), boolean()) -> pid() | undefined.
+process(Pid, _) when is_pid(Pid) ->
+    case is_process_alive(Pid) of
+        true -> Pid;
+        false -> undefined
+    end;
+process(Name, _) when is_atom(Name) ->
+    case whereis(Name) of
+        Pid when is_pid(Pid) -> Pid;
+        _ -> undefined
+    end;
+process(Encoded, true) ->
+    try binary_to_term(Encoded, [safe]) of
+        Dest -> process(Dest, false)
+    catch
+        error:badarg -> undefined
+    end.
+
+%% How many were not, because they would have brought new atoms.
+-spec put_into(pid(), term(), boolean()) -> non_neg_integer().
+put_into(Pid, {payload, Bytes}, false) ->
+    Pid ! binary_to_term(Bytes),
+    0;
+put_into(Pid, {payload, Bytes}, true) ->
+    put_safe(Pid, [Bytes], 0);
+put_into(Pid, Terms, false) ->
+    put_all(Pid, Terms);
+put_into(Pid, Terms, true) ->
+    put_safe(Pid, Terms, 0).
+
+-spec put_all(pid(), [term()]) -> 0.
+put_all(Pid, [Term | Terms]) ->
+    Pid ! Term,
+    put_all(Pid, Terms);
+put_all(_, []) ->
+    0.
+
+-spec put_safe(pid(), [binary()], non_neg_integer()) -> non_neg_integer().
+put_safe(Pid, [Bytes | Rest], Unsafe) ->
+    try binary_to_term(Bytes, [safe]) of
+        Term ->
+            Pid ! Term,
+            put_safe(Pid, Rest, Unsafe)
+    catch
+        error:badarg -> put_safe(Pid, Rest, Unsafe + 1)
+    end;
+put_safe(_, [], Unsafe) ->
+    Unsafe.
+
+%% In a process of its own: a destination that is suspended never answers, and holds up no other.
+-spec measure(term(), non_neg_integer()) -> pid().
+measure(Dest, Ms) ->
+    Reader = self(),
+    spawn(fun() ->
+        receive
+        after Ms -> ok
+        end,
+        Length =
+            case process(Dest, is_binary(Dest)) of
+                undefined ->
+                    gone;
+                Pid ->
+                    case process_info(Pid, message_queue_len) of
+                        {message_queue_len, Messages} -> Messages;
+                        undefined -> gone
+                    end
+            end,
+        Reader ! {mailbox, Dest, Length, Ms}
+    end).
+
+-spec measured(term(), non_neg_integer() | gone, non_neg_integer(), #state{}) -> #state{}.
+measured(Dest, Length, Ms, #state{in = In} = State) ->
+    case linerate_link_core:measured(Dest, Length, In) of
+        {again, Next} ->
+            _ = measure(Dest, min(?AGAIN_MAX_MS, max(?AGAIN_MS, Ms * 2))),
+            State#state{in = Next};
+        {ok, Next} ->
+            State#state{in = Next}
+    end.

@@ -1,0 +1,411 @@
+%% A link between two real nodes, and what may happen to it.
+-module(linerate_link_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([
+    small_and_large_messages_keep_their_order/1,
+    each_of_a_million_messages_arrives_once_and_in_order/1,
+    a_call_is_answered_by_a_gen_server/1,
+    a_stream_of_a_file_arrives_whole/1,
+    a_tiny_message_does_not_wait_for_a_large_one/1,
+    a_dead_destination_is_reported/1,
+    a_destination_that_dies_stops_nobody/1,
+    a_stalled_receiver_slows_only_its_senders/1,
+    a_killed_peer_is_reported/1,
+    a_stopped_peer_goes_on_when_it_is_continued/1,
+    a_netsplit_ends_the_link_and_another_can_be_opened/1,
+    strangers_are_refused_and_links_still_open/1,
+    a_wrong_token_is_refused/1,
+    both_ends_open_at_once/1,
+    links_that_were_opened_and_closed_leave_nothing/1,
+    a_node_without_the_application_says_so/1,
+    an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted/1,
+    a_killed_lane_is_reported/1
+]).
+-export([echo/1, counts/3, hold/0, collect/2]).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        small_and_large_messages_keep_their_order,
+        each_of_a_million_messages_arrives_once_and_in_order,
+        a_call_is_answered_by_a_gen_server,
+        a_stream_of_a_file_arrives_whole,
+        a_tiny_message_does_not_wait_for_a_large_one,
+        a_dead_destination_is_reported,
+        a_destination_that_dies_stops_nobody,
+        a_stalled_receiver_slows_only_its_senders,
+        a_killed_peer_is_reported,
+        a_stopped_peer_goes_on_when_it_is_continued,
+        a_netsplit_ends_the_link_and_another_can_be_opened,
+        strangers_are_refused_and_links_still_open,
+        a_wrong_token_is_refused,
+        both_ends_open_at_once,
+        links_that_were_opened_and_closed_leave_nothing,
+        a_node_without_the_application_says_so,
+        an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted,
+        a_killed_lane_is_reported
+    ].
+
+init_per_suite(Config) ->
+    _ = os:cmd("epmd -daemon"),
+    Started = case net_kernel:start(['linerate_link_suite@127.0.0.1', longnames]) of
+        {ok, _} -> true;
+        {error, {already_started, _}} -> false
+    end,
+    %% rebar3 puts only the application into the path whose folder the tests are in.
+    Built = filename:join([filename:dirname(code:which(linerate_sup)), "..", "..", "linerate_link", "ebin"]),
+    true = code:add_patha(filename:absname(Built)),
+    {ok, _} = application:ensure_all_started(linerate_link),
+    [{net, Started} | Config].
+
+end_per_suite(Config) ->
+    _ = application:stop(linerate_link),
+    proplists:get_value(net, Config) andalso net_kernel:stop(),
+    ok.
+
+small_and_large_messages_keep_their_order(_) ->
+    with_link(fun(Link, Node) ->
+        Echo = spawn(Node, ?MODULE, echo, [self()]),
+        Sizes = [10, 20, 100000, 10, 70000, 70000, 40000, 10, 10, 9000000, 1],
+        Messages = [{N, binary:copy(<<N>>, Size)} || {N, Size} <- lists:enumerate(Sizes)],
+        [ok = linerate_link:send(Link, Echo, Message) || Message <- Messages],
+        ?assertEqual(Messages, [receive M -> M after 5000 -> none end || _ <- Messages])
+    end).
+
+each_of_a_million_messages_arrives_once_and_in_order(_) ->
+    with_link(fun(Link, Node) ->
+        Each = 250000,
+        Self = self(),
+        [
+            spawn_link(fun() ->
+                There = spawn(Node, ?MODULE, counts, [Self, 1, Each]),
+                [ok = linerate_link:send(Link, There, {N, padding(N)}) || N <- lists:seq(1, Each)],
+                receive never -> ok end
+            end)
+         || _ <- lists:seq(1, 4)
+        ],
+        ?assertEqual([Each || _ <- lists:seq(1, 4)],
+            [receive {in_order, N} -> N; Other -> Other after 50000 -> none end || _ <- lists:seq(1, 4)])
+    end).
+
+%% One of a thousand is a large message.
+padding(N) when N rem 1000 =:= 0 -> binary:copy(<<1>>, 50000);
+padding(_) -> <<>>.
+
+a_call_is_answered_by_a_gen_server(_) ->
+    with_link(fun(Link, Node) ->
+        {ok, Children} = linerate_link:call(Link, linerate_link_sup, which_children),
+        ?assertEqual(3, length(Children)),
+        ?assertMatch({error, {down, noproc}}, linerate_link:call(Link, nobody, hello)),
+        Silent = spawn(Node, ?MODULE, hold, []),
+        ?assertEqual({error, timeout}, linerate_link:call(Link, {global_name_server, Node}, unknown, 50)),
+        exit(Silent, kill),
+        ?assertMatch({error, {down, _}}, linerate_link:call(Link, Silent, hello))
+    end).
+
+a_stream_of_a_file_arrives_whole(Config) ->
+    Path = filename:join(proplists:get_value(priv_dir, Config), "bytes"),
+    Bytes = crypto:strong_rand_bytes(5000001),
+    ok = file:write_file(Path, Bytes),
+    with_link(fun(Link, Node) ->
+        There = spawn(Node, ?MODULE, collect, [self(), []]),
+        {ok, Stream} = linerate_link:stream(Link, There),
+        ok = linerate_link:write(Stream, [<<"head">>, "er"]),
+        ok = linerate_link:write_file(Stream, Path),
+        ok = linerate_link:finish(Stream),
+        Whole = <<"header", Bytes/binary>>,
+        ?assertEqual(Whole, receive {collected, All} -> All after 10000 -> none end),
+        ?assertEqual({error, enoent}, linerate_link:write_file(Stream, Path ++ "x"))
+    end).
+
+%% Chosen: a 100 MB message alone takes longer than this, and a tiny one a thousandth of it.
+a_tiny_message_does_not_wait_for_a_large_one(_) ->
+    with_link(fun(Link, Node) ->
+        Echo = spawn(Node, ?MODULE, echo, [self()]),
+        Large = binary:copy(<<1>>, 100000000),
+        Holder = spawn(Node, ?MODULE, hold, []),
+        spawn_link(fun() -> linerate_link:send(Link, Holder, Large), receive never -> ok end end),
+        ok = linerate_link:send(Link, Echo, tiny),
+        ?assertEqual(tiny, receive tiny -> tiny after 1000 -> none end)
+    end).
+
+a_dead_destination_is_reported(_) ->
+    with_link(fun(Link, Node) ->
+        Dead = spawn(Node, erlang, is_atom, [x]),
+        Id = linerate_link:id(Link),
+        timer:sleep(20),
+        [ok = linerate_link:send(Link, To, Term) || To <- [Dead, nobody], Term <- [a, binary:copy(<<1>>, 99999)]],
+        Told = [receive {linerate_link, Id, {undelivered, noproc, To, 1}} -> To after 1000 -> none end || _ <- lists:seq(1, 4)],
+        ?assertEqual(lists:sort([Dead, Dead, nobody, nobody]), lists:sort(Told))
+    end).
+
+a_destination_that_dies_stops_nobody(_) ->
+    with_link(fun(Link, Node) ->
+        Victim = spawn(Node, ?MODULE, hold, []),
+        Sender = spawn_link(fun() -> flood(Link, Victim) end),
+        timer:sleep(100),
+        exit(Victim, kill),
+        Echo = spawn(Node, ?MODULE, echo, [self()]),
+        ok = linerate_link:send(Link, Echo, still),
+        ?assertEqual(still, receive still -> still after 1000 -> none end),
+        unlink(Sender),
+        exit(Sender, kill)
+    end).
+
+%% A process that reads nothing has its window of small messages, what each of its senders may have here
+%% and no more; another process and its sender go on.
+a_stalled_receiver_slows_only_its_senders(_) ->
+    with_link(fun(Link, Node) ->
+        Stalled = spawn(Node, ?MODULE, hold, []),
+        Senders = [spawn_link(fun() -> flood(Link, Stalled) end) || _ <- lists:seq(1, 1000)],
+        timer:sleep(1000),
+        Length = fun() -> {_, N} = erpc:call(Node, erlang, process_info, [Stalled, message_queue_len]), N end,
+        First = Length(),
+        Here = erlang:memory(total),
+        Echo = spawn(Node, ?MODULE, echo, [self()]),
+        [ok = linerate_link:send(Link, Echo, N) || N <- lists:seq(1, 10000)],
+        ?assertEqual(lists:seq(1, 10000), [receive N when is_integer(N) -> N after 2000 -> none end || _ <- lists:seq(1, 10000)]),
+        timer:sleep(500),
+        ?assertEqual(First, Length()),
+        ?assert(erlang:memory(total) - Here < 10000000),
+        %% Two small lanes of 1 MiB and a frame at most, at 64 bytes and more a message.
+        {ok, [_ | Lanes]} = linerate_link:info(Link),
+        ?assert(First * 64 =< length(Lanes) * (1048576 + 2 * 65536)),
+        [begin unlink(S), exit(S, kill) end || S <- Senders]
+    end).
+
+a_killed_peer_is_reported(_) ->
+    {Peer, Node} = node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    Id = linerate_link:id(Link),
+    Pid = list_to_integer(erpc:call(Node, os, getpid, [])),
+    Holder = spawn(Node, ?MODULE, hold, []),
+    Large = binary:copy(<<1>>, 100000000),
+    Self = self(),
+    spawn_link(fun() ->
+        Answers = [linerate_link:send(Link, Holder, Large) || _ <- lists:seq(1, 3)],
+        receive {linerate_link, Id, {lost, _, [{Holder, N}]}} -> Self ! {told, N, Answers} end
+    end),
+    timer:sleep(20),
+    _ = os:cmd("kill -9 " ++ integer_to_list(Pid)),
+    ?assertMatch({told, N, _} when N >= 1, receive {told, _, _} = Told -> Told after 10000 -> none end),
+    ?assertMatch({closed, _}, receive {linerate_link, Id, What} -> What after 10000 -> none end),
+    ?assertEqual({error, closed}, linerate_link:send(Link, Holder, more)),
+    ?assertEqual({error, closed}, linerate_link:info(Link)),
+    ?assertEqual({error, closed}, linerate_link:close(Link)),
+    node_down(Peer).
+
+a_stopped_peer_goes_on_when_it_is_continued(_) ->
+    with_link(fun(Link, Node) ->
+        Pid = erpc:call(Node, os, getpid, []),
+        Self = self(),
+        There = spawn(Node, ?MODULE, counts, [Self, 1, 40]),
+        _ = os:cmd("kill -STOP " ++ Pid),
+        spawn_link(fun() ->
+            [ok = linerate_link:send(Link, There, {N, binary:copy(<<1>>, 2500000)}) || N <- lists:seq(1, 40)],
+            Self ! sent,
+            receive never -> ok end
+        end),
+        ?assertEqual(none, receive sent -> sent after 500 -> none end),
+        _ = os:cmd("kill -CONT " ++ Pid),
+        ?assertEqual({in_order, 40}, receive {in_order, _} = All -> All after 20000 -> none end)
+    end).
+
+a_netsplit_ends_the_link_and_another_can_be_opened(_) ->
+    {Peer, Node} = node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    Id = linerate_link:id(Link),
+    Holder = spawn(Node, ?MODULE, hold, []),
+    Sender = spawn(fun() -> flood(Link, Holder) end),
+    Monitor = monitor(process, Sender),
+    timer:sleep(100),
+    true = erlang:disconnect_node(Node),
+    ?assertEqual({closed, nodedown}, receive {linerate_link, Id, What} -> What after 5000 -> none end),
+    ?assertMatch({lost, nodedown, [{Holder, N}]} when N > 0,
+        receive {'DOWN', Monitor, _, _, {ended, Lost}} -> Lost after 5000 -> none end),
+    true = net_kernel:connect_node(Node),
+    {ok, Again} = linerate_link:open(Node),
+    Echo = spawn(Node, ?MODULE, echo, [self()]),
+    ok = linerate_link:send(Again, Echo, back),
+    ?assertEqual(back, receive back -> back after 1000 -> none end),
+    ok = linerate_link:close(Again),
+    node_down(Peer).
+
+strangers_are_refused_and_links_still_open(_) ->
+    {Peer, Node} = node_up(),
+    {ok, First} = linerate_link:open(Node),
+    {Ip, Port} = listener(Node),
+    %% More than the 64 that are kept: those who say nothing, half of it, garbage.
+    Strangers = [begin
+        {ok, S} = gen_tcp:connect(Ip, Port, [binary, {active, false}]),
+        case N rem 3 of
+            0 -> ok;
+            1 -> gen_tcp:send(S, <<"half">>);
+            2 -> gen_tcp:send(S, crypto:strong_rand_bytes(100))
+        end,
+        S
+    end || N <- lists:seq(1, 100)],
+    {ok, Second} = linerate_link:open(Node),
+    Echo = spawn(Node, ?MODULE, echo, [self()]),
+    [begin ok = linerate_link:send(L, Echo, L), ?assertEqual(L, receive L -> L after 1000 -> none end) end || L <- [First, Second]],
+    %% All are closed when their 5 s are over, also one that sends a byte at a time.
+    Slow = hd(Strangers),
+    _ = spawn_link(fun() -> drip(Slow) end),
+    timer:sleep(5200),
+    [?assertMatch({error, _}, closed(S)) || S <- Strangers],
+    [ok = linerate_link:close(L) || L <- [First, Second]],
+    node_down(Peer).
+
+closed(Socket) ->
+    case gen_tcp:recv(Socket, 0, 500) of
+        {ok, _} -> closed(Socket);
+        {error, timeout} -> {ok, open};
+        {error, _} = Error -> Error
+    end.
+
+drip(Socket) ->
+    case gen_tcp:send(Socket, <<1>>) of
+        ok -> timer:sleep(100), drip(Socket);
+        {error, _} -> ok
+    end.
+
+a_wrong_token_is_refused(_) ->
+    {Peer, Node} = node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    {Ip, Port} = listener(Node),
+    {state, _, Tickets, _} = erpc:call(Node, sys, get_state, [linerate_link_listener]),
+    [Id] = maps:keys(Tickets),
+    {ok, Socket} = linerate_link_socket:connect(Ip, Port, none, 1000),
+    Deadline = erlang:monotonic_time(millisecond) + 2000,
+    ?assertEqual({error, closed}, linerate_link_auth:connect(Socket, {Id, binary:copy(<<0>>, 32)}, 1, Deadline)),
+    %% Who has the token does not get a lane that is taken.
+    {Token, _} = maps:get(Id, Tickets),
+    {ok, Second} = linerate_link_socket:connect(Ip, Port, none, 1000),
+    ok = linerate_link_auth:connect(Second, {Id, Token}, 1, Deadline),
+    ?assertEqual({error, closed}, linerate_link_socket:recv(Second, 1, 1000)),
+    ok = linerate_link:close(Link),
+    node_down(Peer).
+
+both_ends_open_at_once(_) ->
+    {Peer, Node} = node_up(),
+    Self = self(),
+    There = [erpc:send_request(Node, linerate_link, open, [node(), #{owner => whereis_init(Node)}]) || _ <- lists:seq(1, 10)],
+    Here = [linerate_link:open(Node) || _ <- lists:seq(1, 10)],
+    Theirs = [erpc:receive_response(Request) || Request <- There],
+    [ok = erpc:call(Node, linerate_link, send, [Link, Self, Link]) || {ok, Link} <- Theirs],
+    ?assertEqual(10, length([ok || {ok, Link} <- Theirs, receive Link -> true after 1000 -> false end])),
+    [ok = linerate_link:close(Link) || {ok, Link} <- Here],
+    ?assertEqual(10, length(Here)),
+    node_down(Peer).
+
+whereis_init(Node) -> erpc:call(Node, erlang, whereis, [init]).
+
+links_that_were_opened_and_closed_leave_nothing(_) ->
+    {Peer, Node} = node_up(),
+    Echo = spawn(Node, ?MODULE, echo, [self()]),
+    Once = fun(N) ->
+        {ok, Link} = linerate_link:open(Node, #{small => 1}),
+        ok = linerate_link:send(Link, Echo, N),
+        ok = linerate_link:close(Link),
+        receive N -> ok after 1000 -> exit(lost) end
+    end,
+    Count = fun() -> timer:sleep(300), {there(Node), there(node()), map_size(maps:from_list(get()))} end,
+    Once(0),
+    Before = Count(),
+    [Once(N) || N <- lists:seq(1, 1000)],
+    ?assertEqual(Before, Count()),
+    node_down(Peer).
+
+there(Node) ->
+    {erpc:call(Node, erlang, system_info, [process_count]), erpc:call(Node, erlang, system_info, [port_count]),
+        length(erpc:call(Node, ets, all, []))}.
+
+a_node_without_the_application_says_so(_) ->
+    {ok, Peer, Node} = peer:start(#{name => peer:random_name(), host => "127.0.0.1", connection => standard_io}),
+    true = net_kernel:connect_node(Node),
+    ?assertEqual({error, {not_started, Node}}, linerate_link:open(Node)),
+    ?assertEqual({error, {nodedown, 'no@127.0.0.1'}}, linerate_link:open('no@127.0.0.1')),
+    node_down(Peer).
+
+an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted(_) ->
+    {Peer, Node} = node_up(),
+    ok = erpc:call(Node, application, set_env, [linerate_link, trusted, false]),
+    {ok, Link} = linerate_link:open(Node),
+    Id = linerate_link:id(Link),
+    Echo = spawn(Node, ?MODULE, echo, [self()]),
+    New = list_to_atom("linerate_new_" ++ integer_to_list(erlang:unique_integer([positive]))),
+    [ok = linerate_link:send(Link, Echo, M) || M <- [ok, New, {New, binary:copy(<<1>>, 99999)}, true]],
+    ?assertEqual([ok, true], [receive M when is_atom(M) -> M after 1000 -> none end || _ <- [1, 2]]),
+    ?assertEqual([1, 1], [receive {linerate_link, Id, {undelivered, unsafe, Echo, N}} -> N after 1000 -> none end || _ <- [1, 2]]),
+    ok = linerate_link:close(Link),
+    node_down(Peer).
+
+a_killed_lane_is_reported(_) ->
+    {Peer, Node} = node_up(),
+    {ok, Link} = linerate_link:open(Node, #{small => 1}),
+    Id = linerate_link:id(Link),
+    Echo = spawn(Node, ?MODULE, echo, [self()]),
+    ok = linerate_link:send(Link, Echo, one),
+    receive one -> ok end,
+    [Near] = [Pid || {_, Pid, _, _} <- supervisor:which_children(linerate_link_nears_sup)],
+    {links, Links} = process_info(Near, links),
+    [exit(Pid, kill) || Pid <- Links, is_pid(Pid), Pid =/= whereis(linerate_link_nears_sup)],
+    ?assertMatch({lost, killed, unknown}, receive {linerate_link, Id, {lost, _, _} = Lost} -> Lost after 2000 -> none end),
+    node_down(Peer).
+
+flood(Link, To) ->
+    case linerate_link:send(Link, To, a_message) of
+        ok ->
+            flood(Link, To);
+        {error, closed} ->
+            receive {linerate_link, _, What} -> exit({ended, What}) end
+    end.
+
+%% The port of a node's listener, as anybody could find it.
+listener(Node) ->
+    {state, Listeners, _, _} = erpc:call(Node, sys, get_state, [linerate_link_listener]),
+    [Listener] = maps:to_list(Listeners),
+    Listener.
+
+with_link(Test) ->
+    {Peer, Node} = node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    Test(Link, Node),
+    _ = linerate_link:close(Link, 0),
+    node_down(Peer).
+
+node_up() ->
+    {ok, Peer, Node} = peer:start(#{
+        name => peer:random_name(), host => "127.0.0.1", connection => standard_io,
+        args => ["-setcookie", atom_to_list(erlang:get_cookie()), "-pa" | [filename:dirname(code:which(M)) || M <- [linerate_link, ?MODULE]]]
+    }),
+    true = net_kernel:connect_node(Node),
+    {ok, _} = erpc:call(Node, application, ensure_all_started, [linerate_link]),
+    {Peer, Node}.
+
+node_down(Peer) ->
+    try peer:stop(Peer) catch exit:_ -> ok end.
+
+echo(To) ->
+    receive Message -> To ! Message, echo(To) end.
+
+counts(To, Next, Last) when Next > Last ->
+    To ! {in_order, Last};
+counts(To, Next, Last) ->
+    receive
+        {Next, _} -> counts(To, Next + 1, Last);
+        Other -> To ! {wanted, Next, got, Other}
+    end.
+
+hold() ->
+    receive never -> ok end.
+
+collect(To, Pieces) ->
+    receive
+        {linerate_stream, _, eof} -> To ! {collected, iolist_to_binary(lists:reverse(Pieces))};
+        {linerate_stream, _, Piece} -> collect(To, [Piece | Pieces])
+    end.
