@@ -5,6 +5,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
+%% Common Test's own is half an hour: what takes longer than two minutes hangs.
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
 all() ->
     [
         https_answers_over_tls_whole_and_in_pieces,

@@ -4,7 +4,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0]).
+-export([suite/0, all/0]).
 -export([
     says_ready_once_and_nothing_else_on_standard_output/1,
     is_hidden_listens_on_loopback_and_has_the_cookie_it_was_given/1,
@@ -14,6 +14,10 @@
     the_end_of_input_ends_the_node_before_it_is_anything/1,
     the_end_of_input_ends_the_node_even_with_output_nobody_takes/1
 ]).
+
+%% Common Test's own is half an hour: what takes longer than two minutes hangs.
+suite() ->
+    [{timetrap, {minutes, 2}}].
 
 all() ->
     [

@@ -8,10 +8,12 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, init_per_testcase/2, end_per_testcase/2]).
+-export([suite/0, all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([
     a_pass_tells_of_the_node_and_its_schedulers/1,
     told_to_stop_it_leaves_the_node_as_it_was/1,
+    the_kernels_side_is_told_and_nothing_of_it_is_left/1,
+    without_descriptors_no_file_is_opened/1,
     a_second_one_is_refused/1,
     it_goes_when_its_owner_dies/1,
     it_goes_when_its_owners_node_is_killed/1,
@@ -26,12 +28,18 @@
     the_budget_is_kept_on_a_large_node/1
 ]).
 %% Run in the other nodes.
--export([snapshot/0, forever/0, attach/3, ask/3, hold/0, spin/1, fill/2, memory/0, flood/0]).
+-export([snapshot/0, forever/0, attach/3, attach/4, ask/3, hold/0, spin/1, fill/2, memory/0, flood/0]).
+
+%% Common Test's own is half an hour: what takes longer than two minutes hangs.
+suite() ->
+    [{timetrap, {minutes, 2}}].
 
 all() ->
     [
         a_pass_tells_of_the_node_and_its_schedulers,
         told_to_stop_it_leaves_the_node_as_it_was,
+        the_kernels_side_is_told_and_nothing_of_it_is_left,
+        without_descriptors_no_file_is_opened,
         a_second_one_is_refused,
         it_goes_when_its_owner_dies,
         it_goes_when_its_owners_node_is_killed,
@@ -117,6 +125,55 @@ told_to_stop_it_leaves_the_node_as_it_was(Config) ->
     _ = sample(Config, Probe),
     stop(Config, Probe),
     ok = until_same(Config, Before, 5000).
+
+%% Of each end of it: told to stop, and killed in the middle of a look.
+the_kernels_side_is_told_and_nothing_of_it_is_left(Config) ->
+    Files = [<<"/proc/self/stat">>, <<"/proc/net/netstat">>, <<"/proc/none">>],
+    %% What the first read loads is a leak like another.
+    Before = snapshot(Config),
+    Open = open(Config),
+    Probe = attach(Config, 1000, kernel(Files)),
+    Rows = sample(Config, Probe),
+    Of = fun(File) -> values({file, File}, Rows) end,
+    ?assertMatch(#{raw := <<"TcpExt:", _/binary>>}, Of(<<"/proc/net/netstat">>)),
+    ?assertEqual(#{error => <<"enoent">>}, Of(<<"/proc/none">>)),
+    Pid = list_to_binary(call(target(Config), os, getpid, [])),
+    ?assertMatch(#{raw := _}, Of(<<"/proc/self/task/", Pid/binary, "/schedstat">>)),
+    #{raw := <<"Name:", _/binary>>} = Of(<<"/proc/self/task/", Pid/binary, "/status">>),
+    ?assertEqual(<<Pid/binary, " (">>, binary:part(maps:get(raw, Of(<<"/proc/self/stat">>)), 0, byte_size(Pid) + 2)),
+    timer:sleep(1100),
+    Again = told(Config, Probe, 'vm.probe_kernel_time'),
+    ?assert(maps:get('vm.probe_kernel_time', Again) > 0),
+    stop(Config, Probe),
+    ok = until_same(Config, Before, 5000),
+    {_, Keeper} = attach(Config, 1000, kernel(Files)),
+    call(owner(Config), erlang, send, [Keeper, {sample, self(), make_ref()}]),
+    true = call(target(Config), erlang, exit, [Keeper, kill]),
+    ok = until_same(Config, Before, 5000),
+    ?assertEqual(Open, open(Config)).
+
+without_descriptors_no_file_is_opened(Config) ->
+    Open = open(Config),
+    Probe = attach(Config, 1000, (kernel([<<"/proc/self/stat">>]))#{descriptors := 3}),
+    Rows = sample(Config, Probe),
+    case values({file, <<"/proc/self/fd">>}, Rows) of
+        #{size := Size} ->
+            ?assert(abs(Size - Open) =< 2),
+            #{error := Why} = values({file, <<"/proc/self/stat">>}, Rows),
+            ?assertEqual(<<"too few of the node's descriptors are left">>, Why);
+        %% A kernel that does not say how many are open.
+        Nothing ->
+            ?assertEqual(#{}, Nothing)
+    end,
+    stop(Config, Probe).
+
+kernel(Files) ->
+    #{files => Files, descriptors => unlimited, order => <<1:32/native>>}.
+
+%% Descriptors of the target.
+open(Config) ->
+    {ok, Names} = file:list_dir("/proc/" ++ call(target(Config), os, getpid, []) ++ "/fd"),
+    length(Names).
 
 a_second_one_is_refused(Config) ->
     Probe = attach(Config),
@@ -292,15 +349,22 @@ attach(Config, Budget) ->
     {_, Name} = target(Config),
     call(owner(Config), ?MODULE, attach, [Name, code(), Budget]).
 
-%% In the owner's node: as linerate does it.
+attach(Config, Budget, Kernel) when is_map(Kernel) ->
+    {_, Name} = target(Config),
+    call(owner(Config), ?MODULE, attach, [Name, code(), Budget, #{kernel => Kernel}]);
+
 attach(Target, Code, Budget) ->
+    attach(Target, Code, Budget, #{}).
+
+%% In the owner's node: as linerate does it.
+attach(Target, Code, Budget, More) ->
     undefined = erpc:call(Target, erlang, whereis, [linerate_probe]),
     [
         {module, Module} = erpc:call(Target, code, load_binary, [Module, "linerate", Binary])
      || {Module, Binary} <- Code
     ],
     Owner = spawn(?MODULE, forever, []),
-    Options = #{owner => Owner, budget => Budget, unload => [Module || {Module, _} <- Code]},
+    Options = More#{owner => Owner, budget => Budget, unload => [Module || {Module, _} <- Code]},
     Start =
         case Code of
             [{Whole, _}] -> Whole;

@@ -24,6 +24,34 @@ a_connection_is_told_with_counters_options_and_owner_test() ->
     ?assert(is_integer(Port)),
     close(Pair).
 
+of_a_node_elsewhere_the_kernel_is_asked_test_() ->
+    Order = <<1:32/native>>,
+    Backends = [Backend || linux <- [element(2, os:type())], Backend <- [[], [{inet_backend, socket}]]],
+    [
+        ?_test(begin
+            Pair = #{port := Port, client := Client} = pair(Backend ++ [binary]),
+            ok = gen_tcp:send(Client, <<"hello">>),
+            Kernel = #{files => [], descriptors => unlimited, order => Order},
+            First = linerate_probe_sockets:start(#{
+                owner => self(), budget => 10, unload => [], kernel => Kernel
+            }),
+            {_, Next} = pass(First),
+            {Rows, _} = pass(Next),
+            Row = of_server(Pair, Rows),
+            %% Established, five bytes came; nine words of memory.
+            ?assertMatch(#{tcp_info := <<1, _:127/binary, 5:64/native, _/binary>>}, Row),
+            ?assertMatch(#{meminfo := <<_:36/binary>>, congestion := _}, Row),
+            Listener = maps:from_list(proplists:get_value({listener, Port}, Rows)),
+            ?assertMatch(#{tcp_info := <<10, _/binary>>, meminfo := _}, Listener),
+            Wrong = linerate_probe_sockets:start(#{
+                owner => self(), budget => 10, unload => [], kernel => Kernel#{order := <<2:32>>}
+            }),
+            ?assertNot(maps:is_key(tcp_info, of_server(Pair, element(1, pass(Wrong))))),
+            close(Pair)
+        end)
+     || Backend <- Backends
+    ].
+
 what_came_between_two_passes_is_the_difference_of_its_counters_test() ->
     Pair = #{client := Client, server := Server} = pair([binary]),
     State = start(),

@@ -3,7 +3,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, groups/0, init_per_suite/1, end_per_suite/1]).
+-export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1]).
 -export([init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([
     echo_returns_each_packet/1,
@@ -23,6 +23,10 @@
     above_its_limit_of_connections_nobody_accepts/1,
     a_pool_serves_as_many_at_a_time_as_it_has_workers/1
 ]).
+
+%% Common Test's own is half an hour: what takes longer than two minutes hangs.
+suite() ->
+    [{timetrap, {minutes, 2}}].
 
 all() ->
     [

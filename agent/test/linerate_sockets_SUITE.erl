@@ -3,7 +3,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
+-export([suite/0, all/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([
     sink_answers_once_for_each_request_however_it_reads/1,
     sink_counts_packets_without_their_lengths/1,
@@ -13,6 +13,10 @@
     hub_waits_for_a_slow_subscriber_and_drops_it_when_told/1,
     http_takes_a_head_line_by_line/1
 ]).
+
+%% Common Test's own is half an hour: what takes longer than two minutes hangs.
+suite() ->
+    [{timetrap, {minutes, 2}}].
 
 all() ->
     [

@@ -11,8 +11,8 @@
 %% no process is left, and none needs to be started on a node whose process table is full.
 %%
 %% The text of this module and of the parts is sent to nodes that know neither our headers nor our
-%% build: it has no macro, no include and no record. Nothing here opens a file, a port or a socket,
-%% and nothing calls a module that a node has not loaded when it has booted: that would read the
+%% build: it has no macro, no include and no record. Nothing here opens a port or a socket, nor a file but
+%% those that the kernel's part reads in one call each, and nothing calls a module that a node has not loaded when it has booted: that would read the
 %% disk, and leave the module there. (`io_lib' is there; what formats for it is not.)
 -module(linerate_probe).
 
@@ -28,7 +28,11 @@
     | {scheduler, pos_integer()}
     | {connection, {inet:ip_address(), inet:port_number()}, {inet:ip_address(), inet:port_number()}}
     | {listener, inet:port_number()}
-    | {process, binary()}.
+    | {process, binary()}
+    %% Of a broker, by its virtual host and its name.
+    | {queue, binary(), binary()}
+    %% As the kernel has it, or its `size', or the `error' why not.
+    | {file, binary()}.
 
 %% A number is a sample of the metric it is named by, a text a fact.
 -type value() :: non_neg_integer() | binary().
@@ -44,6 +48,13 @@
     unload := [module()],
     %% How often a pass is asked for, in ms.
     interval_hint => pos_integer(),
+    %% Tell what the kernel knows too: for a linerate on another host. `order' is 1 in the byte order of the one
+    %% who will read it.
+    kernel => #{
+        files := [binary()],
+        descriptors := non_neg_integer() | unlimited,
+        order := <<_:32>>
+    },
     atom() => term()
 }.
 

@@ -5,19 +5,21 @@
 %% process is asked. What is not known is called gen_tcp.
 -module(linerate_probe_listeners).
 
--export([start/0, rows/4]).
+-export([start/1, rows/4]).
 
 -export_type([state/0]).
 
 -type state() :: #{
     %% Who comes next: more than can be read in a pass are read in turn.
     turn := non_neg_integer(),
+    %% Whether the kernel's side is asked for.
+    kernel := boolean(),
     told := #{inet:port_number() => [{atom(), binary()}]}
 }.
 
--spec start() -> state().
-start() ->
-    #{turn => 0, told => #{}}.
+-spec start(boolean()) -> state().
+start(Kernel) ->
+    #{turn => 0, kernel => Kernel, told => #{}}.
 
 %% Chosen: 20 a pass, 25 us each.
 -spec most() -> pos_integer().
@@ -32,7 +34,7 @@ most() ->
 ) -> {[linerate_probe:row()], state()}.
 rows(_Tell, [], _Names, State) ->
     {[], State};
-rows(Tell, Sockets, Names, #{turn := Turn, told := Known}) ->
+rows(Tell, Sockets, Names, #{turn := Turn, kernel := Kernel, told := Known}) ->
     Ports = lists:usort([Port || {Port, _} <- Sockets]),
     Told =
         case Tell of
@@ -46,13 +48,28 @@ rows(Tell, Sockets, Names, #{turn := Turn, told := Known}) ->
     {Rows, Next} = lists:foldl(
         fun(Port, {Rows, Acc}) ->
             Own = [Socket || {Of, Socket} <- Sockets, Of =:= Port],
-            {Row, Facts} = row(Port, Own, Names, Ranch, maps:get(Port, Acc, [])),
-            {[Row | Rows], Acc#{Port => Facts}}
+            {{Of, Values}, Facts} = row(Port, Own, Names, Ranch, maps:get(Port, Acc, [])),
+            {[{Of, Values ++ kernel(Kernel, Own)} | Rows], Acc#{Port => Facts}}
         end,
         {[], Told},
         Now
     ),
-    {lists:reverse(Rows), #{turn => First + length(Now), told => maps:with(Ports, Next)}}.
+    {lists:reverse(Rows), #{turn => First + length(Now), kernel => Kernel, told => maps:with(Ports, Next)}}.
+
+%% Of each socket, one behind the other.
+-spec kernel(boolean(), [linerate_probe_socket:socket()]) -> [{atom(), binary()}].
+kernel(false, _Sockets) ->
+    [];
+kernel(true, Sockets) ->
+    lists:append([one(Socket) || Socket <- lists:sublist(Sockets, most())]).
+
+-spec one(linerate_probe_socket:socket()) -> [{atom(), binary()}].
+one(Socket) ->
+    try
+        linerate_probe_socket:kernel(Socket)
+    catch
+        _:_ -> []
+    end.
 
 -type ranch() :: #{inet:port_number() => #{name := binary(), max => non_neg_integer()}}.
 

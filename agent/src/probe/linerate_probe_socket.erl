@@ -6,7 +6,8 @@
 %% process behind it; the library knows most of the same.)
 -module(linerate_probe_socket).
 
--export([all/0, kind/1, queue/1, owner/1, mailbox/1, options/1, counters/1, accept_queue/1]).
+-export([all/0, kind/1, queue/1, owner/1, mailbox/1, options/1, counters/1, accept_queue/1, kernel/1,
+    congestion/1]).
 
 -export_type([socket/0, kind/0, address/0, sample/0]).
 
@@ -267,3 +268,51 @@ accept_queue(Port) when is_port(Port) ->
     end;
 accept_queue(_Socket) ->
     unknown.
+
+%% @doc What the kernel has of it: `struct tcp_info', and the socket's memory as nine words. Only on Linux.
+%%
+%% Source: `struct tcp_info', linux/tcp.h, and `SK_MEMINFO_*', linux/sock_diag.h. 6 is IPPROTO_TCP, 11
+%% TCP_INFO; 1 is SOL_SOCKET, 55 SO_MEMINFO (asm-generic/socket.h; Linux 4.12), which is another option on a
+%% few architectures and then has another size.
+-spec kernel(socket()) -> [{tcp_info | meminfo, binary()}].
+kernel(Port) when is_port(Port) ->
+    case inet:getopts(Port, [{raw, 6, 11, 256}, {raw, 1, 55, 36}]) of
+        {ok, Options} -> lists:append([raw(Level, Bytes) || {raw, Level, _, Bytes} <- Options]);
+        {error, _} -> []
+    end;
+kernel(Socket) ->
+    Info = native(Socket, {6, 11}, 256),
+    Memory = native(Socket, {1, 55}, 36),
+    raw(6, Info) ++ raw(1, Memory).
+
+-spec raw(integer(), binary()) -> [{tcp_info | meminfo, binary()}].
+raw(6, Info) when byte_size(Info) > 100 -> [{tcp_info, Info}];
+raw(1, Words) when byte_size(Words) =:= 36 -> [{meminfo, Words}];
+raw(_, _) -> [].
+
+-spec native(socket(), {integer(), integer()}, pos_integer()) -> binary().
+native(Socket, Option, Size) ->
+    try socket:getopt_native(Socket, Option, Size) of
+        {ok, Bytes} when is_binary(Bytes) -> Bytes;
+        _ -> <<>>
+    catch
+        _:_ -> <<>>
+    end.
+
+%% @doc The name of its congestion control. 13 is TCP_CONGESTION.
+-spec congestion(socket()) -> [{congestion, binary()}].
+congestion(Port) when is_port(Port) ->
+    case inet:getopts(Port, [{raw, 6, 13, 16}]) of
+        {ok, [{raw, 6, 13, Bytes}]} -> named(Bytes);
+        _ -> []
+    end;
+congestion(Socket) ->
+    named(native(Socket, {6, 13}, 16)).
+
+%% Up to the first nought.
+-spec named(binary()) -> [{congestion, binary()}].
+named(Bytes) ->
+    case lists:takewhile(fun(Byte) -> Byte > 0 end, binary_to_list(Bytes)) of
+        [] -> [];
+        Name -> [{congestion, list_to_binary(Name)}]
+    end.

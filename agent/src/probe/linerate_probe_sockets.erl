@@ -45,11 +45,15 @@
     generation := non_neg_integer(),
     names := #{pid() => binary()},
     names_at := integer(),
+    %% Whether the kernel's side is asked for, and of how many more in this pass.
+    kernel := boolean(),
+    kernel_left := non_neg_integer(),
     listeners := linerate_probe_listeners:state()
 }.
 
 -spec start(linerate_probe:options()) -> state().
-start(#{owner := Owner}) ->
+start(#{owner := Owner} = Options) ->
+    Kernel = is_kernel(Options),
     #{
         linerate => node(Owner),
         sample => #{},
@@ -65,8 +69,15 @@ start(#{owner := Owner}) ->
         generation => 0,
         names => #{},
         names_at => now_us(),
-        listeners => linerate_probe_listeners:start()
+        kernel => Kernel,
+        kernel_left => 0,
+        listeners => linerate_probe_listeners:start(Kernel)
     }.
+
+%% Of a node whose numbers have another byte order nobody could read it.
+-spec is_kernel(linerate_probe:options()) -> boolean().
+is_kernel(#{kernel := #{order := Order}}) -> Order =:= <<1:32/native>>;
+is_kernel(_Options) -> false.
 
 -spec stop(state()) -> ok.
 stop(_State) ->
@@ -77,7 +88,8 @@ stop(_State) ->
 rows(#{allowance_us := Allowance, waited_us := Waited, tell := Tell} = Context, State) ->
     #{generation := Generation} = State,
     Began = now_us(),
-    Fresh = State#{finding_waited_us := 0},
+    %% Chosen: the kernel's side of 200 a pass, 300 bytes each.
+    Fresh = State#{finding_waited_us := 0, kernel_left := 200},
     Now =
         case Tell of
             all -> Fresh#{generation := Generation + 1};
@@ -253,7 +265,10 @@ one(Socket, {Read, #{sample := Sample} = State}) ->
             #{rows := Rows, owners := Owners, waited_us := Waited} = Read,
             #{hot := Hot, done := Done, cost_us := Cost} = State,
             {Mean, Idle} = cost(now_us() - Began, Cost),
-            Kept = State#{sample := Sample#{Socket := Next}, cost_us := Mean},
+            #{kernel_left := Asked} = State,
+            Kept = State#{
+                sample := Sample#{Socket := Next}, cost_us := Mean, kernel_left := max(0, Asked - 1)
+            },
             {
                 Read#{
                     rows := [Row | Rows],
@@ -286,7 +301,8 @@ dearest_us() ->
 
 -spec reading(linerate_probe_socket:socket(), entry(), state()) ->
     {linerate_probe:row(), boolean(), entry()} | gone.
-reading(Socket, #{local := Local, peer := Peer} = Entry, State) ->
+reading(Socket, #{local := Local, peer := Peer, reads := Before} = Entry, State) ->
+    Kernel = kernel(Socket, Before, State),
     case linerate_probe_socket:counters(Socket) of
         {ok, Counters} ->
             #{reads := Reads, owner := Owner, options := Options, told := Told} =
@@ -294,11 +310,23 @@ reading(Socket, #{local := Local, peer := Peer} = Entry, State) ->
             Mailbox = linerate_probe_socket:mailbox(Owner),
             Mail = [{'owner.mailbox', Mailbox} || is_integer(Mailbox)],
             {Facts, Known} = facts(Socket, Owner, again(Reads, Told), State),
-            Row = {{connection, Local, Peer}, Counters ++ Mail ++ Options ++ Facts},
+            Row = {{connection, Local, Peer}, Counters ++ Mail ++ Options ++ Kernel ++ Facts},
             {Row, waiting(Counters, Mailbox), Next#{reads := Reads + 1, told := Known}};
         gone ->
             gone
     end.
+
+%% Before the driver's counters: what comes in between is then none that waits to be read.
+-spec kernel(linerate_probe_socket:socket(), non_neg_integer(), state()) -> [{atom(), binary()}].
+kernel(Socket, Reads, #{kernel := true, kernel_left := Left}) when Left > 0 ->
+    Named =
+        case Reads of
+            1 -> linerate_probe_socket:congestion(Socket);
+            _ -> []
+        end,
+    linerate_probe_socket:kernel(Socket) ++ Named;
+kernel(_Socket, _Reads, _State) ->
+    [].
 
 %% Told twice at first: linerate may not have known its own connection by the first time.
 -spec again(non_neg_integer(), Told) -> Told when

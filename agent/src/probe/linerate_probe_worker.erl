@@ -69,7 +69,7 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
     KeeperRef = monitor(process, Keeper),
     %% Counted for each process that asked for it: it ends with this one.
     _ = erlang:system_flag(scheduler_wall_time, true),
-    {Parts, Failed} = begin_parts(parts(), Options, [], []),
+    {Parts, Failed} = begin_parts(parts(Options), Options, [], []),
     working(#{
         keeper => {Keeper, KeeperRef},
         held => Held,
@@ -92,31 +92,44 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
     }).
 
 %% In the order in which they are asked: the sockets' owners are what the processes' part looks at.
-%% Chosen: the weights; sockets are what a node has most of. To add one: its line here, its metric
+%% Chosen: the weights; sockets are what a node has most of, and few nodes are brokers. To add one: its line here, its metric
 %% in `sources/vm.rs', its module in `delivery.rs'.
--spec parts() -> [{atom(), atom(), pos_integer(), calls()}].
-parts() ->
+-spec parts(linerate_probe:options()) -> [{atom(), atom(), pos_integer(), calls()}].
+parts(Options) ->
     [
-        {vm, 'vm.probe_vm_time', 1, #{
+        {vm, 'vm.probe_vm_time', 2, #{
             start => fun linerate_probe_vm:start/1,
             rows => fun linerate_probe_vm:rows/2,
             stop => fun linerate_probe_vm:stop/1
         }},
-        {sockets, 'vm.probe_sockets_time', 2, #{
+        {sockets, 'vm.probe_sockets_time', 4, #{
             start => fun linerate_probe_sockets:start/1,
             rows => fun linerate_probe_sockets:rows/2,
             stop => fun linerate_probe_sockets:stop/1
         }},
-        {processes, 'vm.probe_processes_time', 1, #{
+        {processes, 'vm.probe_processes_time', 2, #{
             start => fun linerate_probe_processes:start/1,
             rows => fun linerate_probe_processes:rows/2,
             stop => fun linerate_probe_processes:stop/1
         }},
-        {dist, 'vm.probe_dist_time', 1, #{
+        {dist, 'vm.probe_dist_time', 2, #{
             start => fun linerate_probe_dist:start/1,
             rows => fun linerate_probe_dist:rows/2,
             stop => fun linerate_probe_dist:stop/1
+        }},
+        {broker, 'vm.probe_broker_time', 1, #{
+            start => fun linerate_probe_broker:start/1,
+            rows => fun linerate_probe_broker:rows/2,
+            stop => fun linerate_probe_broker:stop/1
         }}
+        | [
+            {kernel, 'vm.probe_kernel_time', 4, #{
+                start => fun linerate_probe_kernel:start/1,
+                rows => fun linerate_probe_kernel:rows/2,
+                stop => fun linerate_probe_kernel:stop/1
+            }}
+         || is_map_key(kernel, Options)
+        ]
     ].
 
 %% One that can't start is told of, and left out.

@@ -14,9 +14,9 @@
 
 -export_type([options/0]).
 
-%% What `linerate_link' makes of the way between the nodes, and the buffers of our end.
+%% What `linerate_peer_path' makes of the way between the nodes, and the buffers of our end.
 -type options() :: #{
-    link := linerate_link:link(), buffer := non_neg_integer(), sndbuf := non_neg_integer()
+    link := linerate_peer_path:link(), buffer := non_neg_integer(), sndbuf := non_neg_integer()
 }.
 
 %% Chosen: a node is up in 0.3 s, and in several seconds on a busy machine.

@@ -36,7 +36,7 @@ become(#{name := Name, names := Names, cookie := Cookie, dial := Node, port := T
     {ok, _} = net_kernel:start([Name, Names]),
     true = erlang:set_cookie(node(), Cookie),
     {ok, _} = linerate_relay_far:start_link(),
-    ok = linerate_peer_epmd:knows(linerate_link:lay(Link, To)),
+    ok = linerate_peer_epmd:knows(linerate_peer_path:lay(Link, To)),
     true = net_kernel:connect_node(Node),
     ok.
 

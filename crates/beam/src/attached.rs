@@ -31,12 +31,28 @@ pub struct ProbeOptions {
     pub interval: Duration,
     /// Folder of the agent's beams; none: where [`find_agent`] finds it.
     pub agent: Option<PathBuf>,
+    /// Whether it tells the kernel's side too, and what of it: for a node on another host.
+    pub kernel: Option<KernelSide>,
+}
+
+/// What the node reads for us of its kernel, besides its sockets and threads.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KernelSide {
+    /// Paths there.
+    pub files: Vec<String>,
+    /// How many descriptors it may open; none: as many as it likes. It opens no file while few are left.
+    pub descriptors: Option<u64>,
 }
 
 impl Default for ProbeOptions {
     fn default() -> Self {
         // Chosen: what nobody notices, and twice a second.
-        Self { budget: Share(0.01), interval: Duration::from_millis(500), agent: None }
+        Self {
+            budget: Share(0.01),
+            interval: Duration::from_millis(500),
+            agent: None,
+            kernel: None,
+        }
     }
 }
 
@@ -167,7 +183,8 @@ impl Node {
         let permille = (asked.budget.0 * 1000.0).round().clamp(1.0, 1000.0) as i64;
         let interval = i64::try_from(asked.interval.as_millis()).unwrap_or(i64::MAX).max(1);
         let owner = self.own_pid().clone().into();
-        let options = options(owner, permille, &parcel.loaded(), interval);
+        let kernel = asked.kernel.as_ref();
+        let options = options(owner, permille, &parcel.loaded(), interval, kernel);
         let Some(answer) = parcel.start(self, options)? else {
             unload(self, &parcel.loaded());
             return Ok(None);

@@ -13,6 +13,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::attached::KernelSide;
 use crate::node::{CallFault, Node};
 use crate::term::{
     ExternalFun, Term, as_atom, as_list, as_text, as_tuple, atom, binary, in_words, integer, list,
@@ -50,6 +51,8 @@ pub const MODULES: &[Module] = modules![
     "linerate_probe_turn",
     "linerate_probe_processes",
     "linerate_probe_dist",
+    "linerate_probe_broker",
+    "linerate_probe_kernel",
     "linerate_probe_worker",
     "linerate_probe",
 ];
@@ -262,13 +265,33 @@ pub(crate) fn unload(node: &Node, modules: &[&str]) {
 }
 
 /// The probe's options, as it wants them.
-pub(crate) fn options(owner: Term, permille: i64, unload: &[&str], interval_ms: i64) -> Term {
-    map(vec![
+pub(crate) fn options(
+    owner: Term,
+    permille: i64,
+    unload: &[&str],
+    interval_ms: i64,
+    kernel: Option<&KernelSide>,
+) -> Term {
+    let mut options = vec![
         (atom("owner"), owner),
         (atom("budget"), integer(permille)),
         (atom("unload"), list(unload.iter().map(|module| atom(module)).collect())),
         (atom("interval_hint"), integer(interval_ms)),
-    ])
+    ];
+    if let Some(kernel) = kernel {
+        let files = kernel.files.iter().map(|file| binary(file.as_bytes())).collect();
+        let most = kernel.descriptors.and_then(|most| i64::try_from(most).ok());
+        options.push((
+            atom("kernel"),
+            map(vec![
+                (atom("files"), list(files)),
+                (atom("descriptors"), most.map_or_else(|| atom("unlimited"), integer)),
+                // What it sends of sockets are numbers of its machine: are they ours?
+                (atom("order"), binary(1_u32.to_ne_bytes())),
+            ]),
+        ));
+    }
+    map(options)
 }
 
 #[cfg(test)]

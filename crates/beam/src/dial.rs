@@ -12,13 +12,15 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::blocking::{Blocking, at_once};
 use crate::cookie::Cookie;
+use crate::deadline::{Deadline, Until};
 use crate::epmd;
 use crate::place::Where;
 use crate::stream::{Incoming, Outgoing, split};
 use crate::tls;
 use crate::unreached::Unreached;
 
-/// Chosen: a node answers in milliseconds, one whose schedulers are all busy in a second or two.
+/// For all of it: EPMD, connection, TLS and handshake. A resolver has its own timeouts and is not
+/// bounded by it. Chosen: a node answers in milliseconds, one whose schedulers are all busy in a second or two.
 /// Source: net_setuptime, 7 s: after that the node itself gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
 
@@ -55,12 +57,13 @@ pub(crate) fn dial(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached>
 }
 
 fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
+    let deadline = Deadline::within(PATIENCE);
     let hosts = hosts(place);
     let port = match place.port {
         Some(port) => port,
-        None => epmd::ask(place, &hosts)?,
+        None => epmd::ask(place, &hosts, deadline)?,
     };
-    let (mut socket, address) = connect(&hosts, port).map_err(|no| match no {
+    let (socket, address) = connect(&hosts, port, deadline).map_err(|no| match no {
         NoSocket::Unresolvable { host, reason } => Unreached::Unresolvable { host, reason },
         NoSocket::Fault { address, error } => match error.kind() {
             io::ErrorKind::ConnectionRefused => {
@@ -69,25 +72,23 @@ fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
             _ => Unreached::Unreachable { address: address.to_string(), reason: in_words(&error) },
         },
     })?;
-    let set = socket
-        .set_nodelay(true)
-        .and_then(|()| socket.set_read_timeout(Some(PATIENCE)))
-        .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
     let unreachable = |error: io::Error| Unreached::Unreachable {
         address: address.to_string(),
         reason: error.to_string(),
     };
-    set.map_err(unreachable)?;
+    socket.set_nodelay(true).map_err(unreachable)?;
     let session = match &place.tls {
         None => None,
         Some(files) => {
             let host = place.host.as_deref().unwrap_or("localhost");
-            let begun = tls::begin(&mut socket, files, host);
+            let begun = tls::begin(&mut Until { socket: &socket, deadline }, files, host);
             Some(begun.map_err(|reason| Unreached::Tls { node: place.to_string(), reason })?)
         }
     };
     let own_end = socket.local_addr().map_err(unreachable)?;
-    let (incoming, outgoing) = split(socket, session).map_err(unreachable)?;
+    // Outlasts the handshake, whose few bytes find room at once: a write to a node that reads no more ends.
+    socket.set_write_timeout(Some(PATIENCE)).map_err(unreachable)?;
+    let (incoming, outgoing) = split(socket, session, deadline).map_err(unreachable)?;
     let mut talk = Talk {
         incoming,
         outgoing,
@@ -130,9 +131,14 @@ pub(crate) fn hosts(place: &Where) -> Vec<String> {
     }
 }
 
-/// Connects to the first address that lets it.
-pub(crate) fn connect(hosts: &[String], port: u16) -> Result<(TcpStream, SocketAddr), NoSocket> {
-    let mut no = None;
+/// Connects to the first address that lets it. Each has an equal part of the time that is left: one
+/// that drops packets leaves some for the next.
+pub(crate) fn connect(
+    hosts: &[String],
+    port: u16,
+    deadline: Deadline,
+) -> Result<(TcpStream, SocketAddr), NoSocket> {
+    let (mut no, mut addresses) = (None, Vec::new());
     for host in hosts {
         let found = match (host.as_str(), port).to_socket_addrs() {
             Ok(found) => found,
@@ -146,11 +152,18 @@ pub(crate) fn connect(hosts: &[String], port: u16) -> Result<(TcpStream, SocketA
         // Version 4 first: that is what nodes listen on without `-proto_dist inet6_tcp`.
         let mut found: Vec<_> = found.collect();
         found.sort_by_key(SocketAddr::is_ipv6);
-        for address in found {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
-                Ok(socket) => return Ok((socket, address)),
-                Err(error) => no = Some(NoSocket::Fault { address, error }),
-            }
+        addresses.extend(found);
+    }
+    for (tried, &address) in addresses.iter().enumerate() {
+        let rest = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+        let connected = deadline.left().and_then(|left| {
+            // Source: connect_timeout: none may be zero.
+            let part = (left / rest).max(Duration::from_millis(1));
+            TcpStream::connect_timeout(&address, part)
+        });
+        match connected {
+            Ok(socket) => return Ok((socket, address)),
+            Err(error) => no = Some(NoSocket::Fault { address, error }),
         }
     }
     Err(no.unwrap_or_else(|| NoSocket::Unresolvable {
@@ -164,7 +177,7 @@ pub(crate) fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "nothing listens there".into(),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-            format!("no answer within {PATIENCE:?}")
+            format!("no answer within {PATIENCE:?} (all of its addresses together)")
         }
         _ => error.to_string(),
     }

@@ -1,11 +1,12 @@
 //! EPMD, the daemon that knows the distribution port of each node on its host.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use erl_dist::epmd::{EpmdClient, EpmdError};
 
 use crate::blocking::{Blocking, at_once};
+use crate::deadline::{Deadline, Until};
 use crate::dial::{self, PATIENCE};
 use crate::place::Where;
 use crate::unreached::Unreached;
@@ -28,11 +29,11 @@ fn port(place: &Where) -> u16 {
 }
 
 /// The node's port. Runs in the namespace from which the node is reached.
-pub(crate) fn ask(place: &Where, hosts: &[String]) -> Result<u16, Unreached> {
+pub(crate) fn ask(place: &Where, hosts: &[String], deadline: Deadline) -> Result<u16, Unreached> {
     let port = port(place);
-    let (entry, at) = asked(hosts, port, |epmd| at_once(epmd.get_node(&place.name)))?;
+    let (entry, at) = asked(hosts, port, deadline, |epmd| at_once(epmd.get_node(&place.name)))?;
     let Some(entry) = entry else {
-        let known = match asked(hosts, port, |epmd| at_once(epmd.get_names())) {
+        let known = match asked(hosts, port, deadline, |epmd| at_once(epmd.get_names())) {
             Ok((names, _)) if !names.is_empty() => {
                 let mut names: Vec<_> = names.into_iter().map(|(name, _)| name).collect();
                 names.sort_unstable();
@@ -52,29 +53,27 @@ pub(crate) fn ask(place: &Where, hosts: &[String]) -> Result<u16, Unreached> {
     Ok(entry.port)
 }
 
-type Client = EpmdClient<Blocking<Short>>;
+type Client<'a> = EpmdClient<Blocking<Short<'a>>>;
 
 fn asked<T>(
     hosts: &[String],
     port: u16,
-    question: impl FnOnce(Client) -> Result<T, EpmdError>,
+    deadline: Deadline,
+    question: impl FnOnce(Client<'_>) -> Result<T, EpmdError>,
 ) -> Result<(T, SocketAddr), Unreached> {
-    let (socket, address) = dial::connect(hosts, port).map_err(|no| match no {
+    let (socket, address) = dial::connect(hosts, port, deadline).map_err(|no| match no {
         dial::NoSocket::Unresolvable { host, reason } => Unreached::Unresolvable { host, reason },
         dial::NoSocket::Fault { address, error } => {
             Unreached::NoEpmd { address: address.to_string(), reason: dial::in_words(&error) }
         }
     })?;
     let unanswered = |reason: String| Unreached::NotEpmd { address: address.to_string(), reason };
-    let timeouts = socket
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
-    timeouts.map_err(|error| unanswered(error.to_string()))?;
+    let socket = Until { socket: &socket, deadline };
     let answer = question(EpmdClient::new(Blocking(Short { socket, left: LONGEST_ANSWER })));
     answer.map(|answer| (answer, address)).map_err(|error| match error {
         EpmdError::Io(error) => unanswered(match error.kind() {
             io::ErrorKind::UnexpectedEof => "it closed the connection".into(),
-            io::ErrorKind::TimedOut => format!("it said nothing within {PATIENCE:?}"),
+            io::ErrorKind::TimedOut => format!("no whole answer within {PATIENCE:?}"),
             _ => error.to_string(),
         }),
         other => unanswered(other.to_string()),
@@ -82,20 +81,20 @@ fn asked<T>(
 }
 
 /// A socket that ends after so many bytes.
-struct Short {
-    socket: TcpStream,
+struct Short<'a> {
+    socket: Until<'a>,
     left: u64,
 }
 
-impl Read for Short {
+impl Read for Short<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let n = (&self.socket).take(self.left).read(bytes)?;
+        let n = (&mut self.socket).take(self.left).read(bytes)?;
         self.left -= n as u64;
         Ok(n)
     }
 }
 
-impl Write for Short {
+impl Write for Short<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.write(bytes)
     }

@@ -89,8 +89,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub fn new(incoming: Incoming) -> io::Result<Self> {
-        incoming.socket().set_read_timeout(Some(SILENCE))?;
+    pub fn new(mut incoming: Incoming) -> io::Result<Self> {
+        incoming.unbound(SILENCE)?;
         Ok(Self { incoming, body: Vec::new() })
     }
 

@@ -2,7 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use crate::dial::hosts;
+use crate::deadline::Deadline;
+use crate::dial::{PATIENCE, hosts};
 use crate::epmd;
 use crate::place::Where;
 use crate::unreached::Unreached;
@@ -13,7 +14,7 @@ pub fn listening(place: &Where) -> Result<Vec<SocketAddr>, Unreached> {
     let hosts = hosts(place);
     let port = match place.port {
         Some(port) => port,
-        None => epmd::ask(place, &hosts)?,
+        None => epmd::ask(place, &hosts, Deadline::within(PATIENCE))?,
     };
     let of = |host: &String| (host.as_str(), port).to_socket_addrs();
     Ok(hosts.iter().filter_map(|host| of(host).ok()).flatten().collect())

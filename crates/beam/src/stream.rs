@@ -4,8 +4,11 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustls::ClientConnection;
+
+use crate::deadline::Deadline;
 
 type Session = Arc<Mutex<ClientConnection>>;
 
@@ -13,6 +16,8 @@ type Session = Arc<Mutex<ClientConnection>>;
 pub(crate) struct Incoming {
     socket: TcpStream,
     tls: Option<Records>,
+    /// Until the nodes have shaken hands; None: the socket's own timeout.
+    deadline: Option<Deadline>,
 }
 
 struct Records {
@@ -27,27 +32,42 @@ pub(crate) struct Outgoing {
     tls: Option<Session>,
 }
 
-/// The halves of a connection; with TLS, one whose handshake is over.
+/// The halves of a connection; with TLS, one whose handshake is over. Reads end at the deadline.
 pub(crate) fn split(
     socket: TcpStream,
     tls: Option<ClientConnection>,
+    deadline: Deadline,
 ) -> io::Result<(Incoming, Outgoing)> {
     let session = tls.map(|session| Arc::new(Mutex::new(session)));
     let other = socket.try_clone()?;
     let records = session.clone().map(|session| Records { session, raw: Vec::new() });
-    Ok((Incoming { socket, tls: records }, Outgoing { socket: other, tls: session }))
+    let incoming = Incoming { socket, tls: records, deadline: Some(deadline) };
+    Ok((incoming, Outgoing { socket: other, tls: session }))
 }
 
 impl Incoming {
-    pub fn socket(&self) -> &TcpStream {
-        &self.socket
+    /// From now on each read waits so long at most, and nothing bounds them as a whole.
+    pub fn unbound(&mut self, each: Duration) -> io::Result<()> {
+        self.deadline = None;
+        self.socket.set_read_timeout(Some(each))
+    }
+}
+
+fn receive(
+    mut socket: &TcpStream,
+    deadline: Option<Deadline>,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    match deadline {
+        Some(deadline) => deadline.read(socket, bytes),
+        None => socket.read(bytes),
     }
 }
 
 impl Read for Incoming {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let Some(Records { session, raw }) = &mut self.tls else {
-            return self.socket.read(bytes);
+            return receive(&self.socket, self.deadline, bytes);
         };
         loop {
             let mut held = session.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +86,7 @@ impl Read for Incoming {
             }
             drop(held);
             let mut piece = [0; 16 * 1024];
-            let n = self.socket.read(&mut piece)?;
+            let n = receive(&self.socket, self.deadline, &mut piece)?;
             if n == 0 {
                 return Ok(0);
             }

@@ -1,6 +1,5 @@
 //! TLS for distribution (`-proto_dist inet_tls`), over rustls.
 
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,11 +12,12 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
+use crate::deadline::Until;
 use crate::place::TlsFiles;
 
 /// Shakes hands over a connected socket. The error is a reason in words.
 pub(crate) fn begin(
-    socket: &mut TcpStream,
+    socket: &mut Until<'_>,
     files: &TlsFiles,
     host: &str,
 ) -> Result<ClientConnection, String> {

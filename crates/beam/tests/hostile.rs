@@ -7,28 +7,56 @@
 mod counting;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
-use std::sync::mpsc::{Sender, channel};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use counting::most_held;
 use linerate_beam::{Cookie, Node, Unreached, Where};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-/// Gives each who comes the next answer, whatever is asked, and hears to the end.
-fn impostor() -> (u16, Sender<Vec<u8>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let (answers, next) = channel::<Vec<u8>>();
-    std::thread::spawn(move || {
-        for answer in next {
-            let (mut client, _) = listener.accept().unwrap();
-            // It may have hung up before it has read all.
-            let _ = client.write_all(&answer).and_then(|()| client.shutdown(Shutdown::Write));
-            let _ = std::io::copy(&mut client.take(1 << 20), &mut std::io::sink());
-        }
-    });
-    (port, answers)
+/// One trial's own listener: it gives all who come the same answer, whatever is asked, so that no connection
+/// can be answered in another trial's place.
+struct Impostor {
+    port: u16,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Impostor {
+    fn who_says(answer: Vec<u8>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let is_over = Arc::clone(&is_over);
+            move || {
+                for mut client in listener.incoming().flatten() {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    // It may have hung up before it has read all, and hangs up in the end.
+                    let _ =
+                        client.write_all(&answer).and_then(|()| client.shutdown(Shutdown::Write));
+                    let _ = std::io::copy(&mut client.take(1 << 20), &mut std::io::sink());
+                }
+            }
+        });
+        Self { port, is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Impostor {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Whoever waits for the next connection gets one.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 /// With its length in front, as the handshake has it.
@@ -73,17 +101,37 @@ fn places(port: u16) -> [Where; 2] {
     [Where { port: Some(port), ..place }, epmd]
 }
 
+/// All of them take two seconds. Chosen: what takes longer on any machine hangs.
+const LONGEST: Duration = Duration::from_secs(100);
+
 #[test]
 fn whoever_answers_for_a_node_or_for_epmd_is_told_in_a_sentence_and_takes_no_memory() {
-    let (port, answers) = impostor();
-    let places = places(port);
+    let (tell, told) = channel();
+    let tried = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn({
+        let tried = Arc::clone(&tried);
+        move || {
+            try_all(&tried);
+            let _ = tell.send(());
+        }
+    });
+    match told.recv_timeout(LONGEST) {
+        Ok(()) => {}
+        Err(RecvTimeoutError::Disconnected) => panic!("a trial failed: it is printed above"),
+        Err(RecvTimeoutError::Timeout) => {
+            panic!("after {LONGEST:?} only {} trials were over", tried.load(Ordering::Relaxed))
+        }
+    }
+}
+
+fn try_all(tried: &AtomicUsize) {
     let cookie = Cookie::new("crumbs");
     // As they are, both come as far as they can.
-    answers.send(handshake()).unwrap();
-    let error = Node::connect(&places[0], &cookie).unwrap_err();
+    let impostor = Impostor::who_says(handshake());
+    let error = Node::connect(&places(impostor.port)[0], &cookie).unwrap_err();
     assert!(matches!(error, Unreached::Impostor { .. }), "{error}");
-    answers.send(FOUND.to_vec()).unwrap();
-    let error = Node::connect(&places[1], &cookie).unwrap_err();
+    let impostor = Impostor::who_says(FOUND.to_vec());
+    let error = Node::connect(&places(impostor.port)[1], &cookie).unwrap_err();
     assert!(
         matches!(&error, Unreached::Refused { address, .. } if address.ends_with(":1")),
         "{error}"
@@ -98,9 +146,10 @@ fn whoever_answers_for_a_node_or_for_epmd_is_told_in_a_sentence_and_takes_no_mem
     ];
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) };
     let ran = TestRunner::new(config).run(&answer, |answer| {
-        for place in &places {
-            answers.send(answer.clone()).unwrap();
+        let impostor = Impostor::who_says(answer.clone());
+        for place in &places(impostor.port) {
             let (reached, took) = most_held(|| Node::connect(place, &cookie));
+            tried.fetch_add(1, Ordering::Relaxed);
             let says = reached.unwrap_err().to_string();
             prop_assert!(!says.contains(char::is_control), "{says:?}");
             prop_assert!(!says.contains("crumbs"), "{says}");

@@ -32,6 +32,7 @@ pub enum Command {
     /// Print a roof's page: meaning, arithmetic, how it shows, what it is mistaken for, the cure
     Explain {
         /// The roof's id, as in `tcp.nagle-delayed-ack`; without it, all of them
+        #[arg(value_parser = crate::known::roofs(), hide_possible_values = true)]
         id: Option<String>,
     },
     /// Reproduce a published study: its figures beside this machine's
@@ -45,15 +46,26 @@ pub enum Command {
     /// Run a command, or a shell, behind a network path
     #[command(after_help = PATH_EXAMPLES)]
     Path(PathArgs),
-    /// Compare two runs' JSON: ratio, interval, verdict; exit 5 on a regression
+    /// Compare runs' JSON, one or several a side: ratio, interval, verdict; exit 5 on a regression
+    #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+    /// Start and load two targets in turn until their difference is known; exit 5 on a regression
+    #[command(after_help = AB_EXAMPLES)]
+    Ab(AbArgs),
     /// Print shell completions
     Completions {
         /// For this shell
         shell: clap_complete::Shell,
     },
-    /// Print the man page
-    Man,
+    /// Print a man page, or write all of them to a folder
+    Man {
+        /// Of this command; without it, of linerate
+        #[arg(conflicts_with = "folder")]
+        command: Option<String>,
+        /// Write linerate.1, linerate-run.1 and so on there
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -63,9 +75,10 @@ Examples:
   linerate run --beam httpd -c 10                         inets httpd in a node of its own
   linerate run --beam http --scan nodelay=on,off --scan c=1,10,100
   linerate run --command 'python3 -m http.server {port}' -c 4
+  linerate run http://127.0.0.1:8080/ --requests requests.ndjson --order weighted --expect-status 2xx
   linerate run tcp://127.0.0.1:9000 --request 64 --response 64 --framing length2
-  linerate run plan.toml -o run.html -o run.jsonl
-  linerate run http://127.0.0.1:8080/ --fail-if 'p99>10ms' --fail-if 'errors>0.1%'";
+  linerate run plan.toml -o run.html -o run.jsonl --name checkout --label build=1423
+  linerate run http://127.0.0.1:8080/ --fail-if 'p99>10ms' --fail-if 'limit=tcp.*' -o gates.xml";
 
 const CLIMB_EXAMPLES: &str = "\
 Examples:
@@ -105,6 +118,27 @@ by --forward are there.
 
 Exit code: the command's; 128 + N if signal N ended it; 127 if there is no such program, 126 if it
 can't be started; 1 if the path can't be laid, 2 if the flags are wrong.";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  linerate compare before.json after.json                 one run a side: large differences only
+  linerate compare before/ after/                         all runs of two folders
+  linerate compare a1.json a2.json a3.json -- b1.json b2.json b3.json --tolerance 10%
+  linerate compare before/ after/ -o compare.md
+
+Runs that are void, or whose answers are of another kind, are not compared: exit 4. Runs that were
+asked otherwise are refused unless --other-plans is given. Make the runs of both sides in turn.
+docs/comparison.md says how often it is wrong, and how much it finds.";
+
+const AB_EXAMPLES: &str = "\
+Examples:
+  linerate ab -c 10 -- './old {port}' -- './new {port}'
+  linerate ab --resolve 2% --rounds 48 -d 5s -- './old {port}' -- './new {port}'
+  linerate ab -- http://10.0.0.1:8080/ -- http://10.0.0.2:8080/
+  linerate ab -- old.toml -- new.toml -o ab.md
+
+Each run starts its target anew, in the order A B B A. The figures are looked at after 3 rounds and
+at each doubling; it ends when the difference is clear, or so well known as --resolve asks.";
 
 const PREDICT_EXAMPLES: &str = "\
 Examples:
@@ -219,7 +253,7 @@ pub struct LoadArgs {
     pub target: Option<String>,
     /// Load one of the agent's servers in a BEAM node of its own: httpd, http, https, echo, rr, pool, ...
     /// (an unknown name lists all)
-    #[arg(long, value_name = "SERVER", conflicts_with_all = ["command"])]
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["command"], value_parser = crate::known::servers(), hide_possible_values = true)]
     pub beam: Option<String>,
     /// Start this command and load it; {port} stands for the port it is to listen on
     #[arg(long, value_name = "COMMAND")]
@@ -233,6 +267,13 @@ pub struct LoadArgs {
     /// Turn a knob of the target, or of the plan by its dotted key; repeatable
     #[arg(short = 'k', long = "knob", value_name = "NAME=VALUE", value_parser = crate::turn::assignment)]
     pub knobs: Vec<(String, String)>,
+
+    /// What to call it in reports [default: the target]
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    pub name: Option<String>,
+    /// What else reports are to say of it: build=1423; repeatable
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = crate::plan_of::label, help_heading = "Output")]
+    pub labels: Vec<(String, String)>,
 
     /// Connections [default: 10]
     #[arg(short, long, value_name = "N", help_heading = "Load")]
@@ -255,6 +296,9 @@ pub struct LoadArgs {
     /// Run a rate that the connections cannot carry
     #[arg(long, help_heading = "Load")]
     pub overload: bool,
+    /// Leave out the experiment after the load: alone, half of the connections, all again
+    #[arg(long, help_heading = "Load")]
+    pub no_check: bool,
     /// Let connections or rate grow over this time first
     #[arg(long, value_name = "TIME", help_heading = "Load")]
     pub ramp: Option<String>,
@@ -281,15 +325,38 @@ pub struct LoadArgs {
     /// HTTP header, repeatable
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = "HTTP")]
     pub headers: Vec<String>,
-    /// Request body
+    /// Request body; @FILE: what the file holds, @-: standard input
     #[arg(short, long, value_name = "TEXT", help_heading = "HTTP")]
     pub body: Option<String>,
+    /// The same, and a leading @ means nothing
+    #[arg(long, value_name = "TEXT", conflicts_with = "body", help_heading = "HTTP")]
+    pub body_raw: Option<String>,
     /// Request body of so many filler bytes (64KiB)
-    #[arg(long, value_name = "SIZE", conflicts_with = "body", help_heading = "HTTP")]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["body", "body_raw"], help_heading = "HTTP")]
     pub body_size: Option<String>,
+    /// Requests from a file instead, one JSON object a line: {"method": "POST", "path": "/a",
+    /// "headers": {"X-A": "b"}, "body": "text", "weight": 3, "status": "2xx", "answer": "text in its
+    /// body"}; only path must be there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "body_raw", "body_size"], help_heading = "HTTP")]
+    pub requests: Option<String>,
+    /// Their order: turn, shuffled or weighted [default: turn]
+    #[arg(long, value_name = "ORDER", requires = "requests", help_heading = "HTTP")]
+    pub order: Option<String>,
+    /// What a right answer's status is: 200,204 or 2xx; another is an error
+    #[arg(long, value_name = "STATUS", help_heading = "HTTP")]
+    pub expect_status: Option<String>,
+    /// A text that a right answer's body has in it
+    #[arg(long, value_name = "TEXT", help_heading = "HTTP")]
+    pub expect_body: Option<String>,
     /// A connection for each exchange
     #[arg(long, help_heading = "HTTP")]
     pub close: bool,
+    /// Take any certificate
+    #[arg(long, conflicts_with = "cacert", help_heading = "HTTP")]
+    pub insecure: bool,
+    /// The authorities to trust, or the target's own certificate: PEM [default: the host's]
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    pub cacert: Option<String>,
 
     /// Bytes of a request [default: 64]
     #[arg(long, value_name = "SIZE", help_heading = "TCP (rr, crr)")]
@@ -314,19 +381,23 @@ pub struct OutputArgs {
     /// Print events while running, one JSON object a line
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub json_stream: bool,
-    /// Print it as: text, json, csv, markdown, html
+    /// Print it as: text, json, csv, markdown, html, junit
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "json_stream"], help_heading = "Output")]
     pub format: Option<String>,
-    /// Write a report too, its format by the file's ending (.html .json .csv .md .txt); of `run`
+    /// Write a report too, its format by the file's ending (.html .json .csv .md .txt, .xml
+    /// for JUnit); of `run`
     /// and `doctor` also the evidence (.jsonl); repeatable
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Vec<PathBuf>,
     /// No progress
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Print each command that lays a path
+    /// Print every figure, ceiling and reason, and each command that lays a path
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
+    /// Keep passwords, tokens and cookies of the requests in reports and evidence
+    #[arg(long, help_heading = "Output")]
+    pub show_secrets: bool,
     /// No colours (also: NO_COLOR)
     #[arg(long, help_heading = "Output")]
     pub no_color: bool,
@@ -340,7 +411,8 @@ pub struct RunArgs {
     /// Run once for each of these values; several scans are combined; repeatable
     #[arg(long, value_name = "NAME=V1,V2", value_parser = crate::turn::assignment)]
     pub scan: Vec<(String, String)>,
-    /// Exit 3 if this holds: p99>10ms, mean>5ms, rate<20k, errors>0.1%; repeatable
+    /// Exit 3 if this holds: p99>10ms, rate<20k, errors>0.1%, availability<99.9%, unread>20% (of the requests
+    /// under way), cpu>80us (an exchange), limit=tcp.*, limit!=host.cpu; repeatable
     #[arg(long, value_name = "GATE")]
     pub fail_if: Vec<String>,
     #[command(flatten)]
@@ -414,6 +486,9 @@ pub struct DoctorArgs {
 pub struct DiagnoseArgs {
     /// An evidence file, as `run -o run.jsonl` writes it
     pub file: PathBuf,
+    /// Exit 3 if this holds, as of `run`; repeatable
+    #[arg(long, value_name = "GATE")]
+    pub fail_if: Vec<String>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -422,6 +497,7 @@ pub struct DiagnoseArgs {
 #[derive(Args, Debug)]
 pub struct StudyArgs {
     /// The study's name, or a file of one's own; without it, the list
+    #[arg(value_parser = crate::known::studies(), hide_possible_values = true)]
     pub study: Option<String>,
     /// Length of each run [default: the study's]
     #[arg(short, long, value_name = "TIME")]
@@ -429,6 +505,9 @@ pub struct StudyArgs {
     /// Only these connection counts, as published: 1,10
     #[arg(short, long, value_name = "N,N")]
     pub connections: Option<String>,
+    /// Leave out the experiment after each run: alone, half of the connections, all again
+    #[arg(long)]
+    pub no_check: bool,
     /// A quicker form, where the study has one: fewer counts, shorter runs
     #[arg(long)]
     pub short: bool,
@@ -527,14 +606,42 @@ pub struct PathArgs {
 /// `compare`.
 #[derive(Args, Debug)]
 pub struct CompareArgs {
-    /// JSON of the run before
-    pub before: PathBuf,
-    /// JSON of the run after
-    pub after: PathBuf,
+    /// JSON of runs, or folders of it: BEFORE AFTER, or BEFORE... -- AFTER...
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Those after, where there are several
+    #[arg(last = true, value_name = "AFTER")]
+    pub after: Vec<PathBuf>,
     /// Loss of throughput, or growth of latency, that is still no regression
     #[arg(long, default_value = "5%", value_name = "SHARE")]
     pub tolerance: String,
-    /// Print JSON instead of text
+    /// Compare runs of other loads too
     #[arg(long)]
-    pub json: bool,
+    pub other_plans: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `ab`.
+#[derive(Args, Debug)]
+pub struct AbArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Go on until so small a loss of throughput would be seen
+    #[arg(long, default_value = "3%", value_name = "SHARE")]
+    pub resolve: String,
+    /// Rounds at most: a run of each side in each
+    #[arg(long, default_value_t = 24, value_name = "N")]
+    pub rounds: usize,
+    /// Loss of throughput, or growth of latency, that is still no regression
+    #[arg(long, default_value = "5%", value_name = "SHARE")]
+    pub tolerance: String,
+    /// Compare other loads too
+    #[arg(long)]
+    pub other_plans: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// -- A -- B: each a command (in quotes, with {port}), a URL or a plan's file
+    #[arg(last = true, value_name = "SIDE")]
+    pub sides: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! The commands, a file each. Each returns its exit code.
 
+pub mod ab;
 pub mod climb;
 pub mod compare;
 pub mod diagnose;

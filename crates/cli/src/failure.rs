@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use linerate_run::RunError;
+
+use crate::signals;
+
 /// Exit codes, as `--help` documents them.
 pub const EXIT_CODES: &str = "\
 Exit codes:
@@ -15,7 +19,7 @@ Exit codes:
   143  terminated, with a partial report";
 
 /// One sentence for a person, and the exit code.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Failure {
     /// See [`EXIT_CODES`].
     pub code: u8,
@@ -32,6 +36,17 @@ impl Failure {
     /// The plan or the flags are wrong.
     pub fn plan(sentence: impl fmt::Display) -> Self {
         Self { code: 2, sentence: sentence.to_string() }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let code = match &error {
+            error if error.is_interrupted() => signals::exit_code().unwrap_or(1),
+            error if error.is_the_plans() => 2,
+            _ => 1,
+        };
+        Self { code, sentence: error.to_string() }
     }
 }
 

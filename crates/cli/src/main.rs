@@ -1,22 +1,17 @@
 //! The `linerate` binary: flags in, reports and exit codes out.
 
 mod args;
-mod beam_client;
 mod commands;
-mod evidence_file;
 mod failure;
 mod gate;
-mod inside;
-mod links;
-mod measure;
+mod known;
 mod output;
-mod pace;
 mod pairs;
 mod path_flags;
-mod places;
 mod plan_of;
 mod privileges;
 mod progress;
+mod sides;
 mod signals;
 mod turn;
 
@@ -36,6 +31,7 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Run(args) => commands::run::run(args),
+        Command::Ab(args) => commands::ab::ab(args),
         Command::Climb(args) => commands::climb::climb(args),
         Command::Diagnose(args) => commands::diagnose::diagnose(args),
         Command::Doctor(args) => commands::doctor::doctor(args),
@@ -46,7 +42,9 @@ fn main() -> ExitCode {
         Command::WhatIf(args) => commands::what_if::what_if(args),
         Command::Compare(args) => commands::compare::compare(args),
         Command::Completions { shell } => commands::shell::completions(*shell),
-        Command::Man => commands::shell::man(),
+        Command::Man { command, folder } => {
+            commands::shell::man(command.as_deref(), folder.as_deref())
+        }
     };
     match result {
         Ok(code) => ExitCode::from(code),

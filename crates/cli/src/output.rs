@@ -16,7 +16,7 @@ pub struct Output {
     /// Where the evidence goes.
     pub evidence: Option<PathBuf>,
     stream: bool,
-    colour: bool,
+    look: Look,
 }
 
 impl Output {
@@ -77,7 +77,8 @@ impl Output {
         let no_color =
             args.no_color || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
         let colour = !no_color && std::io::stdout().is_terminal();
-        Ok(Self { printed, files, evidence, stream: args.json_stream, colour })
+        let look = Look { colour, verbose: args.verbose, ..Look::default() };
+        Ok(Self { printed, files, evidence, stream: args.json_stream, look })
     }
 
     /// Refuses evidence where there is not one run to write it of.
@@ -102,9 +103,9 @@ impl Output {
 
     /// Prints and writes a document.
     pub fn write(&self, document: &Document) -> Result<(), Failure> {
-        let look = Look { colour: self.colour, ..Look::default() };
+        let look = self.look;
         for (path, format) in &self.files {
-            let text = (format.render)(document, &Look::default());
+            let text = (format.render)(document, &Look { colour: false, ..look });
             write_file(path, &text)?;
         }
         if self.stream {

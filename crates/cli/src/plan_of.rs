@@ -1,14 +1,22 @@
 //! From what was typed to a plan.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use linerate_model::{Arrivals, Body, Bytes, Framing, OpRate, Plan, Target, Until, Workload};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use linerate_model::{
+    Arrivals, Body, Bytes, Framing, MOST_SENT, OpRate, Order, Plan, Requests, Target, Until,
+    Workload,
+};
 
 use crate::args::LoadArgs;
 use crate::failure::Failure;
 use crate::turn::turn;
+
+const AUTHORIZATION: &str = "Authorization";
 
 /// The plan that the flags ask for.
 pub fn plan_of(args: &LoadArgs) -> Result<Plan, Failure> {
@@ -19,6 +27,7 @@ pub fn plan_of(args: &LoadArgs) -> Result<Plan, Failure> {
         }
         _ => from_flags(args)?,
     };
+    named(args, &mut plan)?;
     load(args, &mut plan)?;
     workload(args, &mut plan)?;
     for (knob, value) in &args.knobs {
@@ -26,6 +35,39 @@ pub fn plan_of(args: &LoadArgs) -> Result<Plan, Failure> {
     }
     plan.check().map_err(Failure::plan)?;
     Ok(plan)
+}
+
+/// `key=value`, both there.
+pub fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        Some((key, _)) if !key.trim().is_empty() => Err(format!(
+            "`{text}` has no value: write KEY=VALUE, as in build=1423; is a variable empty?"
+        )),
+        _ => Err(format!("`{text}` is no label: write KEY=VALUE, as in build=1423")),
+    }
+}
+
+/// What the plan is called, and what else is said of it.
+fn named(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
+    if let Some(name) = &args.name {
+        if name.trim().is_empty() {
+            return Err(Failure::plan("--name: it is empty: write one, or leave it out"));
+        }
+        plan.name = name.trim().to_owned();
+    }
+    let mut given: BTreeMap<String, String> = BTreeMap::new();
+    for (key, value) in &args.labels {
+        if let Some(other) = given.insert(key.clone(), value.clone()) {
+            return Err(Failure::plan(format!(
+                "--label {key}={other} and --label {key}={value}: a key has one value: keep one"
+            )));
+        }
+    }
+    plan.labels.extend(given);
+    Ok(())
 }
 
 /// A plan's file names target and workload; flags that name others would be passed over.
@@ -57,7 +99,24 @@ fn looks_like_a_file(text: &str) -> bool {
 pub fn from_file(path: &Path) -> Result<Plan, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::plan(format!("{}: cannot be read: {error}", path.display())))?;
-    Plan::from_toml(&text).map_err(|error| Failure::plan(format!("{}: {error}", path.display())))
+    let mut plan = Plan::from_toml(&text)
+        .map_err(|error| Failure::plan(format!("{}: {error}", path.display())))?;
+    // Files that a plan names lie beside it.
+    let beside = |file: &mut String| {
+        if let Some(folder) = path.parent() {
+            *file = folder.join(&*file).display().to_string();
+        }
+    };
+    if let Workload::Http { body: Body::File(file), .. } = &mut plan.workload {
+        beside(file);
+    }
+    if let Workload::Http { requests: Some(requests), .. } = &mut plan.workload {
+        beside(&mut requests.file);
+    }
+    if let Some(file) = &mut plan.target.ca {
+        beside(file);
+    }
+    Ok(plan)
 }
 
 fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
@@ -112,8 +171,9 @@ fn of_started(path: Option<&str>, http: bool, args: &LoadArgs) -> Result<Workloa
 
 fn http_on(path: &str) -> Workload {
     match Workload::default() {
-        Workload::Http { method, host, headers, body, close, .. } => {
-            Workload::Http { method, path: path.to_owned(), host, headers, body, close }
+        Workload::Http { method, host, headers, body, close, requests, expected, .. } => {
+            let path = path.to_owned();
+            Workload::Http { method, path, host, headers, body, close, requests, expected }
         }
         other => other,
     }
@@ -125,12 +185,23 @@ fn from_url(url: &str, args: &LoadArgs) -> Result<(Target, Workload), Failure> {
             "`{url}` is neither a URL nor a plan's file: write http://{url} or tcp://{url}"
         )));
     };
+    // Source: RFC 3986, 3.1: schemes are case-insensitive; 3.5: a fragment is not sent.
+    let scheme = scheme.to_ascii_lowercase();
+    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
     let (authority, path) = match rest.find(['/', '?']) {
         Some(at) => (&rest[..at], &rest[at..]),
         None => (rest, "/"),
     };
-    if authority.is_empty() || authority.contains('@') {
-        return Err(Failure::plan(format!("`{url}` names no host: write {scheme}://HOST:PORT/")));
+    let (user, authority) = match authority.rsplit_once('@') {
+        Some((user, authority)) => (Some(user), authority),
+        None => (None, authority),
+    };
+    // A URL with a password in it is not repeated.
+    let shown = user.map_or(url.to_owned(), |_| format!("{scheme}://...@{authority}{path}"));
+    // `host:` is `host`, as curl has it.
+    let authority = authority.strip_suffix(':').unwrap_or(authority);
+    if authority.is_empty() || authority.starts_with(':') {
+        return Err(Failure::plan(format!("`{shown}` names no host: write {scheme}://HOST:PORT/")));
     }
     let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
     let with_port = |default: u16| {
@@ -140,15 +211,49 @@ fn from_url(url: &str, args: &LoadArgs) -> Result<(Target, Workload), Failure> {
         if has_port { authority.to_owned() } else { format!("{authority}:{default}") }
     };
     let target = |address, tls| Target { address: Some(address), tls, ..Target::default() };
-    match scheme {
-        "http" => Ok((target(with_port(80), false), http_on(&path))),
-        "https" => Ok((target(with_port(443), true), http_on(&path))),
+    let http = || match user {
+        None => Ok(http_on(&path)),
+        Some(user) => as_user(http_on(&path), user)
+            .ok_or_else(|| Failure::plan(format!("`{shown}`: its user is no text in %XX"))),
+    };
+    match scheme.as_str() {
+        "http" => Ok((target(with_port(80), false), http()?)),
+        "https" => Ok((target(with_port(443), true), http()?)),
+        "tcp" if user.is_some() => {
+            Err(Failure::plan(format!("`{shown}`: bare TCP has no users: leave it out")))
+        }
         "tcp" if authority.contains(':') => Ok((target(authority.to_owned(), false), rr(args)?)),
         "tcp" => Err(Failure::plan(format!("`{url}` has no port: write tcp://{authority}:PORT"))),
         other => Err(Failure::plan(format!(
             "`{other}://` is not spoken here: write http://, https:// or tcp://"
         ))),
     }
+}
+
+/// With what a URL says of a user, `NAME` or `NAME:PASSWORD`, as curl sends it.
+/// Source: RFC 7617, 2; RFC 3986, 3.2.1.
+fn as_user(mut workload: Workload, user: &str) -> Option<Workload> {
+    let pair = if user.contains(':') { user.to_owned() } else { format!("{user}:") };
+    let mut bytes = Vec::new();
+    let mut rest = pair.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        match (byte, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digit = |byte: &u8| char::from(*byte).to_digit(16);
+                bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+                rest = after;
+            }
+            (b'%', _) => return None,
+            (byte, after) => {
+                bytes.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    if let Workload::Http { headers, .. } = &mut workload {
+        headers.push((AUTHORIZATION.into(), format!("Basic {}", BASE64.encode(&bytes))));
+    }
+    Some(workload)
 }
 
 fn rr(args: &LoadArgs) -> Result<Workload, Failure> {
@@ -196,6 +301,7 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         }
     };
     plan.load.overload |= args.overload;
+    plan.until.check &= !args.no_check;
     if let Some(ramp) = &args.ramp {
         plan.load.ramp = duration("--ramp", ramp)?;
     }
@@ -203,7 +309,7 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         plan.load.timeout = duration("--timeout", timeout)?;
     }
     if args.exchanges.is_some() {
-        plan.until = Until { duration: None, exchanges: args.exchanges };
+        plan.until = Until { duration: None, exchanges: args.exchanges, ..plan.until };
     }
     if let Some(length) = &args.duration {
         plan.until.duration = Some(duration("--duration", length)?);
@@ -215,18 +321,28 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         plan.engine.seed = seed;
     }
     plan.target.inside &= !args.no_inside;
+    plan.target.insecure |= args.insecure;
+    if let Some(file) = &args.cacert {
+        plan.target.ca = Some(file.clone());
+    }
     plan.path = crate::path_flags::of_load(args, plan.path.take())?;
     Ok(())
 }
 
 fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
-    let Workload::Http { method, headers, body, close, .. } = &mut plan.workload else {
+    let Workload::Http { method, headers, body, close, requests, expected, .. } =
+        &mut plan.workload
+    else {
         let flags = [
             ("-X", args.method.is_some()),
             ("-H", !args.headers.is_empty()),
             ("-b", args.body.is_some()),
+            ("--body-raw", args.body_raw.is_some()),
             ("--body-size", args.body_size.is_some()),
             ("--close", args.close),
+            ("--requests", args.requests.is_some()),
+            ("--expect-status", args.expect_status.is_some()),
+            ("--expect-body", args.expect_body.is_some()),
         ];
         return match flags.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -244,9 +360,16 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         let Some((name, value)) = header.split_once(':') else {
             return Err(Failure::plan(format!("-H: `{header}` has no colon: write `Name: value`")));
         };
+        // As curl has it: what is said of it by name stands, and not the URL's user.
+        if name.trim().eq_ignore_ascii_case(AUTHORIZATION) {
+            headers.retain(|(name, value)| name != AUTHORIZATION || !value.starts_with("Basic "));
+        }
         headers.push((name.trim().to_owned(), value.trim().to_owned()));
     }
     if let Some(text) = &args.body {
+        *body = body_of(text)?;
+    }
+    if let Some(text) = &args.body_raw {
         *body = Body::Text(text.clone());
     }
     if let Some(size) = &args.body_size {
@@ -259,7 +382,63 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         asked.clone_into(method);
     }
     *close |= args.close;
+    if let Some(file) = &args.requests {
+        let order = order_of(args.order.as_deref())?;
+        *requests = Some(Requests { file: file.clone(), order, contents: None });
+    }
+    if let Some(status) = &args.expect_status {
+        expected.status = Some(read("--expect-status", status)?);
+    }
+    if let Some(text) = &args.expect_body {
+        if text.is_empty() {
+            return Err(Failure::plan("--expect-body: it is empty, which every body has in it"));
+        }
+        expected.body = Some(text.clone());
+    }
     Ok(())
+}
+
+fn order_of(written: Option<&str>) -> Result<Order, Failure> {
+    match written {
+        None | Some("turn") => Ok(Order::Turn),
+        Some("shuffled") => Ok(Order::Shuffled),
+        Some("weighted") => Ok(Order::Weighted),
+        Some(other) => Err(Failure::plan(format!(
+            "--order: `{other}` is none: write turn, shuffled or weighted"
+        ))),
+    }
+}
+
+/// What `-b` means, as curl's `--data-binary` does: `@FILE` is what the file holds.
+fn body_of(text: &str) -> Result<Body, Failure> {
+    match text.strip_prefix('@') {
+        None => Ok(Body::Text(text.to_owned())),
+        Some("") => {
+            Err(Failure::plan("-b @: names no file: write @FILE, or --body-raw @ for the letter"))
+        }
+        Some("-") => {
+            let mut text = String::new();
+            let most = Read::take(std::io::stdin(), MOST_SENT + 1).read_to_string(&mut text);
+            match most {
+                Ok(bytes) if bytes as u64 <= MOST_SENT => Ok(Body::Text(text)),
+                Ok(_) => Err(Failure::plan("-b @-: longer than the 1GiB that a request may have")),
+                Err(error) => Err(Failure::plan(format!(
+                    "-b @-: {error}: write what is not text to a file, and -b @FILE"
+                ))),
+            }
+        }
+        Some(file) => {
+            // Found out now rather than when the target has been started.
+            let tried = std::fs::File::open(file).and_then(|file| file.metadata());
+            match tried {
+                Ok(of) if of.is_dir() => Err(Failure::plan(format!("-b @{file}: is a folder"))),
+                Ok(_) => Ok(Body::File(file.to_owned())),
+                Err(error) => Err(Failure::plan(format!(
+                    "-b @{file}: cannot be read: {error}; --body-raw sends the text as it is"
+                ))),
+            }
+        }
+    }
 }
 
 /// Reads a flag's value; its name stands in front of what is wrong.
@@ -345,6 +524,53 @@ mod tests {
     }
 
     #[test]
+    fn a_url_is_read_as_curl_reads_it() {
+        let headers = |url: &str| match of(url).unwrap().workload {
+            Workload::Http { headers, path, .. } => (headers, path),
+            _ => panic!("http"),
+        };
+        assert_eq!(of("HTTP://a/").unwrap().target.address.as_deref(), Some("a:80"));
+        assert_eq!(of("http://a:/").unwrap().target.address.as_deref(), Some("a:80"));
+        assert_eq!(headers("http://a/b#c").1, "/b");
+        // printf 'user:p@ss' | base64
+        let basic = vec![("Authorization".to_owned(), "Basic dXNlcjpwQHNz".to_owned())];
+        let plan = of("http://user:p%40ss@a:8080/x").unwrap();
+        assert_eq!(plan.target.address.as_deref(), Some("a:8080"));
+        assert_eq!(headers("http://user:p%40ss@a:8080/x"), (basic.clone(), "/x".to_owned()));
+        // An @ in the password is the last but one's.
+        assert_eq!(headers("http://user:p@ss@a/").0, basic);
+        assert_eq!(headers("http://user@a/").0[0].1, "Basic dXNlcjo=");
+        for bad in ["http://user:secret@/", "http://user:secret%zz@a/", "ftp://user:secret@a/"] {
+            assert!(!of(bad).unwrap_err().sentence.contains("secret"), "{bad}");
+        }
+        assert!(of("http://:80/").unwrap_err().sentence.contains("names no host"));
+        let mut args = LoadArgs { target: Some("http://u:p@a/".into()), ..LoadArgs::default() };
+        args.headers = vec!["authorization: Bearer t".into()];
+        let plan = plan_of(&args).unwrap();
+        let Workload::Http { headers, .. } = plan.workload else { panic!("http") };
+        assert_eq!(headers, [("authorization".to_owned(), "Bearer t".to_owned())]);
+    }
+
+    #[test]
+    fn a_body_is_a_file_where_curl_would_take_it_for_one() {
+        let body = |text: &str, raw: bool| {
+            let mut args = LoadArgs { target: Some("http://a/".into()), ..LoadArgs::default() };
+            *(if raw { &mut args.body_raw } else { &mut args.body }) = Some(text.to_owned());
+            plan_of(&args).map(|plan| match plan.workload {
+                Workload::Http { body, method, .. } => (body, method),
+                _ => panic!("http"),
+            })
+        };
+        let post = "POST".to_owned();
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert_eq!(body(&format!("@{file}"), false), Ok((Body::File(file.into()), post.clone())));
+        assert_eq!(body("@body", true), Ok((Body::Text("@body".into()), post)));
+        assert!(body("@none.json", false).unwrap_err().sentence.contains("@none.json: cannot be"));
+        assert!(body("@", false).unwrap_err().sentence.contains("names no file"));
+        assert!(body("@/", false).unwrap_err().sentence.contains("is a folder"));
+    }
+
+    #[test]
     fn what_is_no_target_is_told_what_to_write() {
         assert!(of("localhost:80").unwrap_err().sentence.contains("write http://localhost:80"));
         assert!(of("ftp://a").unwrap_err().sentence.contains("`ftp://` is not spoken here"));
@@ -357,6 +583,21 @@ mod tests {
         let read = words(r#"sh -c "a 'b' c" d\ e ''"#).unwrap();
         assert_eq!(read, ["sh", "-c", "a 'b' c", "d e", ""]);
         assert!(words("'open").is_err());
+    }
+
+    #[test]
+    fn a_label_has_a_key_and_a_value_and_a_key_has_one() {
+        assert_eq!(label("build=a=b"), Ok(("build".into(), "a=b".into())));
+        assert!(label("build").unwrap_err().contains("is no label: write KEY=VALUE"));
+        assert!(label("build=").unwrap_err().contains("is a variable empty?"));
+        let pair = |value: &str| ("build".to_owned(), value.to_owned());
+        let mut args = LoadArgs { target: Some("http://a/".into()), ..LoadArgs::default() };
+        args.labels = vec![pair("1")];
+        assert_eq!(plan_of(&args).unwrap().labels["build"], "1");
+        args.labels.push(pair("2"));
+        assert!(plan_of(&args).unwrap_err().sentence.contains("a key has one value"));
+        args = LoadArgs { name: Some(" ".into()), ..args };
+        assert!(plan_of(&args).unwrap_err().sentence.starts_with("--name: it is empty"));
     }
 
     #[test]

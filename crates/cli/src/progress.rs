@@ -5,11 +5,12 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use linerate_evidence::{Live, Phase, Slice, live_histogram};
+use linerate_engine::now;
+use linerate_evidence::{Live, Phase, Slice, StepKind, live_histogram};
 use linerate_model::{OpRate, Plan, Timestamp};
+use linerate_run::Observer;
 use serde_json::json;
 
-use crate::measure::seconds_since;
 use crate::output::say;
 
 /// To whom progress is shown.
@@ -68,56 +69,6 @@ impl Progress {
         self.label = label.into();
         if self.show == Show::Lines && !self.label.is_empty() {
             say(&format!("{}\n", self.label));
-        }
-    }
-
-    /// Something a person should know and that stops nothing.
-    pub fn warn(&self, sentence: &str) {
-        match self.show {
-            Show::Events => self.event("warning", json!({ "says": sentence })),
-            Show::Lines | Show::Nothing => say(&format!("warning: {sentence}\n")),
-        }
-    }
-
-    /// Which hosts there are, where the plan names sites.
-    pub fn laid(&self, servers: &[String], engines: &[String]) {
-        if self.show == Show::Lines {
-            say(&format!("servers on {}; engine on {}\n", listed(servers), listed(engines)));
-        }
-    }
-
-    /// A run begins.
-    pub fn begin(&mut self, plan: &Plan, start: Timestamp) {
-        self.start = start;
-        self.printed = start;
-        self.length = plan.until.duration.map(|duration| duration + plan.load.ramp);
-        self.exchanges = plan.until.exchanges;
-        self.answered = 0;
-        self.since = Window::new();
-        if self.show == Show::Events {
-            self.event("start", json!({ "label": self.label, "plan": plan }));
-        }
-    }
-
-    /// A thread finished a slice.
-    pub fn on_slice(&mut self, slice: &Slice<Live>) {
-        self.answered += slice.answered;
-        self.since.answered += slice.answered;
-        self.since.failed += slice.failed() + slice.timed_out;
-        self.since.phase = slice.phase;
-        if self.show != Show::Nothing
-            && let Some(latency) = slice.live_latency()
-        {
-            // Grows by itself, so it holds whatever the slice's does.
-            let _ = self.since.latency.add(latency);
-        }
-        let every = match self.show {
-            Show::Nothing => return,
-            Show::Lines if std::io::stderr().is_terminal() => Duration::from_millis(250),
-            Show::Lines | Show::Events => Duration::from_secs(1),
-        };
-        if slice.to.since(self.printed) >= every {
-            self.print(slice.to);
         }
     }
 
@@ -193,20 +144,92 @@ impl Progress {
         }
     }
 
-    /// The run is over.
-    pub fn end(&mut self) {
-        match self.show {
-            Show::Lines if std::io::stderr().is_terminal() => say("\r\x1b[K"),
-            Show::Events => self.event("end", json!({ "at_s": seconds_since(self.start) })),
-            _ => {}
-        }
-    }
-
     /// An event for programs.
     pub fn event(&self, event: &str, data: serde_json::Value) {
         let line = json!({ "event": event, "data": data });
         // A reader that went away wants no more events.
         let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}
+
+impl Observer for Progress {
+    fn warn(&mut self, sentence: &str) {
+        match self.show {
+            Show::Events => self.event("warning", json!({ "says": sentence })),
+            Show::Lines | Show::Nothing => say(&format!("warning: {sentence}\n")),
+        }
+    }
+
+    fn laid(&mut self, servers: &[String], engines: &[String]) {
+        if self.show == Show::Lines {
+            say(&format!("servers on {}; engine on {}\n", listed(servers), listed(engines)));
+        }
+    }
+
+    fn begin(&mut self, plan: &Plan, start: Timestamp) {
+        self.start = start;
+        self.printed = start;
+        self.length = plan.until.duration.map(|duration| duration + plan.load.ramp);
+        self.exchanges = plan.until.exchanges;
+        self.answered = 0;
+        self.since = Window::new();
+        if self.show == Show::Events {
+            self.event("start", json!({ "label": self.label, "plan": plan }));
+        }
+    }
+
+    fn on_slice(&mut self, slice: &Slice<Live>) {
+        self.answered += slice.answered;
+        self.since.answered += slice.answered;
+        self.since.failed += slice.failed() + slice.timed_out;
+        self.since.phase = slice.phase;
+        if self.show != Show::Nothing
+            && let Some(latency) = slice.live_latency()
+        {
+            // Grows by itself, so it holds whatever the slice's does.
+            let _ = self.since.latency.add(latency);
+        }
+        let every = match self.show {
+            Show::Nothing => return,
+            Show::Lines if std::io::stderr().is_terminal() => Duration::from_millis(250),
+            Show::Lines | Show::Events => Duration::from_secs(1),
+        };
+        if slice.to.since(self.printed) >= every {
+            self.print(slice.to);
+        }
+    }
+
+    fn on_step(&mut self, kind: StepKind, connections: u32, left: Duration) {
+        match self.show {
+            Show::Nothing => {}
+            Show::Events => self.event(
+                "step",
+                json!({ "kind": kind, "connections": connections, "left_s": left.as_secs_f64() }),
+            ),
+            Show::Lines => {
+                let with = match (kind, connections) {
+                    (StepKind::Spaced, _) => "single exchanges".to_owned(),
+                    (_, 1) => "1 connection".to_owned(),
+                    (_, many) => format!("{many} connections"),
+                };
+                let line = format!("  checking with {with}, {:.1} s left", left.as_secs_f64());
+                if std::io::stderr().is_terminal() {
+                    say(&format!("\r\x1b[K{line}"));
+                } else {
+                    say(&format!("{line}\n"));
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match self.show {
+            Show::Lines if std::io::stderr().is_terminal() => say("\r\x1b[K"),
+            Show::Events => {
+                self.event("end", json!({ "at_s": now().since(self.start).as_secs_f64() }))
+            }
+            _ => {}
+        }
     }
 }
 

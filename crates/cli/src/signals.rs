@@ -1,11 +1,14 @@
 //! SIGINT and SIGTERM: remembered, and seen by everything that takes long.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+
+/// Those of this process, once a command has asked for them.
+static INSTALLED: OnceLock<Signals> = OnceLock::new();
 
 /// What was received.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +27,7 @@ impl Signals {
             flag::register_usize(signal, Arc::clone(&signals.which), code as usize)?;
             flag::register(signal, Arc::clone(&signals.stop))?;
         }
-        Ok(signals)
+        Ok(INSTALLED.get_or_init(|| signals).clone())
     }
 
     /// For those who poll.
@@ -41,4 +44,9 @@ impl Signals {
     pub fn exit_code(&self) -> Option<u8> {
         u8::try_from(self.which.load(Ordering::Relaxed)).ok().filter(|code| *code > 0)
     }
+}
+
+/// The exit code that a signal to this process asks for, if one came.
+pub fn exit_code() -> Option<u8> {
+    INSTALLED.get().and_then(Signals::exit_code)
 }

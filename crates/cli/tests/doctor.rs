@@ -154,7 +154,7 @@ fn nagle_in_a_loaded_httpd_is_named_with_both_sides_of_a_connection_in_one_row()
     let mut doctor = node.doctor(&["--for", "4s", "--json", "-o", "x.jsonl"]);
     let found = document(&mut doctor);
     assert_eq!(named(&found), NAGLE, "{}", found["verdict"]);
-    assert_eq!(found["advice"][0]["knob"], "nodelay");
+    assert_eq!(found["advice"][0]["knob"], "socket.nodelay");
     assert_eq!(found["node"]["node"], node.name.as_str());
     assert_eq!(found["target"]["pid"], node.child.id());
     let rows = found["connections"].as_array().unwrap();

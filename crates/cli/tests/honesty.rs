@@ -9,9 +9,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 mod ours;
+mod schemas;
 mod sound;
 
-use ours::{Linerate, closed_port, http, needs, percentile, signal_to};
+use ours::{Linerate, by_path, closed_port, http, needs, percentile, signal_to};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -53,6 +54,7 @@ fn a_server_that_stands_still_for_half_a_second_shows_in_the_latency() {
     std::thread::sleep(Duration::from_millis(500));
     node.iter().for_each(|pid| signal_to(*pid, Signal::CONT));
     assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
+    schemas::assert_stream(&linerate.events());
     let run = linerate.events().pop().unwrap()["data"].clone();
     sound::assert_sound(&run);
     // Due at a constant rate: all of them, however slow the server was.
@@ -138,13 +140,11 @@ fn a_target_elsewhere_that_goes_away_is_counted_as_refused() {
     linerate.await_starts(1);
     std::thread::sleep(Duration::from_millis(500));
     server.end();
-    // Too few answers may make it void; it is not called a success without a word in either case.
     let code = linerate.end(LONG);
     let run = linerate.events().pop().unwrap()["data"].clone();
     sound::assert_sound(&run);
     assert!(run["load"]["errors"]["refused"].as_u64().unwrap() > 0, "{}", run["load"]["errors"]);
-    assert_ne!(run["validity"]["state"], "valid");
-    assert!(code == 0 || code == 4, "{code}: {}", linerate.err());
+    assert_eq!((code, &run["validity"]["state"]), (4, &"void".into()), "{}", linerate.err());
 }
 
 #[test]
@@ -187,13 +187,13 @@ fn diagnose_says_of_a_recorded_run_what_the_run_said() {
         let evidence = linerate.folder.path().join("x.jsonl");
         let evidence = evidence.to_str().unwrap();
         let mut again = Linerate::start(&["diagnose", "--json", evidence]);
-        assert_eq!(again.end(LONG), 0, "{}", again.err());
+        assert_eq!(again.end(LONG), code, "{}", again.err());
         for key in ["load", "roofline", "verdict", "advice", "validity"] {
             assert_eq!(again.json()[key], document[key], "{key} of {load:?}");
         }
         assert_eq!(again.out(), linerate.out(), "the whole document");
         let mut again = Linerate::start(&["diagnose", evidence]);
-        assert_eq!(again.end(LONG), 0);
+        assert_eq!(again.end(LONG), code);
         assert_eq!(again.out(), read(&linerate, "x.txt"));
     }
 }
@@ -265,10 +265,26 @@ fn every_line_of_the_stream_is_an_event_and_the_last_is_the_report() {
     assert!(linerate.out().ends_with('\n'));
     let events = linerate.events();
     let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
-    assert_eq!(names, ["start", "interval", "end", "report"]);
+    let steps = ["step"; 4];
+    assert_eq!(names, [&["start", "interval"], &steps[..], &["end", "report"]].concat());
     assert!(events.iter().all(|event| event["data"].is_object()));
-    assert_eq!(events[3]["data"]["schema"], "linerate/run/1");
+    let steps: Vec<_> = events[2..6].iter().map(|event| &event["data"]["kind"]).collect();
+    assert_eq!(steps, ["spaced", "alone", "half", "again"]);
+    assert_eq!(events[7]["data"]["schema"], "linerate/run/1");
     assert_eq!(linerate.err(), "");
+}
+
+#[test]
+fn the_experiment_stands_in_the_evidence_unless_it_is_left_out() {
+    let url = fast();
+    for (flags, steps) in [(&[][..], 4), (&["--no-check"], 0)] {
+        let words = [&["run", "-q", "-c", "2", "-d", "500ms", "-o", "x.jsonl", &url], flags];
+        let mut linerate = Linerate::start(&words.concat());
+        assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
+        let evidence = read(&linerate, "x.jsonl");
+        let found = evidence.lines().filter(|line| line.starts_with("{\"step\":")).count();
+        assert_eq!(found, steps, "{flags:?}");
+    }
 }
 
 #[test]
@@ -313,6 +329,61 @@ fn a_scan_has_a_row_for_each_combination() {
         .map(|(c, timeout)| format!("c={c} load.timeout={timeout}"));
     assert_eq!(series, expected);
     rows.iter().for_each(sound::assert_sound);
+    schemas::assert_as_promised("study", &linerate.json());
+    let scan = linerate.json()["scan"].as_array().unwrap().clone();
+    assert_eq!(scan[3]["values"]["load.timeout"], "2s");
+    assert_eq!((&scan[0]["ratio"], scan.len()), (&serde_json::json!(1.0), 4));
+}
+
+#[test]
+fn requests_of_a_file_are_asked_and_a_wrong_answer_is_an_error_of_its_own_cause() {
+    let folder = TempDir::new().unwrap();
+    let lines = "{\"path\": \"/a\", \"answer\": \"GET /a\"}\n\
+                 {\"path\": \"/404\", \"status\": 404}\n\
+                 {\"path\": \"/b\", \"body\": {\"k\": 1}, \"answer\": \"{\\\"k\\\":1}\"}\n\
+                 {\"path\": \"/c\", \"answer\": \"something else\"}\n\
+                 {\"path\": \"/500\"}\n";
+    std::fs::write(folder.path().join("requests.ndjson"), lines).unwrap();
+    let url = format!("http://127.0.0.1:{}/", by_path());
+    let words = ["run", &url, "--requests", "requests.ndjson", "-c", "2", "-n", "500", "-q"];
+    let more = ["--no-check", "--fail-if", "errors>30%", "--format", "json", "-o", "run.jsonl"];
+    let words = [&words[..], &more, &["-o", "run.csv", "-o", "run.md"]].concat();
+    let mut linerate = Linerate::start_in(folder, &words, |_| {});
+    // Two of five are wrong: 40 %.
+    assert_eq!(linerate.end(LONG), 3, "{}", linerate.err());
+    let run = linerate.json();
+    sound::assert_sound(&run);
+    schemas::assert_as_promised("run", &run);
+    let load = &run["load"];
+    let of = |what: &str, key: &str| load[what][key].as_u64().unwrap_or(0);
+    // In turn: each of the five as often, but for where the run begins and ends.
+    for (code, asked) in [("200", 300), ("404", 100), ("500", 100)] {
+        assert!(of("codes", code).abs_diff(asked) <= 5, "{code}: {load}");
+    }
+    assert!(of("wrong", "body").abs_diff(100) <= 5, "{load}");
+    assert!(of("wrong", "status").abs_diff(100) <= 5, "{load}");
+    let share = load["availability"]["share"].as_f64().unwrap();
+    assert!((share - 0.6).abs() < 0.02, "{share}");
+    assert!(read(&linerate, "run.csv").contains("200:"));
+    assert!(read(&linerate, "run.md").contains("| status | answers | share |"));
+    // The evidence says the same.
+    let file = linerate.folder.path().join("run.jsonl").display().to_string();
+    let mut again = Linerate::start(&["diagnose", &file, "--json"]);
+    assert_eq!(again.end(LONG), 0, "{}", again.err());
+    assert_eq!(again.json()["load"]["wrong"], load["wrong"]);
+}
+
+#[test]
+fn an_expected_status_and_body_are_of_every_request() {
+    let url = format!("http://127.0.0.1:{}/404", by_path());
+    let words = ["-c", "1", "-n", "100", "--no-check", "--expect-status", "404", &url];
+    let (_, right) = run(&words, 0);
+    assert_eq!(right["load"]["wrong"], serde_json::json!({}));
+    assert_eq!(right["load"]["availability"]["share"], 1.0);
+    let words = ["-c", "1", "-n", "100", "--no-check", "--expect-body", "nothing of it", &url];
+    let (_, wrong) = run(&[&words[..], &["--expect-status", "4xx"]].concat(), 0);
+    assert_eq!(wrong["load"]["wrong"]["body"], wrong["load"]["answered"]);
+    assert!(wrong["validity"]["reasons"].to_string().contains("100.0 % of answers are wrong"));
 }
 
 #[test]
@@ -328,11 +399,31 @@ fn completions_man_and_help_have_every_command() {
         assert!(help.contains(&format!("  {command}")));
         assert!(print(&[command, "--help"]).contains("Usage: linerate "));
         assert!(print(&["man"]).contains(&format!("linerate-{command}").replace('-', "\\-")));
+        let page = print(&["man", command]);
+        assert!(page.contains(&format!("linerate\\-{command}")), "{page}");
+        // Every flag that --help has.
+        let flags = print(&[command, "--help"]);
+        let long = flags.split_whitespace().filter_map(|word| word.strip_prefix("--"));
+        for flag in long.filter(|flag| flag.chars().all(|c| c.is_ascii_lowercase())).take(40) {
+            assert!(page.contains(flag), "{command}: {flag}");
+        }
         for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
             assert!(print(&["completions", shell]).contains(command), "{shell}");
         }
     }
     assert!(print(&["--version"]).starts_with("linerate "));
+    // Names that a shell can complete.
+    for shell in ["bash", "fish", "zsh"] {
+        let completions = print(&["completions", shell]);
+        for name in ["tcp.nagle-delayed-ack", "funnel", "http-nodelay"] {
+            assert!(completions.contains(name), "{shell}: {name}");
+        }
+    }
+    let mut folder = Linerate::start(&["man", "--folder", "man"]);
+    assert_eq!(folder.end(LONG), 0, "{}", folder.err());
+    for page in ["linerate.1", "linerate-run.1", "linerate-what-if.1"] {
+        assert!(folder.folder.path().join("man").join(page).is_file(), "{page}");
+    }
     assert!(print(&["explain"]).lines().count() >= 10);
 }
 
@@ -400,7 +491,8 @@ fn servers_of_other_peoples_tls_are_loaded_without_an_error() {
     let mut python =
         Server::start("python3", &["-c", PYTHON_TLS, &port.to_string(), &certificate, &key]);
     python.await_port(port);
-    let (_, document) = run(&["-c", "4", "-d", "1s", &format!("https://127.0.0.1:{port}/")], 0);
+    let (_, document) =
+        run(&["-c", "4", "-d", "1s", "--insecure", &format!("https://127.0.0.1:{port}/")], 0);
     assert_eq!(document["load"]["errors"], serde_json::json!({}));
     assert!(document["load"]["status"][1].as_u64().unwrap() > 50);
 
@@ -422,7 +514,7 @@ fn servers_of_other_peoples_tls_are_loaded_without_an_error() {
     );
     openssl.await_port(port);
     let url = format!("https://localhost:{port}/");
-    let (_, document) = run(&["-c", "1", "-d", "1s", "--close", &url], 0);
+    let (_, document) = run(&["-c", "1", "-d", "1s", "--close", "--insecure", &url], 0);
     assert_eq!(document["load"]["errors"], serde_json::json!({}));
     assert!(document["load"]["status"][1].as_u64().unwrap() > 20);
 

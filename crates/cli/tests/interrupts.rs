@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 mod ours;
+mod schemas;
 mod sound;
 
 use ours::{Linerate, http, needs, root, silent, soon};
@@ -127,6 +128,7 @@ fn in_a_study_and_in_a_scan_the_rows_so_far_are_reported() {
         linerate.signal(signal);
         assert_eq!(linerate.end(AT_ONCE), code, "{}", linerate.err());
         linerate.assert_nothing_left();
+        schemas::assert_stream(&linerate.events());
         let rows = report(&linerate)["rows"].as_array().unwrap().clone();
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0]["ended"], "interrupted");

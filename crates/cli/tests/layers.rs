@@ -16,24 +16,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("simulate", &["model", "netpath"]),
     ("predict", &["model"]),
     ("evidence", &["model"]),
-    ("roofline", &["model", "predict", "evidence"]),
-    ("report", &["model", "predict", "evidence", "roofline"]),
+    ("account", &["model", "predict", "evidence"]),
+    ("roofline", &["model", "predict", "evidence", "account"]),
+    ("report", &["model", "predict", "evidence", "account", "roofline"]),
     ("engine", &["model", "workload", "evidence"]),
     ("beam", &["model", "evidence"]),
     ("lab", &["model", "netpath", "evidence", "beam"]),
     ("probe", &["model", "evidence"]),
+    ("run", &["model", "workload", "evidence", "engine", "beam", "lab", "probe"]),
     (
         "cli",
         &[
             "model", "workload", "simulate", "predict", "evidence", "roofline", "report", "engine",
-            "beam", "lab", "probe",
+            "beam", "lab", "probe", "run",
         ],
     ),
 ];
 
 /// No clock, socket, file or thread.
-const PURE: &[&str] =
-    &["model", "workload", "netpath", "simulate", "predict", "evidence", "roofline", "report"];
+const PURE: &[&str] = &[
+    "model", "workload", "netpath", "simulate", "predict", "evidence", "account", "roofline",
+    "report",
+];
 
 /// What pure crates may use of others': things that work on bytes and numbers. A list of what may be and
 /// not of what may not: the next crate that opens sockets is on nobody's list.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 mod ours;
+mod schemas;
 
 use ours::{Linerate, http, lives, needs, percentile, soon};
 
@@ -101,6 +102,7 @@ fn a_service_of_the_host_is_a_round_trip_away_and_the_account_tells_of_it() {
     assert!(said.contains("\n      rtt 20") && said.contains("\n      rate.out "), "{said}");
     assert!(said.contains("\nout   ") && said.contains("\nback  "), "{said}");
     let account = account(&linerate);
+    schemas::assert_as_promised("path", &account);
     assert_eq!((&account["exit_code"], &account["version"]), (&0.into(), &1.into()));
     assert_eq!(account["command"][0], env!("CARGO_BIN_EXE_linerate"));
     assert!(account["peer"].as_str().unwrap().starts_with("10.199."), "{account}");
@@ -348,8 +350,47 @@ fn addresses_that_are_routed_already_are_left_to_whom_they_belong() {
     linerate.assert_nothing_left();
 }
 
+/// A run of a service on the loopback only, a path in front of it.
+fn in_front<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["run", url, "-q", "-c", "1", "--no-check", "--path", "tolerance=1s"][..], more].concat()
+}
+
 #[test]
-fn an_ordinary_user_has_a_path_to_the_ports_that_are_forwarded() {
+fn a_run_lays_a_path_in_front_of_what_runs_already_and_takes_it_away() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let before = network();
+    let url = format!("http://127.0.0.1:{}/", http(Duration::ZERO, usize::MAX));
+    let mut linerate = Linerate::start(&in_front(&url, &["-n", "20", "--rtt", "20ms", "--json"]));
+    assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
+    let run = linerate.json();
+    assert!(percentile(&run, "latency_us", 50.0) >= 20.0, "{run}");
+    // Met as it stands: nothing was copied, and its process was found.
+    assert_eq!(run["target"]["copied"], Value::Null);
+    assert_eq!(run["target"]["pid"], std::process::id());
+    assert_eq!(network(), before);
+    linerate.assert_nothing_left();
+
+    // A Ctrl-C, and each value of a scan has a path of its own.
+    let mut linerate =
+        Linerate::start(&in_front(&url, &["-d", "60s", "--rtt", "2ms", "--json-stream"]));
+    linerate.await_starts(1);
+    assert_ne!(network(), before);
+    linerate.signal(Signal::INT);
+    assert_eq!(linerate.end(LONG), 130, "{}", linerate.err());
+    assert_eq!(network(), before);
+    linerate.assert_nothing_left();
+    let scan = ["-n", "5", "--scan", "path.rtt=2ms,8ms", "--json"];
+    let mut linerate = Linerate::start(&in_front(&url, &scan));
+    assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
+    let rows = linerate.json()["scan"].clone();
+    assert!(rows[1]["p50_us"].as_f64() > rows[0]["p50_us"].as_f64(), "{rows}");
+    linerate.assert_nothing_left();
+}
+
+#[test]
+fn an_ordinary_user_has_a_path_to_the_ports_that_are_forwarded_and_in_front_of_what_runs() {
     needs(&["unshare", "setpriv", "ip"]);
     if !geteuid().is_root() {
         return;
@@ -358,12 +399,16 @@ fn an_ordinary_user_has_a_path_to_the_ports_that_are_forwarded() {
     let script = "case $(stat -c %a /dev/net/tun) in *6) ;; *) mount -t tmpfs -o mode=0755 tmpfs /dev/net; \
                   mknod -m 0666 /dev/net/tun c 10 200 ;; esac; \
                   exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
-    let folder = TempDir::new().unwrap();
-    let own = folder.path().join("linerate").display().to_string();
+    let folders = [1, 2].map(|_| TempDir::new().unwrap());
+    let own = folders[0].path().join("linerate").display().to_string();
     std::fs::copy(env!("CARGO_BIN_EXE_linerate"), &own).unwrap();
-    std::fs::create_dir(folder.path().join("tmp")).unwrap();
+    for folder in &folders {
+        std::fs::create_dir(folder.path().join("tmp")).unwrap();
+        let words = ["-R", "65534:65534", folder.path().to_str().unwrap()];
+        assert!(Command::new("chown").args(words).status().unwrap().success());
+    }
+    let [folder, other] = folders;
     let all = folder.path().to_str().unwrap().to_owned();
-    assert!(Command::new("chown").args(["-R", "65534:65534", &all]).status().unwrap().success());
 
     let port = http(Duration::ZERO, usize::MAX);
     let mut load = load(port);
@@ -371,12 +416,33 @@ fn an_ordinary_user_has_a_path_to_the_ports_that_are_forwarded() {
     // One behind the other, as root may have them too.
     let inner = words(&[&ROUGH[..], &["-q", "--rtt", "4ms"]].concat(), &load);
     let inner: Vec<String> = [own.clone()].into_iter().chain(inner).collect();
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", &own]).args(ROUGH).env("HOME", &all);
-    command.env_remove("XDG_RUNTIME_DIR");
-    command.args(words(&["-q", "--rtt", "4ms", "--forward", &port.to_string()], &inner));
-    let mut linerate = Linerate::spawn(folder, command, |_| {});
+    let user = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", &own]).env("HOME", &all);
+        command.env_remove("XDG_RUNTIME_DIR");
+        command
+    };
+    let mut command = user();
+    command
+        .args(ROUGH)
+        .args(words(&["-q", "--rtt", "4ms", "--forward", &port.to_string()], &inner));
+    let mut nested = Linerate::spawn(folder, command, |_| {});
+    assert_eq!(nested.end(LONG), 0, "{}", nested.err());
+    assert!(percentile(&nested.json(), "latency_us", 50.0) >= 8.0, "{}", nested.out());
+    nested.assert_nothing_left();
+
+    let mut command = user();
+    let url = format!("http://127.0.0.1:{port}/");
+    command.args(in_front(&url, &["-n", "20", "--rtt", "4ms", "--json"]));
+    let mut linerate = Linerate::spawn(other, command, |_| {});
     assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
-    assert!(percentile(&linerate.json(), "latency_us", 50.0) >= 8.0, "{}", linerate.out());
+    let run = linerate.json();
+    assert!(percentile(&run, "latency_us", 50.0) >= 4.0, "{run}");
+    assert_eq!(
+        (&run["target"]["copied"], &run["validity"]["state"]),
+        (&true.into(), &"suspect".into())
+    );
+    let reasons = run["validity"]["reasons"].to_string();
+    assert!(reasons.contains("are copied between it and the path"), "{reasons}");
     linerate.assert_nothing_left();
 }

@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) worker: u32,
     /// Its place in [`crate::Job::servers`].
     pub(crate) server: u16,
+    /// Its slot on the board.
+    pub(crate) slot: u32,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) tls: Option<tls::Session>,
     pub(crate) session: Box<dyn Session>,
@@ -39,6 +41,8 @@ pub(crate) struct Connection {
     pub(crate) connected: bool,
     /// It was open before.
     pub(crate) known: bool,
+    /// Attempts in a row that failed, at opening or at an exchange.
+    pub(crate) failures: u32,
     /// The kernel's send buffer was full.
     pub(crate) blocked: bool,
     /// An exchange was begun with the connect (a connection for each exchange).
@@ -56,10 +60,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(worker: u32, server: u16, session: Box<dyn Session>) -> Self {
+    pub(crate) fn new(worker: u32, server: u16, slot: u32, session: Box<dyn Session>) -> Self {
         Self {
             worker,
             server,
+            slot,
             socket: None,
             tls: None,
             session,
@@ -67,6 +72,7 @@ impl Connection {
             generation: 0,
             connected: false,
             known: false,
+            failures: 0,
             blocked: false,
             carries: false,
             opened: Timestamp(0),

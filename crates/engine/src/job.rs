@@ -8,11 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use linerate_evidence::{Live, Slice};
 use linerate_model::{Plan, Timestamp};
 use linerate_workload::Template;
 
+use crate::board::Board;
 use crate::clock::now;
 use crate::opening::Opening;
 use crate::thread::Thread;
@@ -36,6 +38,8 @@ pub struct Job {
     pub stop: Arc<AtomicBool>,
     /// Engine threads.
     pub threads: u16,
+    /// How long a slice is; none: by the plan's duration ([`crate::slice_width`]).
+    pub slice: Option<Duration>,
 }
 
 /// A server.
@@ -121,6 +125,8 @@ pub struct Running {
     pub slices: Receiver<Slice<Live>>,
     /// The watched connections.
     pub flows: Flows,
+    /// What each connection is doing; empty where somebody else makes the load.
+    pub board: Board,
     /// When the load began.
     pub started: Timestamp,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -134,7 +140,7 @@ impl Running {
         started: Timestamp,
         threads: Vec<JoinHandle<io::Result<()>>>,
     ) -> Self {
-        Self { slices, flows, started, threads }
+        Self { slices, flows, board: Board::default(), started, threads }
     }
 
     /// Waits for the threads. The error is one that kept a thread from working at all.
@@ -154,18 +160,20 @@ impl Running {
 pub fn start(job: Job) -> io::Result<Running> {
     let (sender, slices) = channel();
     let flows = Flows::default();
+    let board = Board::new(job.plan.load.connections, job.servers.len());
     let connections = job.plan.load.connections.saturating_mul(job.servers.len() as u32);
     let opening = Arc::new(Opening::of(connections));
     let barrier = Arc::new(Barrier::new(usize::from(job.threads) + 1));
     let start = Arc::new(std::sync::OnceLock::new());
     let mut threads = Vec::new();
     for index in 0..job.threads {
-        let (job, sender, flows) = (job.clone(), sender.clone(), flows.clone());
+        let (job, sender) = (job.clone(), sender.clone());
+        let shown = (flows.clone(), board.clone());
         let (barrier, start) = (Arc::clone(&barrier), Arc::clone(&start));
         let opening = Arc::clone(&opening);
         let builder = std::thread::Builder::new().name(format!("linerate-{index}"));
         threads.push(builder.spawn(move || {
-            let prepared = Thread::prepare(job, index, sender, flows, opening);
+            let prepared = Thread::prepare(job, index, sender, shown, opening);
             barrier.wait();
             barrier.wait();
             let start = *start.get().expect("set between the two waits");
@@ -176,7 +184,7 @@ pub fn start(job: Job) -> io::Result<Running> {
     let started = now();
     let _ = start.set(started);
     barrier.wait();
-    Ok(Running { slices, flows, started, threads })
+    Ok(Running { slices, flows, board, started, threads })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! [`probe`] makes a few exchanges first and says what is wrong in words; [`start`] makes the load.
 
+mod board;
 mod clock;
 mod connection;
 mod job;
@@ -9,11 +10,16 @@ mod opening;
 mod probe;
 mod record;
 mod socket;
+mod spaced;
 mod thread;
 mod tls;
+mod trust;
 
+pub use board::Board;
 pub use clock::now;
 pub use job::{EngineHost, Flow, Flows, Job, Running, ServerAddress, start};
 pub use probe::{PairPreflight, Preflight, Trouble, probe};
+pub use spaced::{Spaced, Spacing, spaced};
 pub use thread::slice_width;
-pub use tls::{Tls, client_config};
+pub use tls::Tls;
+pub use trust::{BadTrust, Trust, client_config};

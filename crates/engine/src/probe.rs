@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linerate_workload::{Broken, Session, Step};
+use linerate_workload::{Answer, Broken, Session, Step};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::Timespec;
@@ -110,6 +110,17 @@ pub enum Trouble {
         /// What rustls said.
         wrong: String,
     },
+    /// A certificate that is not to be trusted.
+    #[error(
+        "{address}: its certificate is not trusted: {wrong}; give the authority that signed it with --cacert FILE, \
+         or load it unchecked with --insecure"
+    )]
+    Untrusted {
+        /// Where.
+        address: String,
+        /// What is wrong with it.
+        wrong: String,
+    },
     /// Anything else.
     #[error("{address}: {wrong}")]
     Other {
@@ -130,45 +141,81 @@ pub fn probe(job: &Job) -> Result<Preflight, Trouble> {
 }
 
 /// One host's connection to one server.
-struct Line<'a> {
+pub(crate) struct Line<'a> {
     address: SocketAddr,
     netns: Option<&'a Path>,
     stream: Option<Stream>,
     session: Box<dyn Session>,
 }
 
+/// So many in a row that close without an answer are no chance, and what is asked is the wrong port.
+// Chosen: a service that closes on every second one does so eight times in a row once in 256 rounds.
+const CLOSED: u32 = 8;
+
 fn exchanges(job: &Job) -> Result<Preflight, Trouble> {
     let mut preflight = Preflight::default();
     let mut lines = Vec::new();
-    for (index, host) in job.hosts.iter().enumerate() {
-        // The hosts of a site are all as far from each server.
-        if job.hosts[..index].iter().any(|other| other.site == host.site) {
-            continue;
-        }
-        for (server, to) in (0u16..).zip(&job.servers) {
-            let (stream, session) = (None, job.template.session());
-            let netns = host.netns.as_deref();
-            lines.push(Line { address: to.address, netns, stream, session });
-            let host = index as u16;
-            preflight.pairs.push(PairPreflight { host, server, ..PairPreflight::default() });
-        }
+    for (host, server, line) in Line::of(job) {
+        lines.push(line);
+        preflight.pairs.push(PairPreflight { host, server, ..PairPreflight::default() });
     }
     let began = Instant::now();
-    while preflight.service.len() < EXCHANGES && began.elapsed() < LONGEST {
+    let mut closed = 0;
+    'rounds: while preflight.service.len() < EXCHANGES && began.elapsed() < LONGEST {
         let mut sum = Duration::ZERO;
         for (line, pair) in lines.iter_mut().zip(&mut preflight.pairs) {
-            let took = line.exchange(job)?;
+            let took = match line.exchange(job) {
+                Ok(took) => took.service,
+                // A service that turns some away is loaded and counted, not given up.
+                Err(Trouble::Closed(_)) if closed < CLOSED => {
+                    closed += 1;
+                    continue 'rounds;
+                }
+                Err(trouble) => return Err(trouble),
+            };
             pair.service.push(took);
             sum += took;
         }
+        closed = 0;
         preflight.service.push(sum / lines.len().max(1) as u32);
     }
     Ok(preflight)
 }
 
-impl Line<'_> {
-    /// One exchange, and how long it took; with the connect where each exchange has one of its own.
-    fn exchange(&mut self, job: &Job) -> Result<Duration, Trouble> {
+/// One exchange's times, and its status where its protocol has one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took {
+    /// From when it was written to its last byte; with the connect where each exchange has one of its own.
+    pub service: Duration,
+    /// From the same instant to its first byte.
+    pub first_byte: Duration,
+    pub status: Option<u16>,
+}
+
+impl<'a> Line<'a> {
+    /// From one host of every site to every server, by their places in the job.
+    pub(crate) fn of(job: &'a Job) -> Vec<(u16, u16, Self)> {
+        let mut lines = Vec::new();
+        for (index, host) in job.hosts.iter().enumerate() {
+            // The hosts of a site are all as far from each server.
+            if job.hosts[..index].iter().any(|other| other.site == host.site) {
+                continue;
+            }
+            for (server, to) in (0u16..).zip(&job.servers) {
+                let (stream, session) = (None, job.template.session());
+                let netns = host.netns.as_deref();
+                lines.push((
+                    index as u16,
+                    server,
+                    Line { address: to.address, netns, stream, session },
+                ));
+            }
+        }
+        lines
+    }
+
+    /// One exchange.
+    pub(crate) fn exchange(&mut self, job: &Job) -> Result<Took, Trouble> {
         let address = self.address.to_string();
         let seconds = job.plan.load.timeout.as_secs_f64();
         let other = |wrong: String| Trouble::Other { address: address.clone(), wrong };
@@ -193,7 +240,7 @@ impl Line<'_> {
             }
         };
         let start = if job.plan.opens_each() { start } else { Instant::now() };
-        let (last, opened) =
+        let (answer, first, opened) =
             exchange(opened, self.session.as_mut()).map_err(|trouble| match trouble {
                 Fault::Broken(broken) => Trouble::Protocol {
                     address: address.clone(),
@@ -205,6 +252,7 @@ impl Line<'_> {
                     },
                     broken,
                 },
+                Fault::Untrusted(wrong) => Trouble::Untrusted { address: address.clone(), wrong },
                 Fault::Tls(wrong) => Trouble::NoTls { address: address.clone(), wrong },
                 Fault::Closed => Trouble::Closed(address.clone()),
                 Fault::Io(error) => match error.kind() {
@@ -218,8 +266,10 @@ impl Line<'_> {
                     _ => other(error.to_string()),
                 },
             })?;
-        self.stream = (!last && !job.plan.opens_each()).then_some(opened);
-        Ok(start.elapsed())
+        let service = start.elapsed();
+        self.stream = (!answer.last && !job.plan.opens_each()).then_some(opened);
+        let first_byte = first.duration_since(start);
+        Ok(Took { service, first_byte, status: answer.status })
     }
 }
 
@@ -250,6 +300,7 @@ enum Fault {
     Closed,
     Broken(Broken),
     Tls(String),
+    Untrusted(String),
 }
 
 enum Stream {
@@ -267,13 +318,34 @@ impl Stream {
     }
 }
 
-fn exchange(mut stream: Stream, session: &mut dyn Session) -> Result<(bool, Stream), Fault> {
+/// What is wrong with a certificate, as a person says it.
+fn of_certificate(wrong: &rustls::CertificateError) -> String {
+    use rustls::CertificateError as Wrong;
+    match wrong {
+        Wrong::UnknownIssuer => "nobody signed it whom this host or file trusts".into(),
+        Wrong::Expired | Wrong::ExpiredContext { .. } => "it has expired".into(),
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "it is not valid yet".into(),
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
+            format!("it is for another name ({wrong})")
+        }
+        Wrong::Other(_) => format!("it can't be a server's ({wrong})"),
+        wrong => wrong.to_string(),
+    }
+}
+
+/// The answer, and when its first byte came.
+fn exchange(
+    mut stream: Stream,
+    session: &mut dyn Session,
+) -> Result<(Answer, Instant, Stream), Fault> {
     session.begin();
+    let mut first = None;
     let mut buffer = vec![0; 64 * 1024];
     let fault = |error: std::io::Error| match error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>())
     {
+        Some(rustls::Error::InvalidCertificate(wrong)) => Fault::Untrusted(of_certificate(wrong)),
         Some(tls) => Fault::Tls(tls.to_string()),
         None => Fault::Io(error),
     };
@@ -292,12 +364,14 @@ fn exchange(mut stream: Stream, session: &mut dyn Session) -> Result<(bool, Stre
             Stream::Plain(stream) => stream.read(&mut buffer),
             Stream::Tls(stream) => stream.read(&mut buffer),
         };
-        let step = match read.map_err(fault)? {
+        let read = read.map_err(fault)?;
+        let first = *first.get_or_insert_with(Instant::now);
+        let step = match read {
             0 => session.closed().map_err(|_| Fault::Closed)?,
             bytes => session.received(&buffer[..bytes]).map_err(Fault::Broken)?,
         };
         if let Step::Done(answer) = step {
-            return Ok((answer.last, stream));
+            return Ok((answer, first, stream));
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Record {
     /// Sum of the written stamps of busy exchanges: their ages at any instant follow from it.
     written_sum: u128,
     since: Timestamp,
+    failing: u64,
+    failing_since: Timestamp,
     cpu: u64,
 }
 
@@ -32,6 +34,8 @@ impl Record {
             busy: 0,
             written_sum: 0,
             since: start,
+            failing: 0,
+            failing_since: start,
             cpu: thread_cpu(),
         }
     }
@@ -88,6 +92,24 @@ impl Record {
         }
     }
 
+    /// A connection failed twice in a row.
+    pub(crate) fn on_failing(&mut self, at: Timestamp) {
+        self.integrate_failing(at);
+        self.failing += 1;
+    }
+
+    /// A failing connection was answered.
+    pub(crate) fn on_recovered(&mut self, at: Timestamp) {
+        self.integrate_failing(at);
+        self.failing -= 1;
+    }
+
+    fn integrate_failing(&mut self, at: Timestamp) {
+        let past = at.0.saturating_sub(self.failing_since.0);
+        self.slice.failing_area += u128::from(self.failing) * u128::from(past);
+        self.failing_since = self.failing_since.max(at);
+    }
+
     #[inline]
     fn integrate(&mut self, at: Timestamp) {
         self.slice.in_flight_area +=
@@ -98,6 +120,7 @@ impl Record {
     /// Ends the slice and begins the next, if `at` is past its end or the run is over.
     pub(crate) fn cut(&mut self, at: Timestamp, phase: Phase, next: Phase) -> Slice<Live> {
         self.integrate(at);
+        self.integrate_failing(at);
         let cpu = thread_cpu();
         // A thread that was kept off its CPU for longer than a slice has a long slice, and skips numbers.
         let skipped = at.0.saturating_sub(self.ends.0) / self.width;

@@ -80,16 +80,14 @@ impl Opener {
     }
 }
 
-/// What became of a connect that has ended.
+/// What became of a connect that has ended: our own address.
 ///
 /// A port of this host that nobody listens on may be given to the very socket that asks for it, and then TCP
 /// connects it to itself (source: RFC 9293, 3.5, simultaneous open): each request would come back as its answer.
-pub(crate) fn connected(socket: &OwnedFd, server: SocketAddr) -> Result<(), Errno> {
+pub(crate) fn connected(socket: &OwnedFd, server: SocketAddr) -> Result<SocketAddr, Errno> {
     sockopt::socket_error(socket)??;
-    match getsockname(socket)?.try_into() {
-        Ok(own) if server == own => Err(Errno::CONNREFUSED),
-        _ => Ok(()),
-    }
+    let own = getsockname(socket)?.try_into()?;
+    if server == own { Err(Errno::CONNREFUSED) } else { Ok(own) }
 }
 
 /// `40000-40999`, low before high.
@@ -122,8 +120,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
         let socket = opener.open(server).unwrap();
-        listener.accept().unwrap();
-        assert_eq!(connected(&socket, server), Ok(()));
+        let (_, client) = listener.accept().unwrap();
+        assert_eq!(connected(&socket, server), Ok(client));
 
         let own = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let own = own.unwrap();

@@ -25,6 +25,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
+use crate::board::Board;
 use crate::clock::now;
 use crate::connection::{Connection, State};
 use crate::job::{Flows, Job};
@@ -106,6 +107,7 @@ pub(crate) struct Thread {
     again: Vec<usize>,
     slices: Sender<Slice<Live>>,
     flows: Flows,
+    board: Board,
 }
 
 impl Thread {
@@ -114,7 +116,7 @@ impl Thread {
         job: Job,
         index: u16,
         slices: Sender<Slice<Live>>,
-        flows: Flows,
+        (flows, board): (Flows, Board),
         opening_of_all: Arc<Opening>,
     ) -> io::Result<Self> {
         let host = job.host_of(index);
@@ -144,7 +146,10 @@ impl Thread {
         let connections: Vec<Connection> = ids
             .clone()
             .flat_map(|worker| all.clone().map(move |server| (worker, server)))
-            .map(|(worker, server)| Connection::new(worker, server, job.template.session()))
+            .map(|(worker, server)| {
+                let slot = board.slot_of(worker, server);
+                Connection::new(worker, server, slot, job.template.session())
+            })
             .collect();
         let seed = job.plan.engine.seed;
         let chooses = servers > 1 && !job.plan.is_open_loop();
@@ -183,6 +188,7 @@ impl Thread {
             again: Vec::new(),
             slices,
             flows,
+            board,
             connections,
             job,
         })
@@ -193,7 +199,7 @@ impl Thread {
         let plan = Arc::clone(&self.job.plan);
         let load = &plan.load;
         self.started = start;
-        let width = slice_width(plan.until.duration);
+        let width = self.job.slice.unwrap_or_else(|| slice_width(plan.until.duration));
         let parts = if self.servers > 1 { self.servers } else { 0 };
         let (index, host) = (self.index, self.job.host_of(self.index));
         self.record = Record::new((index, host), start, width.as_nanos() as u64, parts);

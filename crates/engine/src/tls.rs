@@ -3,12 +3,8 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
-};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 /// How to speak TLS to a target.
 #[derive(Clone)]
@@ -17,79 +13,6 @@ pub struct Tls {
     pub config: Arc<ClientConfig>,
     /// The name it is called by.
     pub name: ServerName<'static>,
-}
-
-/// A configuration that trusts any certificate: a load test asks how fast, not who.
-pub fn client_config() -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting(provider)))
-        .with_no_client_auth())
-}
-
-#[derive(Debug)]
-struct Trusting(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        without_null_or(verify_tls12_signature(message, certificate, signature, algorithms))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        without_null_or(verify_tls13_signature(message, certificate, signature, algorithms))
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// `rsaEncryption` without the NULL that RFC 3279, section 2.3.1, asks for after it: certificates that OTP 29
-/// makes for tests (`public_key:pkix_test_data/1`) have such keys.
-const RSA_WITHOUT_NULL: [u8; 11] =
-    [0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-
-/// What was found of a signature; one by a key that is written so is taken unchecked, since the library does
-/// not check it.
-fn without_null_or(
-    found: Result<HandshakeSignatureValid, rustls::Error>,
-) -> Result<HandshakeSignatureValid, rustls::Error> {
-    match &found {
-        Err(rustls::Error::InvalidCertificate(
-            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
-                public_key_algorithm_id,
-                ..
-            },
-        )) if *public_key_algorithm_id == RSA_WITHOUT_NULL => {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-        _ => found,
-    }
 }
 
 /// Whether the peer has said that no more comes.
@@ -159,31 +82,5 @@ impl Session {
             }
         }
         Ok(peer)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustls::Error;
-
-    use super::*;
-
-    fn refused(public_key: &[u8]) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::InvalidCertificate(
-            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
-                signature_algorithm_id: vec![6, 1, 1],
-                public_key_algorithm_id: public_key.to_vec(),
-            },
-        ))
-    }
-
-    #[test]
-    fn of_what_can_not_be_checked_only_a_key_without_its_null_is_taken() {
-        assert!(without_null_or(refused(&RSA_WITHOUT_NULL)).is_ok());
-        // With it: then the signature is of another kind than the key.
-        let with_null = [&RSA_WITHOUT_NULL[..], &[5, 0]].concat();
-        assert!(without_null_or(refused(&with_null)).is_err());
-        let bad = Error::InvalidCertificate(CertificateError::BadSignature);
-        assert!(without_null_or(Err(bad)).is_err());
     }
 }

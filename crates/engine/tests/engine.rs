@@ -53,6 +53,7 @@ fn job(address: SocketAddr, rest: &str) -> Job {
         tls: None,
         stop: Arc::new(AtomicBool::new(false)),
         threads: 2,
+        slice: None,
     }
 }
 

@@ -63,6 +63,7 @@ fn job(servers: &[SocketAddr], hosts: u16, rest: &str) -> Job {
         tls: None,
         stop: Arc::new(AtomicBool::new(false)),
         threads: 2,
+        slice: None,
     }
 }
 

@@ -60,8 +60,19 @@ pub struct Slice<H = Packed> {
     pub age_at_end: u128,
     /// Sum of the ages at which exchanges failed or timed out, of those that were written. Unit: ns.
     pub failed_age: u128,
+    /// Integral of the number of failing connections over the slice: those whose last two attempts, at opening
+    /// or at an exchange, failed, and that were not answered since. Unit: connection-ns.
+    pub failing_area: u128,
     /// Answers by status class, `1xx` to `5xx` at 0 to 4. Zero for workloads without status.
     pub status: [u64; 5],
+    /// Of those, `429 Too Many Requests`.
+    pub too_many: u64,
+    /// Answers by status. Empty for workloads without status, and of an older linerate.
+    pub codes: BTreeMap<u16, u64>,
+    /// Whether it was said what a right answer is.
+    pub judged: bool,
+    /// Answers that were not right, by cause: `status`, `body`.
+    pub wrong: Errors,
     /// Payload and protocol bytes written.
     pub bytes_written: u64,
     /// Bytes read.
@@ -152,7 +163,12 @@ impl<H> Slice<H> {
             in_flight_area: 0,
             age_at_end: 0,
             failed_age: 0,
+            failing_area: 0,
             status: [0; 5],
+            too_many: 0,
+            codes: BTreeMap::new(),
+            judged: false,
+            wrong: Errors::new(),
             bytes_written: 0,
             bytes_read: 0,
             opened: 0,
@@ -190,7 +206,12 @@ impl<H> Slice<H> {
             in_flight_area: self.in_flight_area,
             age_at_end: self.age_at_end,
             failed_age: self.failed_age,
+            failing_area: self.failing_area,
             status: self.status,
+            too_many: self.too_many,
+            codes: self.codes,
+            judged: self.judged,
+            wrong: self.wrong,
             bytes_written: self.bytes_written,
             bytes_read: self.bytes_read,
             opened: self.opened,
@@ -212,6 +233,18 @@ impl<H> Slice<H> {
     /// Exchanges that failed, timed-out ones not among them.
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
+    }
+
+    /// Answers by which the service did what it is for: all but those of status 5xx and 429.
+    ///
+    /// A 5xx says that the service could not, a 429 that it would not for now: either is what a limit answers
+    /// with, and faster than the work would be. Any other 4xx (404, 401) is the right answer to what was asked,
+    /// at any load. Where it was said what a right answer is, all that are.
+    pub fn good(&self) -> u64 {
+        if self.judged {
+            return self.answered.saturating_sub(self.wrong.values().sum());
+        }
+        self.answered.saturating_sub(self.status[4]).saturating_sub(self.too_many)
     }
 }
 

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::engine::Slice;
 use crate::metric::{Metric, Quantity};
+use crate::step::Step;
 use crate::subject::{Side, Subject};
 
 /// What was measured in one run.
@@ -19,6 +20,8 @@ pub struct Evidence {
     facts: BTreeMap<Subject, BTreeMap<String, String>>,
     /// What the engine's threads counted and timed, slice by slice.
     pub slices: Vec<Slice>,
+    /// What the experiment after the main phase measured, in order of time; empty where there was none.
+    pub steps: Vec<Step>,
     /// Sources that could not be read, with the reason: `sock_diag`, `permission denied`.
     pub unread: BTreeMap<String, String>,
 }
@@ -39,6 +42,12 @@ pub struct Missing {
 }
 
 impl Evidence {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        let samples = self.series.is_empty() && self.facts.is_empty() && self.unread.is_empty();
+        samples && self.slices.is_empty() && self.steps.is_empty()
+    }
+
     /// Adds a sample. Samples of one subject and metric come in order of time.
     pub fn push<Q: Quantity>(&mut self, at: Timestamp, of: Subject, metric: Metric<Q>, value: Q) {
         let metrics = self.series.entry(of).or_default();
@@ -88,7 +97,14 @@ impl Evidence {
             self.facts.entry(subject).or_default().extend(facts);
         }
         self.slices.extend(other.slices);
+        self.steps.extend(other.steps);
         self.unread.extend(other.unread);
+    }
+
+    /// When the main phase had ended and the experiment began: samples from then on are of other load. None
+    /// where there was no experiment.
+    pub fn main_phase_ended(&self) -> Option<Timestamp> {
+        self.steps.iter().map(|step| step.begun).min()
     }
 
     /// The samples of one subject.
@@ -99,6 +115,11 @@ impl Evidence {
     /// Every process that has samples, by linerate's number for it.
     pub fn processes(&self) -> Vec<Subject> {
         self.subjects().filter(|subject| matches!(subject, Subject::Process(_))).collect()
+    }
+
+    /// Every queue of a broker that has samples, by linerate's number for it.
+    pub fn queues(&self) -> Vec<Subject> {
+        self.subjects().filter(|subject| matches!(subject, Subject::Queue(_))).collect()
     }
 
     /// All subjects that have samples.
@@ -191,6 +212,33 @@ impl<'a> Of<'a> {
         }
         let grown = samples.windows(2).map(|pair| pair[1].1.saturating_sub(pair[0].1)).sum();
         Ok((Q::from_raw(grown), last.0.since(first.0)))
+    }
+
+    /// How much a counter grew from the first sample to the last, in its unit.
+    pub fn grown<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
+        Ok(self.delta(metric)?.0.number())
+    }
+
+    /// The same a second; of a time the share of each second, CPUs' worth where several have it.
+    pub fn rate<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
+        let (grown, over) = self.delta(metric)?;
+        Ok(grown.number() / over.as_secs_f64())
+    }
+
+    /// The mean over all samples, in its unit.
+    pub fn mean<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
+        let all = self.all(metric)?;
+        Ok(all.iter().map(|(_, value)| value.number()).sum::<f64>() / all.len() as f64)
+    }
+
+    /// The share of the samples of which this is so, 0 to 1.
+    pub fn share<Q: Quantity>(
+        &self,
+        metric: Metric<Q>,
+        is: impl Fn(Q) -> bool,
+    ) -> Result<f64, Missing> {
+        let all = self.all(metric)?;
+        Ok(all.iter().filter(|(_, value)| is(*value)).count() as f64 / all.len() as f64)
     }
 
     fn raw(&self, metric: &str) -> Result<&'a [(Timestamp, u64)], Missing> {

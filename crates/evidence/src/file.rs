@@ -12,7 +12,12 @@ use crate::engine::{Errors, Part, Phase, Slice};
 use crate::evidence::Evidence;
 use crate::packed::Packed;
 use crate::places::Places;
+use crate::step::Step;
 use crate::subject::Subject;
+
+mod step;
+
+use step::StepOnDisk;
 
 /// Of the file format. Raised when a reader of the last version could misread a file.
 pub const VERSION: u32 = 1;
@@ -73,8 +78,12 @@ pub struct TargetFacts {
     pub kind: String,
     /// Its address, `ip:port`.
     pub address: String,
-    /// Whether its sockets and processes are on this host.
+    /// Whether its sockets and processes are on the host that the header tells of, and its kernel was asked.
     pub local: bool,
+    /// Whether that host is another than linerate's, whose kernel a BEAM node there asked for us. Only of what is
+    /// watched: without an engine the header's host is the target's then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub through_node: bool,
     /// Root of its process tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
@@ -83,6 +92,10 @@ pub struct TargetFacts {
     /// CPUs it may use; absent when it is not on this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u16>,
+    /// Whether linerate copied its bytes between it and the path laid in front of it: the sockets that the engine's
+    /// connections end at are the copy's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copied: bool,
     /// Threads that can do its work: schedulers of a BEAM node; absent when not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedulers: Option<u16>,
@@ -92,6 +105,18 @@ pub struct TargetFacts {
     pub readback: BTreeMap<String, String>,
     /// Names and permitted values of the knobs that can be turned by machine.
     pub turnable: BTreeMap<String, Vec<String>>,
+}
+
+impl TargetFacts {
+    /// What is to be known of a target whose bytes are copied; none: it is met as it is.
+    pub fn says_copied(&self) -> Option<String> {
+        self.copied.then(|| {
+            format!(
+                "without root (or over IPv6) the bytes of {} are copied between it and the path: what is said of its sockets is said of the copy's",
+                self.name
+            )
+        })
+    }
 }
 
 /// One line of a file.
@@ -117,6 +142,8 @@ pub enum Line {
     },
     /// What one engine thread did in one slice.
     Slice(Box<Slice>),
+    /// What a step of the experiment measured.
+    Step(Box<Step>),
     /// A source that could not be read, and why.
     Unread {
         /// The source's id.
@@ -131,6 +158,8 @@ pub enum Line {
         /// Why.
         reason: String,
     },
+    /// A line of a kind, or of a subject, that this linerate does not know: a later one wrote it. Never written.
+    Unknown,
 }
 
 /// A line that could not be read.
@@ -177,7 +206,17 @@ struct SliceFields {
     in_flight_area_ns: u64,
     age_at_end_ns: u64,
     failed_age_ns: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    failing_area_ns: u64,
     status: [u64; 5],
+    #[serde(default, skip_serializing_if = "is_none")]
+    too_many: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    codes: BTreeMap<u16, u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    judged: bool,
+    #[serde(default, skip_serializing_if = "Errors::is_empty")]
+    wrong: Errors,
     bytes_written: u64,
     bytes_read: u64,
     opened: u64,
@@ -240,12 +279,14 @@ pub fn to_line(line: &Line) -> String {
             serde_json::to_string(&FactsOnDisk { of: *of, facts: facts.clone() })
         }
         Line::Slice(slice) => serde_json::to_string(&SliceOnDisk { slice: fields(slice) }),
+        Line::Step(step) => serde_json::to_string(&StepOnDisk { step: step::fields(step) }),
         Line::Unread { source, reason } => {
             serde_json::to_string(&UnreadOnDisk { unread: source.clone(), reason: reason.clone() })
         }
         Line::End { at, reason } => {
             serde_json::to_string(&EndOnDisk { end: *at, reason: reason.clone() })
         }
+        Line::Unknown => return String::new(),
     };
     let mut json = json.expect("keys are strings and numbers are finite");
     json.push('\n');
@@ -281,6 +322,11 @@ impl Reader {
         } else if object.contains_key("slice") {
             let on_disk: SliceOnDisk = serde_json::from_value(value).map_err(of)?;
             Ok(Line::Slice(Box::new(slice(on_disk.slice).map_err(bad)?)))
+        } else if object.contains_key("step") {
+            let on_disk: StepOnDisk = serde_json::from_value(value).map_err(of)?;
+            Ok(Line::Step(Box::new(step::step(on_disk.step).map_err(bad)?)))
+        } else if !is_known(object) {
+            Ok(Line::Unknown)
         } else if object.contains_key("facts") {
             let on_disk: FactsOnDisk = serde_json::from_value(value).map_err(of)?;
             Ok(Line::Facts { of: on_disk.of, facts: on_disk.facts })
@@ -331,6 +377,8 @@ pub fn read(text: &str) -> Result<(Header, Evidence, String), Unreadable> {
                 }
             }
             Line::Slice(slice) => evidence.slices.push(*slice),
+            Line::Step(step) => evidence.steps.push(*step),
+            Line::Unknown => {}
             Line::Unread { source, reason } => {
                 evidence.unread.insert(source, reason);
             }
@@ -340,6 +388,16 @@ pub fn read(text: &str) -> Result<(Header, Evidence, String), Unreadable> {
     let header =
         header.ok_or(Unreadable { line: 1, wrong: "the file is empty: no header".into() })?;
     Ok((header, evidence, reason))
+}
+
+/// Whether a line that is neither header, slice nor step is of a kind that this linerate reads. What a later one
+/// adds is passed over: its readers lack a piece of evidence, and not the run.
+fn is_known(object: &serde_json::Map<String, serde_json::Value>) -> bool {
+    match object.get("of") {
+        // A row or facts; what is no name at all is damage, and told by whoever reads it.
+        Some(of) => of.as_str().is_none_or(|of| of.parse::<Subject>().is_ok()),
+        None => ["unread", "end", "at"].iter().any(|key| object.contains_key(*key)),
+    }
 }
 
 fn fields(slice: &Slice) -> SliceFields {
@@ -361,7 +419,12 @@ fn fields(slice: &Slice) -> SliceFields {
         in_flight_area_ns: narrow(slice.in_flight_area),
         age_at_end_ns: narrow(slice.age_at_end),
         failed_age_ns: narrow(slice.failed_age),
+        failing_area_ns: narrow(slice.failing_area),
         status: slice.status,
+        too_many: slice.too_many,
+        codes: slice.codes.clone(),
+        judged: slice.judged,
+        wrong: slice.wrong.clone(),
         bytes_written: slice.bytes_written,
         bytes_read: slice.bytes_read,
         opened: slice.opened,
@@ -437,6 +500,8 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
         ("cpu_ns", fields.cpu_ns),
     ];
     let all = counts.into_iter().chain(fields.errors.values().map(|count| ("errors", *count)));
+    let all = all.chain(fields.codes.values().map(|count| ("codes", *count)));
+    let all = all.chain(fields.wrong.values().map(|count| ("wrong", *count)));
     for (name, count) in all.chain(fields.status.map(|count| ("status", count))) {
         if count > MOST {
             return Err(format!("{name} is {count}, more than any run counts"));
@@ -457,7 +522,12 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
     slice.in_flight_area = u128::from(fields.in_flight_area_ns);
     slice.age_at_end = u128::from(fields.age_at_end_ns);
     slice.failed_age = u128::from(fields.failed_age_ns);
+    slice.failing_area = u128::from(fields.failing_area_ns);
     slice.status = fields.status;
+    slice.too_many = fields.too_many;
+    slice.codes = fields.codes;
+    slice.judged = fields.judged;
+    slice.wrong = fields.wrong;
     slice.bytes_written = fields.bytes_written;
     slice.bytes_read = fields.bytes_read;
     slice.opened = fields.opened;
@@ -524,6 +594,7 @@ mod tests {
             header(),
             row,
             Line::Slice(Box::new(slice)),
+            Line::Step(Box::new(crate::step::tests::half())),
             Line::Unread { source: "sock_diag".into(), reason: "permission denied".into() },
             Line::End { at: Timestamp(9), reason: "done".into() },
         ]
@@ -543,6 +614,8 @@ mod tests {
         let [near, far] = &evidence.slices[0].parts[..] else { panic!("two servers") };
         assert_eq!((near.chosen, far.chosen, far.failed(), far.service.len()), (0, 3, 1, 2));
         assert_eq!(evidence.slices[0].host, 1);
+        assert_eq!(evidence.steps, [crate::step::tests::half()]);
+        assert_eq!(evidence.main_phase_ended(), Some(Timestamp(900_000_000)));
     }
 
     #[test]
@@ -565,6 +638,17 @@ mod tests {
         let text = sample_file().replacen("\"answered\":2", "\"answered\":18446744073709551615", 1);
         let error = read(&text).unwrap_err().to_string();
         assert!(error.contains("answered is 18446744073709551615"), "{error}");
+    }
+
+    #[test]
+    fn what_a_later_linerate_adds_is_passed_over() {
+        let added = "{\"capture\":{\"packets\":3}}\n{\"at\":8,\"of\":\"moon/1\",\"phase\":2}\n\
+             {\"of\":\"moon/1\",\"facts\":{\"name\":\"Io\"}}\n{\"end\":9";
+        let text = sample_file().replacen("{\"end\":9", added, 1);
+        let (_, evidence, reason) = read(&text).unwrap();
+        assert_eq!((evidence.rows().len(), reason.as_str()), (1, "done"));
+        // A row that is damaged is still told.
+        assert!(read(&sample_file().replacen("\"of\":\"host\"", "\"of\":7", 1)).is_err());
     }
 
     #[test]

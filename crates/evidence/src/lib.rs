@@ -14,16 +14,18 @@ mod metric;
 mod packed;
 mod places;
 pub mod sources;
+mod step;
 mod subject;
 
 pub use engine::{Errors, Part, Phase, Slice};
 pub use evidence::{Evidence, Missing, Of};
 pub use file::{Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line};
 pub use load::{
-    LoadSummary, PairLoad, Percentile, Percentiles, Point, Validity, ValidityState, WarmUp,
-    summarise, watched_bytes,
+    LoadSummary, Outage, PairLoad, Percentile, Percentiles, Point, Service, Validity,
+    ValidityState, WarmUp, summarise, t95, watched_bytes,
 };
 pub use metric::{AnyMetric, Metric, Quantity};
 pub use packed::{Live, Packed, live_histogram};
 pub use places::{Alone, Place, Places};
+pub use step::{Step, StepKind};
 pub use subject::{Direction, Side, Subject};

@@ -2,6 +2,7 @@
 //!
 //! Everything here is a sum or a merge; percentiles are read from merged histograms, never averaged.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -13,10 +14,12 @@ use crate::packed::{Packed, live_histogram};
 
 mod change_point;
 mod pairs;
+mod service;
 mod validity;
 mod watched;
 
 pub use pairs::PairLoad;
+pub use service::{Outage, Service};
 pub use validity::{Validity, ValidityState};
 pub use watched::watched_bytes;
 
@@ -31,8 +34,12 @@ pub struct LoadSummary {
     pub exchanges: u64,
     /// Became due in the window.
     pub due: u64,
+    /// Of those, the good ones: all but those of status 5xx and 429 ([`Slice::good`]).
+    pub good: u64,
     /// Answered in the window, by the window's length.
     pub throughput: OpRate,
+    /// Good answers in the window, by the window's length.
+    pub good_throughput: OpRate,
     /// 95 % interval of the throughput, from batch means over the slices.
     pub throughput_interval: (OpRate, OpRate),
     /// Over the whole run: became due.
@@ -47,6 +54,10 @@ pub struct LoadSummary {
     pub in_flight_at_end: u64,
     /// Answers by status class, whole run.
     pub status: [u64; 5],
+    /// Answers by status, whole run.
+    pub codes: BTreeMap<u16, u64>,
+    /// Answers that were not right, by cause, whole run; none: nobody said what is.
+    pub wrong: Option<Errors>,
     /// Connections opened, whole run.
     pub opened: u64,
     /// Most connections open at a slice's end.
@@ -272,6 +283,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         }
     }
     let exchanges: u64 = measured.iter().map(|row| row.answered).sum();
+    let good: u64 = measured.iter().map(|row| row.good).sum();
     let age_in = if first > 0 { rows[first - 1].age_at_end } else { 0 };
     let age_out = measured.last().map_or(0, |row| row.age_at_end);
     let nanos = window.1.since(window.0).as_nanos() as f64;
@@ -284,7 +296,9 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         warm_up,
         exchanges,
         due: measured.iter().map(|row| row.scheduled).sum(),
+        good,
         throughput: per_second(exchanges),
+        good_throughput: per_second(good),
         throughput_interval: (OpRate(0.0), OpRate(0.0)),
         scheduled: slices.iter().map(|slice| slice.scheduled).sum(),
         answered: slices.iter().map(|slice| slice.answered).sum(),
@@ -295,6 +309,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
             sum.iter_mut().zip(slice.status).for_each(|(sum, count)| *sum += count);
             sum
         }),
+        codes: codes(slices),
+        wrong: wrong(slices),
         opened: slices.iter().map(|slice| slice.opened).sum(),
         open: rows.iter().map(|row| row.open).max().unwrap_or(0),
         bytes_written: measured.iter().map(|row| row.bytes_written).sum(),
@@ -318,7 +334,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
             .collect(),
         validity: Validity::default(),
     };
-    summary.throughput_interval = interval(&measured, summary.throughput);
+    let rates: Vec<f64> = measured.iter().map(|row| row.rate()).collect();
+    summary.throughput_interval = batch_interval(&rates, summary.throughput);
     summary.validity = validity::judge(&summary, plan, slices);
     summary
 }
@@ -342,6 +359,7 @@ struct Row {
     phase: Phase,
     scheduled: u64,
     answered: u64,
+    good: u64,
     failed: u64,
     in_flight_at_end: u64,
     age_at_end: u128,
@@ -383,6 +401,7 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
             phase: slice.phase,
             scheduled: 0,
             answered: 0,
+            good: 0,
             failed: 0,
             in_flight_at_end: 0,
             age_at_end: 0,
@@ -399,6 +418,7 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
         row.to = row.to.max(slice.to);
         row.scheduled += slice.scheduled;
         row.answered += slice.answered;
+        row.good += slice.good();
         row.failed += slice.failed() + slice.timed_out;
         row.in_flight_at_end += slice.in_flight_at_end;
         row.age_at_end += slice.age_at_end;
@@ -442,16 +462,16 @@ fn warm_up(rows: &[Row], start: Timestamp) -> WarmUp {
 ///
 /// Source: Law, Simulation Modeling and Analysis, 5th ed., 9.5.3. Slices are autocorrelated;
 /// batches of several are much less so.
-fn interval(measured: &[&Row], mean: OpRate) -> (OpRate, OpRate) {
-    let batches = measured.len().min(20);
+pub(crate) fn batch_interval(rates: &[f64], mean: OpRate) -> (OpRate, OpRate) {
+    let batches = rates.len().min(20);
     if batches < 4 {
         return (OpRate(0.0), OpRate(f64::INFINITY));
     }
-    let per = measured.len() / batches;
-    let means: Vec<f64> = measured
+    let per = rates.len() / batches;
+    let means: Vec<f64> = rates
         .chunks(per)
         .filter(|chunk| chunk.len() == per)
-        .map(|chunk| chunk.iter().map(|row| row.rate()).sum::<f64>() / per as f64)
+        .map(|chunk| chunk.iter().sum::<f64>() / per as f64)
         .collect();
     let count = means.len() as f64;
     let average = means.iter().sum::<f64>() / count;
@@ -461,7 +481,7 @@ fn interval(measured: &[&Row], mean: OpRate) -> (OpRate, OpRate) {
 }
 
 /// Two-sided 95 % quantile of Student's t. Source: tables; beyond 30 degrees within 0.5 % of 2.
-pub(crate) fn t95(degrees: usize) -> f64 {
+pub fn t95(degrees: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
         2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -472,6 +492,22 @@ pub(crate) fn t95(degrees: usize) -> f64 {
         1..=30 => TABLE[degrees - 1],
         _ => 2.0,
     }
+}
+
+fn codes(slices: &[Slice]) -> BTreeMap<u16, u64> {
+    let mut sum = BTreeMap::new();
+    for (code, count) in slices.iter().flat_map(|slice| &slice.codes) {
+        *sum.entry(*code).or_default() += count;
+    }
+    sum
+}
+
+fn wrong(slices: &[Slice]) -> Option<Errors> {
+    let mut sum = Errors::new();
+    for (cause, count) in slices.iter().flat_map(|slice| &slice.wrong) {
+        *sum.entry(cause.clone()).or_default() += count;
+    }
+    slices.iter().any(|slice| slice.judged).then_some(sum)
 }
 
 #[cfg(test)]
@@ -535,6 +571,19 @@ mod tests {
         evidence.slices[19].in_flight_at_end = 100;
         let summary = summarise(&evidence, &plan());
         assert!(summary.latency.at(90.0).unwrap().at_least);
+    }
+
+    #[test]
+    fn refusals_are_answers_and_no_good_ones() {
+        let mut evidence = lockstep(20);
+        for slice in &mut evidence.slices {
+            // Of five: one 200, one 404, one 429, two 503.
+            (slice.status, slice.too_many) = ([0, 1, 0, 2, 2], 1);
+        }
+        let summary = summarise(&evidence, &plan());
+        assert_eq!((summary.exchanges, summary.good), (100, 40));
+        assert_eq!(summary.throughput, OpRate(25.0));
+        assert_eq!(summary.good_throughput, OpRate(10.0));
     }
 
     #[test]

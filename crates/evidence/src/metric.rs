@@ -14,6 +14,8 @@ pub trait Quantity: Copy {
     fn from_raw(raw: u64) -> Self;
     /// To the stored number.
     fn to_raw(self) -> u64;
+    /// In its unit: counts, bytes, seconds.
+    fn number(self) -> f64;
 }
 
 impl Quantity for u64 {
@@ -22,6 +24,9 @@ impl Quantity for u64 {
     }
     fn to_raw(self) -> u64 {
         self
+    }
+    fn number(self) -> f64 {
+        self as f64
     }
 }
 
@@ -32,6 +37,9 @@ impl Quantity for Duration {
     fn to_raw(self) -> u64 {
         self.as_nanos() as u64
     }
+    fn number(self) -> f64 {
+        self.as_secs_f64()
+    }
 }
 
 impl Quantity for Bytes {
@@ -40,6 +48,9 @@ impl Quantity for Bytes {
     }
     fn to_raw(self) -> u64 {
         self.0
+    }
+    fn number(self) -> f64 {
+        self.0 as f64
     }
 }
 

@@ -30,14 +30,24 @@ macro_rules! metrics {
 }
 
 pub mod acceptor;
+pub mod broker;
+pub mod bursts;
+pub mod capture;
+pub mod census;
+pub mod clients;
 pub mod dist;
+pub mod engine;
+pub mod far;
 pub mod link;
 pub mod listener;
 pub mod netstat;
 pub mod node;
 pub mod owner;
+pub mod peers;
 pub mod port;
 pub mod process;
+pub mod queue;
+pub mod run_times;
 pub mod scheduler;
 pub mod snmp;
 pub mod sockets;
@@ -46,23 +56,34 @@ pub mod softnet;
 pub mod stat;
 pub mod suspect;
 pub mod tcp_info;
+pub mod threads;
 pub mod vm;
 pub mod waits;
 
+mod cpus;
+mod groups;
 mod pairs;
 mod sock_diag;
+mod syscalls;
 
 /// Every source, in the order in which a pass reads them.
 pub static SOURCES: &[&Source] = &[
     &tcp_info::SOURCE,
     &listener::SOURCE,
+    &capture::SOURCE,
+    &bursts::SOURCE,
     &netstat::SOURCE,
     &snmp::SOURCE,
     &sockstat::SOURCE,
     &softnet::SOURCE,
     &stat::SOURCE,
     &link::SOURCE,
+    &census::SOURCE,
     &process::SOURCE,
+    &engine::SOURCE,
+    &threads::SOURCE,
+    &peers::SOURCE,
+    &clients::SOURCE,
     &port::SOURCE,
     &owner::SOURCE,
     &acceptor::SOURCE,
@@ -71,6 +92,8 @@ pub static SOURCES: &[&Source] = &[
     &scheduler::SOURCE,
     &suspect::SOURCE,
     &waits::SOURCE,
+    &broker::SOURCE,
+    &queue::SOURCE,
 ];
 
 /// One kind of evidence.
@@ -104,10 +127,22 @@ pub enum Fetch {
     Listeners,
     /// Files of every process and thread of the target's tree.
     TargetTree,
+    /// Files of the engine's threads, and of the control groups that this process is in.
+    OwnThreads,
+    /// What the threads of the target's tree are at, at random instants.
+    Threads,
+    /// The connections that the target's tree opened, at random instants.
+    Peers,
     /// What the probe inside the target's BEAM node tells: rows of all such sources at once.
     Node,
     /// What the lab's links tell of themselves.
     Link,
+    /// Samples of both ends of the engine's connections.
+    Census,
+    /// The headers of the target's packets, where a capture of them is asked for.
+    Capture,
+    /// The kernel's answers to `sock_diag` dumps of the connections of a port, where they are asked for.
+    Bursts,
 }
 
 /// How to read what was fetched.
@@ -117,10 +152,18 @@ pub enum Parse {
     Each(fn(&Answer<'_>, &mut Evidence) -> Result<(), UnreadableSource>),
     /// A pass over the tree at a time, by [`process::Tree`], which remembers the threads that went.
     Tree,
+    /// Added up by the source's own type: [`engine::Engine`], [`threads::Threads`], [`peers::Peers`].
+    AddedUp,
     /// The probe's rows name their metrics: [`node::take`].
     Node,
     /// Nothing to read: [`link::WayReading::push`].
     Link,
+    /// The sampler counts: [`census::Counts::push`].
+    Census,
+    /// Packet by packet, by [`capture::Exchanges`].
+    Capture,
+    /// A round of dumps at a time, by [`bursts::Counts`].
+    Bursts,
 }
 
 /// What was fetched.

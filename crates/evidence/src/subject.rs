@@ -24,7 +24,8 @@ pub enum Direction {
 }
 
 /// What a sample is about. Written `host`, `cpu/0`, `stack/server`, `flow/12/client`,
-/// `listener/8080`, `target`, `node`, `scheduler/1`, `process/3`, `engine`, `engine/0`, `link/0/out`.
+/// `listener/8080`, `target`, `peer/0`, `node`, `scheduler/1`, `process/3`, `queue/0`, `engine`, `engine/0`, `link/0/out`,
+/// `census/0`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Subject {
     /// The machine.
@@ -40,12 +41,16 @@ pub enum Subject {
     Listener(u16),
     /// The target's process tree.
     Target,
+    /// Somebody whom the target asks, by linerate's own number for the address; the address is a fact.
+    Peer(u16),
     /// The target's BEAM node as a whole.
     Node,
     /// One of its schedulers, from 1.
     Scheduler(u16),
     /// One of its processes, by linerate's own number for it; its pid is a fact.
     Process(u32),
+    /// A queue of the message broker that runs on it, by linerate's own number for it; its name is a fact.
+    Queue(u32),
     /// The load engine as a whole.
     Engine,
     /// One of its threads.
@@ -53,6 +58,8 @@ pub enum Subject {
     /// One way of one link between sites, by its place in the plan; 0 where the plan has a path. Its
     /// name and who delays are the facts `name` and `backend`.
     Link(u16, Direction),
+    /// Samples of the engine's connections to one server, by its place in the plan's list.
+    Census(u16),
 }
 
 impl Direction {
@@ -93,12 +100,15 @@ impl fmt::Display for Subject {
             Subject::Flow(id, side) => write!(f, "flow/{id}/{side}"),
             Subject::Listener(port) => write!(f, "listener/{port}"),
             Subject::Target => f.write_str("target"),
+            Subject::Peer(peer) => write!(f, "peer/{peer}"),
             Subject::Node => f.write_str("node"),
             Subject::Scheduler(scheduler) => write!(f, "scheduler/{scheduler}"),
             Subject::Process(process) => write!(f, "process/{process}"),
+            Subject::Queue(queue) => write!(f, "queue/{queue}"),
             Subject::Engine => f.write_str("engine"),
             Subject::EngineThread(thread) => write!(f, "engine/{thread}"),
             Subject::Link(link, direction) => write!(f, "link/{link}/{direction}"),
+            Subject::Census(server) => write!(f, "census/{server}"),
         }
     }
 }
@@ -106,7 +116,7 @@ impl fmt::Display for Subject {
 /// A subject that could not be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "`{0}` is not a subject: expected host, cpu/N, stack/SIDE, flow/N/SIDE, listener/PORT, target, node, scheduler/N, process/N, engine, engine/N, link/N/out or link/N/back"
+    "`{0}` is not a subject: expected host, cpu/N, stack/SIDE, flow/N/SIDE, listener/PORT, target, peer/N, node, scheduler/N, process/N, queue/N, engine, engine/N, link/N/out, link/N/back or census/N"
 )]
 pub struct BadSubject(String);
 
@@ -124,9 +134,11 @@ impl FromStr for Subject {
         match words[..] {
             ["host"] => Ok(Subject::Host),
             ["target"] => Ok(Subject::Target),
+            ["peer", number] => number.parse().map(Subject::Peer).map_err(|_| bad()),
             ["node"] => Ok(Subject::Node),
             ["scheduler", number] => number.parse().map(Subject::Scheduler).map_err(|_| bad()),
             ["process", number] => number.parse().map(Subject::Process).map_err(|_| bad()),
+            ["queue", number] => number.parse().map(Subject::Queue).map_err(|_| bad()),
             ["engine"] => Ok(Subject::Engine),
             ["cpu", cpu] => cpu.parse().map(Subject::Cpu).map_err(|_| bad()),
             ["stack", end] => side(end).map(Subject::Stack),
@@ -140,6 +152,7 @@ impl FromStr for Subject {
                 };
                 link.parse().map(|link| Subject::Link(link, direction)).map_err(|_| bad())
             }
+            ["census", server] => server.parse().map(Subject::Census).map_err(|_| bad()),
             ["engine", thread] => thread.parse().map(Subject::EngineThread).map_err(|_| bad()),
             _ => Err(bad()),
         }
@@ -172,13 +185,16 @@ mod tests {
             Subject::Flow(12, Side::Client),
             Subject::Listener(8080),
             Subject::Target,
+            Subject::Peer(5),
             Subject::Node,
             Subject::Scheduler(2),
             Subject::Process(7),
+            Subject::Queue(2),
             Subject::Engine,
             Subject::EngineThread(1),
             Subject::Link(0, Direction::Out),
             Subject::Link(3, Direction::Back),
+            Subject::Census(1),
         ] {
             assert_eq!(subject.to_string().parse(), Ok(subject));
         }

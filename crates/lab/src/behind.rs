@@ -8,7 +8,8 @@
 //! the ports that are forwarded.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
 use rustix::io::Errno;
@@ -83,9 +84,49 @@ impl Behind {
         far.set("net.ipv4.ip_forward", "1")?;
         cancel.check()?;
         let proof = proof::prove([&there, &here], asked, &cancel)?;
-        let forwards = ports.iter().map(|port| Forward::start(&near.file, own, *port));
-        let forwards = forwards.collect::<Result<_, _>>()?;
-        Ok(Self { forwards, link, far, near, claim, nested, proof })
+        let mut laid = Self { forwards: Vec::new(), link, far, near, claim, nested, proof };
+        for port in ports {
+            laid.forward(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))?;
+        }
+        Ok(laid)
+    }
+
+    /// Has a service of the host answer at the near side's address too, at its own port.
+    pub(crate) fn forward(&mut self, service: SocketAddr) -> Result<(), LayError> {
+        self.forwards.push(Forward::start(&self.near.file, self.peer(), service)?);
+        Ok(())
+    }
+
+    /// Has an address of the host's be reached through the path as it stands, the loopback's too: then what is
+    /// behind the path has no loopback of its own.
+    ///
+    /// Source: Documentation/networking/ip-sysctl.rst, `route_localnet`; it is the devices', and goes with them.
+    pub(crate) fn show(&self, ip: Ipv4Addr) -> Result<(), LayError> {
+        if !ip.is_loopback() {
+            return Ok(());
+        }
+        let setting = |device: &str| format!("net.ipv4.conf.{device}.route_localnet");
+        self.near.set(&setting(&self.device()), "1")?;
+        self.far.set(&setting(WAY_OUT), "1")?;
+        self.far.run(&["addr", "del", "127.0.0.1/8", "dev", "lo"])?;
+        let (to, via, own) = (ip.to_string(), self.peer().to_string(), self.own().to_string());
+        self.far.run(&["route", "add", &to, "via", &via, "dev", WAY_OUT, "src", &own])?;
+        Ok(())
+    }
+
+    /// The near side's device.
+    fn device(&self) -> String {
+        format!("lr{}", std::process::id())
+    }
+
+    /// The namespace behind the path.
+    pub(crate) fn far(&self) -> PathBuf {
+        self.far.file.clone()
+    }
+
+    /// The namespace in front of it.
+    pub(crate) fn near(&self) -> PathBuf {
+        self.near.file.clone()
     }
 
     /// The near side's address, at which the host's services are seen from behind the path.
@@ -148,9 +189,15 @@ impl Behind {
 
     /// Takes everything away. What could not be is named, with how to do it by hand.
     pub fn close(mut self) -> Result<(), Left> {
+        let left = self.take_away();
+        if left.is_empty() { Ok(()) } else { Err(Left(left)) }
+    }
+
+    /// Returns what is left.
+    pub(crate) fn take_away(&mut self) -> Vec<String> {
         self.forwards.clear();
         let mut left = self.link.take_away();
         left.extend([self.far.remove(), self.near.remove()].into_iter().flatten());
-        if left.is_empty() { Ok(()) } else { Err(Left(left)) }
+        left
     }
 }

@@ -1,11 +1,11 @@
-//! A port of the host's loopback, shown at another address: bytes are copied between connections.
+//! A service of this host, shown at another address: bytes are copied between connections.
 //!
 //! The near side of a path is where this stands, so the path itself is met whole, by the client's
-//! connection; the one to the service is loopback's. Two threads a connection: this is for trying a
+//! connection; the one to the service is the host's own. Two threads a connection: this is for trying a
 //! service, not for measuring what a machine can do.
 
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,8 @@ pub(crate) struct Forward {
 
 impl Forward {
     /// Listens in a namespace; connects from the caller's own.
-    pub fn start(netns: &Path, address: Ipv4Addr, port: u16) -> Result<Self, LayError> {
+    pub fn start(netns: &Path, address: Ipv4Addr, service: SocketAddr) -> Result<Self, LayError> {
+        let port = service.port();
         let refused = |error: io::Error| LayError::NoForward { port, reason: error.to_string() };
         let bound = inside(Some(netns), || TcpListener::bind((address, port)));
         let listener = Arc::new(bound.and_then(|bound| bound).map_err(refused)?);
@@ -40,7 +41,7 @@ impl Forward {
                     let Ok(stream) = stream else { continue };
                     let _ = thread::Builder::new().name("lab-forward".into()).spawn(move || {
                         // A service that is not there looks as it does without us: refused.
-                        if let Ok(service) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+                        if let Ok(service) = TcpStream::connect(service) {
                             join(stream, service);
                         }
                     });
@@ -106,7 +107,8 @@ mod tests {
         // Another address of the loopback is as good as a path's.
         let here = Path::new("/proc/self/ns/net");
         let address = Ipv4Addr::new(127, 0, 0, 2);
-        let forward = Forward::start(here, address, port).unwrap();
+        let there = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let forward = Forward::start(here, address, there).unwrap();
         let mut client = TcpStream::connect((address, port)).unwrap();
         client.write_all(b"who").unwrap();
         client.shutdown(Shutdown::Write).unwrap();

@@ -92,7 +92,7 @@ impl Server {
         ServerHost {
             name: self.host.name.clone(),
             site: self.host.site.clone(),
-            netns: self.host.netns(),
+            netns: self.running.netns().or_else(|| self.host.netns()),
             address: self.running.address(),
             pid: self.running.pid(),
         }

@@ -12,6 +12,7 @@ use linerate_model::{Client as Generator, Plan};
 
 use crate::cancel::Cancel;
 use crate::clients::Client;
+use crate::front::{Front, Seen};
 use crate::hosts::{Engine, EngineHost, Host, Server, ServerHost, each};
 use crate::knob::KnobSpec;
 use crate::lay_error::LayError;
@@ -40,6 +41,8 @@ enum Network {
     /// This host as it is.
     Host,
     Path(Box<LaidPath>),
+    /// A path in front of what runs on this host already.
+    Front(Box<Front>),
     Sites(LaidSites),
 }
 
@@ -68,10 +71,7 @@ impl Lab {
         let cancel = Cancel(options.cancel.clone());
         cancel.check()?;
         ledger::sweep();
-        if let (Some(_), Some(address)) = (&plan.path, &plan.target.address) {
-            return Err(LayError::PathToAddress(address.clone()));
-        }
-        let network = Network::lay(plan, options.verbose, &cancel)?;
+        let network = Network::lay(plan, options, &cancel)?;
         // From here what is laid goes with the lab, if something does not start.
         let mut lab = Lab {
             neighbours: None,
@@ -80,8 +80,10 @@ impl Lab {
             network,
             cancel: cancel.clone(),
         };
+        let seen = lab.network.seen();
         let place = |host: &Host| Place {
             end: host.end.clone(),
+            seen: seen.clone(),
             agent: options.agent.clone(),
             cancel: cancel.clone(),
         };
@@ -131,6 +133,7 @@ impl Lab {
         match &self.network {
             Network::Host => Vec::new(),
             Network::Path(path) => vec![("path".to_owned(), path.meter())],
+            Network::Front(front) => vec![("path".to_owned(), front.behind().meter())],
             Network::Sites(sites) => sites.meters(),
         }
     }
@@ -140,6 +143,7 @@ impl Lab {
         match &self.network {
             Network::Host => Vec::new(),
             Network::Path(path) => vec![("path".to_owned(), path.proof())],
+            Network::Front(front) => vec![("path".to_owned(), front.behind().proof().clone())],
             Network::Sites(sites) => sites.proofs(),
         }
     }
@@ -163,6 +167,12 @@ impl Lab {
     /// The network namespace of the target; none: the host's own.
     pub fn server_netns(&self) -> Option<&Path> {
         self.first().host.end.as_ref().map(|end| end.netns.as_path())
+    }
+
+    /// What is to be known of a target whose bytes are copied between it and a path; none: it is met as it is.
+    pub fn copied(&self) -> Option<String> {
+        let facts = self.facts();
+        facts.says_copied()
     }
 
     /// What the path was asked for and what it delivered before the target was started.
@@ -230,12 +240,24 @@ impl Lab {
 }
 
 impl Network {
-    fn lay(plan: &Plan, verbose: bool, cancel: &Cancel) -> Result<Self, LayError> {
-        Ok(match &plan.path {
+    fn lay(plan: &Plan, options: &Options, cancel: &Cancel) -> Result<Self, LayError> {
+        let verbose = options.verbose;
+        Ok(match (&plan.path, &plan.target.address) {
             _ if !plan.sites.is_empty() => Network::Sites(LaidSites::lay(plan, verbose, cancel)?),
-            Some(path) => Network::Path(Box::new(LaidPath::lay(path, verbose, cancel)?)),
-            None => Network::Host,
+            (Some(path), Some(address)) => {
+                Network::Front(Box::new(Front::lay(plan, path, address, options)?))
+            }
+            (Some(path), None) => Network::Path(Box::new(LaidPath::lay(path, verbose, cancel)?)),
+            (None, _) => Network::Host,
         })
+    }
+
+    /// How the target is seen through a path in front of it; none: as it is.
+    fn seen(&self) -> Option<Seen> {
+        match self {
+            Network::Front(front) => Some(front.seen()),
+            _ => None,
+        }
     }
 
     fn servers(&self) -> Vec<Host> {
@@ -243,6 +265,7 @@ impl Network {
         match self {
             Network::Host => one(None),
             Network::Path(path) => one(Some(path.server())),
+            Network::Front(_) => one(None),
             Network::Sites(sites) => sites.servers(),
         }
     }
@@ -252,6 +275,7 @@ impl Network {
         match self {
             Network::Host => one(None),
             Network::Path(path) => one(Some(path.client())),
+            Network::Front(front) => one(Some(front.engine())),
             Network::Sites(sites) => sites.engines(),
         }
     }
@@ -261,6 +285,7 @@ impl Network {
         match &mut self {
             Network::Host => Vec::new(),
             Network::Path(path) => path.take_away(),
+            Network::Front(front) => front.take_away(),
             Network::Sites(sites) => sites.take_away(),
         }
     }

@@ -150,9 +150,9 @@ pub enum LayError {
         /// What the node said.
         reason: String,
     },
-    /// A path to something that is not ours to move.
+    /// A path to another host.
     #[error(
-        "a path leads to a target that linerate starts, and {0} runs already: write command or beam, or leave [path] out"
+        "a path can be laid in front of what runs on this host, and {0} does not: run linerate there, or leave the path (--rtt, --path, [path]) out"
     )]
     PathToAddress(String),
     /// Namespaces and devices need privileges.

@@ -10,6 +10,7 @@ mod cancel;
 mod clients;
 mod connect;
 mod forward;
+mod front;
 mod hosts;
 mod knob;
 mod lab;

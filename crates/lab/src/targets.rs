@@ -10,10 +10,11 @@ use linerate_evidence::TargetFacts;
 use linerate_model::{Plan, Target};
 
 use crate::cancel::Cancel;
+use crate::front::Seen;
 use crate::knob::KnobSpec;
 use crate::lay_error::LayError;
 
-mod address;
+pub(crate) mod address;
 mod beam;
 mod command;
 pub(crate) mod node;
@@ -38,6 +39,8 @@ pub(crate) type StartOf = fn(&Plan, &Place) -> Result<Box<dyn Running>, LayError
 pub(crate) struct Place {
     /// Namespace and address there; none: this host as it is.
     pub end: Option<End>,
+    /// How an address is seen through a path that is in front of it; none: as it is.
+    pub seen: Option<Seen>,
     /// Where to look for the agent before anywhere else.
     pub agent: Option<PathBuf>,
     /// The caller's wish to stop.
@@ -57,6 +60,10 @@ pub(crate) struct End {
 pub(crate) trait Running: Send + Sync {
     /// Where the current variant listens.
     fn address(&self) -> SocketAddr;
+    /// The namespace of the engine's peers, where it is another than the target's.
+    fn netns(&self) -> Option<PathBuf> {
+        None
+    }
     /// What is known of the current variant.
     fn facts(&self) -> TargetFacts;
     /// The root of its processes, where that is known.

@@ -55,11 +55,11 @@ fn a_closed_port_is_named() {
 }
 
 #[test]
-fn nothing_is_turned_at_what_runs_already_and_no_path_is_laid_to_it() {
+fn nothing_is_turned_at_what_runs_already_and_a_path_needs_somebody_there() {
     let error = refused(&plan("address = '127.0.0.1:1'\nknobs = { nodelay = 'on' }"));
     assert!(error.contains("linerate did not start it"), "{error}");
     let error = refused(&plan("address = '127.0.0.1:1'\n[path]\nrtt = '1ms'"));
-    assert!(error.contains("127.0.0.1:1 runs already: write command or beam"), "{error}");
+    assert!(error.contains("nothing listens at 127.0.0.1:1"), "{error}");
 }
 
 #[test]

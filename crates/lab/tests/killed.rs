@@ -5,10 +5,17 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
 
 use support::{lay, lives, options, plan, running, soon};
 
 const ROLE: &str = "LINERATE_LAB_TEST_HOLD";
+
+/// Whatever is laid clears what a killed one left: also another test's.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
 
 /// Not a test by itself: the process that the others start and kill.
 #[test]
@@ -43,6 +50,7 @@ fn kill(child: &mut Child) {
 
 #[test]
 fn a_command_dies_with_it() {
+    let _one = alone();
     let words = "command = ['python3', '-m', 'http.server', '--bind', '127.0.0.1', '{port}']";
     let (mut child, pid) = hold(words);
     assert!(lives(pid));
@@ -52,6 +60,7 @@ fn a_command_dies_with_it() {
 
 #[test]
 fn a_node_dies_with_it() {
+    let _one = alone();
     let (mut child, pid) = hold("beam = 'http'");
     assert!(lives(pid));
     kill(&mut child);
@@ -60,6 +69,7 @@ fn a_node_dies_with_it() {
 
 #[test]
 fn what_was_in_the_background_is_ended_by_the_next() {
+    let _one = alone();
     let words = "command = ['sh', '-c', 'setsid sleep 60.4721 & exec python3 -m http.server --bind 127.0.0.1 {port}']";
     let (mut child, pid) = hold(words);
     kill(&mut child);
@@ -76,6 +86,7 @@ fn its_namespaces_are_removed_by_the_next() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
+    let _one = alone();
     let words = "command = ['python3', '-m', 'http.server', '{port}']\n[path]\nrtt = '2ms'\ntolerance = '1s'";
     let (mut child, pid) = hold(words);
     let ours = format!("lr-{}", child.id());

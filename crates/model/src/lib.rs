@@ -6,14 +6,18 @@
 
 mod path;
 mod plan;
+mod requests;
+mod secrets;
 mod sites;
 mod units;
 
 pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
 pub use plan::{
-    Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, Plan, Target, Until,
-    Workload,
+    Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, MOST_SENT, Plan, Target,
+    Until, Workload, check_request,
 };
+pub use requests::{BadStatus, Expected, Order, Requests, Statuses};
+pub use secrets::REDACTED;
 pub use sites::{Link, Site};
 pub use units::{
     BadDuration, BadQuantity, BitRate, Bytes, Cpus, OpRate, Share, Timestamp, parse_duration,

@@ -1,11 +1,13 @@
 //! The plan: everything decided before a run, as TOML says it and as every report echoes it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::path::Path;
+use crate::requests::{Expected, Requests};
 use crate::sites::{self, Link, Site};
 use crate::units::{Bytes, Cpus, OpRate, duration, optional_duration};
 
@@ -19,6 +21,9 @@ pub struct Plan {
     /// What the plan is for, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,
+    /// What the user says of it for whoever reads the report: a build, a branch, a machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// What is loaded.
     pub target: Target,
     /// What one connection says.
@@ -47,8 +52,11 @@ pub struct Plan {
     pub expect: Option<Expect>,
 }
 
+/// The name of a plan that was given none.
+const UNNAMED: &str = "run";
+
 fn default_name() -> String {
-    "run".to_owned()
+    UNNAMED.to_owned()
 }
 
 /// What is loaded. Exactly one of `address`, `command` and `beam` is given.
@@ -89,6 +97,12 @@ pub struct Target {
     /// Speak TLS to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
+    /// Take any certificate of a target that somebody else runs. What linerate starts itself is not checked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+    /// A PEM file of the authorities to trust, or of the target's own certificate; absent: whom the host trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
     /// Have the probe inside a BEAM node that linerate starts. Default true.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub inside: bool,
@@ -111,6 +125,8 @@ impl Default for Target {
             neighbours: 0,
             descriptors: None,
             tls: false,
+            insecure: false,
+            ca: None,
             inside: yes(),
             knobs: BTreeMap::new(),
         }
@@ -128,6 +144,7 @@ fn is_zero(number: &u16) -> bool {
 /// What one connection says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[expect(clippy::large_enum_variant, reason = "a plan has one")]
 pub enum Workload {
     /// HTTP/1.1, one request after the other on kept-alive connections.
     Http {
@@ -149,6 +166,12 @@ pub enum Workload {
         /// Open a connection for each exchange.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         close: bool,
+        /// Requests from a file, one a line, each with a method, path, headers and body of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requests: Option<Requests>,
+        /// What a right answer is; absent: any.
+        #[serde(default, skip_serializing_if = "Expected::is_anything")]
+        expected: Expected,
     },
     /// One request of known size, one response, again: netperf's TCP_RR.
     Rr {
@@ -192,6 +215,8 @@ impl Default for Workload {
             headers: Vec::new(),
             body: Body::None,
             close: false,
+            requests: None,
+            expected: Expected::default(),
         }
     }
 }
@@ -207,6 +232,11 @@ pub enum Body {
     Text(String),
     /// This many filler bytes.
     Size(Bytes),
+    /// What this file holds, as it is.
+    File(String),
+    /// What was read of a file; stands in no plan that is written.
+    #[serde(skip)]
+    Read(Arc<[u8]>),
 }
 
 impl Body {
@@ -297,12 +327,16 @@ pub struct Until {
     /// After this many exchanges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<u64>,
+    /// Whether the experiment follows: the same service alone, with half of the connections and with all again,
+    /// for a few seconds in all. Closed loops only; of an open one a few single exchanges.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub check: bool,
 }
 
 impl Default for Until {
     fn default() -> Self {
         // wrk's default.
-        Self { duration: Some(Duration::from_secs(10)), exchanges: None }
+        Self { duration: Some(Duration::from_secs(10)), exchanges: None, check: true }
     }
 }
 
@@ -383,13 +417,20 @@ impl Default for EngineOptions {
 pub struct Expect {
     /// The roof that must be named first.
     pub verdict: String,
+    /// The roof that must be named for where an exchange's time is spent, where that is another answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<String>,
     /// What lifts it: dotted plan keys (`load.connections`) or knobs of the target, to their value.
     #[serde(default)]
     pub lift: BTreeMap<String, String>,
+    /// The roofs of which one must be named once that is lifted; empty: any other than `verdict`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foretold: Vec<String>,
 }
 
 // Chosen: a request is held in memory whole, and written by every connection.
-const MOST_SENT: u64 = 1 << 30;
+/// The longest request, in bytes.
+pub const MOST_SENT: u64 = 1 << 30;
 
 // Measured: a BEAM node without connections has some 25 descriptors open.
 const FEWEST_DESCRIPTORS: u64 = 40;
@@ -423,6 +464,7 @@ impl Plan {
         Self {
             name: default_name(),
             about: String::new(),
+            labels: BTreeMap::new(),
             target,
             workload: Workload::default(),
             load: Load::default(),
@@ -433,6 +475,11 @@ impl Plan {
             links: Vec::new(),
             expect: None,
         }
+    }
+
+    /// The name that somebody gave it; none: it goes by its target.
+    pub fn given_name(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|name| *name != UNNAMED)
     }
 
     /// Reads a plan and checks that it makes sense.
@@ -518,6 +565,19 @@ impl Plan {
                 "load.timeout",
                 "0 gives no exchange a chance: write for example 10s".into(),
             );
+        }
+        for (key, given) in
+            [("target.insecure", target.insecure), ("target.ca", target.ca.is_some())]
+        {
+            if given && !target.tls {
+                return wrong(
+                    key,
+                    "only TLS has certificates: leave it out, or write https://".into(),
+                );
+            }
+        }
+        if target.insecure && target.ca.is_some() {
+            return wrong("target.ca", "nothing is checked with target.insecure: keep one".into());
         }
         if u32::from(self.engine.threads) > self.load.connections {
             return wrong(
@@ -627,42 +687,24 @@ impl Plan {
     /// Refuses what would end the request's line or head before its time.
     fn check_http(&self) -> Result<(), BadPlan> {
         let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
-        let Workload::Http { method, path, host, headers, body, .. } = &self.workload else {
+        let Workload::Http { method, path, host, headers, body, requests, .. } = &self.workload
+        else {
             return Ok(());
         };
-        // Source: RFC 9110, 5.6.2.
-        let token = |text: &str| {
-            let letter =
-                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            !text.is_empty() && text.bytes().all(letter)
-        };
-        let breaks = |text: &str| text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
-        if !token(method) {
-            return wrong(
-                "workload.method",
-                format!("{method:?} is no method: write a word, as in POST"),
-            );
+        let pairs = headers.iter().map(|(name, value)| (name, value));
+        if let Err((key, because)) = check_request(method, path, pairs) {
+            return wrong(key, because);
         }
-        if path.is_empty() || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        if requests.is_some() && *body != Body::None {
             return wrong(
-                "workload.path",
-                format!(
-                    "{path:?} is empty or has a space in it: write / at least, and %20 for a space"
-                ),
+                "workload.body",
+                "each line of workload.requests has a body of its own: keep one of both".into(),
             );
         }
         if let Some(host) = host
             && breaks(host)
         {
             return wrong("workload.host", format!("{host:?} is more than one line"));
-        }
-        if let Some((name, value)) =
-            headers.iter().find(|(name, value)| !token(name) || breaks(value))
-        {
-            return wrong(
-                "workload.headers",
-                format!("{name:?}: {value:?} is no header: write a name, and a value of one line"),
-            );
         }
         match body {
             Body::Size(Bytes(bytes)) if *bytes > MOST_SENT => {
@@ -700,6 +742,41 @@ impl Plan {
             Workload::Rr { .. } => false,
             Workload::Crr { .. } => true,
         }
+    }
+}
+
+fn breaks(text: &str) -> bool {
+    text.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
+}
+
+/// Refuses what would end a request's line or head before its time: the key of a plan that it is of, and what is
+/// wrong with it.
+pub fn check_request<'a>(
+    method: &str,
+    path: &str,
+    headers: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Result<(), (&'static str, String)> {
+    // Source: RFC 9110, 5.6.2.
+    let token = |text: &str| {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        !text.is_empty() && text.bytes().all(letter)
+    };
+    if !token(method) {
+        let wrong = format!("{method:?} is no method: write a word, as in POST");
+        return Err(("workload.method", wrong));
+    }
+    if path.is_empty() || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        let wrong = format!(
+            "{path:?} is empty or has a space in it: write / at least, and %20 for a space"
+        );
+        return Err(("workload.path", wrong));
+    }
+    match headers.into_iter().find(|(name, value)| !token(name) || breaks(value)) {
+        None => Ok(()),
+        Some((name, value)) => Err((
+            "workload.headers",
+            format!("{name:?}: {value:?} is no header: write a name, and a value of one line"),
+        )),
     }
 }
 

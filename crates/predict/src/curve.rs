@@ -1,14 +1,16 @@
 //! A service as it was measured: throughput over concurrency, whatever lies inside.
 //!
-//! Between two rows the time of a cycle is taken as straight in the number inside; above the last row the
-//! universal scalability law that fits all rows goes on from it; below the first row the fitted demands lead
-//! up to it ([`Demands`]). The interval's low end takes an exchange below the first row to last as long as in
-//! it, its high end only as long as the first row's rate needs.
+//! Between two rows the time of a cycle is taken as straight in the number inside; above the last row all
+//! curves that meet the rows go on from it ([`Beyond`]), and where there are but two rows their spread is also
+//! that of what lies between; below the first row the fitted demands lead up to it ([`Demands`]). The
+//! interval's low end takes an exchange below the first row to last as long as in it, its high end only as
+//! long as the first row's rate needs.
 //!
 //! Blind spot: what the column's machines did not do while it was measured they are not known to do.
 
 use linerate_model::OpRate;
 
+use crate::beyond::Beyond;
 use crate::closed::circulate;
 use crate::demands::Demands;
 use crate::forecast::{Ceiling, Lean, Service};
@@ -51,6 +53,8 @@ pub struct Curve {
     fastest: f64,
     demands: Option<Demands>,
     usl: Option<Usl>,
+    /// What so many do by what the last row did: logarithm of the number, and low, mid and high; ascending.
+    beyond: Vec<(f64, [f64; 3])>,
     /// How far a row may lie from what its neighbours say of it, as a share.
     spread: f64,
 }
@@ -58,8 +62,9 @@ pub struct Curve {
 // Chosen: a published figure is read to a percent at best.
 const LEAST_SPREAD: f64 = 0.01;
 
-// Chosen: how far one or two rows may be from what lies between them.
-const FEW_ROWS: f64 = 0.05;
+// Chosen: nobody asks for more, and four points for each doubling are as good as all.
+const MOST: f64 = 1e6;
+const POINTS: f64 = 4.0;
 
 // Chosen: a fit below a first row of more than this costs more than it tells.
 const MOST_TO_FIT: f64 = 20_000.0;
@@ -90,7 +95,10 @@ impl Curve {
         let below = below(first, cycle, known.unwrap_or(fastest), demands.as_ref());
         let usl = Usl::fit(&rows);
         let spread = spread(&rows);
-        Ok(Self { rows, below, fastest, demands, usl, spread })
+        let alone = known.or((fastest > 0.0).then_some(fastest)).filter(|_| first > 1.0);
+        let alone = demands.map(|of| 1.0 / of.throughput(1)).or(alone);
+        let beyond = beyond(&rows, alone, usl);
+        Ok(Self { rows, below, fastest, demands, usl, beyond, spread })
     }
 
     /// What an exchange needs, where the rows are enough to tell.
@@ -122,22 +130,65 @@ impl Curve {
                 Lean::High => n / (cycle * n / first).max(self.fastest),
             };
         }
+        let of_curves = |end: usize| {
+            let of_end = |(at, ratios): &(f64, [f64; 3])| (*at, ratios[end]);
+            most * straight(&self.beyond.iter().map(of_end).collect::<Vec<_>>(), n.ln())
+        };
         if n > last {
-            let beyond = self.usl.map_or(most, |usl| most * usl.at(n) / usl.at(last));
             return match lean {
-                Lean::Low => beyond.min(most) * (1.0 - self.spread),
-                Lean::Middle => beyond,
-                Lean::High => beyond.max(most) * (1.0 + self.spread),
+                Lean::Low => of_curves(0) * (1.0 - self.spread),
+                Lean::Middle => of_curves(1),
+                Lean::High => of_curves(2) * (1.0 + self.spread),
             };
         }
         let cycles: Vec<(f64, f64)> = self.rows.iter().map(|(n, x)| (*n, n / x)).collect();
         let mid = n / straight(&cycles, n);
+        let few = self.rows.len() == FEW;
         match lean {
+            Lean::Low if few => mid.min(of_curves(0)) * (1.0 - self.spread),
+            Lean::High if few => mid.max(of_curves(2)) * (1.0 + self.spread),
             Lean::Low => mid * (1.0 - self.spread),
             Lean::Middle => mid,
             Lean::High => mid * (1.0 + self.spread),
         }
     }
+
+    /// How little rows tell of more than the last of them; none where that is not asked.
+    pub fn says_beyond(&self, population: u32) -> Option<String> {
+        let (_, last) = self.measured();
+        let rows = match self.rows.len() {
+            1 => {
+                "one row fixes one of three unknowns (what one does alone, and how many is too many, are open)"
+            }
+            2 => "two rows fix two of three unknowns (what limits beyond them is open)",
+            _ => "the rows tell what was, and not what limits beyond them",
+        };
+        (population > last).then(|| {
+            format!(
+                "more than the {} measured: {rows}. The interval is what 80 % of the curves through them say: \
+                 a queue that is full, contention, coherency, a power law that a limit ends. One more row at \
+                 {} or above says more than any of these",
+                count(last),
+                count(population)
+            )
+        })
+    }
+}
+
+/// So many rows have nothing between them by which to tell how far they may be off there.
+const FEW: usize = 2;
+
+/// What the curves through the rows say, at some points.
+fn beyond(rows: &[(f64, f64)], alone: Option<f64>, usl: Option<Usl>) -> Vec<(f64, [f64; 3])> {
+    let (first, last) = (rows[0].0, rows[rows.len() - 1].0);
+    let curves = Beyond::through(rows, alone, usl);
+    let from = if rows.len() == FEW { first } else { last };
+    let points = ((MOST.max(last) / from).log2() * POINTS).ceil().max(1.0) as u32;
+    let at = |point: u32| from * (f64::from(point) / POINTS).exp2();
+    let mut all: Vec<f64> = (0..=points).map(at).chain([last]).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    all.into_iter().map(|n| (n.ln(), curves.ratio(last, n))).collect()
 }
 
 impl Service for Curve {
@@ -156,7 +207,7 @@ impl Service for Curve {
             n if self.rows.iter().any(|(row, _)| *row as u32 == n) => "as measured".to_owned(),
             n if n < first => format!("fewer than the {} measured", count(first)),
             n if n > last => {
-                format!("more than the {} measured, by the scalability law", count(last))
+                format!("more than the {} measured, by the curves that meet them", count(last))
             }
             _ => "between two measured rows".to_owned(),
         };
@@ -193,7 +244,7 @@ fn spread(rows: &[(f64, f64)]) -> f64 {
         (n / straight(&ends, n) / x - 1.0).abs()
     });
     match rows.len() {
-        0..=2 => FEW_ROWS,
+        0..=FEW => LEAST_SPREAD,
         _ => inner.fold(LEAST_SPREAD, f64::max),
     }
 }
@@ -277,7 +328,12 @@ mod tests {
     #[test]
     fn one_row_is_enough_to_go_on_from() {
         let curve = Curve::new(&rows(&[(10, 1_000.0)]), None).unwrap();
-        assert!((curve.rate(20, Lean::Middle) - 1_000.0).abs() < 1e-9);
+        // How much of the rate one does alone is not known: neither is what twenty do.
+        let of = |lean| curve.rate(20, lean);
+        assert!(of(Lean::Low) < 1_000.0 && of(Lean::High) > 1_200.0, "{}", of(Lean::High));
+        assert!((950.0..1_500.0).contains(&of(Lean::Middle)), "{}", of(Lean::Middle));
+        assert!(curve.says_beyond(20).unwrap().contains("one row fixes one of three"));
+        assert_eq!(curve.says_beyond(10), None);
         assert!((curve.alone() - 5e-3).abs() < 1e-9);
     }
 }

@@ -142,15 +142,15 @@ pub(crate) fn settle(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mva::{Network, Station};
+    use crate::mva::{Closed, Station};
     use linerate_model::{BitRate, Bytes, Path, Share};
     use std::time::Duration;
 
-    struct Plain(Network);
+    struct Plain(Closed);
 
     impl Service for Plain {
         fn throughput(&self, population: u32, away: f64, _: Lean) -> f64 {
-            let network = Network { delay: self.0.delay + away, ..self.0.clone() };
+            let network = Closed { delay: self.0.delay + away, ..self.0.clone() };
             network.solve(population).throughput.0
         }
 
@@ -164,8 +164,8 @@ mod tests {
     }
 
     fn service() -> Plain {
-        let cpus = Station { demand: 100e-6, servers: 4, copies: 1 };
-        Plain(Network { delay: 0.0, stations: vec![cpus] })
+        let cpus = Station { demand: 100e-6, servers: 4.0, copies: 1 };
+        Plain(Closed { delay: 0.0, stations: vec![cpus] })
     }
 
     fn over(path: Path) -> Crossing {
@@ -176,7 +176,7 @@ mod tests {
     fn a_path_that_only_delays_is_the_exact_network() {
         let path = Path::of_rtt(Duration::from_millis(5));
         let found = forecast(&service(), &over(path), 50);
-        let exact = Plain(Network { delay: 5e-3, ..service().0 }).0.solve(50).throughput.0;
+        let exact = Plain(Closed { delay: 5e-3, ..service().0 }).0.solve(50).throughput.0;
         assert!((found.throughput_per_s.mid.0 / exact - 1.0).abs() < 1e-9);
         assert_eq!(found.by, "load.concurrency");
         // Little's law: 50 workers by what they do.

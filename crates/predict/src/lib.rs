@@ -10,15 +10,18 @@
 #![forbid(unsafe_code)]
 
 mod acks;
+mod beyond;
 mod closed;
 mod crossing;
 mod curve;
 mod demands;
 mod drops;
+mod fit;
 mod forecast;
 mod interval;
 mod least_squares;
 mod mva;
+mod network;
 mod usl;
 mod what_if;
 mod words;
@@ -26,8 +29,13 @@ mod words;
 pub use crossing::{Crossing, Ends};
 pub use curve::{BadCurve, Curve, Row};
 pub use demands::Demands;
+pub use fit::{
+    Alone, Elasticity, Fit, Miss, Observed, Removed, UNKNOWN, elasticity, fit, predict_at, without,
+    without_at,
+};
 pub use forecast::{Ceiling, Forecast, Lean, Service, forecast};
 pub use interval::Predicted;
-pub use mva::{Demand, Network, Solution, Station, closed_network};
+pub use mva::{Demand, closed_network};
+pub use network::{Network, QueueStation, Solved};
 pub use usl::Usl;
 pub use what_if::{Change, Changed, Cpu, Measured};

@@ -14,10 +14,10 @@
 
 use linerate_model::OpRate;
 
-/// A closed network: every exchange visits the delay once, and each station.
+/// A closed network as the recursion has it: every exchange visits the delay once, and each station.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Network {
-    /// Where nobody waits for anybody: paths, thinking. Unit: seconds an exchange.
+pub(crate) struct Closed {
+    /// Where no exchange waits for another: paths, thinking. Unit: seconds an exchange.
     pub delay: f64,
     /// Where they queue.
     pub stations: Vec<Station>,
@@ -25,24 +25,23 @@ pub struct Network {
 
 /// A place with servers that take exchanges from one queue; or several such places, visited at random.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Station {
+pub(crate) struct Station {
     /// Of all copies together. Unit: seconds of one server an exchange.
     pub demand: f64,
-    /// CPUs, threads: how many exchanges it serves at once.
-    pub servers: u16,
+    /// CPUs, threads: how many exchanges it serves at once. With `j` there it works at `min(j, servers)`,
+    /// so that 1.6 CPUs are one for the first exchange and 0.6 for the second.
+    pub servers: f64,
     /// How many there are alike, each with a queue of its own and visited equally often.
     pub copies: u16,
 }
 
 /// What a network does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Solution {
+pub(crate) struct Solution {
     /// Exchanges a second.
     pub throughput: OpRate,
-    /// Time an exchange takes outside of the delay, waiting included. Unit: seconds.
-    pub response: f64,
-    /// Of each station's servers, 0 to 1.
-    pub utilisation: Vec<f64>,
+    /// By station: time of an exchange there, waiting included, all copies together. Unit: seconds.
+    pub residence: Vec<f64>,
 }
 
 /// What one exchange needs. Unit: seconds.
@@ -56,39 +55,72 @@ pub struct Demand {
 
 /// Throughput of `population` exchanges circulating over `cpus` CPUs and a delay.
 pub fn closed_network(population: u32, cpus: u16, demand: Demand) -> OpRate {
-    let cpu = Station { demand: demand.cpu, servers: cpus.max(1), copies: 1 };
-    Network { delay: demand.delay.max(1e-12), stations: vec![cpu] }.solve(population).throughput
+    let cpu = Station { demand: demand.cpu, servers: f64::from(cpus.max(1)), copies: 1 };
+    Closed { delay: demand.delay.max(1e-12), stations: vec![cpu] }.solve(population).throughput
 }
 
 // Chosen: this near to its bound a throughput stays there; the steps left would change no digit.
 const THERE: f64 = 1e-13;
 
-impl Network {
+// Chosen: a millionth of a server is none.
+const LEAST_SERVERS: f64 = 1e-6;
+
+impl Closed {
     /// What it does with so many exchanges in it.
     pub fn solve(&self, population: u32) -> Solution {
+        let bound = self.bound();
+        let mut throughput = 0.0;
+        let whole = self.recur(population, |_, x| throughput = x);
+        let throughput = throughput.min(bound);
+        Solution {
+            throughput: OpRate(throughput),
+            residence: self.residence(population, throughput, &whole),
+        }
+    }
+
+    /// What it does with 1 to so many exchanges in it. Unit: exchanges a second.
+    pub fn rates(&self, population: u32) -> Vec<f64> {
+        let bound = self.bound();
+        let mut rates = Vec::with_capacity(population as usize);
+        self.recur(population, |_, x| rates.push(x.min(bound)));
+        rates.resize(population as usize, bound);
+        rates
+    }
+
+    /// The recursion, until nothing changes; the queues of the last step by station, of one copy.
+    fn recur(&self, population: u32, mut on: impl FnMut(u32, f64)) -> Vec<f64> {
         let groups: Vec<Group> = self.stations.iter().filter_map(Group::of).collect();
         let mut nets = nets(&groups);
         let bound = self.bound();
-        let mut throughput = 0.0;
         for n in 1..=population {
             // Nets with more stations taken away have higher numbers, and are needed first.
             for index in (0..nets.len()).rev() {
                 let (net, smaller) = nets[index..].split_first_mut().expect("index is of a net");
                 net.step(n, self.delay, &groups, |step| smaller[step - 1].throughput);
             }
-            throughput = nets[0].throughput;
-            if throughput >= bound * (1.0 - THERE) {
+            on(n, nets[0].throughput);
+            if nets[0].throughput >= bound * (1.0 - THERE) {
                 break;
             }
         }
-        let throughput = throughput.min(bound);
-        let response = f64::from(population) / throughput.max(1e-300) - self.delay;
-        let utilisation = self
-            .stations
-            .iter()
-            .map(|it| throughput * it.demand.max(0.0) / it.capacity())
-            .collect();
-        Solution { throughput: OpRate(throughput), response: response.max(0.0), utilisation }
+        let mut queues = nets[0].queue.iter();
+        let queue = |of: &Station| if of.demand > 0.0 { queues.next().copied() } else { None };
+        self.stations.iter().map(queue).map(Option::unwrap_or_default).collect()
+    }
+
+    /// Where the exchanges stand, `queues` being from as far as the recursion went: those that came after
+    /// that wait at the bottleneck.
+    fn residence(&self, population: u32, throughput: f64, queues: &[f64]) -> Vec<f64> {
+        let all = |it: (&Station, &f64)| f64::from(it.0.copies.max(1)) * it.1;
+        let mut there: Vec<f64> = self.stations.iter().zip(queues).map(all).collect();
+        let left = f64::from(population) - throughput * self.delay - there.iter().sum::<f64>();
+        let load = |it: &Station| it.demand.max(0.0) / it.capacity();
+        let busiest = (0..there.len())
+            .max_by(|a, b| load(&self.stations[*a]).total_cmp(&load(&self.stations[*b])));
+        if let Some(busiest) = busiest {
+            there[busiest] += left.max(0.0);
+        }
+        there.into_iter().map(|queue| queue / throughput.max(1e-300)).collect()
     }
 
     /// The throughput that no population exceeds: all servers of the busiest station at work.
@@ -99,13 +131,24 @@ impl Network {
 
     /// Time that one exchange takes alone. Unit: seconds.
     pub fn alone(&self) -> f64 {
-        self.delay + self.stations.iter().map(|it| it.demand.max(0.0)).sum::<f64>()
+        self.delay + self.stations.iter().map(Station::alone).sum::<f64>()
+    }
+
+    /// The operational bound with so many exchanges: each takes its time alone at least, and the busiest
+    /// station is full at most. Unit: exchanges a second.
+    pub fn most(&self, population: f64) -> f64 {
+        self.bound().min(population / self.alone())
     }
 }
 
 impl Station {
     fn capacity(&self) -> f64 {
-        f64::from(self.servers.max(1)) * f64::from(self.copies.max(1))
+        self.servers.max(LEAST_SERVERS) * f64::from(self.copies.max(1))
+    }
+
+    /// By an exchange that meets no other: half a server takes twice the time. Unit: seconds.
+    pub fn alone(&self) -> f64 {
+        self.demand.max(0.0) / self.servers.clamp(LEAST_SERVERS, 1.0)
     }
 }
 
@@ -113,7 +156,7 @@ impl Station {
 struct Group {
     /// Of one copy.
     demand: f64,
-    servers: usize,
+    servers: f64,
     copies: usize,
 }
 
@@ -121,13 +164,18 @@ impl Group {
     fn of(station: &Station) -> Option<Self> {
         let copies = usize::from(station.copies.max(1));
         let demand = station.demand / copies as f64;
-        let servers = usize::from(station.servers.max(1));
+        let servers = station.servers.max(LEAST_SERVERS);
         (demand > 0.0).then_some(Self { demand, servers, copies })
+    }
+
+    /// With so many there all servers are at work.
+    fn places(&self) -> usize {
+        (self.servers.ceil() as usize).max(1)
     }
 
     /// In how many numbers of copies it is looked at: one server needs no marginals.
     fn levels(&self) -> usize {
-        if self.servers > 1 { self.copies + 1 } else { 1 }
+        if self.places() > 1 { self.copies + 1 } else { 1 }
     }
 }
 
@@ -148,7 +196,7 @@ struct Net {
 fn nets(groups: &[Group]) -> Vec<Net> {
     let count: usize = groups.iter().map(Group::levels).product();
     let marginal = |group: &Group| {
-        let mut marginal = vec![0.0; group.servers];
+        let mut marginal = vec![0.0; group.places()];
         marginal[0] = 1.0;
         marginal
     };
@@ -184,9 +232,9 @@ impl Net {
             }
             let m = group.servers;
             // Servers that an arrival would find idle beyond the one that it takes.
-            let idle = self.marginal[index][..m - 1].iter().enumerate();
-            let idle: f64 = idle.map(|(j, p)| (m - 1 - j) as f64 * p).sum();
-            group.demand / m as f64 * (1.0 + self.queue[index] + idle)
+            let idle = self.marginal[index][..group.places() - 1].iter().enumerate();
+            let idle: f64 = idle.map(|(j, p)| (m - 1.0 - j as f64) * p).sum();
+            group.demand / m * (1.0 + self.queue[index] + idle)
         };
         let responses: Vec<f64> =
             groups.iter().enumerate().map(|(index, group)| response(index, group)).collect();
@@ -198,7 +246,7 @@ impl Net {
                 continue;
             }
             self.queue[index] = self.throughput * responses[index];
-            if group.servers == 1 {
+            if group.places() == 1 {
                 continue;
             }
             let without = of_fewer(self.fewer[index]);
@@ -216,7 +264,7 @@ mod tests {
     use super::*;
 
     fn one(demand: f64, servers: u16) -> Station {
-        Station { demand, servers, copies: 1 }
+        Station { demand, servers: f64::from(servers), copies: 1 }
     }
 
     /// M/M/c//N by its state probabilities, `P(j) = N!/(N-j)! (S/Z)^j / Π min(i, c)`, scaled as they are
@@ -275,7 +323,7 @@ mod tests {
             (4_000, 128, 200e-6, 6.2e-3),
             (1_000, 1_000, 1e-3, 1e-3),
         ] {
-            let network = Network { delay: think, stations: vec![one(service, servers)] };
+            let network = Closed { delay: think, stations: vec![one(service, servers)] };
             let exact = birth_and_death(population, servers, service, think);
             let found = network.solve(population).throughput.0;
             assert!((found / exact - 1.0).abs() < 1e-9, "{population}/{servers}: {found} {exact}");
@@ -285,16 +333,16 @@ mod tests {
     #[test]
     fn balanced_single_servers_without_delay_are_n_over_n_plus_k_minus_one() {
         // K stations of D each: X(N) = N / (N + K - 1) / D.
-        let four = Station { demand: 4.0, servers: 1, copies: 4 };
-        let found = Network { delay: 0.0, stations: vec![four] }.solve(9).throughput.0;
+        let four = Station { demand: 4.0, servers: 1.0, copies: 4 };
+        let found = Closed { delay: 0.0, stations: vec![four] }.solve(9).throughput.0;
         assert!((found - 9.0 / 12.0).abs() < 1e-12, "{found}");
     }
 
     #[test]
     fn copies_are_as_many_stations_written_out() {
-        let alike = Station { demand: 3e-3, servers: 4, copies: 3 };
-        let group = Network { delay: 2e-3, stations: vec![alike, one(0.2e-3, 1)] };
-        let apart = Network {
+        let alike = Station { demand: 3e-3, servers: 4.0, copies: 3 };
+        let group = Closed { delay: 2e-3, stations: vec![alike, one(0.2e-3, 1)] };
+        let apart = Closed {
             delay: 2e-3,
             stations: vec![one(1e-3, 4), one(1e-3, 4), one(1e-3, 4), one(0.2e-3, 1)],
         };
@@ -307,8 +355,8 @@ mod tests {
 
     #[test]
     fn four_servers_of_thirty_two_schedulers_stay_within_the_operational_bounds() {
-        let hosts = Station { demand: 200e-6, servers: 32, copies: 4 };
-        let network = Network { delay: 250e-6, stations: vec![hosts] };
+        let hosts = Station { demand: 200e-6, servers: 32.0, copies: 4 };
+        let network = Closed { delay: 250e-6, stations: vec![hosts] };
         let (bound, alone) = (network.bound(), network.alone());
         let mut last = 0.0;
         for population in [1, 50, 100, 200, 400, 800, 2_000, 4_000] {
@@ -323,12 +371,29 @@ mod tests {
     }
 
     #[test]
-    fn littles_law_and_the_utilisation_law_hold_of_a_solution() {
-        let network = Network { delay: 1e-3, stations: vec![one(100e-6, 2), one(40e-6, 1)] };
-        let found = network.solve(30);
-        let x = found.throughput.0;
-        assert!((x * (found.response + 1e-3) - 30.0).abs() < 1e-6);
-        assert!((found.utilisation[0] - x * 50e-6).abs() < 1e-9);
-        assert!((found.utilisation[1] - x * 40e-6).abs() < 1e-9);
+    fn littles_law_holds_of_a_solution_far_beyond_the_bottleneck_too() {
+        let network = Closed { delay: 1e-3, stations: vec![one(100e-6, 2), one(40e-6, 1)] };
+        for population in [1, 30, 5_000] {
+            let found = network.solve(population);
+            let all = 1e-3 + found.residence.iter().sum::<f64>();
+            assert!((found.throughput.0 * all / f64::from(population) - 1.0).abs() < 1e-9);
+        }
+        let rates = network.rates(5_000);
+        assert_eq!(rates.len(), 5_000);
+        assert!((rates[29] / network.solve(30).throughput.0 - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn fractions_of_a_server_are_a_slower_last_one() {
+        // min(j, 1.6) at work with j there, and the delay: the birth-and-death chain by hand for two.
+        // P(1)/P(0) = 2 S/Z / 1, P(2)/P(1) = 1 S/Z / 1.6; S = Z = 1: 1, 2, 1.25.
+        let two =
+            Closed { delay: 1.0, stations: vec![Station { demand: 1.0, servers: 1.6, copies: 1 }] };
+        let by_hand = (2.0 * 1.0 + 1.25 * 1.6) / 4.25;
+        assert!((two.solve(2).throughput.0 - by_hand).abs() < 1e-12);
+        // Half a server alone takes twice the time.
+        let half =
+            Closed { delay: 0.0, stations: vec![Station { demand: 1.0, servers: 0.5, copies: 1 }] };
+        assert!((half.solve(1).throughput.0 - 0.5).abs() < 1e-12);
     }
 }

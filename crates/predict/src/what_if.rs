@@ -3,9 +3,11 @@
 //!
 //! The model is first made to do what the run did, with the path that the run had. What an exchange takes
 //! that meets nobody, less its CPU and its path, is a delay. What it takes beyond that and beyond the queues
-//! of the CPUs it waits for something that nobody measured: a station that serves one exchange after the
-//! other and is as slow as it must be for the run; the optimist takes it for a delay. Each end of the
-//! interval is made to meet the run, with dearer or cheaper exchanges.
+//! of the CPUs it may wait for something that nobody measured. It gets a station only where the fit
+//! ([`crate::fit`]) says how many are served at a time, and that they are fewer than there were connections;
+//! else it is a delay. Each end of the interval is made to meet the run, with dearer or cheaper exchanges.
+//!
+//! A thread that was not full is no ceiling: another one may do its work. The pessimist takes it for one.
 //!
 //! Blind spot: that station may as well be several, or grow with load.
 
@@ -13,8 +15,10 @@ use linerate_model::OpRate;
 use serde::{Deserialize, Serialize};
 
 use crate::crossing::Crossing;
+use crate::fit::{Alone, Observed, fit as fitted_to};
 use crate::forecast::{Ceiling, Lean, Service, settle};
-use crate::mva::{Network, Station};
+use crate::mva::{Closed, Station};
+use crate::network::QueueStation;
 use crate::words::duration;
 
 /// What a run told of its service.
@@ -74,8 +78,10 @@ struct Fitted {
     delay: f64,
     /// What the demands are multiplied by.
     dearer: f64,
-    /// Of the station that nobody measured, one exchange after the other. Unit: seconds.
+    /// Of the station that nobody measured; 0: there is none. Unit: seconds.
     unknown: f64,
+    /// How many exchanges it serves at a time.
+    at_once: f64,
 }
 
 // Chosen: a CPU this full explains that exchanges wait.
@@ -83,6 +89,9 @@ const FULL: f64 = 0.85;
 
 // Chosen: waiting for less than a tenth of the time is chance, or bursts.
 const WAITS: f64 = 0.1;
+
+// Chosen: an exchange alone takes this much more or less as its caches, and what else runs, have it.
+const ALONE: f64 = 0.1;
 
 // Chosen: no two runs of one plan agree better.
 const LEAST_NOISE: f64 = 0.03;
@@ -118,7 +127,7 @@ impl Changed {
                 Lean::Middle => 1.0,
                 Lean::High => 1.0 / (1.0 + (CHEAPER_BUSY - 1.0) * (1.0 - busiest)),
             };
-            fit(&measured, dearer, busiest, lean)
+            meet(&measured, dearer, busiest, lean)
         });
         Self { measured, change, fitted }
     }
@@ -128,14 +137,20 @@ impl Changed {
         self.fitted[1].delay
     }
 
-    /// What of an exchange something takes that nobody measured, one exchange after the other. Unit: seconds.
+    /// Of something that is full and that nobody measured, how long each exchange holds it up for the others:
+    /// its time there by how many are there at a time. Unit: seconds; 0: there is no such thing.
     pub fn unknown(&self) -> f64 {
-        self.fitted[1].unknown
+        self.fitted[1].unknown / self.fitted[1].at_once.max(1e-9)
     }
 
-    fn network(&self, population: u32, lean: Lean) -> Network {
+    /// Whether a thread surely is a ceiling: the engine's one, or a full one.
+    fn is_certain(&self, thread: &Ceiling) -> bool {
+        thread.id == "engine.cpu" || self.measured.throughput.0 >= FULL * thread.per_s.0
+    }
+
+    fn network(&self, population: u32, lean: Lean) -> Closed {
         let of = index(lean);
-        let Fitted { delay, dearer, unknown } = self.fitted[of];
+        let Fitted { delay, dearer, unknown, at_once } = self.fitted[of];
         let dearer = dearer * self.crowded(population, lean);
         let hosts = self.change.hosts.unwrap_or(1).max(1);
         // Each machine more gives less than a machine.
@@ -149,10 +164,11 @@ impl Changed {
                     (now, if gain > 1.0 { (1.0 + more) / gain } else { 1.0 })
                 }
             };
-            Station { demand: cpu.demand_s * dearer / got / speed, servers, copies: hosts }
+            let demand = cpu.demand_s * dearer / got / speed;
+            Station { demand, servers: f64::from(servers), copies: hosts }
         });
-        let unknown = Station { demand: unknown, servers: 1, copies: hosts };
-        Network { delay, stations: stations.chain([unknown]).collect() }
+        let unknown = Station { demand: unknown, servers: at_once, copies: hosts };
+        Closed { delay, stations: stations.chain([unknown]).collect() }
     }
 }
 
@@ -186,7 +202,9 @@ impl Service for Changed {
         network.delay += away;
         // Threads grow with machines, not with CPUs.
         let hosts = f64::from(self.change.hosts.unwrap_or(1).max(1));
-        let threads = self.measured.threads.iter().map(|it| it.per_s.0 * hosts);
+        let threads = self.measured.threads.iter();
+        let threads = threads.filter(|it| lean == Lean::Low || self.is_certain(it));
+        let threads = threads.map(|it| it.per_s.0 * hosts);
         let most = threads.fold(f64::INFINITY, f64::min);
         let noise = self.measured.noise.max(LEAST_NOISE);
         let chance = match lean {
@@ -206,8 +224,8 @@ impl Service for Changed {
         let on = if hosts > 1 { format!(", on {hosts} machines") } else { String::new() };
         let network = self.network(1, Lean::Middle);
         let cpus = self.measured.cpus.iter().zip(&network.stations).map(|(cpu, station)| {
-            let rate = f64::from(station.servers) * f64::from(hosts) / station.demand.max(1e-12);
-            let plural = if station.servers == 1 { "" } else { "s" };
+            let rate = station.servers * f64::from(hosts) / station.demand.max(1e-12);
+            let plural = if station.servers <= 1.0 { "" } else { "s" };
             let how = format!(
                 "{} CPU{plural} / {} of CPU an exchange{on}",
                 station.servers,
@@ -215,14 +233,19 @@ impl Service for Changed {
             );
             Ceiling::new(&cpu.id, rate, how)
         });
-        let threads = self.measured.threads.iter().map(|it| {
+        let threads = self.measured.threads.iter().filter(|it| self.is_certain(it)).map(|it| {
             let rate = OpRate(it.per_s.0 * f64::from(hosts));
             Ceiling { id: it.id.clone(), per_s: rate, sum: format!("{}{on}", it.sum) }
         });
         let unknown = self.unknown();
         let unknown = (unknown > 0.0).then(|| {
             let id = self.measured.held_by.as_deref().unwrap_or("unknown");
-            let how = format!("one exchange at a time / {}{on}", duration(unknown));
+            let of = self.fitted[1];
+            let times = match of.at_once {
+                one if (one - 1.0).abs() < 0.05 => "one exchange".to_owned(),
+                many => format!("{many:.1} exchanges"),
+            };
+            let how = format!("{times} at a time / {}{on}", duration(of.unknown));
             Ceiling::new(id, f64::from(hosts) / unknown, how)
         });
         cpus.chain(threads).chain(unknown).collect()
@@ -230,18 +253,20 @@ impl Service for Changed {
 }
 
 /// Delay and demands with which the model does what the run did.
-fn fit(measured: &Measured, dearer: f64, busiest: f64, lean: Lean) -> Fitted {
+fn meet(measured: &Measured, dearer: f64, busiest: f64, lean: Lean) -> Fitted {
     let target = measured.throughput.0;
     let does = |of: Fitted| {
-        let station =
-            |cpu: &Cpu| Station { demand: cpu.demand_s * of.dearer, servers: cpu.cpus, copies: 1 };
-        let unknown = Station { demand: of.unknown, servers: 1, copies: 1 };
+        let station = |cpu: &Cpu| {
+            let demand = cpu.demand_s * of.dearer;
+            Station { demand, servers: f64::from(cpu.cpus), copies: 1 }
+        };
+        let unknown = Station { demand: of.unknown, servers: of.at_once, copies: 1 };
         let stations = measured.cpus.iter().map(station).chain([unknown]).collect();
-        let network = Network { delay: of.delay, stations };
+        let network = Closed { delay: of.delay, stations };
         settle(&Fixed(network), &measured.crossing, measured.connections, lean).0
     };
     let cycle = f64::from(measured.connections) / target;
-    let bare = Fitted { delay: 0.0, dearer, unknown: 0.0 };
+    let bare = Fitted { delay: 0.0, dearer, unknown: 0.0, at_once: 1.0 };
     // More than the CPUs can do by this account: the account is too dear.
     if does(bare) < target {
         let dearer = last(dearer, |dearer| does(Fitted { dearer, ..bare }) >= target);
@@ -262,14 +287,42 @@ fn fit(measured: &Measured, dearer: f64, busiest: f64, lean: Lean) -> Fitted {
             ..bare
         };
     }
-    if lean == Lean::High || all - alone < WAITS * cycle {
+    if all - alone < WAITS * cycle || !is_held(measured, dearer, lean) {
         return Fitted { delay: all, ..bare };
     }
-    let bare = Fitted { delay: alone, ..bare };
-    Fitted {
-        unknown: last(1.0 / target, |unknown| does(Fitted { unknown, ..bare }) >= target),
-        ..bare
-    }
+    // How much of the time alone is held there is not known; what it lets through does not depend on that.
+    let unknown = alone.max(LEAST_NOISE * all);
+    let most = f64::from(measured.connections);
+    let fewer =
+        last(most, |fewer| does(Fitted { unknown, at_once: most - fewer, ..bare }) >= target);
+    let at_once = most - fewer;
+    // Less than one server is one that takes longer.
+    Fitted { unknown: unknown / at_once.min(1.0), at_once: at_once.max(1.0), ..bare }
+}
+
+/// Whether the fit to the run excludes that all of its connections could be served at a time.
+fn is_held(measured: &Measured, dearer: f64, lean: Lean) -> bool {
+    let Some(alone) = measured.alone else { return false };
+    let of = |cpu: &Cpu| QueueStation {
+        id: cpu.id.clone(),
+        demand: cpu.demand_s * dearer,
+        servers: f64::from(cpu.cpus),
+    };
+    let known: Vec<QueueStation> = measured.cpus.iter().map(of).collect();
+    // Those that wait on the path are not there.
+    let rate = measured.throughput.0;
+    let added = measured.crossing.added(measured.connections, rate, lean).away;
+    let stalled = (added - measured.crossing.delay()).max(0.0) * rate;
+    let inside = (f64::from(measured.connections) - stalled).round().max(1.0);
+    let noise = measured.noise.max(LEAST_NOISE);
+    let observed = Observed {
+        connections: inside as u32,
+        per_s: rate,
+        low: rate * (1.0 - noise),
+        high: rate * (1.0 + noise),
+    };
+    let alone = Alone { service_s: alone, low: alone * (1.0 - ALONE), high: alone * (1.0 + ALONE) };
+    fitted_to(&known, alone, &[observed]).k.is_some_and(|(_, _, high)| high <= inside)
 }
 
 /// The largest number up to `most` of which something still holds, that holds of smaller ones.
@@ -282,11 +335,11 @@ fn last(most: f64, holds: impl Fn(f64) -> bool) -> f64 {
     low
 }
 
-struct Fixed(Network);
+struct Fixed(Closed);
 
 impl Service for Fixed {
     fn throughput(&self, population: u32, away: f64, _: Lean) -> f64 {
-        let network = Network { delay: self.0.delay + away, ..self.0.clone() };
+        let network = Closed { delay: self.0.delay + away, ..self.0.clone() };
         network.solve(population).throughput.0
     }
 
@@ -309,7 +362,7 @@ mod tests {
     fn measured(connections: u32, delay: f64) -> Measured {
         let cpus = vec![Cpu { id: "host.cpu".into(), demand_s: 50e-6, cpus: 2 }];
         let network =
-            Network { delay, stations: vec![Station { demand: 50e-6, servers: 2, copies: 1 }] };
+            Closed { delay, stations: vec![Station { demand: 50e-6, servers: 2.0, copies: 1 }] };
         Measured {
             connections,
             throughput: network.solve(connections).throughput,
@@ -375,10 +428,10 @@ mod tests {
     fn what_exchanges_wait_for_and_nobody_measured_does_not_grow_with_more_of_them() {
         // Something takes 1 ms of each exchange, one after the other; CPUs are idle.
         let stations = vec![
-            Station { demand: 50e-6, servers: 2, copies: 1 },
-            Station { demand: 1e-3, servers: 1, copies: 1 },
+            Station { demand: 50e-6, servers: 2.0, copies: 1 },
+            Station { demand: 1e-3, servers: 1.0, copies: 1 },
         ];
-        let does = Network { delay: 0.0, stations }.solve(20).throughput;
+        let does = Closed { delay: 0.0, stations }.solve(20).throughput;
         let of = Measured {
             throughput: does,
             alone: Some(1.05e-3),
@@ -388,17 +441,54 @@ mod tests {
         let changed = Changed::new(of.clone(), Change::default());
         let more = forecast(&changed, &of.crossing, 200);
         assert!(more.throughput_per_s.mid.0 < 1.1 * does.0, "{more:?}");
-        assert!(more.throughput_per_s.high.0 > 5.0 * does.0, "{more:?}");
+        assert!(more.throughput_per_s.high.0 < 1.2 * does.0, "{more:?}");
         assert_eq!(more.by, "vm.funnel");
+        assert!(more.says().starts_with("one exchange at a time / 1.0"), "{}", more.says());
+    }
+
+    #[test]
+    fn a_pool_is_as_many_at_a_time_as_it_has() {
+        // Four at a time for 20 ms each, asked by 32.
+        let of = Measured {
+            throughput: OpRate(199.0),
+            alone: Some(20.05e-3),
+            held_by: Some("app.pool".into()),
+            ..measured(32, 0.0)
+        };
+        let changed = Changed::new(of.clone(), Change::default());
+        let at = |connections| forecast(&changed, &of.crossing, connections);
+        assert!(
+            at(32).says().starts_with("4.0 exchanges at a time / 20.0 ms"),
+            "{}",
+            at(32).says()
+        );
+        // Two of them meet nobody.
+        assert!((at(2).throughput_per_s.mid.0 / 99.8 - 1.0).abs() < 0.02, "{:?}", at(2));
+    }
+
+    #[test]
+    fn what_cpus_do_is_not_capped_by_a_thread_that_is_not_full_or_by_a_queue_that_may_be_none() {
+        // A service on 1.4 of two CPUs whose goroutines move from thread to thread.
+        let of = Measured {
+            threads: vec![Ceiling::new("target.cpu", 28_000.0 / 0.75, "one thread".into())],
+            throughput: OpRate(28_000.0),
+            alone: Some(170e-6),
+            ..measured(6, 0.0)
+        };
+        let changed = Changed::new(of.clone(), Change::default());
+        assert_eq!(changed.unknown(), 0.0);
+        let more = forecast(&changed, &of.crossing, 100);
+        assert_eq!(more.by, "host.cpu", "{more:?}");
+        assert!(more.throughput_per_s.mid.0 > 38_000.0, "{more:?}");
     }
 
     #[test]
     fn a_limit_that_the_run_had_is_taken_off_when_it_is_lifted() {
         let path = Path { limit: Some(20), ..Path::of_rtt(Duration::from_millis(10)) };
         let with = Crossing { path: path.clone(), ..Crossing::default() };
-        let network = Network {
+        let network = Closed {
             delay: 0.0,
-            stations: vec![Station { demand: 50e-6, servers: 2, copies: 1 }],
+            stations: vec![Station { demand: 50e-6, servers: 2.0, copies: 1 }],
         };
         let does = settle(&Fixed(network), &with, 100, Lean::Middle).0;
         let of = Measured {

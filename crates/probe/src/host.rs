@@ -48,6 +48,41 @@ pub fn host_facts() -> HostFacts {
     }
 }
 
+/// Files that tell the same of another host, for whoever can read them there.
+pub fn host_files() -> Vec<String> {
+    let fixed = [RELEASE, STAT, MEMINFO].map(str::to_owned);
+    fixed.into_iter().chain(SYSCTLS.iter().map(|name| path_of(name))).collect()
+}
+
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+const STAT: &str = "/proc/stat";
+const MEMINFO: &str = "/proc/meminfo";
+
+/// Facts of another host, by the texts of [`host_files`] there. What is of the engine stays empty, and so does the
+/// CPUs' model: a machine of many needs long to say it.
+pub fn host_facts_of(text: impl Fn(&str) -> Option<String>) -> HostFacts {
+    let of = |path: &str| text(path).unwrap_or_default();
+    let cpus = of(STAT).lines().filter(|line| is_cpu(line)).count();
+    let setting = |name: &&str| Some(((*name).to_owned(), in_one_line(&text(&path_of(name))?)));
+    HostFacts {
+        kernel: of(RELEASE).trim().to_owned(),
+        cpus: u16::try_from(cpus).unwrap_or(u16::MAX),
+        memory_bytes: memory(&of(MEMINFO)),
+        sysctls: SYSCTLS.iter().filter_map(setting).collect(),
+        ..HostFacts::default()
+    }
+}
+
+fn path_of(sysctl: &str) -> String {
+    format!("/proc/sys/{}", sysctl.replace('.', "/"))
+}
+
+/// Tabs between the numbers of `tcp_rmem`.
+fn in_one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    words.join(" ")
+}
+
 /// Kernel settings as a network namespace has them; none for this process's own. Empty when the
 /// namespace can't be entered.
 pub fn sysctls_of(netns: Option<&Path>) -> BTreeMap<String, String> {
@@ -57,10 +92,8 @@ pub fn sysctls_of(netns: Option<&Path>) -> BTreeMap<String, String> {
 /// `/proc/sys/net` shows the namespace of the thread that looks.
 fn sysctls() -> BTreeMap<String, String> {
     let read = |name: &&str| {
-        let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
-        // Tabs between the numbers of `tcp_rmem`.
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        Some(((*name).to_owned(), words.join(" ")))
+        let text = fs::read_to_string(path_of(name)).ok()?;
+        Some(((*name).to_owned(), in_one_line(&text)))
     };
     SYSCTLS.iter().filter_map(read).collect()
 }
@@ -103,6 +136,22 @@ mod tests {
         assert!(facts.cpus > 0 && facts.engine_cpus > 0 && facts.memory_bytes > 0);
         assert!(facts.descriptors > 0);
         assert_eq!(facts.sysctls["net.ipv4.tcp_rmem"].split(' ').count(), 3);
+    }
+
+    #[test]
+    fn another_hosts_files_tell_what_this_hosts_tell() {
+        let found = host_facts_of(|path| fs::read_to_string(path).ok());
+        let own = host_facts();
+        assert_eq!(
+            (&found.kernel, found.cpus, &found.sysctls),
+            (&own.kernel, own.cpus, &own.sysctls)
+        );
+        assert_eq!(found.memory_bytes, own.memory_bytes);
+        let asked = host_files();
+        host_facts_of(|path| {
+            assert!(asked.iter().any(|file| file == path), "{path}");
+            None
+        });
     }
 
     #[test]

@@ -3,14 +3,26 @@
 //! The sources are pure and know how to read an answer; this crate knows how to get one. Nothing
 //! here fails a run: what can't be read is told by [`Probe::unread`], and its metrics are missing.
 
+mod bursts;
+mod capture;
+mod census;
+mod clients;
+mod ends;
+mod engine;
+mod groups;
 mod host;
 mod kept;
 mod namespace;
 mod netlink;
 mod owner;
+mod pace;
+mod peers;
+mod sampler;
 mod sockets;
 mod stack;
 mod sums;
+mod sys;
+mod threads;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,11 +33,18 @@ use linerate_evidence::sources::{Answer, Fetch, Parse, SOURCES, Source, tcp_info
 use linerate_evidence::{Evidence, Side, Subject};
 use linerate_model::Timestamp;
 
-pub use host::{host_facts, sysctls_of};
+pub use bursts::{BurstSampler, NoBursts};
+pub use capture::{CaptureSampler, MOST_PORTS, NoCapture};
+pub use census::{Asked, Census, CensusSampler, Sample};
+pub use ends::ServerEnds;
+pub use groups::{GroupFiles, group_files};
+pub use host::{host_facts, host_facts_of, host_files, sysctls_of};
 pub use owner::{cpus_of, owner_of_port};
+pub use sampler::TargetSampler;
 pub use sockets::{NoSockets, ProcessSockets, Sockets, netns_of};
 pub use tree::processes_below;
 
+use engine::OwnThreads;
 use kept::Kept;
 use stack::{Ends, Stack};
 use tree::TargetTree;
@@ -71,6 +90,7 @@ pub struct Probe {
     /// One a network namespace: the servers' last, and both ends' where they share one.
     stacks: Vec<Stack>,
     tree: Option<TargetTree>,
+    own: OwnThreads,
     /// Ends of connections whose congestion control was told.
     named: BTreeSet<Subject>,
     unread: BTreeMap<String, String>,
@@ -85,6 +105,7 @@ impl Probe {
             stacks: Vec::new(),
             host_files: Vec::new(),
             tree: None,
+            own: OwnThreads::default(),
             named: BTreeSet::new(),
             unread: BTreeMap::new(),
             untold: BTreeMap::new(),
@@ -111,7 +132,7 @@ impl Probe {
     ///
     /// Measured, on two cores of 2.5 GHz that other work half filled (`tests/loopback.rs`, `cost`):
     /// 300 µs a pass, and on top of it 24 µs for each end of a connection and 20 µs for each
-    /// thread of the target. Most of an end's share is storing its 56 numbers, 3 µs of it are the
+    /// thread of the target; for the engine's own threads what stands at `OwnThreads::sample`. Most of an end's share is storing its 56 numbers, 3 µs of it are the
     /// kernel's. The target's tree is read in fewer passes when it has so many threads that
     /// reading them would take more than 5 % of a CPU.
     pub fn sample(&mut self, now: impl Fn() -> Timestamp, flows: &[FlowAddress]) -> Evidence {
@@ -123,6 +144,9 @@ impl Probe {
             && let Err(error) = tree.sample(&now, &mut evidence)
         {
             self.note(tree::ID, error.to_string());
+        }
+        if let Err(reason) = self.own.sample(&now, &mut evidence) {
+            self.note(engine::ID, reason);
         }
         evidence.unread.append(&mut self.untold);
         evidence

@@ -31,12 +31,16 @@ const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 
 /// `1 << (INET_DIAG_INFO - 1)`, the same of `INET_DIAG_CONG` and of `INET_DIAG_SKMEMINFO`.
-const WANTED: u8 = 1 << 1 | 1 << 3 | MEMORY;
+const WANTED: u8 = INFO | 1 << 3 | MEMORY;
+const INFO: u8 = 1 << 1;
 const MEMORY: u8 = 1 << 6;
 
 /// States of `net/tcp_states.h` in which an application may have bytes to read or write.
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
+
+/// A connection that its own end is making.
+const SYN_SENT: u8 = 2;
 
 /// States that are no connection's: a lookup that finds none of the two
 /// addresses falls back to the listener, and one in TIME-WAIT or half open has no `tcp_info`.
@@ -78,6 +82,16 @@ impl SockDiag {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> io::Result<Option<&[u8]>> {
+        let end = self.end(local, remote)?;
+        Ok(end.filter(|end| !matches!(end[1], SYN_RECV | TIME_WAIT | NEW_SYN_RECV)))
+    }
+
+    /// The same, of one that is half open or in TIME-WAIT too.
+    pub(crate) fn end(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> io::Result<Option<&[u8]>> {
         let mut found = self.exact(local, remote)?;
         // A server that listens on `::` has IPv4 clients with IPv6 sockets.
         if found.is_none() && local.is_ipv4() {
@@ -96,12 +110,39 @@ impl SockDiag {
         self.dump(1 << ESTABLISHED | 1 << CLOSE_WAIT, 0)
     }
 
+    /// The same about all that are made or being made, with `struct tcp_info` of each.
+    pub(crate) fn connections_with_info(&mut self) -> io::Result<Vec<u8>> {
+        self.dump(1 << ESTABLISHED | 1 << SYN_SENT, INFO)
+    }
+
+    /// Those of some families, with their `tcp_info`; with a port, only those whose own it is.
+    pub(crate) fn connections_of(
+        &mut self,
+        families: &[u8],
+        port: Option<u16>,
+    ) -> io::Result<Vec<u8>> {
+        let states = 1 << ESTABLISHED | 1 << CLOSE_WAIT;
+        self.dump_of(families, states, INFO, port.unwrap_or(0))
+    }
+
     fn dump(&mut self, states: u32, wanted: u8) -> io::Result<Vec<u8>> {
+        self.dump_of(&[AF_INET, AF_INET6], states, wanted, 0)
+    }
+
+    /// Of sockets of these families and states; of port 0 are all.
+    fn dump_of(
+        &mut self,
+        families: &[u8],
+        states: u32,
+        wanted: u8,
+        port: u16,
+    ) -> io::Result<Vec<u8>> {
         let mut answers = Vec::new();
-        for family in [AF_INET, AF_INET6] {
-            let mut request = self.request(family, FLAG_REQUEST | FLAG_DUMP);
+        for family in families {
+            let mut request = self.request(*family, FLAG_REQUEST | FLAG_DUMP);
             request[HEADER + 2] = wanted;
             request[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
+            request[HEADER + 8..HEADER + 10].copy_from_slice(&port.to_be_bytes());
             self.send(&request)?;
             'dump: loop {
                 let length = match self.receive() {
@@ -160,9 +201,7 @@ impl SockDiag {
                 };
             }
             let ports = [local.port().to_be_bytes(), remote.port().to_be_bytes()].concat();
-            let ours = answer.len() >= ANSWER
-                && answer[4..8] == ports[..]
-                && ![SYN_RECV, TIME_WAIT, LISTEN, NEW_SYN_RECV].contains(&answer[1]);
+            let ours = answer.len() >= ANSWER && answer[4..8] == ports[..] && answer[1] != LISTEN;
             return Ok(ours.then_some(found));
         }
     }

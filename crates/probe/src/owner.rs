@@ -15,7 +15,12 @@ use crate::tree::{numbers, parents};
 /// process above them all: nginx's master and not one of its workers. None when nobody listens,
 /// or when the process belongs to somebody else and this one may not look.
 pub fn owner_of_port(port: u16) -> Option<u32> {
-    let answers = SockDiag::open().ok()?.listeners().ok()?;
+    owner_in(&mut SockDiag::open().ok()?, port)
+}
+
+/// The same in the network namespace of that socket.
+pub(crate) fn owner_in(diag: &mut SockDiag, port: u16) -> Option<u32> {
+    let answers = diag.listeners().ok()?;
     let wanted: BTreeSet<String> = listener::inodes(&answers, port)
         .into_iter()
         .map(|inode| format!("socket:[{inode}]"))

@@ -91,7 +91,7 @@ pub fn netns_of(pid: u32) -> PathBuf {
 }
 
 /// The sockets that a process holds, by inode.
-fn socket_inodes(pid: u32) -> io::Result<BTreeSet<u32>> {
+pub(crate) fn socket_inodes(pid: u32) -> io::Result<BTreeSet<u32>> {
     let folder = format!("/proc/{pid}/fd");
     // Tells who may not look; the numbers below would only be none.
     std::fs::read_dir(&folder)?;

@@ -59,7 +59,16 @@ impl Stack {
                         faults.push((source.id, reason));
                     }
                 }
-                Fetch::HostFile(_) | Fetch::TargetTree | Fetch::Node | Fetch::Link => {}
+                Fetch::HostFile(_)
+                | Fetch::TargetTree
+                | Fetch::OwnThreads
+                | Fetch::Threads
+                | Fetch::Peers
+                | Fetch::Node
+                | Fetch::Link
+                | Fetch::Census
+                | Fetch::Capture
+                | Fetch::Bursts => {}
             }
         }
         stack.diag = diag.ok();

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use linerate_evidence::Evidence;
 use linerate_evidence::sources::UnreadableSource;
-use linerate_evidence::sources::process::{
-    GroupReading, ProcessReading, Reading, ThreadReading, Tree,
-};
+use linerate_evidence::sources::process::{ProcessReading, Reading, ThreadReading, Tree};
 use linerate_model::Timestamp;
 
-use crate::kept::Kept;
+use crate::groups::{Group, groups_of};
 
 /// The source it reads.
 pub(crate) const ID: &str = "process";
@@ -42,14 +40,16 @@ pub(crate) struct TargetTree {
     sums: Tree,
     next_walk: Timestamp,
     next_read: Timestamp,
+    delays: Delays,
     /// Counted at a walk where the kernel does not tell for nothing.
     counted: BTreeMap<u32, u64>,
 }
 
-#[derive(Debug)]
-struct Group {
-    cpu_stat: Kept,
-    max: Vec<Kept>,
+/// Whether the kernel counts how long threads wait for disks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Delays {
+    Counted,
+    NotCounted,
 }
 
 /// A target whose root process can't be read.
@@ -68,11 +68,12 @@ impl TargetTree {
         }
         Ok(Self {
             members: roots.to_vec(),
-            groups: roots.first().map(|root| groups_of(*root)).unwrap_or_default(),
+            groups: roots.first().map(|root| groups_of(&root.to_string())).unwrap_or_default(),
             roots: roots.to_vec(),
             sums: Tree::default(),
             next_walk: Timestamp(0),
             next_read: Timestamp(0),
+            delays: delays(),
             counted: BTreeMap::new(),
         })
     }
@@ -115,10 +116,16 @@ impl TargetTree {
             .filter_map(|tid| {
                 let status = read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
                 let schedstat = read(format!("/proc/{pid}/task/{tid}/schedstat")).ok();
-                Some(ThreadReading { tid, status, schedstat })
+                let stat = match self.delays {
+                    Delays::Counted => read(format!("/proc/{pid}/task/{tid}/stat")).ok(),
+                    Delays::NotCounted => None,
+                };
+                Some(ThreadReading { tid, status, schedstat, stat })
             })
             .collect();
-        Some(ProcessReading { pid, stat, limits, descriptors, threads })
+        // Another user's opens, and tells nothing.
+        let io = read(format!("/proc/{pid}/io")).ok().filter(|text| !text.is_empty());
+        Some(ProcessReading { pid, stat, io, limits, descriptors, threads })
     }
 
     fn count_descriptors(&mut self) {
@@ -134,12 +141,11 @@ impl TargetTree {
     }
 }
 
-impl Group {
-    fn read(&mut self) -> Option<GroupReading> {
-        let cpu_stat = self.cpu_stat.read().ok()?.to_vec();
-        let parts: Result<Vec<&[u8]>, _> = self.max.iter_mut().map(Kept::read).collect();
-        let max = parts.ok().filter(|parts| !parts.is_empty()).map(|parts| parts.join(&b' '));
-        Some(GroupReading { cpu_stat, max })
+/// Off by default since Linux 5.14, where the setting came; older kernels do not say.
+fn delays() -> Delays {
+    match read("/proc/sys/kernel/task_delayacct") {
+        Ok(text) if text.starts_with(b"1") => Delays::Counted,
+        _ => Delays::NotCounted,
     }
 }
 
@@ -159,19 +165,40 @@ pub fn processes_below(root: u32) -> Vec<u32> {
 /// A process and everything below it, parents first. Where the kernel does not list children,
 /// every process is asked for its parent.
 pub(crate) fn walk(root: u32) -> Vec<u32> {
+    walk_in(root, &Family::read())
+}
+
+/// Who is whose child, as far as the kernel must be asked beforehand.
+pub(crate) enum Family {
+    /// It lists children.
+    Listed,
+    /// The parent of every process.
+    Parents(BTreeMap<u32, u32>),
+}
+
+impl Family {
+    pub(crate) fn read() -> Self {
+        match Path::new("/proc/thread-self/children").exists() {
+            true => Family::Listed,
+            false => Family::Parents(parents()),
+        }
+    }
+}
+
+/// The same for several roots that are walked at once.
+pub(crate) fn walk_in(root: u32, family: &Family) -> Vec<u32> {
     let mut members = vec![root];
-    let listed = Path::new("/proc/thread-self/children").exists();
-    let parents = if listed { BTreeMap::new() } else { parents() };
     let mut next = 0;
     while let Some(&pid) = members.get(next) {
         next += 1;
-        let children: Vec<u32> = if listed {
-            numbers(format!("/proc/{pid}/task"))
+        let children: Vec<u32> = match family {
+            Family::Listed => numbers(format!("/proc/{pid}/task"))
                 .filter_map(|tid| read(format!("/proc/{pid}/task/{tid}/children")).ok())
                 .flat_map(|text| words(&text))
-                .collect()
-        } else {
-            parents.iter().filter(|(_, of)| **of == pid).map(|(child, _)| *child).collect()
+                .collect(),
+            Family::Parents(parents) => {
+                parents.iter().filter(|(_, of)| **of == pid).map(|(child, _)| *child).collect()
+            }
         };
         // A process number can come back during a walk; one of them stands for both.
         for child in children {
@@ -213,91 +240,9 @@ fn words(text: &[u8]) -> Vec<u32> {
     text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// The control groups that may hold a process's CPU time down: its own and those around it, of
-/// version 2 and of the `cpu` controller of version 1.
-fn groups_of(pid: u32) -> Vec<Group> {
-    let text = |path: String| read(path).map(|text| String::from_utf8_lossy(&text).into_owned());
-    let (Ok(of_process), Ok(mounts)) =
-        (text(format!("/proc/{pid}/cgroup")), text("/proc/self/mountinfo".into()))
-    else {
-        return Vec::new();
-    };
-    let mut groups = Vec::new();
-    for (version, mount, root) in mounts.lines().filter_map(cgroup_mount) {
-        let Some(path) = of_process.lines().find_map(|line| group_path(line, version)) else {
-            continue;
-        };
-        // A container sees its own part of the tree as the mount's root.
-        let path = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-        let directory = Path::new(mount).join(path.strip_prefix("/").unwrap_or(path));
-        for directory in directory.ancestors().take_while(|around| around.starts_with(mount)) {
-            let Ok(cpu_stat) = Kept::open(directory.join("cpu.stat")) else { continue };
-            let names: &[&str] = match version {
-                Version::One => &["cpu.cfs_quota_us", "cpu.cfs_period_us"],
-                Version::Two => &["cpu.max"],
-            };
-            let paths = names.iter().map(|name| directory.join(name));
-            let max: Result<Vec<Kept>, _> = paths.map(|path: PathBuf| Kept::open(path)).collect();
-            groups.push(Group { cpu_stat, max: max.unwrap_or_default() });
-        }
-    }
-    groups
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Version {
-    One,
-    Two,
-}
-
-/// A line of `mountinfo`, if it is of control groups that count CPU time: where it is mounted,
-/// and what part of the tree.
-///
-/// Source: proc_pid_mountinfo(5): `36 35 98:0 ROOT MOUNT OPTIONS... - TYPE SOURCE SUPER-OPTIONS`.
-fn cgroup_mount(line: &str) -> Option<(Version, &str, &str)> {
-    let (before, after) = line.split_once(" - ")?;
-    let mut after = after.split(' ');
-    let version = match after.next()? {
-        "cgroup2" => Version::Two,
-        "cgroup" if after.nth(1)?.split(',').any(|option| option == "cpu") => Version::One,
-        _ => return None,
-    };
-    let mut before = before.split(' ').skip(3);
-    let (root, mount) = (before.next()?, before.next()?);
-    Some((version, mount, root))
-}
-
-/// The path in a line of `/proc/PID/cgroup`, if it is of that version: `0::/a` or `1:cpu,x:/a`.
-fn group_path(line: &str, version: Version) -> Option<&str> {
-    let mut parts = line.splitn(3, ':');
-    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let matches = match version {
-        Version::One => controllers.split(',').any(|controller| controller == "cpu"),
-        Version::Two => controllers.is_empty(),
-    };
-    matches.then_some(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn groups_are_found_where_they_are_mounted() {
-        let two = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate";
-        assert_eq!(cgroup_mount(two), Some((Version::Two, "/sys/fs/cgroup", "/")));
-        let one =
-            "33 32 0:29 /docker/x /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
-        assert_eq!(
-            cgroup_mount(one),
-            Some((Version::One, "/sys/fs/cgroup/cpu,cpuacct", "/docker/x"))
-        );
-        let other = "34 32 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset";
-        assert_eq!(cgroup_mount(other), None);
-        assert_eq!(group_path("0::/user.slice/a:b", Version::Two), Some("/user.slice/a:b"));
-        assert_eq!(group_path("4:cpu,cpuacct:/x", Version::One), Some("/x"));
-        assert_eq!(group_path("3:cpuset:/x", Version::One), None);
-    }
 
     #[test]
     fn a_walk_begins_at_the_root_and_finds_this_process_below_its_parent() {

@@ -15,11 +15,13 @@ fn main() -> std::io::Result<()> {
     std::fs::create_dir_all(&out)?;
     let pages = [
         ("run", Document::Run(Box::new(samples::nagle()))),
+        ("pool", Document::Run(Box::new(samples::pool()))),
         ("overload", Document::Run(Box::new(samples::overloaded()))),
         ("void", Document::Run(Box::new(samples::void()))),
         ("hostile", Document::Run(Box::new(samples::hostile()))),
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
+        ("scan", Document::Study(samples::scan())),
         ("doctor", Document::Doctor(Box::new(samples::doctor()))),
     ];
     for (name, document) in &pages {

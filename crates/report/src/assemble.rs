@@ -1,11 +1,19 @@
 //! From evidence to a document: the load summed up, the roofs judged, nanoseconds to microseconds.
 
-use linerate_evidence::{Evidence, Header, LoadSummary, Percentiles, Point, summarise};
-use linerate_roofline::{Run, judge};
+use linerate_evidence::{
+    Evidence, Header, LoadSummary, Percentiles, Point, Service, ValidityState, summarise,
+};
+use linerate_roofline::{Facts, Run, judge_facts};
 
+use crate::account::{Account, Inside};
+use crate::answer::{Latency, Limit};
 use crate::breakdown;
 use crate::civil::rfc3339;
-use crate::document::{Distribution, Load, Roofline, RunDocument, SeriesPoint};
+use crate::document::{
+    Availability, Distribution, Load, Outage, Roofline, RunDocument, SeriesPoint,
+};
+use crate::experiment::Experiment;
+use crate::number::finite;
 
 /// `linerate/run/1`, as [`RunDocument::schema`] has it.
 pub(crate) const RUN: &str = "linerate/run/1";
@@ -14,7 +22,14 @@ pub(crate) const RUN: &str = "linerate/run/1";
 pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDocument {
     let summary = summarise(evidence, &header.plan);
     let run = Run { header, evidence, load: &summary };
-    let judgement = judge(&run);
+    let facts = Facts::of(run);
+    let judgement = judge_facts(&facts);
+    let limit = Some(Limit::of(&judgement));
+    let mut validity = summary.validity.clone();
+    if let Some(says) = header.target.says_copied() {
+        validity.because(ValidityState::Suspect, says);
+    }
+    let (account, inside) = (Account::of(&facts), Inside::of(&facts));
     RunDocument {
         schema: RUN.into(),
         program: header.program.clone(),
@@ -23,20 +38,36 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
         plan: header.plan.clone(),
         host: header.host.clone(),
         target: header.target.clone(),
-        load: load(header, &summary),
+        load: Load {
+            target_cpu_us_per_exchange: target_cpu(&facts, summary.throughput.0),
+            ..load(header, &summary, Service::of(&evidence.slices, &header.plan, &summary))
+        },
         roofline: Roofline {
             unit: "exchanges/s".into(),
             attained: finite(run.attained().0),
             roofs: judgement.roofs,
         },
-        validity: summary.validity,
+        validity,
+        limit,
+        latency: account.as_ref().and_then(|account| Latency::of(account, inside.as_ref())),
+        account,
+        inside,
+        experiment: Experiment::of(&facts),
         verdict: judgement.verdict,
         advice: judgement.advice,
         unread: evidence.unread.clone(),
+        gates: Vec::new(),
     }
 }
 
-fn load(header: &Header, summary: &LoadSummary) -> Load {
+/// The target's CPU time by exchange, in microseconds.
+fn target_cpu(facts: &Facts, per_s: f64) -> Option<f64> {
+    let cores = facts.target.as_ref()?.running;
+    let us = cores / per_s * 1e6;
+    us.is_finite().then_some(us)
+}
+
+fn load(header: &Header, summary: &LoadSummary, service: Service) -> Load {
     let measured_s = summary.window.1.since(summary.window.0).as_secs_f64();
     let per_second = |bytes: u64| finite(bytes as f64 / measured_s);
     let (low, high) = summary.throughput_interval;
@@ -60,19 +91,42 @@ fn load(header: &Header, summary: &LoadSummary) -> Load {
         in_flight_at_end: summary.in_flight_at_end,
         in_flight_mean: finite(summary.in_flight),
         in_flight_by_little: finite(summary.in_flight_by_little),
+        availability: Some(availability(service)),
         status: summary.status,
+        codes: summary.codes.iter().map(|(code, count)| (code.to_string(), *count)).collect(),
+        wrong: summary.wrong.clone(),
         connections_opened: summary.opened,
         written_bytes_per_s: per_second(summary.bytes_written),
         read_bytes_per_s: per_second(summary.bytes_read),
         engine_cpu_us_per_exchange: finite(
             summary.engine_cpu.as_nanos() as f64 / 1e3 / summary.exchanges as f64,
         ),
+        target_cpu_us_per_exchange: None,
         engine_busiest_thread: finite(summary.busiest_thread),
         series: summary.points.iter().map(point).collect(),
         histogram_v2_base64: summary.latency.to_base64(),
         breakdown: breakdown::of(header, summary, |pair| {
             distribution(&pair.service, Curve::LeftOut)
         }),
+    }
+}
+
+fn availability(service: Service) -> Availability {
+    Availability {
+        share: service.availability(),
+        due: service.decided,
+        not_asked: service.not_asked,
+        unanswered: service.unanswered,
+        outages: service
+            .outages
+            .into_iter()
+            .map(|outage| Outage {
+                from_s: outage.from.as_secs_f64(),
+                to_s: outage.to.as_secs_f64(),
+                cause: outage.cause,
+                lasted: outage.lasted,
+            })
+            .collect(),
     }
 }
 
@@ -115,11 +169,6 @@ fn point(point: &Point) -> SeriesPoint {
 
 fn us(ns: f64) -> f64 {
     finite(ns / 1e3)
-}
-
-/// JSON has neither infinities nor NaN; a run of no length would divide by zero.
-fn finite(value: f64) -> f64 {
-    if value.is_finite() { value } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -6,17 +6,21 @@ use std::collections::BTreeMap;
 use linerate_evidence::{
     Evidence, Header, HostFacts, LoadSummary, Subject, TargetFacts, summarise,
 };
-use linerate_roofline::{Advice, Run, Verdict, judge};
+use linerate_roofline::{Advice, Facts, Run, Verdict, judge_facts};
 use serde::{Deserialize, Serialize};
 
+use crate::account::{Account, Inside};
+use crate::answer::{Latency, Limit};
 use crate::civil::rfc3339;
 use crate::document::{Effect, Roofline, open_ended};
 
 mod connections;
+mod ports;
 mod suspects;
 mod vitals;
 
 pub use connections::{Connection, Kernel};
+pub use ports::{Exchanges, Port};
 pub use suspects::Suspect;
 pub use vitals::{ProbeCost, Vital};
 
@@ -49,6 +53,21 @@ pub struct DoctorDocument {
     pub traffic: Traffic,
     /// The limit that binds; or that none does.
     pub verdict: Verdict,
+    /// The same with its place. Absent: of an older linerate, as are the four that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Where the time is spent; absent where nobody counted answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// The requests under way by station; absent where connections were not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
+    /// What those in the application wait for; absent where its threads could not be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
+    /// Its connections by state, listening port by listening port, the busiest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Port>,
     /// Every ceiling.
     pub roofline: Roofline,
     /// What lifts the one that binds, best first.
@@ -111,7 +130,10 @@ pub struct Applied {
 pub fn doctor_document(header: &Header, evidence: &Evidence, ended: &str) -> DoctorDocument {
     let load = summarise(evidence, &header.plan);
     let run = Run { header, evidence, load: &load };
-    let judgement = judge(&run);
+    let facts = Facts::of(run);
+    let judgement = judge_facts(&facts);
+    let limit = Some(Limit::of(&judgement));
+    let (account, inside) = (Account::of(&facts), Inside::of(&facts));
     let seconds = load.window.1.since(load.window.0).as_secs_f64();
     DoctorDocument {
         schema: DOCTOR.into(),
@@ -124,6 +146,11 @@ pub fn doctor_document(header: &Header, evidence: &Evidence, ended: &str) -> Doc
         target: header.target.clone(),
         node: evidence.facts().get(&Subject::Node).cloned().unwrap_or_default(),
         traffic: traffic(evidence, &load, seconds),
+        limit,
+        latency: account.as_ref().and_then(|account| Latency::of(account, inside.as_ref())),
+        account,
+        inside,
+        ports: facts.watched.iter().map(Port::of).collect(),
         verdict: judgement.verdict,
         roofline: Roofline {
             unit: "reads/s".into(),

@@ -8,7 +8,11 @@ use linerate_model::Plan;
 use linerate_roofline::{Advice, Assessed, Predicted, Verdict};
 use serde::{Deserialize, Serialize};
 
+use crate::account::{Account, Inside};
+use crate::answer::{Latency, Limit};
 use crate::breakdown::Breakdown;
+use crate::experiment::Experiment;
+use crate::facts::subject;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,11 +39,44 @@ pub struct RunDocument {
     pub roofline: Roofline,
     /// The one that binds.
     pub verdict: Verdict,
+    /// What holds the rate: the place, and the roof that is named there. Absent: of an older linerate, as
+    /// are the four that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Where the time is spent; absent where it could not be split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// The requests under way by station; absent where nothing was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
+    /// What those in the application wait for; absent where its threads could not be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
+    /// What throughput did with other connections; absent where that was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Experiment>,
     /// What lifts it, best first.
     pub advice: Vec<Advice>,
     /// Sources that could not be read, and why.
     pub unread: BTreeMap<String, String>,
+    /// What became of the gates that were asked for, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gated>,
 }
+
+/// A gate, and what became of it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Gated {
+    /// As it was written: `p99>10ms`.
+    pub gate: String,
+    /// Whether what must not be was so.
+    pub breached: bool,
+    /// What was found.
+    pub says: String,
+}
+
+/// What a run's limit is called where none is known that explains it.
+pub const UNEXPLAINED: &str = "unexplained";
 
 /// Load figures. `_us` are microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,8 +120,17 @@ pub struct Load {
     pub in_flight_mean: f64,
     /// The same from throughput and service time.
     pub in_flight_by_little: f64,
+    /// What was due and what of it was served. Absent: of an older linerate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability: Option<Availability>,
     /// Answers by class: 1xx to 5xx.
     pub status: [u64; 5],
+    /// Answers by status. Absent: of a workload without, or of an older linerate.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub codes: BTreeMap<String, u64>,
+    /// Answers that were not right, by cause: `status`, `body`. Absent: nobody said what a right answer is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong: Option<Errors>,
     /// Connections opened.
     pub connections_opened: u64,
     /// Bytes a second written by the engine, in the window.
@@ -93,6 +139,9 @@ pub struct Load {
     pub read_bytes_per_s: f64,
     /// Engine CPU by exchange. Unit: microseconds.
     pub engine_cpu_us_per_exchange: f64,
+    /// The target's CPU by exchange, its spinning included. Unit: microseconds. Absent: its threads could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_cpu_us_per_exchange: Option<f64>,
     /// Busiest engine thread, share of one CPU.
     pub engine_busiest_thread: f64,
     /// Course of the run.
@@ -102,6 +151,47 @@ pub struct Load {
     /// The same by sites and by server; absent where the plan names no sites.
     #[serde(default, skip_serializing_if = "Breakdown::is_empty")]
     pub breakdown: Breakdown,
+}
+
+/// What of a whole run was due, and what of that was served.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Availability {
+    /// Good answers (no 5xx, no 429) by all that were due and decided, 0 to 1; absent: nothing was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Exchanges that became due and of which it is known whether they were served, `not_asked` among them.
+    pub due: u64,
+    /// Exchanges that a closed loop would have asked while the target was away.
+    pub not_asked: u64,
+    /// Of those in flight at the end, the ones that an outage kept from being answered.
+    pub unanswered: u64,
+    /// Stretches without any service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
+}
+
+/// A stretch without any service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outage {
+    /// From the run's start.
+    pub from_s: f64,
+    /// Its end.
+    pub to_s: f64,
+    /// What most attempts met, as in `errors`; `silent`: nothing.
+    pub cause: String,
+    /// Whether it ended with the run only.
+    pub lasted: bool,
+}
+
+impl Load {
+    /// Exchanges that were due and failed, timed out, or found nobody to serve them, and all that were due.
+    pub fn lost(&self) -> (u64, u64) {
+        let failed = self.errors.values().sum::<u64>() + self.timed_out;
+        match &self.availability {
+            Some(of) => (failed + of.not_asked + of.unanswered, of.due),
+            None => (failed, self.scheduled),
+        }
+    }
 }
 
 /// A distribution of times.
@@ -223,6 +313,87 @@ pub struct StudyDocument {
     pub rows: Vec<StudyRow>,
     /// The study's claims and what became of them.
     pub claims: Vec<Claim>,
+    /// What each value of a scan gave, one a row; empty: this is a study.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scan: Vec<Scanned>,
+}
+
+impl StudyDocument {
+    /// `linerate/study/1`, as [`StudyDocument::schema`] has it.
+    pub const SCHEMA: &'static str = "linerate/study/1";
+
+    /// A scan: each run with the values that were turned for it. `about` says which.
+    pub fn of_scan(about: String, runs: Vec<(BTreeMap<String, String>, RunDocument)>) -> Self {
+        let first = runs.first().map(|(_, run)| run.load.throughput_per_s);
+        let scan = runs.iter().map(|(values, run)| Scanned::of(values, run, first)).collect();
+        let row = |(values, run): (BTreeMap<String, String>, RunDocument)| StudyRow {
+            series: series_of(&values),
+            connections: run.plan.load.connections,
+            published_connections: None,
+            published_per_s: None,
+            published_mean_us: None,
+            predicted_per_s: None,
+            run,
+        };
+        let name = runs.first().map(|(_, run)| subject(run)).unwrap_or_default();
+        Self {
+            schema: Self::SCHEMA.into(),
+            program: env!("CARGO_PKG_VERSION").into(),
+            name,
+            about,
+            scale: None,
+            rows: runs.into_iter().map(row).collect(),
+            claims: Vec::new(),
+            scan,
+        }
+    }
+}
+
+/// `c=10 nodelay=on`.
+pub fn series_of(values: &BTreeMap<String, String>) -> String {
+    let said: Vec<String> = values.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
+    said.join(" ")
+}
+
+/// What a value of a scan gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scanned {
+    /// What was turned, and to what.
+    pub values: BTreeMap<String, String>,
+    /// Answers a second.
+    pub throughput_per_s: f64,
+    /// The same by the first row's; absent: that one did nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Median latency; absent: nothing was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+    /// What held it: a roof's id, or `unexplained`.
+    pub limit: String,
+    /// `valid`, `suspect` or `void`.
+    pub validity: String,
+}
+
+impl Scanned {
+    fn of(values: &BTreeMap<String, String>, run: &RunDocument, first: Option<f64>) -> Self {
+        let at = |percentile: f64| {
+            let listed = run.load.latency_us.percentiles.iter();
+            listed.copied().find(|[at, _]| *at == percentile).map(|[_, us]| us)
+        };
+        let per_s = run.load.throughput_per_s;
+        Self {
+            values: values.clone(),
+            throughput_per_s: per_s,
+            ratio: first.filter(|first| *first > 0.0).map(|first| per_s / first),
+            p50_us: at(50.0),
+            p99_us: at(99.0),
+            limit: run.verdict.by().unwrap_or("unexplained").to_owned(),
+            validity: format!("{:?}", run.validity.state).to_lowercase(),
+        }
+    }
 }
 
 /// The scale of a model of larger machines.

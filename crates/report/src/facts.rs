@@ -3,8 +3,6 @@
 
 use linerate_model::{Arrivals, Client};
 use linerate_roofline::{Advice, Assessed, Predicted, State};
-use serde::Serialize;
-use serde_json::Value;
 
 use crate::document::{
     ClimbDocument, Distribution, Roofline, RunDocument, Step, StudyDocument, StudyRow,
@@ -12,15 +10,29 @@ use crate::document::{
 use crate::number::{bits, count, percentile, rate, ratio, seconds, share, time};
 use crate::table::Table;
 
+mod account;
+mod answer;
+mod compare;
 mod course;
 mod forecast;
+mod gates;
+mod scan;
+mod setting;
 mod watched;
 
-pub(crate) use course::{claims, climb, climb_line, held, study, turned};
+pub(crate) use account::{account, account_notes, experiment, experiment_notes};
+pub(crate) use answer::{
+    bar, cure, doubt, evidence, inconclusive, is_by_hand, missed, next, rate_line, time_bar,
+};
+pub(crate) use compare::{compared, figures as compared_figures, notes as compared_notes};
+pub(crate) use course::{claims, climb, climb_line, effect_line, held, outcome, study, turned};
 pub(crate) use forecast::{Told, predict, what_if};
+pub(crate) use gates::{gates, study_gates};
+pub(crate) use scan::{scan, scan_notes};
+pub(crate) use setting::{climbed, host, labels, plan, subject, target};
 pub(crate) use watched::{
-    address, answer, because, connections as doctor_connections, cost, effect as doctor_effect,
-    options, reads, suspects, vitals, watched,
+    address, alike, answer, because, connections as doctor_connections, cost,
+    effect as doctor_effect, options, ports, reads, states, suspects, unread, vitals, watched,
 };
 
 /// The roof that binds.
@@ -33,9 +45,7 @@ pub(crate) fn binding(run: &RunDocument) -> Option<&Assessed> {
 pub(crate) fn limit(run: &RunDocument) -> String {
     match binding(run) {
         Some(roof) => {
-            let attained =
-                roof.share.map_or(String::new(), |part| format!("; attained {}", share(part)));
-            format!("{} holds this run: {}{attained}", roof.title, roof.sum)
+            format!("{}: {} ({})", roof.title, roof.sum, roof.id)
         }
         None => match run.verdict.by() {
             // Of a newer linerate, perhaps: the roof is named but not listed.
@@ -43,6 +53,11 @@ pub(crate) fn limit(run: &RunDocument) -> String {
             None => format!("not found: {}", run.verdict.says()),
         },
     }
+}
+
+/// The same with the id alone.
+pub(crate) fn short_limit(run: &RunDocument) -> String {
+    binding(run).map_or_else(|| limit(run), |roof| format!("{}: {}", roof.id, roof.sum))
 }
 
 /// Throughput with its interval.
@@ -80,11 +95,8 @@ pub(crate) fn setting(run: &RunDocument) -> String {
     };
     // No delay, and segments of 64 KB: not a wire.
     let address = &run.target.address;
-    let by = if address.starts_with("127.") || address.starts_with("[::1]") {
-        " over loopback"
-    } else {
-        ""
-    };
+    let is_loopback = address.starts_with("127.") || address.starts_with("[::1]");
+    let by = if is_loopback && run.plan.path.is_none() { " over loopback" } else { "" };
     let (exchanges, time) = (count(run.load.exchanges), seconds(run.load.measured_s));
     format!("{asked}{by}; {exchanges} exchanges in {time}")
 }
@@ -171,18 +183,28 @@ pub(crate) fn failures(run: &RunDocument) -> Vec<String> {
         if load.timed_out > 0 {
             causes.push(format!("timed out {}", count(load.timed_out)));
         }
-        let of = load.answered + failed + load.timed_out;
-        let part = (failed + load.timed_out) as f64 / of as f64;
+        let away = load.availability.as_ref().map_or(0, |of| of.not_asked + of.unanswered);
+        if away > 0 {
+            causes.push(format!("due while the target was away {}", count(away)));
+        }
+        let of = load.answered + failed + load.timed_out + away;
+        let part = (failed + load.timed_out + away) as f64 / of as f64;
         said.push(format!("failed: {} ({} of {})", causes.join(", "), share(part), count(of)));
     }
     let answers: u64 = load.status.iter().sum();
     if answers != load.status[1] {
-        let classes: Vec<String> = (1..=5)
-            .zip(load.status)
-            .filter(|(_, n)| *n > 0)
-            .map(|(class, n)| format!("{class}xx {}", count(n)))
-            .collect();
-        said.push(format!("status: {}", classes.join(", ")));
+        said.push(format!("status: {}", statuses(run)));
+    }
+    if let Some(wrong) = load.wrong.as_ref().filter(|wrong| !wrong.is_empty()) {
+        let all: u64 = wrong.values().sum();
+        let causes: Vec<String> =
+            wrong.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
+        let part = share(all as f64 / load.answered.max(1) as f64);
+        said.push(format!(
+            "wrong answers: {} ({part} of {})",
+            causes.join(", "),
+            count(load.answered)
+        ));
     }
     if load.in_flight_at_end > 0 {
         said.push(format!(
@@ -194,6 +216,31 @@ pub(crate) fn failures(run: &RunDocument) -> Vec<String> {
         said.push(format!("the run ended early: {}", run.ended));
     }
     said
+}
+
+/// `200 9,120, 404 12`; by class where an older linerate counted no more.
+fn statuses(run: &RunDocument) -> String {
+    let load = &run.load;
+    let by_class = || (1..=5).zip(load.status).map(|(class, n)| (format!("{class}xx"), n));
+    let all: Vec<(String, u64)> = match load.codes.is_empty() {
+        true => by_class().collect(),
+        false => load.codes.iter().map(|(code, n)| (code.clone(), *n)).collect(),
+    };
+    let said = all.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {}", count(*n)));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// A row a status; empty for workloads without.
+pub(crate) fn codes(run: &RunDocument) -> Table {
+    let mut table = Table::new("Answers by status", &["status"], &["answers", "share"]);
+    let all: u64 = run.load.codes.values().sum();
+    table.rows = run
+        .load
+        .codes
+        .iter()
+        .map(|(code, n)| vec![code.clone(), count(*n), share(*n as f64 / all.max(1) as f64)])
+        .collect();
+    table
 }
 
 /// What was left out in front.
@@ -225,9 +272,29 @@ pub(crate) fn ceiling(roof: &Assessed) -> String {
     roof.ceiling.map_or_else(|| "none".into(), |ceiling| rate(ceiling.0))
 }
 
+// Chosen: what a ceiling's own measurement may be off by. More than that above it the run has refuted it.
+const REFUTED: f64 = 1.1;
+
+/// Whether the run did more than this ceiling allows: then it is no limit of this run, and its sum is wrong.
+pub(crate) fn is_refuted(roof: &Assessed) -> bool {
+    roof.share.is_some_and(|part| !part.is_finite() || part > REFUTED)
+        || roof.ceiling.is_some_and(|ceiling| !ceiling.0.is_finite() || ceiling.0 <= 0.0)
+}
+
+/// The ceilings that the run did not refute; the one that binds in any case.
+pub(crate) fn ceilings(roofline: &Roofline) -> impl Iterator<Item = &Assessed> {
+    roofs(roofline, State::Ceiling).filter(|roof| roof.binds || !is_refuted(roof))
+}
+
 /// How near the run came to it.
 pub(crate) fn attained(roof: &Assessed) -> String {
-    roof.share.map_or_else(|| "-".into(), share)
+    roof.share.filter(|_| !is_refuted(roof)).map_or_else(|| "-".into(), share)
+}
+
+/// What advice foretells; none where its model has no figure: no rate, or none that is a number.
+pub(crate) fn expected(of: &Predicted) -> Option<String> {
+    let is_figure = |rate: f64| rate.is_finite() && rate > 0.0;
+    (is_figure(of.mid.0) && is_figure(of.high.0)).then(|| predicted(of))
 }
 
 /// `61,200/s (20,000/s to 80,000/s)`.
@@ -235,51 +302,12 @@ pub(crate) fn predicted(of: &Predicted) -> String {
     format!("{} ({} to {})", rate(of.mid.0), rate(of.low.0), rate(of.high.0))
 }
 
+/// The same for people; `by hand` where no machine can do it.
+pub(crate) fn cure_heading(advice: &Advice) -> String {
+    if is_by_hand(advice) { "by hand".into() } else { knob(advice) }
+}
+
 /// `nodelay=true`.
 pub(crate) fn knob(advice: &Advice) -> String {
     format!("{}={}", advice.knob, advice.value)
-}
-
-/// What the plan said, defaults filled in, a row a key.
-pub(crate) fn plan(run: &RunDocument) -> Table {
-    keys("Plan", &run.plan)
-}
-
-/// Where the engine ran.
-pub(crate) fn host(run: &RunDocument) -> Table {
-    keys("Host", &run.host)
-}
-
-/// Against what.
-pub(crate) fn target(run: &RunDocument) -> Table {
-    let mut table = keys("Target", &run.target);
-    // What could be turned is the climb's business, and long.
-    table.rows.retain(|row| !row[0].starts_with("turnable"));
-    table
-}
-
-fn keys(caption: &str, of: &impl Serialize) -> Table {
-    let mut table = Table::new(caption, &["key", "value"], &[]);
-    let value = serde_json::to_value(of).unwrap_or_default();
-    flatten(&mut table.rows, "", &value);
-    table
-}
-
-fn flatten(rows: &mut Vec<Vec<String>>, at: &str, value: &Value) {
-    let said = match value {
-        Value::Object(keys) => {
-            for (key, value) in keys {
-                let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-                flatten(rows, &at, value);
-            }
-            return;
-        }
-        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
-        other => plain(other),
-    };
-    rows.push(vec![at.to_owned(), said]);
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

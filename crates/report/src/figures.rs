@@ -2,11 +2,15 @@
 
 use crate::svg::{Size, escape};
 
+mod account;
+mod experiment;
 mod ladder;
 mod percentiles;
 mod roofline;
 mod series;
 
+pub(crate) use account::{Bar, account};
+pub(crate) use experiment::experiment;
 pub(crate) use ladder::ladder;
 pub(crate) use percentiles::{Curve, percentiles};
 pub(crate) use roofline::{Picture, roofline};

@@ -150,7 +150,7 @@ pub struct WasRun {
     pub threads: Vec<Ceiling>,
     /// What of an exchange neither CPUs nor path explain, and nobody waits for.
     pub delay_us: f64,
-    /// What of an exchange something takes that nobody measured, one exchange after the other.
+    /// Of something that is full and that nobody measured: an exchange's time there by how many are there at a time.
     pub unknown_us: f64,
 }
 

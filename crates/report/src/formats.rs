@@ -5,6 +5,7 @@ use crate::read::Document;
 mod csv;
 mod html;
 mod json;
+mod junit;
 mod markdown;
 mod text;
 
@@ -27,17 +28,19 @@ pub struct Look {
     pub width: usize,
     /// Whether ANSI colours may be used; nothing is said by colour alone.
     pub colour: bool,
+    /// Everything that is known, instead of the answer in fifteen lines.
+    pub verbose: bool,
 }
 
 impl Default for Look {
     fn default() -> Self {
-        Self { width: 80, colour: false }
+        Self { width: 80, colour: false, verbose: false }
     }
 }
 
 /// Every format, the terminal's first.
 pub static FORMATS: &[Format] =
-    &[text::FORMAT, json::FORMAT, csv::FORMAT, markdown::FORMAT, html::FORMAT];
+    &[text::FORMAT, json::FORMAT, csv::FORMAT, markdown::FORMAT, html::FORMAT, junit::FORMAT];
 
 #[cfg(test)]
 mod tests {

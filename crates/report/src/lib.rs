@@ -4,30 +4,42 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
+mod answer;
 mod assemble;
 mod breakdown;
 mod civil;
+mod compare;
 mod doctor;
 mod document;
+mod experiment;
 mod facts;
 mod figures;
 mod forecast;
 mod formats;
 mod number;
 mod read;
+mod segments;
 mod svg;
 mod table;
 
+pub use account::{
+    Account, Asked as Dependency, Inside, Source, StationTime, Threads, station_ids,
+};
+pub use answer::{Latency, Limit};
 pub use assemble::run_document;
 pub use breakdown::{Breakdown, Portion};
+pub use compare::{CompareDocument, ComparedFigure, ComparedRun};
 pub use doctor::{
-    Applied, Connection, DoctorDocument, Kernel, ProbeCost, Suspect, Traffic, Vital,
-    doctor_document,
+    Applied, Connection, DoctorDocument, Exchanges, Kernel, Port, ProbeCost, Suspect, Traffic,
+    Vital, doctor_document,
 };
 pub use document::{
-    Claim, ClimbDocument, Distribution, Effect, Load, Roofline, RunDocument, Scale, SeriesPoint,
-    Step, StudyDocument, StudyRow,
+    Availability, Claim, ClimbDocument, Distribution, Effect, Gated, Load, Outage, Roofline,
+    RunDocument, Scale, Scanned, SeriesPoint, Step, StudyDocument, StudyRow, UNEXPLAINED,
+    series_of,
 };
+pub use experiment::{Experiment, Half, Modelled, Tried};
 pub use forecast::{
     Asked, Between, Known, PredictDocument, PredictRow, Simulated, WasRun, WhatIfDocument,
 };

@@ -19,6 +19,11 @@ pub(crate) fn time(us: f64) -> String {
     format!("{} {unit}", three(value))
 }
 
+/// JSON has neither infinities nor NaN; a run of no length would divide by zero.
+pub(crate) fn finite(value: f64) -> f64 {
+    if value.is_finite() { value } else { 0.0 }
+}
+
 /// Seconds, scaled.
 pub(crate) fn seconds(s: f64) -> String {
     time(s * 1e6)
@@ -33,14 +38,14 @@ pub(crate) fn rate(per_s: f64) -> String {
     }
 }
 
-/// A share as a percentage: `99.6 %`.
+/// A share as a percentage: `99.6 %`; `-` where a division had nothing to divide by.
 pub(crate) fn share(of_one: f64) -> String {
-    format!("{} %", three(of_one * 100.0))
+    if of_one.is_finite() { format!("{} %", three(of_one * 100.0)) } else { "-".into() }
 }
 
 /// A ratio: `x0.94`, `x161`.
 pub(crate) fn ratio(value: f64) -> String {
-    format!("x{}", three(value))
+    if value.is_finite() { format!("x{}", three(value)) } else { "-".into() }
 }
 
 /// A count with thousands apart: `2,468`.
@@ -60,6 +65,7 @@ pub(crate) fn count(value: u64) -> String {
 pub(crate) fn bits(bytes_per_s: f64) -> String {
     let bits = bytes_per_s * 8.0;
     match bits {
+        _ if !bits.is_finite() => "-".into(),
         _ if bits < 1e3 => format!("{} bit/s", three(bits)),
         _ if bits < 1e6 => format!("{} kbit/s", three(bits / 1e3)),
         _ if bits < 1e9 => format!("{} Mbit/s", three(bits / 1e6)),
@@ -107,7 +113,9 @@ mod tests {
     #[test]
     fn what_is_not_a_number_is_a_dash() {
         assert_eq!(time(f64::NAN), "-");
-        assert_eq!(rate(f64::INFINITY), "-");
+        for says in [rate(f64::INFINITY), share(f64::NAN), ratio(f64::INFINITY), bits(f64::NAN)] {
+            assert_eq!(says, "-");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::compare::CompareDocument;
 use crate::doctor::DoctorDocument;
 use crate::document::{ClimbDocument, RunDocument, StudyDocument};
 use crate::forecast::{PredictDocument, WhatIfDocument};
@@ -22,6 +23,8 @@ pub enum Document {
     Predict(Box<PredictDocument>),
     /// What a run would have done otherwise.
     WhatIf(Box<WhatIfDocument>),
+    /// Two sides, run against run.
+    Compare(Box<CompareDocument>),
 }
 
 /// Text that is no document.
@@ -32,7 +35,7 @@ pub enum BadDocument {
     NotJson(String),
     /// JSON of something else.
     #[error(
-        "`schema` is {0}, not a linerate document: expected linerate/run/1, linerate/climb/1, linerate/study/1, linerate/doctor/1, linerate/predict/1 or linerate/what-if/1, as `--json` writes them"
+        "`schema` is {0}, not a linerate document: expected linerate/run/1, linerate/climb/1, linerate/study/1, linerate/doctor/1, linerate/predict/1, linerate/what-if/1 or linerate/compare/2, as `--json` writes them"
     )]
     SomethingElse(String),
     /// Its schema is known, but a key is missing or wrong.
@@ -57,8 +60,22 @@ impl Document {
             Some("linerate/doctor/1") => Ok(Document::Doctor(Box::new(whole(value)?))),
             Some(PredictDocument::SCHEMA) => Ok(Document::Predict(Box::new(whole(value)?))),
             Some(WhatIfDocument::SCHEMA) => Ok(Document::WhatIf(Box::new(whole(value)?))),
+            Some(CompareDocument::SCHEMA) => Ok(Document::Compare(Box::new(whole(value)?))),
             Some(other) => Err(BadDocument::SomethingElse(format!("`{other}`"))),
             None => Err(BadDocument::SomethingElse("absent".into())),
+        }
+    }
+
+    /// The same, to be added to.
+    pub fn runs_mut(&mut self) -> Vec<&mut RunDocument> {
+        match self {
+            Document::Run(run) => vec![run],
+            Document::Climb(climb) => climb.steps.iter_mut().map(|step| &mut step.run).collect(),
+            Document::Study(study) => study.rows.iter_mut().map(|row| &mut row.run).collect(),
+            Document::Doctor(_)
+            | Document::Predict(_)
+            | Document::WhatIf(_)
+            | Document::Compare(_) => Vec::new(),
         }
     }
 
@@ -68,7 +85,10 @@ impl Document {
             Document::Run(run) => vec![run],
             Document::Climb(climb) => climb.steps.iter().map(|step| &step.run).collect(),
             Document::Study(study) => study.rows.iter().map(|row| &row.run).collect(),
-            Document::Doctor(_) | Document::Predict(_) | Document::WhatIf(_) => Vec::new(),
+            Document::Doctor(_)
+            | Document::Predict(_)
+            | Document::WhatIf(_)
+            | Document::Compare(_) => Vec::new(),
         }
     }
 }

@@ -157,9 +157,10 @@ fn text_tells_the_figure_its_interval_the_limit_in_words_and_what_is_not_seen() 
     }
     assert!(text.lines().all(|line| line.chars().count() <= 82), "{text}");
     let text = written("text", &what_if());
-    for says in
-        ["IF     500 connections, 8 CPUs, 10.0 ms round trip", "LIMIT  vm.funnel: one exchange"]
-    {
+    for says in [
+        "IF     500 connections, 8 CPUs, 10.0 ms round trip",
+        "LIMIT  vm.funnel: 1.1 exchanges at a time",
+    ] {
         assert!(text.contains(says), "{says}: {text}");
     }
     assert!(text.contains("linerate explain vm.funnel"), "{text}");

@@ -41,14 +41,18 @@ fn documents() -> Vec<(&'static str, Document)> {
     let run = |run| Document::Run(Box::new(run));
     vec![
         ("run", run(samples::nagle())),
+        ("run", run(samples::pool())),
+        ("run", run(samples::gated())),
         ("run", run(samples::overloaded())),
         ("run", run(samples::void())),
         ("run", run(samples::hostile())),
         ("run", run(samples::across_sites())),
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
+        ("study", Document::Study(samples::scan())),
         ("doctor", Document::Doctor(Box::new(samples::doctor()))),
         ("doctor", Document::Doctor(Box::new(samples::idle()))),
+        ("compare", Document::Compare(Box::new(samples::compare()))),
     ]
 }
 

@@ -4,15 +4,33 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
+mod candidate;
+mod claim;
+mod facts;
+mod heat;
+mod latency;
+mod model;
 mod node_cpu;
+mod place;
+mod pool;
 mod predict;
+mod remedy;
 mod roof;
 pub mod roofs;
 mod run;
+mod stations;
 mod utilisation;
 mod verdict;
+mod waiting;
 
-pub use predict::{Demand, Predicted, closed_network, is_modelled, measured};
-pub use roof::{Advice, Binds, Ceiling, Finding, Kind, Roof};
+use linerate_account::chosen;
+
+pub use advice::{Advice, Kind};
+pub use facts::{Facts, Load};
+pub use latency::Latency;
+pub use place::{Place, Regime};
+pub use predict::{Predicted, is_modelled, measured};
+pub use roof::Roof;
 pub use run::Run;
-pub use verdict::{Assessed, Judgement, State, Verdict, judge};
+pub use verdict::{Assessed, Judgement, State, Verdict, judge, judge_facts};

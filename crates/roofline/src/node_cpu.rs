@@ -12,9 +12,10 @@
 //!
 //! Source: `statistics(scheduler_wall_time)` in erlang(3); measured on OTP 25 with 2 CPUs, figures above.
 
-use linerate_evidence::sources::vm;
-use linerate_evidence::{Metric, Missing, Subject};
+use linerate_evidence::sources::{process, vm};
+use linerate_evidence::{Metric, Missing, Of, Subject};
 
+use crate::chosen::{FULL, SPINS};
 use crate::run::Run;
 
 /// Schedulers' worth of time.
@@ -36,30 +37,25 @@ impl NodeCpu {
     /// Missing where the target is no node that is sampled inside.
     pub fn of(run: &Run) -> Result<Self, Missing> {
         // A node that is full answers late: where the window has not two answers, the whole run's stand
-        // for it.
+        // for it, and its work then by the CPU time then is its work by the CPU time in the window.
         let within = run.of(Subject::Node);
-        let node = match within.delta(vm::SCHEDULER_ACTIVE) {
-            Ok(_) => within,
-            Err(_) => run.evidence.of(Subject::Node),
+        let (node, times) = match within.delta(vm::SCHEDULER_ACTIVE) {
+            Ok(_) => (within, 1.0),
+            Err(_) => (run.whole(Subject::Node), in_the_window(run).unwrap_or(1.0)),
         };
         let share = |active: Metric<u64>, total: Metric<u64>| -> Result<f64, Missing> {
-            let (active, _) = node.delta(active)?;
-            let (total, _) = node.delta(total)?;
-            Ok(active as f64 / (total as f64).max(1.0))
+            Ok(node.grown(active)? / node.grown(total)?.max(1.0))
         };
         let dirty = share(vm::DIRTY_CPU_ACTIVE, vm::DIRTY_CPU_TOTAL).unwrap_or(0.0);
         let dirty_schedulers = node.last(vm::DIRTY_CPU_SCHEDULERS).unwrap_or(0) as f64;
-        let queue = node.all(vm::RUN_QUEUE)?;
-        let waiting: u64 = queue.iter().map(|(_, length)| *length).sum();
+        let run_queue = node.mean(vm::RUN_QUEUE)?;
         Ok(Self {
-            active: share(vm::SCHEDULER_ACTIVE, vm::SCHEDULER_TOTAL)?
+            active: (share(vm::SCHEDULER_ACTIVE, vm::SCHEDULER_TOTAL)? * times).min(1.0)
                 * node.last(vm::SCHEDULERS)? as f64,
             online: (node.last(vm::SCHEDULERS_ONLINE)? as f64).max(1.0),
-            dirty_cpu: dirty * dirty_schedulers,
-            collecting: node
-                .delta(vm::MICRO_GC)
-                .map_or(0.0, |(time, over)| time.as_secs_f64() / over.as_secs_f64()),
-            run_queue: waiting as f64 / queue.len() as f64,
+            dirty_cpu: dirty * times * dirty_schedulers,
+            collecting: node.rate(vm::MICRO_GC).map_or(0.0, |collecting| collecting * times),
+            run_queue,
         })
     }
 
@@ -74,10 +70,32 @@ impl NodeCpu {
         (cores / self.scheduled().max(1e-6)).min(1.0)
     }
 
-    /// CPUs' worth of time that was spent in anything but work.
+    /// What one process had of a scheduler that ran, or could have run, in such a part of the samples.
     ///
-    /// Chosen: poll threads and what belongs to no scheduler take up to an eighth of what schedulers do.
-    pub fn spun(&self, cores: f64) -> f64 {
-        (cores - 1.125 * self.scheduled()).max(0.0)
+    /// While schedulers have room it runs whenever it can; where they are full it has its turn like all others.
+    pub fn of_one(&self, running: f64) -> f64 {
+        if self.active < FULL * self.online {
+            running
+        } else {
+            running * self.active / (self.active + self.run_queue)
+        }
     }
+
+    /// CPUs' worth of time that was spent in anything but work.
+    pub fn spun(&self, cores: f64) -> f64 {
+        (cores - SPINS * self.scheduled()).max(0.0)
+    }
+}
+
+/// CPU time of the node in the window by that of the stretch over which it answered, both a second.
+fn in_the_window(run: &Run) -> Option<f64> {
+    let cores = |of: Of| {
+        let (user, over) = of.delta(process::UTIME).ok()?;
+        let (system, _) = of.delta(process::STIME).ok()?;
+        Some((user + system).as_secs_f64() / over.as_secs_f64())
+    };
+    let answers = run.whole(Subject::Node).all(vm::SCHEDULER_ACTIVE).ok()?;
+    let (first, last) = (answers.first()?.0, answers.last()?.0);
+    let then = cores(run.evidence.of(Subject::Target).within(first..=last))?;
+    Some(cores(run.of(Subject::Target))? / then.max(1e-6))
 }

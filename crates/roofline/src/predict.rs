@@ -10,15 +10,16 @@
 
 use linerate_evidence::Missing;
 use linerate_model::{Bytes, OpRate};
+pub use linerate_predict::Predicted;
 use linerate_predict::{Ceiling, Cpu, Crossing, Measured};
-pub use linerate_predict::{Demand, Predicted, closed_network};
 
+use crate::chosen::{AT_WORK, EXPLAINED, HALFWAY};
+use crate::claim::missing;
 use crate::run::Run;
 use crate::utilisation::{Utilisation, unhindered};
 
 /// What `linerate what-if` starts from; `held_by` is the run's verdict.
 pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
-    let missing = |metric: &str, of: &str| Missing { metric: metric.into(), of: of.into() };
     let attained = run.attained().0;
     if attained <= 0.0 {
         return Err(missing("answered", "engine"));
@@ -56,8 +57,9 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
                     threads.push(full_at("target.cpu", &who, share, attained));
                 }
             }
-            if target.busiest_thread > 0.8 * target.cores {
-                let busy = target.busiest_thread;
+            if let Some(busy) =
+                target.busiest_thread.filter(|busy| *busy > EXPLAINED * target.cores)
+            {
                 threads.push(full_at("target.cpu", "the target's one thread", busy, attained));
             }
         }
@@ -76,19 +78,17 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     })
 }
 
-/// How far the throughput may be off by chance: half of its interval.
+/// How far the throughput may be off by chance: half of its interval, and half of itself where the run was too short
+/// for one with an end.
 fn noise(run: &Run) -> f64 {
     let (low, high) = run.load.throughput_interval;
     let half = (high.0 - low.0) / 2.0 / run.attained().0.max(1e-9);
-    // Too short a run has an interval without an end.
-    // Chosen: then it may be off by a quarter.
-    if half.is_finite() { half.clamp(0.0, 0.25) } else { 0.25 }
+    if half.is_finite() { half.clamp(0.0, HALFWAY) } else { HALFWAY }
 }
 
 /// What is busy for such a share of the time: at which rate it is all the time.
 fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
-    // Chosen: what is busy for less than a twentieth is not told from what does nothing.
-    let per_s = OpRate(if busy > 0.05 { attained / busy } else { f64::INFINITY });
+    let per_s = OpRate(if busy > AT_WORK { attained / busy } else { f64::INFINITY });
     let sum =
         format!("{who}, busy {:.0} % of the time at {}: {per_s}", busy * 100.0, OpRate(attained));
     Ceiling { id: id.into(), per_s, sum }

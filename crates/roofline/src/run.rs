@@ -3,11 +3,13 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use linerate_evidence::sources::{link, process};
-use linerate_evidence::{Evidence, Header, LoadSummary, Of, Side, Subject};
+use linerate_account::Watched;
+use linerate_evidence::sources::{capture, clients, link, process};
+use linerate_evidence::{Evidence, Header, LoadSummary, Metric, Of, Side, Subject};
 use linerate_model::{OpRate, Timestamp};
 
-use crate::roof::Finding;
+use crate::chosen::{AT_WORK, CARRIED, CHECKS, HALFWAY};
+use crate::claim::{Silent, silent_if};
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +23,17 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The throughput that was reached.
+    /// The throughput that was reached; of a service that is watched what its sockets read a second, or, where
+    /// most connections were over before they were sampled, what the headers of their packets show.
     pub fn attained(&self) -> OpRate {
-        self.load.throughput
+        let reached = self.load.throughput;
+        if !self.is_watched() {
+            return reached;
+        }
+        let ports = Watched::of(self.evidence);
+        let headers = ports.iter().filter_map(|port| port.exchanges.as_ref());
+        let answered: f64 = headers.filter(|of| of.alternate).map(|of| of.per_s).sum();
+        if reached.0 < HALFWAY * answered { OpRate(answered) } else { reached }
     }
 
     /// Whether the load is not ours (`linerate doctor`): throughput is then what the target's sockets
@@ -40,43 +50,36 @@ impl<'a> Run<'a> {
         self.header.plan.load.connections
     }
 
-    /// The finding of a roof that is about our own load, where there is none.
-    pub(crate) fn no_load(&self) -> Option<Finding> {
-        let why = "linerate makes no load here";
-        self.is_watched().then(|| Finding::DoesNotApply(why.into()))
-    }
-
     /// Whether nothing was read or written, and nobody connected, all the time that it was watched.
     ///
     /// Connections that come and go between two samples are counted by the network namespace, and may be
     /// another service's: they are taken for the target's only where it worked meanwhile.
     pub fn is_idle(&self) -> bool {
-        // Chosen: a check a second is what a monitor does to a port; 5 % of a CPU is more than a node
-        // takes that only waits.
         let quiet = self.load.exchanges + self.load.bytes_written + self.load.bytes_read == 0;
         let works = || {
-            let of = self.evidence.of(Subject::Target);
-            let time = |metric| {
-                of.delta(metric).map_or((0.0, 1.0), |(time, over): (Duration, _)| {
-                    (time.as_secs_f64(), over.as_secs_f64())
-                })
-            };
-            let (user, over) = time(process::UTIME);
-            user + time(process::STIME).0 > 0.05 * over
+            let of = self.whole(Subject::Target);
+            let time = |metric: Metric<Duration>| of.grown(metric).unwrap_or(0.0);
+            let over = of.delta(process::UTIME).map_or(1.0, |(_, over)| over.as_secs_f64());
+            time(process::UTIME) + time(process::STIME) > AT_WORK * over
         };
-        self.is_watched() && quiet && !(self.opens_many() && works())
+        self.is_watched() && quiet && !(self.opens_many() && works()) && !self.was_asked()
+    }
+
+    /// Whether the headers of its packets show more than an exchange or a refusal a second: connections that
+    /// come and go between two samples carry those.
+    fn was_asked(&self) -> bool {
+        let count = |of: Subject| {
+            let of = self.evidence.of(of);
+            let grown = |metric| of.delta(metric).map_or(0, |(count, _): (u64, _)| count);
+            grown(capture::EXCHANGES) + grown(capture::REFUSED)
+        };
+        let listeners = self.evidence.subjects().filter(|of| matches!(of, Subject::Listener(_)));
+        listeners.map(count).sum::<u64>() as f64 > CHECKS * self.seconds().max(1.0)
     }
 
     /// Whether more than a connection a second was opened to the target's host or namespace.
     pub(crate) fn opens_many(&self) -> bool {
-        let seconds = self.load.window.1.since(self.load.window.0).as_secs_f64();
-        self.load.opened as f64 > seconds.max(1.0)
-    }
-
-    /// The finding of a roof that counts what an exchange costs, where there was none.
-    pub(crate) fn no_traffic(&self) -> Option<Finding> {
-        let none = self.is_watched() && self.load.exchanges == 0;
-        none.then(|| Finding::DoesNotApply("nothing was read from a sampled connection".into()))
+        self.load.opened as f64 > CHECKS * self.seconds().max(1.0)
     }
 
     /// What throughput is counted in: `an exchange`, or `a read` where the load is not ours.
@@ -94,26 +97,31 @@ impl<'a> Run<'a> {
     }
 
     /// Whether more would have been answered if the service could: always in a closed loop; in an open
-    /// one when less than 97 % of what became due was.
+    /// one when less than [`CARRIED`] of what became due was.
     pub fn is_held_back(&self) -> bool {
         !self.header.plan.is_open_loop()
-            || (self.load.exchanges as f64) < 0.97 * self.load.due as f64
+            || (self.load.exchanges as f64) < CARRIED * self.load.due as f64
     }
 
     /// CPUs' worth of time that all engine threads used.
     pub fn engine_cores(&self) -> f64 {
-        let seconds = self.load.window.1.since(self.load.window.0).as_secs_f64();
-        self.load.engine_cpu.as_secs_f64() / seconds.max(1e-9)
+        self.load.engine_cpu.as_secs_f64() / self.seconds().max(1e-9)
+    }
+
+    /// CPUs' worth of time that the clients of a watched service had on this host: they come with its work, and are
+    /// no neighbours.
+    pub(crate) fn client_cores(&self) -> f64 {
+        let run = self.of(Subject::Target).delta(clients::RUN);
+        match run {
+            Ok((run, over)) if self.is_watched() => run.as_secs_f64() / over.as_secs_f64(),
+            _ => 0.0,
+        }
     }
 
     /// CPUs' worth of time that the threads used which carry the path; 0 where none are known.
     pub(crate) fn path_cores(&self) -> f64 {
         let ways = self.evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
-        let used = |of| {
-            let (time, over): (Duration, _) = self.of(of).delta(link::CPU).ok()?;
-            Some(time.as_secs_f64() / over.as_secs_f64())
-        };
-        ways.filter_map(used).sum()
+        ways.filter_map(|way| self.of(way).rate(link::CPU).ok()).sum()
     }
 
     /// Connections opened by exchanges answered, whole run.
@@ -124,6 +132,16 @@ impl<'a> Run<'a> {
     /// The samples of a subject within the measured window.
     pub fn of(&self, subject: Subject) -> Of<'a> {
         self.evidence.of(subject).within(self.window())
+    }
+
+    /// The samples of a subject up to the end of the main phase, warm-up among them; those of the experiment, which
+    /// are of other load, are not.
+    pub(crate) fn whole(&self, subject: Subject) -> Of<'a> {
+        let of = self.evidence.of(subject);
+        match self.evidence.main_phase_ended() {
+            Some(ended) => of.within(Timestamp(0)..=ended),
+            None => of,
+        }
     }
 
     /// The target's network stack, or the engine's.
@@ -138,13 +156,49 @@ impl<'a> Run<'a> {
     }
 
     /// Each sampled flow's end on that side.
+    pub(crate) fn ends(&self, side: Side) -> impl Iterator<Item = Subject> + use<> {
+        self.evidence.flows(side).into_iter().map(move |id| Subject::Flow(id, side))
+    }
+
+    /// The same, their samples.
     pub fn flows(&self, side: Side) -> Vec<Of<'a>> {
-        self.evidence.flows(side).into_iter().map(|id| self.of(Subject::Flow(id, side))).collect()
+        self.ends(side).map(|end| self.of(end)).collect()
+    }
+
+    /// The samples of the node that the target is; silent where it is none, or none that was sampled inside.
+    pub(crate) fn node(&self) -> Result<Of<'a>, Silent> {
+        let is_node = self.evidence.subjects().any(|of| of == Subject::Node);
+        silent_if(!is_node, "the target is no BEAM node that is sampled inside")?;
+        Ok(self.of(Subject::Node))
+    }
+
+    /// The samples of the window; where it has too few of that metric (a large process tree or a full node, which are
+    /// read seldom, or a short window), the whole run's stand for it.
+    pub(crate) fn window_or_whole(&self, of: Subject, has: impl Fn(&Of) -> bool) -> Of<'a> {
+        let within = self.of(of);
+        if has(&within) { within } else { self.whole(of) }
+    }
+
+    /// The measured stretch. Unit: seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.load.window.1.since(self.load.window.0).as_secs_f64()
     }
 
     /// The third number of a sysctl like `net.ipv4.tcp_rmem`: the most that autotuning reaches. Unit: bytes.
     pub(crate) fn sysctl_third(&self, name: &str) -> Option<f64> {
         self.header.host.sysctls.get(name)?.split_whitespace().nth(2)?.parse().ok()
+    }
+
+    /// A kernel setting of the hosts, as the plan's path has it or the machine.
+    pub(crate) fn setting(&self, name: &str) -> Option<&'a str> {
+        let asked = self.header.plan.paths().into_iter().find_map(|path| path.sysctls.get(name));
+        asked.or_else(|| self.header.host.sysctls.get(name)).map(String::as_str)
+    }
+
+    /// A key of the path that the plan lays.
+    pub(crate) fn path_key(&self, key: &str) -> String {
+        let path = if self.header.plan.sites.is_empty() { "path" } else { "links.path" };
+        format!("{path}.{key}")
     }
 
     /// What the samples of a subject say in words, if the node told it.
@@ -155,6 +209,11 @@ impl<'a> Run<'a> {
     fn window(&self) -> RangeInclusive<Timestamp> {
         self.load.window.0..=self.load.window.1
     }
+}
+
+/// A share for people: `12 %`.
+pub(crate) fn in_percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 /// A time in seconds for people, three significant digits: `40.4 ms`.

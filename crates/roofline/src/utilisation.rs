@@ -16,37 +16,10 @@ use linerate_evidence::{Alone, Missing, Place, Subject};
 use crate::node_cpu::NodeCpu;
 use crate::run::Run;
 
-// Chosen: where exchanges spend this much of their time unhindered, more connections are the cure.
-const UNHINDERED: f64 = 0.85;
-
-// Chosen: a station below this leaves room that the run did not use, so it explains nothing.
-const BUSY: f64 = 0.6;
-
-// Chosen: the same where nobody says that more was asked for: a service that is two thirds busy with all
-// it is asked is well.
-const BUSY_WATCHED: f64 = 0.9;
-
-// Chosen: a thread or scheduler that has this much of its CPU has no more to come.
-const FULL: f64 = 0.9;
-
-/// A station that can be the bottleneck.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Station {
-    Connections,
-    Engine,
-    Target,
-    Host,
-}
-
 /// Utilisations, 0 to 1. Those of things that are not on this host are missing.
 pub(crate) struct Utilisation {
-    /// Whether there is but one exchange at a time.
-    pub alone: bool,
     /// Whether target and engine share the machine.
     pub local: bool,
-    /// From which utilisation on a station explains the throughput.
-    pub busy: f64,
-    pub connections: f64,
     pub engine: f64,
     /// CPUs' worth of time that all engine threads used.
     pub engine_cores: f64,
@@ -54,14 +27,17 @@ pub(crate) struct Utilisation {
     pub host: Result<Host, Missing>,
 }
 
-/// The target's process tree.
 pub(crate) struct Target {
     /// CPUs' worth of time it used.
     pub cores: f64,
     /// CPUs it may use at once.
     pub limit: f64,
-    /// The busiest of its threads; 0 where schedulers tell more.
-    pub busiest_thread: f64,
+    /// Of them, those of its affinity alone, and of a node that is not sampled inside one for each scheduler.
+    pub cpus: f64,
+    pub quota: Option<f64>,
+    /// The busiest of its threads; absent where it was not measured, and of a node of several schedulers, which
+    /// moves its work between them.
+    pub busiest_thread: Option<f64>,
     /// Its schedulers' own account, where the node is sampled inside.
     pub node: Option<NodeCpu>,
 }
@@ -75,11 +51,18 @@ pub(crate) struct Host {
 
 impl Target {
     pub fn utilisation(&self) -> f64 {
-        let Some(node) = &self.node else {
-            return (self.cores / self.limit).max(self.busiest_thread).min(1.0);
+        if self.node.is_none() {
+            return (self.cores / self.limit).max(self.busiest_thread.unwrap_or(0.0)).min(1.0);
         };
-        let work = node.scheduled() * node.let_run(self.cores);
-        self.utilisation_of_normal().max(work / self.limit).min(1.0)
+        self.utilisation_of_normal().max(self.work() / self.limit).min(1.0)
+    }
+
+    /// CPUs' worth of time that it worked, spinning left out.
+    pub fn work(&self) -> f64 {
+        match &self.node {
+            Some(node) => node.scheduled() * node.let_run(self.cores),
+            None => self.cores,
+        }
     }
 
     /// That of the normal schedulers alone; 0 where the target is no node that is sampled inside.
@@ -97,54 +80,12 @@ impl Utilisation {
             host.busy -= node.spun(*cores).min(host.busy);
         }
         Self {
-            alone: run.connections() == 1 && !run.is_watched(),
             local: run.header.target.local,
-            busy: if run.is_watched() { BUSY_WATCHED } else { BUSY },
-            connections: unhindered_share(run),
             engine: run.load.busiest_thread,
             engine_cores: run.engine_cores(),
             target,
             host,
         }
-    }
-
-    /// The station that holds the run; none when all have room left.
-    pub fn bottleneck(&self) -> Option<Station> {
-        // One exchange at a time meets no queue of its own making.
-        if self.connections >= UNHINDERED || self.alone {
-            return Some(Station::Connections);
-        }
-        let host = self.host.as_ref().map_or(0.0, |host| host.busy / host.cpus);
-        let target = self.target.as_ref().map_or(0.0, Target::utilisation);
-        // The machine that is read is the engine's: with the target elsewhere, a full one is the engine's roof.
-        let (engine, host) =
-            if self.local { (self.engine, host) } else { (self.engine.max(host), 0.0) };
-        let (station, utilisation) = [
-            (Station::Connections, self.connections),
-            (Station::Engine, engine),
-            (Station::Target, target),
-            (Station::Host, host),
-        ]
-        .into_iter()
-        .max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let station = match (station, &self.target, &self.host) {
-            // An engine thread that is full asks for no more, however full the machine is: then this measures
-            // linerate.
-            (Station::Host, ..) if engine >= FULL && engine >= target => Station::Engine,
-            // A full machine is the target's doing where the target fills most of it and the engine next to
-            // none: a machine for the engine would change nothing.
-            // Chosen: a seventh of the CPUs is what an engine takes beside a slow server.
-            // So it is where the target is as full as the machine: somebody else is on the CPUs that it can't
-            // use.
-            (Station::Host, Ok(filled), Ok(host))
-                if self.engine_cores < 0.15 * host.busy
-                    && (filled.cores > 0.6 * host.busy || target >= FULL) =>
-            {
-                Station::Target
-            }
-            _ => station,
-        };
-        (utilisation >= self.busy).then_some(station)
     }
 }
 
@@ -224,11 +165,6 @@ fn smaller(alone: &[u64], median: Option<u64>) -> Option<f64> {
     (nanos > 0).then_some(nanos as f64 / 1e9)
 }
 
-fn unhindered_share(run: &Run) -> f64 {
-    let alone = unhindered(run).unwrap_or(0.0);
-    run.attained().0 * alone / f64::from(run.connections().max(1))
-}
-
 fn target(run: &Run) -> Result<Target, Missing> {
     let node = NodeCpu::of(run).ok();
     let of_kernel = of_kernel(run, node);
@@ -237,7 +173,9 @@ fn target(run: &Run) -> Result<Target, Missing> {
         (Err(_), Some(node)) => Ok(Target {
             cores: node.scheduled(),
             limit: node.online.max(node.scheduled()),
-            busiest_thread: 0.0,
+            cpus: node.online.max(node.scheduled()),
+            quota: None,
+            busiest_thread: None,
             node: Some(node),
         }),
         _ => of_kernel,
@@ -250,28 +188,30 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     let within = run.of(Subject::Target);
     let of = match within.delta(process::UTIME) {
         Ok(_) => within,
-        Err(_) => run.evidence.of(Subject::Target),
+        Err(_) => run.whole(Subject::Target),
     };
     let (user, over) = of.delta(process::UTIME)?;
     let (system, _) = of.delta(process::STIME)?;
     let seconds = over.as_secs_f64();
     let facts = &run.header.target;
-    let mut limit = f64::from(facts.cpus.unwrap_or(run.header.host.cpus).max(1));
+    let mut cpus = f64::from(facts.cpus.unwrap_or(run.header.host.cpus).max(1));
     if node.is_none()
         && let Some(schedulers) = facts.schedulers
     {
-        limit = limit.min(f64::from(schedulers.max(1)));
+        cpus = cpus.min(f64::from(schedulers.max(1)));
     }
-    if let Ok(quota) = of.last(process::CPU_QUOTA) {
-        limit = limit.min(quota.as_secs_f64().max(0.01));
-    }
-    let busiest_thread =
-        of.delta(process::BUSIEST_THREAD).map_or(0.0, |(time, _)| time.as_secs_f64() / seconds);
-    // A node that has little to do does it on one scheduler, and lets the others sleep: where nobody
-    // asked for more, that one thread is full says nothing.
-    let spreads = run.is_watched() && facts.schedulers.is_some_and(|schedulers| schedulers > 1);
-    let busiest_thread = if spreads || node.is_some() { 0.0 } else { busiest_thread };
-    Ok(Target { cores: (user + system).as_secs_f64() / seconds, limit, busiest_thread, node })
+    let quota = of.last(process::CPU_QUOTA).ok().map(|quota| quota.as_secs_f64().max(0.01));
+    let spreads = facts.schedulers.is_some_and(|schedulers| schedulers > 1);
+    let busiest_thread = of.delta(process::BUSIEST_THREAD).ok();
+    let busiest_thread = busiest_thread.map(|(time, _)| time.as_secs_f64() / seconds);
+    Ok(Target {
+        cores: (user + system).as_secs_f64() / seconds,
+        limit: quota.map_or(cpus, |quota| quota.min(cpus)),
+        cpus,
+        quota,
+        busiest_thread: busiest_thread.filter(|_| !spreads && node.is_none()),
+        node,
+    })
 }
 
 fn host(run: &Run) -> Result<Host, Missing> {

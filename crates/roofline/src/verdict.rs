@@ -1,13 +1,24 @@
-//! The verdict: all roofs judged, and the one that binds named.
+//! The verdict: what was turned away, else the place that holds the rate, and the cause there.
+//!
+//! 1. **Turned away.** A share of what was asked got nothing, or a refusal: that comes first.
+//! 2. **The place**: [`crate::place`].
+//! 3. **The cause, there**: of the sized claims at that place the one whose removal gives most, by the one
+//!    model; else the place itself. The load's own size is named only where nothing else is left.
+//!
+//! A place without a cause is an answer.
 
 use linerate_evidence::Missing;
 use linerate_model::OpRate;
 use serde::{Deserialize, Serialize};
 
-use crate::roof::{Advice, Binds, Finding, Kind};
+use crate::advice::{Advice, Kind};
+use crate::candidate::{Candidate, Rank, of_claim};
+use crate::claim::Silent;
+use crate::facts::{Facts, Load};
+use crate::latency::Latency;
+use crate::place::{Place, Regime};
 use crate::roofs::ROOFS;
 use crate::run::{Run, duration};
-use crate::utilisation::Utilisation;
 
 /// What became of one roof.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +39,7 @@ pub struct Assessed {
     /// Attained by ceiling, 0 to 1 and a little over; `null` without a ceiling.
     #[serde(default)]
     pub share: Option<f64>,
-    /// Whether it binds.
+    /// Whether it is what holds the run.
     pub binds: bool,
     /// The evidence for or against that.
     pub because: String,
@@ -57,7 +68,7 @@ pub enum Verdict {
         /// The verdict as a sentence.
         says: String,
     },
-    /// No roof that linerate knows binds.
+    /// No roof that linerate knows binds: the place is said.
     Unexplained {
         /// Always absent; the key is there so that `verdict.by` can always be asked for.
         by: Option<String>,
@@ -68,7 +79,7 @@ pub enum Verdict {
     Unlimited {
         /// Always absent.
         by: Option<String>,
-        /// What it does, and which ceiling is nearest, as a sentence.
+        /// What it does, and what those under way wait for, as a sentence.
         says: String,
     },
     /// Of a service that is watched: there was no traffic.
@@ -103,25 +114,38 @@ impl Verdict {
 /// All roofs, the verdict, and what to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// Every roof: binding ones first, then ceilings from the lowest up, then the rest.
+    /// Every roof: the one that is named first, then ceilings from the lowest up, then the rest.
     pub roofs: Vec<Assessed>,
     /// The one that is named.
     pub verdict: Verdict,
+    /// Others whose gain lies within its interval.
+    pub also: Vec<String>,
+    /// The place that holds the rate.
+    pub place: Place,
+    /// Whether the one that is named turned requests or connections away.
+    pub turned_away: bool,
     /// What lifts it, best first.
     pub advice: Vec<Advice>,
+    /// Where an exchange's time is spent, whatever holds the rate.
+    pub latency: Option<Latency>,
 }
 
 /// Judges every roof and names the one that binds.
 pub fn judge(run: &Run) -> Judgement {
-    let attained = run.attained();
-    let mut advice_by_id = Vec::new();
+    judge_facts(&Facts::of(*run))
+}
+
+/// The same of facts that are known already.
+pub fn judge_facts(facts: &Facts) -> Judgement {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut claims = Vec::new();
     let mut roofs: Vec<Assessed> = ROOFS
         .iter()
         .map(|roof| {
             let blank = |state, sum: String| Assessed {
-                id: roof.id().into(),
-                title: roof.title().into(),
-                kind: roof.kind(),
+                id: roof.id.into(),
+                title: roof.title.into(),
+                kind: Kind::Defect,
                 state,
                 ceiling: None,
                 sum,
@@ -129,51 +153,81 @@ pub fn judge(run: &Run) -> Judgement {
                 binds: false,
                 because: String::new(),
             };
-            match roof.judge(run) {
-                Ok(Finding::Ceiling(ceiling)) => {
-                    let (binds, because) = match ceiling.binds {
-                        Binds::Yes(because) => (true, because),
-                        Binds::No(because) => (false, because),
-                    };
-                    advice_by_id.push((roof.id(), ceiling.advice));
-                    Assessed {
-                        ceiling: ceiling.rate.0.is_finite().then_some(ceiling.rate),
-                        share: (ceiling.rate.0 > 0.0).then(|| attained.0 / ceiling.rate.0),
-                        binds,
-                        because,
-                        ..blank(State::Ceiling, ceiling.sum)
-                    }
+            match (roof.explain)(facts) {
+                Err(Silent::NotHere(why)) => blank(State::DoesNotApply, why),
+                Err(Silent::Unmeasured(missing)) => {
+                    blank(State::Unmeasured, unmeasured(&facts.run, &missing))
                 }
-                Ok(Finding::DoesNotApply(why)) => blank(State::DoesNotApply, why),
-                Err(missing) => blank(State::Unmeasured, unmeasured(run, &missing)),
+                Ok(claim) => {
+                    let listed = blank(State::Ceiling, claim.sum.clone());
+                    let (assessed, candidate) = of_claim(facts, &claim, listed);
+                    candidates.extend(candidate);
+                    claims.push((roof.id, roof.title, claim));
+                    assessed
+                }
             }
         })
         .collect();
-    roofs.sort_by(|a, b| order(a).cmp(&order(b)).then(lower(a, b)));
 
-    let verdict = match roofs.first() {
-        Some(first) if first.binds => {
-            Verdict::Bound { by: first.id.clone(), says: format!("{}: {}", first.title, first.sum) }
+    candidates.sort_by(Candidate::first);
+    let named = candidates.first();
+    let verdict = match named {
+        Some(named) => {
+            let roof = roofs.iter().find(|roof| roof.id == named.id);
+            let says = roof.map_or(String::new(), |roof| format!("{}: {}", roof.title, roof.sum));
+            Verdict::Bound { by: named.id.into(), says }
         }
-        _ if run.is_watched() => watched(run, &roofs),
-        _ => Verdict::Unexplained {
-            by: None,
-            says: format!(
-                "no known limit explains {attained}: every ceiling below is higher, or could not be measured"
-            ),
-        },
+        None if facts.load == Load::Watched => watched(facts, &roofs),
+        None => Verdict::Unexplained { by: None, says: unexplained(facts) },
     };
-    let advice = verdict
-        .by()
-        .and_then(|id| advice_by_id.iter().position(|(of, _)| *of == id))
-        .map(|index| advice_by_id.swap_remove(index).1)
-        .unwrap_or_default();
-    Judgement { roofs, verdict, advice }
+    let also =
+        candidates.iter().skip(1).filter(|other| named.is_some_and(|named| named.ties(other)));
+    let also = also.map(|candidate| candidate.id.to_owned()).collect();
+    // A claim at another place than the named one's is a ceiling and no more.
+    let is_candidate = |roof: &Assessed| candidates.iter().any(|of| of.id == roof.id);
+    for roof in &mut roofs {
+        roof.binds = is_candidate(roof);
+    }
+    roofs.sort_by(|a, b| {
+        let first = |roof: &Assessed| Some(roof.id.as_str()) != named.map(|named| named.id);
+        first(a).cmp(&first(b)).then(order(a).cmp(&order(b))).then(lower(a, b))
+    });
+    let turned_away =
+        named.is_some_and(|named| matches!(named.rank, Rank::TurnedAway | Rank::TurnedAwayOnly));
+    let advice = candidates.into_iter().next().map(|named| named.advice).unwrap_or_default();
+    let latency = Latency::of(facts, &claims);
+    Judgement { roofs, verdict, also, place: facts.place.clone(), turned_away, advice, latency }
 }
 
-/// Where nobody asked for more, that nothing binds is an answer and not a riddle.
-fn watched(run: &Run, roofs: &[Assessed]) -> Verdict {
-    let seconds = duration(run.load.window.1.since(run.load.window.0).as_secs_f64());
+/// A place without a cause is an answer: where the exchanges are, and what is known of it.
+fn unexplained(facts: &Facts) -> String {
+    let (place, attained) = (&facts.place, OpRate(facts.attained));
+    let mut says = match place.station {
+        Some(station) => format!(
+            "no known limit explains {attained}; {:.1} of {:.1} exchanges are {}",
+            place.exchanges,
+            place.of,
+            station.words()
+        ),
+        None => {
+            format!("no known limit explains {attained}: where its exchanges are could not be seen")
+        }
+    };
+    let regime = match place.regime {
+        Regime::Full => "; more connections give nothing more",
+        Regime::Delayed => "; more connections give more",
+        Regime::RateSet => "; a rate is set, whatever the load",
+        Regime::Met | Regime::Unknown => "",
+    };
+    says.push_str(regime);
+    says
+}
+
+/// Where nobody asked for more, that nothing binds is an answer and not a riddle; but only where it is known
+/// what those under way wait for, and that this is work, or the path.
+fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
+    let run = &facts.run;
+    let seconds = duration(run.seconds());
     if run.is_idle() {
         let says = match run.load.open {
             0 => format!("idle: no connection carried anything in {seconds}"),
@@ -181,45 +235,49 @@ fn watched(run: &Run, roofs: &[Assessed]) -> Verdict {
             open => format!("idle: no traffic on {open} connections in {seconds}"),
         };
         // Too short-lived for a sample, or another service's.
-        let says = if run.opens_many() {
-            format!("{says}; {} were opened to its host meanwhile, hardly to it", run.load.opened)
-        } else {
-            says
+        let others = match run.opens_many() {
+            true => {
+                format!("; {} were opened to its host meanwhile, hardly to it", run.load.opened)
+            }
+            false => String::new(),
         };
-        return Verdict::Idle { by: None, says };
+        return Verdict::Idle { by: None, says: says + &others };
     }
     let attained = run.attained();
-    if !run.header.target.local {
-        let unseen = roofs.iter().filter(|roof| roof.state == State::Unmeasured).count();
+    let unseen = roofs.iter().filter(|roof| roof.state == State::Unmeasured).count();
+    if !run.header.target.local && facts.target.is_none() {
         let says = format!(
             "nothing that the node's side shows limits {attained}; {unseen} limits need the kernel's side: \
              run linerate on the node's host"
         );
         return Verdict::Unexplained { by: None, says };
     }
-    let used = Utilisation::of(run).target.map_or(String::new(), |target| {
+    let used = facts.utilisation.target.as_ref().map_or(String::new(), |target| {
         format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit)
     });
-    let nearest = roofs
-        .iter()
-        .filter_map(|roof| Some((roof, roof.ceiling?)))
-        .filter(|(_, ceiling)| ceiling.0 >= attained.0)
-        .min_by(|a, b| a.1.0.total_cmp(&b.1.0));
-    let nearest = nearest.map_or("no ceiling could be drawn".to_owned(), |(roof, ceiling)| {
-        format!("the nearest ceiling is {} at {ceiling}", roof.title)
-    });
-    let says = format!("no limit binds: the target reads {attained}{used}; {nearest}");
+    let headers = facts.watched.iter().filter_map(|port| port.exchanges.as_ref());
+    let answered: f64 =
+        headers.filter(|headers| headers.alternate).map(|headers| headers.per_s).sum();
+    let does = match answered > 0.0 {
+        true => format!("answers {}", OpRate(answered)),
+        false => format!("reads {attained}"),
+    };
+    let waits = crate::waiting::of(facts);
+    if !waits.is_work {
+        let says = format!("the target {does}{used}; {}", waits.says);
+        return Verdict::Unexplained { by: None, says };
+    }
+    let says = format!("no limit binds: the target {does}{used}; {}", waits.says);
     Verdict::Unlimited { by: None, says }
 }
 
-fn order(roof: &Assessed) -> (bool, Kind, u8) {
+fn order(roof: &Assessed) -> (bool, u8) {
     let state = match roof.state {
         State::Ceiling => 0,
         State::Unmeasured => 1,
         State::DoesNotApply => 2,
     };
-    // Among those that bind the kind decides; among the rest it does not.
-    (!roof.binds, if roof.binds { roof.kind } else { Kind::Defect }, state)
+    (!roof.binds, state)
 }
 
 fn lower(a: &Assessed, b: &Assessed) -> std::cmp::Ordering {

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use linerate_evidence::{Evidence, Header, Subject, read, summarise};
+use linerate_evidence::{Evidence, Header, Side, Subject, read, summarise};
 use linerate_roofline::{Judgement, Run, State, judge};
 
 struct Recorded {
@@ -37,6 +37,31 @@ impl Recorded {
     /// The same run, had one metric read so.
     fn reading(self, metric: &str, value: u64) -> Self {
         self.with(|_, name, raw| Some(if name == metric { value } else { raw }))
+    }
+
+    /// The same run, had a counter grown by so much from each sample to the next.
+    fn growing(mut self, metric: &str, by: u64) -> Self {
+        let mut count = 0;
+        let mut changed = Evidence::default();
+        changed.slices = std::mem::take(&mut self.evidence.slices);
+        for (at, of, values) in self.evidence.rows() {
+            for (name, raw) in values {
+                if name != metric {
+                    changed.push_raw(at, of, name, raw);
+                }
+            }
+            let source = metric.split('.').next().unwrap();
+            let is_its = match of {
+                Subject::Stack(Side::Server) => source == "netstat",
+                Subject::Listener(_) => source == "listener",
+                _ => false,
+            };
+            if is_its {
+                count += by;
+                changed.push_raw(at, of, metric, count);
+            }
+        }
+        Self { evidence: changed, ..self }
     }
 
     fn setting(mut self, name: &str, value: &str) -> Self {
@@ -84,17 +109,48 @@ fn a_table_of_ports_that_is_full_is_neither_of_them() {
 fn slow_acceptors_are_not_named_where_the_queue_overflows() {
     let slow = Recorded::of("acceptor");
     // 10 more in each sample: several times 1 % of those that were made.
-    let count = std::cell::Cell::new(0);
-    let overflowing = slow.with(|_, name, raw| {
-        Some(if name == "netstat.listen_overflows" { count.replace(count.get() + 10) } else { raw })
-    });
-    assert!(!overflowing.binds("tcp.acceptor"));
+    let overflowing = slow.growing("netstat.listen_overflows", 10).growing("listener.drops", 10);
+    assert_eq!(overflowing.named().unwrap(), "tcp.listen-backlog");
 }
 
 #[test]
 fn slow_acceptors_are_not_named_where_descriptors_ran_out() {
     let slow = Recorded::of("acceptor").reading("process.fds_max", 100);
-    assert!(!slow.reading("process.nofile", 100).binds("tcp.acceptor"));
+    assert_eq!(slow.reading("process.nofile", 100).named().unwrap(), "host.descriptors");
+}
+
+/// Before a pool or a single thread connections wait as well.
+#[test]
+fn slow_acceptors_are_not_named_where_those_that_were_accepted_take_the_time() {
+    let slow = Recorded::of("acceptor");
+    assert!(slow.binds("tcp.acceptor"));
+    // 12 of 16 wait to be accepted: four are at work.
+    let pool = slow
+        .with(|_, name, raw| Some(if name == "listener.rqueue_total" { raw.min(12) } else { raw }));
+    assert!(!pool.binds("tcp.acceptor"));
+    assert!(!pool.binds("app.connection-limit"), "they come and go");
+}
+
+/// With `TCP_DEFER_ACCEPT` a listener drops the bare ACK of each connection, and nothing is amiss.
+#[test]
+fn acks_that_a_listener_defers_are_no_overflows() {
+    let full = Recorded::of("listen-backlog");
+    let deferred = full.with(|of, name, raw| {
+        let is_overflow = ["netstat.listen_overflows", "netstat.listen_drops"].contains(&name);
+        (!is_overflow || of != Subject::Stack(Side::Server)).then_some(raw)
+    });
+    assert!(!deferred.binds("tcp.listen-backlog"));
+    let deferring = Recorded::of("acceptor")
+        .growing("listener.drops", 50)
+        .growing("netstat.defer_accept_drop", 50);
+    assert!(!deferring.binds("tcp.listen-backlog"));
+    // What the stack confirms and its own listeners deny was another service's.
+    let others = Recorded::of("acceptor").growing("netstat.listen_overflows", 50);
+    assert!(!others.binds("tcp.listen-backlog"));
+    let own = Recorded::of("acceptor")
+        .growing("netstat.listen_overflows", 50)
+        .growing("listener.drops", 50);
+    assert_eq!(own.named().unwrap(), "tcp.listen-backlog");
 }
 
 #[test]
@@ -154,20 +210,8 @@ fn slow_start_is_not_named_where_segments_are_lost() {
 }
 
 #[test]
-fn a_pool_is_not_named_where_a_mailbox_is_long_or_nobody_calls() {
-    let pool = Recorded::of("pool");
-    assert!(pool.binds("app.pool"));
-    assert!(!Recorded::of("pool").reading("suspect.mailbox", 28).binds("app.pool"));
-    assert!(!pool.reading("waits.call", 0).binds("app.pool"));
-}
-
-#[test]
 fn limits_of_the_node_do_not_apply_where_it_is_not_sampled_inside() {
-    for (name, id) in [
-        ("port-limit", "vm.port-limit"),
-        ("process-limit", "vm.process-limit"),
-        ("pool", "app.pool"),
-    ] {
+    for (name, id) in [("port-limit", "vm.port-limit"), ("process-limit", "vm.process-limit")] {
         let outside =
             Recorded::of(name).with(|of, _, raw| (of != Subject::Node).then_some(raw)).judged();
         let roof = outside.roofs.iter().find(|roof| roof.id == id).unwrap();

@@ -145,7 +145,7 @@ fn binaries_from_another_node_are_not_read() {
     let binaries = with(&evidence, "vm.gc_reclaimed", |bytes| bytes / 100);
     let judgement = judged(&header, &binaries);
     let roof = of(&judgement, "dist.decode");
-    assert!(!roof.binds && roof.because.ends_with("they are binaries"), "{roof:?}");
+    assert!(!roof.binds && roof.sum.ends_with("they are binaries"), "{roof:?}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn one_call_a_request_is_the_loads_matter_and_ten_are_the_programs() {
 #[test]
 fn handshakes_without_tls_are_churn() {
     let (mut header, evidence) = recording("tls-handshake");
-    assert!(!of(&judged(&header, &evidence), "tcp.connection-churn").binds);
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("tls.handshake"));
     header.plan.target.tls = false;
     // Who owns its connections tells of TLS too: of a node that is watched there is nothing else.
     assert!(of(&judged(&header, &evidence), "tls.handshake").binds);
@@ -171,7 +171,8 @@ fn handshakes_without_tls_are_churn() {
     });
     let judgement = judged(&header, &plain);
     assert_eq!(of(&judgement, "tls.handshake").state, State::DoesNotApply);
-    assert!(of(&judgement, "tcp.connection-churn").binds);
+    // What is full there is a thread that connects: churn says what it does.
+    assert_eq!(of(&judgement, "tcp.connection-churn").state, State::Ceiling);
 }
 
 #[test]
@@ -203,6 +204,16 @@ fn a_disk_that_nobody_waits_for_is_not_the_limit() {
     let (header, evidence) = recording("disk-sync");
     let none = with(&evidence, "waits.disk", |_| 0);
     assert_eq!(of(&judged(&header, &none), "app.disk-sync").state, State::DoesNotApply);
+}
+
+/// A file of 20 MB has a thousand segments to the seven of its connection.
+#[test]
+fn a_connection_for_each_large_answer_is_no_churn() {
+    let (header, evidence) = recording("connection-churn");
+    let large = changed(&evidence, |_, name, raw| {
+        Some(if ["snmp.in_segs", "snmp.out_segs"].contains(&name) { raw * 100 } else { raw })
+    });
+    assert!(!of(&judged(&header, &large), "tcp.connection-churn").binds);
 }
 
 #[test]

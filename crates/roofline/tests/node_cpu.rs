@@ -2,7 +2,7 @@
 //! tells a limit from what looks like it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::{Evidence, Subject};
+use linerate_evidence::{Evidence, Header, Subject};
 use linerate_roofline::State;
 
 mod altered;
@@ -84,6 +84,53 @@ fn neighbours_are_not_the_target_and_not_the_engine() {
     // Where none of its threads waited for a CPU, nobody took one from it.
     let calm = with(&evidence, "process.run_delay", |_| Some(1));
     assert!(!of(&judged(&header, &calm), "host.neighbours").binds);
+}
+
+/// The same run on the machine's first CPU alone, of which the target had a part, waited for a part, and others
+/// had the rest.
+fn pinned(name: &str, running: f64, runnable: f64) -> (Header, Evidence) {
+    let (mut header, evidence) = recording(name);
+    header.target.cpus = Some(1);
+    let idle = std::cell::Cell::new(None);
+    let mut pinned = changed(&evidence, |_, metric, raw| match metric {
+        // One of its two CPUs never idles.
+        "stat.idle" => {
+            let first = idle.get().unwrap_or(raw);
+            idle.set(Some(first));
+            Some(first + (raw - first) / 2)
+        }
+        "process.utime" => Some((raw as f64 * running) as u64),
+        "process.stime" => Some(0),
+        "process.busiest_thread" | "process.run_delay" => None,
+        _ => Some(raw),
+    });
+    for (at, of, values) in evidence.rows() {
+        if of == Subject::Target && values.contains_key("process.utime") {
+            let part = |part: f64| (at.0 as f64 * part) as u64;
+            pinned.push_raw(at, of, "process.utime", part(running));
+            pinned.push_raw(at, of, "process.busiest_thread", part(running));
+            pinned.push_raw(at, of, "process.run", part(running));
+            pinned.push_raw(at, of, "process.run_delay", part(runnable));
+            pinned.push_raw(at, of, "process.cpus_allowed", 1);
+            pinned.push_raw(at, Subject::Cpu(0), "stat.idle", 7);
+        }
+    }
+    pinned.push_fact(Subject::Target, "cpus", "0".into());
+    (header, pinned)
+}
+
+#[test]
+fn a_loop_on_the_targets_own_cpu_is_a_neighbour_and_one_that_it_hardly_waits_for_is_none() {
+    let (header, evidence) = pinned("target-cpu", 0.5, 0.5);
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("host.neighbours"), "{:?}", judgement.verdict);
+    let twice = judgement.advice[0].predicted.mid.0 / 622.7;
+    assert!((1.9..2.1).contains(&twice), "{twice}");
+
+    let (header, evidence) = pinned("concurrency", 0.03, 0.01);
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("load.concurrency"), "{:?}", judgement.verdict);
+    assert!(!of(&judgement, "host.neighbours").binds);
 }
 
 #[test]
@@ -188,7 +235,10 @@ fn a_handler_that_nobody_waits_for_and_terms_that_stay_are_no_limits() {
     assert_eq!(of(&judged(&header, &still), "vm.persistent-term").state, State::DoesNotApply);
     let (header, evidence) = recording("tracing");
     let untraced = with(&evidence, "suspect.traced", |_| Some(0));
-    assert_eq!(judged(&header, &untraced).verdict.by(), Some("vm.schedulers"));
+    // The tracer's own heap is large, and collected.
+    let judgement = judged(&header, &with(&untraced, "suspect.heap", |_| Some(30_000)));
+    assert_eq!(judgement.verdict.by(), Some("vm.schedulers"));
+    assert_eq!(of(&judged(&header, &untraced), "vm.tracing").state, State::DoesNotApply);
 }
 
 #[test]

@@ -131,7 +131,8 @@ fn a_pinned_window_has_an_empty_queue_and_a_slow_reader_a_full_one() {
 fn a_small_buffer_is_told_from_active_mode_and_packet_modes_by_how_the_socket_reads() {
     let active = Recorded::of("small-buffer").reading("port.active", 3);
     assert_eq!(active.named(), "beam.active-poll");
-    let passive = Recorded::of("active-poll").reading("port.active", 0);
+    // Had its owners asked for each piece of data.
+    let passive = Recorded::of("active-poll").reading("port.active", 0).reading("waits.recv", 2);
     assert_eq!(passive.named(), "beam.small-buffer");
     let cut = Recorded::of("small-buffer").reading("port.packet", 2);
     assert!(!cut.binds("beam.small-buffer"));

@@ -44,7 +44,7 @@ fn nagle_is_named_with_both_sides_and_by_the_kernels_alone() {
     let both = judged(&header, &evidence);
     assert_eq!(both.verdict.by(), Some("tcp.nagle-delayed-ack"), "{:?}", both.verdict);
     let advice = both.advice.iter().map(|advice| advice.knob.as_str()).collect::<Vec<_>>();
-    assert_eq!(advice, ["nodelay", "write"]);
+    assert_eq!(advice, ["socket.nodelay", "socket.write"]);
     assert!(both.advice[0].predicted.low.0 > 60.0, "{:?}", both.advice[0]);
 
     let outside = only(&evidence, |of, metric| !is_the_nodes(of, metric));
@@ -61,12 +61,14 @@ fn encryption_and_handshakes_are_named_by_who_owns_the_connections() {
     let (header, evidence) = recorded("tls");
     assert!(!header.plan.target.tls);
     let judgement = judged(&header, &evidence);
-    assert_eq!(judgement.verdict.by(), Some("tls.bulk"), "{:?}", judgement.verdict);
+    // 1.38 of its 2 CPUs: nothing is full, and these files do not say what its requests wait for. What it does is
+    // listed, and not named.
+    assert_eq!(of(&judgement, "tls.bulk").0, State::Ceiling);
     assert_eq!(of(&judgement, "tls.handshake"), (State::DoesNotApply, false));
 
     let (header, evidence) = recorded("tls-handshake");
     let judgement = judged(&header, &evidence);
-    assert_eq!(judgement.verdict.by(), Some("tls.handshake"), "{:?}", judgement.verdict);
+    assert_eq!(of(&judgement, "tls.handshake").0, State::Ceiling);
     assert_eq!(of(&judgement, "tcp.connection-churn"), (State::Ceiling, false));
 
     let (header, evidence) = recorded("nagle");
@@ -89,8 +91,9 @@ fn with_nodelay_on_held_back_bytes_are_not_nagles() {
 fn a_node_that_does_what_it_is_asked_is_limited_by_nothing() {
     let (header, evidence) = recorded("healthy");
     let judgement = judged(&header, &evidence);
-    assert!(matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
-    assert!(judgement.verdict.says().starts_with("no limit binds: the target reads "));
+    // Recorded before connections were sampled by state: it cannot say what its requests wait for.
+    assert!(matches!(judgement.verdict, Verdict::Unexplained { .. }), "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says().starts_with("the target reads "));
     assert!(judgement.advice.is_empty());
 }
 

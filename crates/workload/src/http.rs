@@ -1,15 +1,17 @@
 //! `http`: HTTP/1.1 requests one after the other on a kept-alive connection.
 //!
-//! The request is rendered once and shared. Answers are read by `httparse` from whatever arrived; only
+//! Requests are rendered once and shared. Answers are read by `httparse` from whatever arrived; only
 //! a head that was split between reads is kept. Bodies are counted, not kept.
 //! Source: RFC 9112, sections 6 (message body length) and 7 (chunked).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use linerate_model::{Body, Workload};
+use linerate_model::{Body, Expected, Requests, Workload};
 
 use crate::Kind;
-use crate::session::{Answer, Broken, Session, Step, Template};
+use crate::requests::{BadRequests, Defaults, List};
+use crate::session::{Answer, Broken, Judged, Session, Step, Template};
 
 mod chunked;
 
@@ -35,14 +37,32 @@ const LONGEST_KNOWN: u64 = 4096;
 const MOST_HEADERS: usize = 128;
 
 struct HttpTemplate {
-    request: Arc<[u8]>,
-    /// An answer to HEAD has a length and no body.
-    head: bool,
+    list: Arc<List>,
+    seed: u64,
+    /// Sessions made so far: each has random choices of its own.
+    sessions: AtomicU64,
+}
+
+/// The template of a plan whose requests are from a file; none: they are not.
+pub(crate) fn of_requests(
+    workload: &Workload,
+    authority: &str,
+    seed: u64,
+) -> Option<Result<Arc<dyn Template>, BadRequests>> {
+    let Workload::Http { method, host, headers, close, requests, expected, .. } = workload else {
+        return None;
+    };
+    let Requests { order, contents, .. } = requests.as_ref()?;
+    let host = host.as_deref().unwrap_or(authority);
+    let defaults = Defaults { method, host, headers, close: *close, expected };
+    let list = List::parse(contents.as_deref().unwrap_or(&[]), *order, seed, &defaults);
+    Some(list.map(|list| -> Arc<dyn Template> { Arc::new(HttpTemplate::of(list, seed)) }))
 }
 
 impl HttpTemplate {
     fn new(workload: &Workload, authority: &str) -> Self {
-        let Workload::Http { method, path, host, headers, body, close } = workload else {
+        let Workload::Http { method, path, host, headers, body, close, expected, .. } = workload
+        else {
             unreachable!("the kind's template function matched it")
         };
         let host = host.as_deref().unwrap_or(authority);
@@ -56,6 +76,8 @@ impl HttpTemplate {
         let body: Vec<u8> = match body {
             Body::None => Vec::new(),
             Body::Text(text) => text.clone().into_bytes(),
+            Body::Read(bytes) => bytes.to_vec(),
+            Body::File(_) => unreachable!("whoever makes the load reads it first"),
             Body::Size(size) => vec![b'.'; size.0 as usize],
         };
         if !body.is_empty() || matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
@@ -64,29 +86,32 @@ impl HttpTemplate {
         text.push_str("\r\n");
         let mut request = text.into_bytes();
         request.extend_from_slice(&body);
-        Self { request: request.into(), head: method == "HEAD" }
+        Self::of(List::one(request, method == "HEAD", expected.clone()), 0)
+    }
+
+    fn of(list: List, seed: u64) -> Self {
+        Self { list: Arc::new(list), seed, sessions: AtomicU64::new(0) }
     }
 }
 
 impl Template for HttpTemplate {
     fn session(&self) -> Box<dyn Session> {
-        Box::new(HttpSession {
-            written: self.request.len(),
-            request: Arc::clone(&self.request),
-            head_only: self.head,
-            split_head: Vec::new(),
-            expects: Expects::Head,
-            answer: Answer::default(),
-            known: Known::default(),
-        })
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
+        // The odd constant keeps neighbours apart.
+        let stream = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Box::new(HttpSession::of(Arc::clone(&self.list), self.seed ^ stream))
     }
 }
 
 /// One connection's HTTP.
 pub struct HttpSession {
-    request: Arc<[u8]>,
+    list: Arc<List>,
+    /// The request that is asked, by its place in the list.
+    at: usize,
     written: usize,
-    head_only: bool,
+    random: fastrand::Rng,
+    /// How much was found of what the answer's body is to hold.
+    found: usize,
     /// The part of a head that came in an earlier read.
     split_head: Vec<u8>,
     expects: Expects,
@@ -98,6 +123,8 @@ pub struct HttpSession {
 #[derive(Default)]
 struct Known {
     head: Vec<u8>,
+    /// Whether it answered HEAD, whose length is that of no body.
+    is_head: bool,
     length: u64,
     answer: Answer,
 }
@@ -113,10 +140,16 @@ enum Expects {
 impl HttpSession {
     /// A session that asks with these bytes; for tests and fuzzing.
     pub fn asking(request: &[u8]) -> Self {
+        Self::of(Arc::new(List::one(request.to_vec(), false, Expected::default())), 0)
+    }
+
+    fn of(list: Arc<List>, seed: u64) -> Self {
         Self {
-            written: request.len(),
-            request: request.into(),
-            head_only: false,
+            written: list.request(0).len(),
+            at: 0,
+            list,
+            random: fastrand::Rng::with_seed(seed),
+            found: 0,
             split_head: Vec::new(),
             expects: Expects::Head,
             answer: Answer::default(),
@@ -126,7 +159,11 @@ impl HttpSession {
 
     /// Reads a head at the front of `bytes`: its length when it is whole.
     fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Broken> {
-        if !self.known.head.is_empty() && bytes.starts_with(&self.known.head) {
+        let is_head = self.list.is_head(self.at);
+        if !self.known.head.is_empty()
+            && self.known.is_head == is_head
+            && bytes.starts_with(&self.known.head)
+        {
             self.expects = Expects::Length(self.known.length);
             self.answer = self.known.answer;
             return Ok(Some(self.known.head.len()));
@@ -167,7 +204,7 @@ impl HttpSession {
                 }
             }
         }
-        if self.head_only || code / 100 == 1 || code == 204 || code == 304 {
+        if is_head || code / 100 == 1 || code == 204 || code == 304 {
             expects = Expects::Length(0);
         }
         if matches!(expects, Expects::Close) {
@@ -175,18 +212,22 @@ impl HttpSession {
         }
         // 100 Continue and its like come before the answer.
         self.expects = if code / 100 == 1 && code != 101 { Expects::Head } else { expects };
-        self.answer = Answer { status_class: Some((code / 100) as u8), last };
+        self.answer = Answer { status: Some(code), last, judged: Judged::Not };
         if let Expects::Length(length) = self.expects
             && length <= LONGEST_KNOWN
         {
             self.known.head.clear();
             self.known.head.extend_from_slice(&bytes[..head]);
             (self.known.length, self.known.answer) = (length, self.answer);
+            self.known.is_head = is_head;
         }
         Ok(Some(head))
     }
 
     fn body(&mut self, bytes: &[u8]) -> Result<Step, Broken> {
+        if self.list.judges && !matches!(self.expects, Expects::Chunks(_)) {
+            self.found = self.list.look(self.at, self.found, bytes);
+        }
         match &mut self.expects {
             Expects::Head | Expects::Close => Ok(Step::More),
             Expects::Length(left) => match (bytes.len() as u64).checked_sub(*left) {
@@ -197,7 +238,9 @@ impl HttpSession {
                     Ok(Step::More)
                 }
             },
-            Expects::Chunks(chunked) => match chunked.take(bytes)? {
+            Expects::Chunks(chunked) => match chunked.take_with(bytes, |piece| {
+                self.found = self.list.look(self.at, self.found, piece);
+            })? {
                 None => Ok(Step::More),
                 Some(used) if used == bytes.len() => Ok(self.done()),
                 Some(used) => Err(Broken::Extra(bytes.len() - used)),
@@ -207,17 +250,19 @@ impl HttpSession {
 
     fn done(&mut self) -> Step {
         self.expects = Expects::Head;
-        Step::Done(self.answer)
+        let judged = self.list.judge(self.at, self.answer.status, self.found);
+        Step::Done(Answer { judged, ..self.answer })
     }
 }
 
 impl Session for HttpSession {
     fn begin(&mut self) {
-        self.written = 0;
+        self.at = self.list.next(&mut self.random);
+        (self.written, self.found) = (0, 0);
     }
 
     fn unsent(&self) -> &[u8] {
-        &self.request[self.written..]
+        &self.list.request(self.at)[self.written..]
     }
 
     fn sent(&mut self, bytes: usize) {
@@ -259,7 +304,7 @@ impl Session for HttpSession {
     }
 
     fn renew(&mut self) {
-        self.written = self.request.len();
+        self.written = self.list.request(self.at).len();
         self.split_head.clear();
         self.expects = Expects::Head;
     }
@@ -297,7 +342,7 @@ mod tests {
         session
     }
 
-    const OK: Step = Step::Done(Answer { status_class: Some(2), last: false });
+    const OK: Step = Step::Done(Answer { status: Some(200), last: false, judged: Judged::Not });
 
     #[test]
     fn the_request_is_what_the_plan_says() {
@@ -309,11 +354,13 @@ mod tests {
                 headers: vec![("X-A".into(), "b".into())],
                 body: Body::Size(Bytes(3)),
                 close: true,
+                requests: None,
+                expected: Expected::default(),
             },
             "127.0.0.1:8080",
         );
         let expected = "POST /q?a=1 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nX-A: b\r\nConnection: close\r\nContent-Length: 3\r\n\r\n...";
-        assert_eq!(std::str::from_utf8(&template.request), Ok(expected));
+        assert_eq!(std::str::from_utf8(template.list.request(0)), Ok(expected));
     }
 
     #[test]
@@ -343,7 +390,7 @@ mod tests {
     fn an_answer_without_length_ends_when_the_peer_closes() {
         let mut session = session();
         assert_eq!(session.received(b"HTTP/1.1 200 OK\r\n\r\nhi"), Ok(Step::More));
-        let last = Step::Done(Answer { status_class: Some(2), last: true });
+        let last = Step::Done(Answer { status: Some(200), last: true, judged: Judged::Not });
         assert_eq!(session.closed(), Ok(last));
     }
 
@@ -360,13 +407,14 @@ mod tests {
     #[test]
     fn a_continue_comes_before_the_answer() {
         let answer = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
-        assert_eq!(session().received(answer), Ok(OK));
+        let none = Step::Done(Answer { status: Some(204), last: false, judged: Judged::Not });
+        assert_eq!(session().received(answer), Ok(none));
     }
 
     #[test]
     fn connection_close_is_the_last_answer() {
         let answer = b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-        let last = Step::Done(Answer { status_class: Some(5), last: true });
+        let last = Step::Done(Answer { status: Some(503), last: true, judged: Judged::Not });
         assert_eq!(session().received(answer), Ok(last));
     }
 
@@ -391,7 +439,7 @@ mod tests {
             assert_eq!(session.received(a), Ok(OK));
         }
         session.begin();
-        let broken = Step::Done(Answer { status_class: Some(5), last: false });
+        let broken = Step::Done(Answer { status: Some(500), last: false, judged: Judged::Not });
         assert_eq!(session.received(b), Ok(broken));
         session.begin();
         assert_eq!(session.received(a), Ok(OK));

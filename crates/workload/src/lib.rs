@@ -7,6 +7,8 @@
 
 mod choice;
 mod http;
+mod matching;
+mod requests;
 mod rr;
 mod schedule;
 mod session;
@@ -17,8 +19,9 @@ use linerate_model::Workload;
 
 pub use choice::Choice;
 pub use http::{Chunked, HttpSession};
+pub use requests::BadRequests;
 pub use schedule::Schedule;
-pub use session::{Answer, Broken, Session, Step, Template};
+pub use session::{Answer, Broken, Judged, Session, Step, Template};
 
 /// A kind of workload.
 pub struct Kind {
@@ -39,6 +42,16 @@ pub fn template(workload: &Workload, authority: &str) -> Arc<dyn Template> {
         .iter()
         .find_map(|kind| (kind.template)(workload, authority))
         .expect("every workload of the model has its kind in WORKLOADS")
+}
+
+/// The same of any plan, also one whose requests are from a file. The seed is of its random choices.
+pub fn template_of(
+    workload: &Workload,
+    authority: &str,
+    seed: u64,
+) -> Result<Arc<dyn Template>, BadRequests> {
+    http::of_requests(workload, authority, seed)
+        .unwrap_or_else(|| Ok(template(workload, authority)))
 }
 
 #[cfg(test)]

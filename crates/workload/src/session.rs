@@ -12,10 +12,24 @@ pub enum Step {
 /// A whole answer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Answer {
-    /// First digit of its status, 1 to 5, for protocols that have one.
-    pub status_class: Option<u8>,
+    /// Its status, 100 to 599, for protocols that have one.
+    pub status: Option<u16>,
     /// The peer will close, or what follows can't be told apart: open another connection.
     pub last: bool,
+    /// Whether it is the right one.
+    pub judged: Judged,
+}
+
+/// Whether an answer is the right one.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Judged {
+    /// Nobody said what that would be.
+    #[default]
+    Not,
+    /// It is.
+    Right,
+    /// It is not, by this cause.
+    Wrong(&'static str),
 }
 
 /// Bytes that are not an answer of this protocol.

@@ -6,15 +6,16 @@ use std::collections::BTreeSet;
 use linerate_model::{OpRate, Plan, Share};
 use linerate_report::{ClimbDocument, Document, RunDocument, Step};
 use linerate_roofline::Advice;
+use linerate_run::{Deployment, Runner};
 
 use crate::args::ClimbArgs;
 use crate::commands::run::{exit_code, one};
 use crate::failure::Failure;
-use crate::measure::{Bench, Stand};
 use crate::output::Output;
 use crate::pairs::effect;
 use crate::plan_of::{plan_of, read};
 use crate::privileges;
+use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::turn::{needs_new_lab, turn, whole_name};
 
@@ -25,20 +26,25 @@ pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
     privileges::for_plans([&plan], args.output.verbose)?;
     let output = Output::new(&args.output)?.without_evidence("climb makes several")?;
     let signals = Signals::install().map_err(Failure::run)?;
-    let progress = output.progress(&args.output);
-    let mut bench = Bench { progress, signals: &signals, verbose: args.output.verbose };
+    let observer = output.progress(&args.output);
+    let mut runner = Runner {
+        observer,
+        cancel: signals.flag(),
+        verbose: args.output.verbose,
+        show_secrets: args.output.show_secrets,
+    };
 
-    let stand = bench.lay(&plan)?;
+    let deployment = runner.lay(&plan)?;
     let mut climber = Climber {
-        bench: &mut bench,
-        stand: Some(stand),
+        runner: &mut runner,
+        deployment: Some(deployment),
         plan: plan.clone(),
         turned: BTreeSet::new(),
         least: least.0,
     };
     let climbed = climber.climb(args.steps);
-    if let Some(stand) = climber.stand.take() {
-        stand.close();
+    if let Some(deployment) = climber.deployment.take() {
+        runner.remove(deployment);
     }
     let (steps, ended) = climbed?;
     let (ended, failure) = match ended {
@@ -57,12 +63,19 @@ pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
     if let Some(failure) = failure {
         return Err(failure);
     }
-    Ok(exit_code(&document, &[], &signals))
+    Ok(exit_code(&document, &signals))
 }
 
-struct Climber<'a, 'b> {
-    bench: &'a mut Bench<'b>,
-    stand: Option<Stand>,
+/// Whether the experiment follows a run. It takes about as long as a pair does, and says nothing of a comparison.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Experiment {
+    Follows,
+    LeftOut,
+}
+
+struct Climber<'a> {
+    runner: &'a mut Runner<Progress>,
+    deployment: Option<Deployment>,
     /// The state that is reached.
     plan: Plan,
     /// Knobs turned so far, by their whole names.
@@ -70,11 +83,11 @@ struct Climber<'a, 'b> {
     least: f64,
 }
 
-impl Climber<'_, '_> {
+impl Climber<'_> {
     /// The steps, and why there are no more.
     fn climb(&mut self, most: usize) -> Result<(Vec<Step>, Result<String, Failure>), Failure> {
-        self.bench.progress.label("base");
-        let base = self.measure(&self.plan.clone())?;
+        self.runner.observer.label("base");
+        let base = self.measure(&self.plan.clone(), Experiment::Follows)?;
         let mut steps = vec![Step {
             turned: None,
             effect: None,
@@ -83,7 +96,7 @@ impl Climber<'_, '_> {
             run: base,
         }];
         let ended = loop {
-            if self.bench.signals.received() {
+            if self.runner.is_cancelled() {
                 break Ok("interrupted".to_owned());
             }
             if steps.len() > most {
@@ -102,11 +115,31 @@ impl Climber<'_, '_> {
             let gained = step.effect.as_ref().is_some_and(|effect| effect.interval[0] > 1.0);
             let knob = step.turned.as_ref().map(|advice| advice.knob.clone()).unwrap_or_default();
             steps.push(step);
-            if !gained && !self.bench.signals.received() {
+            if !gained && !self.runner.is_cancelled() {
                 break Ok(format!("{knob} brought no gain: the roof above it was not lifted"));
             }
         };
+        let ended = match (self.reached(&mut steps), ended) {
+            (Err(failure), Ok(_)) => Err(failure),
+            (_, ended) => ended,
+        };
         Ok((steps, ended))
+    }
+
+    /// Measures the state that was reached once more, with the experiment, if it is another than the base.
+    fn reached(&mut self, steps: &mut [Step]) -> Result<(), Failure> {
+        let gained = |step: &Step| step.effect.as_ref().is_some_and(|it| it.interval[0] > 1.0);
+        let last = steps.iter_mut().rev().find(|step| gained(step));
+        let Some(last) = last.filter(|_| self.plan.until.check && !self.runner.is_cancelled())
+        else {
+            return Ok(());
+        };
+        self.runner.observer.label("reached");
+        if let Some(deployment) = self.deployment.take() {
+            self.runner.remove(deployment);
+        }
+        last.run = self.measure(&self.plan.clone(), Experiment::Follows)?;
+        Ok(())
     }
 
     /// The first advice that a machine can follow, promises enough and is new; or why there is none.
@@ -147,7 +180,7 @@ impl Climber<'_, '_> {
         if advice.knob.contains('.') {
             return turn(&self.plan, &advice.knob, &advice.value).is_ok();
         }
-        let knobs = self.stand.as_ref().map(Stand::knobs).unwrap_or_default();
+        let knobs = self.deployment.as_ref().map(Deployment::knobs).unwrap_or_default();
         knobs.iter().any(|(name, _)| *name == advice.knob)
     }
 
@@ -160,17 +193,17 @@ impl Climber<'_, '_> {
         let new_lab = needs_new_lab(&advice.knob);
         let mut runs = Vec::new();
         for (plan, words) in [(&to, "after"), (&to, "after, again"), (&from, "before, again")] {
-            if self.bench.signals.received() && !runs.is_empty() {
+            if self.runner.is_cancelled() && !runs.is_empty() {
                 break;
             }
-            self.bench.progress.label(format!("{label}: {words}"));
+            self.runner.observer.label(format!("{label}: {words}"));
             if new_lab {
-                if let Some(stand) = self.stand.take() {
-                    stand.close();
+                if let Some(deployment) = self.deployment.take() {
+                    self.runner.remove(deployment);
                 }
-                self.stand = Some(self.bench.lay(plan)?);
+                self.deployment = Some(self.runner.lay(plan)?);
             }
-            runs.push(self.measure(plan)?);
+            runs.push(self.measure(plan, Experiment::LeftOut)?);
         }
         let (after, again) = (&runs[..runs.len().min(2)], runs.get(2));
         let before: Vec<&RunDocument> = std::iter::once(before).chain(again).collect();
@@ -182,10 +215,12 @@ impl Climber<'_, '_> {
         let run = runs.swap_remove(runs.len().min(2) - 1);
         let overlooked = (!held).then(|| match run.verdict.by() {
             Some(by) if measured < advice.predicted.low.0 => {
-                format!("{by} binds before the predicted rate")
+                format!("{by} holds it before that rate")
             }
-            Some(by) => format!("the demand was taken too high; {by} binds now"),
-            None => "no known roof explains it".to_owned(),
+            Some(by) => {
+                format!("{label} spares more than was measured of it, and {by} holds it now")
+            }
+            None => "no known limit explains what came".to_owned(),
         });
         if effect.interval[0] > 1.0 {
             self.plan = to;
@@ -199,12 +234,15 @@ impl Climber<'_, '_> {
         })
     }
 
-    fn measure(&mut self, plan: &Plan) -> Result<RunDocument, Failure> {
-        let stand = match &mut self.stand {
-            Some(stand) => stand,
-            None => self.stand.insert(self.bench.lay(plan)?),
+    fn measure(&mut self, plan: &Plan, experiment: Experiment) -> Result<RunDocument, Failure> {
+        let mut plan = plan.clone();
+        plan.until.check &= experiment == Experiment::Follows;
+        let plan = &plan;
+        let deployment = match &mut self.deployment {
+            Some(deployment) => deployment,
+            None => self.deployment.insert(self.runner.lay(plan)?),
         };
-        self.bench.set(stand, plan)?;
-        one(self.bench, stand, plan)
+        self.runner.set(deployment, plan)?;
+        one(self.runner, deployment, plan)
     }
 }

@@ -1,145 +1,241 @@
-//! `compare`: two runs' JSON, ratio by ratio with intervals; exit 5 when the second is worse.
+//! `compare`: two sides of runs, figure by figure with intervals; exit 5 when the second is worse.
+//!
+//! What is not valid, or answers something else, is not compared.
 
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-use linerate_evidence::{Packed, live_histogram};
-use linerate_model::{OpRate, Share};
-use linerate_report::{Document, RunDocument};
-use serde_json::json;
+use linerate_evidence::{Packed, ValidityState, live_histogram};
+use linerate_model::Share;
+use linerate_report::{CompareDocument, ComparedFigure, ComparedRun, Document, RunDocument};
+use serde_json::Value;
 
 use crate::args::CompareArgs;
 use crate::failure::Failure;
-use crate::output::print;
-use crate::pairs::effect;
+use crate::output::Output;
 use crate::plan_of::read;
+use crate::sides::{FALSE_ALARMS, Sides};
 
-/// One figure of both runs. A ratio is after by before.
-struct Line {
-    name: String,
-    before: f64,
-    after: f64,
-    interval: [f64; 2],
-    says: String,
-    regressed: bool,
+/// A figure that is compared as a ratio.
+struct Figure {
+    name: &'static str,
+    unit: &'static str,
+    of: fn(&RunDocument) -> Option<f64>,
+    /// What runs of one build on one machine spread by: standard deviation of the logarithm, or of the normal
+    /// distribution that has the 98.3 % quantile of the differences between two, where that is more: tails are fat.
+    between: f64,
+    /// Whether more of it is better.
+    more_is_better: bool,
 }
+
+/// Measured: docs/comparison.md, 40 runs of 2 s of one build on two shared cores.
+const FIGURES: [Figure; 3] = [
+    Figure {
+        name: "throughput",
+        unit: "/s",
+        of: |run| Some(run.load.throughput_per_s),
+        between: 0.094,
+        more_is_better: true,
+    },
+    Figure {
+        name: "latency p50",
+        unit: "us",
+        of: |run| percentile(run, 0.5),
+        between: 0.139,
+        more_is_better: false,
+    },
+    Figure {
+        name: "latency p99",
+        unit: "us",
+        of: |run| percentile(run, 0.99),
+        between: 0.192,
+        more_is_better: false,
+    },
+];
+
+// Chosen: a hundredth more of all that was due lost is a regression, whatever the rate does.
+const MORE_ERRORS: f64 = 0.01;
+
+// Chosen: sides of which a tenth of the answers are of another class were asked, or answer, something else.
+const OTHER_ANSWERS: f64 = 0.1;
+
+/// Keys of a plan that may differ between the sides: what is compared is often a knob of the target, and the rest
+/// changes nothing that is measured.
+const MAY_DIFFER: [&str; 8] = [
+    "target.",
+    "name",
+    "about",
+    "labels.",
+    "expect.",
+    "engine.seed",
+    "until.check",
+    "until.duration",
+];
 
 /// See the module.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let tolerance: Share = read("--tolerance", &args.tolerance)?;
-    let (before, after) = (load(&args.before)?, load(&args.after)?);
-    let mut lines = vec![throughput(&before, &after, tolerance.0)];
-    for percentile in [50.0, 99.0] {
-        lines.extend(latency(&before, &after, percentile, tolerance.0));
+    let output = Output::new(&args.output)?.without_evidence("compare makes none")?;
+    let (before, after) = sides(args)?;
+    let [before, after] = [load(before)?, load(after)?];
+    let all: Vec<&(PathBuf, RunDocument)> = before.iter().chain(&after).collect();
+    for (file, run) in &all {
+        valid(file, run)?;
     }
-    let regressed = lines.iter().any(|line| line.regressed);
-    let changed = differences(&before, &after);
-    if args.json {
-        let figures: Vec<_> = lines
-            .iter()
-            .map(|line| {
-                json!({ "figure": line.name, "before": line.before, "after": line.after,
-                        "ratio": line.after / line.before, "interval": line.interval,
-                        "says": line.says, "regressed": line.regressed })
-            })
-            .collect();
-        let document = json!({ "schema": "linerate/compare/1", "tolerance": tolerance.0,
-                               "plans_differ": changed, "figures": figures, "regressed": regressed });
-        print(&format!("{document:#}\n"))?;
-    } else {
-        print(&text(&lines, &changed, &before, &after, tolerance))?;
-    }
+    same_answers(&before, &after)?;
+    let differs = differs(&before, &after, args.other_plans)?;
+    let document = document(&before, &after, tolerance, differs, FALSE_ALARMS);
+    let regressed = document.regressed;
+    output.write(&Document::Compare(Box::new(document)))?;
     Ok(if regressed { 5 } else { 0 })
 }
 
-fn load(path: &Path) -> Result<RunDocument, Failure> {
+/// The files of either side, as they were typed.
+fn sides(args: &CompareArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
+    match (args.runs.as_slice(), args.after.as_slice()) {
+        ([before, after], []) => Ok((std::slice::from_ref(before), std::slice::from_ref(after))),
+        (_, []) => Err(Failure::plan(
+            "which runs are before and which after: write BEFORE AFTER, or BEFORE... -- AFTER...",
+        )),
+        (before, after) => Ok((before, after)),
+    }
+}
+
+/// The runs of files and folders; of a folder all that are JSON of a run.
+fn load(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RunDocument)>, Failure> {
+    let mut runs = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            runs.push((path.clone(), run_of(path)?));
+            continue;
+        }
+        let unread = |error| Failure::plan(format!("{}: cannot be read: {error}", path.display()));
+        let entries = std::fs::read_dir(path).map_err(unread)?;
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
+            .collect();
+        files.sort();
+        if files.is_empty() {
+            return Err(Failure::plan(format!(
+                "{}: no .json in it: put runs there with `run -o {0}/1.json`",
+                path.display()
+            )));
+        }
+        for file in files {
+            let run = run_of(&file)?;
+            runs.push((file, run));
+        }
+    }
+    Ok(runs)
+}
+
+fn run_of(path: &Path) -> Result<RunDocument, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::plan(format!("{}: cannot be read: {error}", path.display())))?;
     match Document::read(&text) {
         Ok(Document::Run(run)) => Ok(*run),
         Ok(_) => Err(Failure::plan(format!(
-            "{}: not one run but several: compare takes the JSON of `linerate run`",
+            "{}: not one run but several, or none: compare takes the JSON of `linerate run`",
             path.display()
         ))),
         Err(error) => Err(Failure::plan(format!("{}: {error}", path.display()))),
     }
 }
 
-fn throughput(before: &RunDocument, after: &RunDocument, tolerance: f64) -> Line {
-    let effect = effect(&[before], &[after]);
-    Line {
-        name: "throughput".into(),
-        before: before.load.throughput_per_s,
-        after: after.load.throughput_per_s,
-        interval: effect.interval,
-        says: effect.says,
-        // Worse beyond the tolerance, and not by chance.
-        regressed: effect.ratio < 1.0 - tolerance && effect.interval[1] < 1.0,
+fn void(sentence: String) -> Failure {
+    Failure { code: 4, sentence }
+}
+
+/// Refuses a run that may not be believed.
+pub fn valid(file: &Path, run: &RunDocument) -> Result<(), Failure> {
+    let file = file.display();
+    if run.ended != "done" {
+        return Err(void(format!("{file}: not compared: the run ended early: {}", run.ended)));
+    }
+    match run.validity.state {
+        ValidityState::Void => Err(void(format!(
+            "{file}: not compared: the run is void: {}",
+            run.validity.reasons.join("; ")
+        ))),
+        _ => Ok(()),
     }
 }
 
-/// A percentile of latency; its interval from order statistics, exchanges taken as independent.
-fn latency(
-    before: &RunDocument,
-    after: &RunDocument,
-    percentile: f64,
-    tolerance: f64,
-) -> Option<Line> {
-    let (a, b) = (bounds(before, percentile)?, bounds(after, percentile)?);
-    let interval = [b[0] / a[2], b[2] / a[0]];
-    let ratio = b[1] / a[1];
-    let certain = interval[0] > 1.0 || interval[1] < 1.0;
-    Some(Line {
-        name: format!("latency p{percentile}"),
-        before: a[1],
-        after: b[1],
-        interval,
-        says: if certain {
-            format!("x{ratio:.2} ({:.2} to {:.2})", interval[0], interval[1])
-        } else {
-            "no difference found".into()
-        },
-        regressed: ratio > 1.0 + tolerance && interval[0] > 1.0,
-    })
-}
-
-/// Low, value, high of a percentile. Unit: microseconds.
-fn bounds(run: &RunDocument, percentile: f64) -> Option<[f64; 3]> {
-    let packed = Packed::from_base64(&run.load.histogram_v2_base64).ok()?;
-    let mut live = live_histogram();
-    packed.add_to(&mut live);
-    let count = live.len() as f64;
-    let share = percentile / 100.0;
-    // Source: order statistics; the rank of a quantile is binomial, 1.96 deviations are 95 %.
-    let spread = 1.96 * (share * (1.0 - share) / count.max(1.0)).sqrt();
-    let at = |share: f64| live.value_at_quantile(share.clamp(0.0, 1.0)) as f64 / 1e3;
-    Some([at(share - spread).max(1e-3), at(share).max(1e-3), at(share + spread)])
-}
-
-/// What of the plans differs, by dotted key: a comparison of two things at once explains neither.
-fn differences(before: &RunDocument, after: &RunDocument) -> Vec<String> {
-    let flat = |run: &RunDocument| {
-        let mut keys = std::collections::BTreeMap::new();
-        flatten("", &serde_json::to_value(&run.plan).unwrap_or_default(), &mut keys);
-        keys
+/// The sides' answers are of the same classes of status.
+pub fn same_answers(
+    before: &[(PathBuf, RunDocument)],
+    after: &[(PathBuf, RunDocument)],
+) -> Result<(), Failure> {
+    let shares = |side: &[(PathBuf, RunDocument)]| {
+        let mut sum = [0u64; 5];
+        for (_, run) in side {
+            sum.iter_mut().zip(run.load.status).for_each(|(sum, count)| *sum += count);
+        }
+        let all = sum.iter().sum::<u64>().max(1) as f64;
+        sum.map(|count| count as f64 / all)
     };
-    let (a, b) = (flat(before), flat(after));
-    let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    keys.into_iter()
-        .filter(|key| a.get(*key) != b.get(*key))
-        .map(|key| {
-            let show = |side: Option<&String>| side.map_or("absent".to_owned(), Clone::clone);
-            format!("{key}: {} -> {}", show(a.get(key)), show(b.get(key)))
-        })
-        .collect()
+    let (a, b) = (shares(before), shares(after));
+    if a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= OTHER_ANSWERS) {
+        return Ok(());
+    }
+    let words = |shares: [f64; 5]| {
+        let classes = (1..=5).zip(shares).filter(|(_, share)| *share >= 0.001);
+        let classes = classes.map(|(class, part)| format!("{} {class}xx", Share(part)));
+        let classes: Vec<String> = classes.collect();
+        if classes.is_empty() { "none".to_owned() } else { classes.join(", ") }
+    };
+    Err(void(format!(
+        "not compared: the answers are of another kind: {} before, {} after",
+        words(a),
+        words(b)
+    )))
 }
 
-fn flatten(
-    prefix: &str,
-    value: &serde_json::Value,
-    into: &mut std::collections::BTreeMap<String, String>,
-) {
+/// What of plans and hosts differs, by dotted key. A difference in what was asked is refused unless it is wanted:
+/// a comparison of two loads explains neither service.
+pub fn differs(
+    before: &[(PathBuf, RunDocument)],
+    after: &[(PathBuf, RunDocument)],
+    other_plans: bool,
+) -> Result<Vec<String>, Failure> {
+    let [(first, base), ..] = before else { return Ok(Vec::new()) };
+    let base = keys(base);
+    let mut found = BTreeSet::new();
+    for (file, run) in before.iter().chain(after) {
+        let keys = keys(run);
+        let names: BTreeSet<&String> = base.keys().chain(keys.keys()).collect();
+        for key in names.into_iter().filter(|key| base.get(*key) != keys.get(*key)) {
+            let show = |side: Option<&String>| side.map_or("absent".to_owned(), Clone::clone);
+            let change = format!("{key}: {} -> {}", show(base.get(key)), show(keys.get(key)));
+            let may = key.starts_with("host.") || MAY_DIFFER.iter().any(|may| key.starts_with(may));
+            if !may && !other_plans {
+                return Err(Failure::plan(format!(
+                    "{} was asked otherwise than {}: {change}; --other-plans compares them all the same",
+                    file.display(),
+                    first.display(),
+                )));
+            }
+            found.insert(change);
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// What was asked, and on what machine.
+fn keys(run: &RunDocument) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    flatten("", &serde_json::to_value(&run.plan).unwrap_or_default(), &mut keys);
+    let host = &run.host;
+    keys.insert("host.cpu_model".into(), host.cpu_model.clone());
+    keys.insert("host.cpus".into(), host.cpus.to_string());
+    keys.insert("host.kernel".into(), host.kernel.clone());
+    keys
+}
+
+fn flatten(prefix: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     match value {
-        serde_json::Value::Object(map) => {
+        Value::Object(map) => {
             for (key, value) in map {
                 let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                 flatten(&name, value, into);
@@ -151,38 +247,153 @@ fn flatten(
     }
 }
 
-fn text(
-    lines: &[Line],
-    changed: &[String],
-    before: &RunDocument,
-    after: &RunDocument,
+/// The name and the labels that all runs have.
+fn in_common(runs: &[&RunDocument]) -> (Option<String>, BTreeMap<String, String>) {
+    let Some((first, rest)) = runs.split_first() else { return Default::default() };
+    let name = first.plan.given_name();
+    let name = name.filter(|name| rest.iter().all(|run| run.plan.name == *name));
+    let mut labels = first.plan.labels.clone();
+    labels.retain(|key, value| rest.iter().all(|run| run.plan.labels.get(key) == Some(value)));
+    (name.map(str::to_owned), labels)
+}
+
+/// The comparison of two sides; `false_alarms` is its level.
+pub fn document(
+    before: &[(PathBuf, RunDocument)],
+    after: &[(PathBuf, RunDocument)],
     tolerance: Share,
-) -> String {
-    let mut text = String::new();
-    for change in changed {
-        text.push_str(&format!("plan      {change}\n"));
-    }
-    let show = |line: &Line, value: f64| {
-        if line.name == "throughput" {
-            OpRate(value).to_string()
-        } else {
-            format!("{:.3} ms", value / 1e3)
-        }
-    };
-    for line in lines {
-        text.push_str(&format!(
-            "{:<13} {:>14} -> {:>14}  {}{}\n",
-            line.name,
-            show(line, line.before),
-            show(line, line.after),
-            line.says,
-            if line.regressed { "  REGRESSED" } else { "" }
+    differs: Vec<String>,
+    false_alarms: f64,
+) -> CompareDocument {
+    let mut figures: Vec<ComparedFigure> = FIGURES
+        .iter()
+        .filter_map(|figure| figure.compared(before, after, tolerance.0, false_alarms))
+        .collect();
+    figures.push(errors(before, after));
+    let mut notes = Vec::new();
+    if before.len() + after.len() == 2 {
+        let below = figures[0].could_see.map_or("any".to_owned(), |see| Share(see).to_string());
+        notes.push(format!(
+            "one run a side: no verdict on throughput below {below}, which runs of one build differ by; give several a side"
         ));
     }
-    let by = |run: &RunDocument| run.verdict.by().unwrap_or("unexplained").to_owned();
-    text.push_str(&format!("limit         {} -> {}\n", by(before), by(after)));
-    if lines.iter().any(|line| line.regressed) {
-        text.push_str(&format!("worse by more than {tolerance}, beyond chance\n"));
+    for (file, run) in before.iter().chain(after) {
+        if run.validity.state == ValidityState::Suspect {
+            notes.push(format!(
+                "{} is suspect: {}",
+                file.display(),
+                run.validity.reasons.join("; ")
+            ));
+        }
     }
-    text
+    let run = |(file, run): &(PathBuf, RunDocument)| ComparedRun {
+        file: file.display().to_string(),
+        started: run.started.clone(),
+        throughput_per_s: run.load.throughput_per_s,
+        limit: run.verdict.by().unwrap_or("unexplained").to_owned(),
+    };
+    let all: Vec<&RunDocument> = before.iter().chain(after).map(|(_, run)| run).collect();
+    let (name, labels) = in_common(&all);
+    CompareDocument {
+        name,
+        labels,
+        schema: CompareDocument::SCHEMA.into(),
+        program: env!("CARGO_PKG_VERSION").into(),
+        before: before.iter().map(run).collect(),
+        after: after.iter().map(run).collect(),
+        tolerance: tolerance.0,
+        false_alarms,
+        differs,
+        notes,
+        regressed: figures.iter().any(|figure| figure.regressed),
+        figures,
+    }
+}
+
+impl Figure {
+    fn compared(
+        &self,
+        before: &[(PathBuf, RunDocument)],
+        after: &[(PathBuf, RunDocument)],
+        tolerance: f64,
+        false_alarms: f64,
+    ) -> Option<ComparedFigure> {
+        let of = |side: &[(PathBuf, RunDocument)]| {
+            side.iter().map(|(_, run)| (self.of)(run)).collect::<Option<Vec<f64>>>()
+        };
+        let (a, b) = (of(before)?, of(after)?);
+        let sides = Sides {
+            before: &a,
+            after: &b,
+            between: self.between,
+            level: false_alarms / FIGURES.len() as f64,
+        };
+        let difference = sides.difference();
+        let (ratio, [low, high]) = (difference.ratio, difference.interval);
+        let worse = match self.more_is_better {
+            true => ratio < 1.0 - tolerance && high < 1.0,
+            false => ratio > 1.0 + tolerance && low > 1.0,
+        };
+        let could_see = difference.could_see();
+        let says = match (difference.is_real(), could_see) {
+            (true, _) => format!("x{ratio:.3} ({low:.3} to {high:.3})"),
+            (false, Some(see)) => {
+                format!("no difference found, could have seen {:.1} %", see * 100.0)
+            }
+            (false, None) => "too little was measured to compare".to_owned(),
+        };
+        let mean = |side: &[f64]| {
+            (side.iter().map(|value| value.ln()).sum::<f64>() / side.len() as f64).exp()
+        };
+        Some(ComparedFigure {
+            figure: self.name.into(),
+            unit: self.unit.into(),
+            before: mean(&a),
+            after: mean(&b),
+            ratio,
+            interval: difference.interval,
+            could_see,
+            says,
+            regressed: worse,
+        })
+    }
+}
+
+/// What was lost of all that was due, 4xx and 5xx among it.
+fn errors(before: &[(PathBuf, RunDocument)], after: &[(PathBuf, RunDocument)]) -> ComparedFigure {
+    // A share and its 95 % deviation, as if requests failed independently of each other.
+    let share = |side: &[(PathBuf, RunDocument)]| {
+        let (mut lost, mut due) = (0, 0);
+        for (_, run) in side {
+            let (failed, all) = run.load.lost();
+            lost += failed + run.load.status[3] + run.load.status[4];
+            due += all;
+        }
+        let share = lost as f64 / due.max(1) as f64;
+        (share, (share * (1.0 - share).max(0.0) / due.max(1) as f64))
+    };
+    let ((a, va), (b, vb)) = (share(before), share(after));
+    let (more, half) = (b - a, 1.96 * (va + vb).sqrt());
+    ComparedFigure {
+        figure: "errors".into(),
+        unit: "share".into(),
+        before: a,
+        after: b,
+        ratio: more,
+        interval: [more - half, more + half],
+        could_see: Some(MORE_ERRORS.max(half)),
+        says: match more.abs() > half {
+            true => format!("{:+.2} points", more * 100.0),
+            false => "no difference found".to_owned(),
+        },
+        regressed: more > MORE_ERRORS && more > half,
+    }
+}
+
+/// A percentile of latency, recomputed from the histogram. Unit: microseconds.
+fn percentile(run: &RunDocument, share: f64) -> Option<f64> {
+    let packed = Packed::from_base64(&run.load.histogram_v2_base64).ok()?;
+    let mut live = live_histogram();
+    packed.add_to(&mut live);
+    (!live.is_empty()).then(|| (live.value_at_quantile(share) as f64 / 1e3).max(1e-3))
 }

@@ -7,19 +7,21 @@ use linerate_evidence::{Header, TargetFacts, VERSION};
 use linerate_model::{Plan, Share, Target};
 use linerate_probe::{cpus_of, host_facts};
 use linerate_report::{Document, doctor_document};
+use linerate_run::{EvidenceFile, Observer};
 
 use crate::args::DoctorArgs;
-use crate::evidence_file::EvidenceFile;
 use crate::failure::Failure;
 use crate::output::{Output, say};
 use crate::plan_of::duration;
 use crate::signals::Signals;
 
 mod asked;
+mod far;
 mod inside;
 mod outside;
 mod room;
 mod sampled;
+mod samplers;
 mod turning;
 mod watch;
 
@@ -95,6 +97,7 @@ fn header(
 ) -> Header {
     let started_unix_ns =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let far = inside.and_then(|inside| inside.far.as_ref());
     let target = Target { watch: Some(args.target.clone()), ..Target::default() };
     let mut plan = Plan::of(target);
     plan.name = "doctor".into();
@@ -106,14 +109,15 @@ fn header(
         started_unix_ns,
         started: now(),
         plan,
-        host: host_facts(),
+        host: far.map_or_else(host_facts, |far| far.facts.clone()),
         target: TargetFacts {
             kind: "watch".into(),
             address: outside.address(),
-            local: outside.is_here(),
+            local: outside.is_here() || far.is_some(),
+            through_node: far.is_some(),
             pid: outside.pid,
             name: inside.map_or_else(|| outside.name.clone(), |inside| inside.name().to_owned()),
-            cpus: outside.pid.and_then(cpus_of),
+            cpus: far.map_or_else(|| outside.pid.and_then(cpus_of), |far| far.cpus),
             schedulers: inside.and_then(|inside| inside.schedulers),
             ..TargetFacts::default()
         },

@@ -60,6 +60,9 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
         }
         predicted.push(row);
     }
+    let mut blind_spots = PredictDocument::blind_spots();
+    let most = predicted.iter().map(|row| row.forecast.connections).max().unwrap_or(0);
+    blind_spots.extend(curve.says_beyond(most));
     let document = PredictDocument {
         schema: PredictDocument::SCHEMA.into(),
         program: env!("CARGO_PKG_VERSION").into(),
@@ -70,7 +73,7 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
         usl: curve.usl(),
         rows: predicted,
         against: held.map(|_| of("", &args.against)),
-        blind_spots: PredictDocument::blind_spots(),
+        blind_spots,
     };
     output.write(&Document::Predict(Box::new(document)))?;
     Ok(0)

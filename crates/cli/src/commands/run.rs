@@ -4,26 +4,23 @@ use std::collections::BTreeMap;
 
 use linerate_evidence::ValidityState;
 use linerate_model::Plan;
-use linerate_report::{Document, RunDocument, StudyDocument, StudyRow, run_document};
+use linerate_report::{Document, Gated, RunDocument, StudyDocument, run_document, series_of};
+use linerate_run::{Deployment, Runner};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::gate::Gate;
-use crate::measure::{Bench, Stand};
 use crate::output::{Output, say};
 use crate::plan_of::{combinations, plan_of};
 use crate::privileges;
+use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::turn::{needs_new_lab, turn};
 
 /// See the module.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
     let plan = plan_of(&args.load)?;
-    let gates = args
-        .fail_if
-        .iter()
-        .map(|gate| gate.parse::<Gate>().map_err(Failure::plan))
-        .collect::<Result<Vec<_>, _>>()?;
+    let gates = Gate::all(&args.fail_if).map_err(Failure::plan)?;
     let turned = turned(&args.scan, &plan)?;
     let plans = std::iter::once(&plan).chain(turned.iter().map(|turned| &turned.plan));
     privileges::for_plans(plans, args.output.verbose)?;
@@ -32,55 +29,66 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         output = output.without_evidence("--scan makes several")?;
     }
     let signals = Signals::install().map_err(Failure::run)?;
-    let progress = output.progress(&args.output);
-    let mut bench = Bench { progress, signals: &signals, verbose: args.output.verbose };
+    let observer = output.progress(&args.output);
+    let mut runner = Runner {
+        observer,
+        cancel: signals.flag(),
+        verbose: args.output.verbose,
+        show_secrets: args.output.show_secrets,
+    };
 
-    let (document, ended) = if turned.is_empty() {
-        let mut stand = bench.lay(&plan)?;
-        let measured = bench.measure(&mut stand, &plan, output.evidence.as_deref());
-        stand.close();
+    let (mut document, ended) = if turned.is_empty() {
+        let mut deployment = runner.lay(&plan)?;
+        let measured = runner.measure(&mut deployment, &plan, output.evidence.as_deref());
+        runner.remove(deployment);
         let measured = measured?;
         let run = run_document(&measured.header, &measured.evidence, &measured.ended);
         (Document::Run(Box::new(run)), Ok(()))
     } else {
-        let (rows, ended) = scan(&turned, &mut bench);
+        let (rows, ended) = scan(&turned, &mut runner);
         if rows.is_empty() {
             ended?;
             return Ok(signals.exit_code().unwrap_or(0));
         }
-        (Document::Study(study(args, rows)), ended)
+        (Document::Study(StudyDocument::of_scan(scanned(args), rows)), ended)
     };
+    Gate::judge_all(&gates, &mut document);
     output.write(&document)?;
     // What was measured before a failure is reported all the same.
     ended?;
-    Ok(exit_code(&document, &gates, &signals))
+    Ok(exit_code(&document, &signals))
 }
 
-/// A signal before a dead target before a void run before a breached gate.
-pub fn exit_code(document: &Document, gates: &[Gate], signals: &Signals) -> u8 {
+/// A signal before a dead target before what the runs say themselves.
+pub fn exit_code(document: &Document, signals: &Signals) -> u8 {
     if let Some(code) = signals.exit_code() {
         return code;
     }
-    let runs = document.runs();
-    if let Some(died) = runs.iter().find(|run| run.ended != "done") {
+    if let Some(died) = document.runs().iter().find(|run| run.ended != "done") {
         say(&format!("error: {}\n", died.ended));
         return 1;
     }
+    judged(document)
+}
+
+/// A void run before a breached gate.
+pub fn judged(document: &Document) -> u8 {
+    let runs = document.runs();
     if let Some(void) = runs.iter().find(|run| run.validity.state == ValidityState::Void) {
         say(&format!("error: the run is void: {}\n", void.validity.reasons.join("; ")));
         return 4;
     }
-    let breached: Vec<String> =
-        runs.iter().flat_map(|run| gates.iter().filter_map(|gate| gate.breached(run))).collect();
-    for sentence in &breached {
-        say(&format!("{sentence}\n"));
+    let gates = runs.iter().flat_map(|run| &run.gates);
+    let breached: Vec<&Gated> = gates.filter(|gate| gate.breached).collect();
+    for Gated { gate, says, .. } in &breached {
+        say(&format!("gate breached: {gate}: {says}\n"));
     }
     if breached.is_empty() { 0 } else { 3 }
 }
 
 /// One combination of a scan.
 struct Turned {
-    label: String,
+    values: BTreeMap<String, String>,
     plan: Plan,
     new_lab: bool,
 }
@@ -102,75 +110,57 @@ fn turned(scans: &[(String, String)], plan: &Plan) -> Result<Vec<Turned>, Failur
         for (knob, value) in &combination {
             turned = turn(&turned, knob, value)?;
         }
-        let label: Vec<_> =
-            combination.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
         let new_lab = combination.keys().any(|knob| needs_new_lab(knob));
-        Ok(Turned { label: label.join(" "), plan: turned, new_lab })
+        Ok(Turned { values: combination, plan: turned, new_lab })
     };
     combinations(scans).into_iter().map(one).collect()
 }
 
+/// What was turned, and what came of it.
+type Row = (BTreeMap<String, String>, RunDocument);
+
 /// The rows that were measured, and what kept the rest from it.
-fn scan(scanned: &[Turned], bench: &mut Bench) -> (Vec<StudyRow>, Result<(), Failure>) {
+fn scan(scanned: &[Turned], runner: &mut Runner<Progress>) -> (Vec<Row>, Result<(), Failure>) {
     let mut rows = Vec::new();
-    let mut laid: Option<Stand> = None;
+    let mut laid: Option<Deployment> = None;
     let ended = (|| {
         for turned in scanned {
-            if bench.signals.received() {
+            if runner.is_cancelled() {
                 break;
             }
-            bench.progress.label(&turned.label);
+            runner.observer.label(series_of(&turned.values));
             if turned.new_lab
-                && let Some(stand) = laid.take()
+                && let Some(deployment) = laid.take()
             {
-                stand.close();
+                runner.remove(deployment);
             }
-            let stand = match &mut laid {
-                Some(stand) => stand,
-                None => laid.insert(bench.lay(&turned.plan)?),
+            let deployment = match &mut laid {
+                Some(deployment) => deployment,
+                None => laid.insert(runner.lay(&turned.plan)?),
             };
-            bench.set(stand, &turned.plan)?;
-            rows.push(row(turned.label.clone(), one(bench, stand, &turned.plan)?));
+            runner.set(deployment, &turned.plan)?;
+            rows.push((turned.values.clone(), one(runner, deployment, &turned.plan)?));
         }
         Ok(())
     })();
-    if let Some(stand) = laid {
-        stand.close();
+    if let Some(deployment) = laid {
+        runner.remove(deployment);
     }
     (rows, ended)
 }
 
-fn study(args: &RunArgs, rows: Vec<StudyRow>) -> StudyDocument {
-    StudyDocument {
-        schema: "linerate/study/1".into(),
-        program: env!("CARGO_PKG_VERSION").into(),
-        name: "scan".into(),
-        about: args
-            .scan
-            .iter()
-            .map(|(knob, values)| format!("{knob}={values}"))
-            .collect::<Vec<_>>()
-            .join(" "),
-        scale: None,
-        rows,
-        claims: Vec::new(),
-    }
+/// `c=1,10 nodelay=on,off`.
+fn scanned(args: &RunArgs) -> String {
+    let said = args.scan.iter().map(|(knob, values)| format!("{knob}={values}"));
+    said.collect::<Vec<_>>().join(" ")
 }
 
 /// One run's document.
-pub fn one(bench: &mut Bench, stand: &mut Stand, plan: &Plan) -> Result<RunDocument, Failure> {
-    let measured = bench.measure(stand, plan, None)?;
+pub fn one(
+    runner: &mut Runner<Progress>,
+    deployment: &mut Deployment,
+    plan: &Plan,
+) -> Result<RunDocument, Failure> {
+    let measured = runner.measure(deployment, plan, None)?;
     Ok(run_document(&measured.header, &measured.evidence, &measured.ended))
-}
-
-fn row(series: String, run: RunDocument) -> StudyRow {
-    StudyRow {
-        series,
-        connections: run.plan.load.connections,
-        published_connections: None,
-        published_per_s: None,
-        published_mean_us: None,
-        predicted_per_s: None,
-        run,
-    }
 }

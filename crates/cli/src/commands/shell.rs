@@ -1,32 +1,75 @@
-//! Completions and the man page, derived from the flags.
+//! Completions and man pages, derived from the flags.
+
+use std::path::Path;
 
 use clap::CommandFactory;
 
 use crate::args::Cli;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::known;
+use crate::output::{print, write_file};
 
 /// Completions for a shell.
 pub fn completions(shell: clap_complete::Shell) -> Result<u8, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut text);
-    print(&String::from_utf8_lossy(&text))?;
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    if shell == clap_complete::Shell::Fish {
+        // clap completes no arguments without a flag there.
+        for (command, names) in [("explain", known::roofs()), ("study", known::studies())] {
+            let names: Vec<String> = names.names();
+            let condition = format!("__fish_seen_subcommand_from {command}");
+            text +=
+                &format!("complete -c linerate -n \"{condition}\" -f -a \"{}\"\n", names.join(" "));
+        }
+    }
+    print(&text)?;
     Ok(0)
 }
 
-/// The man page, the commands' flags after the program's.
-pub fn man() -> Result<u8, Failure> {
-    let mut text = Vec::new();
-    let command = Cli::command();
-    clap_mangen::Man::new(command.clone()).render(&mut text).map_err(Failure::run)?;
-    for part in command.get_subcommands() {
-        // clap keeps names for ever; this program prints once and ends.
-        let name: &'static str = format!("linerate-{}", part.get_name()).leak();
-        let part = part.clone().name(name);
-        let page = clap_mangen::Man::new(part);
-        page.render_name_section(&mut text).map_err(Failure::run)?;
-        page.render_options_section(&mut text).map_err(Failure::run)?;
+/// A man page: the program's, or a command's by itself; into a folder all of them.
+pub fn man(command: Option<&str>, folder: Option<&Path>) -> Result<u8, Failure> {
+    if let Some(folder) = folder {
+        return pages(folder);
     }
-    print(&String::from_utf8_lossy(&text))?;
+    let whole = Cli::command();
+    let page = match command {
+        None => page(whole)?,
+        Some(name) => {
+            let part = whole.get_subcommands().find(|part| part.get_name() == name);
+            let part = part.ok_or_else(|| {
+                let names: Vec<_> = whole.get_subcommands().map(clap::Command::get_name).collect();
+                Failure::plan(format!("`{name}` is no command: write one of {}", names.join(", ")))
+            })?;
+            page(of_part(part))?
+        }
+    };
+    print(&page)?;
     Ok(0)
+}
+
+fn pages(folder: &Path) -> Result<u8, Failure> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::run(format!("{}: cannot be made: {error}", folder.display())))?;
+    let whole = Cli::command();
+    let parts: Vec<clap::Command> = whole.get_subcommands().map(of_part).collect();
+    for command in std::iter::once(whole).chain(parts) {
+        let file = folder.join(format!("{}.1", command.get_name()));
+        write_file(&file, &page(command)?)?;
+    }
+    Ok(0)
+}
+
+/// A command as a page of its own has it: `linerate-run`.
+fn of_part(part: &clap::Command) -> clap::Command {
+    // clap keeps names for ever; this program prints once and ends.
+    let name: &'static str = format!("linerate-{}", part.get_name()).leak();
+    let usage: &'static str = format!("linerate {}", part.get_name()).leak();
+    part.clone().name(name).bin_name(usage).version(env!("CARGO_PKG_VERSION"))
+}
+
+fn page(command: clap::Command) -> Result<String, Failure> {
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).render(&mut text).map_err(Failure::run)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }

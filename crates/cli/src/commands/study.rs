@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use linerate_model::{OpRate, Plan};
 use linerate_report::{Claim, Document, Scale, StudyDocument, StudyRow};
+use linerate_run::Runner;
 
 use crate::args::StudyArgs;
 use crate::commands::run::{exit_code, one};
 use crate::failure::Failure;
-use crate::measure::Bench;
 use crate::output::{Output, print};
 use crate::plan_of::duration;
 use crate::privileges;
+use crate::progress::Progress;
 use crate::signals::Signals;
 
 mod claims;
@@ -54,10 +55,22 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     };
     let output = Output::new(&args.output)?.without_evidence("study makes several")?;
     let signals = Signals::install().map_err(Failure::run)?;
-    let progress = output.progress(&args.output);
-    let bench = Bench { progress, signals: &signals, verbose: args.output.verbose };
-    let mut made =
-        Made { study: &study, folder, published: &published, bench, scale: None, rows: Vec::new() };
+    let observer = output.progress(&args.output);
+    let runner = Runner {
+        observer,
+        cancel: signals.flag(),
+        verbose: args.output.verbose,
+        show_secrets: args.output.show_secrets,
+    };
+    let mut made = Made {
+        study: &study,
+        folder,
+        published: &published,
+        runner,
+        checks: !args.no_check,
+        scale: None,
+        rows: Vec::new(),
+    };
     let ended = made.all();
     if made.rows.is_empty() {
         ended?;
@@ -66,6 +79,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     let claims = study.claims.iter().map(|rule| made.claim(rule)).collect();
     let Made { scale, rows, .. } = made;
     let document = Document::Study(StudyDocument {
+        scan: Vec::new(),
         schema: "linerate/study/1".into(),
         program: env!("CARGO_PKG_VERSION").into(),
         name: study.name,
@@ -77,7 +91,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     output.write(&document)?;
     // The rows before a failure are reported all the same.
     ended?;
-    Ok(exit_code(&document, &[], &signals))
+    Ok(exit_code(&document, &signals))
 }
 
 fn counts_of(counts: &str) -> Result<Vec<u32>, Failure> {
@@ -96,7 +110,9 @@ struct Made<'a> {
     study: &'a Study,
     folder: &'a Path,
     published: &'a Figures,
-    bench: Bench<'a>,
+    runner: Runner<Progress>,
+    /// Whether the experiment follows each run.
+    checks: bool,
     scale: Option<Scale>,
     rows: Vec<StudyRow>,
 }
@@ -109,9 +125,10 @@ impl Made<'_> {
         for series in &study.series {
             let mut plan = study.plan_of(series, self.folder)?;
             plan.until.duration = Some(duration("duration", &study.duration)?);
+            plan.until.check &= self.checks;
             plans.push((series, plan));
         }
-        privileges::for_plans(plans.iter().map(|(_, plan)| plan), self.bench.verbose)?;
+        privileges::for_plans(plans.iter().map(|(_, plan)| plan), self.runner.verbose)?;
         if let Some(rule) = &study.scale {
             let plan = plans.iter().find(|(series, _)| series.name == rule.series);
             let (_, plan) = plan.ok_or_else(|| {
@@ -120,7 +137,7 @@ impl Made<'_> {
             self.scale = self.scale(rule, plan.clone())?;
         }
         for (series, plan) in plans {
-            if self.bench.signals.received() {
+            if self.runner.is_cancelled() {
                 break;
             }
             self.series(series, plan)?;
@@ -131,11 +148,12 @@ impl Made<'_> {
     /// What this machine does of the published throughput; none: interrupted.
     fn scale(&mut self, rule: &ScaleRule, mut plan: Plan) -> Result<Option<Scale>, Failure> {
         plan.load.connections = rule.connections;
-        let mut stand = self.bench.lay(&plan)?;
-        self.bench.progress.label(format!("{}, for the scale", rule.series));
-        let run = one(&mut self.bench, &mut stand, &plan);
-        stand.close();
-        if self.bench.signals.received() {
+        plan.until.check = false;
+        let mut deployment = self.runner.lay(&plan)?;
+        self.runner.observer.label(format!("{}, for the scale", rule.series));
+        let run = one(&mut self.runner, &mut deployment, &plan);
+        self.runner.remove(deployment);
+        if self.runner.is_cancelled() {
             return Ok(None);
         }
         let peak = run?.load.throughput_per_s;
@@ -164,14 +182,14 @@ impl Made<'_> {
         }
         plan.load.connections = counts.first().map_or(1, |(_, connections)| *connections);
         plan.check().map_err(Failure::plan)?;
-        let mut stand = self.bench.lay(&plan)?;
+        let mut deployment = self.runner.lay(&plan)?;
         for (counted, connections) in counts {
             plan.load.connections = connections;
-            self.bench.progress.label(format!("{}, {connections} connections", series.name));
-            let run = match one(&mut self.bench, &mut stand, &plan) {
+            self.runner.observer.label(format!("{}, {connections} connections", series.name));
+            let run = match one(&mut self.runner, &mut deployment, &plan) {
                 Ok(run) => run,
                 Err(failure) => {
-                    stand.close();
+                    self.runner.remove(deployment);
                     return Err(failure);
                 }
             };
@@ -188,11 +206,11 @@ impl Made<'_> {
                 predicted_per_s: None,
                 run,
             });
-            if self.bench.signals.received() {
+            if self.runner.is_cancelled() {
                 break;
             }
         }
-        stand.close();
+        self.runner.remove(deployment);
         Ok(())
     }
 }
@@ -264,7 +282,8 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-fn names() -> Vec<String> {
+/// The studies that are found here.
+pub fn names() -> Vec<String> {
     let Some(folder) = folders().into_iter().find(|folder| folder.is_dir()) else {
         return Vec::new();
     };

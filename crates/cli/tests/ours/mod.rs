@@ -242,6 +242,33 @@ pub fn http(delay: Duration, answers: usize) -> u16 {
     })
 }
 
+/// Answers by the path: `/404` with that status, and with what was asked in the body. Bodies are read by their length.
+pub fn by_path() -> u16 {
+    serve(|mut stream| {
+        stream.set_nodelay(true).unwrap();
+        let mut request = Vec::new();
+        let mut piece = [0; 4096];
+        while let Ok(n @ 1..) = stream.read(&mut piece) {
+            request.extend_from_slice(&piece[..n]);
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let length = head.split_once("Content-Length: ");
+            let length =
+                length.map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap());
+            if body.len() < length {
+                continue;
+            }
+            request.clear();
+            let path = head.split(' ').nth(1).unwrap();
+            let status = path.trim_start_matches('/').parse::<u16>().unwrap_or(200);
+            let says = format!("{} {body}", head.lines().next().unwrap());
+            let answer =
+                format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{says}", says.len());
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    })
+}
+
 /// Reads and says nothing. The second is how many bytes came.
 pub fn silent() -> (u16, Arc<AtomicUsize>) {
     let heard = Arc::new(AtomicUsize::new(0));

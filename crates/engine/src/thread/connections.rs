@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use linerate_evidence::Phase;
+use linerate_evidence::sources::census::SlotState;
 use linerate_model::Timestamp;
 use linerate_workload::Step;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::net::getsockname;
 
 use super::{Edge, Thread};
 use crate::clock::now;
@@ -24,6 +24,10 @@ pub(super) const OPENING: usize = 32;
 
 // Chosen: how long to leave a target alone that refuses.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Attempts in a row that fail before a connection counts as failing. The pause after the first is ours, and
+/// not the target's doing; that the second fails too is.
+pub(super) const FAILING: u32 = 2;
 
 impl Thread {
     pub(super) fn open_some(&mut self, at: Timestamp) {
@@ -75,6 +79,10 @@ impl Thread {
                 }
                 connection.socket = Some(socket);
                 connection.state = State::Opening;
+                // One that carries an exchange is shown to connect since that began.
+                if !connection.carries {
+                    self.board.is_now(connection.slot, SlotState::Connecting);
+                }
                 self.opening += 1;
             }
             Err(errno) => self.fail(index, cause(errno), at),
@@ -106,9 +114,10 @@ impl Thread {
         let connection = &mut self.connections[index];
         let Some(socket) = &connection.socket else { return };
         let address = self.job.servers[usize::from(connection.server)].address;
-        if let Err(errno) = connected(socket, address) {
-            return self.fail(index, cause(errno), at);
-        }
+        let client = match connected(socket, address) {
+            Ok(client) => client,
+            Err(errno) => return self.fail(index, cause(errno), at),
+        };
         let slice = &mut self.record.slice;
         slice.connect.record(at.nanos_since(connection.opened));
         slice.opened += 1;
@@ -117,16 +126,20 @@ impl Thread {
         let number = Flows::number(worker, server, self.servers as u16, hosts);
         // Where each exchange opens one, it is gone before anybody looks, but for those that are far away.
         let is_seen = !self.job.plan.opens_each() || at.since(connection.opened) >= FAR;
+        let host = self.job.host_of(self.index);
         if let Some(id) = number
             && is_seen
-            && let Ok(client) = getsockname(socket)
-            && let Ok(client) = std::net::SocketAddr::try_from(client)
         {
-            let host = self.job.host_of(self.index);
             self.flows.opened(Flow { id, host, server_host: server, client, server: address });
         }
         let connection = &mut self.connections[index];
         connection.connected = true;
+        let state = match (&connection.tls, connection.carries) {
+            (Some(_), _) => SlotState::TlsHandshake,
+            (None, true) => SlotState::Waiting,
+            (None, false) => SlotState::Idle,
+        };
+        self.board.connected(connection.slot, client, host, state);
         if connection.tls.is_some() {
             // The handshake's first flight; its last brings `on_ready`.
             return self.write_on(index);
@@ -147,8 +160,10 @@ impl Thread {
             connection.carries = false;
             connection.state = State::Busy;
             connection.session.begin();
+            self.board.is_now(connection.slot, SlotState::Waiting);
             return self.write_on(index);
         }
+        self.board.is_now(connection.slot, SlotState::Idle);
         self.next_exchange(index, at);
     }
 
@@ -182,11 +197,15 @@ impl Thread {
             // A connection that could not be opened fails the exchange that waited for it.
             self.charge_waiting(index, why, at);
         }
-        let pause = if matches!(why, "closed" | "malformed") && !was_opening {
-            Duration::ZERO
-        } else {
-            REFUSED_PAUSE
-        };
+        let connection = &mut self.connections[index];
+        connection.failures = connection.failures.saturating_add(1);
+        let failures = connection.failures;
+        if failures == FAILING {
+            self.record.on_failing(at);
+        }
+        // One that served until now may serve again at once.
+        let at_once = matches!(why, "closed" | "malformed") || failures == 1;
+        let pause = if at_once && !was_opening { Duration::ZERO } else { REFUSED_PAUSE };
         self.reopen(index, at.after(pause));
     }
 
@@ -219,6 +238,7 @@ impl Thread {
         if connection.state == State::Opening {
             self.opening -= 1;
         }
+        self.board.closed(connection.slot);
         connection.carries = false;
         connection.socket = None;
         connection.tls = None;

@@ -1,16 +1,21 @@
 //! Exchanges of a thread: begun, written, read, answered.
 
 use linerate_evidence::Phase;
+use linerate_evidence::sources::census::SlotState;
 use linerate_model::Timestamp;
-use linerate_workload::{Answer, Broken, Step};
+use linerate_workload::{Answer, Broken, Judged, Step};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
+use super::connections::FAILING;
 use super::{Edge, Thread};
 use crate::clock::now;
 use crate::connection::State;
 use crate::socket::cause;
 use crate::tls;
+
+/// Source: RFC 6585, section 4: too many requests in a given time.
+const TOO_MANY: u16 = 429;
 
 impl Thread {
     /// The connection is free: the next exchange, or none.
@@ -102,10 +107,12 @@ impl Thread {
         if connection.socket.is_none() {
             // A connection for each exchange: it begins with the connect.
             connection.carries = true;
+            self.board.begun(connection.slot, SlotState::Connecting, written);
             return self.open(index, written);
         }
         connection.state = State::Busy;
         connection.session.begin();
+        self.board.begun(connection.slot, SlotState::Waiting, written);
         self.write_on(index);
     }
 
@@ -195,7 +202,9 @@ impl Thread {
     pub(super) fn on_step(&mut self, index: usize, step: Result<Step, Broken>, at: Timestamp) {
         let busy = self.connections[index].state == State::Busy;
         match step {
-            Ok(Step::More) if busy => {}
+            Ok(Step::More) if busy => {
+                self.board.is_now(self.connections[index].slot, SlotState::Answering);
+            }
             Ok(Step::Done(answer)) if busy => self.on_answer(index, answer, at),
             // Bytes that nobody asked for.
             Ok(_) | Err(_) => self.fail(index, "malformed", at),
@@ -207,6 +216,13 @@ impl Thread {
         let open_loop = self.schedule.is_some();
         let opens_each = self.job.plan.opens_each();
         let connection = &mut self.connections[index];
+        self.board.is_now(connection.slot, SlotState::Idle);
+        if connection.failures > 0 {
+            if connection.failures >= FAILING {
+                self.record.on_recovered(at);
+            }
+            connection.failures = 0;
+        }
         self.record.on_ended(connection.written, at);
         let slice = &mut self.record.slice;
         slice.answered += 1;
@@ -219,10 +235,25 @@ impl Thread {
         if open_loop {
             slice.latency.record(at.nanos_since(connection.intended));
         }
-        if let Some(class) = answer.status_class
-            && let Some(count) = slice.status.get_mut(usize::from(class).wrapping_sub(1))
+        if let Some(status) = answer.status
+            && let Some(count) = slice.status.get_mut(usize::from(status / 100).wrapping_sub(1))
         {
             *count += 1;
+            slice.too_many += u64::from(status == TOO_MANY);
+            *slice.codes.entry(status).or_default() += 1;
+        }
+        match answer.judged {
+            Judged::Not => {}
+            Judged::Right => slice.judged = true,
+            Judged::Wrong(cause) => {
+                slice.judged = true;
+                match slice.wrong.get_mut(cause) {
+                    Some(count) => *count += 1,
+                    None => {
+                        slice.wrong.insert(cause.to_owned(), 1);
+                    }
+                }
+            }
         }
         self.on_ended(index);
         if answer.last || opens_each {

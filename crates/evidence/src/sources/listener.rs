@@ -4,6 +4,8 @@
 //! `idiag_wqueue` its limit (`tcp_diag_get_info`, `net/ipv4/tcp_diag.c`). The limit is the smaller
 //! of `listen`'s argument and `net.core.somaxconn`; the kernel queues one more than it.
 
+use linerate_model::Timestamp;
+
 use super::{Answer, Fetch, Parse, Source, UnreadableSource, sock_diag};
 use crate::evidence::Evidence;
 use crate::subject::Subject;
@@ -26,7 +28,7 @@ metrics! {
     RQUEUE_TOTAL: u64 = "listener.rqueue_total", "1";
     /// Listening sockets on the port: several with `SO_REUSEPORT`, or one a protocol family.
     SOCKETS: u64 = "listener.sockets", "1";
-    /// SYNs and final ACKs that those sockets dropped, mostly because the queue was full (`SK_MEMINFO_DROPS`).
+    /// Packets that those sockets dropped (`SK_MEMINFO_DROPS`): SYNs and final ACKs when the queue was full, but with `TCP_DEFER_ACCEPT` (Apache's default) also one bare ACK a healthy connection: `netstat.defer_accept_drop` counts those.
     DROPS: u64 = "listener.drops", "1";
 }
 
@@ -48,31 +50,60 @@ fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableS
             }
         }
     }
+    push(answer.at, answer.of, &found, drops, evidence);
+    Ok(())
+}
+
+/// All listening sockets of a port: the queue and the limit of each, and what they dropped together.
+fn push(
+    at: Timestamp,
+    of: Subject,
+    found: &[(u64, u64)],
+    drops: Option<u64>,
+    evidence: &mut Evidence,
+) {
     // The fullest by share: a/b > c/d as a·d > c·b, in whole numbers.
     let fullest = found.iter().copied().max_by(|a, b| {
         (u128::from(a.0) * u128::from(b.1.max(1))).cmp(&(u128::from(b.0) * u128::from(a.1.max(1))))
     });
     // Nobody listens: that is no queue at all, and not an empty one.
     if let Some((rqueue, wqueue)) = fullest {
-        evidence.push(answer.at, answer.of, RQUEUE, rqueue);
-        evidence.push(answer.at, answer.of, WQUEUE, wqueue);
+        evidence.push(at, of, RQUEUE, rqueue);
+        evidence.push(at, of, WQUEUE, wqueue);
         let total = found.iter().map(|(rqueue, _)| rqueue).sum();
-        evidence.push(answer.at, answer.of, RQUEUE_TOTAL, total);
-        evidence.push(answer.at, answer.of, SOCKETS, found.len() as u64);
+        evidence.push(at, of, RQUEUE_TOTAL, total);
+        evidence.push(at, of, SOCKETS, found.len() as u64);
     }
     if let Some(drops) = drops {
-        evidence.push(answer.at, answer.of, DROPS, drops);
+        evidence.push(at, of, DROPS, drops);
     }
-    Ok(())
 }
+
+/// The same of their own process's answers: each socket's `getsockopt(TCP_INFO)`, which has the queue where the
+/// segments not acknowledged stand and its limit in the next field (`tcp_get_info`, net/ipv4/tcp.c), and
+/// `getsockopt(SO_MEMINFO)`.
+pub(super) fn push_own<'a>(
+    at: Timestamp,
+    of: Subject,
+    infos: impl Iterator<Item = &'a [u8]>,
+    memories: impl Iterator<Item = &'a [u8]>,
+    evidence: &mut Evidence,
+) {
+    let word = |bytes: &[u8], offset| sock_diag::u32_at(bytes, offset).map(u64::from);
+    let found: Vec<_> = infos.filter_map(|info| Some((word(info, 24)?, word(info, 28)?))).collect();
+    let drops = memories.filter_map(|words| word(words, 4 * DROPPED)).reduce(u64::saturating_add);
+    push(at, of, &found, drops, evidence);
+}
+
+/// `SK_MEMINFO_DROPS`, linux/sock_diag.h.
+const DROPPED: usize = 8;
 
 /// What a listening socket dropped: `sk_drops`, which `tcp_listendrop` counts up.
 fn dropped(payload: &[u8]) -> Option<u64> {
-    // `INET_DIAG_SKMEMINFO`, linux/inet_diag.h; `SK_MEMINFO_DROPS`, linux/sock_diag.h.
+    // `INET_DIAG_SKMEMINFO`, linux/inet_diag.h.
     const MEMORY: u16 = 7;
-    const DROPS: usize = 8;
     let (_, words) = sock_diag::attributes(payload).find(|(kind, _)| *kind == MEMORY)?;
-    sock_diag::u32_at(words, 4 * DROPS).map(u64::from)
+    sock_diag::u32_at(words, 4 * DROPPED).map(u64::from)
 }
 
 /// Every listening socket: its port, and its inode.
@@ -80,6 +111,20 @@ pub fn listening(bytes: &[u8]) -> Vec<(u16, u32)> {
     let heads =
         sock_diag::payloads(bytes).filter_map(|payload| sock_diag::Message::read(payload).ok());
     heads.filter(|head| head.state == LISTEN).map(|head| (head.local_port, head.inode)).collect()
+}
+
+/// The families (`AF_INET` is 2, `AF_INET6` 10) of the sockets that listen on any of these ports, from the same
+/// answer: a connection's family is that of its listener, whatever its addresses.
+pub fn families(bytes: &[u8], ports: &[u16]) -> Vec<u8> {
+    let of_ports = |payload: &&[u8]| {
+        sock_diag::Message::read(payload)
+            .is_ok_and(|head| head.state == LISTEN && ports.contains(&head.local_port))
+    };
+    let heads = sock_diag::payloads(bytes).filter(of_ports);
+    let mut families: Vec<u8> = heads.filter_map(|payload| payload.first().copied()).collect();
+    families.sort_unstable();
+    families.dedup();
+    families
 }
 
 /// The inodes of the sockets that listen on a port, from the same answer: what `/proc/PID/fd`
@@ -135,6 +180,15 @@ mod tests {
     fn nobody_listening_is_missing_evidence_and_not_an_empty_queue() {
         let evidence = read(&socket(9090, 0, 5)).unwrap();
         assert!(evidence.of(Subject::Listener(8080)).last(RQUEUE).is_err());
+    }
+
+    #[test]
+    fn the_families_of_a_ports_listeners_are_each_told_once() {
+        let mut bytes = [socket(8080, 0, 5), socket(8080, 0, 5), socket(9090, 0, 5)].concat();
+        assert_eq!(families(&bytes, &[8080]), [2]);
+        bytes[16] = 10;
+        assert_eq!(families(&bytes, &[8080, 9090]), [2, 10]);
+        assert!(families(&bytes, &[80]).is_empty());
     }
 
     #[test]

@@ -29,6 +29,8 @@ metrics! {
     LISTEN_OVERFLOWS: u64 = "netstat.listen_overflows", "1";
     /// Connection requests dropped by a listener for any reason, overflows among them (`ListenDrops`).
     LISTEN_DROPS: u64 = "netstat.listen_drops", "1";
+    /// Bare ACKs that a listener with `TCP_DEFER_ACCEPT` left unanswered until data comes, one a connection: no fault (`TCPDeferAcceptDrop`).
+    DEFER_ACCEPT_DROP: u64 = "netstat.defer_accept_drop", "1";
     /// SYN cookies sent: the request queue was full (`SyncookiesSent`).
     SYNCOOKIES_SENT: u64 = "netstat.syncookies_sent", "1";
     /// SYN cookies that came back right (`SyncookiesRecv`).
@@ -109,6 +111,7 @@ const FIELDS: &[(&str, Metric<u64>)] = &[
     ("DelayedACKLost", DELAYED_ACK_LOST),
     ("ListenOverflows", LISTEN_OVERFLOWS),
     ("ListenDrops", LISTEN_DROPS),
+    ("TCPDeferAcceptDrop", DEFER_ACCEPT_DROP),
     ("SyncookiesSent", SYNCOOKIES_SENT),
     ("SyncookiesRecv", SYNCOOKIES_RECV),
     ("SyncookiesFailed", SYNCOOKIES_FAILED),

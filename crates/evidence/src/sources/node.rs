@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use linerate_model::Timestamp;
 
-use super::{Fetch, SOURCES};
+use super::{Fetch, SOURCES, listener, port, tcp_info};
 use crate::evidence::Evidence;
 use crate::metric::Metric;
 use crate::subject::{Side, Subject};
@@ -31,6 +31,10 @@ pub enum NodeSubject {
     Listener(u16),
     /// One of its processes, by its pid in words: `<0.12.0>`.
     Process(String),
+    /// A queue of its message broker, by virtual host and name.
+    Queue(String, String),
+    /// A file of the node's host, by its path. [`super::far::Far`] reads it.
+    File(String),
 }
 
 /// What a row says under one name.
@@ -40,6 +44,8 @@ pub enum NodeValue {
     Number(u64),
     /// A fact.
     Text(String),
+    /// What the kernel said, as it said it.
+    Raw(Vec<u8>),
 }
 
 /// One row of the probe.
@@ -54,13 +60,14 @@ pub struct NodeRow {
 // Chosen: a sentence and a half; a node that sends more is cut short.
 const LONGEST_FACT: usize = 400;
 
-/// Gives connections and processes of a node their numbers, and rows their place in the evidence.
+/// Gives connections, processes and queues of a node their numbers, and rows their place in the evidence.
 #[derive(Clone, Debug)]
 pub struct Numbering {
     flows: BTreeMap<(SocketAddr, SocketAddr), u32>,
     processes: BTreeMap<String, u32>,
+    queues: BTreeMap<(String, String), u32>,
     next_flow: u32,
-    /// Whose addresses or pid were told: they stay, and a file need not say so with every pass.
+    /// Whose addresses, pid or name were told: they stay, and a file need not say so with every pass.
     told: BTreeSet<Subject>,
     known: BTreeMap<&'static str, Metric<u64>>,
 }
@@ -71,6 +78,7 @@ impl Default for Numbering {
         Self {
             flows: BTreeMap::new(),
             processes: BTreeMap::new(),
+            queues: BTreeMap::new(),
             next_flow: Subject::OTHER_FLOWS,
             told: BTreeSet::new(),
             known: node
@@ -99,7 +107,8 @@ impl Numbering {
     /// Puts rows into the evidence.
     pub fn take(&mut self, at: Timestamp, rows: &[NodeRow], evidence: &mut Evidence) {
         for row in rows {
-            let of = self.subject(row, evidence);
+            let Some(of) = self.subject(row, evidence) else { continue };
+            push_kernel(at, of, row, evidence);
             for (name, value) in &row.values {
                 match value {
                     NodeValue::Number(number) => {
@@ -111,13 +120,16 @@ impl Numbering {
                         let text = text.chars().take(LONGEST_FACT).collect();
                         evidence.push_fact(of, name, text);
                     }
+                    NodeValue::Raw(_) => {}
                 }
             }
         }
     }
 
-    fn subject(&mut self, row: &NodeRow, evidence: &mut Evidence) -> Subject {
-        match &row.of {
+    /// None: it is for somebody else to read.
+    fn subject(&mut self, row: &NodeRow, evidence: &mut Evidence) -> Option<Subject> {
+        Some(match &row.of {
+            NodeSubject::File(_) => return None,
             NodeSubject::Node => Subject::Node,
             NodeSubject::Scheduler(number) => Subject::Scheduler(*number),
             NodeSubject::Listener(port) => Subject::Listener(*port),
@@ -137,7 +149,46 @@ impl Numbering {
                 }
                 of
             }
+            NodeSubject::Queue(host, name) => {
+                let next = self.queues.len() as u32;
+                let key = (host.clone(), name.clone());
+                let of = Subject::Queue(*self.queues.entry(key).or_insert(next));
+                if self.told.insert(of) {
+                    // The virtual host that a client gets who asks for none is not worth its words.
+                    let words = match host.as_str() {
+                        "/" => name.clone(),
+                        host => format!("{name} of {host}"),
+                    };
+                    let words = words.chars().take(LONGEST_FACT).collect();
+                    evidence.push_fact(of, "name", words);
+                }
+                of
+            }
+        })
+    }
+}
+
+/// What the kernel said of a socket when the node asked it. Names: `linerate_probe_socket:kernel/1`.
+fn push_kernel(at: Timestamp, of: Subject, row: &NodeRow, evidence: &mut Evidence) {
+    let all = |wanted: &'static str| {
+        row.values.iter().filter_map(move |(name, value)| match value {
+            NodeValue::Raw(bytes) if name == wanted => Some(bytes.as_slice()),
+            _ => None,
+        })
+    };
+    match of {
+        Subject::Flow(..) => {
+            let Some(info) = all("tcp_info").next() else { return };
+            let read = row.values.iter().find_map(|(name, value)| match value {
+                NodeValue::Number(read) if name == port::RECV_OCT.name => Some(*read),
+                _ => None,
+            });
+            tcp_info::push_own(at, of, info, all("meminfo").next(), read, evidence);
         }
+        Subject::Listener(_) if all("tcp_info").next().is_some() => {
+            listener::push_own(at, of, all("tcp_info"), all("meminfo"), evidence);
+        }
+        _ => {}
     }
 }
 
@@ -175,18 +226,51 @@ mod tests {
     }
 
     #[test]
-    fn other_connections_and_processes_keep_the_numbers_they_got_first() {
+    fn what_the_kernel_said_to_the_node_stands_where_the_kernels_own_answer_would() {
+        let mut info = vec![0_u8; 232];
+        info[24] = 3;
+        info[28] = 5;
+        info[128] = 100;
+        let memory: Vec<u8> = [768_u32, 0, 0, 0, 0, 0, 0, 0, 7].map(u32::to_ne_bytes).concat();
+        let raw = |bytes: &[u8]| NodeValue::Raw(bytes.to_vec());
+        let flow = [
+            ("port.recv_oct", NodeValue::Number(40)),
+            ("tcp_info", raw(&info)),
+            ("meminfo", raw(&memory)),
+        ];
+        let both = [("tcp_info", raw(&info)), ("tcp_info", raw(&info)), ("meminfo", raw(&memory))];
+        let rows = [
+            row(connection("10.0.0.1:80", "10.0.0.9:1"), &flow),
+            row(NodeSubject::Listener(80), &both),
+            row(NodeSubject::File("/proc/stat".into()), &[("raw", raw(b"cpu"))]),
+        ];
+        let mut evidence = Evidence::default();
+        Numbering::default().take(Timestamp(1), &rows, &mut evidence);
+        let of = evidence.of(Subject::Flow(1000, Side::Server));
+        assert_eq!((of.last(tcp_info::RQUEUE).unwrap().0, of.last(tcp_info::UNACKED)), (60, Ok(3)));
+        let of = evidence.of(Subject::Listener(80));
+        assert_eq!((of.last(listener::RQUEUE), of.last(listener::WQUEUE)), (Ok(3), Ok(5)));
+        assert_eq!((of.last(listener::RQUEUE_TOTAL), of.last(listener::DROPS)), (Ok(6), Ok(7)));
+        assert_eq!(evidence.subjects().count(), 2);
+    }
+
+    #[test]
+    fn other_connections_processes_and_queues_keep_the_numbers_they_got_first() {
         let mut numbering = Numbering::default();
         let mut evidence = Evidence::default();
         let rows = [
             row(connection("10.0.0.1:80", "10.0.0.9:1"), &[]),
             row(NodeSubject::Process("<0.9.0>".into()), &[]),
             row(NodeSubject::Process("<0.8.0>".into()), &[]),
+            row(NodeSubject::Queue("/".into(), "work".into()), &[]),
+            row(NodeSubject::Queue("shop".into(), "work".into()), &[]),
         ];
         numbering.take(Timestamp(1), &rows, &mut evidence);
         numbering.take(Timestamp(2), &rows[1..], &mut evidence);
         assert_eq!(evidence.fact(Subject::Process(1), "pid"), Some("<0.8.0>"));
         assert_eq!(evidence.fact(Subject::Flow(1000, Side::Server), "local"), Some("10.0.0.1:80"));
+        assert_eq!(evidence.fact(Subject::Queue(0), "name"), Some("work"));
+        assert_eq!(evidence.fact(Subject::Queue(1), "name"), Some("work of shop"));
     }
 
     #[test]

@@ -1,21 +1,27 @@
 //! The target's process tree: its CPU time, its threads, what it waits for, what it may have.
 //!
-//! Source: of every process `/proc/PID/stat`, `limits`, `fd`; of every thread
-//! `/proc/PID/task/TID/status` and `schedstat` (proc(5), `Documentation/scheduler/sched-stats.rst`);
-//! of the root's control groups `cpu.stat` and the quota (v1 and v2).
+//! Source: of every process `/proc/PID/stat`, `io`, `limits`, `fd`; of every thread
+//! `/proc/PID/task/TID/status`, `schedstat` (proc(5), `Documentation/scheduler/sched-stats.rst`) and,
+//! where the kernel accounts for delays, `stat`; of the root's control groups `cpu.stat` and the quota
+//! (v1 and v2). Fact besides: `cpus`, the list of those that its threads may use.
 //!
 //! Everything is summed over the tree. Sums of counters stay cumulative when threads and processes
 //! go: [`Tree`] keeps the last numbers of those it saw, and CPU time of children that were waited
 //! for is in their parents' `cutime`.
 //!
-//! Blind spots: the switches of a thread that came and went between two passes; CPU time of
+//! Blind spots: pages that are written count when they become dirty, and a memory file system's do
+//! not; the switches of a thread that came and went between two passes; CPU time of
 //! children of a process that ignores `SIGCHLD`; processes that left the tree for init.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use linerate_model::{Bytes, Timestamp};
 
+use super::cpus::{Cpus, allowed};
+pub use super::groups::GroupReading;
+use super::groups::bandwidth;
+use super::run_times::schedule;
 use super::stat::ticks;
 use super::{Fetch, Parse, Source, UnreadableSource};
 use crate::evidence::Evidence;
@@ -35,6 +41,8 @@ metrics! {
     UTIME: Duration = "process.utime", "ns";
     /// CPU time in the kernel on the target's behalf, children that ended included; counted in ticks of 10 ms (`stime`, `cstime`).
     STIME: Duration = "process.stime", "ns";
+    /// Time on a CPU, summed over threads, those that ended included as of the sample before (`schedstat`, first number).
+    RUN: Duration = "process.run", "ns";
     /// CPU time of the thread that ran most since the run began, from then on: never more than the truth where another took the lead (`schedstat`, first number).
     BUSIEST_THREAD: Duration = "process.busiest_thread", "ns";
     /// Time in which threads could have run and no CPU was free for them, summed over threads (`schedstat`, second number).
@@ -45,6 +53,16 @@ metrics! {
     NONVOLUNTARY_SWITCHES: u64 = "process.nonvoluntary_switches", "1";
     /// Pages that were new to the target's memory and came without reading a disk, children that ended included (`minflt`, `cminflt`).
     MINOR_FAULTS: u64 = "process.minor_faults", "1";
+    /// Pages for which a disk was read, children that ended included (`majflt`, `cmajflt`).
+    MAJOR_FAULTS: u64 = "process.major_faults", "1";
+    /// Time in which threads waited for a block device; absent unless `kernel.task_delayacct` is 1 (`delayacct_blkio_ticks`).
+    BLOCK_DELAY: Duration = "process.block_delay", "ns";
+    /// Bytes read from disks, children that ended included; absent where `/proc/PID/io` may not be read (`read_bytes`).
+    DISK_READ: Bytes = "process.disk_read", "B";
+    /// Bytes written that disks are to get, children that ended included; counted when pages become dirty (`write_bytes`).
+    DISK_WRITTEN: Bytes = "process.disk_written", "B";
+    /// CPUs that at least one of the threads may use, affinity and cpuset together; a state (`Cpus_allowed_list`).
+    CPUS_ALLOWED: u64 = "process.cpus_allowed", "1";
     /// Processes of the tree; a state.
     PROCESSES: u64 = "process.processes", "1";
     /// Threads of the tree; a state.
@@ -84,11 +102,13 @@ pub struct ProcessReading {
     pub pid: u32,
     /// `/proc/PID/stat`.
     pub stat: Vec<u8>,
+    /// `/proc/PID/io`, where it was readable.
+    pub io: Option<Vec<u8>>,
     /// `/proc/PID/limits`, where it was readable.
     pub limits: Option<Vec<u8>>,
     /// Entries of `/proc/PID/fd`, where they were readable.
     pub descriptors: Option<u64>,
-    /// Every thread that was still there.
+    /// Every thread that was still there; none where they were not read in this pass.
     pub threads: Vec<ThreadReading>,
 }
 
@@ -101,15 +121,8 @@ pub struct ThreadReading {
     pub status: Vec<u8>,
     /// `/proc/PID/task/TID/schedstat`, where the kernel has it.
     pub schedstat: Option<Vec<u8>>,
-}
-
-/// One control group.
-#[derive(Clone, Debug, Default)]
-pub struct GroupReading {
-    /// `cpu.stat`.
-    pub cpu_stat: Vec<u8>,
-    /// `cpu.max`, or `cpu.cfs_quota_us` and `cpu.cfs_period_us` with a space between.
-    pub max: Option<Vec<u8>>,
+    /// `/proc/PID/task/TID/stat`, where the kernel accounts for delays.
+    pub stat: Option<Vec<u8>>,
 }
 
 /// The tree over time: what is needed to keep its sums cumulative.
@@ -120,9 +133,11 @@ pub struct Tree {
     passed: bool,
     utime: Duration,
     stime: Duration,
-    faults: u64,
+    faults: [u64; 2],
+    disk: [u64; 2],
     busiest: Duration,
     busiest_name: Option<String>,
+    cpus: Cpus,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,6 +146,7 @@ struct Counts {
     nonvoluntary: u64,
     run: Duration,
     delay: Duration,
+    block: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -159,13 +175,26 @@ impl Tree {
             return Ok(());
         }
         let (mut utime, mut stime) = (Duration::ZERO, Duration::ZERO);
-        let (mut threads, mut rss, mut scheduled, mut faults) = (0, 0, false, 0_u64);
+        let (mut threads, mut rss, mut scheduled, mut blocks) = (0, 0, false, false);
+        let (mut faults, mut disk) = ([0_u64; 2], None::<[u64; 2]>);
+        let mut cpus = BTreeSet::new();
         for process in &reading.processes {
             let [user, system] = cpu_times(&process.stat)?;
             utime += user;
             stime += system;
-            let [own, waited_for] = columns(&process.stat, 10)?;
-            faults = faults.saturating_add(own).saturating_add(waited_for);
+            let [minor, minor_before, major, major_before] = columns(&process.stat, 10)?;
+            for (sum, more) in faults
+                .iter_mut()
+                .zip([minor.saturating_add(minor_before), major.saturating_add(major_before)])
+            {
+                *sum = sum.saturating_add(more);
+            }
+            if let Some(io) = &process.io {
+                let sums = disk.get_or_insert([0; 2]);
+                for (sum, more) in sums.iter_mut().zip(disk_bytes(io)?) {
+                    *sum = sum.saturating_add(more);
+                }
+            }
             for thread in &process.threads {
                 let status = Status::read(&thread.status)?;
                 if thread.tid == process.pid {
@@ -182,31 +211,57 @@ impl Tree {
                     // A kernel that does not account writes noughts, for running threads too.
                     scheduled |= !counts.run.is_zero();
                 }
+                if let Some(stat) = &thread.stat {
+                    let [ticks_blocked] = columns(stat, 42)?;
+                    (counts.block, blocks) = (ticks(ticks_blocked), true);
+                }
+                cpus.extend(status.cpus);
                 self.take((process.pid, thread.tid), counts, &status.name);
             }
         }
-        self.bury();
-        self.passed = true;
         // A child that ended between the readings of its parent and of itself is in neither.
         self.utime = self.utime.max(utime);
         self.stime = self.stime.max(stime);
-        self.faults = self.faults.max(faults);
+        largest(&mut self.faults, faults);
 
         let of = Subject::Target;
-        let mut sum = self.gone;
-        self.threads.values().for_each(|thread| sum.add(thread.counts));
         evidence.push(at, of, UTIME, self.utime);
         evidence.push(at, of, STIME, self.stime);
-        evidence.push(at, of, MINOR_FAULTS, self.faults);
-        evidence.push(at, of, VOLUNTARY_SWITCHES, sum.voluntary);
-        evidence.push(at, of, NONVOLUNTARY_SWITCHES, sum.nonvoluntary);
-        if scheduled {
-            evidence.push(at, of, BUSIEST_THREAD, self.busiest);
-            evidence.push(at, of, RUN_DELAY, sum.delay);
+        evidence.push(at, of, MINOR_FAULTS, self.faults[0]);
+        evidence.push(at, of, MAJOR_FAULTS, self.faults[1]);
+        if let Some(disk) = disk {
+            largest(&mut self.disk, disk);
+            evidence.push(at, of, DISK_READ, Bytes(self.disk[0]));
+            evidence.push(at, of, DISK_WRITTEN, Bytes(self.disk[1]));
         }
         evidence.push(at, of, PROCESSES, reading.processes.len() as u64);
-        evidence.push(at, of, THREADS, threads);
-        evidence.push(at, of, RSS, Bytes(rss));
+        if threads > 0 {
+            self.bury();
+            self.passed = true;
+            let mut sum = self.gone;
+            self.threads.values().for_each(|thread| sum.add(thread.counts));
+            evidence.push(at, of, VOLUNTARY_SWITCHES, sum.voluntary);
+            evidence.push(at, of, NONVOLUNTARY_SWITCHES, sum.nonvoluntary);
+            if scheduled {
+                evidence.push(at, of, RUN, sum.run);
+                evidence.push(at, of, BUSIEST_THREAD, self.busiest);
+                evidence.push(at, of, RUN_DELAY, sum.delay);
+            }
+            if blocks {
+                evidence.push(at, of, BLOCK_DELAY, sum.block);
+            }
+            let cpus = Cpus::union(cpus.iter().map(String::as_str));
+            if cpus.count() > 0 {
+                evidence.push(at, of, CPUS_ALLOWED, cpus.count());
+                // Once, and when it changes.
+                if self.cpus != cpus {
+                    evidence.push_fact(of, "cpus", cpus.to_string());
+                    self.cpus = cpus;
+                }
+            }
+            evidence.push(at, of, THREADS, threads);
+            evidence.push(at, of, RSS, Bytes(rss));
+        }
         push_descriptors(at, &reading.processes, evidence)?;
         push_groups(at, &reading.groups, evidence)
     }
@@ -250,6 +305,7 @@ impl Counts {
         self.nonvoluntary = self.nonvoluntary.saturating_add(other.nonvoluntary);
         self.run = self.run.saturating_add(other.run);
         self.delay = self.delay.saturating_add(other.delay);
+        self.block = self.block.saturating_add(other.block);
     }
 }
 
@@ -277,9 +333,32 @@ fn columns<const COUNT: usize>(
     numbers.try_into().map_err(|_| expected())
 }
 
+/// Counters of processes that come and go between two readings do not go back.
+fn largest(sums: &mut [u64; 2], now: [u64; 2]) {
+    for (sum, now) in sums.iter_mut().zip(now) {
+        *sum = now.max(*sum);
+    }
+}
+
+/// Bytes read from and written to disks, from a process's `io`; those of children that were waited
+/// for are among them.
+fn disk_bytes(io: &[u8]) -> Result<[u64; 2], UnreadableSource> {
+    let text = String::from_utf8_lossy(io);
+    let number = |key: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(key));
+        value.and_then(|value| value.trim().parse().ok())
+    };
+    let both = number("read_bytes:").zip(number("write_bytes:"));
+    let (read, written) = both.ok_or_else(|| {
+        UnreadableSource::missing("`read_bytes:` and `write_bytes:` with whole numbers", &text)
+    })?;
+    Ok([read, written])
+}
+
 /// What is taken from a thread's `status`.
 struct Status {
     name: String,
+    cpus: Option<String>,
     rss: u64,
     voluntary: u64,
     nonvoluntary: u64,
@@ -308,21 +387,12 @@ impl Status {
             let expected = "`voluntary_ctxt_switches:` and `nonvoluntary_ctxt_switches:`";
             return Err(UnreadableSource::missing(expected, &text));
         };
-        Ok(Self { name, rss: rss.saturating_mul(1024), voluntary, nonvoluntary })
+        let cpus = allowed(&text).map(str::to_owned);
+        Ok(Self { name, cpus, rss: rss.saturating_mul(1024), voluntary, nonvoluntary })
     }
 }
 
-/// Time run, and time waited for a CPU, from `schedstat`.
-fn schedule(schedstat: &[u8]) -> Result<(Duration, Duration), UnreadableSource> {
-    let text = String::from_utf8_lossy(schedstat);
-    let mut words = text.split_ascii_whitespace().map(str::parse);
-    let (Some(Ok(run)), Some(Ok(delay))) = (words.next(), words.next()) else {
-        return Err(UnreadableSource::line(0, "three whole numbers", text.trim_end()));
-    };
-    Ok((Duration::from_nanos(run), Duration::from_nanos(delay)))
-}
-
-fn push_descriptors(
+pub(super) fn push_descriptors(
     at: Timestamp,
     processes: &[ProcessReading],
     evidence: &mut Evidence,
@@ -377,66 +447,16 @@ fn push_groups(
     groups: &[GroupReading],
     evidence: &mut Evidence,
 ) -> Result<(), UnreadableSource> {
-    let (mut worst, mut tightest) = (None::<(Duration, u64, u64)>, None::<Duration>);
-    for group in groups {
-        if let Some((periods, throttled, time)) = throttling(&group.cpu_stat)? {
-            worst = worst.max(Some((time, throttled, periods)));
-        }
-        if let Some(quota) = group.max.as_deref().map(quota).transpose()?.flatten() {
-            tightest = Some(tightest.map_or(quota, |tightest| tightest.min(quota)));
-        }
+    let found = bandwidth(groups)?;
+    if let Some(throttled) = found.throttled {
+        evidence.push(at, Subject::Target, NR_PERIODS, throttled.periods);
+        evidence.push(at, Subject::Target, NR_THROTTLED, throttled.throttled);
+        evidence.push(at, Subject::Target, THROTTLED_TIME, throttled.time);
     }
-    // A quota stands at one group of the path, and only that one counts: take the worst.
-    if let Some((time, throttled, periods)) = worst {
-        evidence.push(at, Subject::Target, NR_PERIODS, periods);
-        evidence.push(at, Subject::Target, NR_THROTTLED, throttled);
-        evidence.push(at, Subject::Target, THROTTLED_TIME, time);
-    }
-    if let Some(quota) = tightest {
+    if let Some(quota) = found.quota {
         evidence.push(at, Subject::Target, CPU_QUOTA, quota);
     }
     Ok(())
-}
-
-/// Periods, throttled ones and their time; none where the group has no bandwidth control.
-fn throttling(cpu_stat: &[u8]) -> Result<Option<(u64, u64, Duration)>, UnreadableSource> {
-    let text = String::from_utf8_lossy(cpu_stat);
-    let (mut periods, mut throttled, mut time) = (None, None, None);
-    for (index, line) in text.lines().enumerate() {
-        let Some((key, value)) = line.split_once(' ') else { continue };
-        let number = || {
-            let number = value.trim().parse::<u64>();
-            number.map_err(|_| UnreadableSource::line(index, "a whole number", line))
-        };
-        match key {
-            "nr_periods" => periods = Some(number()?),
-            "nr_throttled" => throttled = Some(number()?),
-            "throttled_time" => time = Some(Duration::from_nanos(number()?)),
-            "throttled_usec" => {
-                time = Some(Duration::from_nanos(number()?.saturating_mul(1000)));
-            }
-            _ => {}
-        }
-    }
-    Ok(periods
-        .zip(throttled)
-        .zip(time)
-        .map(|((periods, throttled), time)| (periods, throttled, time)))
-}
-
-/// CPU time a second; none where there is no quota.
-fn quota(max: &[u8]) -> Result<Option<Duration>, UnreadableSource> {
-    let text = String::from_utf8_lossy(max);
-    let expected = || UnreadableSource::line(0, "a quota and a period", text.trim_end());
-    let mut words = text.split_ascii_whitespace();
-    let (Some(quota), Some(period)) = (words.next(), words.next()) else { return Err(expected()) };
-    if quota == "max" || quota == "-1" {
-        return Ok(None);
-    }
-    let quota: u64 = quota.parse().map_err(|_| expected())?;
-    let period: u64 = period.parse().map_err(|_| expected())?;
-    let each_second = u128::from(quota) * 1_000_000_000 / u128::from(period.max(1));
-    Ok(Some(Duration::from_nanos(u64::try_from(each_second).unwrap_or(u64::MAX))))
 }
 
 #[cfg(test)]
@@ -451,7 +471,7 @@ mod tests {
     fn stat(ticks: [u64; 4]) -> Vec<u8> {
         let [utime, stime, cutime, cstime] = ticks;
         format!(
-            "8738 (beam.smp (x) 1) S 8727 8727 7949 0 -1 4194304 102 0 0 0 {utime} {stime} {cutime} \
+            "8738 (beam.smp (x) 1) S 8727 8727 7949 0 -1 4194304 102 0 3 1 {utime} {stime} {cutime} \
              {cstime} 20 0 1 0 115012 3133440 413 18446744073709551615"
         )
         .into_bytes()
@@ -461,12 +481,14 @@ mod tests {
         ThreadReading {
             tid,
             status: format!(
-                "Name:\tthread_{tid}\nVmRSS:\t    1652 kB\nvoluntary_ctxt_switches:\t{switches}\n\
-                 nonvoluntary_ctxt_switches:\t{}\n",
+                "Name:\tthread_{tid}\nVmRSS:\t    1652 kB\nCpus_allowed_list:\t{}\n\
+                 voluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t{}\n",
+                tid % 4,
                 switches / 2
             )
             .into_bytes(),
             schedstat: Some(format!("{run} {delay} 5\n").into_bytes()),
+            stat: None,
         }
     }
 
@@ -474,6 +496,7 @@ mod tests {
         ProcessReading {
             pid,
             stat: stat(ticks),
+            io: Some(b"rchar: 1\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled: 0\n".to_vec()),
             limits: Some(LIMITS.into()),
             descriptors: Some(100),
             threads,
@@ -501,7 +524,15 @@ mod tests {
         assert_eq!((target.last(PROCESSES), target.last(THREADS)), (Ok(2), Ok(3)));
         assert_eq!(target.last(RSS), Ok(Bytes(3_383_296))); // 2 leaders × 1652 KiB
         assert_eq!(target.last(RUN_DELAY), Ok(Duration::from_nanos(6)));
+        assert_eq!(target.last(RUN), Ok(Duration::from_nanos(18))); // 5 + 6 + 7
         assert_eq!(target.last(MINOR_FAULTS), Ok(204)); // 2 x (102 + 0)
+        assert_eq!(target.last(MAJOR_FAULTS), Ok(8)); // 2 x (3 + 1)
+        assert_eq!(target.last(DISK_READ), Ok(Bytes(8192)));
+        assert_eq!(target.last(DISK_WRITTEN), Ok(Bytes(16_384)));
+        // 8738, 8739 and 9000, modulo 4.
+        assert_eq!(target.last(CPUS_ALLOWED), Ok(3));
+        assert_eq!(evidence.fact(Subject::Target, "cpus"), Some("0,2-3"));
+        assert!(target.last(BLOCK_DELAY).is_err(), "delays are not accounted for");
         assert_eq!((target.last(FDS), target.last(NOFILE)), (Ok(200), Ok(1024)));
         assert_eq!(target.last(BUSIEST_THREAD), Ok(Duration::ZERO), "from the run's beginning on");
     }
@@ -525,6 +556,27 @@ mod tests {
         let switches: Vec<u64> = switches.into_iter().map(|(_, value)| value).collect();
         assert_eq!(switches, [1010, 1012, 1013]);
         assert_eq!(evidence.of(Subject::Target).last(RUN_DELAY), Ok(Duration::from_nanos(41)));
+    }
+
+    #[test]
+    fn the_wait_for_a_disk_is_each_threads_own() {
+        // Column 42 of 52: proc_pid_stat(5). 3 is the state.
+        let stat = |blocked: u64| {
+            let columns: Vec<u64> = (4..=52).map(|at| if at == 42 { blocked } else { 7 }).collect();
+            let words: Vec<String> = columns.iter().map(u64::to_string).collect();
+            Some(format!("5 (a (b) c) D {}\n", words.join(" ")).into_bytes())
+        };
+        let mut both = vec![thread(1, 0, 1, 0), thread(2, 0, 1, 0)];
+        (both[0].stat, both[1].stat) = (stat(3), stat(4));
+        let (mut tree, mut evidence) = (Tree::default(), Evidence::default());
+        pass(&mut tree, 1, vec![process(1, [0; 4], both)], &mut evidence);
+        let mut left = vec![thread(1, 0, 1, 0)];
+        left[0].stat = stat(9);
+        pass(&mut tree, 2, vec![process(1, [0; 4], left)], &mut evidence);
+        let delays = evidence.of(Subject::Target).all(BLOCK_DELAY).unwrap();
+        let delays: Vec<u128> = delays.iter().map(|(_, delay)| delay.as_millis()).collect();
+        assert_eq!(delays, [70, 130]); // (3 + 4) x 10 ms, (9 + 4) x 10 ms
+        assert_eq!(evidence.facts()[&Subject::Target].len(), 1);
     }
 
     #[test]
@@ -610,7 +662,7 @@ mod tests {
         let error = Status::read(b"Name:\tcat\n").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("`voluntary_ctxt_switches:`"), "{error}");
         assert!(soft_limit(b"Max open files  lots  lots files").is_err());
-        assert!(quota(b"5").is_err());
+        assert!(disk_bytes(b"rchar: 5\n").is_err());
     }
 
     #[test]
@@ -626,17 +678,16 @@ mod tests {
             stats in proptest::collection::vec(any::<u8>(), 0..200),
             status in "(Name|VmRSS|(non)?voluntary_ctxt_switches|[a-z]{3}):\t?-?[0-9]{0,22}( kB)?\n",
             schedstat in "([0-9]{1,22} ?){0,4}",
-            group in "(nr_periods|nr_throttled|throttled_(time|usec)) [0-9]{0,22}\n",
-            max in "(max|-1|[0-9]{0,22}) [0-9]{0,22}",
+            io in "((read|write)_bytes: ?[0-9]{0,22}\n){0,3}",
         ) {
             let _ = cpu_times(&stats);
             let _ = cpu_times(&[b"1 (x) R 1 1 1 0 -1 0 0 0 0 0 ", schedstat.as_bytes()].concat());
             let _ = Status::read(status.as_bytes());
             let _ = Status::read(&stats);
             let _ = schedule(schedstat.as_bytes());
-            let _ = throttling(group.as_bytes());
-            let _ = quota(max.as_bytes());
             let _ = soft_limit(&stats);
+            let _ = disk_bytes(&stats);
+            let _ = disk_bytes(io.as_bytes());
         }
     }
 }

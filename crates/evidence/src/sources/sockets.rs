@@ -27,7 +27,7 @@ pub fn connections(bytes: &[u8]) -> Vec<Connection> {
     sock_diag::payloads(bytes).filter_map(connection).collect()
 }
 
-fn connection(payload: &[u8]) -> Option<Connection> {
+pub(super) fn connection(payload: &[u8]) -> Option<Connection> {
     let message = Message::read(payload).ok()?;
     let (local, peer) = (address(payload, 8)?, address(payload, 24)?);
     let port = |at: usize| Some(u16::from_be_bytes(*payload.get(at..)?.first_chunk()?));

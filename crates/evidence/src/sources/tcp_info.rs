@@ -139,9 +139,9 @@ metrics! {
 }
 
 /// `INET_DIAG_INFO`, `INET_DIAG_CONG` and `INET_DIAG_SKMEMINFO` of `linux/inet_diag.h`.
-const INFO: u16 = 2;
+pub(super) const INFO: u16 = 2;
 const CONG: u16 = 4;
-const SKMEMINFO: u16 = 7;
+pub(super) const SKMEMINFO: u16 = 7;
 
 fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableSource> {
     let message = Message::read(answer.bytes)?;
@@ -228,6 +228,49 @@ pub fn push(at: Timestamp, of: Subject, info: &[u8], evidence: &mut Evidence) {
     put.word(220, REORD_SEEN);
     put.bytes(228, SND_WND);
     put.bytes(232, RCV_WND);
+}
+
+/// A connection of which its own process was asked: `getsockopt(TCP_INFO)`, `getsockopt(SO_MEMINFO)`, and how
+/// many bytes the process has read so far. What the lengths of its queues are follows from these.
+///
+/// `rqueue = bytes received - bytes read`, none where no packet is held;
+/// `wqueue = unsent + bytes sent - sent again - acknowledged`
+///
+/// Blind spots: bytes that the process has in a buffer of its own and not counted as read are unread here, as long
+/// as the kernel holds others; of a connection that the process made, a byte of the queue to send, since the SYN
+/// counts as acknowledged.
+pub(super) fn push_own(
+    at: Timestamp,
+    of: Subject,
+    info: &[u8],
+    memory: Option<&[u8]>,
+    read: Option<u64>,
+    evidence: &mut Evidence,
+) {
+    push(at, of, info, evidence);
+    if let Some(memory) = memory {
+        push_memory(at, of, memory, evidence);
+    }
+    let held = memory.and_then(|words| u32_at(words, 0));
+    // Source: `tcp_fin`, net/ipv4/tcp_input.c, counts the peer's FIN as a byte received: in TIME-WAIT, CLOSE-WAIT,
+    // LAST-ACK and CLOSING it has come.
+    let fin = u64::from(info.first().is_some_and(|state| matches!(state, 6 | 8 | 9 | 11)));
+    match (held, u64_at(info, 128), read) {
+        (Some(0), ..) => evidence.push(at, of, RQUEUE, Bytes(0)),
+        (_, Some(received), Some(read)) => {
+            let unread = received.saturating_sub(fin).saturating_sub(read);
+            evidence.push(at, of, RQUEUE, Bytes(unread));
+        }
+        _ => {}
+    }
+    let words = (u32_at(info, 24), u32_at(info, 144));
+    let counts = (u64_at(info, 120), u64_at(info, 200), u64_at(info, 208));
+    if let ((Some(unacked), Some(unsent)), (Some(acked), Some(sent), Some(again))) = (words, counts)
+    {
+        let out = sent.saturating_sub(again).saturating_sub(acked);
+        let out = if unacked == 0 { 0 } else { out };
+        evidence.push(at, of, WQUEUE, Bytes(out.saturating_add(unsent.into())));
+    }
 }
 
 fn push_memory(at: Timestamp, of: Subject, words: &[u8], evidence: &mut Evidence) {
@@ -413,6 +456,40 @@ mod tests {
         assert_eq!((flow.last(WMEM_QUEUED), flow.last(DROPS)), (Ok(Bytes(600)), Ok(900)));
         assert_eq!(congestion(&bytes).as_deref(), Some("bbr"));
         assert_eq!(congestion(&bytes[..80]), None);
+    }
+
+    fn own(info: &[u8], held: u32, read: u64) -> Evidence {
+        let mut evidence = Evidence::default();
+        let memory: Vec<u8> = [held, 1000, 0, 2000, 0, 0, 0, 0, 3].map(u32::to_ne_bytes).concat();
+        push_own(Timestamp(7), FLOW, info, Some(&memory), Some(read), &mut evidence);
+        evidence
+    }
+
+    #[test]
+    fn what_its_own_process_can_be_asked_gives_both_queues() {
+        let mut bytes = info(248);
+        let mut wide =
+            |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        wide(120, 4_000);
+        wide(128, 10_000);
+        wide(200, 6_500);
+        wide(208, 500);
+        bytes[24] = 2;
+        let evidence = own(&bytes, 4_096, 9_000);
+        let flow = evidence.of(FLOW);
+        assert_eq!((flow.last(RQUEUE), flow.last(WQUEUE)), (Ok(Bytes(1_000)), Ok(Bytes(2_100))));
+        assert_eq!((flow.last(RCVBUF), flow.last(SNDBUF)), (Ok(Bytes(1_000)), Ok(Bytes(2_000))));
+        assert_eq!((flow.last(DROPS), flow.last(NOTSENT_BYTES)), (Ok(3), Ok(Bytes(100))));
+        // Nothing is held, whatever the counters say; a FIN is none of the bytes to be read.
+        assert_eq!(own(&bytes, 0, 9_000).of(FLOW).last(RQUEUE), Ok(Bytes(0)));
+        bytes[0] = 8;
+        assert_eq!(own(&bytes, 768, 9_999).of(FLOW).last(RQUEUE), Ok(Bytes(0)));
+        // Everything that was sent is acknowledged, its SYN too.
+        bytes[24] = 0;
+        assert_eq!(own(&bytes, 0, 0).of(FLOW).last(WQUEUE), Ok(Bytes(100)));
+        // An older kernel does not count what it sent.
+        let short = own(&bytes[..192], 0, 0);
+        assert!(short.of(FLOW).last(WQUEUE).is_err() && short.of(FLOW).last(MIN_RTT).is_ok());
     }
 
     #[test]

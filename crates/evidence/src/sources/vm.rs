@@ -157,6 +157,10 @@ metrics! {
     PROBE_PROCESSES_TIME: Duration = "vm.probe_processes_time", "ns";
     /// Of `vm.probe_time`, what the distribution's part took.
     PROBE_DIST_TIME: Duration = "vm.probe_dist_time", "ns";
+    /// Of `vm.probe_time`, what the part for a message broker took.
+    PROBE_BROKER_TIME: Duration = "vm.probe_broker_time", "ns";
+    /// Of `vm.probe_time`, what the kernel's part took: only of a node on another host.
+    PROBE_KERNEL_TIME: Duration = "vm.probe_kernel_time", "ns";
 }
 
 #[cfg(test)]

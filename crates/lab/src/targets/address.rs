@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use linerate_model::Plan;
 use super::{Kind, Place, Running, cpus_of};
 use crate::cancel::{Cancel, SLICE};
 use crate::connect::{connect, is_local};
+use crate::front::Seen;
 use crate::knob::KnobSpec;
 use crate::lay_error::LayError;
 use crate::listeners::holder_of;
@@ -30,39 +32,47 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 struct Address {
     written: String,
     address: SocketAddr,
+    seen: Option<Seen>,
 }
 
 impl Address {
     fn find(plan: &Plan, place: &Place) -> Result<Self, LayError> {
         let written = plan.target.address.clone().unwrap_or_default();
-        if place.end.is_some() {
-            return Err(LayError::PathToAddress(written));
-        }
         no_knobs(&written, &plan.target.knobs)?;
-        let mut found = resolve(&written, &place.cancel)?;
-        // Version 4 first: what says it listens everywhere may still mean version 4 only.
-        found.sort_by_key(SocketAddr::is_ipv6);
-        let mut last = None;
-        for address in found {
-            match connect(address, Instant::now() + CONNECT_TIMEOUT, &place.cancel)? {
-                Ok(_) => return Ok(Self { written, address }),
-                Err(error) => last = Some((address, error)),
-            }
-        }
-        Err(match last {
-            Some((address, error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                LayError::Refused { address: address.to_string() }
-            }
-            Some((address, error)) if error.kind() == io::ErrorKind::TimedOut => {
-                let reason = format!("no answer within {CONNECT_TIMEOUT:?}");
-                LayError::Unreachable { address: address.to_string(), reason }
-            }
-            Some((address, error)) => {
-                LayError::Unreachable { address: address.to_string(), reason: error.to_string() }
-            }
-            None => LayError::Unresolvable { host: written, reason: "no address".into() },
-        })
+        let seen = place.seen.clone();
+        let address = match &seen {
+            Some(seen) => seen.address,
+            None => find(&written, &place.cancel)?,
+        };
+        Ok(Self { written, address, seen })
     }
+}
+
+/// The address of `host:port` at which somebody listens.
+pub(crate) fn find(written: &str, cancel: &Cancel) -> Result<SocketAddr, LayError> {
+    let mut found = resolve(written, cancel)?;
+    // Version 4 first: what says it listens everywhere may still mean version 4 only.
+    found.sort_by_key(SocketAddr::is_ipv6);
+    let mut last = None;
+    for address in found {
+        match connect(address, Instant::now() + CONNECT_TIMEOUT, cancel)? {
+            Ok(_) => return Ok(address),
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    Err(match last {
+        Some((address, error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            LayError::Refused { address: address.to_string() }
+        }
+        Some((address, error)) if error.kind() == io::ErrorKind::TimedOut => {
+            let reason = format!("no answer within {CONNECT_TIMEOUT:?}");
+            LayError::Unreachable { address: address.to_string(), reason }
+        }
+        Some((address, error)) => {
+            LayError::Unreachable { address: address.to_string(), reason: error.to_string() }
+        }
+        None => LayError::Unresolvable { host: written.to_owned(), reason: "no address".into() },
+    })
 }
 
 fn no_knobs(written: &str, knobs: &BTreeMap<String, String>) -> Result<(), LayError> {
@@ -114,8 +124,12 @@ impl Running for Address {
         self.address
     }
 
+    fn netns(&self) -> Option<PathBuf> {
+        self.seen.as_ref().and_then(|seen| seen.netns.clone())
+    }
+
     fn facts(&self) -> TargetFacts {
-        let (local, pid) = (is_local(self.address.ip()), self.pid());
+        let (local, pid) = (self.seen.is_some() || is_local(self.address.ip()), self.pid());
         TargetFacts {
             kind: KIND.name.into(),
             address: self.address.to_string(),
@@ -123,11 +137,16 @@ impl Running for Address {
             pid,
             name: self.written.clone(),
             cpus: pid.and_then(cpus_of),
+            copied: self.seen.as_ref().is_some_and(|seen| seen.copied),
             ..TargetFacts::default()
         }
     }
 
     fn pid(&self) -> Option<u32> {
+        if let Some(seen) = self.seen.as_ref().filter(|seen| seen.copied) {
+            // By now linerate itself listens on that port, too.
+            return seen.pid;
+        }
         is_local(self.address.ip()).then(|| holder_of(self.address.port())).flatten()
     }
 

@@ -168,6 +168,8 @@ impl Running for Beam {
             kind: KIND.name.into(),
             address: self.address().to_string(),
             local: true,
+            through_node: false,
+            copied: false,
             pid: Some(self.pid),
             name: self.server.clone(),
             cpus: cpus_of(self.pid),

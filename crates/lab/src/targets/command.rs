@@ -279,6 +279,8 @@ impl Running for Command {
             kind: KIND.name.into(),
             address: self.address.to_string(),
             local: true,
+            through_node: false,
+            copied: false,
             pid,
             name: self.up.as_ref().map(|up| up.name.clone()).unwrap_or_default(),
             cpus: pid.and_then(cpus_of),

@@ -39,6 +39,14 @@ pub struct Connection {
     pub kernel: Option<Kernel>,
     /// What is wrong with it, in words; empty when nothing stands out.
     pub trouble: Vec<String>,
+    /// Sampled connections with the same owner, options and trouble, this one among them.
+    #[serde(default, skip_serializing_if = "is_nought")]
+    pub alike: u64,
+}
+
+/// Of documents of an older linerate.
+fn is_nought(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One end of a connection as the kernel has it.
@@ -61,20 +69,50 @@ pub struct Kernel {
     pub window_limited: Option<f64>,
 }
 
-/// Sampled connections, those in most trouble first, then the busiest.
+/// Sampled connections, those in most trouble first; of equal ones the longest queues, then the busiest.
 pub(super) fn worst(evidence: &Evidence) -> Vec<Connection> {
-    let mut found: Vec<(f64, f64, Connection)> = evidence
+    let mut found: Vec<(f64, u64, f64, Connection)> = evidence
         .flows(Side::Server)
         .into_iter()
         .map(|id| {
             let of = Subject::Flow(id, Side::Server);
             let (connection, trouble) = connection(evidence, of);
             let moved = connection.read_bytes_per_s + connection.written_bytes_per_s;
-            (trouble, moved, connection)
+            (trouble, connection.queued_bytes(), moved, connection)
         })
         .collect();
-    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
-    found.into_iter().take(LISTED).map(|(_, _, connection)| connection).collect()
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.total_cmp(&a.2)));
+    let mut alike: BTreeMap<String, u64> = BTreeMap::new();
+    for (.., connection) in &found {
+        *alike.entry(connection.likeness()).or_default() += 1;
+    }
+    let counted = |(.., connection): (f64, u64, f64, Connection)| {
+        let alike = alike[&connection.likeness()];
+        Connection { alike, ..connection }
+    };
+    found.into_iter().take(LISTED).map(counted).collect()
+}
+
+impl Connection {
+    /// What it has in common with others: its owner but for the pid, its options, its trouble but for how
+    /// much.
+    pub(crate) fn likeness(&self) -> String {
+        let owner = self.owner.as_deref().unwrap_or("");
+        let owner = owner.split(" <").next().unwrap_or(owner);
+        let port = self.local.rsplit(':').next().unwrap_or("");
+        let trouble: String =
+            self.trouble.join("; ").chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect();
+        // A pid alone is no name.
+        let owner = if owner.starts_with('<') { "" } else { owner };
+        format!("{port} {owner} {:?} {trouble}", self.options)
+    }
+
+    /// What waits at it, each queue at its longest.
+    fn queued_bytes(&self) -> u64 {
+        let kernel = self.kernel.as_ref();
+        let of_kernel = kernel.map_or(0, |kernel| kernel.unread_bytes + kernel.notsent_bytes);
+        self.driver_queue_bytes.unwrap_or(0) + of_kernel
+    }
 }
 
 /// A connection, and how much is wrong with it.
@@ -96,6 +134,7 @@ fn connection(evidence: &Evidence, subject: Subject) -> (Connection, f64) {
         options: options(&of),
         kernel: kernel(&of),
         trouble: Vec::new(),
+        alike: 0,
     };
     let found = troubles(&of, &connection);
     let sum = found.iter().map(|(weight, _)| weight).sum();
@@ -233,5 +272,20 @@ mod tests {
         assert_eq!(found[0].options["nodelay"], "false");
         assert_eq!((found[1].read_bytes_per_s, found[1].trouble.len()), (5_000_000.0, 0));
         assert!(found[1].kernel.is_none());
+    }
+
+    #[test]
+    fn without_trouble_the_longest_queue_stands_first() {
+        let mut evidence = Evidence::default();
+        for (id, queue, read) in [(1000, 0, 9_000_000), (1001, 300, 10), (1002, 20_000, 0)] {
+            let of = Subject::Flow(id, Side::Server);
+            // Seen in two samples only: no trouble.
+            for (at, times) in [(0, 0), (1_000_000_000, 1)] {
+                evidence.push(Timestamp(at), of, port::QUEUE, Bytes(queue));
+                evidence.push(Timestamp(at), of, port::RECV_OCT, Bytes(read * times));
+            }
+        }
+        let peers: Vec<String> = worst(&evidence).into_iter().map(|of| of.peer).collect();
+        assert_eq!(peers, ["flow/1002/server", "flow/1001/server", "flow/1000/server"]);
     }
 }

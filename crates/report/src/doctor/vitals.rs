@@ -1,6 +1,6 @@
 //! What is healthy and what is not: how much there is of everything, and how much of it is used.
 
-use linerate_evidence::sources::{listener, process, snmp, stat, vm};
+use linerate_evidence::sources::{listener, netstat, process, snmp, stat, vm};
 use linerate_evidence::{Evidence, Header, Side, Subject};
 use linerate_model::Bytes;
 use serde::{Deserialize, Serialize};
@@ -151,20 +151,24 @@ fn of_process(header: &Header, evidence: &Evidence, found: &mut Vec<Vital>) {
 
 fn of_stack(evidence: &Evidence, found: &mut Vec<Vital>) {
     let mut say = |what: String, well: bool, says: String| found.push(Vital { what, says, well });
+    let stack = evidence.of(Subject::Stack(Side::Server));
+    let deferred = stack.delta(netstat::DEFER_ACCEPT_DROP).map_or(0, |(count, _)| count);
     for subject in evidence.subjects() {
         let Subject::Listener(port) = subject else { continue };
         let of = evidence.of(subject);
         if let (Ok(queued), Ok(limit)) = (of.max(listener::RQUEUE), of.last(listener::WQUEUE)) {
+            // A listener with TCP_DEFER_ACCEPT counts a bare ACK of each healthy connection too; how many
+            // those were the kernel tells for the whole namespace alone.
             let drops = of.delta(listener::DROPS).map_or(0, |(drops, _)| drops);
+            let drops = drops.saturating_sub(deferred);
             let well = drops == 0 && queued as f64 <= MUCH * limit as f64;
             let dropped = if drops > 0 { format!(", {drops} dropped") } else { String::new() };
             let says = format!("{queued} of {limit} wait to be accepted at most{dropped}");
             say(format!("port {port}"), well, says);
         }
     }
-    let of = evidence.of(Subject::Stack(Side::Server));
     if let (Ok((sent, _)), Ok((again, _))) =
-        (of.delta(snmp::OUT_SEGS), of.delta(snmp::RETRANS_SEGS))
+        (stack.delta(snmp::OUT_SEGS), stack.delta(snmp::RETRANS_SEGS))
         && sent > 0
     {
         let share = again as f64 / sent as f64;
@@ -191,6 +195,14 @@ mod tests {
         of_stack(&evidence, &mut found);
         assert_eq!(found[0].says, "0 of 5 wait to be accepted at most, 4 dropped");
         assert!(!found[0].well);
+        // As Apache's, whose listener defers.
+        for (at, deferred) in [(0, 100), (1_000_000_000, 104)] {
+            let of = Subject::Stack(Side::Server);
+            evidence.push(Timestamp(at), of, netstat::DEFER_ACCEPT_DROP, deferred);
+        }
+        let mut found = Vec::new();
+        of_stack(&evidence, &mut found);
+        assert!(found[0].well, "{}", found[0].says);
     }
 
     #[test]

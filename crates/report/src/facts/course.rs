@@ -2,17 +2,29 @@
 
 use super::*;
 
-/// From the first state to the last, in a line.
+/// What gave something, what was tried in vain, and what holds it now.
 pub(crate) fn climb_line(climb: &ClimbDocument) -> String {
-    let of = |step: Option<&Step>| step.map_or(0.0, |step| step.run.load.throughput_per_s);
-    let (first, last) = (of(climb.steps.first()), of(climb.steps.last()));
-    let turns = climb.steps.len().saturating_sub(1);
-    let knobs = if turns == 1 { "1 knob".into() } else { format!("{turns} knobs") };
-    if first > 0.0 && turns > 0 {
-        format!("{} to {} ({}) by {knobs}", rate(first), rate(last), ratio(last / first))
-    } else {
-        format!("{}; no knob was turned", rate(first))
+    let per_s = |step: &Step| step.run.load.throughput_per_s;
+    let Some(base) = climb.steps.first() else { return "nothing was measured".into() };
+    let gave = |step: &&Step| step.effect.as_ref().is_some_and(|effect| effect.interval[0] > 1.0);
+    let (gained, vain): (Vec<_>, Vec<_>) = climb.steps[1..].iter().partition(gave);
+    let reached = gained.last().copied().unwrap_or(base);
+    let names = |steps: &[&Step]| steps.iter().map(|step| turned(step)).collect::<Vec<_>>();
+    let mut said = rate(per_s(base));
+    if !gained.is_empty() {
+        let times = per_s(reached) / per_s(base);
+        said += &format!(
+            " -> {} ({}) by {}",
+            rate(per_s(reached)),
+            ratio(times),
+            names(&gained).join(", ")
+        );
     }
+    if !vain.is_empty() {
+        said += &format!("; tried {}: no gain", names(&vain).join(", "));
+    }
+    let by = reached.run.verdict.by().unwrap_or("unexplained");
+    format!("{said}. Now: {by}")
 }
 
 /// The knob of a step.
@@ -31,23 +43,54 @@ fn effect(step: &Step) -> String {
     )
 }
 
-/// `held`, `missed`, or nothing where nothing was predicted.
+/// Whether the measured throughput lies inside the predicted interval; a dash where nothing was predicted.
 pub(crate) fn held(step: &Step) -> &'static str {
     match step.prediction_held {
-        Some(true) => "held",
-        Some(false) => "missed",
+        Some(true) => "inside",
+        Some(false) => "outside",
         None => "-",
     }
 }
 
-/// The roof that a step ran into, and the one its prediction overlooked.
-fn outcome(step: &Step) -> String {
-    let by = step.run.verdict.by().unwrap_or("unexplained");
-    match &step.overlooked {
-        Some(overlooked) if overlooked == by => format!("{by}, which the prediction overlooked"),
-        Some(overlooked) => format!("{by}; the prediction overlooked {overlooked}"),
-        None => by.to_owned(),
+/// Before, after, and what was expected.
+pub(crate) fn effect_line(step: &Step) -> Option<String> {
+    let effect = step.effect.as_ref()?;
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+    let [low, high] = effect.interval.map(|end| ratio(end)[1..].to_owned());
+    let mut said = format!(
+        "{} -> {}, {} ({low} to {high})",
+        rate(mean(&effect.before_per_s)),
+        rate(mean(&effect.after_per_s)),
+        ratio(effect.ratio)
+    );
+    if let Some(of) = &effect.predicted_per_s {
+        let place = step
+            .prediction_held
+            .map_or(String::new(), |_| format!(": {} the interval", held(step)));
+        said += &format!("; expected {}{place}", predicted(of));
     }
+    Some(said)
+}
+
+/// Why the prediction was wrong; none where it was not.
+pub(crate) fn outcome(step: &Step) -> Option<String> {
+    if step.prediction_held != Some(false) {
+        return None;
+    }
+    let effect = step.effect.as_ref()?;
+    let expected = effect.predicted_per_s.as_ref()?;
+    let measured = effect.after_per_s.iter().sum::<f64>() / effect.after_per_s.len().max(1) as f64;
+    let wrong = if measured < expected.low.0 { "high" } else { "low" };
+    let because = match &step.overlooked {
+        // Of an older linerate: an id and no clause.
+        Some(id) if !id.contains(' ') => format!("{id} holds it"),
+        Some(clause) => clause.clone(),
+        None => match step.run.verdict.by() {
+            Some(by) => format!("{by} holds it"),
+            None => "no known limit explains what came".into(),
+        },
+    };
+    Some(format!("the prediction was too {wrong} because {because}"))
 }
 
 /// A row a step.
@@ -55,7 +98,7 @@ pub(crate) fn climb(climb: &ClimbDocument) -> Table {
     let mut table = Table::new(
         "Knob by knob",
         &["step", "knob"],
-        &["throughput", "ratio (95 %)", "predicted", "prediction"],
+        &["throughput", "ratio (95 %)", "expected", "measured is"],
     );
     table.head.extend(Table::new("", &["limit"], &[]).head);
     for (index, step) in climb.steps.iter().enumerate() {
@@ -67,7 +110,7 @@ pub(crate) fn climb(climb: &ClimbDocument) -> Table {
             effect(step),
             expected.map_or_else(|| "-".into(), |expected| rate(expected.mid.0)),
             held(step).into(),
-            outcome(step),
+            step.run.verdict.by().unwrap_or("unexplained").to_owned(),
         ]);
     }
     table

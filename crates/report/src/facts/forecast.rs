@@ -145,7 +145,10 @@ pub(crate) fn what_if(of: &WhatIfDocument) -> Told {
     let mut costs: Vec<String> = cpus.collect();
     costs.push(format!("{} that neither CPUs nor path explain", time(was.delay_us)));
     if was.unknown_us > 0.0 {
-        costs.push(format!("{} of something that does one after the other", time(was.unknown_us)));
+        costs.push(format!(
+            "{} of something that is full, and that nobody measured",
+            time(was.unknown_us)
+        ));
     }
     lines.push(("COST", format!("an exchange took {}", costs.join(", "))));
     lines.push(("IF", asked(of)));

@@ -1,22 +1,31 @@
 //! What `doctor` says, as sentences and tables.
 
+use std::collections::BTreeMap;
+
 use linerate_model::Bytes;
 use linerate_roofline::Verdict;
 
 use super::*;
-use crate::doctor::{Applied, Connection, DoctorDocument, ProbeCost};
+use crate::doctor::{Applied, Connection, DoctorDocument, Port, ProbeCost};
 use crate::number::bits;
 
 /// The label of the answer, and the answer.
 pub(crate) fn answer(doctor: &DoctorDocument) -> (&'static str, String) {
-    let says = doctor.verdict.says().to_owned();
+    // What its connections do stands in a line of its own.
+    let of_connections =
+        |clause: &&str| clause.starts_with("of ") && clause.contains(" connections ");
+    let clauses = doctor.verdict.says().split("; ");
+    let clauses: Vec<&str> = if doctor.ports.is_empty() {
+        clauses.collect()
+    } else {
+        clauses.filter(|clause| !of_connections(clause)).collect()
+    };
+    let says = clauses.join("; ");
     match &doctor.verdict {
         Verdict::Bound { by, .. } => {
             let roof = doctor.roofline.roofs.iter().find(|roof| roof.id == *by);
             let Some(roof) = roof else { return ("LIMIT", says) };
-            let attained =
-                roof.share.map_or(String::new(), |part| format!("; attained {}", share(part)));
-            ("LIMIT", format!("{} holds it: {}{attained}", roof.title, roof.sum))
+            ("LIMIT", format!("{}: {} ({})", roof.title, roof.sum, roof.id))
         }
         Verdict::Unexplained { .. } => ("LIMIT", format!("not found: {says}")),
         Verdict::Unlimited { .. } => ("WELL", says),
@@ -34,6 +43,18 @@ pub(crate) fn because(doctor: &DoctorDocument) -> &str {
 /// What its connections did.
 pub(crate) fn reads(doctor: &DoctorDocument) -> String {
     let traffic = &doctor.traffic;
+    let headers = doctor.ports.iter().filter_map(|port| port.exchanges.as_ref());
+    let (answers, opened) = headers
+        .filter(|of| of.alternate)
+        .fold((0.0, 0.0), |sum, of| (sum.0 + of.per_s, sum.1 + of.opened_per_s));
+    // Fewer than half of what the headers show.
+    if 2.0 * traffic.reads_per_s < answers {
+        return format!(
+            "{} by the headers of their packets, on {} new connections; most were over before they were sampled",
+            rate(answers),
+            rate(opened)
+        );
+    }
     let [low, high] = traffic.reads_interval_per_s;
     let interval = if high.is_finite() {
         format!(" (95 % interval {} to {})", rate(low), rate(high))
@@ -55,6 +76,95 @@ pub(crate) fn reads(doctor: &DoctorDocument) -> String {
     )
 }
 
+/// `1,500 connections: 1,320 idle, 150 with the application`; none where they were not sampled.
+pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
+    if doctor.ports.is_empty() {
+        return None;
+    }
+    let sum = |of: fn(&Port) -> f64| doctor.ports.iter().map(of).sum::<f64>();
+    let all = sum(|port| port.connections);
+    let mut states = vec![
+        (sum(|port| port.idle), "idle"),
+        (sum(|port| port.application), "with the application"),
+        (sum(|port| port.unread), "unread"),
+        (sum(|port| port.accept_queue), "in the accept queue"),
+        (sum(|port| port.held_nagle), "held by Nagle"),
+        (sum(|port| port.held_congestion), "held by the congestion window"),
+        (sum(|port| port.held_window), "held by the peer's window"),
+        (sum(|port| port.air), "with an answer in the air"),
+        (sum(|port| port.undecided), "undecided"),
+    ];
+    states.retain(|(count, _)| *count >= MET);
+    states.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let said: Vec<String> =
+        states.iter().map(|(count, what)| format!("{} {what}", mean(*count))).collect();
+    let noun = if mean(all) == "1" { "connection" } else { "connections" };
+    let said = if said.is_empty() { "nothing under way".into() } else { said.join(", ") };
+    Some(if all < MET { said } else { format!("{} {noun}: {said}", mean(all)) })
+}
+
+// Chosen: less than a twentieth of a connection is one that was met once.
+const MET: f64 = 0.05;
+
+/// A mean number of connections: whole from ten on.
+fn mean(count: f64) -> String {
+    let rounded = (count * 10.0).round() / 10.0;
+    if count >= 10.0 || rounded.fract() == 0.0 {
+        crate::number::count(count.round() as u64)
+    } else {
+        format!("{rounded:.1}")
+    }
+}
+
+/// A row a listening port.
+pub(crate) fn ports(doctor: &DoctorDocument) -> Table {
+    let mut table = Table::new(
+        "Connections by listening port",
+        &["port"],
+        &["all", "idle", "application", "unread", "held", "answers/s", "mean", "p99"],
+    );
+    for port in &doctor.ports {
+        let held = port.held_nagle + port.held_congestion + port.held_window;
+        let alternate = port.exchanges.as_ref().filter(|of| of.alternate);
+        let dash = || "-".to_owned();
+        table.rows.push(vec![
+            format!(":{}", port.port),
+            mean(port.connections),
+            mean(port.idle),
+            mean(port.application),
+            mean(port.unread),
+            mean(held),
+            alternate.map_or_else(dash, |of| rate(of.per_s).trim_end_matches("/s").to_owned()),
+            alternate.map_or_else(dash, |of| time(of.service_us)),
+            alternate.map_or_else(dash, |of| time(of.p99_us)),
+        ]);
+    }
+    table
+}
+
+/// The connections that have trouble, those that are alike in one line with their number.
+pub(crate) fn alike(doctor: &DoctorDocument) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    for of in doctor.connections.iter().filter(|of| !of.trouble.is_empty()) {
+        let key = of.likeness();
+        if seen.contains(&key) {
+            continue;
+        }
+        let listed =
+            doctor.connections.iter().filter(|other| other.likeness() == key).count() as u64;
+        seen.push(key);
+        let owner = of.owner.as_deref().and_then(|owner| owner.split(" <").next());
+        let owner = owner.map_or(String::new(), |owner| format!(" ({owner})"));
+        let at = format!("{} at {}{owner}: {}", of.peer, of.local, of.trouble.join(", "));
+        said.push(match of.alike.max(listed) {
+            1 => at,
+            many => format!("{} connections like {at}", count(many)),
+        });
+    }
+    said
+}
+
 /// What was watched, from where, and for how long.
 pub(crate) fn watched(doctor: &DoctorDocument) -> String {
     let node = |name: &str| doctor.node.get(name).map(String::as_str);
@@ -64,20 +174,41 @@ pub(crate) fn watched(doctor: &DoctorDocument) -> String {
     }];
     said.extend(doctor.target.pid.map(|pid| format!("process {pid}")));
     let inside = !doctor.node.is_empty();
-    said.push(
-        match (inside, doctor.target.local) {
-            (true, true) => "watched from inside and by this host's kernel",
-            (true, false) => "watched from inside only: it is on another host",
-            (false, _) => "watched by this host's kernel only",
+    said.push(match (inside, doctor.target.local) {
+        (true, true) if doctor.target.through_node => {
+            "watched from inside, and by its host's kernel as far as the node may ask it".into()
         }
-        .into(),
-    );
+        (true, true) => "watched from inside and by this host's kernel".into(),
+        (true, false) => "watched from inside only: it is on another host".into(),
+        (false, _) => {
+            let why = outside(doctor).map_or(String::new(), |why| format!(" ({why})"));
+            format!("watched by this host's kernel only{why}")
+        }
+    });
     said.push(format!("for {}", seconds(doctor.seconds)));
     if doctor.ended != "done" {
         said.push(doctor.ended.clone());
     }
     said.join(", ")
 }
+
+/// Why the node was not watched from inside, where it was not.
+pub(crate) fn outside(doctor: &DoctorDocument) -> Option<&str> {
+    let why = doctor.unread.get(INSIDE).filter(|_| doctor.node.is_empty());
+    why.map(String::as_str)
+}
+
+/// What else could not be read.
+pub(crate) fn unread(doctor: &DoctorDocument) -> BTreeMap<String, String> {
+    let mut unread = doctor.unread.clone();
+    if outside(doctor).is_some() {
+        unread.remove(INSIDE);
+    }
+    unread
+}
+
+/// The key of [`DoctorDocument::unread`] that stands for the node itself.
+const INSIDE: &str = "node";
 
 /// A row a connection.
 pub(crate) fn connections(doctor: &DoctorDocument) -> Table {
@@ -108,6 +239,7 @@ pub(crate) fn connections(doctor: &DoctorDocument) -> Table {
 pub(crate) fn address(of: &Connection) -> String {
     let mut said = vec![format!("at {}", of.local)];
     said.extend(of.owner.as_ref().map(|owner| format!("of {owner}")));
+    said.extend((of.alike > 1).then(|| format!("one of {} alike", count(of.alike))));
     said.extend(of.mailbox.map(|mailbox| format!("mailbox {mailbox}")));
     said.extend(of.trouble.iter().cloned());
     said.join("; ")
@@ -122,8 +254,11 @@ pub(crate) fn options(of: &Connection) -> String {
 
 /// A row a process.
 pub(crate) fn suspects(doctor: &DoctorDocument) -> Table {
-    let mut table =
-        Table::new("Suspect processes", &["process", "waits"], &["mailbox", "running", "memory"]);
+    let mut table = Table::new(
+        "Processes that stand out",
+        &["process", "waits"],
+        &["mailbox", "running", "memory"],
+    );
     for of in &doctor.suspects {
         let name = of.name.as_ref().map_or(String::new(), |name| format!(" {name}"));
         table.rows.push(vec![
@@ -153,15 +288,26 @@ pub(crate) fn cost(of: &ProbeCost) -> String {
         0 => String::new(),
         thinned => format!(", {thinned} of them thinned to keep that"),
     };
-    format!("{} of one scheduler{budget}; {} passes{thinned}", share(of.share), of.passes)
+    format!("{} of one scheduler{budget}; {} sampling rounds{thinned}", share(of.share), of.passes)
 }
 
-/// What turning a knob did.
-pub(crate) fn effect(of: &Applied) -> String {
+/// What setting a knob did, and what was foretold of it. That is of reads and this of bytes: both as ratios.
+pub(crate) fn effect(doctor: &DoctorDocument, of: &Applied) -> String {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
-    let left = if of.kept { "left so" } else { "put back" };
+    let left = if of.kept { "left so" } else { "restored" };
+    let advice = doctor.advice.iter().find(|advice| advice.knob == of.knob);
+    let foretold = advice.map_or(String::new(), |advice| {
+        let now = doctor.roofline.attained;
+        let [mid, low, high] = [advice.predicted.mid, advice.predicted.low, advice.predicted.high]
+            .map(|foretold| foretold.0 / now);
+        if mid.is_finite() && mid > 0.0 && high.is_finite() {
+            format!(", expected {} ({} to {})", ratio(mid), &ratio(low)[1..], &ratio(high)[1..])
+        } else {
+            String::new()
+        }
+    });
     format!(
-        "{} -> {}, {}; {left}",
+        "{} -> {}, {}{foretold}; {left}",
         bits(mean(&of.effect.before_per_s)),
         bits(mean(&of.effect.after_per_s)),
         of.effect.says

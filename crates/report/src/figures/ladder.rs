@@ -40,8 +40,8 @@ fn draw(climb: &ClimbDocument, mut size: Size) -> String {
         let head = top + row * index as f64 + size.font * 1.5;
         let middle = head + size.font * 2.9;
         let outcome = match step.prediction_held {
-            Some(true) => "prediction held",
-            Some(false) => "prediction missed",
+            Some(true) => "inside the predicted interval",
+            Some(false) => "outside the predicted interval",
             None => "nothing was predicted",
         };
         let room = size.characters(right - left);

@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn roofs_that_are_drawn_slanted_are_roofs() {
         for id in PER_CONNECTION {
-            assert!(ROOFS.iter().any(|roof| roof.id() == id), "{id}");
+            assert!(ROOFS.iter().any(|roof| roof.id == id), "{id}");
         }
     }
 }

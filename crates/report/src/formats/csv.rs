@@ -1,11 +1,14 @@
 //! One row a run: of a climb a row a step, of a study a row a case;
-//! of a service that was watched a row a connection, of a prediction a row a concurrency.
+//! of a service that was watched a row a connection, of a prediction a row a concurrency,
+//! of a comparison a row a figure.
 //!
 //! Source: RFC 4180: CRLF, quotes doubled, a header. Times in microseconds, rates a second.
 
+use linerate_account::Station;
 use linerate_predict::Forecast;
 use linerate_roofline::Predicted;
 
+use crate::compare::CompareDocument;
 use crate::doctor::{DoctorDocument, Kernel};
 use crate::document::{Distribution, RunDocument};
 use crate::forecast::Known;
@@ -76,7 +79,45 @@ const COLUMNS: &[Column] = &[
     ("near_mean_us", |_, run| optional(reach(run, true).map(|[_, mean]| mean))),
     ("far_per_s", |_, run| optional(reach(run, false).map(|[per_s, _]| per_s))),
     ("far_mean_us", |_, run| optional(reach(run, false).map(|[_, mean]| mean))),
+    ("limit_place", |_, run| optional(run.limit.as_ref().and_then(|of| of.place.clone()))),
+    ("limit_regime", |_, run| optional(run.limit.as_ref().map(|of| of.regime.clone()))),
+    ("limit_at_once", |_, run| optional(run.limit.as_ref().and_then(|of| of.at_once))),
+    ("elasticity", |_, run| optional(run.experiment.as_ref().and_then(|of| of.elasticity))),
+    ("under_way", |_, run| optional(run.account.as_ref().map(|of| of.under_way))),
+    ("unplaced_share", |_, run| optional(run.account.as_ref().map(|of| of.unplaced_share))),
+    ("connect_time_us", |_, run| time_at(run, Station::Connect)),
+    ("accept_queue_time_us", |_, run| time_at(run, Station::AcceptQueue)),
+    ("tls_handshake_time_us", |_, run| time_at(run, Station::TlsHandshake)),
+    ("client_sending_time_us", |_, run| time_at(run, Station::ClientSending)),
+    ("path_out_time_us", |_, run| time_at(run, Station::PathOut)),
+    ("unread_time_us", |_, run| time_at(run, Station::Unread)),
+    ("application_time_us", |_, run| time_at(run, Station::Application)),
+    ("beyond_time_us", |_, run| time_at(run, Station::Beyond)),
+    ("brief_time_us", |_, run| time_at(run, Station::Brief)),
+    ("server_sending_time_us", |_, run| time_at(run, Station::ServerSending)),
+    ("path_back_time_us", |_, run| time_at(run, Station::PathBack)),
+    ("engine_time_us", |_, run| time_at(run, Station::Engine)),
+    ("answers_by_status", |_, run| {
+        let codes = run.load.codes.iter().map(|(code, count)| format!("{code}:{count}"));
+        codes.collect::<Vec<_>>().join(" ")
+    }),
+    ("wrong", |_, run| optional(run.load.wrong.as_ref().map(|of| of.values().sum::<u64>()))),
+    ("gates_breached", |_, run| {
+        let breached = run.gates.iter().filter(|gate| gate.breached);
+        breached.map(|gate| gate.gate.clone()).collect::<Vec<_>>().join("; ")
+    }),
+    ("labels", |_, run| crate::facts::labels(&run.plan.labels).unwrap_or_default()),
 ];
+
+/// What a request spends at a station; empty without a split.
+fn time_at(run: &RunDocument, id: Station) -> String {
+    let split = run.account.as_ref().filter(|account| !account.stations.is_empty());
+    let here = |account: &crate::Account| {
+        let of = account.stations.iter().filter(|of| of.id == id);
+        of.filter_map(|of| of.seconds).sum::<f64>() * 1e6
+    };
+    optional(split.map(here))
+}
 
 /// Throughput and mean service time of exchanges within a site, or between two; none where there are none.
 fn reach(run: &RunDocument, near: bool) -> Option<[f64; 2]> {
@@ -96,6 +137,7 @@ fn render(document: &Document, _: &Look) -> String {
             return forecasts(predict.rows.iter().map(|row| (&row.forecast, row.known)));
         }
         Document::WhatIf(what_if) => return forecasts([(&what_if.expect, None)].into_iter()),
+        Document::Compare(compare) => return figures(compare),
         Document::Run(run) => vec![(Beside::default(), run)],
         Document::Climb(climb) => {
             let step = |(index, step): (usize, &crate::Step)| Beside {
@@ -162,6 +204,29 @@ fn forecasts<'a>(of: impl Iterator<Item = (&'a Forecast, Option<Known>)>) -> Str
     csv
 }
 
+/// Of a comparison, a row a figure.
+fn figures(of: &CompareDocument) -> String {
+    let head =
+        ["figure", "unit", "before", "after", "ratio", "low", "high", "could_see", "regressed"];
+    let mut csv = line(head.into_iter().map(str::to_owned));
+    for figure in &of.figures {
+        let [low, high] = figure.interval;
+        let cells = [
+            figure.figure.clone(),
+            figure.unit.clone(),
+            figure.before.to_string(),
+            figure.after.to_string(),
+            figure.ratio.to_string(),
+            low.to_string(),
+            optional(Some(high).filter(|high| high.is_finite())),
+            optional(figure.could_see),
+            figure.regressed.to_string(),
+        ];
+        csv += &line(cells.into_iter());
+    }
+    csv
+}
+
 /// Of a service that was watched, a row a connection.
 fn connections(doctor: &DoctorDocument) -> String {
     let head = [
@@ -184,6 +249,7 @@ fn connections(doctor: &DoctorDocument) -> String {
         "retransmitted",
         "options",
         "trouble",
+        "alike",
     ];
     let mut csv = line(head.into_iter().map(str::to_owned));
     for of in &doctor.connections {
@@ -208,6 +274,7 @@ fn connections(doctor: &DoctorDocument) -> String {
             kernel(|kernel| kernel.retransmitted as f64),
             crate::facts::options(of),
             of.trouble.join("; "),
+            of.alike.to_string(),
         ];
         csv += &line(cells.into_iter());
     }

@@ -10,6 +10,7 @@ mod climb;
 mod doctor;
 mod parts;
 mod run;
+mod scan;
 mod study;
 
 pub(super) const FORMAT: Format = Format {
@@ -24,15 +25,29 @@ const SCRIPT: &str = include_str!("html/page.js");
 
 fn render(document: &Document, _: &Look) -> String {
     let (title, body) = match document {
-        Document::Run(run) => (format!("{}: {}", run.plan.name, facts::limit(run)), run::page(run)),
+        Document::Run(run) => {
+            (format!("{}: {}", facts::subject(run), facts::limit(run)), run::page(run))
+        }
         Document::Climb(climb) => {
-            (format!("{}: {}", climb.name, facts::climb_line(climb)), climb::page(climb))
+            (format!("{}: {}", facts::climbed(climb), facts::climb_line(climb)), climb::page(climb))
         }
         Document::Doctor(doctor) => {
             (format!("{}: {}", doctor.watched, facts::answer(doctor).1), doctor::page(doctor))
         }
         Document::Predict(of) => told(&facts::predict(of)),
         Document::WhatIf(of) => told(&facts::what_if(of)),
+        Document::Compare(of) => {
+            let says = facts::compared(of);
+            let mut body = parts::masthead("compare", &says, "");
+            body += "<section>\n";
+            body += &parts::table(&facts::compared_figures(of));
+            body += &parts::list(&facts::compared_notes(of));
+            body += "</section>\n";
+            (format!("compare: {says}"), body)
+        }
+        Document::Study(scan) if !scan.scan.is_empty() => {
+            (format!("{}: {}", scan.name, scan.about), scan::page(scan))
+        }
         Document::Study(study) => {
             (format!("{}: published and measured", study.name), study::page(study))
         }

@@ -20,14 +20,24 @@ fn render(document: &Document, _: &Look) -> String {
     let mut out = String::new();
     match document {
         Document::Run(run) => {
-            let _ = writeln!(out, "# {}\n", escape(&run.plan.name));
+            let _ = writeln!(out, "# {}\n", escape(&facts::subject(run)));
+            labels(&mut out, Some(run));
+            captioned(&mut out, &facts::gates(run), &[]);
             whole_run(&mut out, run);
         }
         Document::Climb(climb) => whole_climb(&mut out, climb),
+        Document::Study(study) if !study.scan.is_empty() => whole_scan(&mut out, study),
         Document::Study(study) => whole_study(&mut out, study),
         Document::Doctor(doctor) => whole_doctor(&mut out, doctor),
         Document::Predict(of) => told(&mut out, &facts::predict(of)),
         Document::WhatIf(of) => told(&mut out, &facts::what_if(of)),
+        Document::Compare(of) => {
+            let _ = writeln!(out, "# {}\n", escape(&facts::compared(of)));
+            table(&mut out, &facts::compared_figures(of));
+            for note in facts::compared_notes(of) {
+                let _ = writeln!(out, "- {}", escape(&note));
+            }
+        }
     }
     out
 }
@@ -35,12 +45,18 @@ fn render(document: &Document, _: &Look) -> String {
 fn whole_run(out: &mut String, run: &RunDocument) {
     validity(out, run);
     let _ = writeln!(out, "**Limit:** {}\n", escape(&facts::limit(run)));
+    paragraph(out, &facts::evidence(run));
+    if let Some(bar) = facts::time_bar(run) {
+        let _ = writeln!(out, "**Time:** {}\n", escape(&bar));
+    }
     let _ = writeln!(out, "**Rate:** {}; {}\n", facts::throughput(run), facts::setting(run));
+    account(out, run);
     let times = facts::times(run);
     if !times.rows.is_empty() {
         table(out, &times);
         paragraph(out, &facts::times_note(run));
     }
+    captioned(out, &facts::codes(run), &[]);
     for part in breakdown::tables(&run.load.breakdown) {
         paragraph(out, &format!("{}:", part.caption));
         table(out, &part);
@@ -54,11 +70,32 @@ fn whole_run(out: &mut String, run: &RunDocument) {
     paragraph(out, &format!("Engine: {}", facts::engine(run)));
 }
 
+fn account(out: &mut String, run: &RunDocument) {
+    if let Some(account) = &run.account {
+        let split = facts::account(account, run.inside.as_ref());
+        let notes = facts::account_notes(account, run.inside.as_ref());
+        captioned(out, &split, &notes);
+    }
+    if let Some(experiment) = facts::experiment(run) {
+        captioned(out, &experiment, &facts::experiment_notes(run));
+    }
+}
+
+fn captioned(out: &mut String, of: &Table, notes: &[String]) {
+    if !of.rows.is_empty() {
+        paragraph(out, &format!("{}:", of.caption));
+        table(out, of);
+    }
+    notes.iter().for_each(|note| paragraph(out, note));
+}
+
 fn cures(out: &mut String, advice: &[Advice]) {
     for advice in advice {
-        let _ = writeln!(out, "**Cure:** `{}`\n", code(&facts::knob(advice)));
+        let _ = writeln!(out, "**Cure:** `{}`\n", code(&facts::cure_heading(advice)));
         paragraph(out, &advice.does);
-        paragraph(out, &format!("Expect {}.", facts::predicted(&advice.predicted)));
+        if let Some(expected) = facts::expected(&advice.predicted) {
+            paragraph(out, &format!("Expect {expected}."));
+        }
         let _ = writeln!(out, "By hand:\n\n    {}\n", line(&advice.by_hand));
     }
 }
@@ -69,12 +106,22 @@ fn whole_doctor(out: &mut String, doctor: &DoctorDocument) {
     let label = label[..1].to_owned() + &label[1..].to_lowercase();
     let _ = writeln!(out, "**{label}:** {}\n", escape(&answer));
     paragraph(out, facts::because(doctor));
+    if let Some(states) = facts::states(doctor) {
+        let _ = writeln!(out, "**Where:** {}\n", escape(&states));
+    }
+    if let Some(account) = &doctor.account {
+        let notes = facts::account_notes(account, doctor.inside.as_ref());
+        captioned(out, &facts::ports(doctor), &notes);
+    }
     let _ = writeln!(out, "**Reads:** {}\n", escape(&facts::reads(doctor)));
     paragraph(out, &facts::watched(doctor));
     if let Some(applied) = &doctor.applied {
         let knob = code(&format!("{}={}", applied.knob, applied.value));
-        let _ =
-            writeln!(out, "**Effect of `{knob}`:** {}\n", escape(&facts::doctor_effect(applied)));
+        let _ = writeln!(
+            out,
+            "**Effect of `{knob}`:** {}\n",
+            escape(&facts::doctor_effect(doctor, applied))
+        );
         paragraph(out, &applied.says);
     }
     cures(out, &doctor.advice);
@@ -116,7 +163,7 @@ fn validity(out: &mut String, run: &RunDocument) {
 fn ceilings(out: &mut String, roofline: &Roofline) {
     let mut ceilings = Table::new("Ceilings", &["roof"], &["ceiling", "attained"]);
     ceilings.head.extend(Table::new("", &["binds", "sum"], &[]).head);
-    for roof in facts::roofs(roofline, State::Ceiling) {
+    for roof in facts::ceilings(roofline) {
         let binds = if roof.binds { "binds" } else { "" };
         ceilings.rows.push(vec![
             roof.id.clone(),
@@ -143,7 +190,8 @@ fn ceilings(out: &mut String, roofline: &Roofline) {
 }
 
 fn whole_climb(out: &mut String, climb: &ClimbDocument) {
-    let _ = writeln!(out, "# {}\n", escape(&climb.name));
+    let _ = writeln!(out, "# {}\n", escape(&facts::climbed(climb)));
+    labels(out, climb.steps.first().map(|step| &step.run));
     paragraph(out, &facts::climb_line(climb));
     table(out, &facts::climb(climb));
     paragraph(out, &format!("Ended: {}", climb.ended));
@@ -151,6 +199,9 @@ fn whole_climb(out: &mut String, climb: &ClimbDocument) {
         let _ = writeln!(out, "## Step {index}: {}\n", escape(&facts::turned(step)));
         if let Some(effect) = &step.effect {
             paragraph(out, &format!("Effect: {}", effect.says));
+        }
+        if let Some(because) = facts::outcome(step) {
+            paragraph(out, &because);
         }
         whole_run(out, &step.run);
     }
@@ -165,6 +216,23 @@ fn whole_study(out: &mut String, study: &StudyDocument) {
     table(out, &facts::study(study));
     if !study.claims.is_empty() {
         table(out, &facts::claims(study));
+    }
+}
+
+fn whole_scan(out: &mut String, scan: &StudyDocument) {
+    let _ = writeln!(out, "# {}\n", escape(&format!("{}: {}", scan.name, scan.about)));
+    labels(out, scan.rows.first().map(|row| &row.run));
+    table(out, &facts::scan(scan));
+    captioned(out, &facts::study_gates(scan), &[]);
+    for note in facts::scan_notes(scan) {
+        let _ = writeln!(out, "- {}", escape(&note));
+    }
+}
+
+/// What the user says of it, where that is anything.
+fn labels(out: &mut String, run: Option<&RunDocument>) {
+    if let Some(says) = run.and_then(|run| facts::labels(&run.plan.labels)) {
+        let _ = writeln!(out, "**Labels:** {}\n", escape(&says));
     }
 }
 

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use linerate_account::{Held, Station};
 use linerate_evidence::{HostFacts, TargetFacts, Validity, ValidityState};
 use linerate_model::{OpRate, Plan};
 use linerate_report::*;
 use linerate_roofline::{Advice, Assessed, Kind, Predicted, State, Verdict};
+
+mod split;
 
 /// Default httpd, 10 connections, held by Nagle with delayed ACK.
 pub fn nagle() -> RunDocument {
@@ -70,6 +73,124 @@ pub fn nagle() -> RunDocument {
     let mut run = run(10, 246.98, 40_400.0, roofs);
     run.advice = vec![nodelay()];
     run.unread = BTreeMap::from([("tcp_diag".into(), "permission denied".into())]);
+    run.account = Some(split::account(
+        246.98,
+        9.98,
+        &[
+            (Station::Unread, None, 0.001),
+            (Station::Application, None, 0.012),
+            (Station::ServerSending, Some(Held::Nagle), 0.972),
+            (Station::PathBack, None, 0.004),
+            (Station::Engine, None, 0.008),
+        ],
+    ));
+    run
+}
+
+/// A Python server with four workers that each sleep 20 ms.
+pub fn pool() -> RunDocument {
+    let pool = roof(
+        "app.pool",
+        "a pool inside the server",
+        Kind::Resource,
+        199.0,
+        198.4,
+        "4 at a time / 20.1 ms = 199/s",
+        "31.9 of 32.0 requests are in the application; its CPUs: 0.04 of 2 used; half of the connections gave 199/s and all of them 198/s; its threads: 28.0 in a lock or an empty queue, 4.0 in a timer",
+    );
+    let others = [
+        (
+            "host.cpu",
+            "CPUs of the machine",
+            4_281.0,
+            "2 CPUs / 467 us of CPU an exchange = 4,281/s",
+        ),
+        (
+            "target.cpu",
+            "CPU of the target",
+            8_900.0,
+            "2 CPUs / 225 us of CPU an exchange = 8,900/s",
+        ),
+        ("engine.cpu", "Load engine", 61_000.0, "1 thread / 16.4 us of CPU an exchange = 61,000/s"),
+    ];
+    let other = |(id, title, at, sum): &(&str, &str, f64, &str)| {
+        roof(id, title, Kind::Resource, *at, 198.4, sum, "hardly used")
+    };
+    let roofs = std::iter::once(pool).chain(others.iter().map(other)).collect();
+    let mut run = run(32, 198.4, 161_290.0, binding_first(roofs, &["app.pool"]));
+    run.plan.name = "pool".into();
+    run.account = Some(split::account(
+        198.4,
+        32.0,
+        &[
+            (Station::Unread, None, 0.0013),
+            (Station::Application, None, 0.9962),
+            (Station::Brief, None, 0.0014),
+        ],
+    ));
+    run.inside = Some(Inside {
+        running: 0.04,
+        runnable: 0.01,
+        asleep: 31.83,
+        threads: Some(Threads {
+            lock: 28.0,
+            timer: 4.0,
+            fullest: 0.01,
+            says: "28.0 in a lock or an empty queue, 4.0 in a timer".into(),
+            ..Threads::default()
+        }),
+        ..Inside::default()
+    });
+    run.experiment = Some(split::experiment(32, 4.0, 0.0201));
+    run.limit = Some(Limit {
+        id: Some("app.pool".into()),
+        place: Some("application".into()),
+        regime: "full".into(),
+        at_once: Some(4.0),
+        rate_per_s: Some(199.0),
+        says: run.verdict.says().to_owned(),
+        also: Vec::new(),
+    });
+    run.latency = Some(Latency {
+        station: Station::Application,
+        seconds: 0.1607,
+        share: 0.9962,
+        says: "161 ms of 161 ms in the application, mostly asleep (99.6 %)".into(),
+    });
+    run.advice = vec![Advice {
+        knob: "by-hand".into(),
+        value: "change".into(),
+        does: "serves as many at a time as are asked".into(),
+        by_hand: "a larger pool: worker threads or processes, database connections, permits of a semaphore; or less time in each".into(),
+        predicted: predicted(1_510.0, 1_580.0, 1_600.0),
+    }];
+    run
+}
+
+/// The same where everything that can be said is to be said.
+pub fn crowded() -> RunDocument {
+    let mut run = pool();
+    run.validity = Validity {
+        state: ValidityState::Suspect,
+        reasons: vec![
+            "throughput changed in the middle of the measured stretch: run longer (-d), or see the time series".into(),
+            "the engine was throttled by its own control group in 12 % of the periods".into(),
+            "other tenants used 40 % of the CPUs".into(),
+        ],
+    };
+    run.load.errors = BTreeMap::from([("reset".into(), 41), ("refused".into(), 7)]);
+    run.load.status = [0, 1_900, 0, 0, 90];
+    if let Some(half) = run.experiment.as_mut().and_then(|of| of.half.as_mut()) {
+        half.inside = Some(false);
+        half.measured_per_s = 150.0;
+    }
+    if let Some(account) = &mut run.account {
+        account.disagreement = 0.12;
+    }
+    if let Some(limit) = &mut run.limit {
+        limit.also = vec!["app.disk".into(), "app.wait".into()];
+    }
+    run.advice = vec![nodelay()];
     run
 }
 
@@ -125,7 +246,18 @@ pub fn cpu(connections: u32, per_s: f64) -> RunDocument {
             "TCP_NODELAY is set on the server's sockets",
         ),
     ];
-    run(connections, per_s, us, binding_first(roofs, &["target.cpu"]))
+    let mut run = run(connections, per_s, us, binding_first(roofs, &["target.cpu"]));
+    run.account = Some(split::account(
+        per_s,
+        f64::from(connections),
+        &[
+            (Station::Unread, None, 0.62),
+            (Station::Application, None, 0.21),
+            (Station::Brief, None, 0.09),
+            (Station::Engine, None, 0.07),
+        ],
+    ));
+    run
 }
 
 /// Open loop past what the target can do: some requests are never answered.
@@ -247,7 +379,7 @@ pub fn climb() -> ClimbDocument {
         predicted: predicted(44_000.0, 52_000.0, 60_000.0),
     };
     let mut missed = step(more, 39_900.0, 40_600.0, cpu(100, 40_600.0));
-    missed.overlooked = Some("target.cpu".into());
+    missed.overlooked = Some("target.cpu holds it before that rate".into());
     ClimbDocument {
         schema: "linerate/climb/1".into(),
         program: "0.1.0".into(),
@@ -311,6 +443,7 @@ pub fn study() -> StudyDocument {
         }
     }
     StudyDocument {
+        scan: Vec::new(),
         scale: None,
         schema: "linerate/study/1".into(),
         program: "0.1.0".into(),
@@ -322,6 +455,40 @@ pub fn study() -> StudyDocument {
             Claim { says: "With nodelay it is at least 60 times as fast at 50 connections.".into(), held: false, because: "x32.7: 2 CPUs carry both ends here".into() },
         ],
     }
+}
+
+/// Three gates, one of them breached, and labels.
+pub fn gated() -> RunDocument {
+    let mut run = nagle();
+    run.plan.labels = BTreeMap::from([("build".into(), "1423 <main>".into())]);
+    run.load.target_cpu_us_per_exchange = Some(52.8);
+    run.load.codes = BTreeMap::from([("200".into(), 240), ("404".into(), 8)]);
+    run.load.wrong = Some(BTreeMap::from([("status".into(), 8)]));
+    let gate =
+        |gate: &str, breached, says: &str| Gated { gate: gate.into(), breached, says: says.into() };
+    run.gates = vec![
+        gate("p99>10ms", true, "p99 is 40.450 ms"),
+        gate("limit=path.*", false, "the limit is tcp.nagle-delayed-ack"),
+        gate("unread>20%", false, "0 % of the requests under way are there"),
+    ];
+    run
+}
+
+/// Three values of two knobs; the last run may not be believed. No name was given, but a label.
+pub fn scan() -> StudyDocument {
+    let of = |connections: u32, nodelay: &str, mut run: RunDocument| {
+        run.plan.name = "run".into();
+        run.plan.labels = BTreeMap::from([("build".into(), "1423".into())]);
+        run.plan.load.connections = connections;
+        let values = [("c", connections.to_string()), ("nodelay", nodelay.to_owned())];
+        (values.map(|(knob, value)| (knob.to_owned(), value)).into(), run)
+    };
+    let mut void = void();
+    void.plan.target = nagle().plan.target;
+    StudyDocument::of_scan(
+        "c=1,10 nodelay=off,on".into(),
+        vec![of(1, "off", nagle()), of(10, "on", cpu(10, 20_120.0)), of(10, "off", void)],
+    )
 }
 
 fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocument {
@@ -359,6 +526,8 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             kind: "beam".into(),
             address: "127.0.0.1:8080".into(),
             local: true,
+            through_node: false,
+            copied: false,
             pid: Some(4_242),
             name: "httpd".into(),
             cpus: Some(2),
@@ -387,11 +556,15 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             in_flight_at_end: 0,
             in_flight_mean: f64::from(connections) * 0.998,
             in_flight_by_little: f64::from(connections) * 0.997,
+            availability: None,
+            codes: BTreeMap::new(),
+            wrong: None,
             status: [0, exchanges + 130, 0, 0, 0],
             connections_opened: u64::from(connections),
             written_bytes_per_s: per_s * 62.0,
             read_bytes_per_s: per_s * 181.0,
             engine_cpu_us_per_exchange: 5.62,
+            target_cpu_us_per_exchange: None,
             engine_busiest_thread: (per_s * 5.62e-6).min(0.99),
             series: (1..=53)
                 .map(|slice| SeriesPoint {
@@ -415,7 +588,13 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
         validity: Validity::default(),
         roofline: Roofline { unit: "exchanges/s".into(), attained: per_s, roofs },
         verdict,
+        limit: None,
+        latency: None,
+        account: None,
+        inside: None,
+        experiment: None,
         advice: Vec::new(),
+        gates: Vec::new(),
         unread: BTreeMap::new(),
     }
 }
@@ -543,6 +722,7 @@ pub fn doctor() -> DoctorDocument {
         options: words(&[("nodelay", "false"), ("buffer", "1460"), ("active", "once")]),
         kernel: Some(kernel),
         trouble: vec!["bytes held back in 97 % of samples".into()],
+        alike: 9,
     };
     let vital = |what: &str, says: &str, well| Vital { what: what.into(), says: says.into(), well };
     DoctorDocument {
@@ -572,6 +752,42 @@ pub fn doctor() -> DoctorDocument {
             series: vec![246.0, 248.0],
         },
         verdict: run.verdict.clone(),
+        limit: None,
+        latency: None,
+        account: Some(split::account(
+            246.98,
+            180.0,
+            &[
+                (Station::Unread, None, 21.0 / 180.0),
+                (Station::Application, None, 150.0 / 180.0),
+                (Station::ServerSending, Some(Held::Nagle), 9.0 / 180.0),
+            ],
+        ))
+        .map(|of| Account {
+            source: Source::Headers,
+            instants: 0.0,
+            disagreement: 0.0,
+            ..of
+        }),
+        inside: None,
+        ports: vec![Port {
+            port: 8080,
+            connections: 1_500.0,
+            idle: 1_320.0,
+            application: 150.0,
+            unread: 21.0,
+            held_nagle: 9.0,
+            exchanges: Some(Exchanges {
+                per_s: 246.98,
+                under_way: 171.0,
+                service_us: 692_000.0,
+                p50_us: 40_400.0,
+                p99_us: 2_100_000.0,
+                alternate: true,
+                ..Exchanges::default()
+            }),
+            ..Port::default()
+        }],
         roofline: Roofline { unit: "reads/s".into(), ..run.roofline.clone() },
         advice: run.advice.clone(),
         connections: vec![
@@ -580,6 +796,7 @@ pub fn doctor() -> DoctorDocument {
                 peer: "[2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff]:40100".into(),
                 kernel: None,
                 trouble: Vec::new(),
+                alike: 1,
                 ..connection
             },
         ],
@@ -641,7 +858,9 @@ pub fn idle() -> DoctorDocument {
             by: None,
             says: "idle: no traffic on 1 connection in 10.0 s".into(),
         },
-        roofline: Roofline { unit: "reads/s".into(), attained: 0.0, roofs: Vec::new() },
+        account: None,
+        ports: vec![Port { port: 8080, connections: 1.0, idle: 1.0, ..Port::default() }],
+        roofline: Roofline { unit: "reads/s".into(), attained: 0.0, ..busy.roofline.clone() },
         advice: Vec::new(),
         connections: Vec::new(),
         suspects: Vec::new(),
@@ -649,5 +868,49 @@ pub fn idle() -> DoctorDocument {
         applied: None,
         unread: BTreeMap::from([("node".into(), "nginx is no BEAM node".into())]),
         ..busy
+    }
+}
+
+/// Three runs against three, the second side slower by 8 %, and nothing known of one figure's spread.
+pub fn compare() -> CompareDocument {
+    let side = |per_s: f64| {
+        let run = |number: i32| ComparedRun {
+            file: format!("runs/{number}.json"),
+            started: "2023-11-14T22:13:20Z".into(),
+            throughput_per_s: per_s * (1.0 + 0.002 * f64::from(number)),
+            limit: "host.cpu".into(),
+        };
+        (1..=3).map(run).collect()
+    };
+    let figure = |figure: &str, unit: &str, [before, after]: [f64; 2], interval, regressed| {
+        let says = if regressed { "x0.92 (0.90 to 0.94)" } else { "no difference found" };
+        ComparedFigure {
+            figure: figure.into(),
+            unit: unit.into(),
+            before,
+            after,
+            ratio: after / before,
+            interval,
+            could_see: Some(0.02),
+            says: says.into(),
+            regressed,
+        }
+    };
+    CompareDocument {
+        schema: CompareDocument::SCHEMA.into(),
+        program: "0.1.0".into(),
+        name: Some("checkout".into()),
+        labels: BTreeMap::from([("branch".into(), "main".into())]),
+        before: side(11_000.0),
+        after: side(10_120.0),
+        tolerance: 0.05,
+        false_alarms: 0.05,
+        differs: vec!["target.knobs.active: absent -> \"passive\"".into()],
+        notes: Vec::new(),
+        figures: vec![
+            figure("throughput", "/s", [11_000.0, 10_120.0], [0.9, 0.94], true),
+            figure("latency p99", "us", [930.0, 935.0], [0.0, f64::INFINITY], false),
+        ],
+        regressed: true,
     }
 }

@@ -32,11 +32,21 @@ enum Place {
 impl Chunked {
     /// Takes bytes; when the body ends among them, how many of them it used.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<usize>, Broken> {
+        self.take_with(bytes, |_| {})
+    }
+
+    /// The same; what is of the body is shown.
+    pub fn take_with(
+        &mut self,
+        bytes: &[u8],
+        mut show: impl FnMut(&[u8]),
+    ) -> Result<Option<usize>, Broken> {
         let mut at = 0;
         while at < bytes.len() {
             if self.place == Place::Data {
                 let run = self.left.min((bytes.len() - at) as u64);
                 self.left -= run;
+                show(&bytes[at..at + run as usize]);
                 at += run as usize;
                 if self.left == 0 {
                     self.place = Place::DataEnd;

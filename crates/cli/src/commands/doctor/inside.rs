@@ -9,6 +9,7 @@ use linerate_model::Share;
 use linerate_probe::ProcessSockets;
 
 use super::asked::Asked;
+use super::far::FarHost;
 use super::outside::{Outside, is_beam};
 use super::room::look_for_room;
 use super::watch::EVERY;
@@ -18,6 +19,9 @@ use crate::failure::Failure;
 // Chosen: a call takes microseconds, and seconds on a node whose schedulers are all taken.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What is not read of a node elsewhere that can't be asked about its kernel.
+pub(super) const KERNEL: &str = "kernel";
+
 /// See the module.
 pub(super) struct Inside {
     pub(super) attached: Attached,
@@ -25,6 +29,8 @@ pub(super) struct Inside {
     pub(super) schedulers: Option<u16>,
     /// Our own connection to it, its end first: no part of what it does.
     pub(super) own: (SocketAddr, SocketAddr),
+    /// Where its process can't be seen from here: its host, whose kernel it asks for us.
+    pub(super) far: Option<FarHost>,
     budget: Share,
 }
 
@@ -37,14 +43,16 @@ impl Inside {
     pub(super) fn again(&mut self) -> Result<(), String> {
         let node = self.attached.node().reconnect().map_err(|error| error.to_string())?;
         let (ours, theirs) = node.ends();
-        self.attached = node.attach(&options(self.budget)).map_err(|error| error.to_string())?;
+        let options = options(self.budget, self.far.as_ref());
+        self.attached = node.attach(&options).map_err(|error| error.to_string())?;
         self.own = (theirs, ours);
         Ok(())
     }
 }
 
-fn options(budget: Share) -> ProbeOptions {
-    ProbeOptions { budget, interval: EVERY, ..ProbeOptions::default() }
+fn options(budget: Share, far: Option<&FarHost>) -> ProbeOptions {
+    let kernel = far.map(|far| far.kernel.clone());
+    ProbeOptions { budget, interval: EVERY, kernel, ..ProbeOptions::default() }
 }
 
 /// Goes in, if that is asked for and possible. A node that was asked for by its name and can't be
@@ -110,12 +118,19 @@ fn go(
     let node = Node::connect(&place, &cookie).map_err(|error| error.to_string())?;
     find_its_process(&node, outside);
     let (ours, theirs) = node.ends();
-    let attached = node.attach(&options(budget)).map_err(|error| error.to_string())?;
+    let far = match outside.pid {
+        Some(_) => None,
+        None => {
+            FarHost::ask(&node, PATIENCE).map_err(|why| outside.unread.push((KERNEL, why))).ok()
+        }
+    };
+    let options = options(budget, far.as_ref());
+    let attached = node.attach(&options).map_err(|error| error.to_string())?;
     let schedulers = node
         .call("erlang", "system_info", vec![atom("schedulers_online")], PATIENCE)
         .ok()
         .and_then(|count| u16::try_from(as_u64(&count)?).ok());
-    Ok(Inside { attached, schedulers, own: (theirs, ours), budget })
+    Ok(Inside { attached, schedulers, own: (theirs, ours), far, budget })
 }
 
 /// Finds the node's process if it is on this host, by our connection: its other end is that

@@ -1,6 +1,6 @@
 //! The target as the kernel of this host shows it: its process, its sockets, its name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ pub(super) struct Outside {
     pub(super) sockets: Option<ProcessSockets>,
     /// Ports that it listens on.
     pub(super) listening: BTreeSet<u16>,
+    /// Its connections by its own port.
+    connections: BTreeMap<u16, usize>,
     /// What could not be looked at, and why.
     pub(super) unread: Vec<(&'static str, String)>,
 }
@@ -36,6 +38,7 @@ impl Outside {
             name: String::new(),
             sockets: None,
             listening: BTreeSet::new(),
+            connections: BTreeMap::new(),
             unread: Vec::new(),
         };
         match asked {
@@ -71,6 +74,9 @@ impl Outside {
         match read {
             Ok((found, sockets)) => {
                 self.listening.extend(found.listening);
+                for end in found.connections {
+                    *self.connections.entry(end.local.port()).or_default() += 1;
+                }
                 self.sockets = Some(sockets);
             }
             Err(error) => self.unread.push(("sockets", error.to_string())),
@@ -80,6 +86,19 @@ impl Outside {
     /// Whether its process is on this host.
     pub(super) fn is_here(&self) -> bool {
         self.pid.is_some()
+    }
+
+    /// Ports whose connections are sampled: the one that was asked for, or all but this one over which the
+    /// node is asked; those with most connections first.
+    pub(super) fn ports(&self, ours: Option<u16>) -> Vec<u16> {
+        if let Some(port) = self.port {
+            return vec![port];
+        }
+        let ports = self.listening.iter().filter(|port| Some(**port) != ours);
+        let mut ports: Vec<u16> = ports.copied().collect();
+        let count = |port: &u16| self.connections.get(port).copied().unwrap_or(0);
+        ports.sort_by_key(|port| std::cmp::Reverse(count(port)));
+        ports
     }
 
     /// `127.0.0.1:8080` of a port, or nothing.
@@ -151,6 +170,16 @@ mod tests {
         let outside = Outside::find(&Asked::Process(std::process::id())).unwrap();
         assert!(outside.node().unwrap_err().ends_with("is no BEAM node"));
         assert!(outside.netns().is_none());
+    }
+
+    #[test]
+    fn all_ports_are_sampled_but_ours_and_of_a_port_that_was_asked_for_that_one() {
+        let mut outside = Outside::find(&Asked::Process(std::process::id())).unwrap();
+        outside.listening = [80, 443, 4369].into();
+        outside.connections = [(443, 9), (50_000, 20)].into();
+        assert_eq!(outside.ports(Some(4369)), [443, 80]);
+        outside.port = Some(80);
+        assert_eq!(outside.ports(Some(4369)), [80]);
     }
 
     #[test]

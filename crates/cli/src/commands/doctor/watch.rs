@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use linerate_beam::{Attached, ProbeFault};
 use linerate_engine::now;
+use linerate_evidence::sources::far::Far;
 use linerate_evidence::sources::node::NodeSubject;
 use linerate_evidence::sources::{Fetch, SOURCES, port, tcp_info};
 use linerate_evidence::{Evidence, Side, Subject};
 use linerate_model::Timestamp;
 use linerate_probe::{Probe, ProcessSockets, Scope};
+use linerate_run::{EvidenceFile, Observer, Pace};
 
 use super::inside::Inside;
 use super::outside::Outside;
 use super::sampled::Sampled;
-use crate::evidence_file::EvidenceFile;
+use super::samplers::Samplers;
 use crate::failure::Failure;
-use crate::pace::Pace;
 use crate::progress::Progress;
 use crate::signals::Signals;
 
@@ -37,6 +38,9 @@ pub(super) struct Watch<'a> {
     pub(super) inside: Option<Inside>,
     sockets: Option<ProcessSockets>,
     kernel: Option<Probe>,
+    samplers: Option<Samplers>,
+    /// The same where the node asks its kernel for us.
+    far: Far,
     pid: Option<u32>,
     sampled: Sampled,
     next_look: Timestamp,
@@ -80,10 +84,20 @@ impl<'a> Watch<'a> {
         for (source, why) in &outside.unread {
             evidence.unread.insert((*source).into(), why.clone());
         }
+        let ours = inside.as_ref().map(|inside| inside.own.0.port());
+        let samplers = outside.pid.map(|pid| {
+            let listening: Vec<u16> = outside.listening.iter().copied().collect();
+            let (netns, ports) = (outside.netns(), outside.ports(ours));
+            Samplers::start(pid, netns.as_deref(), &listening, &ports, &mut evidence)
+        });
+        let is_far = inside.as_ref().is_some_and(|inside| inside.far.is_some());
         if kernel.is_none() {
-            for source in
-                SOURCES.iter().filter(|source| !matches!(source.fetch, Fetch::Node | Fetch::Link))
-            {
+            let missing = |fetch| match fetch {
+                Fetch::Node | Fetch::Link | Fetch::OwnThreads | Fetch::Census => false,
+                Fetch::Threads | Fetch::Peers | Fetch::Capture | Fetch::Bursts => true,
+                _ => !is_far,
+            };
+            for source in SOURCES.iter().filter(|source| missing(source.fetch)) {
                 let why = "the node is not on this host: run linerate there for the kernel's side";
                 evidence.unread.insert(source.id.into(), why.into());
             }
@@ -92,6 +106,8 @@ impl<'a> Watch<'a> {
             inside,
             sockets: outside.sockets,
             kernel,
+            samplers,
+            far: Far::default(),
             pid: outside.pid,
             sampled: Sampled::default(),
             next_look: Timestamp(0),
@@ -147,7 +163,10 @@ impl<'a> Watch<'a> {
     pub(super) fn judge_what_was_seen(&mut self) -> Result<(), Failure> {
         self.judged = Some(self.evidence.clone());
         let ended = self.ended.clone().unwrap_or_else(|| "done".into());
-        self.file.take().map_or(Ok(()), |file| file.end(now(), &ended))
+        if let Some(file) = self.file.take() {
+            file.end(now(), &ended)?;
+        }
+        Ok(())
     }
 
     /// All that was seen so far.
@@ -161,6 +180,9 @@ impl<'a> Watch<'a> {
         self.look_at_sockets(&mut evidence);
         if let Some(kernel) = &mut self.kernel {
             evidence.absorb(kernel.sample(now, &self.sampled.flows()));
+        }
+        if let Some(samplers) = &self.samplers {
+            evidence.absorb(samplers.drain());
         }
         if let Some(file) = &mut self.file {
             let mut written = evidence.clone();
@@ -203,6 +225,7 @@ impl<'a> Watch<'a> {
                 });
                 self.sampled.told(&rows);
                 self.sampled.numbering.take(now(), &rows, evidence);
+                self.far.take(now(), &rows, evidence);
             }
             Err(ProbeFault::Call(fault)) if inside.attached.node().alive().is_ok() => {
                 evidence.unread.insert("node".into(), format!("{fault}: it is very busy"));

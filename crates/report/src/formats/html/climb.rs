@@ -5,11 +5,20 @@ use std::fmt::Write;
 use super::parts;
 use crate::document::{ClimbDocument, Step};
 use crate::facts;
-use crate::figures::{Curve, Picture, ladder, percentiles, roofline};
+use crate::figures::{Bar, Curve, Picture, account, ladder, percentiles, roofline};
 use crate::svg::escape;
 
 pub(super) fn page(climb: &ClimbDocument) -> String {
-    let mut out = parts::masthead("climb", &climb.name, &facts::climb_line(climb));
+    let mut out = parts::masthead("climb", &facts::climbed(climb), &facts::climb_line(climb));
+    out += &parts::labels(climb.steps.first().map(|step| &step.run));
+    let bars = climb.steps.iter().enumerate();
+    let bars = bars.filter_map(|(index, step)| {
+        Bar::of_run(&format!("{index}  {}", facts::turned(step)), &step.run)
+    });
+    out += &account(
+        &bars.collect::<Vec<_>>(),
+        "Where a request's time goes, a bar a step. The times below are those of the steps, in their order.",
+    );
     out += &ladder(
         climb,
         "Each step: from the throughput before (hollow) to the measured one (filled). The bar is what was predicted before the knob was turned.",
@@ -54,16 +63,15 @@ fn one(index: usize, step: &Step) -> String {
         if let Some(expected) = &effect.predicted_per_s {
             let _ = write!(
                 out,
-                "; predicted {}: <strong>{}</strong>",
+                "; expected {}: <strong>{}</strong> the interval",
                 escape(&facts::predicted(expected)),
                 facts::held(step)
             );
         }
         out += "</p>\n";
     }
-    if let Some(overlooked) = &step.overlooked {
-        let _ =
-            writeln!(out, "<p>The prediction overlooked <code>{}</code>.</p>", escape(overlooked));
+    if let Some(because) = facts::outcome(step) {
+        let _ = writeln!(out, "<p>{}.</p>", escape(&because));
     }
     out += &parts::validity(&step.run);
     out += &parts::verdict(&step.run);

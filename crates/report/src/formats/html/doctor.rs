@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::parts;
 use crate::doctor::DoctorDocument;
 use crate::facts;
+use crate::figures::{self, Bar};
 use crate::number::rate;
 use crate::svg::escape;
 use crate::table::Table;
@@ -20,13 +21,25 @@ pub(super) fn page(doctor: &DoctorDocument) -> String {
         parts::figure("Reads", &rate(doctor.traffic.reads_per_s)),
         escape(&facts::reads(doctor))
     );
+    if let Some(states) = facts::states(doctor) {
+        let _ = writeln!(out, "<p class=\"states\">{}</p>", escape(&states));
+    }
+    let account = doctor.account.as_ref();
+    let bar = account.and_then(|of| Bar::new("a request", of, doctor.inside.as_ref()));
+    out += &figures::account(
+        &bar.into_iter().collect::<Vec<_>>(),
+        "Where a request's time goes at the service's own end.",
+    );
+    let notes =
+        account.map_or_else(Vec::new, |of| facts::account_notes(of, doctor.inside.as_ref()));
+    out += &parts::section("Account", &facts::ports(doctor), &notes);
     if let Some(applied) = &doctor.applied {
         let _ = writeln!(
             out,
             "<section><h2>Effect of <code>{}={}</code></h2><p class=\"effect\">{}</p><p>{}</p></section>",
             escape(&applied.knob),
             escape(&applied.value),
-            escape(&facts::doctor_effect(applied)),
+            escape(&facts::doctor_effect(doctor, applied)),
             escape(&applied.says)
         );
     }
@@ -50,7 +63,7 @@ pub(super) fn page(doctor: &DoctorDocument) -> String {
             parts::table(table)
         );
     }
-    out += &parts::ceilings(&doctor.roofline, &doctor.unread);
+    out += &parts::ceilings(&doctor.roofline, &facts::unread(doctor));
     if let Some(probe) = &doctor.probe {
         let _ =
             writeln!(out, "<p class=\"quiet\">The probe took {}.</p>", escape(&facts::cost(probe)));

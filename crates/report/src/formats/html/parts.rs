@@ -21,6 +21,12 @@ pub(super) fn masthead(kind: &str, name: &str, says: &str) -> String {
     )
 }
 
+/// What the user says of it; nothing where that is nothing.
+pub(super) fn labels(run: Option<&RunDocument>) -> String {
+    let says = run.and_then(|run| facts::labels(&run.plan.labels));
+    says.map_or(String::new(), |says| format!("<p class=\"labels\">{}</p>\n", escape(&says)))
+}
+
 /// Why a run is suspect or void; nothing when it is neither.
 pub(super) fn validity(run: &RunDocument) -> String {
     let (class, heading) = match run.validity.state {
@@ -46,14 +52,15 @@ pub(super) fn verdict(run: &RunDocument) -> String {
                 "<p class=\"kind\">Limit</p><h2>{}</h2><p class=\"sum\">{}</p><p>{}</p>",
                 escape(&roof.title),
                 escape(&roof.sum),
-                escape(&roof.because)
+                escape(&facts::evidence(run))
             );
         }
         None => {
             let _ = write!(
                 out,
-                "<p class=\"kind\">Limit</p><h2>Not found</h2><p>{}</p>",
-                escape(run.verdict.says())
+                "<p class=\"kind\">Limit</p><h2>Not found</h2><p>{}</p><p>{}</p>",
+                escape(run.verdict.says()),
+                escape(&facts::evidence(run))
             );
         }
     }
@@ -87,11 +94,13 @@ pub(super) fn cures(advice: &[Advice]) -> String {
 }
 
 fn cure(advice: &Advice) -> String {
+    let expected = facts::expected(&advice.predicted).map_or(String::new(), |expected| {
+        format!("<p>Expect <strong>{}</strong></p>", escape(&expected))
+    });
     format!(
-        "<div class=\"cure\"><p><code class=\"knob\">{}</code> {}</p><p>Expect <strong>{}</strong></p><p class=\"quiet\">By hand</p><pre tabindex=\"0\"><code>{}</code></pre></div>\n",
-        escape(&facts::knob(advice)),
+        "<div class=\"cure\"><p><code class=\"knob\">{}</code> {}</p>{expected}<p class=\"quiet\">By hand</p><pre tabindex=\"0\"><code>{}</code></pre></div>\n",
+        escape(&facts::cure_heading(advice)),
         escape(&advice.does),
-        escape(&facts::predicted(&advice.predicted)),
         escape(&advice.by_hand)
     )
 }
@@ -136,7 +145,7 @@ fn ceilings_table(roofline: &Roofline) -> String {
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Ceilings\"><table class=\"ceilings\"><caption>Every ceiling with its sum, the binding one first; {}</caption><thead><tr><th scope=\"col\">Roof</th><th scope=\"col\" class=\"number\">Ceiling</th><th scope=\"col\" class=\"number\">Attained</th></tr></thead><tbody>",
         escape(&roofline.unit)
     );
-    for roof in facts::roofs(roofline, State::Ceiling) {
+    for roof in facts::ceilings(roofline) {
         let (class, binds) =
             if roof.binds { ("binds", " <strong class=\"tag\">binds</strong>") } else { ("", "") };
         let _ = write!(
@@ -151,6 +160,29 @@ fn ceilings_table(roofline: &Roofline) -> String {
         );
     }
     out + "</tbody></table></div>\n"
+}
+
+/// The account and the experiment as tables; nothing where there is neither.
+pub(super) fn account(run: &RunDocument) -> String {
+    let mut out = String::new();
+    if let Some(account) = &run.account {
+        let split = facts::account(account, run.inside.as_ref());
+        let notes = facts::account_notes(account, run.inside.as_ref());
+        out += &section("Account", &split, &notes);
+    }
+    if let Some(experiment) = facts::experiment(run) {
+        out += &section("Experiment", &experiment, &facts::experiment_notes(run));
+    }
+    out
+}
+
+/// A table with sentences under it; nothing where it is empty.
+pub(super) fn section(heading: &str, of: &Table, notes: &[String]) -> String {
+    if of.rows.is_empty() {
+        return String::new();
+    }
+    let notes = if notes.is_empty() { String::new() } else { list(notes) };
+    format!("<section><h2>{heading}</h2>{}{notes}</section>\n", table(of))
 }
 
 /// Times by percentile, and what they mean.

@@ -3,7 +3,8 @@
 use super::parts;
 use crate::breakdown;
 use crate::document::RunDocument;
-use crate::figures::{Curve, Picture, percentiles, roofline, series};
+use crate::facts;
+use crate::figures::{Bar, Curve, Picture, account, experiment, percentiles, roofline, series};
 
 pub(super) fn page(run: &RunDocument) -> String {
     let about = if run.plan.about.is_empty() {
@@ -12,15 +13,28 @@ pub(super) fn page(run: &RunDocument) -> String {
         run.plan.about.clone()
     };
     [
-        parts::masthead("run", &run.plan.name, &about),
+        parts::masthead("run", &facts::subject(run), &about),
+        parts::labels(Some(run)),
+        parts::section("Gates", &facts::gates(run), &[]),
         parts::validity(run),
         parts::verdict(run),
+        account(
+            &Bar::of_run("a request", run).into_iter().collect::<Vec<_>>(),
+            "Where a request's time goes, station by station in the order in which it passes them.",
+        ),
+        series(run, "The course of the run. What is not shaded was left out: ramp and warm-up."),
+        parts::cures(&run.advice),
+        experiment(
+            run.experiment.as_ref(),
+            "Throughput over connections: measured, each point with its 95 % interval, and what the model fitted to this run gives, with its interval shaded.",
+        ),
         roofline(
             &Picture::of_run(run),
             "Throughput over connections, both logarithmic. Slanted ceilings grow with the connections, level ones are shared by all. Only what lies under every line can be reached.",
         ),
-        parts::cures(&run.advice),
+        parts::account(run),
         parts::ceilings(&run.roofline, &run.unread),
+        parts::section("Answers", &facts::codes(run), &[]),
         String::from("<section><h2>Times</h2>\n"),
         parts::times(run),
         percentiles(
@@ -29,7 +43,6 @@ pub(super) fn page(run: &RunDocument) -> String {
         ),
         breakdown::tables(&run.load.breakdown).iter().map(parts::table).collect(),
         String::from("</section>\n"),
-        series(run, "The course of the run. What is not shaded was left out: ramp and warm-up."),
         parts::notes(run),
         parts::setting(run),
     ]

@@ -1,21 +1,41 @@
 //! A service that was watched.
 
+use linerate_roofline::Verdict;
+
+use super::ceilings::{CureLines, ceilings, cures, first_cure};
 use super::sheet::{Sheet, Tone};
-use super::{ceilings, cures};
+use super::table;
+use crate::account::Source;
 use crate::doctor::DoctorDocument;
 use crate::facts;
 
+// Chosen: what can be read at a glance, and a little more, since there are connections and processes.
+const LINES: usize = 20;
+
+/// How often the answer may be made shorter.
+const SHORTEST: usize = 4;
+
 pub(super) fn whole(sheet: &mut Sheet, doctor: &DoctorDocument) {
-    let (label, answer) = facts::answer(doctor);
-    sheet.labelled(label, Tone::Loud, &answer);
-    sheet.wrapped(7, facts::because(doctor));
-    sheet.labelled("READS", Tone::Loud, &facts::reads(doctor));
-    sheet.labelled("OF", Tone::Loud, &facts::watched(doctor));
-    if let Some(applied) = &doctor.applied {
-        sheet.labelled("EFFECT", Tone::Loud, &facts::doctor_effect(applied));
-        sheet.wrapped(8, &format!("{}={}: {}", applied.knob, applied.value, applied.says));
+    if !sheet.is_verbose() {
+        sheet.fit(LINES, SHORTEST, |sheet, left_out| {
+            answer(sheet, doctor, left_out);
+            first(sheet, doctor, left_out);
+        });
+        return;
     }
+    answer(sheet, doctor, 0);
     cures(sheet, &doctor.advice);
+    let ports = facts::ports(doctor);
+    if !ports.rows.is_empty() {
+        sheet.gap();
+        sheet.heading(&ports.caption);
+        table(sheet, 2, &ports);
+    }
+    if let Some(account) = &doctor.account {
+        for note in facts::account_notes(account, doctor.inside.as_ref()) {
+            sheet.wrapped(2, &note);
+        }
+    }
     connections(sheet, doctor);
     suspects(sheet, doctor);
     for well in [false, true] {
@@ -30,10 +50,59 @@ pub(super) fn whole(sheet: &mut Sheet, doctor: &DoctorDocument) {
             sheet.item(2, &format!("{:width$}  ", row[0]), &row[1]);
         }
     }
-    ceilings(sheet, &doctor.roofline, &doctor.unread);
+    ceilings(sheet, &doctor.roofline, &facts::unread(doctor));
     if let Some(probe) = &doctor.probe {
         sheet.gap();
         sheet.wrapped(2, &format!("the probe took {}", facts::cost(probe)));
+    }
+}
+
+/// The answer, what its connections do, and from where it was watched.
+fn answer(sheet: &mut Sheet, doctor: &DoctorDocument, left_out: usize) {
+    let (label, says) = facts::answer(doctor);
+    sheet.labelled(label, Tone::Loud, &says);
+    let evidence = [3, 3, 2, 1, 1][left_out.min(SHORTEST)];
+    let evidence = if sheet.is_verbose() { usize::MAX } else { evidence };
+    sheet.clauses("", Tone::Plain, facts::because(doctor), evidence);
+    if let Some(states) = facts::states(doctor) {
+        sheet.labelled("WHERE", Tone::Loud, &states);
+    }
+    let timed = doctor.account.as_ref().filter(|account| account.source == Source::Headers);
+    if let Some(bar) = timed.and_then(|account| facts::bar(account, doctor.inside.as_ref())) {
+        sheet.labelled("TIME", Tone::Loud, &bar);
+    }
+    sheet.labelled("OF", Tone::Loud, &facts::watched(doctor));
+    if matches!(doctor.verdict, Verdict::Idle { .. }) {
+        return;
+    }
+    sheet.labelled("READS", Tone::Loud, &facts::reads(doctor));
+    if let Some(applied) = &doctor.applied {
+        sheet.labelled("EFFECT", Tone::Loud, &facts::doctor_effect(doctor, applied));
+        if left_out < 3 {
+            sheet.wrapped(8, &format!("{}={}: {}", applied.knob, applied.value, applied.says));
+        }
+    }
+}
+
+/// The first cure, the connections in trouble, the processes that stand out, what to watch.
+fn first(sheet: &mut Sheet, doctor: &DoctorDocument, left_out: usize) {
+    let lines = if left_out < 4 { CureLines::WithByHand } else { CureLines::Knob };
+    first_cure(sheet, &doctor.advice, &doctor.roofline, lines);
+    let most = if left_out < 2 { 3 } else { 1 };
+    for says in facts::alike(doctor).iter().take(most) {
+        sheet.labelled("ALIKE", Tone::Plain, says);
+    }
+    for of in doctor.suspects.iter().take(most) {
+        let name = of.name.as_ref().map_or(String::new(), |name| format!(" {name}"));
+        let says = format!("{}{name}: {}", of.pid, suspect(of));
+        sheet.labelled("PROC", Tone::Plain, &says);
+    }
+    let watch = facts::vitals(doctor, false);
+    let said: Vec<String> = watch.rows.iter().map(|row| row.join(" ")).collect();
+    sheet.clauses("WATCH", Tone::Plain, &said.join("; "), most);
+    let next = facts::next(&doctor.roofline);
+    if left_out < 3 && !next.is_empty() && doctor.verdict.by().is_some() {
+        sheet.labelled("NEXT", Tone::Plain, &next);
     }
 }
 
@@ -42,7 +111,19 @@ fn connections(sheet: &mut Sheet, doctor: &DoctorDocument) {
         return;
     }
     sheet.gap();
-    sheet.heading("Connections, worst first (queues at their longest)");
+    sheet.heading("Connections, those in most trouble first (queues at their longest)");
+    // Of those that are alike the first stands for all.
+    let mut seen: Vec<String> = Vec::new();
+    let mut listed = Vec::new();
+    for of in &doctor.connections {
+        let key = of.likeness();
+        // Of an older linerate: nobody counted.
+        if of.alike == 0 || !seen.contains(&key) {
+            listed.push(of.clone());
+            seen.push(key);
+        }
+    }
+    let doctor = &DoctorDocument { connections: listed, ..doctor.clone() };
     let mut lines = facts::doctor_connections(doctor);
     // Names of columns are short here: 80 columns hold eight numbers.
     for (head, short) in lines.head.iter_mut().zip(SHORT) {
@@ -75,16 +156,20 @@ fn suspects(sheet: &mut Sheet, doctor: &DoctorDocument) {
         return;
     }
     sheet.gap();
-    sheet.heading("Suspect processes");
+    sheet.heading("Processes that stand out");
     for of in &doctor.suspects {
-        let mut said = format!("mailbox {}, running {:.0} %", of.mailbox, of.running * 100.0);
-        if let Some(waits) = &of.waits {
-            said += &format!(", {waits}");
-        }
-        if let Some(function) = &of.function {
-            said += &format!(" at {function}");
-        }
         let name = of.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
-        sheet.item(2, &format!("{}  ", of.pid), &format!("{name}{said}"));
+        sheet.item(2, &format!("{}  ", of.pid), &format!("{name}{}", suspect(of)));
     }
+}
+
+fn suspect(of: &crate::doctor::Suspect) -> String {
+    let mut said = format!("mailbox {}, running {:.0} %", of.mailbox, of.running * 100.0);
+    if let Some(waits) = &of.waits {
+        said += &format!(", {waits}");
+    }
+    if let Some(function) = &of.function {
+        said += &format!(" at {function}");
+    }
+    said
 }

@@ -27,6 +27,58 @@ impl Sheet {
         self.text
     }
 
+    /// Whether everything is to be said.
+    pub(super) fn is_verbose(&self) -> bool {
+        self.look.verbose
+    }
+
+    /// The first of these that keeps to so many lines of the terminal, or else the last: each is told how
+    /// much may be left out, from 0 up.
+    pub(super) fn fit(&mut self, most: usize, worst: usize, write: impl Fn(&mut Sheet, usize)) {
+        for left_out in 0..=worst {
+            let mut sheet = Sheet::new(self.look);
+            write(&mut sheet, left_out);
+            if left_out == worst || sheet.rows() <= most {
+                self.text += &sheet.text;
+                return;
+            }
+        }
+    }
+
+    /// Lines of the terminal: one that is too long for it counts as often as it is broken.
+    fn rows(&self) -> usize {
+        // Colour is no column.
+        let columns = |line: &str| match self.look.colour {
+            true => {
+                line.split('\u{1b}').map(|part| part.chars().count()).sum::<usize>()
+                    - 3 * line.matches('\u{1b}').count()
+            }
+            false => line.chars().count(),
+        };
+        let width = self.look.width.max(1);
+        self.text.lines().map(|line| columns(line).div_ceil(width).max(1)).sum()
+    }
+
+    /// A label, and as many of the clauses beside it, from the first on, as so many lines hold: all of the
+    /// first in any case.
+    pub(super) fn clauses(&mut self, label: &str, tone: Tone, says: &str, most: usize) {
+        let mark = if label.is_empty() { String::new() } else { format!("{label:<5}  ") };
+        let indent = if label.is_empty() { 7 } else { 0 };
+        let room = self.look.width.saturating_sub(indent + mark.chars().count()).max(24);
+        let mut kept = String::new();
+        for clause in says.split("; ").filter(|clause| !clause.is_empty()) {
+            let longer =
+                if kept.is_empty() { clause.to_owned() } else { format!("{kept}; {clause}") };
+            if !kept.is_empty() && wrapped(&harmless(&longer), room).len() > most {
+                break;
+            }
+            kept = longer;
+        }
+        if !kept.is_empty() {
+            self.hanging(indent, &mark, tone, &kept, Wrap::Words);
+        }
+    }
+
     /// An empty line, unless one is there.
     pub(super) fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
@@ -166,14 +218,14 @@ mod tests {
 
     #[test]
     fn words_wrap_under_the_text_and_not_under_the_label() {
-        let mut sheet = Sheet::new(Look { width: 34, colour: false });
+        let mut sheet = Sheet::new(Look { width: 34, ..Look::default() });
         sheet.labelled("LIMIT", Tone::Loud, "ten connections by forty milliseconds");
         assert_eq!(sheet.finish(), "LIMIT  ten connections by forty\n       milliseconds\n");
     }
 
     #[test]
     fn an_escape_sequence_does_not_reach_the_terminal() {
-        let mut sheet = Sheet::new(Look { width: 80, colour: false });
+        let mut sheet = Sheet::new(Look::default());
         sheet.wrapped(0, "server \u{1b}[2J\u{202e}gone");
         assert_eq!(sheet.finish(), "server \u{fffd}[2J\u{fffd}gone\n");
     }

@@ -1,0 +1,248 @@
+//! The account of a run whose load is ours: `N = Σ N_i` exchanges by station, and `R_i = N_i / X`.
+//!
+//! `N` and `X` are the stamps'; the census gives the shares. Its own `N` is connections by the share of
+//! instants at which one had an exchange under way: what the two disagree on is [`Account::disagreement`].
+//!
+//! Blind spot: an exchange that is over before both its ends were asked is [`Station::Brief`]: kernel, wire
+//! and application stay together there.
+
+use std::ops::RangeInclusive;
+
+use linerate_evidence::{Evidence, Header, LoadSummary, Metric, Subject};
+use linerate_model::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::share::{Estimate, ratio};
+use crate::station::{Held, Station};
+
+/// Where the exchanges under way are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    /// What the split is made of.
+    pub source: Source,
+    /// Exchanges under way on average: written (in an open loop: due, and late by the engine's own doing)
+    /// and not read whole.
+    pub under_way: f64,
+    /// Answered a second.
+    pub per_s: f64,
+    /// The stations that have any, in the order in which an exchange passes them.
+    pub places: Vec<Place>,
+    /// Random instants that the split is made of.
+    pub instants: f64,
+    /// How far the census' number under way is from the stamps', by the latter; 0 without a census.
+    pub disagreement: f64,
+}
+
+/// What an account's split is made of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Both ends of random connections, asked at random instants.
+    Census,
+    /// The engine's stamps alone: nothing is split.
+    Stamps,
+}
+
+/// One station's share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// Which.
+    pub station: Station,
+    /// What holds the bytes that are unsent there.
+    pub held: Option<Held>,
+    /// Exchanges there on average.
+    pub exchanges: Estimate,
+    /// What an exchange spends there. Unit: seconds.
+    pub seconds: Estimate,
+}
+
+/// The metrics of the census, and the station that each counts.
+const METRICS: [(&str, Station, Option<Held>); 20] = [
+    ("census.connect", Station::Connect, None),
+    ("census.accept_queue", Station::AcceptQueue, None),
+    ("census.tls_handshake", Station::TlsHandshake, None),
+    ("census.path_out", Station::PathOut, None),
+    ("census.unread", Station::Unread, None),
+    ("census.application", Station::Application, None),
+    ("census.beyond", Station::Beyond, None),
+    ("census.path_back", Station::PathBack, None),
+    ("census.engine", Station::Engine, None),
+    ("census.client_nagle", Station::ClientSending, Some(Held::Nagle)),
+    ("census.client_congestion", Station::ClientSending, Some(Held::Congestion)),
+    ("census.client_window", Station::ClientSending, Some(Held::Window)),
+    ("census.client_buffer", Station::ClientSending, Some(Held::Buffer)),
+    ("census.client_pacing", Station::ClientSending, Some(Held::Pacing)),
+    ("census.server_nagle", Station::ServerSending, Some(Held::Nagle)),
+    ("census.server_congestion", Station::ServerSending, Some(Held::Congestion)),
+    ("census.server_window", Station::ServerSending, Some(Held::Window)),
+    ("census.server_buffer", Station::ServerSending, Some(Held::Buffer)),
+    ("census.server_pacing", Station::ServerSending, Some(Held::Pacing)),
+    ("census.unresolved", Station::Brief, None),
+];
+
+const INSTANTS: Metric<u64> = Metric::new("census.instants");
+const IDLE: Metric<u64> = Metric::new("census.idle");
+
+/// A stretch of the census: counts by station, batch by batch.
+pub(crate) struct Split {
+    /// Of each batch: instants, and those at which the connection had nothing under way.
+    pub instants: Vec<(f64, f64)>,
+    /// By station: counts of the same batches.
+    pub counts: Vec<(Station, Option<Held>, Vec<f64>)>,
+}
+
+impl Split {
+    /// What was counted between two instants; none without a census.
+    pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
+        let mut instants = Vec::new();
+        let mut counts: Vec<_> =
+            METRICS.iter().map(|(_, station, held)| (*station, *held, Vec::new())).collect();
+        for subject in evidence.subjects().filter(|of| matches!(of, Subject::Census(_))) {
+            let of = evidence.of(subject);
+            let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
+            let grown = |metric: Metric<u64>| {
+                let samples = of.all(metric).unwrap_or_default();
+                let value = |at: Timestamp| {
+                    // A count that stood still may not be repeated in every row, nor within the window at all.
+                    let before = samples.partition_point(|(when, _)| *when <= at);
+                    before.checked_sub(1).map_or(0, |index| samples[index].1)
+                };
+                let grown = |pair: &[(Timestamp, u64)]| {
+                    value(pair[1].0).saturating_sub(value(pair[0].0)) as f64
+                };
+                all.windows(2).map(grown).collect::<Vec<_>>()
+            };
+            let idle = grown(IDLE);
+            instants.extend(grown(INSTANTS).into_iter().zip(idle));
+            for ((name, ..), (_, _, counts)) in METRICS.iter().zip(&mut counts) {
+                counts.extend(grown(Metric::new(name)));
+            }
+        }
+        (!instants.is_empty()).then_some(Self { instants, counts })
+    }
+
+    /// Instants at which something was under way, batch by batch.
+    fn busy(&self) -> Vec<f64> {
+        self.instants.iter().map(|(all, idle)| (all - idle).max(0.0)).collect()
+    }
+
+    /// Of the exchanges under way, the share at each station.
+    pub fn shares(&self) -> Vec<(Station, Option<Held>, Estimate)> {
+        let busy = self.busy();
+        let share = |(station, held, counts): &(Station, Option<Held>, Vec<f64>)| {
+            let batches: Vec<_> = counts.iter().copied().zip(busy.iter().copied()).collect();
+            let share = ratio(&batches)?;
+            // An interval may reach beyond all there is.
+            let share = Estimate { high: share.high.min(1.0).max(share.mid), ..share };
+            (share.mid > 0.0).then_some((*station, *held, share))
+        };
+        self.counts.iter().filter_map(share).collect()
+    }
+
+    /// The share of instants at which a connection had an exchange under way.
+    pub fn share_busy(&self) -> Option<Estimate> {
+        let all = self.instants.iter().map(|(all, _)| *all);
+        ratio(&self.busy().into_iter().zip(all).collect::<Vec<_>>())
+    }
+}
+
+impl Account {
+    /// The account of the measured window; without a census nothing is split.
+    pub fn of(header: &Header, evidence: &Evidence, load: &LoadSummary) -> Option<Self> {
+        let per_s = load.throughput.0;
+        if header.plan.target.watch.is_some() || per_s <= 0.0 {
+            return None;
+        }
+        // In an open loop an exchange that the engine itself sends late is with the engine until then.
+        let late = if header.plan.is_open_loop() && load.own_lateness.count() > 0 {
+            load.own_lateness.mean() / 1e9 * per_s
+        } else {
+            0.0
+        };
+        let window = load.window.0..=load.window.1;
+        let connections = f64::from(header.plan.connections());
+        let of = Split::of(evidence, &window).filter(|split| split.share_busy().is_some());
+        Some(match of {
+            Some(split) => Self::split(&split, load.in_flight, late, per_s, connections),
+            None => Self {
+                source: Source::Stamps,
+                under_way: load.in_flight + late,
+                per_s,
+                places: Vec::new(),
+                instants: 0.0,
+                disagreement: 0.0,
+            },
+        })
+    }
+
+    fn split(split: &Split, in_flight: f64, late: f64, per_s: f64, connections: f64) -> Self {
+        let of_share =
+            |(station, held, share): (_, _, Estimate)| (station, held, share.times(in_flight));
+        let mut counts: Vec<_> = split.shares().into_iter().map(of_share).collect();
+        if late > 0.0 {
+            match counts.iter_mut().find(|(station, ..)| *station == Station::Engine) {
+                Some((.., of)) => {
+                    let Estimate { mid, low, high } = *of;
+                    *of = Estimate { mid: mid + late, low: low + late, high: high + late };
+                }
+                None => counts.push((Station::Engine, None, Estimate::exact(late))),
+            }
+        }
+        let place = |(station, held, exchanges): (_, _, Estimate)| Place {
+            station,
+            held,
+            exchanges,
+            seconds: exchanges.times(1.0 / per_s),
+        };
+        let mut places: Vec<Place> = counts.into_iter().map(place).collect();
+        let order = |station| Station::ALL.iter().position(|of| *of == station);
+        places.sort_by_key(|place| (order(place.station), place.held));
+        let counted = split.share_busy().map_or(0.0, |busy| busy.mid * connections);
+        Self {
+            source: Source::Census,
+            under_way: in_flight + late,
+            per_s,
+            places,
+            instants: split.instants.iter().map(|(all, _)| all).sum(),
+            disagreement: (counted - in_flight).abs() / in_flight.max(1e-9),
+        }
+    }
+
+    /// Whether it says where the exchanges are.
+    pub fn is_split(&self) -> bool {
+        self.source == Source::Census && !self.places.is_empty()
+    }
+
+    /// Exchanges at a station, whatever holds them there.
+    pub fn at(&self, station: Station) -> f64 {
+        let of = self.places.iter().filter(|place| place.station == station);
+        of.map(|place| place.exchanges.mid).sum()
+    }
+
+    /// Those held there by this.
+    pub fn held(&self, station: Station, held: Held) -> f64 {
+        let of = self.places.iter().filter(|of| of.station == station && of.held == Some(held));
+        of.map(|place| place.exchanges.mid).sum()
+    }
+
+    /// The share of the exchanges under way at a station, 0 to 1.
+    pub fn share(&self, station: Station) -> f64 {
+        self.at(station) / self.under_way.max(1e-12)
+    }
+
+    /// The station with most exchanges, whatever holds them there.
+    pub fn largest(&self) -> Option<(Station, f64)> {
+        let stations = Station::ALL.into_iter().map(|station| (station, self.at(station)));
+        stations.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, exchanges)| *exchanges > 0.0)
+    }
+
+    /// Mean time of an exchange. Unit: seconds.
+    pub fn seconds(&self) -> f64 {
+        self.under_way / self.per_s.max(1e-12)
+    }
+
+    /// The share of the exchanges that no station has, 0 to 1: what stamps and census disagree on.
+    pub fn unplaced(&self) -> f64 {
+        if self.is_split() { self.disagreement.min(1.0) } else { 1.0 }
+    }
+}

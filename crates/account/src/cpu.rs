@@ -1,0 +1,178 @@
+//! What ran and what could have run: threads of the target's tree, or of the engine, on the CPUs that each
+//! may use.
+//!
+//! `running = Δ run time / Δ t`, `runnable = Δ run delay / Δ t`: the mean numbers of threads that had a CPU,
+//! and that waited for one.
+//!
+//! Blind spot: on some kernels a thread that its control group stopped counts as waiting for a CPU, on
+//! others it does not; `throttled` stands apart for that.
+//! Source: `Documentation/scheduler/sched-stats.rst`, `sched-bwc.rst`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use linerate_evidence::sources::{process, stat};
+use linerate_evidence::{Evidence, Metric, Subject};
+use linerate_model::Timestamp;
+
+/// Whose threads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Who {
+    /// The target's process tree.
+    Target,
+    /// The load engine.
+    Engine,
+}
+
+/// Threads that ran, and those that were kept from it. Each is a mean number over the window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Running {
+    /// Had a CPU: CPUs' worth of time.
+    pub running: f64,
+    /// Waited for a CPU; absent where the kernel does not count it.
+    pub runnable: Option<f64>,
+    /// CPUs' worth of time for which the control group stopped them.
+    pub throttled: f64,
+    /// The share of the quota's periods in which it ran out, 0 to 1.
+    pub periods_throttled: f64,
+    /// CPUs that the quota grants.
+    pub quota: Option<f64>,
+    /// The CPUs that they may use, by affinity and cpuset.
+    pub cpus: Cpus,
+}
+
+/// Some of the machine's CPUs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cpus {
+    /// Their numbers; empty: unknown.
+    pub list: Vec<u16>,
+    /// How many; absent: unknown.
+    pub count: Option<f64>,
+    /// Of them, CPUs' worth of time that anything used, steal included; absent: unmeasured.
+    pub busy: Option<f64>,
+}
+
+impl Who {
+    fn subject(self) -> Subject {
+        match self {
+            Who::Target => Subject::Target,
+            Who::Engine => Subject::Engine,
+        }
+    }
+}
+
+/// A metric that is counted of both alike, under a name of each's own.
+macro_rules! metric {
+    ($who:expr, $what:literal) => {
+        Metric::new(match $who {
+            Who::Target => concat!("process.", $what),
+            Who::Engine => concat!("engine.", $what),
+        })
+    };
+}
+
+impl Running {
+    /// What was counted between two instants; none where nothing was.
+    pub fn of(who: Who, evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
+        let of = evidence.of(who.subject()).within(window.clone());
+        let per_s = |metric: Metric<Duration>| of.rate(metric).ok();
+        let by_ticks = || Some(per_s(process::UTIME)? + per_s(process::STIME)?);
+        let running = match who {
+            Who::Target => per_s(metric!(who, "run")).or_else(by_ticks),
+            Who::Engine => per_s(metric!(who, "run")),
+        }?;
+        let count = |metric: Metric<u64>| of.grown(metric).unwrap_or(0.0);
+        let quota: Option<Duration> = of.last(metric!(who, "cpu_quota")).ok();
+        let allowed: Option<u64> = of.last(metric!(who, "cpus_allowed")).ok();
+        let list = evidence.fact(who.subject(), "cpus").map(list).unwrap_or_default();
+        Some(Self {
+            running,
+            runnable: per_s(metric!(who, "run_delay")),
+            throttled: per_s(metric!(who, "throttled_time")).unwrap_or(0.0),
+            periods_throttled: count(metric!(who, "nr_throttled"))
+                / count(metric!(who, "nr_periods")).max(1.0),
+            quota: quota.map(|quota| quota.as_secs_f64()),
+            cpus: Cpus {
+                count: allowed.map(|count| count as f64),
+                busy: busy(&list, evidence, window),
+                list,
+            },
+        })
+    }
+
+    /// CPUs' worth of time that they may have at most; absent: unknown.
+    pub fn limit(&self) -> Option<f64> {
+        match (self.quota, self.cpus.count) {
+            (Some(quota), Some(count)) => Some(quota.min(count)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// CPUs' worth of time that they had on the CPUs of others, spread evenly over their own.
+    pub fn on(&self, cpus: &Cpus) -> f64 {
+        let (own, shared) = (self.cpus.list.len(), self.cpus.list.iter());
+        let shared = shared.filter(|cpu| cpus.list.contains(cpu)).count();
+        if own == 0 { self.running } else { self.running * shared as f64 / own as f64 }
+    }
+
+    /// CPUs' worth of time on their CPUs that others had: neither they nor idleness.
+    pub fn others(&self) -> Option<f64> {
+        Some((self.cpus.busy? - self.running).max(0.0))
+    }
+}
+
+/// The numbers of a list as `Cpus_allowed_list` has it: `0-1,4`.
+fn list(text: &str) -> Vec<u16> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(from), Ok(to)) = (from.trim().parse::<u16>(), to.trim().parse::<u16>()) {
+            cpus.extend(from..=to);
+        }
+    }
+    cpus
+}
+
+/// CPUs' worth of time that these CPUs did not idle; none where one of them was not sampled.
+fn busy(cpus: &[u16], evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<f64> {
+    let one = |cpu: &u16| {
+        let of = evidence.of(Subject::Cpu(*cpu)).within(window.clone());
+        let (idle, over) = of.delta(stat::IDLE).ok()?;
+        let waiting = of.delta(stat::IOWAIT).map_or(0.0, |(time, _)| time.as_secs_f64());
+        Some((1.0 - (idle.as_secs_f64() + waiting) / over.as_secs_f64()).clamp(0.0, 1.0))
+    };
+    if cpus.is_empty() { None } else { cpus.iter().map(one).sum() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
+        assert_eq!(list("0-1,4\n"), [0, 1, 4]);
+        assert_eq!(list("3"), [3]);
+        assert!(list("").is_empty());
+    }
+
+    #[test]
+    fn who_runs_and_who_waits_are_rates_of_the_kernels_counters() {
+        let mut evidence = Evidence::default();
+        for second in 0..3u64 {
+            let at = Timestamp(second * 1_000_000_000);
+            let run = Metric::<Duration>::new("engine.run");
+            let delay = Metric::<Duration>::new("engine.run_delay");
+            evidence.push(at, Subject::Engine, run, Duration::from_millis(150 * second));
+            evidence.push(at, Subject::Engine, delay, Duration::from_millis(850 * second));
+            evidence.push(at, Subject::Cpu(1), stat::IDLE, Duration::from_millis(100 * second));
+        }
+        evidence.push_fact(Subject::Engine, "cpus", "1".into());
+        let window = Timestamp(0)..=Timestamp(2_000_000_000);
+        let engine = Running::of(Who::Engine, &evidence, &window).unwrap();
+        assert!((engine.running - 0.15).abs() < 1e-9);
+        assert!((engine.runnable.unwrap() - 0.85).abs() < 1e-9);
+        // The CPU was busy for 0.9, of which the engine had 0.15.
+        assert!((engine.others().unwrap() - 0.75).abs() < 1e-9);
+        assert_eq!(Running::of(Who::Target, &evidence, &window), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! The experiment: what throughput does with other connections.
+//!
+//! After the main phase linerate asks the same service with one connection, now and then and then without
+//! pause, with half of the connections, and with all of them again.
+//!
+//! - `e = d ln X / d ln N`: 1 where each connection brings its own exchanges, 0 where something is full.
+//! - `k = X(c) x the application's mean time alone`: how many are served at a time.
+//!
+//! Blind spot: a service that changes in the meantime (a cache that fills, a neighbour that comes): then X
+//! with all connections is another one than before, and the experiment is inconclusive.
+//! Source: the elasticity of a closed network, Lazowska et al., "Quantitative System Performance", 1984,
+//! chapter 5; Little's law for k.
+
+use linerate_evidence::{Evidence, Header, LoadSummary, Step, StepKind};
+use linerate_predict::{Elasticity, Observed, elasticity};
+
+use crate::account::Split;
+use crate::chosen::EXPLAINED;
+use crate::share::Estimate;
+use crate::station::Station;
+
+/// What was asked, and what came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// The main phase.
+    pub full: Observed,
+    /// One connection without pause.
+    pub alone: Option<Observed>,
+    /// Half of the connections.
+    pub half: Option<Observed>,
+    /// All of them again.
+    pub again: Option<Observed>,
+    /// Mean time of an exchange of one connection without pause. Unit: seconds.
+    pub alone_s: Option<Estimate>,
+    /// The same with pauses between exchanges: what a limit of the rate lets through at once.
+    pub spaced_s: Option<Estimate>,
+    /// Of the time alone, the share that the exchange spent on paths, 0 to 1.
+    pub alone_on_path: f64,
+    /// `d ln X / d ln N` between half and all; absent where that was not asked.
+    pub elasticity: Option<Elasticity>,
+    /// Why it says nothing, if so.
+    pub inconclusive: Option<Inconclusive>,
+}
+
+/// Why an experiment says nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inconclusive {
+    /// Throughput with all connections was another one before and after.
+    Drift {
+        /// In the main phase. Unit: exchanges a second.
+        before: f64,
+        /// Afterwards.
+        after: f64,
+    },
+    /// A step failed for the most part.
+    Failed,
+}
+
+impl Inconclusive {
+    /// As a sentence.
+    pub fn says(&self) -> String {
+        match self {
+            Inconclusive::Drift { before, after } => format!(
+                "throughput with all connections was {before:.0}/s before the check and {after:.0}/s after it"
+            ),
+            Inconclusive::Failed => "most exchanges of the check failed".into(),
+        }
+    }
+}
+
+impl Experiment {
+    /// What a run's steps say; none where there were none.
+    pub fn of(header: &Header, evidence: &Evidence, load: &LoadSummary) -> Option<Self> {
+        let step = |kind| evidence.steps.iter().find(|step| step.kind == kind);
+        if evidence.steps.is_empty() || load.throughput.0 <= 0.0 {
+            return None;
+        }
+        let observed = |step: &Step| {
+            let ((low, high), per_s) = (step.interval(), step.throughput().0);
+            Observed {
+                connections: step.connections,
+                per_s,
+                low: low.0.max(per_s / 4.0),
+                high: finite(high.0, per_s),
+            }
+        };
+        let full = Observed {
+            connections: header.plan.load.connections,
+            per_s: load.throughput.0,
+            low: load.throughput_interval.0.0.max(load.throughput.0 / 4.0),
+            high: finite(load.throughput_interval.1.0, load.throughput.0),
+        };
+        let [spaced, alone, half, again] =
+            [StepKind::Spaced, StepKind::Alone, StepKind::Half, StepKind::Again].map(step);
+        let worked = |step: &&Step| step.answered > 0 && step.answered >= step.failed;
+        let failed = evidence.steps.iter().any(|step| !worked(&step));
+        let (half, again) = (half.filter(worked).map(observed), again.filter(worked).map(observed));
+        // Half of two is one: the same was asked twice, and what the two differ by is known no better.
+        let alone_rate = alone.filter(worked).map(observed);
+        let half = match (half, alone_rate) {
+            (Some(half), Some(alone)) if half.connections == alone.connections => {
+                Some(pooled(&half, &alone))
+            }
+            (half, _) => half,
+        };
+        // One connection has no half.
+        let fewer = half.as_ref().filter(|half| half.connections < full.connections);
+        let elasticity = fewer.map(|half| {
+            // The later stretch stands beside its half; what came before may have been another machine.
+            let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
+            elasticity(half, &whole)
+        });
+        let drift = again.as_ref().filter(|again| {
+            let far = (again.per_s / full.per_s).ln().abs() > -EXPLAINED.ln();
+            far && (again.low > full.high || again.high < full.low)
+        });
+        let inconclusive = match drift {
+            Some(again) => Some(Inconclusive::Drift { before: full.per_s, after: again.per_s }),
+            None => failed.then_some(Inconclusive::Failed),
+        };
+        let path = alone.and_then(|step| {
+            let split = Split::of(evidence, &(step.from..=step.to))?;
+            let on_path = |station| [Station::PathOut, Station::PathBack].contains(&station);
+            let shares = split.shares().into_iter().filter(|(station, ..)| on_path(*station));
+            Some(shares.map(|(_, _, share)| share.mid).sum::<f64>())
+        });
+        Some(Self {
+            alone: alone_rate,
+            alone_s: alone.filter(worked).and_then(time),
+            spaced_s: spaced.filter(worked).and_then(time),
+            alone_on_path: path.unwrap_or(0.0).min(1.0),
+            full,
+            half,
+            again,
+            elasticity,
+            inconclusive,
+        })
+    }
+
+    /// How many are served at a time, if each takes as long as alone: `X x time alone`.
+    pub fn at_once(&self) -> Option<Estimate> {
+        let alone = self.alone_s?;
+        let at = |time: f64| self.full.per_s * time * (1.0 - self.alone_on_path);
+        Some(Estimate { mid: at(alone.mid), low: at(alone.low), high: at(alone.high) })
+    }
+}
+
+/// Two stretches of the same load as one.
+fn pooled(a: &Observed, b: &Observed) -> Observed {
+    Observed {
+        connections: a.connections,
+        per_s: (a.per_s * b.per_s).sqrt(),
+        low: a.low.min(b.low),
+        high: a.high.max(b.high),
+    }
+}
+
+/// Mean service time of a step, with the 95 % interval of its mean. Unit: seconds.
+fn time(step: &Step) -> Option<Estimate> {
+    let mid = step.mean_service()?.as_secs_f64();
+    let ends = step.mean_service_interval();
+    let (low, high) =
+        ends.map_or((0.0, 2.0 * mid), |(low, high)| (low.as_secs_f64(), high.as_secs_f64()));
+    Some(Estimate { mid, low, high })
+}
+
+/// An interval without an upper end is as wide upwards as the figure itself.
+fn finite(high: f64, mid: f64) -> f64 {
+    if high.is_finite() { high } else { 2.0 * mid }
+}

@@ -1,0 +1,28 @@
+//! The account of time: at which station the exchanges in flight are, how many, and so for how long.
+//!
+//! Every exchange in flight is at every instant at one station, so `N = Σ N_i`; by Little's law each station
+//! has `R_i = N_i / X` of an exchange's time. The engine's stamps give `N` and `X` exactly, the census only
+//! splits them. [`Experiment`] is the other half: what throughput did with other connections.
+//!
+//! Pure: a function of the evidence.
+//! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961; R. W. Wolff, "Poisson arrivals
+//! see time averages", 1982.
+
+#![forbid(unsafe_code)]
+
+mod account;
+pub mod chosen;
+mod cpu;
+mod experiment;
+mod inside;
+mod share;
+mod station;
+mod watched;
+
+pub use account::{Account, Place, Source};
+pub use cpu::{Cpus, Running, Who};
+pub use experiment::{Experiment, Inconclusive};
+pub use inside::{Asked, Inside, Threads};
+pub use share::{Estimate, ratio};
+pub use station::{Held, Station};
+pub use watched::{Exchanges, Held as HeldConnections, Pace, Rhythm, Watched};

@@ -1,0 +1,81 @@
+//! A share with its interval, from counts taken in batches.
+//!
+//! `p = Σ c_i / Σ n_i`, its variance by the jackknife over batches, its interval by Student's t.
+//!
+//! Batches and not single samples: what is sampled keeps its state for longer than the gap between two
+//! instants, so neighbours are alike.
+//! Source: B. Efron, "The Jackknife, the Bootstrap and Other Resampling Plans", 1982, chapter 3.
+
+use linerate_evidence::t95;
+use serde::{Deserialize, Serialize};
+
+use crate::chosen::SAMPLES;
+
+/// A figure with its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The figure.
+    pub mid: f64,
+    /// Its interval's lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// One that is known exactly.
+    pub fn exact(value: f64) -> Self {
+        Self { mid: value, low: value, high: value }
+    }
+
+    /// Each end times a factor that is not negative.
+    pub fn times(self, factor: f64) -> Self {
+        Self { mid: self.mid * factor, low: self.low * factor, high: self.high * factor }
+    }
+}
+
+/// `Σ c / Σ n` over batches of `(c, n)`; none where nothing was counted.
+///
+/// Fewer than [`SAMPLES`] batches have no interval that means anything: it is then 0 to 1.
+pub fn ratio(batches: &[(f64, f64)]) -> Option<Estimate> {
+    let (counted, of): (f64, f64) =
+        batches.iter().fold((0.0, 0.0), |sum, batch| (sum.0 + batch.0, sum.1 + batch.1));
+    if of <= 0.0 {
+        return None;
+    }
+    let mid = counted / of;
+    let used: Vec<_> = batches.iter().filter(|(_, n)| *n > 0.0).collect();
+    let count = used.len() as f64;
+    if used.len() < SAMPLES {
+        return Some(Estimate { mid, low: 0.0, high: 1.0_f64.max(mid) });
+    }
+    let left_out: Vec<f64> =
+        used.iter().map(|(c, n)| (counted - c) / (of - n).max(f64::MIN_POSITIVE)).collect();
+    let mean = left_out.iter().sum::<f64>() / count;
+    let variance = (count - 1.0) / count * left_out.iter().map(|p| (p - mean).powi(2)).sum::<f64>();
+    let half = t95(used.len() - 1) * variance.sqrt();
+    Some(Estimate { mid, low: (mid - half).max(0.0), high: mid + half })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_all_and_its_interval_of_what_batches_differ() {
+        let even = ratio(&[(5.0, 10.0), (5.0, 10.0), (5.0, 10.0), (5.0, 10.0)]).unwrap();
+        assert_eq!((even.mid, even.low, even.high), (0.5, 0.5, 0.5));
+        let uneven = ratio(&[(0.0, 10.0), (10.0, 10.0), (0.0, 10.0), (10.0, 10.0)]).unwrap();
+        // Standard error of four means of 0 and 1: 0.289; t of 3 degrees: 3.18.
+        assert_eq!(uneven.mid, 0.5);
+        assert!((uneven.high - 0.5 - 0.289 * 3.18).abs() < 0.03, "{uneven:?}");
+    }
+
+    #[test]
+    fn nothing_counted_is_no_share_and_two_batches_are_no_interval() {
+        assert_eq!(ratio(&[]), None);
+        assert_eq!(ratio(&[(0.0, 0.0)]), None);
+        let two = ratio(&[(1.0, 10.0), (1.0, 10.0)]).unwrap();
+        assert_eq!((two.low, two.high), (0.0, 1.0));
+    }
+}

@@ -1,0 +1,132 @@
+//! The stations that an exchange in flight can be at, in the order in which it passes them.
+
+use serde::{Deserialize, Serialize};
+
+/// Where an exchange in flight is. `docs/account.md` has a paragraph on each.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Station {
+    /// Connecting: its SYN is not answered.
+    Connect,
+    /// Connected for the client's kernel, and accepted by nobody.
+    AcceptQueue,
+    /// In the TLS handshake.
+    TlsHandshake,
+    /// Bytes of the request are unsent in the client's socket.
+    ClientSending,
+    /// The request is sent and has not arrived.
+    PathOut,
+    /// The request arrived and was not read.
+    Unread,
+    /// Taken by the service, and the answer not written.
+    Application,
+    /// Bytes of the answer are unsent in the server's socket.
+    ServerSending,
+    /// The answer is sent and has not arrived.
+    PathBack,
+    /// Answered in the engine's kernel and not read by the engine.
+    Engine,
+    /// Acknowledged by the other host and not answered: what it does there cannot be seen.
+    Beyond,
+    /// Over sooner than both its ends could be asked: somewhere between two system calls of the engine.
+    Brief,
+}
+
+impl Station {
+    /// All of them, in the order in which an exchange passes them.
+    pub const ALL: [Station; 12] = [
+        Station::Connect,
+        Station::AcceptQueue,
+        Station::TlsHandshake,
+        Station::ClientSending,
+        Station::PathOut,
+        Station::Unread,
+        Station::Application,
+        Station::Beyond,
+        Station::Brief,
+        Station::ServerSending,
+        Station::PathBack,
+        Station::Engine,
+    ];
+
+    /// As JSON has it; in words, to follow "31.9 of 32 exchanges are"; and in a word or two, for a bar.
+    fn names(self) -> [&'static str; 3] {
+        match self {
+            Station::Connect => ["connect", "connecting", "connect"],
+            Station::AcceptQueue => {
+                ["accept_queue", "in the accept queue, taken by nobody", "accept queue"]
+            }
+            Station::TlsHandshake => ["tls_handshake", "in the TLS handshake", "TLS handshake"],
+            Station::ClientSending => {
+                ["client_sending", "unsent in the client's socket", "request unsent"]
+            }
+            Station::PathOut => ["path_out", "on the way to the server", "path out"],
+            Station::Unread => ["unread", "unread in the server's socket", "unread"],
+            Station::Application => ["application", "in the application", "application"],
+            Station::ServerSending => {
+                ["server_sending", "unsent in the server's socket", "answer unsent"]
+            }
+            Station::PathBack => ["path_back", "on the way back", "path back"],
+            Station::Engine => ["engine", "answered and not read by linerate", "linerate"],
+            Station::Beyond => ["beyond", "on the other host", "other host"],
+            Station::Brief => ["brief", "too brief to be placed", "kernel and wire"],
+        }
+    }
+
+    /// As JSON has it.
+    pub fn id(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// Where the exchanges are, to follow "31.9 of 32 exchanges are": `in the application`.
+    pub fn words(self) -> &'static str {
+        self.names()[1]
+    }
+
+    /// The same in a word or two, for a bar.
+    pub fn label(self) -> &'static str {
+        self.names()[2]
+    }
+}
+
+/// What holds unsent bytes.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    /// Less than a segment, and an ACK outstanding (Nagle).
+    Nagle,
+    /// The congestion window.
+    Congestion,
+    /// The peer's receive window.
+    Window,
+    /// The send buffer: full, with all of it in flight.
+    Buffer,
+    /// Neither: pacing, or the moment between two segments.
+    Pacing,
+}
+
+impl Held {
+    /// All of them.
+    pub const ALL: [Held; 5] =
+        [Held::Nagle, Held::Congestion, Held::Window, Held::Buffer, Held::Pacing];
+
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Held::Nagle => ["nagle", "held by Nagle until an ACK comes"],
+            Held::Congestion => ["congestion", "held by the congestion window"],
+            Held::Window => ["window", "held by the peer's receive window"],
+            Held::Buffer => ["buffer", "its send buffer full"],
+            Held::Pacing => ["pacing", "paced, or between two segments"],
+        }
+    }
+
+    /// Its name in metrics: `census.server_nagle`.
+    pub fn id(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// By what, in words: `held by Nagle`.
+    pub fn words(self) -> &'static str {
+        self.names()[1]
+    }
+}

@@ -1,0 +1,310 @@
+//! The account of a service that is only watched: its connections by state, listening port by listening port.
+//!
+//! At the server's end alone a connection is idle, unread, with the application, sending and held, or in the
+//! air. The kernel's clocks of a connection are whole milliseconds; the header capture, where it is permitted,
+//! has each request's and each answer's own instant: how many are under way, how long each takes.
+//!
+//! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) who
+//! has to speak next cannot be told; then only unread, unsent and held are.
+
+use linerate_evidence::{Evidence, Metric, Subject};
+use std::time::Duration;
+
+use crate::chosen::{FEW, HALFWAY, TURNED_AWAY};
+use crate::inside::grown;
+
+/// The connections of one listening port, by what they wait for: mean numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Watched {
+    /// The port.
+    pub port: u16,
+    /// Connections on average.
+    pub connections: f64,
+    /// Nothing under way.
+    pub idle: f64,
+    /// Established and accepted by nobody.
+    pub accept_queue: f64,
+    /// With bytes that the service has not read.
+    pub unread: f64,
+    /// Read, and not answered.
+    pub application: f64,
+    /// Answers unsent, by what holds them.
+    pub held: Held,
+    /// Answers sent and not acknowledged.
+    pub air: f64,
+    /// Could be with the application as well as idle.
+    pub undecided: f64,
+    /// What the headers tell.
+    pub exchanges: Option<Exchanges>,
+}
+
+/// Connections with unsent bytes, by what holds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Held {
+    /// Less than a segment, and an ACK outstanding.
+    pub nagle: f64,
+    /// The congestion window.
+    pub congestion: f64,
+    /// The peer's receive window.
+    pub window: f64,
+    /// Something else: pacing, the device's queue, a cork.
+    pub other: f64,
+}
+
+impl Held {
+    /// All of them.
+    pub fn all(&self) -> f64 {
+        self.nagle + self.congestion + self.window + self.other
+    }
+}
+
+/// Requests and answers as their headers show them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exchanges {
+    /// Answered a second.
+    pub per_s: f64,
+    /// Asked and unanswered, on average.
+    pub under_way: f64,
+    /// From a request's last byte to its answer's first: mean, and percentiles. Unit: seconds.
+    pub service_s: f64,
+    /// Median.
+    pub p50_s: f64,
+    /// 99th percentile.
+    pub p99_s: f64,
+    /// Connections refused or reset a second.
+    pub refused_per_s: f64,
+    /// Connections opened a second.
+    pub opened_per_s: f64,
+    /// Whether requests and answers alternate; if not, the rest says nothing.
+    pub alternate: bool,
+    /// From an answer's last byte to the connection's next request, mean. Unit: seconds.
+    pub idle_s: f64,
+    /// How evenly answers follow each other.
+    pub rhythm: Option<Rhythm>,
+}
+
+/// How evenly answers follow each other, over all connections of a port. Unit: seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rhythm {
+    /// How many times from one answer to the next were taken.
+    pub gaps: f64,
+    /// Their mean.
+    pub mean_s: f64,
+    /// Their fifth percentile.
+    pub low_s: f64,
+    /// Their standard deviation.
+    pub spread_s: f64,
+    /// After so many answers the times repeat best.
+    pub turn: f64,
+    /// Standard deviation of the time of so many in a row.
+    pub turn_spread_s: f64,
+    /// Of 4 in a row, and of 32.
+    pub spreads_s: [f64; 2],
+}
+
+/// What sets the rate, by the rhythm of the answers while requests wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// A clock: the times from one answer to the next do not add up their differences.
+    Clock,
+    /// So many at a time, each for as long as the others.
+    AtOnce(f64),
+}
+
+impl Exchanges {
+    /// None where the rhythm tells nothing: answers come by chance, clients and not the service set when, or
+    /// nobody waits.
+    ///
+    /// Each of n connections that is answered after the same time, and asks again at once, has its own moment of
+    /// that time: n answers that keep apart from each other by a share g of their mean distance do so by chance
+    /// with (1 - g)^(n - 1) (n points on a circle; Feller, "An Introduction to Probability Theory", volume 2,
+    /// chapter I).
+    pub fn pace(&self) -> Option<Pace> {
+        let rhythm = self.rhythm.filter(|rhythm| rhythm.gaps >= FEW * FEW)?;
+        let mean_s = 1.0 / self.per_s.max(1e-9);
+        // Where answers come in clumps what is between them are pauses, and the gaps are those within.
+        if !self.alternate || self.idle_s > mean_s || rhythm.mean_s < HALFWAY * mean_s {
+            return None;
+        }
+        let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
+        if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
+            let [few, many] = rhythm.spreads_s;
+            // Times that are independent make it the square root of eight: halfway, on the scale of powers.
+            return Some(if many < 8_f64.powf(HALFWAY / 2.0) * few {
+                Pace::Clock
+            } else {
+                Pace::AtOnce(1.0)
+            });
+        }
+        if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
+            return None;
+        }
+        // Where each waits its turn all wait alike. Where most are quick, those between two that repeat are the
+        // steps of one: a transaction, which has what the others wait for.
+        let alike = self.p50_s >= HALFWAY * self.service_s;
+        let at_once = if alike { rhythm.turn } else { 1.0 };
+        (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
+    }
+}
+
+impl Watched {
+    /// Every listening port that was sampled, the one with most connections under way first.
+    pub fn of(evidence: &Evidence) -> Vec<Self> {
+        let ports = evidence.subjects().filter_map(|of| match of {
+            Subject::Listener(port) => Some(port),
+            _ => None,
+        });
+        let mut all: Vec<Self> = ports.filter_map(|port| Self::of_port(evidence, port)).collect();
+        all.sort_by(|a, b| b.under_way().total_cmp(&a.under_way()));
+        all
+    }
+
+    fn of_port(evidence: &Evidence, port: u16) -> Option<Self> {
+        let of = evidence.of(Subject::Listener(port));
+        let exchanges = exchanges(&of);
+        let instants = grown(&of, "bursts.instants").filter(|instants| *instants > 0.0);
+        let Some(instants) = instants else {
+            return exchanges.map(|exchanges| Self {
+                port,
+                exchanges: Some(exchanges),
+                ..Self::default()
+            });
+        };
+        let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
+        // Where all CPUs are busy requests pile up while the sampler runs; the headers know how many there are.
+        let asked = exchanges.as_ref().filter(|headers| headers.alternate);
+        let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
+        Some(Self {
+            port,
+            connections: mean("bursts.connections"),
+            idle: mean("bursts.idle"),
+            accept_queue: mean("bursts.accept_queue"),
+            unread: mean("bursts.unread").min(most),
+            application: mean("bursts.application"),
+            held: Held {
+                nagle: mean("bursts.held_nagle"),
+                congestion: mean("bursts.held_congestion"),
+                window: mean("bursts.held_window"),
+                other: mean("bursts.held_other"),
+            },
+            air: mean("bursts.air"),
+            undecided: mean("bursts.undecided"),
+            exchanges,
+        })
+    }
+
+    /// Connections that somebody accepted.
+    pub fn accepted(&self) -> f64 {
+        (self.connections - self.accept_queue).max(0.0)
+    }
+
+    /// Exchanges in the application: what the headers say, else what the sockets do.
+    pub fn in_application(&self) -> f64 {
+        match &self.exchanges {
+            Some(headers) if headers.alternate => {
+                (headers.under_way - self.unread - self.accept_queue).max(0.0)
+            }
+            _ => self.application,
+        }
+    }
+
+    /// Connections with something under way.
+    pub fn under_way(&self) -> f64 {
+        let sending = self.held.all() + self.air;
+        self.accept_queue + self.unread + self.in_application() + sending
+    }
+}
+
+fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
+    let count = grown(of, "capture.exchanges")?;
+    let time =
+        |name| of.delta(Metric::<Duration>::new(name)).ok().map(|(time, _)| time.as_secs_f64());
+    let state = |name| of.last(Metric::<Duration>::new(name)).map_or(0.0, |at| at.as_secs_f64());
+    // The capture pauses to keep within its budget: rates and means are of the time that it took packets.
+    let seconds = time("capture.watched").filter(|seconds| *seconds > 0.0)?;
+    let per_s = |name| grown(of, name).unwrap_or(0.0) / seconds;
+    let turns =
+        grown(of, "capture.duplex").unwrap_or(0.0) + grown(of, "capture.unasked").unwrap_or(0.0);
+    Some(Exchanges {
+        per_s: count / seconds,
+        under_way: time("capture.asked_area")? / seconds,
+        service_s: time("capture.service_time")? / count.max(1.0),
+        p50_s: state("capture.service_p50"),
+        p99_s: state("capture.service_p99"),
+        refused_per_s: per_s("capture.refused") + per_s("capture.reset"),
+        opened_per_s: per_s("capture.opened"),
+        alternate: turns <= TURNED_AWAY * count,
+        // Not known: then nobody is known to ask again at once.
+        idle_s: time("capture.idle_time").map_or(f64::INFINITY, |time| time / count.max(1.0)),
+        rhythm: rhythm(of),
+    })
+}
+
+/// The whole of it, not what grew: most of its figures are states.
+fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
+    let time = |name| of.last(Metric::<Duration>::new(name)).ok().map(|time| time.as_secs_f64());
+    let count = |name| of.last(Metric::<u64>::new(name)).ok().map(|count| count as f64);
+    let gaps = count("capture.gaps").filter(|gaps| *gaps > 0.0)?;
+    Some(Rhythm {
+        gaps,
+        mean_s: time("capture.gap_time")? / gaps,
+        low_s: time("capture.gap_low")?,
+        spread_s: time("capture.gap_spread")?,
+        turn: count("capture.turn")?,
+        turn_spread_s: time("capture.turn_spread")?,
+        spreads_s: [time("capture.spread_4")?, time("capture.spread_32")?],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 20 requests wait, 400 answers a second; as they are told with this rhythm.
+    fn paced(rhythm: Rhythm) -> Option<Pace> {
+        let headers = Exchanges {
+            per_s: 400.0,
+            under_way: 20.0,
+            service_s: 0.05,
+            p50_s: 0.05,
+            p99_s: 0.06,
+            refused_per_s: 0.0,
+            opened_per_s: 0.0,
+            alternate: true,
+            idle_s: 0.0001,
+            rhythm: Some(rhythm),
+        };
+        let asks_late = Exchanges { idle_s: 0.01, ..headers };
+        assert_eq!(asks_late.pace(), None, "its clients set when");
+        let clumps = Exchanges { per_s: 100.0, ..headers };
+        assert_eq!(clumps.pace(), None, "pauses are most of it");
+        let steps = Exchanges { p50_s: 0.001, ..headers };
+        assert!(!matches!(steps.pace(), Some(Pace::AtOnce(k)) if k > 1.0), "a transaction's steps");
+        headers.pace()
+    }
+
+    const ONE: Rhythm = Rhythm {
+        gaps: 2000.0,
+        mean_s: 0.0025,
+        low_s: 0.0021,
+        spread_s: 0.0003,
+        turn: 1.0,
+        turn_spread_s: 0.0003,
+        spreads_s: [0.0006, 0.0017],
+    };
+
+    #[test]
+    fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {
+        assert_eq!(paced(ONE), Some(Pace::AtOnce(1.0)));
+        assert_eq!(paced(Rhythm { spreads_s: [0.0003, 0.0003], ..ONE }), Some(Pace::Clock));
+        assert_eq!(paced(Rhythm { gaps: 50.0, ..ONE }), None, "too few");
+    }
+
+    #[test]
+    fn answers_that_repeat_after_some_are_of_so_many_at_a_time_and_others_of_nothing() {
+        let pool = Rhythm { low_s: 0.0001, spread_s: 0.002, turn: 4.0, ..ONE };
+        assert_eq!(paced(pool), Some(Pace::AtOnce(4.0)));
+        assert_eq!(paced(Rhythm { turn_spread_s: 0.0015, ..pool }), None, "hardly");
+        assert_eq!(paced(Rhythm { turn: 12.0, ..pool }), None, "as many as are there");
+    }
+}

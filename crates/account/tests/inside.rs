@@ -1,0 +1,179 @@
+//! What those in the application wait for, and the account of a service that is watched, of evidence made by
+//! hand.
+
+mod hand;
+
+use hand::{counted, second};
+use linerate_account::{Cpus, Inside, Running, Watched};
+use linerate_evidence::{Evidence, Subject};
+use proptest::prelude::*;
+
+fn running(running: f64, runnable: Option<f64>, throttled: f64) -> Running {
+    let cpus = Cpus::default();
+    Running { running, runnable, throttled, periods_throttled: 0.0, quota: None, cpus }
+}
+
+fn inside(exchanges: f64, target: Option<&Running>, evidence: &Evidence) -> Inside {
+    Inside::of(exchanges, target, evidence, &(second(0)..=second(10)))
+}
+
+#[test]
+fn what_no_thread_works_for_is_asleep() {
+    let target = running(1.0, Some(0.5), 0.2);
+    let of = inside(10.0, Some(&target), &Evidence::default());
+    assert_eq!((of.running, of.throttled), (1.0, 0.2));
+    // What the quota stopped is no wait for a CPU.
+    assert!((of.runnable - 0.3).abs() < 1e-9);
+    assert!((of.asleep - 8.5).abs() < 1e-9);
+    // Of a target that was not counted nothing is known to run.
+    assert_eq!(inside(3.0, None, &Evidence::default()).asleep, 3.0);
+}
+
+#[test]
+fn threads_are_means_over_instants_and_said_by_their_number() {
+    let mut evidence = Evidence::default();
+    for (name, value) in [
+        ("instants", 200),
+        ("disk", 300),
+        ("lock", 5600),
+        ("timer", 800),
+        ("running", 1),
+        ("fullest", 180),
+    ] {
+        counted(&mut evidence, Subject::Target, &format!("threads.{name}"), 0, &[0, value]);
+    }
+    evidence.push_fact(Subject::Target, "fullest_thread", "worker".into());
+    let of = inside(10.0, Some(&running(0.5, None, 0.0)), &evidence);
+    // 300 in 200 instants.
+    assert!((of.disk - 1.5).abs() < 1e-9 && (of.asleep - 8.0).abs() < 1e-9, "{of:?}");
+    let threads = of.threads.unwrap();
+    assert_eq!(
+        threads.words(),
+        "28.0 in a lock or an empty queue, 4.0 in a timer, 1.5 waiting for a disk"
+    );
+    assert!((threads.fullest - 0.9).abs() < 1e-9);
+    assert_eq!(threads.fullest_name.as_deref(), Some("worker"));
+}
+
+#[test]
+fn whom_it_asks_is_told_the_most_first_and_half_of_what_is_undecided_counts() {
+    let mut evidence = Evidence::default();
+    for (peer, asked, maybe) in [(0, 100, 0), (1, 300, 200)] {
+        let of = Subject::Peer(peer);
+        counted(&mut evidence, of, "peer.instants", 0, &[0, 100]);
+        counted(&mut evidence, of, "peer.connections", 0, &[0, 500]);
+        counted(&mut evidence, of, "peer.asked", 0, &[0, asked]);
+        counted(&mut evidence, of, "peer.asked_maybe", 0, &[0, maybe]);
+        evidence.push_fact(of, "address", format!("10.0.0.{peer}:5432"));
+    }
+    evidence.push_fact(Subject::Peer(1), "process", "postgres, pid 7".into());
+    counted(&mut evidence, Subject::Peer(1), "peer.run", 0, &[0, 500_000_000]);
+    // Whose address nobody told is nobody.
+    counted(&mut evidence, Subject::Peer(2), "peer.instants", 0, &[0, 100]);
+    let of = inside(5.0, None, &evidence);
+    let [first, second] = &of.asked[..] else { panic!("{:?}", of.asked) };
+    assert_eq!(
+        (first.address.as_str(), first.asked, first.connections),
+        ("10.0.0.1:5432", 4.0, 5.0)
+    );
+    assert_eq!((first.cores, first.process.as_deref()), (Some(0.5), Some("postgres, pid 7")));
+    assert_eq!((second.asked, second.cores), (1.0, None));
+    assert_eq!(of.questions(), 5.0);
+}
+
+proptest! {
+    /// `application = running + runnable + throttled + disk + asleep`, none of them negative.
+    #[test]
+    fn parts_sum_to_the_exchanges_in_the_application(
+        exchanges in 0.0f64..1e4,
+        ran in 0.0f64..64.0,
+        waited in prop::option::of(0.0f64..64.0),
+        stopped in 0.0f64..64.0,
+        disk in 0u64..10_000,
+    ) {
+        let mut evidence = Evidence::default();
+        counted(&mut evidence, Subject::Target, "threads.instants", 0, &[0, 100]);
+        counted(&mut evidence, Subject::Target, "threads.disk", 0, &[0, disk]);
+        let of = inside(exchanges, Some(&running(ran, waited, stopped)), &evidence);
+        let parts = [of.running, of.runnable, of.throttled, of.disk, of.asleep];
+        prop_assert!(parts.iter().all(|part| *part >= 0.0), "{:?}", of);
+        prop_assert!((parts.iter().sum::<f64>() - exchanges).abs() < 1e-9 * exchanges.max(1.0));
+    }
+}
+
+/// 1,500 connections on port 80 for ten instants, of which 150 are with the application.
+fn watched() -> Evidence {
+    let mut evidence = Evidence::default();
+    let port = Subject::Listener(80);
+    for (name, value) in [
+        ("instants", 10),
+        ("connections", 15_000),
+        ("idle", 13_200),
+        ("unread", 210),
+        ("application", 1500),
+        ("held_nagle", 90),
+    ] {
+        counted(&mut evidence, port, &format!("bursts.{name}"), 0, &[0, value]);
+    }
+    evidence
+}
+
+/// 100 exchanges a second of 20 ms each over two seconds, of which so many out of turn.
+fn captured(evidence: &mut Evidence, port: u16, out_of_turn: u64) {
+    for (name, value) in [
+        ("watched", 1_000_000_000),
+        ("exchanges", 200),
+        ("asked_area", 50_000_000_000),
+        ("service_time", 4_000_000_000),
+        ("duplex", out_of_turn),
+        ("refused", 2),
+        ("reset", 4),
+        ("opened", 20),
+        ("watched", 1_000_000_000),
+    ] {
+        evidence.push_raw(second(0), Subject::Listener(port), &format!("capture.{name}"), 0);
+        evidence.push_raw(second(2), Subject::Listener(port), &format!("capture.{name}"), value);
+    }
+    for (name, value) in [("service_p50", 15_000_000), ("service_p99", 90_000_000)] {
+        evidence.push_raw(second(2), Subject::Listener(port), &format!("capture.{name}"), value);
+    }
+}
+
+#[test]
+fn connections_are_means_over_instants() {
+    let [port] = &Watched::of(&watched())[..] else { panic!() };
+    assert_eq!((port.port, port.connections, port.idle), (80, 1500.0, 1320.0));
+    assert_eq!((port.unread, port.in_application(), port.held.nagle), (21.0, 150.0, 9.0));
+    assert_eq!(port.under_way(), 180.0);
+    assert_eq!(port.exchanges, None);
+}
+
+#[test]
+fn headers_say_how_many_are_under_way_where_requests_and_answers_alternate() {
+    let mut evidence = watched();
+    captured(&mut evidence, 80, 2);
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    let headers = port.exchanges.unwrap();
+    assert_eq!((headers.per_s, headers.under_way), (100.0, 25.0));
+    assert_eq!((headers.service_s, headers.p50_s, headers.p99_s), (0.02, 0.015, 0.09));
+    assert_eq!((headers.refused_per_s, headers.opened_per_s), (3.0, 10.0));
+    // 25 asked and unanswered, of which 21 are unread.
+    assert!(headers.alternate);
+    assert!((port.in_application() - 4.0).abs() < 1e-9);
+    let mut evidence = watched();
+    captured(&mut evidence, 80, 3);
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    assert!(!port.exchanges.unwrap().alternate);
+    assert_eq!(port.in_application(), 150.0);
+}
+
+#[test]
+fn the_port_with_most_under_way_is_first_and_headers_alone_are_an_account() {
+    let mut evidence = watched();
+    captured(&mut evidence, 443, 0);
+    let ports: Vec<u16> = Watched::of(&evidence).iter().map(|port| port.port).collect();
+    assert_eq!(ports, [80, 443]);
+    let of = Watched::of(&evidence);
+    assert_eq!((of[1].connections, of[1].in_application()), (0.0, 25.0));
+    assert!(Watched::of(&Evidence::default()).is_empty());
+}

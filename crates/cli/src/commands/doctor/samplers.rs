@@ -1,0 +1,69 @@
+//! What is sampled between the passes, of a target on this host: its threads and its own questions, where its
+//! connections are, and the headers of its packets where those may be captured.
+
+use std::path::Path;
+
+use linerate_engine::now;
+use linerate_evidence::Evidence;
+use linerate_probe::{BurstSampler, CaptureSampler, MOST_PORTS, TargetSampler};
+
+/// See the module. Dropped, they end.
+pub(super) struct Samplers {
+    target: TargetSampler,
+    bursts: Option<BurstSampler>,
+    capture: Option<CaptureSampler>,
+}
+
+impl Samplers {
+    /// Begins to sample a process tree in its network namespace (none: this process's own), and the
+    /// connections of these of its ports, the most important first. Connections from `listening` are no
+    /// questions of its own.
+    pub(super) fn start(
+        pid: u32,
+        netns: Option<&Path>,
+        listening: &[u16],
+        ports: &[u16],
+        evidence: &mut Evidence,
+    ) -> Self {
+        let target = TargetSampler::start(vec![pid], listening.to_vec(), now);
+        let (ports, others) = ports.split_at(ports.len().min(MOST_PORTS));
+        let mut unread = |source: &str, why: String| {
+            evidence.unread.insert(source.into(), why);
+        };
+        if ports.is_empty() {
+            for source in ["bursts", "capture"] {
+                unread(source, "no port is known that it listens on".into());
+            }
+            return Self { target, bursts: None, capture: None };
+        }
+        let bursts = BurstSampler::start(netns, ports)
+            .map_err(|error| unread("bursts", error.to_string()))
+            .ok();
+        let capture = CaptureSampler::start(netns, ports)
+            .map_err(|error| unread("capture", error.to_string()))
+            .ok();
+        if !others.is_empty() {
+            let others: Vec<_> = others.iter().map(u16::to_string).collect();
+            let why = format!(
+                "only {MOST_PORTS} ports at once, those with most connections, and not {}: name one, :PORT",
+                others.join(", ")
+            );
+            for source in ["bursts", "capture"] {
+                evidence.unread.entry(source.into()).or_insert_with(|| why.clone());
+            }
+        }
+        Self { target, bursts, capture }
+    }
+
+    /// What they counted up to now.
+    pub(super) fn drain(&self) -> Evidence {
+        let mut evidence = self.target.drain();
+        if let Some(bursts) = &self.bursts {
+            evidence.absorb(bursts.drain(now()));
+        }
+        if let Some(capture) = &self.capture {
+            evidence.absorb(capture.drain(now()));
+        }
+        evidence
+    }
+}

@@ -1,0 +1,474 @@
+//! Where a watched port's connections are, sampled at the server's end alone.
+//!
+//! At an instant each connection is at one place: in the accept queue, idle, unread, with the application
+//! (received later than sent), held in its send queue, or in the air. Counts are summed up over instants, so
+//! that `bursts.application / bursts.instants` connections were with the application on average; if instants
+//! are at random, that is the mean over time. Where several would do, the one furthest downstream counts.
+//!
+//! The kernel's "last received" and "last sent" are jiffies (1 to 10 ms): equal ones don't tell which was later.
+//! Then samples a millisecond apart do, in retrospect: who sent next had been asked ([`places`]); so does
+//! a client that acknowledges with its next request only ([`End::place`]).
+//!
+//! Blind spot: requests and answers are thought to alternate: a server that sends on its own is idle, and one
+//! that was told something that needs no answer has it with the application for ever. On a path of less than
+//! 0.5 ms what is in the air counts as idle; on a longer one, an answer may seem in the air a tick longer than it was.
+//!
+//! Source: `sock_diag` with `INET_DIAG_INFO`; `struct tcp_info`, `linux/tcp.h`; a socket that nobody accepted has
+//! no inode (`inet_csk_accept`, `sock_graft`).
+
+use std::net::SocketAddr;
+
+use linerate_model::Timestamp;
+
+use super::sock_diag::{self, Message, u32_at, u64_at};
+use super::{Fetch, Parse, Source, sockets};
+use crate::evidence::Evidence;
+use crate::metric::Metric;
+use crate::subject::Subject;
+
+pub(super) const SOURCE: Source = Source {
+    id: "bursts",
+    says: "where a watched port's connections are, at random instants",
+    of: "listener/PORT",
+    fetch: Fetch::Bursts,
+    metrics: METRICS,
+    parse: Parse::Bursts,
+};
+
+metrics! {
+    /// Instants at which the port's connections were sampled, since sampling began.
+    INSTANTS: u64 = "bursts.instants", "1";
+    /// Connections that were there, summed up over the instants.
+    CONNECTIONS: u64 = "bursts.connections", "1";
+    /// Of those, in the accept queue: made, and not accepted.
+    ACCEPT_QUEUE: u64 = "bursts.accept_queue", "1";
+    /// With nothing asked, or nothing ever.
+    IDLE: u64 = "bursts.idle", "1";
+    /// With data that arrived and was not read.
+    UNREAD: u64 = "bursts.unread", "1";
+    /// With the application: all was read, and received later than sent.
+    APPLICATION: u64 = "bursts.application", "1";
+    /// With bytes unsent that Nagle's algorithm holds: less than a segment, while others are unacknowledged.
+    HELD_NAGLE: u64 = "bursts.held_nagle", "1";
+    /// With bytes unsent that the congestion window holds.
+    HELD_CONGESTION: u64 = "bursts.held_congestion", "1";
+    /// With bytes unsent that the peer's receive window holds.
+    HELD_WINDOW: u64 = "bursts.held_window", "1";
+    /// With bytes unsent that something else holds: pacing, the device's queue, a cork.
+    HELD_OTHER: u64 = "bursts.held_other", "1";
+    /// With all sent, not long enough ago to have arrived, or to be sent again; within 0.5 ms of round trip idle instead.
+    AIR: u64 = "bursts.air", "1";
+    /// Received and sent in the same tick, and nothing followed by which to tell which was later.
+    UNDECIDED: u64 = "bursts.undecided", "1";
+}
+
+/// Where a connection is, seen from the server's end.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Place {
+    /// See [`ACCEPT_QUEUE`].
+    AcceptQueue,
+    /// See [`IDLE`].
+    Idle,
+    /// See [`UNREAD`].
+    Unread,
+    /// See [`APPLICATION`].
+    Application,
+    /// See [`HELD_NAGLE`].
+    HeldNagle,
+    /// See [`HELD_CONGESTION`].
+    HeldCongestion,
+    /// See [`HELD_WINDOW`].
+    HeldWindow,
+    /// See [`HELD_OTHER`].
+    HeldOther,
+    /// See [`AIR`].
+    Air,
+    /// See [`UNDECIDED`].
+    Undecided,
+}
+
+impl Place {
+    /// Every place.
+    pub const ALL: [Place; 10] = [
+        Place::AcceptQueue,
+        Place::Idle,
+        Place::Unread,
+        Place::Application,
+        Place::HeldNagle,
+        Place::HeldCongestion,
+        Place::HeldWindow,
+        Place::HeldOther,
+        Place::Air,
+        Place::Undecided,
+    ];
+
+    /// The metric that counts it.
+    pub fn metric(self) -> Metric<u64> {
+        match self {
+            Place::AcceptQueue => ACCEPT_QUEUE,
+            Place::Idle => IDLE,
+            Place::Unread => UNREAD,
+            Place::Application => APPLICATION,
+            Place::HeldNagle => HELD_NAGLE,
+            Place::HeldCongestion => HELD_CONGESTION,
+            Place::HeldWindow => HELD_WINDOW,
+            Place::HeldOther => HELD_OTHER,
+            Place::Air => AIR,
+            Place::Undecided => UNDECIDED,
+        }
+    }
+}
+
+/// How much longer than a round trip ago something may seem to have been sent while it is in the air.
+// Source: `tcp_jiffies32`: stamps are of 4 ms where HZ is 250, the most usual; one tick and its rounding.
+const TICK_MS: u32 = 5;
+
+/// A peer within this round trip has what was sent: in a tick it is in the air for the least part, and for the rest
+/// its acknowledgement waits for the client's next request.
+// Chosen: a tenth of a tick; the loopback and a rack are below, another city is above.
+const NEAR_US: u32 = 500;
+
+/// Of the segments with data that were sent, at most one in so many was acknowledged alone.
+// Chosen: clients that answer within the delay of acknowledgements do so for none; handshakes and pauses for a few.
+const ALONE: u32 = 20;
+
+/// One end of a connection, as the kernel told of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct End {
+    /// The watched end.
+    pub local: SocketAddr,
+    /// The other.
+    pub peer: SocketAddr,
+    accepted: bool,
+    /// Received and not read; written and not acknowledged; of that, not sent. Unit: bytes.
+    unread: u32,
+    unacknowledged: u32,
+    unsent: u32,
+    /// Unit: ms.
+    since_sent: u32,
+    since_received: u32,
+    /// Unit: bytes.
+    sent: u64,
+    received: u64,
+    /// Unit: segments.
+    in_flight: u32,
+    window: u32,
+    backoff: u8,
+    /// Unit: bytes.
+    segment: u32,
+    peers_window: Option<u32>,
+    /// Unit: us.
+    round_trip: u32,
+    acknowledgements_alone: u32,
+    data_segments: u32,
+}
+
+/// The ends of a port's connections in a dump with `INET_DIAG_INFO`. Those of which it does not tell enough (a
+/// kernel before 4.19) are passed over.
+pub fn ends(dump: &[u8], port: u16) -> Vec<End> {
+    let ends = sock_diag::payloads(dump).filter_map(End::read);
+    ends.filter(|end| end.local.port() == port).collect()
+}
+
+impl End {
+    /// From one answer about one connection.
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        const INFO: u16 = 2;
+        let message = Message::read(payload).ok()?;
+        let connection = sockets::connection(payload)?;
+        let (_, info) = sock_diag::attributes(payload).find(|(kind, _)| *kind == INFO)?;
+        let word = |at| u32_at(info, at);
+        Some(Self {
+            local: connection.local,
+            peer: connection.peer,
+            accepted: message.inode != 0,
+            unread: message.rqueue,
+            unacknowledged: message.wqueue,
+            unsent: word(144)?,
+            since_sent: word(44)?,
+            since_received: word(52)?,
+            sent: u64_at(info, 200)?,
+            received: u64_at(info, 128)?,
+            in_flight: word(24)?,
+            window: word(80)?,
+            backoff: *info.get(4)?,
+            segment: word(16)?,
+            peers_window: word(228),
+            round_trip: word(148).filter(|us| *us != u32::MAX).unwrap_or(0),
+            acknowledgements_alone: word(140)?.saturating_sub(word(152)?),
+            data_segments: word(156)?,
+        })
+    }
+
+    /// Where it is, as far as one sample tells.
+    pub fn place(&self) -> Place {
+        if !self.accepted {
+            return Place::AcceptQueue;
+        }
+        if self.unsent > 0 && self.unacknowledged > 0 {
+            return self.held();
+        }
+        if self.unacknowledged > 0 {
+            let arrives_ms = self.round_trip.div_ceil(1000).saturating_add(TICK_MS);
+            let far = self.round_trip >= NEAR_US && self.since_sent <= arrives_ms;
+            if self.backoff > 0 || far {
+                return Place::Air;
+            }
+        }
+        if self.unread > 0 {
+            return Place::Unread;
+        }
+        if self.received == 0 {
+            return Place::Idle;
+        }
+        if self.sent == 0 || self.since_received < self.since_sent {
+            return Place::Application;
+        }
+        if self.since_received > self.since_sent {
+            return Place::Idle;
+        }
+        // Whoever asks again acknowledges what was answered.
+        if self.unacknowledged > 0 {
+            return Place::Idle;
+        }
+        // If the acknowledgement comes with the next request, there was one.
+        let rides = self.acknowledgements_alone.saturating_mul(ALONE) <= self.data_segments;
+        if rides && self.data_segments >= ALONE {
+            return Place::Application;
+        }
+        Place::Undecided
+    }
+
+    fn held(&self) -> Place {
+        let out = self.unacknowledged.saturating_sub(self.unsent);
+        let next = self.unsent.min(self.segment.max(1));
+        if self.peers_window.is_some_and(|window| window < out.saturating_add(next)) {
+            Place::HeldWindow
+        } else if self.in_flight >= self.window {
+            Place::HeldCongestion
+        } else if self.unsent < self.segment && out > 0 {
+            Place::HeldNagle
+        } else {
+            Place::HeldOther
+        }
+    }
+
+    /// Which of the two moved on since an earlier sample.
+    fn moved_since(&self, earlier: &End) -> (bool, bool) {
+        (self.received != earlier.received, self.sent != earlier.sent)
+    }
+}
+
+/// Where one connection was at each of several samples, a millisecond or so apart: what one sample leaves
+/// undecided, the next movement decides, and else the last one before.
+pub fn places(samples: &[End]) -> Vec<Place> {
+    let decided = |index: usize| {
+        let here = &samples[index];
+        let place = here.place();
+        if place != Place::Undecided {
+            return place;
+        }
+        let moved = |other: &&End| here.moved_since(other) != (false, false);
+        let after = samples[index + 1..].iter().find(moved).map(|then| here.moved_since(then));
+        let before = samples[..index].iter().rev().find(moved).map(|then| here.moved_since(then));
+        match (after, before) {
+            // It sent next, without being asked again; or was asked since it last sent.
+            (Some((false, true)), _) | (_, Some((true, false))) => Place::Application,
+            (Some((true, false)), _) | (_, Some((false, true))) => Place::Idle,
+            _ => Place::Undecided,
+        }
+    };
+    (0..samples.len()).map(decided).collect()
+}
+
+/// Connections by place, summed up over instants.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// See [`INSTANTS`].
+    pub instants: u64,
+    /// By [`Place::ALL`].
+    places: ByPlace,
+}
+
+impl Counts {
+    /// Adds an instant of `all` connections, of which `sampled` were chosen at random and stand for the rest; of
+    /// those of them that are undecided some, chosen at random, were followed and stand for them.
+    pub fn add(&mut self, all: u64, sampled: &[Place], followed: &[Place]) {
+        self.instants += 1;
+        let shares = shared_out(all, &counted(sampled));
+        let undecided = shares[Place::Undecided as usize];
+        for (sum, share) in self.places.iter_mut().zip(shares) {
+            *sum += share;
+        }
+        if !followed.is_empty() {
+            self.places[Place::Undecided as usize] -= undecided;
+            for (sum, share) in
+                self.places.iter_mut().zip(shared_out(undecided, &counted(followed)))
+            {
+                *sum += share;
+            }
+        }
+    }
+
+    /// How many connections were at a place, summed up over instants.
+    pub fn at(&self, place: Place) -> u64 {
+        self.places[place as usize]
+    }
+
+    /// Connections, summed up over instants.
+    pub fn connections(&self) -> u64 {
+        self.places.iter().sum()
+    }
+
+    /// Adds the counts as samples of a [`Subject::Listener`].
+    pub fn push(&self, at: Timestamp, of: Subject, evidence: &mut Evidence) {
+        evidence.push(at, of, INSTANTS, self.instants);
+        evidence.push(at, of, CONNECTIONS, self.connections());
+        for place in Place::ALL {
+            evidence.push(at, of, place.metric(), self.at(place));
+        }
+    }
+}
+
+type ByPlace = [u64; Place::ALL.len()];
+
+fn counted(places: &[Place]) -> ByPlace {
+    Place::ALL.map(|place| places.iter().filter(|of| **of == place).count() as u64)
+}
+
+/// Each place's share of a total, rounded so that the sum is right. No counts: no shares.
+fn shared_out(total: u64, counts: &ByPlace) -> ByPlace {
+    let (among, mut seen, mut given) = (counts.iter().sum::<u64>(), 0, 0);
+    counts.map(|count| {
+        seen += count;
+        let upto = (total * seen + among / 2).checked_div(among).unwrap_or(0);
+        std::mem::replace(&mut given, upto).abs_diff(upto)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sock_diag::sample;
+    use super::*;
+
+    /// Accepted, asked once and answered long ago.
+    fn quiet() -> End {
+        End {
+            local: "127.0.0.1:80".parse().unwrap(),
+            peer: "127.0.0.1:4000".parse().unwrap(),
+            accepted: true,
+            unread: 0,
+            unacknowledged: 0,
+            unsent: 0,
+            since_sent: 500,
+            since_received: 504,
+            sent: 1000,
+            received: 1000,
+            in_flight: 0,
+            window: 10,
+            backoff: 0,
+            segment: 1448,
+            peers_window: Some(65_536),
+            round_trip: 40,
+            acknowledgements_alone: 10,
+            data_segments: 10,
+        }
+    }
+
+    #[test]
+    fn what_was_received_later_than_sent_is_with_the_application() {
+        assert_eq!(quiet().place(), Place::Idle);
+        assert_eq!(End { since_received: 20, ..quiet() }.place(), Place::Application);
+        assert_eq!(End { unread: 10, since_received: 20, ..quiet() }.place(), Place::Unread);
+        let never_asked = End { received: 0, since_received: 500, ..quiet() };
+        assert_eq!(never_asked.place(), Place::Idle);
+        // Never answered: stamps that are equal from the beginning don't matter.
+        let unanswered = End { sent: 0, since_received: 500, ..quiet() };
+        assert_eq!(unanswered.place(), Place::Application);
+        assert_eq!(End { accepted: false, unread: 9, ..quiet() }.place(), Place::AcceptQueue);
+    }
+
+    #[test]
+    fn what_holds_unsent_bytes_is_named() {
+        let out = End { unacknowledged: 1000, unsent: 400, in_flight: 1, ..quiet() };
+        assert_eq!(out.place(), Place::HeldNagle);
+        assert_eq!(End { in_flight: 10, ..out }.place(), Place::HeldCongestion);
+        assert_eq!(End { peers_window: Some(999), ..out }.place(), Place::HeldWindow);
+        assert_eq!(End { unsent: 2_000, unacknowledged: 3_000, ..out }.place(), Place::HeldOther);
+        // Nothing out before it: Nagle lets it go.
+        assert_eq!(End { unacknowledged: 400, ..out }.place(), Place::HeldOther);
+    }
+
+    #[test]
+    fn an_answer_is_in_the_air_for_as_long_as_it_takes_and_not_for_its_acknowledgement() {
+        let sent = End { unacknowledged: 100, since_sent: 3, since_received: 8, ..quiet() };
+        // Its client is near, and has it.
+        assert_eq!(sent.place(), Place::Idle);
+        let sent = End { round_trip: 900, ..sent };
+        assert_eq!(sent.place(), Place::Air);
+        assert_eq!(End { since_sent: 30, since_received: 35, ..sent }.place(), Place::Idle);
+        assert_eq!(End { since_sent: 30, round_trip: 80_000, ..sent }.place(), Place::Air);
+        assert_eq!(End { since_sent: 900, backoff: 1, ..sent }.place(), Place::Air);
+    }
+
+    #[test]
+    fn in_the_same_tick_an_acknowledgement_that_rides_on_requests_tells() {
+        let same = End { since_sent: 12, since_received: 12, ..quiet() };
+        assert_eq!(same.place(), Place::Undecided);
+        let rides = End { acknowledgements_alone: 2, data_segments: 1_000, ..same };
+        assert_eq!(rides.place(), Place::Application);
+        // Its answer is unacknowledged: it was not asked again.
+        assert_eq!(End { unacknowledged: 10, ..rides }.place(), Place::Idle);
+        assert_eq!(End { unacknowledged: 10, ..same }.place(), Place::Idle);
+    }
+
+    #[test]
+    fn the_next_movement_decides_and_else_the_last() {
+        use Place::{Application, Idle, Undecided};
+        let same = End { since_sent: 12, since_received: 12, ..quiet() };
+        let asked = End { received: 1010, ..same };
+        let answered = End { sent: 1020, ..asked };
+        assert_eq!(places(&[same, same]), [Undecided, Undecided]);
+        assert_eq!(places(&[same, same, asked]), [Idle, Idle, Application]);
+        assert_eq!(places(&[asked, answered]), [Application, Idle]);
+        // Both moved in between: no telling.
+        assert_eq!(places(&[same, answered]), [Undecided, Undecided]);
+    }
+
+    #[test]
+    fn the_followed_stand_for_the_undecided_and_the_sum_is_right() {
+        use Place::{Application, Idle, Undecided};
+        let mut counts = Counts::default();
+        let all = [vec![Idle; 7], vec![Undecided; 10]].concat();
+        counts.add(17, &all, &[Application, Application, Idle]);
+        // A third of 10 and two thirds, and the 7.
+        assert_eq!((counts.at(Idle), counts.at(Application), counts.connections()), (10, 7, 17));
+        counts.add(1, &[Undecided], &[]);
+        assert_eq!((counts.at(Undecided), counts.instants), (1, 2));
+        // One in 25.
+        counts.add(50, &[Idle, Application], &[]);
+        assert_eq!((counts.at(Idle), counts.at(Application), counts.connections()), (35, 32, 68));
+        counts.add(0, &[], &[]);
+        assert_eq!((counts.connections(), counts.instants), (68, 4));
+        let mut evidence = Evidence::default();
+        counts.push(Timestamp(1), Subject::Listener(80), &mut evidence);
+        assert_eq!(evidence.rows()[0].2.len(), METRICS.len());
+    }
+
+    #[test]
+    fn an_end_is_read_from_the_kernels_answer() {
+        let mut message = sample::message(1, 80, 5, 0);
+        message[68..72].copy_from_slice(&77_u32.to_ne_bytes());
+        let mut info = vec![0; 248];
+        info[44..48].copy_from_slice(&12_u32.to_ne_bytes());
+        info[128..136].copy_from_slice(&9_u64.to_ne_bytes());
+        sample::attribute(&mut message, 2, &info);
+        let mut dump = sample::framed(20, &message);
+        dump.extend(sample::framed(20, &sample::message(1, 80, 5, 0)));
+        let found = ends(&dump, 80);
+        // The second is of a kernel that does not tell.
+        assert_eq!((found.len(), ends(&dump, 81).len()), (1, 0));
+        assert_eq!((found[0].since_sent, found[0].received), (12, 9));
+        assert_eq!(found[0].place(), Place::Unread);
+    }
+}

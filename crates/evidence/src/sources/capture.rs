@@ -1,0 +1,191 @@
+//! What the headers of packets tell of a service that is only watched: when a request was there, when its
+//! answer began and when it ended.
+//!
+//! From IP and TCP headers alone, no payload: a request's last byte is the last data towards the port before
+//! data comes back, an answer's first byte is that, and its last byte is the last before the next request. Read
+//! by [`segment`], put together by [`Exchanges`]. Of one connection in n, all counts and times are multiplied
+//! by n, so that they are of the whole service. A capture that would cost too much pauses; all is of `watched`, the time in which it
+//! did not: `exchanges / watched` is a rate, `asked_area / watched` connections were asked and unanswered on average, and by Little's law that is the rate times (`service_time` +
+//! `request_time`) per exchange: both come of the same instants, so this checks nothing but what is cut off at the ends.
+//!
+//! Blind spot: where requests and answers don't alternate (HTTP/2, AMQP, XMPP) times mean nothing, and
+//! `duplex` and `unasked` beside `exchanges` say so; pipelined requests that come before the first answer is one
+//! request, and so is a batch; a TLS handshake is one or two exchanges of its connection. The service time holds
+//! all that happens at the server's end: unread, in the application, held in the send queue. Connections
+//! that say nothing are not seen. A capture that pauses cuts off what is under way, so exchanges that take long beside
+//! its windows are too few. IPv6 with extension headers is passed over.
+//!
+//! Source: RFC 9293 (TCP), RFC 791 and 8200 (IP); the method is that of Percona's pt-tcp-model.
+
+mod exchanges;
+mod headers;
+mod rhythm;
+
+use std::time::Duration;
+
+use linerate_model::Timestamp;
+
+use super::{Fetch, Parse, Source};
+use crate::evidence::Evidence;
+use crate::subject::Subject;
+
+pub use exchanges::{Exchanges, MOST_CONNECTIONS, Sampling, Totals};
+pub use headers::{Seen, Segment, segment};
+pub use rhythm::Told;
+
+pub(super) const SOURCE: Source = Source {
+    id: "capture",
+    says: "exchanges of a watched port, from the headers of its packets",
+    of: "listener/PORT",
+    fetch: Fetch::Capture,
+    metrics: METRICS,
+    parse: Parse::Capture,
+};
+
+metrics! {
+    /// Packets of the port, since the capture began; a super-frame is one.
+    PACKETS: u64 = "capture.packets", "1";
+    /// Answers that began, since the capture began.
+    EXCHANGES: u64 = "capture.exchanges", "1";
+    /// Time from a request's last byte to its answer's first, summed up since the capture began.
+    SERVICE_TIME: Duration = "capture.service_time", "ns";
+    /// Time from a request's first byte to its last, of those answered, summed up since the capture began.
+    REQUEST_TIME: Duration = "capture.request_time", "ns";
+    /// Time from an answer's first byte to its last, summed up since the capture began; the last is known when the next request comes or the connection ends.
+    ANSWER_TIME: Duration = "capture.answer_time", "ns";
+    /// Time from an answer's last byte to the connection's next request, summed up since the capture began.
+    IDLE_TIME: Duration = "capture.idle_time", "ns";
+    /// Connections asked and unanswered, summed up over time since the capture began: a second of one connection is a second.
+    ASKED_AREA: Duration = "capture.asked_area", "ns";
+    /// Connections that carried data or began, since the capture began.
+    CONNECTIONS: u64 = "capture.connections", "1";
+    /// Connections begun by a SYN, since the capture began; a SYN sent again does not count.
+    OPENED: u64 = "capture.opened", "1";
+    /// Of those, answered with a RST, or ended by the server before any answer but a line, since the capture began.
+    REFUSED: u64 = "capture.refused", "1";
+    /// Connections that the server ended by a RST after it had answered on them, since the capture began.
+    RESET: u64 = "capture.reset", "1";
+    /// Requests whose connection ended before an answer began, since the capture began.
+    UNANSWERED: u64 = "capture.unanswered", "1";
+    /// Times data came towards the port while an answer was on its way, or again after a second without an answer, since the capture began.
+    DUPLEX: u64 = "capture.duplex", "1";
+    /// Times data came back with nothing asked, or after an answer had been silent for a second, since the capture began; a greeting does not count.
+    UNASKED: u64 = "capture.unasked", "1";
+    /// Times an acknowledgement told of data that the capture had not seen, since it began; the exchange is left out.
+    MISSED: u64 = "capture.missed", "1";
+    /// Packets that the kernel dropped because the capture was behind, since it began; of all ports.
+    LOST: u64 = "capture.lost", "1";
+    /// The capture keeps one connection in this many; a state.
+    ONE_IN: u64 = "capture.one_in", "1";
+    /// Time during which packets were taken, since the capture began: rates and means are of it.
+    WATCHED: Duration = "capture.watched", "ns";
+    /// CPU time of the capture's own thread since it began, of all ports; the kernel's part, in the time of whoever sends, is not in it.
+    COST: Duration = "capture.cost", "ns";
+    /// Median of the time from a request's last byte to its answer's first, since the capture began.
+    SERVICE_P50: Duration = "capture.service_p50", "ns";
+    /// 99th percentile of the same.
+    SERVICE_P99: Duration = "capture.service_p99", "ns";
+    /// Times from one answer to the next, over all connections of the port, since the capture began; pauses are none. Absent where not all connections are kept.
+    GAPS: u64 = "capture.gaps", "1";
+    /// The same, summed up.
+    GAP_TIME: Duration = "capture.gap_time", "ns";
+    /// Fifth percentile of the time from one answer to the next, since the capture began.
+    GAP_LOW: Duration = "capture.gap_low", "ns";
+    /// Standard deviation of the time from one answer to the next, since the capture began.
+    GAP_SPREAD: Duration = "capture.gap_spread", "ns";
+    /// After so many answers, 1 to 16, the times between them repeat best: the time of so many in a row spreads least; a state.
+    TURN: u64 = "capture.turn", "1";
+    /// Standard deviation of the time of so many answers in a row, since the capture began.
+    TURN_SPREAD: Duration = "capture.turn_spread", "ns";
+    /// Standard deviation of the time of 4 answers in a row, since the capture began.
+    SPREAD_4: Duration = "capture.spread_4", "ns";
+    /// Standard deviation of the time of 32 answers in a row, since the capture began.
+    SPREAD_32: Duration = "capture.spread_32", "ns";
+}
+
+/// What the capture tells of itself.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Own {
+    /// See [`LOST`].
+    pub lost: u64,
+    /// See [`WATCHED`].
+    pub watched: Duration,
+    /// See [`COST`].
+    pub cost: Duration,
+}
+
+/// Adds what the capture knows of each of its ports as samples. Instants of packets are on `seen`'s clock; the
+/// samples are stamped `at`.
+pub fn push(
+    at: Timestamp,
+    seen: Timestamp,
+    exchanges: &Exchanges,
+    own: Own,
+    evidence: &mut Evidence,
+) {
+    for (port, totals) in exchanges.totals(seen) {
+        let of = Subject::Listener(port);
+        let mut count = |metric, value| evidence.push(at, of, metric, value);
+        count(PACKETS, totals.packets);
+        count(EXCHANGES, totals.exchanges);
+        count(CONNECTIONS, totals.connections);
+        count(OPENED, totals.opened);
+        count(REFUSED, totals.refused);
+        count(RESET, totals.reset);
+        count(UNANSWERED, totals.unanswered);
+        count(DUPLEX, totals.duplex);
+        count(UNASKED, totals.unasked);
+        count(MISSED, totals.missed);
+        count(LOST, own.lost);
+        count(ONE_IN, u64::from(exchanges.sampling().one_in()));
+        let mut time = |metric, nanos| evidence.push(at, of, metric, Duration::from_nanos(nanos));
+        time(SERVICE_TIME, totals.service_time);
+        time(REQUEST_TIME, totals.request_time);
+        time(ANSWER_TIME, totals.answer_time);
+        time(IDLE_TIME, totals.idle_time);
+        time(ASKED_AREA, totals.asked_area);
+        time(WATCHED, own.watched.as_nanos() as u64);
+        time(COST, own.cost.as_nanos() as u64);
+        // No answer yet: no percentile, and not one of zero.
+        if let Some(times) = exchanges.service_times(port) {
+            time(SERVICE_P50, times.value_at_quantile(0.5));
+            time(SERVICE_P99, times.value_at_quantile(0.99));
+        }
+        if let Some(rhythm) = exchanges.rhythm(port) {
+            time(GAP_TIME, rhythm.time);
+            time(GAP_LOW, rhythm.low);
+            time(GAP_SPREAD, rhythm.spread);
+            time(TURN_SPREAD, rhythm.turn_spread);
+            time(SPREAD_4, rhythm.spread_4);
+            time(SPREAD_32, rhythm.spread_32);
+            evidence.push(at, of, GAPS, rhythm.gaps);
+            evidence.push(at, of, TURN, rhythm.turn);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_pushed_and_percentiles_only_where_there_was_an_answer() {
+        let mut exchanges = Exchanges::new(&[80], Sampling::all());
+        let mut evidence = Evidence::default();
+        push(Timestamp(5), Timestamp(5), &exchanges, Own::default(), &mut evidence);
+        let of = Subject::Listener(80);
+        assert_eq!(evidence.of(of).last(EXCHANGES), Ok(0));
+        assert!(evidence.of(of).last(SERVICE_P50).is_err());
+
+        for nth in 0..40 {
+            let begin = 1_000 + 5_000 * u64::from(nth);
+            exchanges::testing::exchange(&mut exchanges, nth, [begin, begin + 2_000]);
+        }
+        let mut evidence = Evidence::default();
+        push(Timestamp(9), Timestamp(900_000), &exchanges, Own::default(), &mut evidence);
+        let (_, _, values) = evidence.rows().remove(0);
+        assert_eq!(values.len(), METRICS.len());
+        assert!(METRICS.iter().all(|metric| values.contains_key(metric.name)));
+        assert_eq!(evidence.of(of).last(SERVICE_P50), Ok(Duration::from_nanos(2_000)));
+    }
+}

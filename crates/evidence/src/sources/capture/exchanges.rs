@@ -1,0 +1,810 @@
+//! From segments to exchanges: a state machine a connection.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use linerate_model::Timestamp;
+
+use super::headers::Segment;
+use super::rhythm::{Rhythm, Told};
+use crate::packed::Live;
+use crate::subject::Direction;
+
+/// Silence after which data is no more of the same request or answer.
+// Chosen: longer than retransmission timeouts, delayed acknowledgements and a streamed answer's pauses mostly
+// are, shorter than who writes to a chat pauses.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The most connections that are kept at once; more need [`Sampling`].
+// Chosen: 8 MB, and looking through them all takes a millisecond.
+pub const MOST_CONNECTIONS: usize = 1 << 16;
+
+/// A connection that said nothing for so long makes way when there are too many.
+// Chosen: as long as a kernel waits for the rest of a close (`tcp_fin_timeout`).
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// Which connections are kept: one in n, by the client's port.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sampling {
+    mask: u16,
+    salt: u16,
+}
+
+impl Sampling {
+    /// Every connection.
+    pub const fn all() -> Self {
+        Self { mask: 0, salt: 0 }
+    }
+
+    /// Every connection for now; `salt` decides which remain of it later.
+    pub const fn salted(salt: u16) -> Self {
+        Self { mask: 0, salt }
+    }
+
+    /// Half of these, or none of them less when only one in 4,096 is left.
+    ///
+    /// By the bits above the lowest: kernels give client ports of one parity to `connect`.
+    #[must_use]
+    pub fn halved(self) -> Self {
+        Self { mask: (self.mask << 1 | 2) & 0x1ffe, ..self }
+    }
+
+    /// How many connections one stands for.
+    pub fn one_in(self) -> u32 {
+        1 << self.mask.count_ones()
+    }
+
+    /// The bits of the client's port that decide, and what they are compared to.
+    pub fn mask_and_salt(self) -> (u16, u16) {
+        (self.mask, self.salt)
+    }
+
+    /// Whether connections from this port are kept.
+    pub fn keeps(self, client_port: u16) -> bool {
+        (client_port ^ self.salt) & self.mask == 0
+    }
+}
+
+/// What one port's connections added up to. Times in ns; all multiplied by how many connections one stands for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// See [`super::PACKETS`].
+    pub packets: u64,
+    /// See [`super::EXCHANGES`].
+    pub exchanges: u64,
+    /// See [`super::SERVICE_TIME`].
+    pub service_time: u64,
+    /// See [`super::REQUEST_TIME`].
+    pub request_time: u64,
+    /// See [`super::ANSWER_TIME`].
+    pub answer_time: u64,
+    /// See [`super::IDLE_TIME`].
+    pub idle_time: u64,
+    /// See [`super::ASKED_AREA`].
+    pub asked_area: u64,
+    /// See [`super::CONNECTIONS`].
+    pub connections: u64,
+    /// See [`super::OPENED`].
+    pub opened: u64,
+    /// See [`super::REFUSED`].
+    pub refused: u64,
+    /// See [`super::RESET`].
+    pub reset: u64,
+    /// See [`super::UNANSWERED`].
+    pub unanswered: u64,
+    /// See [`super::DUPLEX`].
+    pub duplex: u64,
+    /// See [`super::UNASKED`].
+    pub unasked: u64,
+    /// See [`super::MISSED`].
+    pub missed: u64,
+}
+
+/// The watched ports' connections. See the module.
+#[derive(Clone, Debug)]
+pub struct Exchanges {
+    ports: Vec<Port>,
+    connections: HashMap<Ends, Connection>,
+    sampling: Sampling,
+}
+
+#[derive(Clone, Debug)]
+struct Port {
+    port: u16,
+    totals: Totals,
+    service_times: Live,
+    rhythm: Rhythm,
+}
+
+/// Client and server; IPv4 as IPv6 has it, so that it is hashed in one go.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Ends(u128, u128, u32);
+
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    /// Place in `ports`.
+    port: usize,
+    /// Where it was first seen. Elsewhere its packets are copies: a bridge and its members, a bond.
+    device: u32,
+    phase: Phase,
+    last_seen: Timestamp,
+    /// One past the last byte seen towards the server, and back.
+    ends: [Option<u32>; 2],
+    /// Whether each end said that it sends no more.
+    done: [bool; 2],
+    /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
+    served: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// A SYN, not yet answered.
+    Opening,
+    /// Met in the midst of it: the next request tells where it is.
+    Unknown,
+    /// Open, and never asked.
+    Fresh,
+    Asked {
+        first: Timestamp,
+        last: Timestamp,
+    },
+    Answering {
+        first: Timestamp,
+        last: Timestamp,
+    },
+    /// Data came that was not asked for.
+    Unasked {
+        last: Timestamp,
+    },
+    /// The server said that it sends no more.
+    Over,
+}
+
+/// A server that says no more than this before any request, and closes, has refused. Unit: bytes.
+// Chosen: a line; services that speak alone and close (a stream, a file) send more.
+const REFUSAL: u32 = 200;
+
+impl Exchanges {
+    /// Of these ports.
+    pub fn new(ports: &[u16], sampling: Sampling) -> Self {
+        let port = |port: &u16| Port {
+            port: *port,
+            totals: Totals::default(),
+            service_times: Live::default(),
+            rhythm: Rhythm::default(),
+        };
+        let ports = ports.iter().map(port).collect();
+        Self { ports, connections: HashMap::new(), sampling }
+    }
+
+    /// Which connections are kept.
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// Connections kept now.
+    pub fn open(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Packets of all ports, multiplied as all counts are.
+    pub fn packets(&self) -> u64 {
+        self.ports.iter().map(|port| port.totals.packets).sum()
+    }
+
+    /// From now on only these are kept, which must be some of those that were.
+    pub fn keep(&mut self, at: Timestamp, sampling: Sampling) {
+        let before = std::mem::replace(&mut self.sampling, sampling);
+        // Those that go were asked for so long as themselves and others. Those that stay will be counted as more
+        // than they were, for all the time since they were asked, and are counted as less for that.
+        let went = i64::from(before.one_in());
+        let stays = went - i64::from(sampling.one_in());
+        let mut change = vec![0_i64; self.ports.len()];
+        self.connections.retain(|ends, connection| {
+            let keeps = sampling.keeps((ends.2 >> 16) as u16);
+            let weight = if keeps { stays } else { went };
+            change[connection.port] += weight.saturating_mul(connection.asked_for(at) as i64);
+            keeps
+        });
+        for (port, change) in self.ports.iter_mut().zip(change) {
+            port.totals.asked_area = port.totals.asked_area.saturating_add_signed(change);
+        }
+    }
+
+    /// Packets are not looked at from then on, until the next that comes: what each connection was at is cut off.
+    pub fn pause(&mut self, at: Timestamp) {
+        let weight = u64::from(self.sampling.one_in());
+        self.ports.iter_mut().for_each(|port| port.rhythm.broken());
+        for connection in self.connections.values_mut() {
+            let totals = &mut self.ports[connection.port].totals;
+            totals.asked_area += weight * connection.asked_for(at);
+            if let Phase::Answering { first, last } = connection.phase {
+                totals.answer_time += weight * last.nanos_since(first);
+            }
+            (connection.phase, connection.ends) = (Phase::Unknown, [None; 2]);
+            connection.served = true;
+        }
+    }
+
+    /// A packet, seen on a device, by its number.
+    pub fn on_segment(&mut self, at: Timestamp, device: u32, segment: &Segment) {
+        if !self.sampling.keeps(segment.client.port()) {
+            return;
+        }
+        let weight = u64::from(self.sampling.one_in());
+        let of_port = |port: &Port| port.port == segment.server.port();
+        let Some(index) = self.ports.iter().position(of_port) else { return };
+        let ends = Ends::of(segment);
+        let begins = segment.syn() && segment.direction == Direction::Out;
+        let new = match self.connections.get_mut(&ends) {
+            Some(known) if known.device != device => return,
+            Some(known) => {
+                let again = begins && !matches!(known.phase, Phase::Opening);
+                if again {
+                    // The same two ports as those of a connection whose end was not seen.
+                    known.close(at, weight, &mut self.ports[index].totals);
+                }
+                again
+            }
+            None => begins || segment.data > 0,
+        };
+        let port = &mut self.ports[index];
+        port.totals.packets += weight;
+        if new {
+            let phase = if begins { Phase::Opening } else { Phase::Unknown };
+            if !self.make_way(at) {
+                return;
+            }
+            let totals = &mut self.ports[index].totals;
+            totals.connections += weight;
+            totals.opened += if begins { weight } else { 0 };
+            let connection = Connection {
+                port: index,
+                device,
+                phase,
+                last_seen: at,
+                ends: [None; 2],
+                done: [false; 2],
+                served: !begins,
+            };
+            self.connections.insert(ends, connection);
+        }
+        let Some(connection) = self.connections.get_mut(&ends) else { return };
+        connection.last_seen = at;
+        if connection.on_segment(at, segment, weight, &mut self.ports[index]) {
+            self.connections.remove(&ends);
+        }
+    }
+
+    /// What each port's connections added up to by then.
+    pub fn totals(&self, at: Timestamp) -> Vec<(u16, Totals)> {
+        let mut totals: Vec<_> = self.ports.iter().map(|port| (port.port, port.totals)).collect();
+        let weight = u64::from(self.sampling.one_in());
+        for connection in self.connections.values() {
+            totals[connection.port].1.asked_area += weight * connection.asked_for(at);
+        }
+        totals
+    }
+
+    /// Times from a request's last byte to its answer's first, in ns. None: no answer yet, or not a watched port.
+    pub fn service_times(&self, port: u16) -> Option<&Histogram<u64>> {
+        self.ports.iter().find(|of| of.port == port)?.service_times.recorded()
+    }
+
+    /// How evenly answers followed each other. None: too few, not all connections, or not a watched port.
+    pub fn rhythm(&self, port: u16) -> Option<Told> {
+        let of = self.ports.iter().find(|of| of.port == port)?;
+        if self.sampling.one_in() == 1 { of.rhythm.told() } else { None }
+    }
+
+    /// Whether there is room for one more.
+    fn make_way(&mut self, at: Timestamp) -> bool {
+        if self.connections.len() >= MOST_CONNECTIONS {
+            self.connections.retain(|_, connection| {
+                at.since(connection.last_seen) < FORGOTTEN
+                    || matches!(connection.phase, Phase::Asked { .. })
+            });
+        }
+        self.connections.len() < MOST_CONNECTIONS
+    }
+}
+
+impl Ends {
+    fn of(segment: &Segment) -> Self {
+        let wide = |address: SocketAddr| match address.ip() {
+            IpAddr::V4(ip) => u128::from(ip.to_ipv6_mapped()),
+            IpAddr::V6(ip) => u128::from(ip),
+        };
+        let ports = u32::from(segment.client.port()) << 16 | u32::from(segment.server.port());
+        Self(wide(segment.client), wide(segment.server), ports)
+    }
+}
+
+impl Connection {
+    /// How long it has been asked and unanswered. Unit: ns.
+    fn asked_for(&self, at: Timestamp) -> u64 {
+        match self.phase {
+            Phase::Asked { first, .. } => at.nanos_since(first),
+            _ => 0,
+        }
+    }
+
+    /// Whether that was its last.
+    fn on_segment(
+        &mut self,
+        at: Timestamp,
+        segment: &Segment,
+        weight: u64,
+        port: &mut Port,
+    ) -> bool {
+        let back = segment.direction == Direction::Back;
+        if segment.rst() {
+            // A client may hang up as it likes.
+            if back && self.done == [false; 2] {
+                if self.served {
+                    port.totals.reset += weight;
+                } else {
+                    port.totals.refused += weight;
+                }
+            }
+            self.close(at, weight, &mut port.totals);
+            return true;
+        }
+        if segment.syn() {
+            if back && matches!(self.phase, Phase::Opening) {
+                self.phase = Phase::Fresh;
+            }
+            self.ends[usize::from(back)] = Some(segment.sequence.wrapping_add(1));
+            return false;
+        }
+        if segment.data > 0 {
+            let end = segment.sequence.wrapping_add(segment.data);
+            if self.ends[usize::from(back)].is_none_or(|seen| before(seen, end)) {
+                self.on_data(at, segment, weight, port);
+                self.ends[usize::from(back)] = Some(end);
+            }
+        }
+        if segment.fin() {
+            if back && self.done == [false; 2] && !self.served {
+                port.totals.refused += weight;
+            }
+            self.done[usize::from(back)] = true;
+            if back {
+                self.close(at, weight, &mut port.totals);
+            }
+        }
+        self.done == [true; 2]
+    }
+
+    /// Data that was not seen before.
+    fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
+        let Port { totals, service_times, rhythm, .. } = port;
+        let asked_for = self.asked_for(at);
+        let theirs = &mut self.ends[usize::from(segment.direction == Direction::Out)];
+        // Whether it was sent before all that the other end sent had arrived.
+        let mut crossed = false;
+        if let (Some(acknowledged), Some(seen)) = (segment.ack(), *theirs) {
+            if before(seen, acknowledged) && !self.done.contains(&true) {
+                totals.missed += weight;
+                totals.asked_area += weight * asked_for;
+                *theirs = Some(acknowledged);
+                self.phase = Phase::Unknown;
+            }
+            crossed = before(acknowledged, seen);
+        }
+        let silent = |last: Timestamp| at.since(last) > SILENCE;
+        self.served |= segment.direction == Direction::Back && segment.data > REFUSAL;
+        self.phase = match (segment.direction, self.phase) {
+            (_, Phase::Over) => Phase::Over,
+            (Direction::Out, Phase::Asked { first, last }) => {
+                totals.duplex += if silent(last) { weight } else { 0 };
+                Phase::Asked { first, last: at }
+            }
+            (Direction::Out, Phase::Answering { first, last }) => {
+                totals.duplex += if crossed { weight } else { 0 };
+                totals.answer_time += weight * last.nanos_since(first);
+                totals.idle_time += weight * at.nanos_since(last);
+                Phase::Asked { first: at, last: at }
+            }
+            (Direction::Out, _) => Phase::Asked { first: at, last: at },
+            (Direction::Back, Phase::Asked { first, last }) => {
+                self.served = true;
+                totals.exchanges += weight;
+                totals.service_time += weight * at.nanos_since(last);
+                totals.request_time += weight * last.nanos_since(first);
+                totals.asked_area += weight * at.nanos_since(first);
+                service_times.record_n(at.nanos_since(last), weight);
+                rhythm.answered(at);
+                Phase::Answering { first: at, last: at }
+            }
+            (Direction::Back, Phase::Answering { first, last }) if silent(last) => {
+                totals.answer_time += weight * last.nanos_since(first);
+                totals.unasked += weight;
+                Phase::Unasked { last: at }
+            }
+            (Direction::Back, Phase::Answering { first, .. }) => {
+                Phase::Answering { first, last: at }
+            }
+            (Direction::Back, Phase::Unasked { last }) => {
+                totals.unasked += if silent(last) { weight } else { 0 };
+                Phase::Unasked { last: at }
+            }
+            // A greeting is of the protocol, and what is met in the midst of it may be a rest.
+            (Direction::Back, Phase::Fresh) => Phase::Unasked { last: at },
+            (Direction::Back, Phase::Opening | Phase::Unknown) => Phase::Unknown,
+        };
+    }
+
+    /// No answer comes any more.
+    fn close(&mut self, at: Timestamp, weight: u64, totals: &mut Totals) {
+        match self.phase {
+            Phase::Asked { first, .. } => {
+                totals.unanswered += weight;
+                totals.asked_area += weight * at.nanos_since(first);
+            }
+            Phase::Answering { first, last } => {
+                totals.answer_time += weight * last.nanos_since(first);
+            }
+            _ => {}
+        }
+        self.phase = Phase::Over;
+    }
+}
+
+/// Whether a sequence number comes before another; they wrap.
+fn before(a: u32, b: u32) -> bool {
+    (b.wrapping_sub(a) as i32) > 0
+}
+
+/// Packets made by hand.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    pub(in super::super) const SYN: u8 = 2;
+    pub(in super::super) const RST: u8 = 4;
+    pub(in super::super) const ACK: u8 = 16;
+    pub(in super::super) const FIN_ACK: u8 = 17;
+
+    /// A packet of the connection from a port of the client to port 80.
+    pub(in super::super) fn packet(
+        client: u16,
+        direction: Direction,
+        (sequence, data): (u32, u32),
+        acknowledged: u32,
+        flags: u8,
+    ) -> Segment {
+        Segment {
+            client: SocketAddr::from(([10, 0, 0, 9], client)),
+            server: SocketAddr::from(([10, 0, 0, 1], 80)),
+            direction,
+            data,
+            sequence,
+            acknowledged,
+            flags,
+        }
+    }
+
+    /// One request of 10 bytes and its answer of 20, after so many others of its connection.
+    pub(in super::super) fn exchange(exchanges: &mut Exchanges, nth: u32, at: [u64; 2]) {
+        let (sent, received) = (1 + 10 * nth, 1 + 20 * nth);
+        let request = packet(4000, Direction::Out, (sent, 10), received, ACK);
+        exchanges.on_segment(Timestamp(at[0]), 1, &request);
+        let answer = packet(4000, Direction::Back, (received, 20), sent + 10, ACK);
+        exchanges.on_segment(Timestamp(at[1]), 1, &answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::*;
+    use super::*;
+    use Direction::{Back, Out};
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn of(packets: &[(u64, Segment)]) -> Exchanges {
+        let mut exchanges = Exchanges::new(&[80], Sampling::all());
+        for (ms, segment) in packets {
+            exchanges.on_segment(Timestamp(ms * MS), 1, segment);
+        }
+        exchanges
+    }
+
+    fn totals(exchanges: &Exchanges, ms: u64) -> Totals {
+        exchanges.totals(Timestamp(ms * MS))[0].1
+    }
+
+    #[test]
+    fn a_request_in_two_parts_and_a_streamed_answer_are_one_exchange() {
+        let exchanges = of(&[
+            (0, packet(4000, Out, (0, 0), 0, SYN)),
+            (0, packet(4000, Back, (0, 0), 1, SYN | ACK)),
+            (1, packet(4000, Out, (1, 10), 1, ACK)),
+            (3, packet(4000, Out, (11, 10), 1, ACK)),
+            (13, packet(4000, Back, (1, 100), 21, ACK)),
+            (14, packet(4000, Out, (21, 0), 101, ACK)),
+            (63, packet(4000, Back, (101, 100), 21, ACK)),
+            (93, packet(4000, Out, (21, 10), 201, ACK)),
+        ]);
+        let expected = Totals {
+            packets: 8,
+            exchanges: 1,
+            // From its last byte at 3 to the first one back at 13.
+            service_time: 10 * MS,
+            request_time: 2 * MS,
+            answer_time: 50 * MS,
+            idle_time: 30 * MS,
+            // 1 to 13, and from 93 on.
+            asked_area: 12 * MS + 7 * MS,
+            connections: 1,
+            opened: 1,
+            ..Totals::default()
+        };
+        assert_eq!(totals(&exchanges, 100), expected);
+        assert_eq!(exchanges.service_times(80).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_sent_again_is_neither_a_request_nor_an_answer() {
+        let exchanges = of(&[
+            (1, packet(4000, Out, (1, 10), 1, ACK)),
+            (201, packet(4000, Out, (1, 10), 1, ACK)),
+            (210, packet(4000, Back, (1, 100), 11, ACK)),
+            (410, packet(4000, Back, (1, 100), 11, ACK)),
+            // A keep-alive probe: a byte that was sent.
+            (500, packet(4000, Out, (10, 1), 101, ACK)),
+        ]);
+        let found = totals(&exchanges, 500);
+        assert_eq!((found.exchanges, found.service_time), (1, 209 * MS));
+        assert_eq!((found.answer_time, found.asked_area), (0, 209 * MS));
+    }
+
+    #[test]
+    fn a_sequence_number_that_wraps_is_the_next() {
+        let exchanges = of(&[
+            (1, packet(4000, Out, (u32::MAX - 4, 10), 1, ACK)),
+            (2, packet(4000, Back, (1, 10), 5, ACK)),
+            (3, packet(4000, Out, (5, 10), 11, ACK)),
+            (5, packet(4000, Back, (11, 10), 15, ACK)),
+        ]);
+        let found = totals(&exchanges, 9);
+        assert_eq!((found.exchanges, found.service_time, found.missed), (2, 3 * MS, 0));
+    }
+
+    #[test]
+    fn asking_before_the_answer_is_all_there_is_duplex_and_asking_after_is_not() {
+        let pipelined = of(&[
+            (1, packet(4000, Out, (1, 10), 1, ACK)),
+            (2, packet(4000, Back, (1, 100), 11, ACK)),
+            // Has nothing of the 100 bytes yet.
+            (2, packet(4000, Out, (11, 10), 1, ACK)),
+        ]);
+        assert_eq!(totals(&pipelined, 3).duplex, 1);
+        let alternating = of(&[
+            (1, packet(4000, Out, (1, 10), 1, ACK)),
+            (2, packet(4000, Back, (1, 100), 11, ACK)),
+            (2, packet(4000, Out, (11, 10), 101, ACK)),
+        ]);
+        assert_eq!(totals(&alternating, 3).duplex, 0);
+        // Says something every two seconds, and nobody answers.
+        let speaker = [
+            (0, packet(4000, Out, (1, 10), 1, ACK)),
+            (2_000, packet(4000, Out, (11, 10), 1, ACK)),
+            (4_000, packet(4000, Out, (21, 10), 1, ACK)),
+        ];
+        assert_eq!(totals(&of(&speaker), 4_000).duplex, 2);
+    }
+
+    #[test]
+    fn data_that_nobody_asked_for_counts_a_burst_and_a_greeting_does_not() {
+        let exchanges = of(&[
+            (0, packet(4000, Out, (0, 0), 0, SYN)),
+            (0, packet(4000, Back, (0, 0), 1, SYN | ACK)),
+            (1, packet(4000, Back, (1, 50), 1, ACK)),
+            (2, packet(4000, Out, (1, 10), 51, ACK)),
+            (3, packet(4000, Back, (51, 50), 11, ACK)),
+            // A push of two segments.
+            (2_003, packet(4000, Back, (101, 50), 11, ACK)),
+            (2_004, packet(4000, Back, (151, 50), 11, ACK)),
+            (4_000, packet(4000, Back, (201, 50), 11, ACK)),
+        ]);
+        let found = totals(&exchanges, 4_000);
+        assert_eq!((found.exchanges, found.unasked, found.answer_time), (1, 2, 0));
+    }
+
+    #[test]
+    fn a_refusal_a_reset_and_an_end_without_an_answer_are_told_apart() {
+        let refused = of(&[
+            (0, packet(4000, Out, (0, 0), 0, SYN)),
+            (900, packet(4000, Out, (0, 0), 0, SYN)),
+            (901, packet(4000, Back, (0, 0), 1, RST | ACK)),
+        ]);
+        let found = totals(&refused, 902);
+        assert_eq!((found.opened, found.refused, found.reset, refused.open()), (1, 1, 0, 0));
+
+        let reset = of(&[
+            (0, packet(4000, Out, (1, 10), 1, ACK)),
+            (5, packet(4000, Back, (1, 0), 11, RST | ACK)),
+        ]);
+        let found = totals(&reset, 50);
+        assert_eq!((found.reset, found.unanswered, found.asked_area), (1, 1, 5 * MS));
+
+        let closed = of(&[
+            (0, packet(4000, Out, (1, 10), 1, ACK)),
+            (5, packet(4000, Back, (1, 0), 11, FIN_ACK)),
+            (6, packet(4000, Out, (11, 0), 2, FIN_ACK)),
+            // As some clients do when they have closed.
+            (7, packet(4000, Out, (12, 0), 2, RST)),
+        ]);
+        let found = totals(&closed, 50);
+        assert_eq!((found.reset, found.unanswered, closed.open()), (0, 1, 0));
+    }
+
+    #[test]
+    fn who_is_accepted_and_closed_before_any_answer_is_refused_and_a_client_may_hang_up() {
+        let opened =
+            [(0, packet(4000, Out, (0, 0), 0, SYN)), (1, packet(4000, Back, (0, 0), 1, SYN | ACK))];
+        let ends = |rest: &[(u64, Segment)]| {
+            let found = totals(&of(&[&opened, rest].concat()), 50);
+            (found.refused, found.reset)
+        };
+        let told_no = [
+            (2, packet(4000, Back, (1, 40), 1, ACK)),
+            (3, packet(4000, Back, (41, 0), 1, FIN_ACK)),
+        ];
+        assert_eq!(ends(&told_no), (1, 0));
+        assert_eq!(ends(&[(3, packet(4000, Back, (1, 0), 1, RST | ACK))]), (1, 0));
+        assert_eq!(ends(&[(3, packet(4000, Out, (1, 0), 1, RST | ACK))]), (0, 0));
+        assert_eq!(ends(&[(3, packet(4000, Out, (1, 0), 1, FIN_ACK))]), (0, 0));
+        let served = [
+            (2, packet(4000, Out, (1, 10), 1, ACK)),
+            (3, packet(4000, Back, (1, 10), 11, ACK)),
+            (4, packet(4000, Back, (11, 0), 11, FIN_ACK)),
+        ];
+        assert_eq!(ends(&served), (0, 0));
+        let stream = [
+            (2, packet(4000, Back, (1, 1000), 1, ACK)),
+            (3, packet(4000, Back, (1001, 0), 1, FIN_ACK)),
+        ];
+        assert_eq!(ends(&stream), (0, 0));
+    }
+
+    #[test]
+    fn an_answer_that_ends_with_the_connection_has_its_end() {
+        let exchanges = of(&[
+            (0, packet(4000, Out, (1, 10), 1, FIN_ACK)),
+            (5, packet(4000, Back, (1, 100), 12, ACK)),
+            (9, packet(4000, Back, (101, 10), 12, FIN_ACK)),
+        ]);
+        let found = totals(&exchanges, 50);
+        assert_eq!((found.exchanges, found.answer_time, found.missed), (1, 4 * MS, 0));
+        assert_eq!(exchanges.open(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_was_not_seen_is_no_service_time() {
+        let exchanges = of(&[
+            (0, packet(4000, Out, (1, 10), 1, ACK)),
+            (1, packet(4000, Back, (1, 100), 11, ACK)),
+            (2, packet(4000, Out, (11, 10), 101, ACK)),
+            // Acknowledges 200 bytes: its second answer passed unseen.
+            (900, packet(4000, Out, (21, 10), 201, ACK)),
+            (901, packet(4000, Back, (201, 100), 31, ACK)),
+        ]);
+        let found = totals(&exchanges, 901);
+        assert_eq!((found.exchanges, found.missed, found.service_time), (2, 1, 2 * MS));
+    }
+
+    #[test]
+    fn met_in_the_midst_of_an_answer_it_waits_for_the_next_request() {
+        let exchanges = of(&[
+            (1, packet(4000, Back, (501, 100), 11, ACK)),
+            (2, packet(4000, Out, (11, 10), 601, ACK)),
+            (5, packet(4000, Back, (601, 100), 21, ACK)),
+        ]);
+        let found = totals(&exchanges, 9);
+        assert_eq!((found.exchanges, found.unasked, found.service_time), (1, 0, 3 * MS));
+    }
+
+    #[test]
+    fn a_pause_cuts_off_what_was_under_way() {
+        let mut exchanges = of(&[(1, packet(4000, Out, (1, 10), 1, ACK))]);
+        exchanges.pause(Timestamp(5 * MS));
+        assert_eq!(totals(&exchanges, 500).asked_area, 4 * MS);
+        // Its answer, and much else, passed meanwhile.
+        let answer = packet(4000, Back, (901, 10), 91, ACK);
+        exchanges.on_segment(Timestamp(600 * MS), 1, &answer);
+        let asked = packet(4000, Out, (91, 10), 911, ACK);
+        exchanges.on_segment(Timestamp(601 * MS), 1, &asked);
+        let found = totals(&exchanges, 603);
+        assert_eq!((found.exchanges, found.missed, found.asked_area), (0, 0, 6 * MS));
+        assert_eq!(found.connections, 1);
+    }
+
+    #[test]
+    fn a_copy_on_another_device_is_not_a_second_packet() {
+        let mut exchanges = of(&[(1, packet(4000, Out, (1, 10), 1, ACK))]);
+        let answer = packet(4000, Back, (1, 100), 11, ACK);
+        exchanges.on_segment(Timestamp(2 * MS), 2, &answer);
+        exchanges.on_segment(Timestamp(3 * MS), 1, &answer);
+        let found = totals(&exchanges, 9);
+        assert_eq!((found.packets, found.service_time), (2, 2 * MS));
+    }
+
+    #[test]
+    fn one_of_two_connections_stands_for_both() {
+        let halved = Sampling::salted(4000).halved();
+        assert_eq!(halved.one_in(), 2);
+        let mut exchanges = Exchanges::new(&[80], Sampling::salted(4000));
+        for client in 4000..4008 {
+            let asked = packet(client, Out, (1, 10), 1, ACK);
+            exchanges.on_segment(Timestamp(0), 1, &asked);
+        }
+        exchanges.keep(Timestamp(10 * MS), halved);
+        assert_eq!(exchanges.open(), 4);
+        assert_eq!(totals(&exchanges, 10).asked_area, 80 * MS);
+        for client in 4000..4008 {
+            let answer = packet(client, Back, (1, 100), 11, ACK);
+            exchanges.on_segment(Timestamp(20 * MS), 1, &answer);
+        }
+        let found = totals(&exchanges, 30);
+        // All eight were asked for 20 ms.
+        assert_eq!((found.exchanges, found.asked_area), (8, 160 * MS));
+        assert_eq!(exchanges.service_times(80).unwrap().len(), 8);
+    }
+
+    #[test]
+    fn halving_keeps_some_of_those_that_were_kept_and_ends_somewhere() {
+        let mut sampling = Sampling::salted(12_345);
+        for _ in 0..20 {
+            let half = sampling.halved();
+            assert!((0..=u16::MAX).all(|port| !half.keeps(port) || sampling.keeps(port)));
+            let kept = (0..=u16::MAX).filter(|port| half.keeps(*port)).count();
+            assert_eq!(kept, 65_536 / half.one_in() as usize);
+            sampling = half;
+        }
+        assert_eq!(sampling.one_in(), 4096);
+    }
+
+    #[test]
+    fn no_more_connections_are_kept_than_there_is_room_for() {
+        let mut exchanges = Exchanges::new(&[80], Sampling::all());
+        let asked = |client: u16, host: u8| {
+            let mut asked = packet(client, Back, (1, 10), 1, ACK);
+            asked.client = SocketAddr::from(([10, 0, 1, host], client));
+            asked
+        };
+        for (host, client) in (0..2).flat_map(|host| (0..40_000).map(move |port| (host, port))) {
+            exchanges.on_segment(Timestamp(0), 1, &asked(client, host));
+        }
+        assert_eq!(exchanges.open(), MOST_CONNECTIONS);
+        exchanges.on_segment(Timestamp(61_000 * MS), 1, &asked(1, 9));
+        assert_eq!(exchanges.open(), 1);
+    }
+
+    proptest! {
+        /// Little's law on its own times: what is asked and unanswered is what was served, what was being
+        /// asked, and what never was answered.
+        #[test]
+        fn no_packets_make_it_panic_and_no_time_is_counted_twice(
+            packets in proptest::collection::vec(
+                (0..4_u16, any::<bool>(), 0..40_u32, 0..30_u32, 0..40_u32, 0..32_u8, 0..400_u64), 0..80),
+        ) {
+            let mut exchanges = Exchanges::new(&[80], Sampling::all());
+            let mut now = 0;
+            for (client, back, sequence, data, acknowledged, flags, pause) in packets {
+                now += pause;
+                let direction = if back { Back } else { Out };
+                let segment = packet(client, direction, (sequence, data), acknowledged, flags);
+                exchanges.on_segment(Timestamp(now * MS), 1, &segment);
+            }
+            let found = totals(&exchanges, now);
+            prop_assert!(found.asked_area >= found.service_time + found.request_time);
+            prop_assert!(found.asked_area + found.answer_time + found.idle_time <= 4 * now * MS);
+        }
+    }
+}

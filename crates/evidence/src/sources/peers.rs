@@ -1,0 +1,307 @@
+//! Whom the target asks: the connections that it opened itself, by the address at their other end.
+//!
+//! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or
+//! acknowledged, or while it connects. Sums over the instants of a dump: by `peer.instants` they are mean
+//! numbers, and `asked` is how many questions are out at once.
+//!
+//! Source: a `sock_diag` dump with `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`) of the target's
+//! network namespace; which sockets are the target's, by `/proc/PID/fd`; of a peer on this host,
+//! `/proc/PID/task/TID/schedstat` of its process tree. Facts besides: `address`; of a peer on this host
+//! `process`, its name, and `pid`.
+//!
+//! Blind spots: the kernel's times are whole ticks, so that what was sent and came in the same one is told by
+//! the number of segments, and where answers are of several it is undecided (`asked_maybe`); who is only told something and never answers (a log, a metrics sink) is
+//! asked for ever; two questions on one connection are one; UDP and Unix sockets are not seen; beyond the
+//! eight addresses with most connections nobody is told of.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_model::Timestamp;
+
+use super::sock_diag::{self, Message, u32_at};
+use super::sockets::{Connection, connection};
+use super::{Fetch, Parse, Source};
+use crate::evidence::Evidence;
+use crate::subject::Subject;
+
+pub(super) const SOURCE: Source = Source {
+    id: "peers",
+    says: "whom the target asks, and how many questions are out",
+    of: "peer/N",
+    fetch: Fetch::Peers,
+    metrics: METRICS,
+    parse: Parse::AddedUp,
+};
+
+metrics! {
+    /// Instants at which the target's own connections were sampled, since sampling began; the next four are sums over them.
+    INSTANTS: u64 = "peer.instants", "1";
+    /// Connections that the target opened to this address.
+    CONNECTIONS: u64 = "peer.connections", "1";
+    /// Of those, the ones with a question out: connecting, sent and not acknowledged, or sent later than received.
+    ASKED: u64 = "peer.asked", "1";
+    /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
+    ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
+    /// Of those, the ones with bytes that the target wrote and the kernel could not send yet (`tcpi_notsent_bytes`).
+    UNSENT: u64 = "peer.unsent", "1";
+    /// Time on a CPU of the peer's process tree where it is on this host, summed over threads, since they began (`schedstat`, first number).
+    RUN: Duration = "peer.run", "ns";
+    /// Time on a CPU of its thread that ran most since it was found, from then on.
+    BUSIEST_THREAD: Duration = "peer.busiest_thread", "ns";
+}
+
+/// How many addresses are told of at an instant, and in all.
+///
+/// Chosen: a service asks one or two others. Twice as many in all, lest short-lived ones take every
+/// place at the start.
+const MOST: usize = 8;
+const MOST_EVER: usize = 16;
+
+/// Addresses that are remembered.
+///
+/// Chosen: a crawler that asks a thousand hosts has no peer worth a name.
+const REMEMBERED: usize = 1024;
+
+/// `TCP_SYN_SENT`, `net/tcp_states.h`.
+const SYN_SENT: u8 = 2;
+
+/// Whether a connection waits for its other end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Question {
+    /// It does.
+    Out,
+    /// It sent and received in the same millisecond.
+    Undecided,
+    /// It does not.
+    None,
+}
+
+/// One socket of the dump.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Socket {
+    /// Its ends and its inode.
+    pub connection: Connection,
+    /// Whether it waits for an answer.
+    pub question: Question,
+    /// Whether bytes are written and not sent.
+    pub unsent: bool,
+}
+
+/// The connections of a dump with `INET_DIAG_INFO`.
+pub fn sockets(bytes: &[u8]) -> impl Iterator<Item = Socket> {
+    sock_diag::payloads(bytes).filter_map(|payload| {
+        /// `INET_DIAG_INFO`, `linux/inet_diag.h`.
+        const INFO: u16 = 2;
+        let (head, connection) = (Message::read(payload).ok()?, connection(payload)?);
+        let info = sock_diag::attributes(payload).find(|(kind, _)| *kind == INFO);
+        let info = info.map(|(_, info)| info).unwrap_or_default();
+        let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
+        Some(Socket { connection, question: question(&head, info), unsent })
+    })
+}
+
+/// Offsets are those of `struct tcp_info`, `linux/tcp.h`.
+fn question(head: &Message, info: &[u8]) -> Question {
+    let (sent_segments, came_segments) = (u32_at(info, 156), u32_at(info, 152));
+    if head.state == SYN_SENT {
+        return Question::Out;
+    }
+    // The answer is here, and its reader is the target's own affair.
+    if head.rqueue > 0 {
+        return Question::None;
+    }
+    let unacknowledged = u32_at(info, 24).is_some_and(|segments| segments > 0);
+    let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
+    match (sent_segments, came_segments) {
+        _ if unacknowledged || unsent => return Question::Out,
+        (Some(0), _) => return Question::None,
+        (Some(_), Some(0)) => return Question::Out,
+        _ => {}
+    }
+    // `tcpi_last_data_sent` and `tcpi_last_data_recv`, each a time ago.
+    match u32_at(info, 44).zip(u32_at(info, 52)) {
+        Some((sent, came)) if sent < came => Question::Out,
+        // Where each question and each answer is one segment, the questions are ahead by the one that is out.
+        Some((sent, came)) if sent == came => match sent_segments.cmp(&came_segments) {
+            Ordering::Greater => Question::Out,
+            Ordering::Equal => Question::None,
+            Ordering::Less => Question::Undecided,
+        },
+        _ => Question::None,
+    }
+}
+
+/// The sums over all instants.
+#[derive(Clone, Debug, Default)]
+pub struct Peers {
+    instants: u64,
+    sums: BTreeMap<SocketAddr, Sums>,
+    numbers: BTreeMap<SocketAddr, u16>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// At the last instant.
+    now: u64,
+    connections: u64,
+    asked: u64,
+    asked_maybe: u64,
+    unsent: u64,
+}
+
+impl Peers {
+    /// Takes one instant: the sockets that the target opened. Addresses that are told of from now on
+    /// come back, with their numbers.
+    pub fn take<'a>(
+        &mut self,
+        sockets: impl IntoIterator<Item = &'a Socket>,
+    ) -> Vec<(SocketAddr, u16)> {
+        self.instants += 1;
+        self.sums.values_mut().for_each(|sums| sums.now = 0);
+        for socket in sockets {
+            let peer = socket.connection.peer;
+            if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&peer) {
+                continue;
+            }
+            let sums = self.sums.entry(peer).or_default();
+            sums.now += 1;
+            sums.connections += 1;
+            sums.asked += u64::from(socket.question == Question::Out);
+            sums.asked_maybe += u64::from(socket.question == Question::Undecided);
+            sums.unsent += u64::from(socket.unsent);
+        }
+        let mut ranked: Vec<(u64, SocketAddr)> = self
+            .sums
+            .iter()
+            .filter(|(_, sums)| sums.now > 0)
+            .map(|(address, sums)| (sums.connections, *address))
+            .collect();
+        ranked.sort_unstable_by_key(|(connections, address)| {
+            (std::cmp::Reverse(*connections), *address)
+        });
+        let mut new = Vec::new();
+        for (_, address) in ranked.into_iter().take(MOST) {
+            let next = self.numbers.len();
+            if next < MOST_EVER && !self.numbers.contains_key(&address) {
+                self.numbers.insert(address, next as u16);
+                new.push((address, next as u16));
+            }
+        }
+        new
+    }
+
+    /// Pushes the sums so far, of every address that has a number.
+    pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
+        for (address, number) in &self.numbers {
+            let sums = self.sums.get(address).copied().unwrap_or_default();
+            for (metric, value) in [
+                (INSTANTS, self.instants),
+                (CONNECTIONS, sums.connections),
+                (ASKED, sums.asked),
+                (ASKED_MAYBE, sums.asked_maybe),
+                (UNSENT, sums.unsent),
+            ] {
+                evidence.push(at, Subject::Peer(*number), metric, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sock_diag::sample;
+    use super::*;
+
+    /// A connection from port 40000 to a peer's port, with these fields of `tcp_info`.
+    fn socket(state: u8, peer: u16, rqueue: u32, fields: &[(usize, u32)]) -> Vec<u8> {
+        let mut info = [0_u8; 240];
+        // It has sent and received.
+        for (at, value) in [(152, 5), (156, 5)].iter().chain(fields) {
+            info[*at..*at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let mut bytes = sample::message(state, 40_000, rqueue, 0);
+        bytes[6..8].copy_from_slice(&peer.to_be_bytes());
+        bytes[24..28].copy_from_slice(&[127, 0, 0, 1]);
+        sample::attribute(&mut bytes, 2, &info);
+        sample::framed(20, &bytes)
+    }
+
+    fn question_of(state: u8, rqueue: u32, fields: &[(usize, u32)]) -> Question {
+        sockets(&socket(state, 5432, rqueue, fields)).next().unwrap().question
+    }
+
+    #[test]
+    fn a_question_is_out_while_more_went_out_than_came_in() {
+        // Sent 3 ms ago, received 8 ms ago; and the other way round.
+        assert_eq!(question_of(1, 0, &[(44, 3), (52, 8)]), Question::Out);
+        assert_eq!(question_of(1, 0, &[(44, 8), (52, 3)]), Question::None);
+        // In the same tick: segments out, and in.
+        let same = |out, came| question_of(1, 0, &[(44, 3), (52, 3), (156, out), (152, came)]);
+        assert_eq!(same(8, 7), Question::Out);
+        assert_eq!(same(8, 8), Question::None);
+        assert_eq!(same(8, 16), Question::Undecided);
+        assert_eq!(
+            question_of(1, 0, &[(44, 3), (52, 3), (24, 1)]),
+            Question::Out,
+            "unacknowledged"
+        );
+        assert_eq!(question_of(1, 0, &[(44, 8), (52, 3), (144, 9)]), Question::Out, "unsent");
+        assert_eq!(question_of(1, 70, &[(44, 3), (52, 8)]), Question::None, "the answer came");
+        assert_eq!(question_of(1, 0, &[(44, 8), (52, 8), (156, 0)]), Question::None, "never asked");
+        assert_eq!(
+            question_of(1, 0, &[(44, 8), (52, 8), (152, 0)]),
+            Question::Out,
+            "no answer yet"
+        );
+        assert_eq!(question_of(SYN_SENT, 0, &[]), Question::Out);
+    }
+
+    #[test]
+    fn instants_add_up_by_address() {
+        let mut peers = Peers::default();
+        let dump = [
+            socket(1, 5432, 0, &[(44, 3), (52, 8)]),
+            socket(1, 5432, 0, &[(44, 3), (52, 3), (156, 8), (152, 16)]),
+            socket(1, 6379, 0, &[(44, 8), (52, 3), (144, 9)]),
+        ]
+        .concat();
+        let found: Vec<Socket> = sockets(&dump).collect();
+        let named = peers.take(&found);
+        assert_eq!(
+            named,
+            [("127.0.0.1:5432".parse().unwrap(), 0), ("127.0.0.1:6379".parse().unwrap(), 1)]
+        );
+        assert!(peers.take(&found[..2]).is_empty(), "once");
+        let mut evidence = Evidence::default();
+        peers.push(Timestamp(1), &mut evidence);
+        let of = evidence.of(Subject::Peer(0));
+        assert_eq!((of.last(INSTANTS), of.last(CONNECTIONS)), (Ok(2), Ok(4)));
+        assert_eq!((of.last(ASKED), of.last(ASKED_MAYBE), of.last(UNSENT)), (Ok(2), Ok(2), Ok(0)));
+        let of = evidence.of(Subject::Peer(1));
+        assert_eq!(
+            (of.last(INSTANTS), of.last(CONNECTIONS), of.last(UNSENT)),
+            (Ok(2), Ok(1), Ok(1))
+        );
+    }
+
+    #[test]
+    fn no_more_than_eight_addresses_are_told_of_at_once() {
+        let mut peers = Peers::default();
+        let many = |from: u16| {
+            let dump: Vec<u8> =
+                (from..from + 20).flat_map(|port| socket(1, port, 0, &[])).collect();
+            sockets(&dump).collect::<Vec<Socket>>()
+        };
+        assert_eq!(peers.take(&many(1_000)).len(), MOST);
+        for from in (2_000..4_000).step_by(20) {
+            peers.take(&many(from));
+        }
+        let mut evidence = Evidence::default();
+        peers.push(Timestamp(1), &mut evidence);
+        assert_eq!(evidence.subjects().count(), MOST_EVER);
+        assert_eq!(peers.sums.len(), REMEMBERED);
+    }
+}

@@ -1,0 +1,267 @@
+//! What the target's threads are at, sampled at random instants.
+//!
+//! Each metric is a sum over the instants of the number of threads that were found so: by
+//! `threads.instants` it is the mean number. Where a tree has more threads than are asked at an
+//! instant, those that are asked stand for all. A thread's *occupancy* is the share of instants at
+//! which it ran, could have run, or waited for a disk: 1 is a thread that is full, whether it computes
+//! or writes.
+//!
+//! Threads are not exchanges: an event loop that waits may hold a thousand of them.
+//!
+//! Source: `/proc/PID/task/TID/syscall` and `stat` (proc(5)). Fact besides: `fullest_thread`, its name.
+//!
+//! Blind spots: without the permission to trace (`CAP_SYS_PTRACE`, or the same user and no Yama) only the
+//! states are known, and the rest is `unknown`; a runtime's own threads (schedulers, goroutines) hide
+//! who waits for what; where not all threads are asked, two that ran together may be missed; a read that
+//! waits for a disk is told by its state.
+
+use std::collections::BTreeMap;
+
+use linerate_model::Timestamp;
+
+use super::run_times::ThreadId;
+pub use super::syscalls::{Architecture, Said, said};
+use super::{Fetch, Parse, Source, UnreadableSource};
+use crate::evidence::Evidence;
+use crate::metric::Metric;
+use crate::subject::Subject;
+
+pub(super) const SOURCE: Source = Source {
+    id: "threads",
+    says: "what the target's threads are at, at random instants",
+    of: "target",
+    fetch: Fetch::Threads,
+    metrics: METRICS,
+    parse: Parse::AddedUp,
+};
+
+metrics! {
+    /// Instants at which the target's threads were sampled, since sampling began; the other metrics are sums over them.
+    INSTANTS: u64 = "threads.instants", "1";
+    /// Threads that ran or could have run (state R).
+    RUNNING: u64 = "threads.running", "1";
+    /// Threads that waited for a disk: state D, or in fsync, fdatasync, sync_file_range, msync.
+    DISK: u64 = "threads.disk", "1";
+    /// Threads asleep for a time: nanosleep, clock_nanosleep, a select or poll with a timeout and no descriptors.
+    TIMER: u64 = "threads.timer", "1";
+    /// Threads that waited for another without a timeout: futex, semop, locks of files. Idle workers of a pool are among them.
+    LOCK: u64 = "threads.lock", "1";
+    /// The same with a timeout.
+    LOCK_TIMED: u64 = "threads.lock_timed", "1";
+    /// Threads that waited for any of several descriptors, for ever: an event loop with no timer, idle.
+    POLL: u64 = "threads.poll", "1";
+    /// The same with a timeout: an event loop that has a timer, idle or asleep on purpose.
+    POLL_TIMED: u64 = "threads.poll_timed", "1";
+    /// Threads that waited for data of one descriptor (read, recv).
+    READ: u64 = "threads.read", "1";
+    /// Threads that waited until one descriptor takes data (write, send).
+    WRITE: u64 = "threads.write", "1";
+    /// Threads that waited for a connection to come.
+    ACCEPT: u64 = "threads.accept", "1";
+    /// Threads that waited for a connection that they make.
+    CONNECT: u64 = "threads.connect", "1";
+    /// Threads that waited for a child process to end.
+    CHILD: u64 = "threads.child", "1";
+    /// Threads asleep in any other call, or stopped.
+    OTHER: u64 = "threads.other", "1";
+    /// Threads asleep for a reason that this process may not ask for.
+    UNKNOWN: u64 = "threads.unknown", "1";
+    /// Threads that ran, could have run or waited for a disk: `running` and `disk` together.
+    OCCUPIED: u64 = "threads.occupied", "1";
+    /// Of the thread that was so at most instants: at how many. Never more than the truth where another took the lead.
+    FULLEST: u64 = "threads.fullest", "1";
+    /// Instants at which at least one thread ran or could have run.
+    SOME_RUNNING: u64 = "threads.some_running", "1";
+    /// Instants at which two threads or more did.
+    TOGETHER: u64 = "threads.together", "1";
+}
+
+/// What a thread is at.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Doing {
+    /// Runs, or could.
+    Running,
+    /// Waits for a disk.
+    Disk,
+    /// Sleeps for a time.
+    Timer,
+    /// Waits for another thread or process.
+    Lock,
+    /// The same, for a time.
+    LockTimed,
+    /// Waits for any of several descriptors.
+    Poll,
+    /// The same, for a time.
+    PollTimed,
+    /// Waits for data.
+    Read,
+    /// Waits until data is taken.
+    Write,
+    /// Waits for a connection to come.
+    Accept,
+    /// Waits for a connection that it makes.
+    Connect,
+    /// Waits for a child process.
+    Child,
+    /// Anything else.
+    Other,
+    /// This process may not ask.
+    Unknown,
+}
+
+/// By [`Doing`].
+const SUMS: [Metric<u64>; 14] = [
+    RUNNING, DISK, TIMER, LOCK, LOCK_TIMED, POLL, POLL_TIMED, READ, WRITE, ACCEPT, CONNECT, CHILD,
+    OTHER, UNKNOWN,
+];
+
+/// Sums are kept in thousandths of a thread: one that is asked may stand for 1.5.
+const WHOLE: u64 = 1000;
+
+/// The sums over all instants.
+#[derive(Clone, Debug, Default)]
+pub struct Threads {
+    instants: u64,
+    sums: [u64; SUMS.len()],
+    some_running: u64,
+    together: u64,
+    occupied: BTreeMap<ThreadId, u64>,
+    fullest: u64,
+    fullest_id: Option<ThreadId>,
+}
+
+/// What a thread is at, by its `syscall`, where that could be read, and its state, where that is needed
+/// or all there is. None of one that has ended.
+pub fn doing(said: Option<Said>, state: Option<char>) -> Option<Doing> {
+    // zombie, dead.
+    if matches!(state, Some('Z' | 'X' | 'x')) {
+        return None;
+    }
+    match (said, state) {
+        (Some(Said::Running), _) => Some(Doing::Running),
+        (Some(Said::Waits(doing)), _) => Some(doing),
+        (Some(Said::UnlessDisk(_)) | None, Some('D')) => Some(Doing::Disk),
+        // It ran when it was asked the second time.
+        (Some(Said::UnlessDisk(_)) | None, Some('R')) => Some(Doing::Running),
+        (Some(Said::UnlessDisk(doing)), Some(_)) => Some(doing),
+        (None, Some('T' | 't')) => Some(Doing::Other),
+        (None, Some(_)) => Some(Doing::Unknown),
+        (_, None) => None,
+    }
+}
+
+/// The state in a thread's `stat`: `R`, `S`, `D`.
+pub fn state(stat: &[u8]) -> Result<char, UnreadableSource> {
+    let text = String::from_utf8_lossy(stat);
+    // A name may hold spaces and brackets; the last bracket is the line's own.
+    let state = text.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.ok_or_else(|| UnreadableSource::line(0, "PID (NAME) and a state", text.trim_end()))
+}
+
+impl Threads {
+    /// Takes one instant: threads that were asked, how many there are, and of those that ran how many did
+    /// so at the same time. Threads are asked one by one, and two that take turns may both have run.
+    pub fn take(&mut self, asked: &[(ThreadId, Doing)], all: u64, at_once: u64) {
+        self.instants += 1;
+        let Ok(count @ 1..) = u64::try_from(asked.len()) else { return };
+        let weight = all.max(count).saturating_mul(WHOLE) / count;
+        let mut running = false;
+        for (id, doing) in asked {
+            self.sums[*doing as usize] += weight;
+            running |= *doing == Doing::Running;
+            if matches!(doing, Doing::Running | Doing::Disk) {
+                let occupied = self.occupied.entry(*id).or_default();
+                *occupied += weight;
+                if *occupied > self.fullest {
+                    (self.fullest, self.fullest_id) = (*occupied, Some(*id));
+                }
+            }
+        }
+        self.some_running += u64::from(running);
+        self.together += u64::from(at_once >= 2);
+    }
+
+    /// Forgets threads that are gone, so that another with the same number begins at nought.
+    pub fn keep(&mut self, is_there: impl Fn(ThreadId) -> bool) {
+        self.occupied.retain(|id, _| is_there(*id));
+    }
+
+    /// The thread behind [`FULLEST`].
+    pub fn fullest(&self) -> Option<ThreadId> {
+        self.fullest_id
+    }
+
+    /// Pushes the sums so far.
+    pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
+        let mut push = |metric, value| evidence.push(at, Subject::Target, metric, value);
+        push(INSTANTS, self.instants);
+        for (metric, sum) in SUMS.into_iter().zip(self.sums) {
+            push(metric, sum / WHOLE);
+        }
+        let [running, disk, ..] = self.sums;
+        push(OCCUPIED, (running + disk) / WHOLE);
+        push(FULLEST, self.fullest / WHOLE);
+        push(SOME_RUNNING, self.some_running);
+        push(TOGETHER, self.together);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(threads: &Threads) -> impl Fn(Metric<u64>) -> u64 {
+        let mut evidence = Evidence::default();
+        threads.push(Timestamp(1), &mut evidence);
+        move |metric| evidence.of(Subject::Target).last(metric).unwrap()
+    }
+
+    #[test]
+    fn instants_add_up_by_what_threads_are_at() {
+        let mut threads = Threads::default();
+        threads.take(&[((1, 1), Doing::Poll), ((1, 2), Doing::Running)], 2, 1);
+        threads.take(&[((1, 1), Doing::Running), ((1, 2), Doing::Running)], 2, 2);
+        threads.take(&[((1, 1), Doing::Lock), ((1, 2), Doing::Disk)], 2, 0);
+        threads.take(&[], 0, 0);
+        let of = pushed(&threads);
+        assert_eq!((of(INSTANTS), of(RUNNING), of(DISK)), (4, 3, 1));
+        assert_eq!((of(POLL), of(LOCK), of(TIMER)), (1, 1, 0));
+        assert_eq!((of(SOME_RUNNING), of(TOGETHER)), (2, 1));
+        assert_eq!((of(OCCUPIED), of(FULLEST)), (4, 3), "2 ran twice and synced once");
+        assert_eq!(threads.fullest(), Some((1, 2)));
+    }
+
+    #[test]
+    fn those_that_are_asked_stand_for_all() {
+        let mut threads = Threads::default();
+        // 2 of 3: each stands for 1.5.
+        threads.take(&[((1, 1), Doing::Timer), ((1, 2), Doing::Timer)], 3, 0);
+        threads.take(&[((1, 1), Doing::Timer), ((1, 3), Doing::Running)], 3, 1);
+        let of = pushed(&threads);
+        assert_eq!((of(TIMER), of(RUNNING)), (4, 1)); // 3 × 1.5, 1.5
+    }
+
+    #[test]
+    fn a_thread_with_the_number_of_one_that_went_begins_anew() {
+        let mut threads = Threads::default();
+        let run = [((1, 7), Doing::Running)];
+        threads.take(&run, 1, 1);
+        threads.take(&run, 1, 1);
+        threads.keep(|_| false);
+        threads.take(&run, 1, 1);
+        assert_eq!(pushed(&threads)(FULLEST), 2);
+    }
+
+    #[test]
+    fn a_state_is_asked_for_only_where_it_can_tell() {
+        assert_eq!(doing(Some(Said::Waits(Doing::Lock)), None), Some(Doing::Lock));
+        assert_eq!(doing(Some(Said::UnlessDisk(Doing::Read)), Some('S')), Some(Doing::Read));
+        assert_eq!(doing(Some(Said::UnlessDisk(Doing::Read)), Some('D')), Some(Doing::Disk));
+        assert_eq!(doing(Some(Said::UnlessDisk(Doing::Other)), Some('Z')), None);
+        assert_eq!(doing(None, Some('S')), Some(Doing::Unknown));
+        assert_eq!(doing(None, Some('R')), Some(Doing::Running));
+        assert_eq!(doing(None, None), None, "gone");
+        assert_eq!(state(b"5 (a) b) D 1 2\n"), Ok('D'));
+        assert!(state(b"5 a D 1 2\n").is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! A network fitted to what throughput did with few and with many connections.
+//!
+//! What is measured (CPU, line rate) are stations that are known. What is left of an exchange alone,
+//! `A = R(1) - Σ D`, is a delay `Z` and one station that nobody measured: `k` servers of `S` each, `Z + S = A`. Two rows
+//! do not tell the three apart, so all of them that could be are kept, each with its likelihood: a grid of
+//! `S/A`, of the station's bound `k/S` and of how much service varies, and "there is no such station". A lock is
+//! held while its holder computes: then the CPU's time is no station beside `S` but within it (`A = R(1)`), and only
+//! bounds what comes. What is asked of a fit is asked of each, and the answer is their quantiles.
+//!
+//! `k` is the bound in exchanges' time alone, `X_max A`: how many are served at a time.
+//!
+//! Blind spot: more than one unmeasured station, and costs that change with load; throughput that falls with
+//! more connections fits none of them and is a miss.
+//! Source: Reiser and Lavenberg 1980 for the model; Hoeting and others, "Bayesian model averaging", 1999.
+
+use linerate_model::OpRate;
+
+use crate::beyond::quantile;
+use crate::interval::Predicted;
+use crate::network::{Network, QueueStation};
+
+mod members;
+
+use members::Members;
+
+/// The station that was fitted and not measured.
+pub const UNKNOWN: &str = "unknown";
+
+/// The time that an exchange takes alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alone {
+    /// The mean, with all that the known stations take of it. Unit: seconds.
+    pub service_s: f64,
+    /// Its 95 % interval. Unit: seconds.
+    pub low: f64,
+    /// The same.
+    pub high: f64,
+}
+
+/// Throughput with so many connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observed {
+    /// Each with one exchange out.
+    pub connections: u32,
+    /// Unit: exchanges a second.
+    pub per_s: f64,
+    /// Its 95 % interval. Unit: exchanges a second.
+    pub low: f64,
+    /// The same.
+    pub high: f64,
+}
+
+/// A fitted network.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The likeliest.
+    pub network: Network,
+    /// How many are served at a time: low, mid and high of 95 %. None where it may be more than were asked:
+    /// they wait for nothing that was not measured, as far as this tells.
+    pub k: Option<(f64, f64, f64)>,
+    /// At least so many are served at a time (97.5 %), also where it is not known how many.
+    pub k_least: f64,
+    /// Observations that the fit to the others did not expect.
+    pub misses: Vec<Miss>,
+    /// The most connections that were observed.
+    connections: u32,
+    members: Members,
+}
+
+/// An observation outside of what the others say of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Miss {
+    /// What was observed.
+    pub observed: Observed,
+    /// What was expected.
+    pub expected: Predicted,
+}
+
+/// What a prediction is to be without.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Removed {
+    /// So much of the time in which nobody waits for anybody. Unit: seconds an exchange.
+    Delay(f64),
+    /// So much of a station's work. Unit: seconds of a server an exchange.
+    Work {
+        /// Which.
+        station: String,
+        /// How much of it.
+        seconds: f64,
+    },
+    /// The old number of servers: so many exchanges at a time from now on.
+    Servers {
+        /// Which.
+        station: String,
+        /// How many.
+        servers: f64,
+    },
+    /// The waiting at a station: its time stays, and no exchange waits for another.
+    Queue {
+        /// Which.
+        station: String,
+    },
+}
+
+/// d ln X / d ln N between two numbers of connections, with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elasticity {
+    /// 1: throughput is in proportion to connections. 0: more of them give nothing.
+    pub value: f64,
+    /// Not less than this.
+    pub low: f64,
+    /// Not more than this.
+    pub high: f64,
+}
+
+/// Half of a normal distribution's 95 % interval, in standard deviations.
+const NORMAL: f64 = 1.96;
+
+/// How throughput answers to connections, from the intervals of both.
+pub fn elasticity(half: &Observed, full: &Observed) -> Elasticity {
+    let more = (f64::from(full.connections) / f64::from(half.connections)).ln();
+    let value = (full.per_s / half.per_s).ln() / more;
+    let spread = NORMAL * half.deviation().hypot(full.deviation()) / more.abs();
+    Elasticity { value, low: value - spread, high: value + spread }
+}
+
+impl Observed {
+    /// Standard deviation of the logarithm.
+    fn deviation(&self) -> f64 {
+        deviation(self.low, self.high)
+    }
+}
+
+fn deviation(low: f64, high: f64) -> f64 {
+    // Chosen: an interval without an end (too short a phase) is a factor of two each way.
+    let widest = 4.0f64.ln() / 2.0 / NORMAL;
+    let half = (high / low).ln() / 2.0 / NORMAL;
+    if half.is_finite() { half.clamp(0.0, widest) } else { widest }
+}
+
+/// Fits what was not measured: a delay, and a station that serves so many at a time.
+pub fn fit(known: &[QueueStation], alone: Alone, observed: &[Observed]) -> Fit {
+    let usable: Vec<Observed> =
+        observed.iter().filter(|it| it.connections > 0 && it.per_s > 0.0).copied().collect();
+    let connections = usable.iter().map(|it| it.connections).max().unwrap_or(1);
+    let members = Members::fit(known, alone, &usable);
+    let mut others = Vec::new();
+    if usable.len() > 1 {
+        let inner = usable.iter().enumerate().filter(|(_, it)| it.connections < connections);
+        for (index, it) in inner {
+            let mut rest = usable.clone();
+            rest.remove(index);
+            let members = Members::fit(known, alone, &rest);
+            let of = interval(members.predict(it.connections, MOST_OF, &[]));
+            if it.high < of.low.0 || it.low > of.high.0 {
+                others.push(Miss { observed: *it, expected: of });
+            }
+        }
+    }
+    let mut served = members.served();
+    let [low, mid, high] = MOST_OF.map(|at| quantile(&mut served, at));
+    Fit {
+        network: members.likeliest(),
+        k: (high <= f64::from(connections) * BEYOND).then_some((low, mid, high)),
+        k_least: low,
+        misses: others,
+        connections,
+        members,
+    }
+}
+
+// Chosen: intervals of what was observed on both sides hold 95 %, others 80 %: there the ends are of what was
+// not measured.
+const MOST_OF: [f64; 3] = [0.025, 0.5, 0.975];
+const LIFTED: [f64; 3] = [0.1, 0.5, 0.9];
+
+// Chosen: a few more places than there were connections are still told, by how seldom one had to wait.
+const BEYOND: f64 = 1.25;
+
+/// What the fitted service does with so many connections. With more than were observed the low end allows for
+/// a limit that comes after them, scale-free ([`crate::beyond`]): before `t` times what was done with
+/// probability `1 - 1/t`.
+pub fn predict_at(fit: &Fit, connections: u32) -> Predicted {
+    let connections = connections.max(1);
+    if connections <= fit.connections {
+        return interval(fit.members.predict(connections, MOST_OF, &[]));
+    }
+    let [_, mid, high] = fit.members.predict(connections, LIFTED, &[]);
+    let low = fit.members.capped(connections, fit.connections, LIFTED[0]);
+    interval([low.min(mid), mid, high])
+}
+
+/// What it would do, with as many connections as were observed at most, without all of these.
+pub fn without(fit: &Fit, removed: &[Removed]) -> Predicted {
+    without_at(fit, removed, fit.connections)
+}
+
+/// The same with so many connections.
+pub fn without_at(fit: &Fit, removed: &[Removed], connections: u32) -> Predicted {
+    interval(fit.members.predict(connections.max(1), LIFTED, removed))
+}
+
+impl Fit {
+    /// The likeliest network without these: what holds it then is [`Network::busiest`].
+    pub fn network_without(&self, removed: &[Removed]) -> Network {
+        self.members.likeliest_without(removed)
+    }
+}
+
+impl Network {
+    /// The station that is fullest with so many customers, and its utilisation (0 to 1).
+    pub fn busiest(&self, customers: f64) -> Option<(&str, f64)> {
+        let solved = self.throughput(customers);
+        let busy = self.stations.iter().zip(solved.by_station);
+        busy.map(|(of, (_, _, utilisation))| (of.id.as_str(), utilisation))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// An interval of `[low, mid, high]`, no narrower than two runs of one plan agree.
+fn interval([low, mid, high]: [f64; 3]) -> Predicted {
+    let (low, high) = (low * (1.0 - LEAST), high * (1.0 + LEAST));
+    Predicted { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) }
+}
+
+// Chosen: two runs of one plan agree no better.
+const LEAST: f64 = 0.02;

@@ -1,0 +1,405 @@
+//! All networks that could have done what was observed, by how likely they did.
+
+use super::{Alone, LEAST, Observed, Removed, UNKNOWN, deviation};
+use crate::beyond::{Beyond, quantile};
+use crate::closed::between;
+use crate::network::{Network, QueueStation, Solved};
+
+/// What is known, and what each member takes for the rest.
+#[derive(Clone, Debug)]
+pub(super) struct Members {
+    known: Vec<QueueStation>,
+    /// Those with one delay stand together.
+    all: Vec<Member>,
+}
+
+/// One network that could be.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Unit: seconds.
+    delay: f64,
+    /// Of the station that nobody measured: seconds of a server; 0: there is none.
+    demand: f64,
+    servers: f64,
+    /// Whether what is known happens there and in the delay, and is no station beside them: a lock that is held
+    /// while its holder computes.
+    during: bool,
+    /// Of service: 0 as a timer, 1 as an exponential.
+    varies: f64,
+    /// Its share of all probability.
+    weight: f64,
+    /// How likely it is beside others, whatever part of the grid it stands for.
+    density: f64,
+}
+
+// Chosen: from all of the time alone at the station (a pool) to a thousandth of it (a short lock).
+const PARTS: [f64; 14] =
+    [1.0, 0.75, 0.56, 0.42, 0.32, 0.24, 0.18, 0.13, 0.1, 0.06, 0.03, 0.015, 0.005, 0.001];
+const VARIES: [f64; 3] = [0.0, 0.5, 1.0];
+
+// Source: Gauss and Hermite's three nodes of a normal distribution, in standard deviations, with their weights.
+const NODES: [(f64, f64); 3] = [(-1.732, 1.0 / 6.0), (0.0, 2.0 / 3.0), (1.732, 1.0 / 6.0)];
+
+// Chosen: a limit that nobody measured is the exception: one service in four has one where the observations ask
+// for none, anywhere in the next two powers of ten.
+const NO_STATION: f64 = 0.75;
+const NEXT: f64 = 100.0;
+
+// Chosen: the station's bound may be so much of what was done at most, farther than intervals reach.
+const BELOW: f64 = 0.5;
+
+// Chosen: points of the bound's logarithm, before they are set closer where the likelihood is.
+const COARSE: usize = 24;
+const CLOSER: usize = 4;
+
+// Chosen: what is e^8 times less likely than the best is nothing beside it.
+const UNLIKELY: f64 = 8.0;
+
+// Chosen: a delay and the time alone are each known to a few percent; and where nearly no member has such a
+// delay, all are asked.
+const NEARLY: f64 = 0.9;
+const RARE: f64 = 1e-3;
+
+/// The unmeasured part of an exchange alone, `part` of it at the station.
+#[derive(Clone, Copy)]
+struct Slice {
+    time: f64,
+    part: f64,
+    prior: f64,
+    during: bool,
+}
+
+impl Members {
+    pub fn fit(known: &[QueueStation], alone: Alone, observed: &[Observed]) -> Self {
+        let known = affordable(known, observed);
+        let of_known = Network { delay: 0.0, stations: known.clone() }.alone();
+        let spread = deviation(alone.low, alone.high).max(LEAST / 2.0);
+        let most = observed.iter().map(|it| it.per_s).fold(0.0, f64::max);
+        let mut this = Self { known, all: Vec::new() };
+        for (at, prior) in NODES {
+            let whole = alone.service_s * (at * spread).exp();
+            // What the CPUs are said to take may be more than what one alone took.
+            let time = (whole - of_known).max(whole * LEAST);
+            let none = Member {
+                delay: time,
+                demand: 0.0,
+                servers: f64::INFINITY,
+                during: false,
+                varies: 0.0,
+                weight: prior * NO_STATION,
+                density: prior * NO_STATION,
+            };
+            this.add(vec![none], observed);
+            for part in PARTS {
+                let prior = prior * (1.0 - NO_STATION) / PARTS.len() as f64 / 2.0;
+                this.along(Slice { time, part, prior, during: false }, most, observed);
+                let slice = Slice { time: whole, part, prior, during: true };
+                this.along(slice, most, observed);
+            }
+        }
+        let best = this.all.iter().map(|it| it.density).fold(f64::NEG_INFINITY, f64::max);
+        // Until here weights and densities are logarithms.
+        let heaviest = this.all.iter().map(|it| it.weight).fold(f64::NEG_INFINITY, f64::max);
+        for member in &mut this.all {
+            member.weight = (member.weight - heaviest).exp();
+            member.density = (member.density - best).exp();
+        }
+        let sum: f64 = this.all.iter().map(|it| it.weight).sum();
+        this.all.iter_mut().for_each(|it| it.weight /= sum);
+        this.thin();
+        this
+    }
+
+    /// Members along the bound's logarithm, closer where it matters.
+    fn along(&mut self, slice: Slice, most: f64, observed: &[Observed]) {
+        let Slice { time, part, prior, during } = slice;
+        let demand = time * part;
+        // Fewer than one server is a rate that is set, and no part of the delay.
+        let least = if part < 1.0 { NEARLY / demand } else { 0.0 };
+        let from = (most * BELOW).max(least).ln();
+        let to = (most * NEXT).ln();
+        if from >= to {
+            return;
+        }
+        let solver = Solver::of(&self.known, time - demand, during, observed);
+        let likely = |at: f64| {
+            let (bound, mut best) = (at.exp(), [0.0; VARIES.len()]);
+            let of = |varies| Member {
+                delay: time - demand,
+                demand,
+                servers: bound * demand,
+                during,
+                varies,
+                weight: 0.0,
+                density: 0.0,
+            };
+            let ends = solver.ends(&of(0.0));
+            for (best, varies) in best.iter_mut().zip(VARIES) {
+                *best = solver.likelihood(&ends, varies);
+            }
+            (at, best)
+        };
+        let step = (to - from) / (COARSE - 1) as f64;
+        let mut points: Vec<_> = (0..COARSE).map(|i| likely(from + step * i as f64)).collect();
+        for _ in 0..CLOSER {
+            let top = |it: &(f64, [f64; 3])| it.1.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+            let best = points.iter().map(top).fold(f64::NEG_INFINITY, f64::max);
+            let mut closer = Vec::with_capacity(points.len() * 2);
+            for (index, point) in points.iter().enumerate() {
+                closer.push(*point);
+                let Some(next) = points.get(index + 1) else { continue };
+                let differ = (top(point) - top(next)).abs() > 0.5;
+                if differ && top(point).max(top(next)) > best - UNLIKELY {
+                    closer.push(likely((point.0 + next.0) / 2.0));
+                }
+            }
+            points = closer;
+        }
+        let density = prior / (100.0f64 / BELOW).ln() / VARIES.len() as f64;
+        for (index, (at, likelihoods)) in points.iter().enumerate() {
+            let before = index.checked_sub(1).map_or(*at, |index| points[index].0);
+            let after = points.get(index + 1).map_or(*at, |next| next.0);
+            let width = (after - before) / 2.0;
+            for (varies, likelihood) in VARIES.into_iter().zip(likelihoods) {
+                self.all.push(Member {
+                    delay: time - demand,
+                    demand,
+                    servers: at.exp() * demand,
+                    during,
+                    varies,
+                    weight: likelihood + (density * width).max(1e-300).ln(),
+                    density: likelihood + density.ln(),
+                });
+            }
+        }
+    }
+
+    /// Members with prior weights, which become logarithms of posterior ones.
+    fn add(&mut self, members: Vec<Member>, observed: &[Observed]) {
+        for member in members {
+            let solver = Solver::of(&self.known, member.delay, member.during, observed);
+            let ends = solver.ends(&member);
+            for varies in VARIES {
+                let likelihood = solver.likelihood(&ends, varies);
+                let weight = likelihood + (member.weight / VARIES.len() as f64).ln();
+                self.all.push(Member { varies, weight, density: weight, ..member });
+            }
+        }
+    }
+
+    /// Leaves out those that change no quantile.
+    fn thin(&mut self) {
+        // Chosen: a hundredth of the smallest quantile, in all.
+        const LEFT_OUT: f64 = 2.5e-4;
+        let mut weights: Vec<f64> = self.all.iter().map(|it| it.weight).collect();
+        weights.sort_by(f64::total_cmp);
+        let mut sum = 0.0;
+        let least = weights.into_iter().find(|weight| {
+            sum += weight;
+            sum > LEFT_OUT
+        });
+        self.all.retain(|it| it.weight >= least.unwrap_or(0.0));
+    }
+
+    /// By member: how many are served at a time, and its weight.
+    pub fn served(&self) -> Vec<(f64, f64)> {
+        self.all.iter().map(|it| (it.served(), it.weight)).collect()
+    }
+
+    pub fn likeliest(&self) -> Network {
+        self.likeliest_without(&[])
+    }
+
+    pub fn likeliest_without(&self, removed: &[Removed]) -> Network {
+        let best = self.all.iter().max_by(|a, b| a.density.total_cmp(&b.density));
+        let Some(best) = best else { return Network::default() };
+        let (known, member) = changed(&self.known, *best, removed);
+        let known = if member.during { Vec::new() } else { known };
+        let unknown =
+            QueueStation { id: UNKNOWN.into(), demand: member.demand, servers: member.servers };
+        let unknown = (member.demand > 0.0).then_some(unknown);
+        Network { delay: member.delay, stations: known.into_iter().chain(unknown).collect() }
+    }
+
+    /// Quantiles of what they do with so many. Unit: exchanges a second.
+    pub fn predict(&self, connections: u32, ends: [f64; 3], removed: &[Removed]) -> [f64; 3] {
+        let mut done = self.rates(connections, removed);
+        ends.map(|at| quantile(&mut done, at))
+    }
+
+    /// The same quantile where something may hold them at any multiple of what they do with `observed`.
+    pub fn capped(&self, connections: u32, observed: u32, at: f64) -> f64 {
+        let now = self.rates(observed, &[]);
+        let then = self.rates(connections, &[]);
+        let held = now.iter().zip(&then).flat_map(|((now, weight), (then, _))| {
+            Beyond::nodes().map(move |times| (then.min(now * times), *weight))
+        });
+        quantile(&mut held.collect::<Vec<_>>(), at)
+    }
+
+    /// Those that have the delay which is to be removed: it is known then that nobody waits for it.
+    fn with_delay(&self, removed: &[Removed]) -> impl Iterator<Item = &Member> {
+        let of = |it: &Removed| if let Removed::Delay(seconds) = it { *seconds } else { 0.0 };
+        let least = removed.iter().map(of).sum::<f64>() * NEARLY;
+        let some = self.all.iter().filter(|it| it.delay >= least).map(|it| it.weight).sum::<f64>();
+        self.all.iter().filter(move |it| it.delay >= least || some < RARE)
+    }
+
+    /// By member: what it does with so many, and its weight.
+    fn rates(&self, connections: u32, removed: &[Removed]) -> Vec<(f64, f64)> {
+        let asked = [Observed { connections, per_s: 1.0, low: 1.0, high: 1.0 }];
+        let mut solver: Option<((f64, bool), Solver)> = None;
+        let mut done = Vec::with_capacity(self.all.len());
+        for member in self.with_delay(removed) {
+            let (known, changed) = changed(&self.known, *member, removed);
+            let of = (changed.delay, changed.during);
+            if solver.as_ref().is_none_or(|(solved, _)| *solved != of) {
+                let solved = Solver::of(&known, changed.delay, changed.during, &asked);
+                solver = Some((of, solved));
+            }
+            let Some((_, solver)) = &solver else { continue };
+            let ends = solver.ends(&changed);
+            let rate =
+                ends.first().map_or(0.0, |(low, high)| Solved::with(*low, *high, changed.varies));
+            done.push((rate, member.weight));
+        }
+        done
+    }
+}
+
+impl Member {
+    /// Its bound in exchanges' time alone.
+    fn served(&self) -> f64 {
+        if self.demand > 0.0 {
+            self.servers / self.demand * (self.demand + self.delay)
+        } else {
+            f64::INFINITY
+        }
+    }
+}
+
+/// A CPU that is said to have done more than it can was counted too dear.
+fn affordable(known: &[QueueStation], observed: &[Observed]) -> Vec<QueueStation> {
+    let most = observed.iter().map(|it| it.per_s).fold(0.0, f64::max);
+    let of = |it: &QueueStation| {
+        let demand = it.demand.max(0.0).min(it.servers / most.max(1e-300));
+        QueueStation { demand, ..it.clone() }
+    };
+    known.iter().map(of).collect()
+}
+
+/// A member and what is known, without what is removed.
+fn changed(
+    known: &[QueueStation],
+    mut member: Member,
+    removed: &[Removed],
+) -> (Vec<QueueStation>, Member) {
+    let mut known = known.to_vec();
+    let less = |from: &mut f64, seconds: f64| {
+        let taken = seconds.clamp(0.0, *from);
+        *from -= taken;
+        seconds - taken
+    };
+    for it in removed {
+        match it {
+            // What is not in the delay was taken for the station's.
+            Removed::Delay(seconds) => {
+                let rest = less(&mut member.delay, *seconds);
+                less(&mut member.demand, rest);
+            }
+            Removed::Work { station, seconds } if station == UNKNOWN => {
+                let rest = less(&mut member.demand, *seconds);
+                less(&mut member.delay, rest);
+            }
+            Removed::Servers { station, servers } if station == UNKNOWN => {
+                let time = member.demand + member.delay;
+                member.servers = (servers * member.demand / time.max(1e-300)).max(member.servers);
+            }
+            Removed::Queue { station } if station == UNKNOWN => {
+                member.delay += member.demand;
+                member.demand = 0.0;
+            }
+            Removed::Work { station, seconds } => {
+                // What is held meanwhile is held for less.
+                if member.during {
+                    let rest = less(&mut member.demand, *seconds);
+                    less(&mut member.delay, rest);
+                }
+                for it in known.iter_mut().filter(|it| it.id == *station) {
+                    less(&mut it.demand, *seconds);
+                }
+            }
+            Removed::Servers { station, servers } => {
+                known
+                    .iter_mut()
+                    .filter(|it| it.id == *station)
+                    .for_each(|it| it.servers = *servers);
+            }
+            Removed::Queue { station } => {
+                for it in known.iter().filter(|it| it.id == *station) {
+                    member.delay += it.demand;
+                }
+                known.retain(|it| it.id != *station);
+            }
+        }
+    }
+    if member.demand <= 0.0 {
+        member.servers = f64::INFINITY;
+    }
+    (known, member)
+}
+
+/// Delay and known stations, solved once for all that might stand beside them.
+struct Solver<'a> {
+    observed: &'a [Observed],
+    /// With 1, 2, ... exchanges there. Unit: exchanges a second.
+    feeds: Vec<f64>,
+    bound: f64,
+    alone: f64,
+}
+
+impl<'a> Solver<'a> {
+    fn of(known: &[QueueStation], delay: f64, during: bool, observed: &'a [Observed]) -> Self {
+        let beside = if during { Vec::new() } else { known.to_vec() };
+        let network = Network { delay, stations: beside }.closed();
+        let carries = |of: &QueueStation| of.servers / of.demand.max(1e-300);
+        let most_of_known = known.iter().map(carries).fold(f64::INFINITY, f64::min);
+        let most = observed.iter().map(|it| it.connections).max().unwrap_or(0);
+        Self {
+            observed,
+            feeds: network.rates(most),
+            bound: network.bound().min(most_of_known),
+            alone: network.alone(),
+        }
+    }
+
+    /// By observation: with exponential service, and with one that never varies.
+    fn ends(&self, member: &Member) -> Vec<(f64, f64)> {
+        let Member { demand, servers, .. } = *member;
+        let bound = self.bound.min(if demand > 0.0 { servers / demand } else { f64::INFINITY });
+        let alone = self.alone + demand / servers.clamp(1e-9, 1.0);
+        let feed = |n: u32| self.feeds[n as usize - 1];
+        let of = |it: &Observed| {
+            let n = it.connections;
+            let exact = if demand > 0.0 {
+                between(n, feed, |n| f64::from(n).min(servers) / demand)
+            } else {
+                feed(n)
+            };
+            let exact = exact.min(self.bound);
+            let high = bound.min(f64::from(n) / alone);
+            (exact.min(high), high)
+        };
+        self.observed.iter().map(of).collect()
+    }
+
+    /// Logarithm of the likelihood.
+    fn likelihood(&self, ends: &[(f64, f64)], varies: f64) -> f64 {
+        let of = |(it, (low, high)): (&Observed, &(f64, f64))| {
+            let off = (Solved::with(*low, *high, varies) / it.per_s).ln();
+            let deviation = it.deviation().hypot(LEAST);
+            -(off / deviation).powi(2) / 2.0
+        };
+        self.observed.iter().zip(ends).map(of).sum()
+    }
+}

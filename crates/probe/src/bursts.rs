@@ -1,0 +1,278 @@
+//! Samples where a watched port's connections are, at random instants, on a thread of its own.
+//!
+//! A `sock_diag` dump tells of all connections, but walks the kernel's whole table for it (4 ms where that has 262,144
+//! places, however few are used); so at most instants some of those of the last dump, chosen at random, are asked for
+//! one by one and stand for all. Some of those that are then undecided are asked again, a few times a millisecond
+//! apart. Instants are apart by random times (exponential, so that no period of the service's is met), and so rare that
+//! all of it costs 1 % of a CPU at most. Needs no privilege in the own network namespace.
+//!
+//! Blind spot: where all CPUs are busy, sampling takes one from somebody, and meanwhile requests pile up: exchanges that
+//! are shorter than an instant's questions (0.1 ms) are seen unread too often; a capture tells those. A dump of many connections takes milliseconds, and its ends are apart by that. Connections that begin
+//! between dumps are counted by dumps only: where more than a tenth of the asked for are gone, only dumps count.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use linerate_evidence::sources::bursts::{self, Counts, End, Place};
+use linerate_evidence::sources::listener;
+use linerate_evidence::{Evidence, Subject};
+use linerate_model::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::namespace::inside;
+use crate::netlink::SockDiag;
+
+/// How many of a port's connections are asked for at an instant.
+// Chosen: few, at many instants: 8 questions take 0.06 ms, and 40 times a second they are 3,000 in ten seconds.
+const ASKED: usize = 8;
+
+/// How many of the undecided are followed at an instant, and how often each is asked for.
+// Chosen: 40 questions cost about half a millisecond.
+const FOLLOWED: usize = 8;
+const QUESTIONS: usize = 5;
+
+/// How far those questions are apart.
+// Source: `tcpi_last_data_sent` and its kind are in milliseconds.
+const APART: Duration = Duration::from_millis(1);
+
+/// The mean time between instants, where the budget allows it.
+// Chosen: 40 a second tell a mean within a few per cent after ten seconds.
+const OFTEN: Duration = Duration::from_millis(25);
+
+/// The share of a CPU that sampling may use.
+// Chosen: what a watched service is promised.
+const BUDGET: f64 = 0.01;
+
+/// See the module. Dropped, it ends as well.
+#[derive(Debug)]
+pub struct BurstSampler {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stop: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: BTreeMap<u16, Counts>,
+    unread: Option<String>,
+}
+
+/// Connections that could not be asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("connections can't be sampled: {0}")]
+pub struct NoBursts(io::Error);
+
+impl BurstSampler {
+    /// Begins to sample the ports' connections in a network namespace, none for this process's own.
+    pub fn start(netns: Option<&Path>, ports: &[u16]) -> Result<Self, NoBursts> {
+        let diag = inside(netns, SockDiag::open).and_then(|opened| opened).map_err(NoBursts)?;
+        let counts = ports.iter().map(|port| (*port, Counts::default())).collect();
+        let state = Mutex::new(State { counts, unread: None });
+        let shared = Arc::new(Shared { stop: AtomicBool::new(false), state });
+        let (theirs, ports) = (Arc::clone(&shared), ports.to_vec());
+        let thread = std::thread::Builder::new()
+            .name("bursts".into())
+            .spawn(move || sample_on(&theirs, diag, &ports))
+            .map_err(NoBursts)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// What was counted since the beginning, as samples stamped `at`.
+    pub fn drain(&self, at: Timestamp) -> Evidence {
+        let state = self.shared.state();
+        let mut evidence = Evidence::default();
+        for (port, counts) in &state.counts {
+            counts.push(at, Subject::Listener(*port), &mut evidence);
+        }
+        if let Some(why) = &state.unread {
+            evidence.unread.insert("bursts".into(), why.clone());
+        }
+        evidence
+    }
+
+    /// The same, and sampling ends.
+    pub fn finish(mut self, at: Timestamp) -> Evidence {
+        self.end();
+        self.drain(at)
+    }
+
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic there has been printed; what was counted before stands.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for BurstSampler {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread: an instant after the other until it is told to stop.
+fn sample_on(shared: &Shared, diag: SockDiag, ports: &[u16]) {
+    let mut asks = Asks { diag, ports, known: Vec::new(), dumped: None, due: false, churns: false };
+    let (mut spent, mut instants) = (Duration::ZERO, 0_u32);
+    while !shared.stop.load(Ordering::Relaxed) {
+        let before = own_cpu();
+        match asks.instant() {
+            Ok(Some(found)) => {
+                let mut state = shared.state();
+                for (port, (all, sampled, followed)) in found {
+                    state.counts.entry(port).or_default().add(all, &sampled, &followed);
+                }
+            }
+            // Only a dump would tell, and none is due.
+            Ok(None) => {}
+            Err(error) => {
+                shared.state().unread = Some(error.to_string());
+                return;
+            }
+        }
+        if !asks.due {
+            instants += 1;
+            spent += own_cpu().saturating_sub(before);
+        }
+        let each = spent.as_secs_f64() / f64::from(instants.max(1));
+        let mean = OFTEN.as_secs_f64().max(each / (BUDGET / 2.0));
+        // By the inverse of the exponential distribution; 1 - f64() is above 0.
+        wait(shared, Duration::from_secs_f64(-mean * (1.0 - fastrand::f64()).ln()));
+    }
+}
+
+/// A port's connections at an instant: how many, where those that were asked for are, and where those are that were
+/// followed of the undecided.
+type Found = (u64, Vec<Place>, Vec<Place>);
+
+struct Asks<'a> {
+    diag: SockDiag,
+    ports: &'a [u16],
+    /// Of the last dump, by port.
+    known: Vec<(u16, Vec<End>)>,
+    /// When the last dump ended, and the CPU time it took.
+    dumped: Option<(Instant, Duration)>,
+    /// Whether the last instant was a dump, whose cost is counted apart.
+    due: bool,
+    /// Whether the connections of the last dump were soon gone.
+    churns: bool,
+}
+
+impl Asks<'_> {
+    /// One instant of all ports. None: it would not tell of those that came since the last dump.
+    fn instant(&mut self) -> io::Result<Option<Vec<(u16, Found)>>> {
+        // Half of the budget is for dumps, half for all else.
+        let due = self.dumped.is_none_or(|(at, cost)| {
+            at.elapsed().as_secs_f64() >= cost.as_secs_f64() / (BUDGET / 2.0)
+        });
+        self.due = due;
+        if due {
+            self.dump()?;
+        } else if self.churns {
+            return Ok(None);
+        }
+        let mut found = Vec::new();
+        for (port, known) in std::mem::take(&mut self.known) {
+            let asked = if due { known.clone() } else { chosen(&known, ASKED) };
+            let ends = if due { asked.clone() } else { self.again(&asked)? };
+            self.churns |= ends.len() * 10 < asked.len() * 9;
+            let places: Vec<Place> = ends.iter().map(End::place).collect();
+            let undecided =
+                ends.iter().zip(&places).filter(|(_, place)| **place == Place::Undecided);
+            let undecided: Vec<End> = undecided.map(|(end, _)| *end).collect();
+            let followed = self.followed(&chosen(&undecided, FOLLOWED))?;
+            // Those that are gone were as many among all.
+            let all = known.len() * ends.len() / asked.len().max(1);
+            found.push((port, (all as u64, places, followed)));
+            self.known.push((port, known));
+        }
+        Ok((due || !self.churns).then_some(found))
+    }
+
+    fn dump(&mut self) -> io::Result<()> {
+        let before = own_cpu();
+        let mut families = listener::families(&self.diag.listeners()?, self.ports);
+        if families.is_empty() {
+            // A listener that closed leaves its connections.
+            families = vec![2, 10];
+        }
+        let only = (self.ports.len() == 1).then(|| self.ports[0]);
+        let dump = self.diag.connections_of(&families, only)?;
+        self.known = self.ports.iter().map(|port| (*port, bursts::ends(&dump, *port))).collect();
+        self.dumped = Some((Instant::now(), own_cpu().saturating_sub(before)));
+        self.churns = false;
+        Ok(())
+    }
+
+    /// Those of them that are still there, as they are now.
+    fn again(&mut self, ends: &[End]) -> io::Result<Vec<End>> {
+        let mut found = Vec::new();
+        for end in ends {
+            let answer = self.diag.connection(end.local, end.peer)?;
+            found.extend(answer.and_then(End::read));
+        }
+        Ok(found)
+    }
+
+    /// Where each of them was, as what they do next tells.
+    fn followed(&mut self, ends: &[End]) -> io::Result<Vec<Place>> {
+        let mut samples: Vec<Vec<End>> = ends.iter().map(|end| vec![*end]).collect();
+        for _ in 0..QUESTIONS {
+            if samples.is_empty() {
+                break;
+            }
+            std::thread::sleep(APART);
+            for (end, samples) in ends.iter().zip(&mut samples) {
+                let answer = self.diag.connection(end.local, end.peer)?;
+                samples.extend(answer.and_then(End::read));
+            }
+        }
+        let of_the_first = |samples: &Vec<End>| bursts::places(samples).first().copied();
+        Ok(samples.iter().filter_map(of_the_first).collect())
+    }
+}
+
+/// Parking can end before its time.
+fn wait(shared: &Shared, gap: Duration) {
+    let began = Instant::now();
+    while let Some(left) = gap.checked_sub(began.elapsed())
+        && !shared.stop.load(Ordering::Relaxed)
+    {
+        std::thread::park_timeout(left);
+    }
+}
+
+/// So many of them at random, or all.
+fn chosen(ends: &[End], most: usize) -> Vec<End> {
+    let mut ends = ends.to_vec();
+    let count = ends.len().min(most);
+    for index in 0..count {
+        let other = fastrand::usize(index..ends.len());
+        ends.swap(index, other);
+    }
+    ends.truncate(count);
+    ends
+}
+
+fn own_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}

@@ -1,0 +1,248 @@
+//! Asks whom the target asks: dumps its network namespace, and finds who listens at the other end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_evidence::sources::listener;
+use linerate_evidence::sources::peers::{BUSIEST_THREAD, Peers, RUN, Socket, sockets};
+use linerate_evidence::sources::run_times::RunTimes;
+use linerate_evidence::{Evidence, Subject};
+use linerate_model::Timestamp;
+
+use crate::clients::Clients;
+use crate::namespace::inside;
+use crate::netlink::SockDiag;
+use crate::owner::owner_in;
+use crate::pace::{Pace, Random, cpu_time};
+use crate::sockets::{netns_of, socket_inodes};
+use crate::tree::{Family, numbers, read, walk_in};
+
+/// The source it reads.
+pub(crate) const ID: &str = "peers";
+
+/// Chosen: few enough to cost little, enough for a mean over seconds. A quarter of a percent of a CPU for
+/// dumps, a tenth for descriptors, as much for the peers' own threads.
+const DUMP_EVERY: Duration = Duration::from_millis(200);
+const DUMP_SHARE: u32 = 400;
+/// Chosen: a dump may walk a large table of the kernel's, some milliseconds; three a second tell who is asked.
+const DUMP_AT_MOST: Duration = Duration::from_millis(300);
+const SCAN_SHARE: u32 = 1000;
+const RUN_EVERY: Duration = Duration::from_millis(500);
+const RUN_SHARE: u32 = 1000;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PeerSampler {
+    diag: Option<SockDiag>,
+    ports: BTreeSet<u16>,
+    /// Sockets that a scan of descriptors decided on: whether they are the target's.
+    known: HashMap<u32, Whose>,
+    /// Who connects to an address, as far as scans told.
+    askers: HashMap<SocketAddr, BTreeSet<Whose>>,
+    sums: Peers,
+    /// Processes at the other end, by number of the peer; their threads, by process.
+    processes: BTreeMap<u16, u32>,
+    runs: BTreeMap<u32, RunTimes>,
+    clients: Clients,
+    pace: Pace,
+    scans: Pace,
+    run_pace: Pace,
+    facts: Evidence,
+    failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Whose {
+    Targets,
+    Others,
+}
+
+impl PeerSampler {
+    /// In the network namespace of a process, or in our own where there is none.
+    pub(crate) fn open(root: Option<u32>, ports: &[u16]) -> Self {
+        let mut facts = Evidence::default();
+        let netns = root.map(netns_of);
+        let diag = match inside(netns.as_deref(), SockDiag::open).and_then(|opened| opened) {
+            Ok(diag) => Some(diag),
+            Err(error) => {
+                let reason = format!(
+                    "the connections of the target can't be asked for: {error}; run linerate as its user, or as root"
+                );
+                facts.unread.insert(ID.into(), reason);
+                None
+            }
+        };
+        Self {
+            diag,
+            ports: ports.iter().copied().collect(),
+            known: HashMap::new(),
+            askers: HashMap::new(),
+            sums: Peers::default(),
+            processes: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            clients: Clients::default(),
+            pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
+            scans: Pace::new(Duration::ZERO, SCAN_SHARE),
+            run_pace: Pace::new(RUN_EVERY, RUN_SHARE),
+            facts,
+            failed: false,
+        }
+    }
+
+    /// When it is next due; never where nothing can be asked.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        (self.diag.is_some() && !self.failed).then(|| self.pace.next())
+    }
+
+    /// One instant. `members` are the processes of the tree.
+    pub(crate) fn sample(&mut self, at: Timestamp, members: &[u32], random: &mut Random) {
+        let began = cpu_time();
+        let scanned = self.scans.next();
+        if let Err(reason) = self.dump(at, members) {
+            self.facts.unread.insert(ID.into(), reason);
+            self.failed = true;
+        }
+        // What a scan cost is paid for by scans.
+        let cost = cpu_time().saturating_sub(began);
+        if scanned == self.scans.next() {
+            self.pace.sampled(at, cost, random);
+        } else {
+            self.pace.sampled(at, Duration::ZERO, random);
+        }
+        if at >= self.run_pace.next() {
+            let began = cpu_time();
+            self.run_times(at);
+            self.clients.read(at, &mut self.facts);
+            self.run_pace.done(at, cpu_time().saturating_sub(began));
+        }
+    }
+
+    /// Pushes the sums so far.
+    pub(crate) fn push(&mut self, at: Timestamp, evidence: &mut Evidence) {
+        self.sums.push(at, evidence);
+        evidence.absorb(std::mem::take(&mut self.facts));
+    }
+
+    fn dump(&mut self, at: Timestamp, members: &[u32]) -> Result<(), String> {
+        let Some(diag) = &mut self.diag else { return Ok(()) };
+        let asked = |error| format!("the connections of the target can't be asked for: {error}");
+        let bytes = diag.connections_with_info().map_err(asked)?;
+        let found: Vec<Socket> = sockets(&bytes).collect();
+        let is_open = |socket: &&Socket| socket.connection.inode != 0;
+        let unknown = |socket: &Socket| {
+            !self.ports.contains(&socket.connection.local.port())
+                && !self.known.contains_key(&socket.connection.inode)
+        };
+        if at >= self.scans.next() && found.iter().filter(is_open).any(unknown) {
+            let began = cpu_time();
+            self.scan(members, &found)?;
+            self.scans.done(at, cpu_time().saturating_sub(began));
+        }
+        let theirs = self.clients.unknown(&found, &self.ports);
+        if at >= self.scans.next() && !theirs.is_empty() {
+            let began = cpu_time();
+            self.clients.look_for(theirs, members);
+            self.scans.done(at, cpu_time().saturating_sub(began));
+        }
+        let outgoing: Vec<&Socket> =
+            found.iter().filter(is_open).filter(|socket| self.is_targets(socket)).collect();
+        for (address, number) in self.sums.take(outgoing) {
+            self.name(address, number, &found);
+        }
+        Ok(())
+    }
+
+    /// Decides on the sockets of a dump by what descriptors name.
+    fn scan(&mut self, members: &[u32], found: &[Socket]) -> Result<(), String> {
+        let (mut held, mut refused) = (BTreeSet::new(), None);
+        for pid in members {
+            match socket_inodes(*pid) {
+                Ok(inodes) => held.extend(inodes),
+                Err(error) => {
+                    refused.get_or_insert((*pid, error));
+                }
+            }
+        }
+        // A worker may be another user's; that none can be read is another matter.
+        if let (true, Some((pid, error))) = (held.is_empty(), refused)
+            && error.kind() == std::io::ErrorKind::PermissionDenied
+        {
+            return Err(format!(
+                "the descriptors of process {pid} can't be read: {error}; run linerate as its user, or as root"
+            ));
+        }
+        if let Some(diag) = &mut self.diag
+            && let Ok(answers) = diag.listeners()
+        {
+            let listening = listener::listening(&answers).into_iter();
+            self.ports
+                .extend(listening.filter(|(_, inode)| held.contains(inode)).map(|(port, _)| port));
+        }
+        self.known.clear();
+        for socket in found {
+            let end = &socket.connection;
+            let whose = if held.contains(&end.inode) { Whose::Targets } else { Whose::Others };
+            self.known.insert(end.inode, whose);
+            if !self.ports.contains(&end.local.port()) {
+                self.askers.entry(end.peer).or_default().insert(whose);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the target opened it. One that came since the last scan is the target's if nobody else
+    /// was found to ask that address.
+    fn is_targets(&self, socket: &Socket) -> bool {
+        let end = &socket.connection;
+        if self.ports.contains(&end.local.port()) {
+            return false;
+        }
+        match self.known.get(&end.inode) {
+            Some(whose) => *whose == Whose::Targets,
+            None => self.askers.get(&end.peer).is_some_and(|askers| {
+                askers.contains(&Whose::Targets) && !askers.contains(&Whose::Others)
+            }),
+        }
+    }
+
+    /// Tells who a peer is: by its address, and, where the other end is in this namespace, by who listens.
+    fn name(&mut self, address: SocketAddr, number: u16, found: &[Socket]) {
+        let of = Subject::Peer(number);
+        self.facts.push_fact(of, "address", address.to_string());
+        let is_here = address.ip().is_loopback()
+            || found.iter().any(|socket| socket.connection.local == address);
+        let Some(diag) = self.diag.as_mut().filter(|_| is_here) else { return };
+        let Some(pid) = owner_in(diag, address.port()) else { return };
+        if let Ok(name) = read(format!("/proc/{pid}/comm")) {
+            let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+            self.facts.push_fact(of, "process", name);
+            self.facts.push_fact(of, "pid", pid.to_string());
+            self.processes.insert(number, pid);
+        }
+    }
+
+    fn run_times(&mut self, at: Timestamp) {
+        let family = Family::read();
+        let roots: BTreeSet<u32> = self.processes.values().copied().collect();
+        for root in roots {
+            let times = self.runs.entry(root).or_default();
+            let mut any = false;
+            for pid in walk_in(root, &family) {
+                for tid in numbers(format!("/proc/{pid}/task")) {
+                    let schedstat = read(format!("/proc/{pid}/task/{tid}/schedstat"));
+                    any |= schedstat.is_ok_and(|text| times.take((pid, tid), &text).is_ok());
+                }
+            }
+            times.end_pass();
+            // It has ended, or the kernel does not account: what stands, stands.
+            if !any || times.run().is_zero() {
+                continue;
+            }
+            for (number, _) in self.processes.iter().filter(|(_, pid)| **pid == root) {
+                self.facts.push(at, Subject::Peer(*number), RUN, times.run());
+                self.facts.push(at, Subject::Peer(*number), BUSIEST_THREAD, times.busiest());
+            }
+        }
+    }
+}

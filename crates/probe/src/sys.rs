@@ -1,0 +1,148 @@
+//! The calls of a packet capture that Rust can't check, and nothing else: all of this crate's `unsafe`.
+//!
+//! Source: packet(7); `Documentation/networking/packet_mmap.rst` and `linux/if_packet.h` of the kernel.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::{sock_filter, sock_fprog, socklen_t, tpacket_req3, tpacket_stats_v3};
+
+/// Where a block's words are: `struct tpacket_block_desc` and `struct tpacket_hdr_v1`, linux/if_packet.h.
+const STATUS: usize = 8;
+
+/// Lets only packets through that the program takes, with as many bytes of each as it says.
+pub(crate) fn attach_filter(socket: &OwnedFd, program: &[sock_filter]) -> io::Result<()> {
+    let program = sock_fprog {
+        len: program.len() as u16,
+        // The kernel copies it and writes nothing.
+        filter: program.as_ptr().cast_mut(),
+    };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Takes packets of a protocol of a device from now on.
+pub(crate) fn bind(socket: &OwnedFd, protocol: u16, device: u32) -> io::Result<()> {
+    // SAFETY: `sockaddr_ll` is plain numbers, for all of which zero is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = device as c_int;
+    let size = size_of::<libc::sockaddr_ll>() as socklen_t;
+    // SAFETY: the kernel reads `size` bytes at the pointer, which is to that many of a live value.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
+    checked(done)
+}
+
+/// Packets that the kernel dropped for want of room, since this was last asked.
+pub(crate) fn dropped(socket: &OwnedFd) -> io::Result<u32> {
+    let mut found = tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+    let mut size = size_of::<tpacket_stats_v3>() as socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes at the pointer, which is to that many of a live value that is
+    // exclusively borrowed.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut found).cast(),
+            &raw mut size,
+        )
+    };
+    checked(done).map(|()| found.tp_drops)
+}
+
+/// Blocks of packets that the kernel fills and this process reads, one after the other.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    memory: NonNull<u8>,
+    block: usize,
+    blocks: usize,
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to the process and to this value alone; nothing of it is bound to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Makes a ring for a socket, which is to be bound only afterwards. A block that has packets is handed over
+    /// when it is full, or after `hold_ms`.
+    pub(crate) fn new(
+        socket: &OwnedFd,
+        block: usize,
+        blocks: usize,
+        hold_ms: u32,
+    ) -> io::Result<Self> {
+        // Source: packet_mmap.rst; of version 3 only its being a divisor of a block matters.
+        const FRAME: usize = 2048;
+        set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V3)?;
+        let request = tpacket_req3 {
+            tp_block_size: block as u32,
+            tp_block_nr: blocks as u32,
+            tp_frame_size: FRAME as u32,
+            tp_frame_nr: (block / FRAME * blocks) as u32,
+            tp_retire_blk_tov: hold_ms,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                block * blocks,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(memory.cast::<u8>()) {
+            Some(start) if memory != libc::MAP_FAILED => {
+                Ok(Self { memory: start, block, blocks, next: 0 })
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Reads the next block that the kernel has handed over, and gives it back. Whether there was one.
+    pub(crate) fn read(&mut self, read: impl FnOnce(&[u8])) -> bool {
+        // SAFETY: `next` is below `blocks`, so the block is inside the mapping.
+        let block = unsafe { self.memory.add(self.next * self.block) };
+        // SAFETY: the word is in the mapping and aligned, as blocks begin at pages; the kernel and we use it as the
+        // flag that hands the block over, and it lives as long as `self`.
+        let status = unsafe { AtomicU32::from_ptr(block.add(STATUS).as_ptr().cast()) };
+        if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return false;
+        }
+        // SAFETY: the block is inside the mapping, and while its status is the user's the kernel doesn't write to it;
+        // the slice ends before the status is given back.
+        read(unsafe { std::slice::from_raw_parts(block.as_ptr(), self.block) });
+        status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % self.blocks;
+        true
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: it is what `mmap` gave, whole, and nothing borrows of it any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.block * self.blocks) };
+    }
+}
+
+/// `enum tpacket_versions`, linux/if_packet.h.
+const TPACKET_V3: c_int = 2;
+
+fn set<T>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    let (at, size) = (std::ptr::from_ref(value).cast::<c_void>(), size_of::<T>() as socklen_t);
+    // SAFETY: the kernel reads at most `size` bytes at the pointer, which is to that many of a live value.
+    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, at, size) })
+}
+
+fn checked(done: c_int) -> io::Result<()> {
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

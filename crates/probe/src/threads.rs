@@ -1,0 +1,219 @@
+//! Asks the threads of the target's tree what they are at.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use linerate_evidence::sources::run_times::ThreadId;
+use linerate_evidence::sources::threads::{Architecture, Doing, Said, Threads, doing, said, state};
+use linerate_evidence::{Evidence, Subject};
+use linerate_model::Timestamp;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
+
+use crate::pace::{Pace, Random, cpu_time};
+use crate::tree::{numbers, read};
+
+/// The source it reads.
+pub(crate) const ID: &str = "threads";
+
+/// Threads that are asked at an instant; of more, random ones.
+///
+/// Chosen: asking 64 takes half a millisecond, and what 64 do at an instant is known to a tenth.
+const ASKED: usize = 64;
+
+/// Files of threads that are kept open, if this process may open so many that the engine's connections do
+/// not miss them: reading costs 2 us, and opening 5 us more.
+const KEPT: usize = ASKED;
+const PLENTY: u64 = 4096;
+
+/// Chosen: 40 instants a second tell a share to 5 % in ten seconds. A third of a percent of a CPU for
+/// asking, a fifth for listing.
+const SAMPLE_EVERY: Duration = Duration::from_millis(25);
+const SAMPLE_SHARE: u32 = 300;
+const LIST_SHARE: u32 = 500;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ThreadSampler {
+    threads: Vec<ThreadId>,
+    /// Their `syscall`, as far as they are kept open.
+    files: HashMap<ThreadId, OwnedFd>,
+    keeps: usize,
+    sums: Threads,
+    /// Whose fact was told.
+    told: Option<ThreadId>,
+    architecture: Option<Architecture>,
+    /// Processes whose calls this one may not see.
+    denied: BTreeSet<u32>,
+    pace: Pace,
+    lists: Pace,
+    unread: Option<String>,
+}
+
+impl ThreadSampler {
+    pub(crate) fn new() -> Self {
+        let architecture = Architecture::of_this_machine();
+        let unread = match architecture {
+            Some(_) => None,
+            None => Some(format!(
+                "system calls of {} are not known by number: the states of threads only",
+                std::env::consts::ARCH
+            )),
+        };
+        Self {
+            threads: Vec::new(),
+            files: HashMap::new(),
+            keeps: match getrlimit(Resource::Nofile).current {
+                Some(limit) if limit < PLENTY => 0,
+                _ => KEPT,
+            },
+            sums: Threads::default(),
+            told: None,
+            architecture,
+            denied: BTreeSet::new(),
+            pace: Pace::new(SAMPLE_EVERY, SAMPLE_SHARE),
+            lists: Pace::new(Duration::ZERO, LIST_SHARE),
+            unread,
+        }
+    }
+
+    pub(crate) fn next(&self) -> Timestamp {
+        self.pace.next()
+    }
+
+    /// One instant. `members` are the processes of the tree.
+    pub(crate) fn sample(&mut self, at: Timestamp, members: &[u32], random: &mut Random) {
+        let began = cpu_time();
+        if at >= self.lists.next() {
+            self.list(members);
+            self.lists.done(at, cpu_time().saturating_sub(began));
+        }
+        let listed = cpu_time();
+        let all = self.threads.len();
+        // Everybody has left: what was said stands.
+        if all == 0 {
+            self.pace.sampled(at, cpu_time().saturating_sub(listed), random);
+            return;
+        }
+        // The first ones of a shuffle.
+        let count = all.min(ASKED);
+        if all > ASKED {
+            for place in 0..count {
+                self.threads.swap(place, place + random.below(all - place));
+            }
+        }
+        let mut asked = Vec::with_capacity(count);
+        for place in 0..count {
+            let id = self.threads[place];
+            if let Some(doing) = self.ask(id) {
+                asked.push((id, doing));
+            }
+        }
+        let at_once = self.at_once(&asked);
+        // Those that went since the list was made are no threads any more.
+        let all = all - (count - asked.len());
+        self.sums.take(&asked, all as u64, at_once);
+        self.pace.sampled(at, cpu_time().saturating_sub(listed), random);
+    }
+
+    /// Pushes the sums so far.
+    pub(crate) fn push(&mut self, at: Timestamp, evidence: &mut Evidence) {
+        self.sums.push(at, evidence);
+        let fullest = self.sums.fullest();
+        if let Some((pid, tid)) = fullest
+            && fullest != self.told
+            && let Ok(name) = read(format!("/proc/{pid}/task/{tid}/comm"))
+        {
+            let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+            evidence.push_fact(Subject::Target, "fullest_thread", name);
+            self.told = fullest;
+        }
+        if let Some(reason) = self.unread.take() {
+            evidence.unread.insert(ID.into(), reason);
+        }
+    }
+
+    fn list(&mut self, members: &[u32]) {
+        let before = self.threads.len();
+        self.threads.clear();
+        for pid in members {
+            self.threads.extend(numbers(format!("/proc/{pid}/task")).map(|tid| (*pid, tid)));
+        }
+        if self.threads.len() > self.keeps {
+            self.files.clear();
+        }
+        if self.threads.len() < before {
+            let there: BTreeSet<ThreadId> = self.threads.iter().copied().collect();
+            self.sums.keep(|id| there.contains(&id));
+            self.files.retain(|id, _| there.contains(id));
+        }
+    }
+
+    /// What a thread is at; none when it is gone. Its state costs a second file, and is asked for only
+    /// where it can tell more.
+    fn ask(&mut self, id: ThreadId) -> Option<Doing> {
+        let said = self.said(id);
+        match said {
+            Some(Said::Running | Said::Waits(_)) => doing(said, None),
+            Some(Said::UnlessDisk(_)) | None => doing(said, state_of(id)),
+        }
+    }
+
+    fn said(&mut self, (pid, tid): ThreadId) -> Option<Said> {
+        let architecture = self.architecture?;
+        if self.denied.contains(&pid) {
+            return None;
+        }
+        let mut buffer = [0; 256];
+        let read = match self.files.get(&(pid, tid)) {
+            Some(file) => rustix::io::pread(file, &mut buffer[..], 0).map_err(io::Error::from),
+            None => self.open((pid, tid)).and_then(|file| {
+                let length = rustix::io::pread(&file, &mut buffer[..], 0)?;
+                if self.threads.len() <= self.keeps {
+                    self.files.insert((pid, tid), file);
+                }
+                Ok(length)
+            }),
+        };
+        match read {
+            Ok(length) => said(&buffer[..length], architecture).ok(),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.denied.insert(pid);
+                self.unread.get_or_insert_with(|| {
+                    format!("the system calls of process {pid} may not be seen ({error}): the states of its threads only; run linerate as root, or with CAP_SYS_PTRACE")
+                });
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn open(&self, (pid, tid): ThreadId) -> io::Result<OwnedFd> {
+        let path = format!("/proc/{pid}/task/{tid}/syscall");
+        Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// How many of those that ran did so at the same time as another: asked again after the last of them.
+    fn at_once(&mut self, asked: &[(ThreadId, Doing)]) -> u64 {
+        let mut ran = asked.iter().filter(|(_, doing)| *doing == Doing::Running);
+        if ran.next_back().is_none() {
+            return 0;
+        }
+        let still = ran.filter(|(id, _)| self.ask(*id) == Some(Doing::Running));
+        1 + still.count() as u64
+    }
+}
+
+fn state_of((pid, tid): ThreadId) -> Option<char> {
+    let mut buffer = [0; 512];
+    state(start_of(&format!("/proc/{pid}/task/{tid}/stat"), &mut buffer).ok()?).ok()
+}
+
+/// The beginning of a small file in three calls: `read_to_end` makes five.
+fn start_of<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let length = rustix::io::read(&file, &mut *buffer)?;
+    Ok(&buffer[..length])
+}

@@ -1,0 +1,387 @@
+//! Candidates for the verdict: claims and rules that hold at the place, with what lifting each gives.
+
+use std::cmp::Ordering;
+
+use linerate_account::Station;
+use linerate_model::OpRate;
+use linerate_predict::Predicted;
+
+use crate::advice::{Advice, Kind};
+use crate::chosen::{AGREE, FEW, HALFWAY, HOLDS, NO_GAIN, SAMPLES, TURNED_AWAY};
+use crate::claim::{At, Claim, Known, Part, Resource, Role};
+use crate::facts::flows::min_rtt;
+use crate::facts::{Facts, Load};
+use crate::heat::Heat;
+use crate::place::Regime;
+use crate::remedy::Remedy;
+use crate::verdict::Assessed;
+
+pub(crate) struct Candidate {
+    pub id: &'static str,
+    pub rank: Rank,
+    /// Attained after lifting it by attained now; of what was turned away, asked by served.
+    pub gain: f64,
+    pub interval: (f64, f64),
+    pub advice: Vec<Advice>,
+}
+
+/// What comes first: what was turned away, the cause at the place, the place itself, the load's own size.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Rank {
+    TurnedAway,
+    /// Turned away, and nothing says why.
+    TurnedAwayOnly,
+    Cause,
+    Place,
+    Load,
+}
+
+impl Candidate {
+    /// The order of naming.
+    pub fn first(a: &Self, b: &Self) -> Ordering {
+        a.rank.cmp(&b.rank).then(b.gain.total_cmp(&a.gain))
+    }
+
+    /// Whether another one's gain lies within this one's interval.
+    pub fn ties(&self, other: &Self) -> bool {
+        self.rank == other.rank
+            && self.rank == Rank::Cause
+            && other.gain >= self.interval.0
+            && other.gain <= self.interval.1
+    }
+}
+
+/// A claim as reports list it, and as a candidate where it explains the place.
+pub(crate) fn of_claim(
+    facts: &Facts,
+    claim: &Claim,
+    blank: Assessed,
+) -> (Assessed, Option<Candidate>) {
+    let id = crate::roofs::id_of(&blank.id);
+    let ceiling = claim.parts.iter().filter_map(|part| ceiling(facts, part)).reduce(f64::min);
+    let assessed = Assessed {
+        kind: kind(claim),
+        ceiling: ceiling.map(OpRate),
+        share: ceiling.map(|rate| facts.attained / rate),
+        because: claim.seen.clone(),
+        ..blank
+    };
+    if claim.known == Known::PresentOnly {
+        return (assessed, None);
+    }
+    let of_part = |part: &Part| candidate(facts, claim, part);
+    let best = claim
+        .parts
+        .iter()
+        .filter_map(of_part)
+        .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a });
+    let candidate = best.map(|(rank, predicted)| {
+        let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
+        Candidate {
+            id,
+            rank,
+            gain: by(predicted.mid),
+            interval: (by(predicted.low), by(predicted.high)),
+            advice: advice(facts, claim, predicted),
+        }
+    });
+    (assessed, candidate)
+}
+
+fn kind(claim: &Claim) -> Kind {
+    match claim.parts.first() {
+        Some(Part::Capacity { resource: Resource::Load, .. }) => Kind::Demand,
+        Some(Part::Capacity { .. }) => Kind::Resource,
+        _ => Kind::Defect,
+    }
+}
+
+/// Where a part alone would hold the run. Unit: exchanges a second.
+fn ceiling(facts: &Facts, part: &Part) -> Option<f64> {
+    let connections = f64::from(facts.run.connections());
+    let rate = match part {
+        Part::Delay { each, .. } => connections / each,
+        Part::Work { resource, each } | Part::Taken { resource, each } => {
+            facts.servers(*resource)? / each
+        }
+        Part::Capacity { at_once, each, .. } => at_once / each,
+        Part::TurnedAway { .. } => return None,
+    };
+    (rate.is_finite() && rate > 0.0).then_some(rate)
+}
+
+/// Whether a part explains the place, how it ranks, and what the model gives without it.
+fn candidate(facts: &Facts, claim: &Claim, part: &Part) -> Option<(Rank, Predicted)> {
+    let predicted = match *part {
+        Part::TurnedAway { asked, served } => turned_away(facts, asked, served),
+        Part::Delay { at, each } if facts.load == Load::Watched => watched_delay(facts, at, each),
+        Part::Delay { at, each } => delay(facts, at, each),
+        Part::Work { resource, each } | Part::Taken { resource, each } => {
+            work(facts, resource, each, matches!(part, Part::Taken { .. }))
+        }
+        Part::Capacity { resource: Resource::Load, .. } => load(facts),
+        Part::Capacity { resource, at_once, each } => {
+            capacity(facts, claim, resource, at_once, each)
+        }
+    };
+    let rank = match (part, claim.role) {
+        (Part::TurnedAway { .. }, Role::Cause) => Rank::TurnedAway,
+        (Part::TurnedAway { .. }, Role::Place) => Rank::TurnedAwayOnly,
+        (Part::Capacity { resource: Resource::Load, .. }, _) => Rank::Load,
+        (_, Role::Cause) => Rank::Cause,
+        (_, Role::Place) => Rank::Place,
+    };
+    Some((rank, predicted?))
+}
+
+/// So many times what is attained; low, mid, high.
+fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
+    let [low, mid, high] = gains.map(|gain| OpRate(facts.attained * gain));
+    Predicted { low, mid, high }
+}
+
+/// What comes where nobody is turned away: each is served as one is that meets nobody, as far as what is known
+/// carries that. A refusal is quick, so what was attained with refusals is no measure of it.
+fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
+    let lost = asked - served;
+    // A few are chance, unless they are a large part of all there are.
+    let few = lost < FEW && (lost < SAMPLES as f64 || lost < HOLDS * asked);
+    if few || lost < TURNED_AWAY * asked {
+        return None;
+    }
+    let times = asked / served.max(1.0);
+    let good = facts.run.load.good_throughput.0;
+    let attained = facts.attained;
+    let (then, most) = match &facts.model {
+        None => {
+            let [low, mid, high] = [good, attained, attained * times].map(OpRate);
+            (Predicted { low, mid, high }, f64::INFINITY)
+        }
+        // An open loop has no more answered than it asks for.
+        Some(model) if facts.run.header.plan.is_open_loop() => {
+            (model.with_all_answered(1.0 / times.max(1.0)), good * times)
+        }
+        Some(model) => (model.with_all_answered(1.0 / times.max(1.0)), f64::INFINITY),
+    };
+    let at = |rate: OpRate| OpRate(rate.0.min(most).max(good));
+    Some(Predicted { low: at(then.low), mid: at(then.mid), high: at(then.high) })
+}
+
+/// Of a service that is watched: what comes without so many of the requests under way waiting, if these are at a
+/// place that has enough of them. As many are asked as before, so it is the optimist who sees more answered.
+fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
+    if facts.watched.is_empty() {
+        // Recorded without its connections' states: the claim's own size must do.
+        let predicted = watched_without(facts, each);
+        let holds = covers(facts, at, each) && predicted.low.0 > facts.attained;
+        return holds.then_some(predicted);
+    }
+    let place = &facts.place;
+    let share = each * facts.attained / place.of.max(1e-9);
+    let is_there = place.station.is_some_and(|station| at.covers(station));
+    (place.of >= 1.0 && share >= HOLDS && is_there).then(|| watched_with(facts, 1.0 - share, None))
+}
+
+fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
+    let place = &facts.place;
+    if place.regime == Regime::Met || !covers(facts, at, each) {
+        return None;
+    }
+    // A small part of what is there is no cause of it.
+    let is_enough = match place.regime {
+        Regime::Full => is_held(facts, each),
+        _ => is_much(facts, each) || !facts.is_split(),
+    };
+    let model = facts.model.as_ref().filter(|_| is_enough)?;
+    let predicted = match (place.regime, place.resource) {
+        (_, Some(Resource::EngineCpu)) if at == At::Station(Station::Engine) => {
+            model.without_delay_of_engine(each)
+        }
+        (Regime::Full | Regime::RateSet, Some(Resource::Slots)) => model.without_held(each),
+        // Where something is full, time elsewhere is not what holds the rate.
+        (Regime::Full | Regime::RateSet, _) => return None,
+        _ => model.without_delay(each),
+    };
+    gains(facts, predicted).then_some(predicted)
+}
+
+/// Work that could be spared, or that others did.
+fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option<Predicted> {
+    let place = &facts.place;
+    let Some(model) = &facts.model else { return by_use(facts, resource, each) };
+    // Of what serves so many at a time the work is what each is held for.
+    let held = place.regime == Regime::Full && place.resource == Some(Resource::Slots);
+    let fits = match place.regime {
+        Regime::Full if held => is_held(facts, each),
+        Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),
+        // Where nothing is full an exchange takes as long as its work.
+        Regime::Delayed | Regime::Unknown => {
+            is_much(facts, each) && covers(facts, At::Service, each)
+        }
+        Regime::RateSet | Regime::Met => false,
+    };
+    let predicted = match () {
+        () if by_others => model.without_others(),
+        () if held => model.without_held(each),
+        () => model.without_work(resource, each),
+    };
+    (fits && gains(facts, predicted)).then_some(predicted)
+}
+
+fn load(facts: &Facts) -> Option<Predicted> {
+    let predicted = match &facts.model {
+        Some(model) if !facts.run.header.plan.is_open_loop() => {
+            model.with_connections(facts.run.connections().saturating_mul(2))
+        }
+        _ => times(facts, [1.0, TWICE, TWICE + AGREE]),
+    };
+    matches!(facts.place.regime, Regime::Met | Regime::Delayed | Regime::Unknown)
+        .then_some(predicted)
+}
+
+fn capacity(
+    facts: &Facts,
+    claim: &Claim,
+    resource: Resource,
+    at_once: f64,
+    each: f64,
+) -> Option<Predicted> {
+    let place = &facts.place;
+    let full = match place.regime {
+        Regime::Full | Regime::RateSet => place.resource?,
+        Regime::Unknown => Resource::Slots,
+        _ => return None,
+    };
+    let of_target = |of| matches!(of, Resource::TargetCpu | Resource::TargetThread);
+    // What has room by its own figures is not what is full. What a watched service reads are no exchanges,
+    // and on short connections nothing is met: such a claim has its own count.
+    let is_of_reads = facts.load == Load::Watched && resource == Resource::Slots;
+    let has_room =
+        claim.role == Role::Place && !is_of_reads && each * facts.attained < HALFWAY * at_once;
+    if has_room || resource != full && !(of_target(resource) && of_target(full)) {
+        return None;
+    }
+    let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
+    Some(match (&facts.model, spaced) {
+        (Some(model), Some(spaced)) if place.regime == Regime::RateSet => {
+            model.without_rate(spaced)
+        }
+        (Some(model), _) => {
+            let (times, connections) = more(facts, claim);
+            model.with_more_at(resource, times, connections)
+        }
+        (None, _) if resource == Resource::Slots => {
+            watched_with(facts, (place.of / at_once).recip(), Some(resource))
+        }
+        (None, _) => watched_with(facts, TWICE.recip(), Some(resource)),
+    })
+}
+
+/// Of a service that is watched: what comes where those under way take that part of their time. Clients that ask
+/// again when they are answered, after the pause that they make now, ask more: a closed network; those that
+/// ask at a rate of their own do not. Other resources have the room that they have.
+fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
+    let (of, left) = (facts.place.of, left.clamp(FEW.recip(), 1.0));
+    let idle: f64 = facts.watched.iter().map(|port| port.idle).sum();
+    let asked = (of + idle) / (idle + of * left).max(1e-9);
+    let room = |heat| facts.stations.room(heat, lifted).max(1.0);
+    let (mid, high) = (asked.min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
+    times(facts, [1.0, mid, high.max(mid)])
+}
+
+/// Whether enough of the exchanges under way are in what takes each so long, by Little's law.
+fn is_much(facts: &Facts, each: f64) -> bool {
+    each * facts.attained >= HOLDS * facts.under_way()
+}
+
+/// Whether it is a good part of what those are held for that are served at a time.
+fn is_held(facts: &Facts, each: f64) -> bool {
+    let at_once = facts.place.at_once.map_or(1.0, |k| k.mid.max(1.0));
+    each * facts.attained >= HOLDS * at_once
+}
+
+/// Whether a gain is more than chance, before what two runs differ by.
+fn gains(facts: &Facts, predicted: Predicted) -> bool {
+    predicted.low.0 > facts.attained * (1.0 - AGREE) * (1.0 + NO_GAIN)
+}
+
+/// What is foretold of a capacity whose new size nobody knows: what is there is half of it.
+const TWICE: f64 = 1.0 / HALFWAY;
+
+/// Times as much of a capacity as a claim's first remedy brings, and the connections then. A number that serves
+/// so many at a time is meant to be as large as what is asked; of anything else, twice as much.
+fn more(facts: &Facts, claim: &Claim) -> (f64, u32) {
+    let connections = facts.run.connections();
+    let Some((resource, at_once)) = claim.parts.iter().find_map(|part| match part {
+        Part::Capacity { resource, at_once, .. } => Some((*resource, at_once.max(1e-6))),
+        _ => None,
+    }) else {
+        return (TWICE, connections);
+    };
+    match claim.remedies.first() {
+        Some(Remedy { key, at_once: Some(then), .. }) => {
+            let asked = if key == "load.connections" { *then as u32 } else { connections };
+            ((then / at_once).max(1.0), asked.max(connections))
+        }
+        _ if resource == Resource::Slots => {
+            // Those who wait for somebody are many; how many that one serves at a time the place tells.
+            let served = facts.place.at_once.map_or(at_once, |k| k.mid.max(1.0));
+            ((f64::from(connections) / served).max(1.0), connections)
+        }
+        _ => (TWICE, connections),
+    }
+}
+
+/// Without a model, as of a service that is watched: what the utilisation law gives at most, if the work is a good
+/// part of what is used.
+fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
+    let cpus = [Resource::TargetThread, Resource::TargetCpu, Resource::HostCpu];
+    let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
+    let at_place = facts.place.resource.filter(|full| resource.is_part_of(*full));
+    let full = at_place.or_else(|| cpus.into_iter().find(is_full))?;
+    let used = facts.stations.of_resource(full)?.used;
+    let spared = (each * facts.attained).min(used);
+    let most = used / (used - spared).max(used / 1e6);
+    (spared >= HOLDS * used).then(|| times(facts, [1.0, most, most]))
+}
+
+/// Whether the account has enough of the exchanges where a delay is claimed; without an account the claim's
+/// own size must do.
+fn covers(facts: &Facts, at: At, each: f64) -> bool {
+    let Some(account) = facts.account.as_ref().filter(|account| account.is_split()) else {
+        // A round trip of each exchange is on the path in any case.
+        let rtt = if at == At::Path { min_rtt(&facts.run).unwrap_or(0.0) } else { 0.0 };
+        // Where one waits for another, a place has what each takes of it alone.
+        let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone_s);
+        return each + rtt >= HOLDS * facts.exchange_s().min(alone);
+    };
+    let here: f64 = match at {
+        At::Held(station, held) => account.held(station, held),
+        at => {
+            let all = Station::ALL.into_iter();
+            all.filter(|station| at.covers(*station)).map(|station| account.at(station)).sum()
+        }
+    };
+    here >= HOLDS * account.under_way
+}
+
+/// Nobody says how long a client of a service that is watched pauses: as long as its connection is idle, or
+/// not at all.
+fn watched_without(facts: &Facts, each: f64) -> Predicted {
+    let spared = each * facts.attained;
+    // What is left of the time may be less than samples can tell: as little as chance at least.
+    let after =
+        |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
+    let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
+    let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
+    Predicted { low: OpRate(low), mid: OpRate((low * high).sqrt()), high: OpRate(high) }
+}
+
+fn advice(facts: &Facts, claim: &Claim, predicted: Predicted) -> Vec<Advice> {
+    let one = |remedy: &Remedy| {
+        let (knob, value) = remedy.knob(facts);
+        let Remedy { does, by_hand, .. } = remedy.clone();
+        Advice { knob, value, does, by_hand, predicted }
+    };
+    claim.remedies.iter().map(one).collect()
+}

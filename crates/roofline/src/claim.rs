@@ -1,0 +1,244 @@
+//! What a roof says: which time or demand its mechanism adds, where, and how it is known.
+//!
+//! A roof claims and never ranks: which claim is named is the verdict's affair ([`crate::verdict`]).
+
+use linerate_account::{Held, Station};
+use linerate_evidence::Missing;
+
+use crate::remedy::Remedy;
+
+/// A limit's explanation of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// What the mechanism adds or can carry; never empty.
+    pub parts: Vec<Part>,
+    /// Whether the sizes are measured in this run.
+    pub known: Known,
+    /// Whether it says why exchanges are at the place, or only that they are.
+    pub role: Role,
+    /// The arithmetic in words and numbers: `4 at a time / 20.1 ms = 199/s`.
+    pub sum: String,
+    /// The evidence, as a sentence.
+    pub seen: String,
+    /// What lifts it, best first.
+    pub remedies: Vec<Remedy>,
+}
+
+impl Claim {
+    /// A mechanism that does this to exchanges, measured in this run; sum, evidence and remedies are the roof's.
+    pub fn cause(parts: Vec<Part>) -> Self {
+        let (known, role, remedies) = (Known::Sized, Role::Cause, Vec::new());
+        Self { parts, known, role, sum: String::new(), seen: String::new(), remedies }
+    }
+
+    /// The same of what only says what is full.
+    pub fn place(parts: Vec<Part>) -> Self {
+        Self { role: Role::Place, ..Self::cause(parts) }
+    }
+}
+
+/// Whether a claim's size can be ranked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Known {
+    /// Its parts are measured in this run.
+    Sized,
+    /// The mechanism is there; what it costs is not known. Listed, and never named.
+    PresentOnly,
+}
+
+/// What a claim adds to the place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// A mechanism at the place: it is named before the place itself.
+    Cause,
+    /// The place itself, named where nothing there is a cause.
+    Place,
+}
+
+/// One thing that a mechanism does to exchanges.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// Time that it adds to an exchange: a held write, a window, a timer.
+    Delay {
+        /// Where the exchange is meanwhile.
+        at: At,
+        /// How long. Unit: seconds an exchange.
+        each: f64,
+    },
+    /// Demand that could be spared: small reads, tracing, a handshake an exchange.
+    Work {
+        resource: Resource,
+        /// Unit: seconds of one server of it, an exchange.
+        each: f64,
+    },
+    /// What others than target and engine took of it, while it was waited for.
+    Taken {
+        resource: Resource,
+        /// Unit: seconds of one server of it, an exchange.
+        each: f64,
+    },
+    /// What can be full.
+    Capacity {
+        resource: Resource,
+        /// How many it serves at once.
+        at_once: f64,
+        /// Unit: seconds of one of them, an exchange.
+        each: f64,
+    },
+    /// What was never served.
+    TurnedAway {
+        /// Asked for, over the whole run: exchanges, or connections where those were turned away.
+        asked: f64,
+        /// Of them, served.
+        served: f64,
+    },
+}
+
+impl Part {
+    /// So many of a resource at once, each of them for so long an exchange. Unit: seconds.
+    pub fn capacity(resource: Resource, at_once: f64, each: f64) -> Self {
+        Part::Capacity { resource, at_once, each }
+    }
+}
+
+/// Where time is added.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum At {
+    /// At one station, whatever holds exchanges there.
+    Station(Station),
+    /// At one station, where this holds them.
+    Held(Station, Held),
+    /// On the path, in whichever direction, sending included.
+    Path,
+    /// While a connection is made: connecting, accepted, shaking hands.
+    Connecting,
+    /// In the service: unread or in the application.
+    Service,
+    /// Until the service has read and taken it all: unsent for want of room, on the way, or in the service.
+    Reading,
+}
+
+impl At {
+    /// Whether exchanges at that station may be there for this.
+    pub fn covers(self, station: Station) -> bool {
+        use Station::*;
+        match self {
+            At::Station(one) | At::Held(one, _) => one == station,
+            At::Path => [ClientSending, PathOut, ServerSending, PathBack].contains(&station),
+            At::Connecting => [Connect, AcceptQueue, TlsHandshake].contains(&station),
+            At::Service => [Unread, Application, AcceptQueue].contains(&station),
+            At::Reading => {
+                At::Service.covers(station) || [ClientSending, PathOut].contains(&station)
+            }
+        }
+    }
+}
+
+/// What can be full.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Resource {
+    /// The engine's threads.
+    EngineCpu,
+    /// The machine's CPUs, everybody's.
+    HostCpu,
+    /// The CPUs that the target may use; of a BEAM node its schedulers.
+    TargetCpu,
+    /// One thread, process or scheduler of the target.
+    TargetThread,
+    /// One process of a BEAM node.
+    Process,
+    /// The dirty schedulers of a BEAM node.
+    DirtySchedulers,
+    /// A direction of the path.
+    Line,
+    /// Whatever lays the path.
+    Emulator,
+    /// Workers, locks, tokens: what serves so many at a time and is no CPU.
+    Slots,
+    /// The load's connections, or its offered rate.
+    Load,
+}
+
+impl Resource {
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Resource::EngineCpu => ["engine_cpu", "linerate's threads"],
+            Resource::HostCpu => ["host_cpu", "the machine's CPUs"],
+            Resource::TargetCpu => ["target_cpu", "the target's CPUs"],
+            Resource::TargetThread => ["target_thread", "a thread of the target"],
+            Resource::Process => ["process", "a process of the node"],
+            Resource::DirtySchedulers => ["dirty_schedulers", "the dirty schedulers"],
+            Resource::Line => ["line", "the line"],
+            Resource::Emulator => ["emulator", "what lays the path"],
+            Resource::Slots => ["slots", "what serves so many at a time"],
+            Resource::Load => ["load", "the load"],
+        }
+    }
+
+    /// Its name in documents: `host_cpu`.
+    pub fn id(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// In words, to follow "what is full is": `the target's CPUs`.
+    pub fn words(self) -> &'static str {
+        self.names()[1]
+    }
+
+    /// Whether sparing work of this one relieves the other: what a node's process does, its scheduler
+    /// does, its CPUs do, the machine does. Work that is known as the target's alone may be any thread's.
+    pub fn is_part_of(self, other: Resource) -> bool {
+        use Resource::*;
+        self == other
+            || match self {
+                Process => [TargetThread, TargetCpu, HostCpu].contains(&other),
+                TargetThread => [Process, TargetCpu, HostCpu].contains(&other),
+                DirtySchedulers => [TargetCpu, HostCpu].contains(&other),
+                TargetCpu => [TargetThread, Process, HostCpu].contains(&other),
+                EngineCpu | Emulator => other == HostCpu,
+                HostCpu | Line | Slots | Load => false,
+            }
+    }
+}
+
+/// Why a roof says nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Silent {
+    /// It is not so here, and why.
+    NotHere(String),
+    /// What it needs was not measured.
+    Unmeasured(Missing),
+}
+
+impl From<Missing> for Silent {
+    fn from(missing: Missing) -> Self {
+        Silent::Unmeasured(missing)
+    }
+}
+
+/// That so was not measured of that.
+pub(crate) fn missing(metric: &str, of: &str) -> Missing {
+    Missing { metric: metric.into(), of: of.into() }
+}
+
+/// The mechanism is not here, and why.
+pub fn not_here<T>(why: impl Into<String>) -> Result<T, Silent> {
+    Err(Silent::NotHere(why.into()))
+}
+
+/// Silent where this is so, and why that denies the mechanism.
+pub fn silent_if(is_so: bool, why: impl Into<String>) -> Result<(), Silent> {
+    if is_so { not_here(why) } else { Ok(()) }
+}
+
+/// What a mechanism wants there to be.
+pub trait OrNotHere<T> {
+    /// It, or why the mechanism is not here.
+    fn or_not_here(self, why: impl Into<String>) -> Result<T, Silent>;
+}
+
+impl<T> OrNotHere<T> for Option<T> {
+    fn or_not_here(self, why: impl Into<String>) -> Result<T, Silent> {
+        self.map_or_else(|| not_here(why), Ok)
+    }
+}

@@ -1,0 +1,235 @@
+//! What is known of a run, computed once and typed: the account, what runs on which CPUs, the experiment,
+//! the model fitted to it, and the place that holds the rate. What is missing is [`None`], never nought.
+
+use linerate_account::{
+    Account, Exchanges, Experiment, Held, Inside, Pace, Running, Station, Watched, Who,
+};
+use linerate_evidence::{Missing, Side};
+
+use crate::chosen::FULL;
+use crate::claim::{Resource, Silent};
+use crate::facts::connections::Connection;
+use crate::model::Model;
+use crate::node_cpu::NodeCpu;
+use crate::place::Place;
+use crate::run::{Run, duration};
+use crate::stations::Stations;
+use crate::utilisation::Utilisation;
+
+pub(crate) mod admission;
+pub(crate) mod channels;
+pub(crate) mod connections;
+pub(crate) mod drops;
+pub(crate) mod flows;
+pub(crate) mod hottest;
+mod node;
+mod opening;
+pub(crate) mod queues;
+pub(crate) mod sampled;
+pub(crate) mod tls;
+pub(crate) mod ways;
+
+use ways::LaidWay;
+
+/// Whose load it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Load {
+    /// linerate's: there are stamps.
+    Made,
+    /// Somebody else's: the service is watched.
+    Watched,
+}
+
+/// See the module.
+pub struct Facts<'a> {
+    /// The run itself, for evidence that one roof alone reads.
+    pub run: Run<'a>,
+    /// Whose load it is.
+    pub load: Load,
+    /// Answered a second; of a service that is watched, what its connections read.
+    pub attained: f64,
+    /// Where the exchanges are; absent without a load of ours.
+    pub account: Option<Account>,
+    /// What those in the application wait for.
+    pub inside: Inside,
+    /// The connections of each listening port, of a service that is watched.
+    pub watched: Vec<Watched>,
+    /// What throughput did with other connections.
+    pub experiment: Option<Experiment>,
+    /// The target's threads and its CPUs.
+    pub target: Option<Running>,
+    /// The engine's.
+    pub engine: Option<Running>,
+    /// Every direction of the path that the plan lays.
+    pub(crate) ways: Vec<LaidWay<'a>>,
+    /// CPU time of target, engine and machine.
+    pub(crate) utilisation: Utilisation,
+    /// What was used of each resource, of how much.
+    pub stations: Stations,
+    /// What the node's schedulers did; missing where the target is no node that is sampled inside.
+    pub(crate) node: Result<NodeCpu, Missing>,
+    /// The node's processes that were sampled.
+    pub processes: Vec<sampled::Process<'a>>,
+    /// The network fitted to the run; absent where nothing was answered, or the load is not ours.
+    pub model: Option<Model>,
+    /// What holds the rate.
+    pub place: Place,
+    /// The connections of a BEAM node, or why there are none to judge.
+    connections: Result<Vec<Connection<'a>>, Silent>,
+}
+
+impl<'a> Facts<'a> {
+    /// Everything at once.
+    pub fn of(run: Run<'a>) -> Self {
+        let window = run.load.window.0..=run.load.window.1;
+        let load = if run.is_watched() { Load::Watched } else { Load::Made };
+        let target = Running::of(Who::Target, run.evidence, &window);
+        let engine = Running::of(Who::Engine, run.evidence, &window);
+        let account = Account::of(run.header, run.evidence, run.load);
+        let experiment = Experiment::of(run.header, run.evidence, run.load);
+        let watched = if load == Load::Watched { Watched::of(run.evidence) } else { Vec::new() };
+        let in_application = match load {
+            Load::Made => account.as_ref().map_or(0.0, |account| account.at(Station::Application)),
+            Load::Watched => watched.iter().map(Watched::in_application).sum(),
+        };
+        let inside = Inside::of(in_application, target.as_ref(), run.evidence, &window);
+        let utilisation = Utilisation::of(&run);
+        let processes = sampled::sampled(&run);
+        let threads = [target.as_ref(), engine.as_ref()];
+        let stations = Stations::of(&run, &utilisation, &inside, threads, &processes);
+        let model = Model::of(&run, &stations, experiment.as_ref());
+        // Connections that are over before they are sampled: each is an exchange at least.
+        let seconds = run.seconds().max(1e-9);
+        let attained = match run.attained().0 {
+            0.0 if load == Load::Watched && !run.is_idle() => run.load.opened as f64 / seconds,
+            attained => attained,
+        };
+        let mut facts = Self {
+            attained,
+            run,
+            load,
+            account,
+            inside,
+            watched,
+            experiment,
+            target,
+            engine,
+            ways: ways::laid(&run),
+            node: NodeCpu::of(&run),
+            utilisation,
+            stations,
+            processes,
+            model,
+            place: Place::default(),
+            connections: connections::served(&run),
+        };
+        facts.place = Place::of(&facts);
+        facts
+    }
+
+    /// Whether the target is a BEAM node that was sampled inside.
+    pub fn is_beam(&self) -> bool {
+        self.run.node().is_ok() || self.run.header.target.kind == "beam"
+    }
+
+    /// Whether the account says where the exchanges are.
+    pub fn is_split(&self) -> bool {
+        self.account.as_ref().is_some_and(Account::is_split)
+    }
+
+    /// Exchanges under way on average.
+    pub fn under_way(&self) -> f64 {
+        match (&self.account, self.load) {
+            (Some(account), _) => account.under_way,
+            (None, Load::Watched) => self.watched.iter().map(Watched::under_way).sum(),
+            (None, Load::Made) => self.run.load.in_flight,
+        }
+    }
+
+    /// CPUs' worth of time on the engine's CPUs that neither engine, target nor path had; absent: unmeasured.
+    pub fn strangers_of_engine(&self) -> Option<f64> {
+        let engine = self.engine.as_ref()?;
+        let target = self.target.as_ref().map_or(0.0, |target| target.on(&engine.cpus));
+        Some((engine.others()? - target - self.run.path_cores()).max(0.0))
+    }
+
+    /// What an exchange takes on average; of a service that is watched at most. Unit: seconds.
+    pub(crate) fn exchange_s(&self) -> f64 {
+        self.most_under_way() / self.attained.max(1e-9)
+    }
+
+    /// Exchanges under way; of a service that is watched, and whose connections' states were not sampled, all of its
+    /// connections.
+    pub(crate) fn most_under_way(&self) -> f64 {
+        match self.load {
+            Load::Watched if self.watched.is_empty() => f64::from(self.run.connections()),
+            _ => self.under_way(),
+        }
+    }
+
+    /// Exchanges at a station.
+    pub fn at(&self, station: Station) -> f64 {
+        self.account.as_ref().map_or(0.0, |account| account.at(station))
+    }
+
+    /// What an exchange waits on average in one end's socket, held by this; 0 where that is not seen. Unit:
+    /// seconds.
+    pub(crate) fn held_by(&self, side: Side, held: Held) -> f64 {
+        let station = match side {
+            Side::Client => Station::ClientSending,
+            Side::Server => Station::ServerSending,
+        };
+        let exchanges = match (&self.account, side, held) {
+            (Some(account), ..) => account.held(station, held),
+            (None, Side::Server, Held::Nagle) => {
+                self.watched.iter().map(|port| port.held.nagle).sum()
+            }
+            (None, Side::Server, Held::Window) => {
+                self.watched.iter().map(|port| port.held.window).sum()
+            }
+            _ => 0.0,
+        };
+        exchanges / self.attained.max(1e-9)
+    }
+
+    /// From an answer's first byte to its last, on average. Unit: seconds.
+    pub(crate) fn body(&self) -> f64 {
+        let load = self.run.load;
+        ((load.service.mean() - load.first_byte.mean()) / 1e9).max(0.0)
+    }
+
+    /// How many servers a resource has; absent: unknown.
+    pub(crate) fn servers(&self, resource: Resource) -> Option<f64> {
+        match (self.stations.of_resource(resource), resource) {
+            (Some(of), _) => Some(of.servers),
+            (None, Resource::TargetThread | Resource::Process | Resource::Line) => Some(1.0),
+            _ => None,
+        }
+    }
+
+    /// Requests and answers of a watched service, of its busiest port whose headers were captured.
+    pub(crate) fn headers(&self) -> Option<&Exchanges> {
+        self.watched.iter().find_map(|port| port.exchanges.as_ref())
+    }
+
+    /// What sets the rate of a watched service, by the rhythm of its answers.
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        self.headers()?.pace()
+    }
+
+    /// Whether the machine has no CPU left for anybody more; not where that was not measured.
+    pub(crate) fn no_cpu_is_idle(&self) -> bool {
+        let host = self.utilisation.host.as_ref().ok().filter(|_| self.utilisation.local);
+        host.is_some_and(|host| host.busy >= FULL * host.cpus)
+    }
+
+    /// So much time in words: `20.1 ms an exchange`.
+    pub(crate) fn took(&self, seconds: f64) -> String {
+        format!("{} {}", duration(seconds), self.each())
+    }
+
+    /// What the throughput is counted in: `an exchange`, or `a read`.
+    pub fn each(&self) -> &'static str {
+        self.run.each()
+    }
+}

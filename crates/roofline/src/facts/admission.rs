@@ -1,0 +1,158 @@
+//! What a target needs for each connection that it takes: its turn in the accept queue, a descriptor, and of a
+//! BEAM node a port and a process.
+//!
+//! Blind spot: samples are 100 ms apart and more; what is used up for moments only is not seen.
+
+use linerate_evidence::sources::{listener, process, snmp, vm};
+use linerate_evidence::{Missing, Side, Subject};
+
+use crate::chosen::HALFWAY;
+use crate::claim::{Part, Silent, missing, silent_if};
+use crate::facts::{Facts, Load};
+
+/// Connections that the kernel made and nobody accepted, of the port where most wait.
+pub(crate) struct AcceptQueue {
+    /// The listener's port.
+    pub port: u16,
+    /// How many wait on average.
+    pub waiting: f64,
+    /// The fewest in any sample.
+    pub least: u64,
+}
+
+/// Something that each connection takes one of.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(crate) enum Stock {
+    /// Of the target's process that is nearest to its limit.
+    Descriptors,
+    /// Of the node.
+    Ports,
+    /// Of the node.
+    Processes,
+}
+
+/// What is taken of a stock.
+pub(crate) struct Taken {
+    /// How many: the median of the samples.
+    pub taken: u64,
+    /// How many there are.
+    pub limit: u64,
+    /// The share of samples in which (next to) all were taken, 0 to 1.
+    pub out: f64,
+}
+
+impl Taken {
+    /// Whether it is used up, and not for a moment.
+    pub fn is_out(&self) -> bool {
+        self.out >= HALFWAY
+    }
+}
+
+impl Stock {
+    /// What it is of.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stock::Descriptors => "descriptors",
+            Stock::Ports => "ports",
+            Stock::Processes => "processes",
+        }
+    }
+
+    /// How much of it is taken.
+    pub fn of(self, facts: &Facts) -> Result<Taken, Silent> {
+        let (subject, taken, limit) = match self {
+            Stock::Descriptors => (Subject::Target, process::FDS_MAX, process::NOFILE),
+            Stock::Ports => (Subject::Node, vm::PORT_COUNT, vm::PORT_LIMIT),
+            Stock::Processes => (Subject::Node, vm::PROCESS_COUNT, vm::PROCESS_LIMIT),
+        };
+        if subject == Subject::Node {
+            facts.run.node()?;
+        }
+        let of = facts.run.window_or_whole(subject, |of| of.last(taken).is_ok());
+        let limit = of.last(limit)?;
+        let enough = limit.saturating_sub(self.left(limit)).max(1);
+        let out = of.share(taken, |taken| taken >= enough)?;
+        // One that was opened before the limit was set, or came with another number, counts over it.
+        Ok(Taken { taken: of.median(taken)?.min(limit), limit, out })
+    }
+
+    /// How many may be left of one that is used up.
+    fn left(self, limit: u64) -> u64 {
+        match self {
+            // Measured: a BEAM node that could accept no more had all but none to two of its 100 open.
+            Stock::Descriptors => 3,
+            // Measured: of 1024 ports 1020 and more were taken when accept said `system_limit`, of 1024 processes 1023
+            // or all: between one that was refused and the sample after it, others end.
+            Stock::Ports | Stock::Processes => (limit / 100).max(5),
+        }
+    }
+}
+
+impl Facts<'_> {
+    /// The longest accept queue of the target's listeners.
+    pub(crate) fn accept_queue(&self) -> Result<AcceptQueue, Silent> {
+        silent_if(!self.run.header.target.local, "the target's listener is on another host")?;
+        let mut longest: Result<AcceptQueue, Missing> =
+            Err(missing(listener::RQUEUE_TOTAL.name, "listener/*"));
+        for subject in self.run.evidence.subjects() {
+            let Subject::Listener(port) = subject else { continue };
+            let of = self.run.of(subject);
+            let Ok(waiting) = of.mean(listener::RQUEUE_TOTAL) else { continue };
+            let queue = AcceptQueue { port, waiting, least: of.min(listener::RQUEUE_TOTAL)? };
+            if longest.as_ref().map_or(true, |longest| queue.waiting > longest.waiting) {
+                longest = Ok(queue);
+            }
+        }
+        Ok(longest?)
+    }
+
+    /// Connections that came while those were waiting.
+    pub(crate) fn came(&self) -> Result<f64, Silent> {
+        let load = self.run.load;
+        if self.load == Load::Made {
+            return Ok(load.opened.saturating_sub(u64::from(self.run.connections())) as f64);
+        }
+        let made = self.run.of(Subject::Stack(Side::Server)).grown(snmp::PASSIVE_OPENS)?;
+        // Made may be another service's; begun and not made is whoever found the queue full.
+        Ok(self.begun().map_or(made, |begun| begun.min(made)))
+    }
+
+    /// Connections that were begun and not made: whoever found the queue full, and tries again.
+    pub(crate) fn unmade(&self) -> f64 {
+        let came = self.came().unwrap_or(0.0);
+        self.begun().map_or(0.0, |begun| begun - came)
+    }
+
+    /// Connections that were begun, by their headers; a SYN sent again is none.
+    fn begun(&self) -> Option<f64> {
+        let headers: Vec<_> = self.watched.iter().filter_map(|port| port.exchanges).collect();
+        let per_s: f64 = headers.iter().map(|of| of.opened_per_s).sum();
+        (!headers.is_empty()).then_some(per_s * self.run.seconds())
+    }
+
+    /// What the target has used up, so that it cannot take another connection; none, or not known: none.
+    pub(crate) fn out_of(&self) -> Option<&'static str> {
+        let out = |stock: &Stock| stock.of(self).is_ok_and(|of| of.is_out());
+        let stocks = [Stock::Descriptors, Stock::Ports, Stock::Processes];
+        stocks.into_iter().find(out).map(Stock::name)
+    }
+
+    /// Connections that were not let in: those that wait, and those that failed.
+    pub(crate) fn not_let_in(&self, waiting: f64) -> f64 {
+        match self.load {
+            Load::Made => waiting + self.run.load.errors.values().sum::<u64>() as f64,
+            Load::Watched => waiting,
+        }
+    }
+
+    /// So many of all connections that were asked for, as a claim.
+    pub(crate) fn turned_away(&self, lost: f64) -> (f64, f64, Part) {
+        let open = f64::from(self.run.connections());
+        let asked = match self.load {
+            Load::Made => open.max(self.run.load.opened as f64),
+            Load::Watched => open + lost,
+        };
+        let served = (asked - lost).max(0.0);
+        (asked, served, Part::TurnedAway { asked, served })
+    }
+}

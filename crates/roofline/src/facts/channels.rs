@@ -1,0 +1,123 @@
+//! A node's channels to other nodes, linerate's own left out: what they carry, what waits for them, and who
+//! waits with it.
+
+use linerate_evidence::sources::{dist, port, tcp_info, vm, waits};
+use linerate_evidence::{Metric, Missing, Of, Side, Subject};
+
+use super::{Facts, Load};
+use crate::chosen::HALFWAY;
+use crate::claim::{Silent, silent_if};
+use crate::run::Run;
+
+// Source: `ERTS_DIST_FRAGMENT_SIZE`, erts/emulator/beam/dist.h. Unit: bytes.
+pub(crate) const FRAGMENT: f64 = 64.0 * 1024.0;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Channel<'a> {
+    /// The other node's name.
+    pub peer: &'a str,
+    pub of: Of<'a>,
+}
+
+impl<'a> Facts<'a> {
+    /// The node, and its channels, the one that carried most first; never none.
+    pub(crate) fn channels(&self) -> Result<(Of<'a>, Vec<Channel<'a>>), Silent> {
+        let run = &self.run;
+        let node = run.node()?;
+        let channel = |end| {
+            let of = run.window_or_whole(end, |of| of.delta(dist::OUT).is_ok());
+            Some(Channel { peer: run.fact(end, "peer_node")?, of })
+        };
+        let ends = run.ends(Side::Server).filter(|end| is_channel(run, *end));
+        let mut channels: Vec<Channel<'_>> = ends.filter_map(channel).collect();
+        let carried = |channel: &Channel<'_>| channel.sent() + channel.received();
+        channels.sort_by(|a, b| carried(b).total_cmp(&carried(a)));
+        silent_if(channels.is_empty(), "the node is connected to no other node")?;
+        Ok((node, channels))
+    }
+
+    /// Requests a second: exchanges, or reads of connections that are no channels where the load is not ours.
+    pub(crate) fn requests(&self) -> f64 {
+        if self.load == Load::Made {
+            return self.attained;
+        }
+        let ends = self.run.ends(Side::Server).filter(|end| !is_channel(&self.run, *end));
+        ends.filter_map(|end| self.run.of(end).rate(port::RECV_CNT).ok()).sum()
+    }
+}
+
+fn is_channel(run: &Run, subject: Subject) -> bool {
+    run.fact(subject, "peer_node").is_some() && run.fact(subject, "role") != Some("linerate")
+}
+
+impl Channel<'_> {
+    /// Bytes that left over it. Unit: bytes a second.
+    pub fn sent(&self) -> f64 {
+        self.of.rate(dist::SEND_OCT).unwrap_or(0.0)
+    }
+
+    /// Bytes that came over it. Unit: bytes a second.
+    pub fn received(&self) -> f64 {
+        self.of.rate(dist::RECV_OCT).unwrap_or(0.0)
+    }
+
+    /// Frames that left, and came, a second.
+    pub fn frames(&self) -> Result<(f64, f64), Missing> {
+        Ok((self.of.rate(dist::OUT)?, self.of.rate(dist::IN)?))
+    }
+
+    /// Mean size of a frame that left. Unit: bytes.
+    pub fn frame_sent(&self) -> Result<f64, Missing> {
+        Ok(self.sent() / self.frames()?.0.max(1e-9))
+    }
+
+    /// Mean size of a frame that came. Unit: bytes.
+    pub fn frame_received(&self) -> Result<f64, Missing> {
+        Ok(self.received() / self.frames()?.1.max(1e-9))
+    }
+
+    /// Whether what leaves are fragments of large messages: most of its bytes.
+    pub fn is_fragments(&self) -> Result<bool, Missing> {
+        Ok(self.frame_sent()? >= HALFWAY * FRAGMENT)
+    }
+
+    /// What stands before a message that is sent now, on average: in the emulator, in the driver, and in
+    /// the kernel where that was asked. Unit: bytes.
+    pub fn ahead(&self) -> Result<f64, Missing> {
+        let kernel = self.of.mean(tcp_info::WQUEUE).unwrap_or(0.0);
+        Ok(self.of.mean(dist::PENDING)? + self.of.mean(dist::QUEUE).unwrap_or(0.0) + kernel)
+    }
+
+    /// In which share of the samples something waited for the channel.
+    pub fn waited(&self) -> Result<f64, Missing> {
+        let pending = self.of.all(dist::PENDING)?;
+        let queue = self.of.all(dist::QUEUE)?;
+        let some = pending.iter().zip(&queue).filter(|((_, a), (_, b))| a.0 + b.0 > 0).count();
+        Ok(some as f64 / pending.len() as f64)
+    }
+
+    /// Whether the node found the channel busy: how often a second it suspended a sender for it, and in
+    /// which share of the samples half of the limit was queued.
+    pub fn busy(&self, node: &Of) -> Result<(f64, f64), Missing> {
+        let limit = node.last(vm::DIST_BUF_BUSY_LIMIT)?.0;
+        let full = self.of.share(dist::PENDING, |bytes| bytes.0 * 2 >= limit)?;
+        // Missing where the system monitor is somebody else's; the queue tells then.
+        Ok((node.rate(vm::BUSY_DIST_PORT).unwrap_or(0.0), full))
+    }
+}
+
+/// Of the processes that were at work when they were asked, the share that was at one of these. Who
+/// waits for a connection, for data or for any message is idle for all that can be seen.
+pub(crate) fn share(node: &Of, at: &[Metric<u64>]) -> Result<f64, Missing> {
+    let sum = |metric| Ok(node.all(metric)?.iter().map(|(_, count)| *count).sum::<u64>() as f64);
+    let (mut found, mut work) = (0.0, sum(waits::ASKED)?);
+    for metric in at {
+        found += sum(*metric)?;
+    }
+    for idle in [waits::RECEIVE, waits::RECV, waits::ACCEPT] {
+        work -= sum(idle)?;
+    }
+    // One that was met at work now and then is nobody.
+    let samples = node.all(waits::ASKED)?.len() as f64;
+    Ok(if work < HALFWAY * samples { 0.0 } else { found / work })
+}

@@ -1,0 +1,248 @@
+//! The connections of a BEAM node as the driver counted them, and what its schedulers did for them.
+//!
+//! A setting that harms nobody names nothing: a roof sizes what it claims by the node's own account of its
+//! schedulers' time.
+
+use std::time::Duration;
+
+use linerate_evidence::sources::{owner, port, tcp_info, vm, waits};
+use linerate_evidence::{Metric, Missing, Of, Side, Subject};
+
+use crate::chosen::{FEW, FULL, HOLDS};
+use crate::claim::{Known, Silent, missing, silent_if};
+use crate::facts::Facts;
+use crate::run::Run;
+
+/// A connection of the node over the run.
+pub(crate) struct Connection<'a> {
+    pub of: Of<'a>,
+    pub owner: Option<&'a str>,
+    /// Reads that brought data (packets, in packet modes), a second.
+    pub reads: f64,
+    /// Bytes that they brought, a second.
+    pub bytes: f64,
+    /// Writes a second.
+    pub writes: f64,
+}
+
+/// The node's connections, channels to other nodes left out; or why there are none to judge.
+pub(crate) fn served<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Silent> {
+    run.node()?;
+    silent_if(run.attained().0 <= 0.0, "nothing was answered, or read from a sampled connection")?;
+    Ok(connections(run)?)
+}
+
+/// The same, whatever they carried.
+pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Missing> {
+    let mut found = Vec::new();
+    for subject in run.ends(Side::Server) {
+        if run.fact(subject, "role").is_some_and(|role| role != "connection") {
+            continue;
+        }
+        let of = run.of(subject);
+        let Ok((reads, over)) = of.delta(port::RECV_CNT) else { continue };
+        let per_second = |count: u64| count as f64 / over.as_secs_f64().max(1e-9);
+        let bytes = of.delta(port::RECV_OCT).map_or(0, |(bytes, _)| bytes.0);
+        let writes = of.delta(port::SEND_CNT).map_or(0, |(writes, _)| writes);
+        found.push(Connection {
+            owner: run.fact(subject, "owner"),
+            reads: per_second(reads),
+            bytes: per_second(bytes),
+            writes: per_second(writes),
+            of,
+        });
+    }
+    if found.is_empty() {
+        return Err(missing("port.recv_cnt", "flow/*/server, twice"));
+    }
+    Ok(found)
+}
+
+// Source: a segment of a wire has 1,448 bytes, INET_DEF_BUFFER is 1,460 (inet_drv.c): one that nearly fills the
+// default buffer is no fault.
+const SEGMENT: f64 = 1_448.0 / 1_460.0;
+
+/// A read buffer that is advised: with it a read costs more for its bytes than for itself. Unit: bytes.
+pub(crate) const LARGE: f64 = 65_536.0;
+
+impl Connection<'_> {
+    /// Bytes of a read (of a packet, in packet modes).
+    pub fn read_size(&self) -> f64 {
+        self.bytes / self.reads.max(1e-9)
+    }
+
+    pub fn buffer(&self) -> f64 {
+        self.of.last(port::BUFFER).map_or(0.0, |bytes| bytes.0 as f64)
+    }
+
+    /// As `port.packet`; raw where it is not told.
+    pub fn packet(&self) -> u64 {
+        self.of.last(port::PACKET).unwrap_or(0)
+    }
+
+    pub fn is_of_socket_module(&self) -> bool {
+        self.of.last(port::SOCKET_BACKEND).is_ok_and(|one| one == 1)
+    }
+
+    pub fn is_list(&self) -> bool {
+        self.of.last(port::LIST_MODE).is_ok_and(|one| one == 1)
+    }
+
+    /// Whether data comes as messages without being asked for each time (`{active, true}` or a count).
+    pub fn is_pushed(&self) -> bool {
+        self.of.max(port::ACTIVE).is_ok_and(|active| active >= 2)
+    }
+
+    /// Whether data comes only when it is asked for with `gen_tcp:recv`.
+    fn is_passive(&self) -> bool {
+        self.of.max(port::ACTIVE).is_ok_and(|active| active == 0)
+    }
+
+    /// Messages in its owner's mailbox, in the middle of the samples.
+    pub fn mailbox(&self) -> Result<f64, Missing> {
+        self.of.median(owner::MAILBOX).map(|length| length as f64)
+    }
+
+    /// The same on average.
+    pub fn mean_mailbox(&self) -> Result<f64, Missing> {
+        self.of.mean(owner::MAILBOX)
+    }
+
+    /// Messages that stand in its owner's mailbox and that nobody takes; 0 where it is emptied now and then. The
+    /// shortest sample is left out, which may be of the time before.
+    pub fn standing(&self) -> Result<f64, Missing> {
+        let mut lengths: Vec<u64> =
+            self.of.all(owner::MAILBOX)?.into_iter().map(|(_, length)| length).collect();
+        lengths.sort_unstable();
+        Ok(match lengths[..] {
+            [_, second, .., longest] if second as f64 >= FULL * longest as f64 => second as f64,
+            _ => 0.0,
+        })
+    }
+
+    /// Bytes that came and were not read, on average over the samples.
+    pub fn unread(&self) -> Result<f64, Missing> {
+        self.of.mean(tcp_info::RQUEUE)
+    }
+
+    /// The share of samples in which so many bytes or more had come and were not read.
+    pub fn waits_with(&self, bytes: f64) -> Result<f64, Missing> {
+        self.of.share(tcp_info::RQUEUE, |unread| unread.0 as f64 >= bytes.max(1.0))
+    }
+
+    /// Whether reads fill the buffer while another bufferful waits: then its size is the size of a read. Where
+    /// the kernel's queue is not known they must fill it more than a segment does.
+    pub fn fills_buffer(&self) -> bool {
+        let full = self.read_size() / self.buffer().max(1.0);
+        match self.unread() {
+            Ok(unread) => full >= FULL && unread >= self.buffer(),
+            Err(_) => full > SEGMENT,
+        }
+    }
+}
+
+/// Bytes a second of these.
+pub(crate) fn bytes<'a, 'b: 'a>(these: impl IntoIterator<Item = &'a Connection<'b>>) -> f64 {
+    these.into_iter().map(|each| each.bytes).sum()
+}
+
+/// Reads a second of these.
+pub(crate) fn reads<'a, 'b: 'a>(these: impl IntoIterator<Item = &'a Connection<'b>>) -> f64 {
+    these.into_iter().map(|each| each.reads).sum()
+}
+
+// Measured: of a driver's time a write takes 9 to 20 us, which sends it through the kernel; a read of 1,460
+// bytes 1.5 us, one of a line 0.6 us (OTP 25, loopback). Between them. Unit: reads.
+const WRITE: f64 = 8.0;
+
+/// What the node's schedulers did, spinning and sleep left out, as far as the kernel let them run. Unit: CPUs'
+/// worth of time.
+pub(crate) struct Work {
+    /// Code of processes.
+    pub emulator: f64,
+    /// Drivers, and asking the kernel what is new.
+    pub driver: f64,
+    /// Collection of garbage by normal schedulers.
+    pub collection: f64,
+    /// Dirty schedulers for computing, which collect large heaps.
+    pub dirty: f64,
+}
+
+impl Work {
+    pub fn of(facts: &Facts) -> Result<Self, Missing> {
+        let node = facts.run.of(Subject::Node);
+        let target = facts.utilisation.target.as_ref().ok();
+        let of_node = target.and_then(|target| Some((target.node.as_ref()?, target.cores)));
+        let let_run = of_node.map_or(1.0, |(node, cores)| node.let_run(cores));
+        let time = |metric: Metric<Duration>| -> Result<f64, Missing> {
+            let (time, over) = node.delta(metric)?;
+            Ok(let_run * time.as_secs_f64() / over.as_secs_f64())
+        };
+        Ok(Self {
+            emulator: time(vm::MICRO_EMULATOR)?,
+            driver: time(vm::MICRO_PORT)? + time(vm::MICRO_CHECK_IO)? + time(vm::MICRO_AUX)?,
+            collection: time(vm::MICRO_GC)?,
+            dirty: let_run * of_node.map_or(0.0, |(node, _)| node.dirty_cpu),
+        })
+    }
+
+    pub fn all(&self) -> f64 {
+        (self.emulator + self.driver + self.collection + self.dirty).max(1e-6)
+    }
+
+    /// What the drivers did for these connections' reads, by their number among all reads and writes, of which a
+    /// write counts for more. The node timed it itself, so it holds for slow CPUs and other releases as well.
+    pub fn of_reads(&self, these: &[&Connection], all: &[Connection]) -> f64 {
+        let calls: f64 = all.iter().map(|each| each.reads + WRITE * each.writes).sum();
+        self.driver * reads(these.iter().copied()) / calls.max(1e-9)
+    }
+
+    /// Whether so much of it can be what holds the node.
+    pub fn known(&self, part: f64) -> Known {
+        if part >= HOLDS * self.all() { Known::Sized } else { Known::PresentOnly }
+    }
+}
+
+impl<'a> Facts<'a> {
+    /// The node's connections, or why there are none to judge.
+    pub(crate) fn connections(&self) -> Result<&[Connection<'a>], Silent> {
+        self.connections.as_deref().map_err(Clone::clone)
+    }
+
+    /// Of the time of these connections, the share in which so many bytes had come that their owner would have
+    /// taken: its mailbox was next to empty (active mode), or it asked for them (passive). Nothing but the
+    /// driver stood between them. None where the kernel's queue, or who asks, was not sampled.
+    pub(crate) fn undelivered(
+        &self,
+        these: &[&Connection],
+        bytes: impl Fn(&Connection) -> f64,
+    ) -> Option<f64> {
+        let asking = asking(&self.run.of(Subject::Node)).ok();
+        let mut sum = 0.0;
+        for each in these {
+            let wanted = match each {
+                of if of.is_pushed() => f64::from(u8::from(of.mailbox().ok()? < FEW)),
+                of if of.is_passive() => asking?,
+                // Who rests and who waits for the one message look alike.
+                _ => 0.0,
+            };
+            sum += each.waits_with(bytes(each)).ok()? * wanted;
+        }
+        Some(sum / these.len() as f64)
+    }
+
+    /// What linerate's own end takes for such a part of the bytes, in large calls: as cheap as reading can be.
+    /// Unit: CPUs' worth of time.
+    pub(crate) fn price_of(&self, part: f64) -> f64 {
+        self.utilisation.engine_cores * part
+    }
+}
+
+/// Of the processes that were at work or asked for data when they were sampled, the share that asked.
+fn asking(node: &Of) -> Result<f64, Missing> {
+    let sum = |metric: Metric<u64>| -> Result<u64, Missing> {
+        Ok(node.all(metric)?.iter().map(|(_, count)| count).sum())
+    };
+    let asks = sum(waits::RECV)?;
+    Ok(asks as f64 / (asks + sum(waits::RUNNING)?).max(1) as f64)
+}

@@ -1,0 +1,266 @@
+//! The sampled connections as the kernel sees them: which end sends the bulk, how long a round trip is, how
+//! much may be under way and what keeps it from being more.
+
+use std::time::Duration;
+
+use linerate_evidence::sources::{port, tcp_info};
+use linerate_evidence::{Metric, Missing, Of, Side};
+use linerate_model::{Bytes, OpRate};
+
+use crate::chosen::HALFWAY;
+use crate::claim::missing;
+use crate::facts::{Facts, Load};
+use crate::run::{Run, duration};
+
+/// What a connection begins with. Unit: segments.
+// Source: RFC 6928; `TCP_INIT_CWND`, linux/include/net/tcp.h.
+pub(crate) const INITIAL_WINDOW: f64 = 10.0;
+
+/// One direction of the run's traffic.
+pub(crate) struct Direction {
+    pub sender: Side,
+    /// Payload of one exchange in this direction. Unit: bytes.
+    pub bytes: f64,
+}
+
+/// Both directions, the heavier first.
+pub(crate) fn directions(run: &Run) -> [Direction; 2] {
+    let exchanges = run.load.exchanges.max(1) as f64;
+    let up = Direction { sender: Side::Client, bytes: run.load.bytes_written as f64 / exchanges };
+    let down = Direction { sender: Side::Server, bytes: run.load.bytes_read as f64 / exchanges };
+    if up.bytes > down.bytes { [up, down] } else { [down, up] }
+}
+
+/// The direction that carries more, and its connections from both ends.
+pub(crate) struct Bulk<'a> {
+    pub sender: Side,
+    pub receiver: Side,
+    /// Payload of one exchange; of a service that is watched, of one read. Unit: bytes.
+    pub bytes: f64,
+    pub senders: Vec<Of<'a>>,
+    pub receivers: Vec<Of<'a>>,
+    load: Load,
+    /// A connection's time by its exchanges. Unit: seconds.
+    cycle: f64,
+}
+
+/// How a buffer came to its size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Size {
+    /// Fixed, by an option.
+    Fixed,
+    /// Tuned by the kernel as far as its setting lets it. Unit: bytes.
+    AtMost(f64),
+    /// Tuned by the kernel, with more to come.
+    Tuned,
+}
+
+/// A sender at an instant at which it had bytes on their way or to send. Unit: bytes.
+pub(crate) struct Moment {
+    /// Sent and not acknowledged.
+    pub in_flight: f64,
+    /// Written and not sent.
+    pub unsent: f64,
+    pub segment: f64,
+    /// Whether the send buffer is so full that a writer waits.
+    pub is_full: bool,
+    /// Whether both windows let another segment out.
+    pub has_room: bool,
+}
+
+impl Moment {
+    /// Less than a segment waits, with room for it, until what is out is acknowledged.
+    pub fn is_nagle(&self) -> bool {
+        self.unsent > 0.0 && self.unsent < self.segment && self.in_flight > 0.0 && self.has_room
+    }
+}
+
+impl<'a> Bulk<'a> {
+    pub fn of(facts: &Facts<'a>) -> Self {
+        let run = &facts.run;
+        let [Direction { sender, bytes }, _] = directions(run);
+        let receiver = other(sender);
+        Self {
+            sender,
+            receiver,
+            bytes: bytes.max(1.0),
+            senders: run.flows(sender),
+            receivers: run.flows(receiver),
+            load: facts.load,
+            cycle: f64::from(run.connections()) / facts.attained.max(1e-9),
+        }
+    }
+
+    /// What moving no more than so many bytes a round trip adds to an exchange, whose first round trip would be
+    /// there anyway. Unit: seconds.
+    pub fn round_trips(&self, most: f64, rtt: f64) -> Result<f64, Missing> {
+        match self.load {
+            Load::Made => Ok((self.bytes / most.max(1.0) - 1.0).max(0.0) * rtt),
+            // A read is what one call took, not what its peer had to send.
+            Load::Watched => {
+                let per_s = mean_over(&self.senders, |flow| flow.rate(tcp_info::BYTES_ACKED))?;
+                Ok((per_s / most.max(1.0) * rtt).min(1.0) * self.cycle)
+            }
+        }
+    }
+
+    /// A share of the time in which a sender has bytes on their way or to send, by exchanges. Unit: seconds.
+    pub fn busy(&self, share: f64) -> Result<f64, Missing> {
+        let busy = mean_over(&self.senders, |flow| flow.rate(tcp_info::BUSY_TIME))?;
+        Ok(share * busy.min(1.0) * self.cycle)
+    }
+
+    /// Of the time in which senders have something to send, the share that a clock of the kernel's counts.
+    pub fn clock(&self, metric: Metric<Duration>) -> Result<f64, Missing> {
+        mean_over(&self.senders, |flow| {
+            Ok(flow.grown(metric)? / flow.grown(tcp_info::BUSY_TIME)?.max(1e-9))
+        })
+    }
+
+    /// Of the senders' samples with something to send, the share in which `is`.
+    pub fn share(&self, is: impl Fn(&Moment) -> bool) -> Result<f64, Missing> {
+        mean_over(&self.senders, |flow| {
+            let moments = moments(flow)?;
+            match moments.len() {
+                0 => Err(missing("tcp.unacked", "flow/* while sending")),
+                all => Ok(moments.iter().filter(|at| is(at)).count() as f64 / all as f64),
+            }
+        })
+    }
+
+    /// The sum's end: `4 connections x 64.0 KiB / 20.1 ms round trip / 512 KiB an exchange = 25/s`.
+    pub fn sum(&self, facts: &Facts, most: f64, what: &str, rtt: f64) -> String {
+        let run = &facts.run;
+        let rate = OpRate(f64::from(run.connections()) * most / rtt / self.bytes);
+        let (connections, all) = (run.connections_words(), Bytes(self.bytes as u64));
+        let (most, rtt) = (Bytes(most as u64), duration(rtt));
+        format!("{connections} x {most} {what} / {rtt} round trip / {all} {} = {rate}", run.each())
+    }
+
+    /// A buffer in which all of an exchange is under way at once; twice the size at least. Unit: bytes.
+    pub fn room_for(&self, buffer: f64, window: f64) -> u64 {
+        let times = (self.bytes / window.max(1.0)).ceil().max(2.0) as u64;
+        // Source: buffers are ints in the kernel, `sk_rcvbuf` and `sk_sndbuf`, include/net/sock.h.
+        (buffer as u64).saturating_mul(times.next_power_of_two()).min(1 << 30)
+    }
+}
+
+/// A sender's samples at which it had bytes on their way or to send.
+pub(crate) fn moments(flow: &Of) -> Result<Vec<Moment>, Missing> {
+    let segment = flow.max(tcp_info::SND_MSS)?.0.max(1);
+    let (unacked, cwnd) = (counts(flow, tcp_info::UNACKED)?, counts(flow, tcp_info::SND_CWND)?);
+    let bytes = |metric: Metric<Bytes>| -> Result<Vec<u64>, Missing> {
+        Ok(flow.all(metric)?.into_iter().map(|(_, bytes)| bytes.0).collect())
+    };
+    let (unsent, window) = (bytes(tcp_info::NOTSENT_BYTES)?, bytes(tcp_info::SND_WND)?);
+    let (queued, buffer) = (bytes(tcp_info::WMEM_QUEUED)?, bytes(tcp_info::SNDBUF)?);
+    let columns = [&unacked, &cwnd, &unsent, &window, &queued, &buffer];
+    // One answer of the kernel has them all.
+    let samples = columns.iter().map(|column| column.len()).min().unwrap_or(0);
+    let moment = |index: usize| {
+        let [unacked, cwnd, unsent, window, queued, buffer] = columns.map(|column| column[index]);
+        let in_flight = unacked * segment;
+        (in_flight + unsent > 0).then_some(Moment {
+            in_flight: in_flight as f64,
+            unsent: unsent as f64,
+            segment: segment as f64,
+            // Source: `sk_stream_is_writeable`, include/net/sock.h: a writer waits until a third is free.
+            is_full: queued * 3 > buffer * 2,
+            has_room: unacked < cwnd && in_flight + segment <= window,
+        })
+    };
+    Ok((0..samples).filter_map(moment).collect())
+}
+
+fn counts(flow: &Of, metric: Metric<u64>) -> Result<Vec<u64>, Missing> {
+    Ok(flow.all(metric)?.into_iter().map(|(_, count)| count).collect())
+}
+
+/// Whether sockets' pacing rate was set: then it stands still while bytes move at it, and is not congestion
+/// control's, which follows the path.
+pub(crate) fn pacing_was_set(flows: &[Of]) -> Result<bool, Missing> {
+    let still = mean_over(flows, |flow| {
+        let samples = flow.all(tcp_info::PACING_RATE)?;
+        let rate = samples[0].1;
+        let (bytes, _) = flow.delta(tcp_info::BYTES_ACKED)?;
+        let (busy, _) = flow.delta(tcp_info::BUSY_TIME)?;
+        // A rate that is set for its sake is one that bytes move at; and two samples may be alike by chance.
+        let is_met = bytes.0 as f64 >= HALFWAY * rate as f64 * busy.as_secs_f64() && bytes.0 > 0;
+        let alike = samples.len() > 2 && samples.iter().all(|(_, other)| *other == rate);
+        Ok(f64::from(u8::from(is_met && alike)))
+    })?;
+    Ok(still >= HALFWAY)
+}
+
+/// How buffers came to their size, by the most that tuning gives them.
+pub(crate) fn size(
+    flows: &[Of],
+    buffer: Metric<Bytes>,
+    most: Result<f64, Missing>,
+) -> Result<Size, Missing> {
+    let share = |is: &dyn Fn(f64, f64) -> bool| {
+        mean_over(flows, |flow| {
+            let (least, largest) = (flow.min(buffer)?.0 as f64, flow.max(buffer)?.0 as f64);
+            Ok(f64::from(u8::from(is(least, largest))))
+        })
+    };
+    if let Ok(most) = most
+        && share(&|_, largest| largest == most)? >= HALFWAY
+    {
+        return Ok(Size::AtMost(most));
+    }
+    Ok(if share(&|least, largest| least == largest)? > HALFWAY { Size::Fixed } else { Size::Tuned })
+}
+
+/// The congestion control of each sampled end that tells it.
+pub(crate) fn congestion_of<'a>(run: &Run<'a>, side: Side) -> Vec<&'a str> {
+    run.ends(side).filter_map(|end| run.fact(end, "congestion")).collect()
+}
+
+/// Whether `TCP_NODELAY` is known to be set on this end.
+pub(crate) fn is_nodelay(flow: &Of) -> bool {
+    flow.last(port::NODELAY) == Ok(1)
+}
+
+pub(crate) fn other(side: Side) -> Side {
+    match side {
+        Side::Client => Side::Server,
+        Side::Server => Side::Client,
+    }
+}
+
+/// The smallest round-trip time that either end saw. Unit: seconds.
+pub(crate) fn min_rtt(run: &Run) -> Result<f64, Missing> {
+    let mut smallest = Err(missing("tcp.min_rtt", "flow/*"));
+    for flow in run.flows(Side::Client).into_iter().chain(run.flows(Side::Server)) {
+        match (flow.min(tcp_info::MIN_RTT), &smallest) {
+            (Ok(rtt), Ok(so_far)) if rtt.as_secs_f64() >= *so_far => {}
+            (Ok(rtt), _) => smallest = Ok(rtt.as_secs_f64().max(1e-6)),
+            (Err(missing), Err(_)) => smallest = Err(missing),
+            (Err(_), Ok(_)) => {}
+        }
+    }
+    smallest
+}
+
+/// The most that tuning may give a buffer: the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`. Unit:
+/// bytes.
+pub(crate) fn setting(run: &Run, name: &str) -> Result<f64, Missing> {
+    run.sysctl_third(name).ok_or_else(|| missing(name, "host"))
+}
+
+/// The mean over flows of a figure, over those flows that have it.
+pub(crate) fn mean_over(
+    flows: &[Of],
+    figure: impl Fn(&Of) -> Result<f64, Missing>,
+) -> Result<f64, Missing> {
+    let mut none = missing("tcp.info", "flow/*");
+    let mut found = Vec::new();
+    for flow in flows {
+        match figure(flow) {
+            Ok(value) => found.push(value),
+            Err(missing) => none = missing,
+        }
+    }
+    if found.is_empty() { Err(none) } else { Ok(found.iter().sum::<f64>() / found.len() as f64) }
+}

@@ -1,0 +1,78 @@
+//! What several roofs need before they can say anything, or why it is not there.
+
+use linerate_evidence::{Missing, Of};
+
+use crate::claim::{Silent, silent_if};
+use crate::facts::{Facts, Load};
+use crate::node_cpu::NodeCpu;
+use crate::utilisation::Target;
+
+impl<'a> Facts<'a> {
+    /// The samples of the node that the target is; silent where it is none, none that was sampled inside, or
+    /// one that serves nobody.
+    pub(crate) fn serving_node(&self) -> Result<Of<'a>, Silent> {
+        let node = self.run.node()?;
+        self.has_traffic()?;
+        Ok(node)
+    }
+
+    /// What the node's schedulers did, what the kernel gave the target, and the part of the former that it let run.
+    pub(crate) fn schedulers(&self) -> Result<(&NodeCpu, &Target, f64), Missing> {
+        let node = self.node.as_ref().map_err(Clone::clone)?;
+        let target = self.target_cpu()?;
+        Ok((node, target, node.let_run(target.cores)))
+    }
+
+    /// `; its schedulers had work for 1.20`; empty where the target is no node that is sampled inside.
+    pub(crate) fn scheduled(&self) -> String {
+        let work =
+            |node: &NodeCpu| format!("; its schedulers had work for {:.2}", node.scheduled());
+        self.node.as_ref().map_or(String::new(), work)
+    }
+
+    /// What the kernel gave the target.
+    pub(crate) fn target_cpu(&self) -> Result<&Target, Missing> {
+        self.utilisation.target.as_ref().map_err(Clone::clone)
+    }
+
+    /// Silent where nothing was read from a service that is watched.
+    pub(crate) fn has_traffic(&self) -> Result<(), Silent> {
+        let is_quiet =
+            self.run.is_watched() && self.run.load.exchanges == 0 && self.run.attained().0 <= 0.0;
+        silent_if(is_quiet, "nothing was read from a sampled connection")
+    }
+
+    /// Silent where the load is not ours.
+    pub(crate) fn is_made(&self) -> Result<(), Silent> {
+        silent_if(self.load == Load::Watched, "linerate makes no load here")
+    }
+
+    /// Silent where the plan lays no path.
+    pub(crate) fn has_path(&self) -> Result<(), Silent> {
+        silent_if(self.ways.is_empty(), "the plan lays no path")
+    }
+
+    /// Silent where the target's own host is not the one that is sampled.
+    pub(crate) fn is_local(&self) -> Result<(), Silent> {
+        silent_if(!self.run.header.target.local, "the target is on another host")?;
+        self.has_traffic()
+    }
+
+    /// The plan's flags of the emulator without these, and those that replace them.
+    pub(crate) fn vm_flags(&self, without: &[&str], instead: &[String]) -> String {
+        let mut flags: Vec<String> = Vec::new();
+        let mut words = self.run.header.plan.target.vm_flags.iter();
+        while let Some(word) = words.next() {
+            // `+S 2:2`, or `+S2:2`.
+            let number = word.trim_start_matches(|each: char| !each.is_ascii_digit());
+            let flag = word.strip_suffix(number).unwrap_or(word);
+            if !without.contains(&flag) {
+                flags.push(word.clone());
+            } else if number.is_empty() {
+                let _ = words.next();
+            }
+        }
+        flags.extend(instead.iter().cloned());
+        flags.join(" ")
+    }
+}

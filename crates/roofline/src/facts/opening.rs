@@ -1,0 +1,111 @@
+//! What connections cost that are opened for the exchanges of this run, by its own counts.
+//!
+//! `kernel's CPU time x segments that open and close connections / all segments`
+//!
+//! Blind spot: what the programs themselves do for a new connection (a process, a buffer, a log line) is not
+//! in it, so it is a least cost. Kernel time that has nothing to do with segments (a disk's) is.
+//! Source: RFC 9293, 3.5 and 3.6.
+
+use std::time::Duration;
+
+use linerate_account::Station;
+use linerate_evidence::sources::{process, snmp, stat};
+use linerate_evidence::{Metric, Missing, Of, Side, Subject};
+
+use crate::claim::{At, Part, Resource};
+use crate::facts::{Facts, Load};
+
+// Source: RFC 9293, 3.5 (three segments open a connection) and 3.6 (four close it).
+const SEGMENTS: f64 = 7.0;
+
+/// Connections that are opened for exchanges.
+pub(crate) struct Opening {
+    /// By the client, an exchange.
+    pub each: f64,
+    /// By the target itself, to whomever it asks, an exchange.
+    pub upstream: f64,
+    /// What a connect takes, in the middle. Unit: seconds.
+    pub connect_s: f64,
+    /// The share of the stack's segments that open and close connections, 0 to 1.
+    pub share: Result<f64, Missing>,
+}
+
+impl Facts<'_> {
+    pub(crate) fn opening(&self) -> Opening {
+        let (run, load) = (&self.run, self.run.load);
+        let each = match self.load {
+            Load::Made => run.opened_per_exchange(),
+            Load::Watched => {
+                let headers = self.watched.iter().filter_map(|port| port.exchanges.as_ref());
+                let sums =
+                    headers.fold((0.0, 0.0), |sum, of| (sum.0 + of.opened_per_s, sum.1 + of.per_s));
+                let seconds = run.seconds().max(1e-9);
+                let (opened, per_s) =
+                    if sums.1 > 0.0 { sums } else { (load.opened as f64 / seconds, self.attained) };
+                opened / per_s.max(1e-9)
+            }
+        };
+        let connect_s = load.connect.at(50.0).map_or(0.0, |at| at.value as f64 / 1e9);
+        let stack = run.of(Subject::Stack(Side::Server));
+        Opening {
+            each,
+            upstream: self.upstream(&stack, each).unwrap_or(0.0),
+            connect_s,
+            share: share(&stack),
+        }
+    }
+
+    /// Connections that the target opens itself: those of its stack that the engine did not.
+    fn upstream(&self, stack: &Of, each: f64) -> Option<f64> {
+        if self.inside.asked.is_empty() {
+            return None;
+        }
+        let opened = stack.rate(snmp::ACTIVE_OPENS).ok()?;
+        let shared = !self.run.evidence.subjects().any(|of| of == Subject::Stack(Side::Client));
+        let ours = if shared { each } else { 0.0 };
+        Some((opened / self.attained.max(1e-9) - ours).max(0.0))
+    }
+
+    /// The parts of a claim that so many of the client's connections an exchange are opened, or of the target's.
+    pub(crate) fn price(&self, opening: &Opening, upstream: bool) -> Vec<Part> {
+        let mut parts = Vec::new();
+        if !upstream && opening.connect_s > 0.0 {
+            let each = opening.connect_s * opening.each;
+            parts.push(Part::Delay { at: At::Station(Station::Connect), each });
+        }
+        let Ok(share) = &opening.share else { return parts };
+        let of = if upstream { opening.upstream } else { opening.each };
+        let theirs = share * of / (opening.each + opening.upstream).max(1e-9);
+        let per_s = |of: &Of, metric: Metric<Duration>| of.rate(metric).ok();
+        let target = self.run.of(Subject::Target);
+        let host = self.run.of(Subject::Host);
+        let kernel = per_s(&host, stat::SYSTEM).zip(self.ours()).map(|(system, ours)| {
+            let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| per_s(&host, of).unwrap_or(0.0));
+            (system + interrupts.iter().sum::<f64>()) * ours
+        });
+        for (resource, kernel) in
+            [(Resource::TargetCpu, per_s(&target, process::STIME)), (Resource::HostCpu, kernel)]
+        {
+            let each = kernel.unwrap_or(0.0) * theirs / self.attained.max(1e-9);
+            if self.run.header.target.local && each > 0.0 {
+                parts.push(Part::Work { resource, each });
+            }
+        }
+        parts
+    }
+
+    /// The share of the machine's CPU time that target, engine and path have, 0 to 1.
+    fn ours(&self) -> Option<f64> {
+        let (target, host) =
+            (self.utilisation.target.as_ref().ok()?, self.utilisation.host.as_ref().ok()?);
+        let ours = target.cores + self.utilisation.engine_cores + self.run.path_cores();
+        Some((ours / host.busy.max(1e-9)).min(1.0))
+    }
+}
+
+/// Where both ends of a connection are on one stack, each counts it, and each of its segments.
+fn share(stack: &Of) -> Result<f64, Missing> {
+    let segments = stack.grown(snmp::IN_SEGS)? + stack.grown(snmp::OUT_SEGS)?;
+    let opened = stack.grown(snmp::ACTIVE_OPENS)? + stack.grown(snmp::PASSIVE_OPENS)?;
+    Ok((SEGMENTS * opened / segments.max(1.0)).min(1.0))
+}

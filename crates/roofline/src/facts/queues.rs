@@ -1,0 +1,307 @@
+//! Queues of a message broker that grow: how much of what is published into them leaves them.
+//!
+//! A queue grows where messages wait in it for a consumer, more in each third of the window. A burst that is worked
+//! off shrinks in the last one. What is with consumers unacknowledged counts too where they may hold any number.
+
+use linerate_evidence::sources::{broker, queue};
+use linerate_evidence::{Metric, Of, Subject};
+
+use crate::chosen::{FEW, HALFWAY, HOLDS, TURNED_AWAY};
+use crate::claim::{Silent, not_here};
+use crate::run::Run;
+
+/// Messages that were published and not taken, of one queue or of all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Growing {
+    /// The queue's name; absent where only all of them together are counted.
+    pub name: Option<String>,
+    /// Published, in the window.
+    pub published: f64,
+    /// Acknowledged, or handed out to who need not acknowledge, in the window.
+    pub taken: f64,
+    /// Messages that are more at the end of the window.
+    pub grown: f64,
+    /// The window, from its first sample to its last. Unit: seconds.
+    pub seconds: f64,
+    /// Who consumes; absent where that was not counted.
+    pub consumers: Option<Consumers>,
+}
+
+/// Who consumes from a queue, or from all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Consumers {
+    pub count: f64,
+    /// How many messages they may hold unacknowledged together, where each has a limit.
+    pub prefetch: Option<f64>,
+    /// How many they hold, as far as it is known.
+    pub held: Option<f64>,
+}
+
+impl Consumers {
+    /// Whether they hold most of what they may: it is they who are waited for, and not the broker.
+    pub fn are_full(&self) -> bool {
+        match (self.prefetch, self.held) {
+            (Some(limit), Some(held)) => held >= HALFWAY * limit,
+            _ => false,
+        }
+    }
+}
+
+impl Growing {
+    /// A message's time with a consumer, where each consumer holds as many as it may (Little's law). Unit: seconds.
+    pub fn each(&self) -> Option<f64> {
+        let limit = self.consumers?.prefetch.filter(|limit| *limit > 0.0)?;
+        (self.taken > 0.0).then(|| limit * self.seconds / self.taken)
+    }
+}
+
+/// The queue that grows most, or that all of them together grow where single ones are not counted.
+pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
+    let queues = run.evidence.queues();
+    let node = run.of(Subject::Node);
+    let consumers = node.last(broker::CONSUMERS);
+    if consumers.is_err() {
+        return not_here("no message broker that keeps counts was sampled (RabbitMQ's are known)");
+    }
+    let others = run.whole(Subject::Node).max(broker::NODES).map_or(0, |nodes| nodes - 1);
+    let counted: Vec<Subject> =
+        queues.iter().copied().filter(|of| run.of(*of).last(queue::READY).is_ok()).collect();
+    if !counted.is_empty() {
+        let each = counted.iter().filter_map(|of| one(run, *of, others > 0));
+        let most = each.max_by(|a, b| a.grown.total_cmp(&b.grown));
+        return most.map_or_else(
+            || not_here(format!("none of {} queues grew all the time", counted.len())),
+            Ok,
+        );
+    }
+    if others > 0 {
+        return not_here(format!(
+            "queues are not counted one by one here, and {others} other nodes may take what is published on this one"
+        ));
+    }
+    if run.whole(Subject::Node).max(broker::STREAMS)? > 0 {
+        return not_here(
+            "queues are not counted one by one here, and streams keep what is consumed",
+        );
+    }
+    all(run, &queues)
+}
+
+/// One queue that is counted; None where it does not grow.
+fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
+    let of = run.of(subject);
+    let consumers = consumers(&of, of.median(queue::UNACKNOWLEDGED).ok().map(|held| held as f64));
+    let unlimited = of.max(queue::CONSUMERS_UNLIMITED).is_ok_and(|count| count > 0);
+    let mut held = of.all(queue::READY).ok()?;
+    if unlimited {
+        let with = of.all(queue::UNACKNOWLEDGED).ok()?;
+        for (ready, with) in held.iter_mut().zip(with) {
+            ready.1 += with.1;
+        }
+    }
+    let first = held.first()?;
+    let last = held.last()?;
+    let grown = last.1 as f64 - first.1 as f64;
+    // RabbitMQ renews it every 5 s: between two steps nothing is seen of it.
+    let rises = held.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
+    if grown < FEW || held.windows(2).any(|pair| pair[1].1 < pair[0].1) {
+        return None;
+    }
+    let seconds = last.0.since(first.0).as_secs_f64();
+    let name = run.fact(subject, "name").map(str::to_owned);
+    let grows = Growing { name, published: 0.0, taken: 0.0, grown, seconds, consumers };
+    let flow = Flow {
+        of,
+        put: &[queue::PUBLISHED, queue::REDELIVERED],
+        handed: &[queue::DELIVERED, queue::DELIVERED_NO_ACK],
+        dropped: &[],
+        taken: &[queue::ACKNOWLEDGED, queue::DELIVERED_NO_ACK],
+    };
+    // Channels of other nodes are counted there.
+    let balance = flow.balance(unlimited).filter(|_| !is_cluster);
+    match balance {
+        // One step may be a burst.
+        None => (rises > 1).then_some(grows),
+        // A queue of a length that is set drops what is too much; nobody counts that by queue.
+        Some(balance) => {
+            (balance.is_growing() && grown >= HOLDS * balance.more()).then_some(Growing {
+                published: balance.published,
+                taken: balance.taken,
+                seconds: balance.seconds,
+                ..grows
+            })
+        }
+    }
+}
+
+/// All queues together.
+fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
+    let of = run.of(Subject::Node);
+    of.last(broker::PUBLISHED)?;
+    let sum = |metric| {
+        let counts = queues.iter().filter_map(|queue| run.of(*queue).last(metric).ok());
+        counts.sum::<u64>()
+    };
+    // What is handed out to consumers that need not acknowledge is not counted apart.
+    let acknowledges = sum(queue::CONSUMERS_NO_ACK) == 0;
+    let unlimited = sum(queue::CONSUMERS_UNLIMITED);
+    let flow = Flow {
+        of: of.clone(),
+        put: &[broker::PUBLISHED, broker::REDELIVERED],
+        handed: &[broker::DELIVERED],
+        dropped: &[broker::DROPPED],
+        taken: match acknowledges {
+            true => &[broker::ACKNOWLEDGED, broker::REJECTED],
+            false => &[broker::DELIVERED],
+        },
+    };
+    let Some(balance) = flow.balance(unlimited > 0 && acknowledges) else {
+        return not_here("its counts were sampled too few times");
+    };
+    if !balance.is_growing() {
+        return not_here(format!(
+            "of {:.0} messages published {:.0} were taken, and the queues did not grow all the time",
+            balance.published, balance.taken
+        ));
+    }
+    let of_all = |metrics: &[Metric<u64>]| -> Option<u64> {
+        metrics.iter().map(|metric| of.last(*metric).ok()).sum()
+    };
+    let handed = of_all(&[broker::DELIVERED]);
+    let back = of_all(&[broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED]);
+    let held = handed.zip(back).filter(|_| acknowledges);
+    let held = held.map(|(handed, back)| handed.saturating_sub(back) as f64);
+    let count = of.last(broker::CONSUMERS)?;
+    let known = sum(queue::CONSUMERS) == count;
+    let limit = sum(queue::PREFETCH);
+    let name = match queues {
+        [only]
+            if of.max(broker::QUEUES).or_else(|_| run.whole(Subject::Node).max(broker::QUEUES))
+                == Ok(1) =>
+        {
+            run.fact(*only, "name").map(str::to_owned)
+        }
+        _ => None,
+    };
+    Ok(Growing {
+        name,
+        published: balance.published,
+        taken: balance.taken,
+        grown: balance.more(),
+        seconds: balance.seconds,
+        consumers: Some(Consumers {
+            count: count as f64,
+            prefetch: (known && unlimited == 0 && limit > 0).then_some(limit as f64),
+            held,
+        }),
+    })
+}
+
+fn consumers(of: &Of, held: Option<f64>) -> Option<Consumers> {
+    let last = |metric: Metric<u64>| of.last(metric).ok();
+    let limit = last(queue::PREFETCH)?;
+    let unlimited = last(queue::CONSUMERS_UNLIMITED)? > 0;
+    Some(Consumers {
+        count: last(queue::CONSUMERS)? as f64,
+        prefetch: (!unlimited && limit > 0).then_some(limit as f64),
+        held,
+    })
+}
+
+/// Counters of what goes in and out.
+struct Flow<'a> {
+    of: Of<'a>,
+    /// Into the queue.
+    put: &'a [Metric<u64>],
+    /// To consumers.
+    handed: &'a [Metric<u64>],
+    /// Out of the queue, to nobody.
+    dropped: &'a [Metric<u64>],
+    /// Done with: acknowledged, or handed out to who need not acknowledge.
+    taken: &'a [Metric<u64>],
+}
+
+/// What came of it in the window.
+#[derive(Debug)]
+struct Balance {
+    published: f64,
+    taken: f64,
+    seconds: f64,
+    /// Messages that were more after each third.
+    thirds: [f64; 3],
+}
+
+impl Balance {
+    fn more(&self) -> f64 {
+        self.thirds.iter().sum()
+    }
+
+    /// In each third at least half of a third's part, and in all more than chance.
+    fn is_growing(&self) -> bool {
+        let more = self.more();
+        let least = HALFWAY * more / self.thirds.len() as f64;
+        more >= FEW.max(TURNED_AWAY * self.published)
+            && self.thirds.iter().all(|third| *third >= least)
+    }
+}
+
+impl Flow<'_> {
+    /// With what consumers hold unacknowledged, or only what waits for them. None: it is not counted.
+    fn balance(&self, with_held: bool) -> Option<Balance> {
+        let put = self.series(self.put)?;
+        let published = self.series(&self.put[..1])?;
+        let dropped = self.series(self.dropped).unwrap_or_default();
+        let taken = self.series(self.taken)?;
+        let out = if with_held { &taken } else { &self.series(self.handed)? };
+        let (first, last) = (put.first()?.0, put.last()?.0);
+        let seconds = last - first;
+        if seconds <= 0.0 {
+            return None;
+        }
+        let counted = if with_held { &published } else { &put };
+        let mut thirds = [0.0; 3];
+        for (index, third) in thirds.iter_mut().enumerate() {
+            let at = |part: usize| first + seconds * part as f64 / 3.0;
+            let more = |series: &Series| grown(series, at(index), at(index + 1));
+            *third = more(counted) - more(out) - more(&dropped);
+        }
+        Some(Balance {
+            published: grown(&published, first, last),
+            taken: grown(&taken, first, last),
+            seconds,
+            thirds,
+        })
+    }
+
+    /// The sum of several counters by seconds; they are sampled together.
+    fn series(&self, metrics: &[Metric<u64>]) -> Option<Series> {
+        let mut sum: Option<Series> = None;
+        for metric in metrics {
+            let samples = self.of.all(*metric).ok()?;
+            let samples = samples.iter().map(|(at, count)| (at.0 as f64 / 1e9, *count as f64));
+            match &mut sum {
+                None => sum = Some(samples.collect()),
+                Some(sum) => {
+                    for (total, (_, count)) in sum.iter_mut().zip(samples) {
+                        total.1 += count;
+                    }
+                }
+            }
+        }
+        sum.filter(|series| series.len() > 3)
+    }
+}
+
+/// Instants in seconds, and what a counter said.
+type Series = Vec<(f64, f64)>;
+
+/// How much a counter grew between two instants; between samples it is taken to grow evenly.
+fn grown(series: &Series, from: f64, to: f64) -> f64 {
+    let pairs = series.windows(2).map(|pair| {
+        let ((begin, before), (end, after)) = (pair[0], pair[1]);
+        let inside = (to.min(end) - from.max(begin)).max(0.0);
+        // One that went back lost a channel's part.
+        (after - before).max(0.0) * inside / (end - begin).max(1e-9)
+    });
+    pairs.sum()
+}

@@ -1,0 +1,92 @@
+//! The node's processes that were sampled, each with its figures over the run.
+
+use linerate_evidence::sources::suspect;
+use linerate_evidence::{Metric, Of, Side, Subject};
+
+use crate::chosen::SAMPLES;
+use crate::run::Run;
+
+#[derive(Clone, Debug)]
+pub struct Process<'a> {
+    /// Its pid, or linerate's number for it.
+    pub pid: String,
+    /// Its registered name, or the function it began in.
+    pub name: &'a str,
+    /// Where it was when it was last sampled.
+    pub function: &'a str,
+    /// The same with its callers.
+    pub stack: &'a str,
+    /// The share of the samples in which it ran or could have run, 0 to 1.
+    pub running: f64,
+    /// In which it collected garbage.
+    pub collecting: f64,
+    /// In which it had mail.
+    pub with_mail: f64,
+    /// Median length of its mailbox.
+    pub mailbox: u64,
+    /// The most its heaps had. Unit: bytes.
+    pub heap: f64,
+    /// Reductions a second.
+    pub reductions: f64,
+    pub traced: bool,
+    pub fullsweep_after: Option<&'a str>,
+    /// Whether it owns a connection that was sampled.
+    pub is_owner: bool,
+}
+
+/// Larger heaps than this are collected on dirty schedulers. Unit: bytes.
+// Source: `ERTS_POTENTIALLY_LONG_GC_HSIZE`, erts/emulator/beam/erl_gc.h: 128 Ki words.
+const LARGE: f64 = 128.0 * 1024.0 * 8.0;
+
+impl Process<'_> {
+    /// Whether its heap is so large that dirty schedulers collect it.
+    pub fn is_large(&self) -> bool {
+        self.heap > LARGE
+    }
+
+    /// How people know it: `my_server:init/1 (<0.123.0>)`.
+    pub fn words(&self) -> String {
+        format!("{} ({})", self.name, self.pid)
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Pids of the processes that own a connection which was sampled.
+    pub(crate) fn owners(&self) -> Vec<&'a str> {
+        self.ends(Side::Server).filter_map(|end| self.fact(end, "owner")).collect()
+    }
+}
+
+/// All that were sampled often enough.
+pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
+    let owners = run.owners();
+    let all = run.evidence.processes();
+    all.into_iter().filter_map(|of| process(run, of, &owners)).collect()
+}
+
+fn process<'a>(run: &Run<'a>, subject: Subject, owners: &[&str]) -> Option<Process<'a>> {
+    // Samples are few: where the window has not enough of them, the whole run's stand for it.
+    let often = |of: &Of| of.all(suspect::RUNNING).is_ok_and(|samples| samples.len() >= SAMPLES);
+    let of = run.window_or_whole(subject, often);
+    if !often(&of) {
+        return None;
+    }
+    let fact = |name| run.fact(subject, name);
+    let some = |metric: Metric<u64>| of.share(metric, |value| value > 0).unwrap_or(0.0);
+    let pid = fact("pid").map_or_else(|| subject.to_string(), str::to_owned);
+    Some(Process {
+        name: fact("name").unwrap_or("a process"),
+        function: fact("function").unwrap_or("?"),
+        stack: fact("stack").unwrap_or(""),
+        running: some(suspect::RUNNING),
+        collecting: some(suspect::COLLECTING),
+        with_mail: some(suspect::MAILBOX),
+        mailbox: of.median(suspect::MAILBOX).unwrap_or(0),
+        heap: of.max(suspect::HEAP).map_or(0.0, |heap| heap.0 as f64),
+        reductions: of.rate(suspect::REDUCTIONS).unwrap_or(0.0),
+        traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),
+        fullsweep_after: fact("fullsweep_after"),
+        is_owner: owners.contains(&pid.as_str()),
+        pid,
+    })
+}

@@ -1,0 +1,366 @@
+//! The one model: a closed network fitted to the run. Whatever predicts asks it.
+//!
+//! Its known stations are what was measured ([`Stations`]): CPUs by their demand an exchange, the fullest thread
+//! or process, the line. Those that lie within another one and are less full than it only bound what comes.
+//! Its delay is what an exchange takes alone, less those demands. What the run did less than that is a
+//! station of its own, fitted to the experiment.
+//!
+//! A demand is the main phase's. What of a CPU idled then may cost less when it is busy: predictions' low end is
+//! with what was measured, the middle and the high end with what busy CPUs take ([`Heat`]).
+//! Source: Lazowska et al., "Quantitative System Performance", 1984, chapters 7 and 12.
+
+use linerate_account::{Estimate, Experiment};
+use linerate_evidence::Percentiles;
+use linerate_model::OpRate;
+use linerate_predict::{
+    Alone, Fit, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit, predict_at,
+    without_at,
+};
+
+use crate::chosen::{AGREE, HALFWAY, SPLIT, TURNED_AWAY};
+use crate::claim::Resource;
+use crate::heat::{Heat, Known};
+use crate::run::Run;
+use crate::stations::Stations;
+use crate::utilisation::unhindered;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Model {
+    fit: Fit,
+    /// In the order of the fit's.
+    stations: Vec<Known>,
+    /// The same if linerate had CPUs to itself.
+    with_free_engine: Vec<Known>,
+    /// Every resource that was measured.
+    bounds: Vec<Known>,
+    /// Times of exchanges under this load. Unit: ns.
+    service: Percentiles,
+    connections: u32,
+    attained: f64,
+    /// What one takes under this load. Unit: seconds.
+    exchange_s: f64,
+    /// Of the time alone, what is no known station's. Unit: seconds.
+    delay_s: f64,
+    /// What an exchange takes alone. Unit: seconds.
+    pub alone_s: f64,
+    /// Its 95 % interval. Unit: seconds.
+    alone_interval: (f64, f64),
+    /// What the known stations alone would give.
+    pub known: KnownPart,
+    /// What half of the connections are expected to give, by the run without the experiment's own half.
+    pub half: Option<Predicted>,
+}
+
+/// What is known without the experiment, solved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KnownPart {
+    /// Throughput with the run's connections. Unit: exchanges a second.
+    pub per_s: f64,
+    /// The same if no service time varied.
+    pub high: f64,
+    /// `d ln X / d ln N` there.
+    pub elasticity: f64,
+    /// The fullest station.
+    pub fullest: Option<Resource>,
+    /// How much of it is used, measured, 0 to 1.
+    pub used: f64,
+}
+
+impl Model {
+    /// None where nothing was answered, or the load is not ours.
+    pub(crate) fn of(
+        run: &Run,
+        measured: &Stations,
+        experiment: Option<&Experiment>,
+    ) -> Option<Self> {
+        let attained = run.attained().0;
+        if run.is_watched() || attained <= 0.0 {
+            return None;
+        }
+        let engine = run.engine_cores();
+        let stations = measured.solved(attained, engine);
+        let alone = alone(run, experiment)?;
+        let (mid, low, high) = (alone.service_s, alone.low, alone.high);
+        let answers = experiment.and_then(|it| it.alone_s).unwrap_or(Estimate { mid, low, high });
+        let queues = at(&stations, Heat::Cold);
+        let demands: f64 = queues.iter().map(|of| of.demand).sum();
+        let delay = (alone.service_s - demands).max(0.0);
+        let network = Network { delay, stations: queues.clone() };
+        let customers = run.connections();
+        let whole = network.throughput(f64::from(customers));
+        let half = network.throughput(f64::from(customers) / 2.0);
+        let fullest = measured.fullest();
+        let known = KnownPart {
+            per_s: whole.low,
+            high: whole.high,
+            elasticity: ((whole.low / half.low.max(1e-12)).ln() / 2.0_f64.ln()).clamp(0.0, 1.0),
+            fullest: fullest.map(|(resource, _)| resource),
+            used: fullest.map_or(0.0, |(_, used)| used),
+        };
+        let interval = run.load.throughput_interval;
+        let full = Observed {
+            connections: customers,
+            per_s: attained,
+            low: interval.0.0,
+            high: if interval.1.0.is_finite() { interval.1.0 } else { 2.0 * attained },
+        };
+        // The half is what the model is checked against, so the check is of a fit that has not seen it.
+        let mut observed = vec![full];
+        observed.extend(experiment.and_then(|it| it.alone));
+        // What is turned away is none of its exchanges.
+        let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
+        let checked = experiment.filter(|_| answered).and_then(|it| it.half.as_ref()).map(|half| {
+            let of = predict_at(&fit(&queues, alone, &observed), half.connections);
+            // The service may be another one by then, as with all of the connections again.
+            let again =
+                experiment.and_then(|it| it.again.as_ref()).map_or(1.0, |it| it.per_s / attained);
+            agreed([of.low.0 * again.min(1.0), of.mid.0, of.high.0 * again.max(1.0)])
+        });
+        observed.extend(experiment.and_then(|it| it.half));
+        let fit = fit(&queues, alone, &observed);
+        Some(Self {
+            fit,
+            stations,
+            with_free_engine: measured.with_free_engine(attained, engine),
+            bounds: measured.bounds(attained, engine),
+            service: run.load.service.clone(),
+            connections: customers,
+            attained,
+            exchange_s: run.load.in_flight / attained,
+            delay_s: delay,
+            alone_s: answers.mid,
+            alone_interval: (answers.low, answers.high),
+            known,
+            half: checked,
+        })
+    }
+
+    /// What is expected with so many connections.
+    pub fn with_connections(&self, connections: u32) -> Predicted {
+        predict_at(&self.fit, connections)
+    }
+
+    /// What is expected without so much delay an exchange. Unit: seconds.
+    ///
+    /// Whatever queues: no exchange is spared more than that, so by Little's law there are at most `N / (R - each)`
+    /// a second; and no more than what is known carries.
+    pub fn without_delay(&self, each: f64) -> Predicted {
+        self.without(each, &self.stations)
+    }
+
+    /// The same where it is linerate that is held up, by its quota or by others on its CPUs.
+    pub fn without_delay_of_engine(&self, each: f64) -> Predicted {
+        self.without(each, &self.with_free_engine)
+    }
+
+    fn without(&self, each: f64, stations: &[Known]) -> Predicted {
+        let connections = f64::from(self.connections);
+        // What takes no time at all cannot be solved.
+        let left = |each: f64| (self.exchange_s - each).max(self.exchange_s * 1e-3);
+        // Where little is left of an exchange, it is known no better than what was taken from it, and what is
+        // left may itself be of it: those that were over before that could have held them tell, or else it is
+        // between all that is left and nothing but work.
+        let (most, least) = (left(each * (1.0 - SPLIT)), left(each * (1.0 + SPLIT)));
+        let quick = self.quicker_than(each * HALFWAY).filter(|quick| *quick < most);
+        let solve = |left: f64, heat: Heat| {
+            let stations = at(stations, heat);
+            let demands: f64 = stations.iter().map(|of| of.demand).sum();
+            let left = left.max(demands);
+            let solved = Network { delay: left - demands, stations }.throughput(connections);
+            (solved.low.min(connections / left), solved.high.min(connections / left))
+        };
+        let (low, _) = solve(most, Heat::Cold);
+        let (_, high) = solve(quick.unwrap_or(least).min(least), Heat::Hot);
+        let mid = |left| {
+            let (below, above) = solve(left, Heat::Warm);
+            (below * above).sqrt()
+        };
+        let mid = quick
+            .map_or_else(|| (mid(left(each)) * mid(least)).sqrt(), mid)
+            .clamp(low, high.max(low));
+        agreed([low, mid, high.max(low)])
+    }
+
+    /// The median of those exchanges that took less than so long. Unit: seconds. None: there were none.
+    fn quicker_than(&self, seconds: f64) -> Option<f64> {
+        let share = self.service.share_within(0, (seconds * 1e9) as u64);
+        let median = self.service.at(share * 100.0 / 2.0).filter(|_| share > 0.0);
+        median.map(|median| median.value as f64 / 1e9)
+    }
+
+    /// What is expected without so much time for which each of those that are served at a time is held. Unit:
+    /// seconds an exchange.
+    pub fn without_held(&self, each: f64) -> Predicted {
+        let removed = Removed::Work { station: UNKNOWN.to_owned(), seconds: each };
+        self.after(removed, self.connections, |_, demand, servers| (demand, servers))
+    }
+
+    /// What is expected without so much work at a resource. Unit: seconds an exchange.
+    pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
+        self.known_with(self.connections, |of, demand, servers| {
+            (
+                if resource.is_part_of(of.resource) { (demand - each).max(0.0) } else { demand },
+                servers,
+            )
+        })
+    }
+
+    /// What is expected where nobody else takes CPUs.
+    pub fn without_others(&self) -> Predicted {
+        self.known_with(self.connections, |of, demand, servers| (demand, servers + of.lost))
+    }
+
+    /// What is expected where only such a share of what was asked was answered, and all of it will be. What was
+    /// turned away cost at most as much as what was answered.
+    pub fn with_all_answered(&self, answered: f64) -> Predicted {
+        let (low, high) = self.alone_interval;
+        self.with_alone(Estimate { mid: self.alone_s, low, high }, answered)
+    }
+
+    /// What is expected where no rate is set, and an exchange takes what it takes after a pause. Unit: seconds.
+    pub fn without_rate(&self, spaced: Estimate) -> Predicted {
+        self.with_alone(spaced, 1.0)
+    }
+
+    /// What is expected where an exchange takes so long alone, at least such a share of what is known to be of it.
+    fn with_alone(&self, alone: Estimate, share: f64) -> Predicted {
+        let solve = |heat: Heat, alone: f64, share: f64| {
+            let mut stations = at(&self.stations, heat);
+            stations.iter_mut().for_each(|of| of.demand *= share);
+            let demands: f64 = stations.iter().map(|of| of.demand).sum();
+            let delay = (alone - demands).max(0.0);
+            Network { delay, stations }.throughput(f64::from(self.connections))
+        };
+        let low = solve(Heat::Cold, alone.high, 1.0).low;
+        let mid = solve(Heat::Warm, alone.mid, share).per_s.max(low);
+        agreed([low, mid, solve(Heat::Hot, alone.low, share).high.max(mid)])
+    }
+
+    /// What is expected with so many times as much of a resource, and so many connections.
+    pub fn with_more_at(&self, resource: Resource, times: f64, connections: u32) -> Predicted {
+        // A thread that does all is what serves one at a time.
+        let is_it = |of: Resource| {
+            of == resource
+                || resource == Resource::Slots
+                    && matches!(of, Resource::TargetThread | Resource::Process)
+        };
+        let more = |of: &Known, demand: f64, servers: f64| {
+            (demand, if is_it(of.resource) { servers * times } else { servers })
+        };
+        if self.bounds.iter().any(|known| known.resource == resource) {
+            return self.known_with(connections, more);
+        }
+        let servers = self.fit.k.map_or(1.0, |(_, mid, _)| mid) * times;
+        let removed = Removed::Servers { station: UNKNOWN.to_owned(), servers };
+        self.after(removed, connections, more)
+    }
+
+    /// What the known stations give then by what they give now, times what was measured: where what is known
+    /// explains the run, nothing else holds it. No more than each resource bounds.
+    fn known_with(
+        &self,
+        connections: u32,
+        then: impl Fn(&Known, f64, f64) -> (f64, f64),
+    ) -> Predicted {
+        let solve = |heat: Heat| {
+            let stations: Vec<QueueStation> =
+                self.stations.iter().map(|of| changed(of, heat, &then)).collect();
+            Network { delay: self.delay_s, stations }.throughput(f64::from(connections))
+        };
+        let stations = at(&self.stations, Heat::Cold);
+        let now =
+            Network { delay: self.delay_s, stations }.throughput(f64::from(self.connections)).per_s;
+        let scale = if now > 0.0 { self.attained / now } else { 1.0 };
+        let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
+        self.bounded(rates.map(|rate| rate * scale), &then)
+    }
+
+    /// What the fit gives then by what it gives now, times what was measured: where it is off, it is off in both.
+    /// No more than each resource bounds, with demand and servers as they are then.
+    fn after(
+        &self,
+        removed: Removed,
+        connections: u32,
+        then: impl Fn(&Known, f64, f64) -> (f64, f64),
+    ) -> Predicted {
+        let found = |heat: Heat| {
+            let mut removed = vec![removed.clone()];
+            for known in &self.stations {
+                let after = changed(known, heat, &then);
+                let station = known.of.id.clone();
+                let seconds = known.of.demand - after.demand;
+                removed.push(Removed::Work { station: station.clone(), seconds });
+                removed.push(Removed::Servers { station, servers: after.servers });
+            }
+            without_at(&self.fit, &removed, connections)
+        };
+        let now = predict_at(&self.fit, self.connections).mid.0;
+        let scale = if now > 0.0 { self.attained / now } else { 1.0 };
+        let rates = [found(Heat::Cold).low, found(Heat::Warm).mid, found(Heat::Hot).high];
+        self.bounded(rates.map(|rate| rate.0 * scale), &then)
+    }
+
+    /// No more than each resource bounds, with demand and servers as they are then.
+    fn bounded(
+        &self,
+        [low, mid, high]: [f64; 3],
+        then: &impl Fn(&Known, f64, f64) -> (f64, f64),
+    ) -> Predicted {
+        let most = |heat: Heat| {
+            let bound = |known: &Known| {
+                let QueueStation { demand, servers, .. } = changed(known, heat, then);
+                if demand > 0.0 { servers / demand } else { f64::INFINITY }
+            };
+            self.bounds.iter().map(bound).fold(f64::INFINITY, f64::min)
+        };
+        let low = low.min(most(Heat::Cold));
+        let mid = mid.min(most(Heat::Warm)).max(low);
+        agreed([low, mid, high.min(most(Heat::Hot)).max(mid)])
+    }
+}
+
+/// An interval no narrower than two runs agree.
+fn agreed([low, mid, high]: [f64; 3]) -> Predicted {
+    let (low, high) = (low * (1.0 - AGREE), high * (1.0 + AGREE));
+    Predicted { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) }
+}
+
+fn at(stations: &[Known], heat: Heat) -> Vec<QueueStation> {
+    stations.iter().map(|known| known.at(heat)).collect()
+}
+
+fn changed(
+    known: &Known,
+    heat: Heat,
+    then: &impl Fn(&Known, f64, f64) -> (f64, f64),
+) -> QueueStation {
+    let of = known.at(heat);
+    let (demand, servers) = then(known, of.demand, of.servers);
+    QueueStation { demand, servers, ..of }
+}
+
+/// What an exchange takes alone.
+fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Alone> {
+    if let Some(alone) = experiment.and_then(|it| it.alone_s) {
+        // Connections that were refused pause before they ask again.
+        if let Some(one) =
+            experiment.and_then(|it| it.alone).filter(|one| 1.0 / one.high > alone.high)
+        {
+            let (service_s, low, high) = (1.0 / one.per_s, 1.0 / one.high, 1.0 / one.low);
+            return Some(Alone { service_s, low, high });
+        }
+        return Some(Alone { service_s: alone.mid, low: alone.low, high: alone.high });
+    }
+    // Preflight exchanges are few: their median may be off by as much as they differ.
+    let median = unhindered(run)?;
+    let mut all: Vec<f64> = run.header.preflight_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
+    all.sort_by(f64::total_cmp);
+    let at = |share: f64| all.get(((all.len() - 1) as f64 * share) as usize).copied();
+    let (low, high) = if all.is_empty() {
+        (median, median)
+    } else {
+        (at(0.25).unwrap_or(median), at(0.75).unwrap_or(median))
+    };
+    Some(Alone { service_s: median, low: low.min(median), high: high.max(median) })
+}

@@ -1,0 +1,192 @@
+//! The place that holds the rate: the resource that is full, or the station where the exchanges are.
+//!
+//! 1. Where an open loop was answered in time nothing holds it but its own rate.
+//! 2. Where exchanges wait for the engine to read them, it is the engine.
+//! 3. What is known (CPU demands, one thread, the line, the time alone) is solved as a closed network. Where
+//!    that explains the throughput, the place is its fullest station, or its delay.
+//! 4. Else something serves fewer at a time than it is asked, that is none of these: the experiment tells
+//!    whether it is full, and how many it serves; the account tells where they wait.
+//!
+//! Blind spot: two limits in balance; the fuller one is named then.
+
+use linerate_account::{Estimate, Held, Pace, Station};
+
+use crate::chosen::{EXPLAINED, FULL, HALFWAY};
+use crate::claim::Resource;
+use crate::facts::{Facts, Load};
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Place {
+    /// Whether something is full there, or exchanges only take their time.
+    pub regime: Regime,
+    /// What is full.
+    pub resource: Option<Resource>,
+    /// Where most of the exchanges are; absent where nobody could see.
+    pub station: Option<Station>,
+    /// What holds most of those there.
+    pub held: Option<Held>,
+    /// How many are there.
+    pub exchanges: f64,
+    /// Of how many.
+    pub of: f64,
+    /// How many are served at a time, where [`Regime::Full`] of something that is no CPU.
+    pub at_once: Option<Estimate>,
+    /// Attained by what the known stations alone would give; absent where that could not be solved.
+    pub explained: Option<f64>,
+}
+
+/// What sort of limit the place is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Regime {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// Something is full: more connections give nothing more.
+    Full,
+    /// A rate is set, whatever the load.
+    RateSet,
+    /// Nothing is full: each exchange takes its time, and more connections would give more.
+    Delayed,
+    /// All that was asked was answered in time.
+    Met,
+}
+
+impl Regime {
+    /// Its name in documents: `rate_set`.
+    pub fn id(self) -> &'static str {
+        match self {
+            Regime::Unknown => "unknown",
+            Regime::Full => "full",
+            Regime::RateSet => "rate_set",
+            Regime::Delayed => "delayed",
+            Regime::Met => "met",
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn of(facts: &Facts) -> Self {
+        match facts.load {
+            Load::Made => made(facts),
+            Load::Watched => watched(facts),
+        }
+    }
+
+    /// The share of the exchanges under way that are here, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.exchanges / self.of.max(1e-12)
+    }
+}
+
+fn made(facts: &Facts) -> Place {
+    let mut place = Place { of: facts.under_way(), ..Place::default() };
+    if let Some(account) = &facts.account
+        && let Some((station, exchanges)) = account.largest()
+    {
+        (place.station, place.exchanges) = (Some(station), exchanges);
+        let held = Held::ALL.into_iter().map(|held| (held, account.held(station, held)));
+        let most = held.max_by(|a, b| a.1.total_cmp(&b.1));
+        place.held = most.filter(|(_, count)| *count > 0.0).map(|(held, _)| held);
+    }
+    if facts.attained <= 0.0 {
+        return place;
+    }
+    if !facts.run.is_held_back() {
+        return Place { regime: Regime::Met, resource: Some(Resource::Load), ..place };
+    }
+    if facts.is_split() && facts.at(Station::Engine) >= HALFWAY * place.of {
+        let resource = Some(engine(facts));
+        return Place { regime: Regime::Full, resource, ..place };
+    }
+    let Some(model) = &facts.model else { return place };
+    place.explained = Some(facts.attained / model.known.per_s.max(1e-12));
+    let measured = facts.experiment.as_ref().filter(|it| it.inconclusive.is_none());
+    let elasticity = measured.and_then(|it| it.elasticity.as_ref());
+    let explained = place.explained.is_some_and(|explained| explained >= EXPLAINED);
+    // What is known may explain the rate by chance; that half of the connections gave as much denies a delay.
+    let denied = elasticity.is_some_and(|e| model.known.elasticity >= HALFWAY && e.high < HALFWAY);
+    // What is used as much as that is full at the moments that count, where more connections give nothing.
+    if model.known.used >= EXPLAINED && elasticity.is_some_and(|e| e.high < HALFWAY) {
+        return Place { regime: Regime::Full, resource: model.known.fullest, ..place };
+    }
+    if explained && !denied {
+        return if model.known.elasticity < HALFWAY || model.known.used >= FULL {
+            Place { regime: Regime::Full, resource: model.known.fullest, ..place }
+        } else {
+            Place { regime: Regime::Delayed, ..place }
+        };
+    }
+    if let Some(experiment) = measured {
+        place.at_once = experiment.at_once();
+        let is_set = match (experiment.spaced_s, experiment.alone_s) {
+            (Some(spaced), Some(alone)) => spaced.high < HALFWAY * alone.low,
+            _ => false,
+        };
+        if is_set && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
+            return Place { regime: Regime::RateSet, resource: Some(Resource::Slots), ..place };
+        }
+    }
+    if facts.experiment.is_none() {
+        // Evidence without the experiment: what is served at a time is all that tells.
+        let at_once = facts.attained * model.alone_s;
+        place.at_once = Some(Estimate::exact(at_once));
+        return place;
+    }
+    match elasticity {
+        Some(e) if e.low > HALFWAY => Place { regime: Regime::Delayed, ..place },
+        Some(e) if e.high < HALFWAY => {
+            Place { regime: Regime::Full, resource: Some(Resource::Slots), ..place }
+        }
+        // Between the two, or not tried: it is not known which.
+        _ => place,
+    }
+}
+
+/// Which of the engine's limits: its own threads and what keeps them from their CPUs, or CPUs that the target
+/// has as well.
+fn engine(facts: &Facts) -> Resource {
+    let Some(engine) = &facts.engine else { return Resource::EngineCpu };
+    let waits = engine.runnable.unwrap_or(0.0);
+    if engine.throttled > 0.0 || waits < engine.running {
+        return Resource::EngineCpu;
+    }
+    match (facts.strangers_of_engine(), engine.others()) {
+        (Some(strangers), Some(others)) if strangers < HALFWAY * others => Resource::HostCpu,
+        _ => Resource::EngineCpu,
+    }
+}
+
+/// Where nobody says how much was asked, the place is what is full; else where those under way are.
+fn watched(facts: &Facts) -> Place {
+    let sum = |of: fn(&linerate_account::Watched) -> f64| facts.watched.iter().map(of).sum::<f64>();
+    let stations = [
+        (Station::AcceptQueue, None, sum(|port| port.accept_queue)),
+        (Station::Unread, None, sum(|port| port.unread)),
+        (Station::Application, None, sum(linerate_account::Watched::in_application)),
+        (Station::ServerSending, Some(Held::Nagle), sum(|port| port.held.nagle)),
+        (Station::ServerSending, Some(Held::Congestion), sum(|port| port.held.congestion)),
+        (Station::ServerSending, Some(Held::Window), sum(|port| port.held.window)),
+        (Station::PathBack, None, sum(|port| port.air)),
+    ];
+    let of = stations.iter().map(|(.., count)| count).sum();
+    let full = facts.stations.fullest().filter(|(_, full)| *full >= FULL);
+    let (regime, resource) = match full {
+        Some((resource, _)) => (Regime::Full, Some(resource)),
+        None => (Regime::Unknown, None),
+    };
+    let place = Place { regime, resource, of, ..Place::default() };
+    let largest = stations.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));
+    match largest.filter(|(.., count)| *count > 0.0) {
+        Some((station, held, exchanges)) => {
+            let is_set = full.is_none() && held.is_none() && facts.pace() == Some(Pace::Clock);
+            let (regime, resource) = if is_set {
+                (Regime::RateSet, Some(Resource::Slots))
+            } else {
+                (place.regime, place.resource)
+            };
+            Place { regime, resource, station: Some(station), held, exchanges, ..place }
+        }
+        None => place,
+    }
+}

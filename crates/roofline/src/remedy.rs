@@ -1,0 +1,250 @@
+//! A remedy: what to change, and how, said in the words of whoever runs the target.
+//!
+//! What `climb` can override on a server of ours is the plan's affair: such a knob is only named where the
+//! target has it.
+
+use linerate_evidence::Side;
+use linerate_model::Workload;
+
+use crate::facts::{Facts, Load};
+
+/// What lifts a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remedy {
+    /// A key of the plan (`load.connections`), or what a person has instead: `socket.nodelay`, `net.core.somaxconn`.
+    pub key: String,
+    /// Its new value.
+    pub value: String,
+    /// How many are served at once then, of a key that sets it.
+    pub at_once: Option<f64>,
+    /// What that does, in a sentence that goes on from "it".
+    pub does: String,
+    /// How a person does it: a line to paste where there is one.
+    pub by_hand: String,
+    /// The knob of a server of ours that does it, and its value.
+    pub knob: Option<(&'static str, String)>,
+}
+
+/// An option of a socket, and its value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SocketOption {
+    /// `TCP_NODELAY`.
+    NoDelay,
+    /// Head and body in one write, which needs no option.
+    OneWrite,
+    /// No `SO_RCVBUF`.
+    DefaultReceiveBuffer,
+    /// No `SO_SNDBUF`.
+    DefaultSendBuffer,
+    /// No `SO_MAX_PACING_RATE`.
+    NoPacing,
+    /// `listen(2)`'s backlog.
+    Backlog(u64),
+}
+
+impl Remedy {
+    /// A key of the plan, and how the same is done in a client or on a command line.
+    pub fn plan(
+        key: impl Into<String>,
+        value: impl Into<String>,
+        does: impl Into<String>,
+        by_hand: impl Into<String>,
+    ) -> Self {
+        Self {
+            key: key.into(),
+            value: value.into(),
+            at_once: None,
+            does: does.into(),
+            by_hand: by_hand.into(),
+            knob: None,
+        }
+    }
+
+    /// One that sets how many are served at once.
+    pub fn size(
+        key: impl Into<String>,
+        value: impl Into<String>,
+        at_once: f64,
+        does: impl Into<String>,
+        by_hand: impl Into<String>,
+    ) -> Self {
+        Self { at_once: Some(at_once), ..Self::plan(key, value, does, by_hand) }
+    }
+
+    /// One that only a person carries out.
+    pub fn human(does: impl Into<String>, by_hand: impl Into<String>) -> Self {
+        Self::plan("by-hand", "change", does, by_hand)
+    }
+
+    /// The same where a server of ours has a knob for it, with its value.
+    pub fn by_knob(
+        (name, value): (&'static str, impl Into<String>),
+        does: impl Into<String>,
+        by_hand: impl Into<String>,
+    ) -> Self {
+        Self::human(does, by_hand).with_knob(name, value)
+    }
+
+    /// An option of the node's sockets that only Erlang has; servers of ours have it as a knob.
+    pub fn erlang(name: &'static str, value: &str, does: impl Into<String>, how: &str) -> Self {
+        Self::plan(format!("socket.{name}"), value, does, how).with_knob(name, value)
+    }
+
+    /// A flag of the BEAM: of a target that linerate starts a key of the plan.
+    pub fn vm(flag: String, does: impl Into<String>) -> Self {
+        let by_hand = format!("start the node with {flag}");
+        Self::plan("target.vm_flags", flag, does, by_hand)
+    }
+
+    /// An option of one end's sockets: of our own engine a key of the plan.
+    pub fn socket(
+        facts: &Facts,
+        option: SocketOption,
+        side: Side,
+        does: impl Into<String>,
+    ) -> Self {
+        let (name, value, of_server, of_engine) = option.names();
+        if let (Side::Client, Load::Made, Some(value)) = (side, facts.load, of_engine) {
+            let by_hand = option.by_hand(false).replace("the accepted sockets", "its sockets");
+            let by_hand = format!("in the client: {by_hand}");
+            return Self::plan(format!("engine.{name}"), value, does, by_hand);
+        }
+        let is_server = side == Side::Server;
+        let by_hand = option.by_hand(is_server && facts.is_beam());
+        let whose = if is_server { "socket" } else { "client" };
+        let knob = of_server.filter(|_| is_server).map(|value| (name, value.to_owned()));
+        Self { knob, ..Self::plan(format!("{whose}.{name}"), value, does, by_hand) }
+    }
+
+    /// A kernel setting of one end's host.
+    pub fn kernel(
+        name: &str,
+        value: impl Into<String>,
+        side: Side,
+        does: impl Into<String>,
+    ) -> Self {
+        let value = value.into();
+        let by_hand = format!("sysctl -w {name}='{value}' on the {side}'s host");
+        Self::plan(name, value, does, by_hand)
+    }
+
+    /// The same: of hosts that the plan's path lays, a key of the plan.
+    pub fn sysctl(
+        facts: &Facts,
+        name: &str,
+        value: impl Into<String>,
+        side: Side,
+        does: impl Into<String>,
+    ) -> Self {
+        let mut remedy = Self::kernel(name, value, side, does);
+        if !facts.run.header.plan.paths().is_empty() {
+            remedy.key = facts.run.path_key(&format!("sysctls.{name}"));
+        }
+        remedy
+    }
+
+    /// Connections that are kept for the next exchange: of a load of ours that opens one for each, a key of the plan.
+    pub fn keep_connections(facts: &Facts, does: &str, by_hand: impl Into<String>) -> Self {
+        let plan = &facts.run.header.plan;
+        match plan.workload {
+            _ if facts.load == Load::Watched || !plan.opens_each() => {
+                Self::by_knob(("keepalive", "on"), does, by_hand)
+            }
+            Workload::Crr { .. } => Self::plan("workload.kind", "rr", does, by_hand),
+            _ => Self::plan("workload.close", "false", does, by_hand),
+        }
+    }
+
+    /// More CPUs where the target may not use all, else less work.
+    pub fn more_cpus(facts: &Facts, limit: f64) -> Self {
+        let cpus = f64::from(facts.run.header.host.cpus);
+        if limit < cpus && facts.run.header.target.local {
+            return Self::size(
+                "target.cpus",
+                "all",
+                cpus,
+                format!("lets it use all {cpus:.0} CPUs instead of {limit}"),
+                "raise its affinity or CPU set (taskset, cpuset.cpus, CPUAffinity=)",
+            );
+        }
+        let by_hand = if facts.is_beam() {
+            "perf top -p PID with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof"
+        } else {
+            "perf top -p PID"
+        };
+        Self::human("profile it: only less CPU time an exchange, or more CPUs, gives more", by_hand)
+    }
+
+    /// The same with the knob of a server of ours that does it.
+    pub fn with_knob(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.knob = Some((name, value.into()));
+        self
+    }
+
+    /// Knob and value as advice names them: a server's of ours where it has it, else the key.
+    pub fn knob(&self, facts: &Facts) -> (String, String) {
+        let turnable = &facts.run.header.target.turnable;
+        match &self.knob {
+            Some((name, value)) if turnable.contains_key(*name) => ((*name).into(), value.clone()),
+            _ => (self.key.clone(), self.value.clone()),
+        }
+    }
+}
+
+impl SocketOption {
+    /// Its name and value, its value as a knob of a server of ours, and that as a key of a plan for our engine.
+    fn names(&self) -> (&'static str, String, Option<&'static str>, Option<&'static str>) {
+        match self {
+            SocketOption::NoDelay => ("nodelay", "on".into(), Some("on"), Some("true")),
+            SocketOption::OneWrite => ("write", "combined".into(), Some("combined"), None),
+            SocketOption::DefaultReceiveBuffer => {
+                ("recbuf", "default".into(), Some("0"), Some("default"))
+            }
+            SocketOption::DefaultSendBuffer => {
+                ("sndbuf", "default".into(), Some("0"), Some("default"))
+            }
+            SocketOption::NoPacing => ("pacing", "none".into(), None, None),
+            SocketOption::Backlog(size) => ("backlog", size.to_string(), None, None),
+        }
+    }
+
+    /// To an Erlang programmer, or to anybody else.
+    fn by_hand(&self, beam: bool) -> String {
+        let (erlang, other) = match self {
+            SocketOption::NoDelay => (
+                "{nodelay, true} among the listen options; without touching code: \
+                 erl -kernel inet_default_listen_options '[{nodelay,true}]'",
+                "set TCP_NODELAY on the accepted sockets (nginx: tcp_nodelay on; Java: setTcpNoDelay(true); \
+                 Python: setsockopt(IPPROTO_TCP, TCP_NODELAY, 1))",
+            ),
+            SocketOption::OneWrite => (
+                "gen_tcp:send(Socket, [Head, Body]) once, instead of two sends",
+                "write head and body with one call (writev, a buffered writer flushed once)",
+            ),
+            SocketOption::DefaultReceiveBuffer => (
+                "take {recbuf, N} out of the socket options (set {buffer, N} instead, if it was meant for \
+                 the driver): the kernel then sizes the window by itself",
+                "set no SO_RCVBUF: the kernel then sizes the window by itself, up to net.ipv4.tcp_rmem",
+            ),
+            SocketOption::DefaultSendBuffer => (
+                "take {sndbuf, N} out of the socket options: the kernel then sizes the buffer by itself",
+                "set no SO_SNDBUF: the kernel then sizes the buffer by itself, up to net.ipv4.tcp_wmem",
+            ),
+            SocketOption::NoPacing => (
+                "take {raw, 1, 47, _} (SO_MAX_PACING_RATE) out of the socket options, or raise it",
+                "set no SO_MAX_PACING_RATE on the sender's sockets, or a higher one",
+            ),
+            SocketOption::Backlog(size) => {
+                return if beam {
+                    format!("{{backlog, {size}}} among the listen options (gen_tcp's default is 5)")
+                } else {
+                    format!(
+                        "a backlog of {size} where the server calls listen(2) (nginx: listen ... \
+                         backlog={size}; Apache: ListenBacklog {size}), and net.core.somaxconn as high"
+                    )
+                };
+            }
+        };
+        if beam { erlang.into() } else { other.into() }
+    }
+}

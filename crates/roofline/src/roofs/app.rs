@@ -1,0 +1,14 @@
+//! Limits of the application itself, of any process: what it serves at a time, what it waits for, whom it
+//! turns away.
+
+pub(super) mod alarm;
+pub(super) mod at_once;
+pub(super) mod connection_limit;
+pub(super) mod consumer;
+pub(super) mod dependency;
+pub(super) mod disk;
+pub(super) mod disk_sync;
+pub(super) mod rate_limit;
+pub(super) mod refused;
+pub(super) mod shaper;
+pub(super) mod wait;

@@ -1,0 +1,89 @@
+//! An alarm of the service's own: while it stands, connections that publish are not read.
+//!
+//! `delay = share of the time that it stands x time of an exchange`
+//!
+//! The service says itself that it stands, so nothing is concluded from queues; the kernel's side shows what
+//! waits because of it. That no bytes wait is no sign of health: clients that are told to wait do.
+//! Blind spot: services that keep alarms in a way that the probe does not know; RabbitMQ's are known.
+//! Source: `rabbit_alarm` of RabbitMQ; its guides "Memory and Disk Alarms" and "Blocked Connections".
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let run = &facts.run;
+    // Sampled once a second: of a short window the whole run's samples stand for it.
+    let alarms = run.of(Subject::Node).all(vm::ALARMS);
+    let alarms = alarms.or_else(|_| run.whole(Subject::Node).all(vm::ALARMS));
+    let Ok(alarms) = alarms else {
+        return not_here("no BEAM node that keeps alarms was sampled (RabbitMQ's are known)");
+    };
+    let standing = alarms.iter().filter(|(_, count)| *count > 0).count();
+    let share = standing as f64 / alarms.len().max(1) as f64;
+    silent_if(standing == 0, "no alarm stands")?;
+    let named = run.fact(Subject::Node, "alarms").unwrap_or("?");
+    // Where nothing is read at all, there is no time of an exchange.
+    let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
+    Ok(Claim {
+        // One that comes and goes within seconds (a burst, a collection) holds nobody for long.
+        known: if share >= HALFWAY { Known::Sized } else { Known::PresentOnly },
+        sum: format!("{named}: connections that publish are not read while it stands"),
+        seen: format!(
+            "an alarm stood in {} of samples, the last: {named}{}",
+            in_percent(share),
+            waiting(run)
+        ),
+        remedies: vec![remedy(named)],
+        ..Claim::cause(vec![
+            Part::capacity(Resource::Slots, 1.0, each(1.0)),
+            Part::Delay { at: At::Service, each: each(share * facts.under_way()) },
+        ])
+    })
+}
+
+/// Connections in which bytes lay all the time while nothing was read.
+fn waiting(run: &Run) -> String {
+    let unread = |flow: &Of| {
+        let queue = flow.all(tcp_info::RQUEUE).ok()?;
+        let lay = queue.iter().all(|(_, bytes)| bytes.0 > 0);
+        let read = flow.delta(port::RECV_OCT).map_or(0, |(bytes, _)| bytes.0);
+        (lay && read == 0).then(|| queue.last().map_or(0, |(_, bytes)| bytes.0))
+    };
+    let found: Vec<u64> = run.flows(Side::Server).iter().filter_map(unread).collect();
+    match found.len() {
+        0 => String::new(),
+        1 => format!("; 1 connection has {} that nobody reads", Bytes(found[0])),
+        many => {
+            format!("; {many} connections have {} that nobody reads", Bytes(found.iter().sum()))
+        }
+    }
+}
+
+fn remedy(named: &str) -> Remedy {
+    let (does, by_hand) = if named.contains("memory") {
+        (
+            "lets the broker use more memory before it stops to read",
+            "see first what has the memory (rabbitmq-diagnostics memory_breakdown): queues that nobody consumes \
+             want consumers, x-max-length or lazy mode; then rabbitmqctl set_vm_memory_high_watermark 0.6 (and \
+             vm_memory_high_watermark.relative = 0.6 in rabbitmq.conf, for the next start)",
+        )
+    } else if named.contains("disk") {
+        (
+            "lets the broker go on with less free disk",
+            // Source: 50 MB is its default, rabbitmq.com, "Free Disk Space Alarms".
+            "free the disk that holds its database; or, if what is left is enough, rabbitmqctl \
+             set_disk_free_limit 50MB (disk_free_limit.absolute in rabbitmq.conf), or whatever is less than \
+             rabbitmq-diagnostics status tells to be free",
+        )
+    } else if named.contains("descriptors") {
+        (
+            "lets the broker open more files and connections",
+            "LimitNOFILE=65536 in the service's unit (systemctl edit rabbitmq-server), or ulimit -n 65536",
+        )
+    } else {
+        (
+            "lets the service read on",
+            "rabbitmq-diagnostics alarms tells what is used up: raise its limit, or use less of it",
+        )
+    };
+    Remedy::human(does, by_hand)
+}

@@ -1,0 +1,259 @@
+//! So many at a time: the service takes every request and works on `k` of them, whatever is asked.
+//!
+//! `ceiling = k / time of an exchange alone`, `k = throughput x the application's time alone`
+//!
+//! Two of a kind, by the number: one at a time is a lock, a queue with one consumer, one thread
+//! (`app.serial`); more are a pool of workers, connections or permits (`app.pool`).
+//!
+//! Distinguished from a full CPU by what is known of the CPUs: solved as a network they would give more.
+//! Distinguished from too few connections by the experiment: half of them gave as much.
+//! Blind spot: which lock or pool; what the threads sleep on tells the sort.
+//! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
+
+use linerate_account::{Estimate, Inside, Pace, Station, Threads, Watched};
+use linerate_evidence::Subject;
+use linerate_evidence::sources::process;
+use linerate_model::OpRate;
+
+use crate::chosen::{EXPLAINED, FULL, HALFWAY};
+use crate::claim::{Claim, Known, Part, Resource, Role, Silent, not_here};
+use crate::facts::{Facts, Load};
+use crate::place::Regime;
+use crate::remedy::Remedy;
+use crate::roof::Roof;
+use crate::run::duration;
+
+pub(in crate::roofs) const SERIAL: Roof = Roof {
+    id: "app.serial",
+    title: "one at a time inside the server",
+    page: include_str!("../../../../../docs/roofs/app.serial.md"),
+    explain: |facts| AtOnce::Serial.explain(facts),
+};
+
+pub(in crate::roofs) const POOL: Roof = Roof {
+    id: "app.pool",
+    title: "a pool inside the server",
+    page: include_str!("../../../../../docs/roofs/app.pool.md"),
+    explain: |facts| AtOnce::Pool.explain(facts),
+};
+
+/// Which of the two.
+enum AtOnce {
+    Serial,
+    Pool,
+}
+
+impl AtOnce {
+    fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
+        let (at_once, alone) = match facts.load {
+            Load::Made => loaded(facts)?,
+            Load::Watched => watched(facts)?,
+        };
+        let is_one = at_once.mid < Self::TWO;
+        if is_one != matches!(self, AtOnce::Serial) {
+            return not_here(format!("{:.1} are served at a time", at_once.mid));
+        }
+        let served = at_once.mid.max(1.0);
+        let count = if is_one { "one".to_owned() } else { number(at_once) };
+        let rate = OpRate(served / alone);
+        let spread = match self {
+            AtOnce::Serial => Remedy::human(
+                "serves several at a time where it serves one",
+                "find what only one request holds at a time: a global lock, a queue with one consumer, one \
+                 thread or process that all ask, a row that all update; shard it, or hold it for less",
+            ),
+            AtOnce::Pool => Remedy::human(
+                "serves as many at a time as are asked",
+                "a larger pool: worker threads or processes, database connections, permits of a semaphore; \
+                 or less time in each",
+            ),
+        };
+        let remedies = match self {
+            AtOnce::Serial => vec![spread.with_knob("shards", "16")],
+            AtOnce::Pool => {
+                vec![spread.with_knob("workers", facts.run.connections().to_string())]
+            }
+        };
+        Ok(Claim {
+            parts: vec![Part::Capacity { resource: Resource::Slots, at_once: served, each: alone }],
+            known: Known::Sized,
+            role: Role::Place,
+            sum: format!("{count} at a time / {} = {rate}", duration(alone)),
+            seen: seen(facts),
+            remedies,
+        })
+    }
+}
+
+impl AtOnce {
+    // An exchange alone takes no less than its part that is served at a time, so what is computed is never less
+    // than what is served: two that are full are two.
+    const TWO: f64 = 2.0 * FULL;
+}
+
+/// How many at a time, and how long each takes.
+fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
+    let place = &facts.place;
+    let full = place.regime == Regime::Full && place.resource == Some(Resource::Slots);
+    // Evidence without the experiment says how many are served, and not whether more would be.
+    let few = place.regime == Regime::Unknown
+        && facts.experiment.is_none()
+        && place.at_once.is_some_and(|k| k.mid >= 0.5 && k.mid < HALFWAY * place.of);
+    if !full && !few {
+        return not_here("what is known explains the throughput, or more connections give more");
+    }
+    let inside = [
+        Station::Application,
+        Station::Unread,
+        Station::AcceptQueue,
+        Station::Beyond,
+        Station::Brief,
+    ];
+    if facts.is_split() && !place.station.is_some_and(|station| inside.contains(&station)) {
+        return not_here("the exchanges are not inside the server");
+    }
+    let Some(at_once) = place.at_once.filter(|k| k.mid > 0.0) else {
+        return not_here("the time of an exchange alone is not known");
+    };
+    Ok((at_once, at_once.mid / facts.attained))
+}
+
+/// Of a service that is watched: a number that stands still while more wait.
+fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
+    let inside = &facts.inside;
+    let place = &facts.place;
+    let waiting = [Station::Application, Station::AcceptQueue, Station::Unread];
+    if !place.station.is_some_and(|station| waiting.contains(&station)) {
+        return not_here("the requests under way are not inside the server");
+    }
+    let Some((port, headers)) =
+        facts.watched.iter().find_map(|port| Some((port, port.exchanges.as_ref()?)))
+    else {
+        return not_here("the headers of its exchanges were not captured");
+    };
+    // Whoever is in service shows as a connection that was accepted, or read, while others are not; as a
+    // question out to somebody else; or as a thread that sleeps and neither waits for a lock nor for events. Threads that
+    // wait for a CPU are no such number: how many they are is the CPUs' affair.
+    let questions = inside.questions();
+    let threads = inside.threads.as_ref();
+    let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
+    let queues = threads.map_or(0.0, |of| of.lock);
+    if let Some(threads) = threads.filter(|threads| in_turn(inside, threads))
+        && place.of >= 2.0
+        && headers.per_s > 0.0
+    {
+        let holds = (threads.running + threads.disk).min(1.0);
+        return Ok((Estimate::exact(1.0), holds / headers.per_s));
+    }
+    // Threads that are told are no number of those served where they are not the requests' own.
+    if let Some(Pace::AtOnce(at_once)) = headers.pace()
+        && questions < 1.0
+        && inside.running + inside.runnable < 0.5 * at_once
+    {
+        return Ok((Estimate::exact(at_once), at_once / headers.per_s));
+    }
+    let at_once = if place.station == Some(Station::AcceptQueue) {
+        port.accepted()
+    } else if questions >= 1.0 {
+        questions
+    } else if place.station == Some(Station::Unread) {
+        // Who reads a request serves it, and the others are not read.
+        port.in_application()
+    } else if serving >= AtOnce::TWO || queues >= HALFWAY * place.of {
+        serving
+    } else if in_each_others_way(facts, port) >= HALFWAY * place.of {
+        // One of them holds what they wait for, at work or while its client has the turn.
+        1.0
+    } else {
+        // One thread in a timer is the clock that most runtimes have, unless as many others wait for it as requests do.
+        return not_here("what its requests wait for inside it is no thread of its own");
+    };
+    // Beside what is used to four fifths those that wait may well wait for that.
+    if facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED) {
+        return not_here("what is known of its CPUs and threads is nearly full");
+    }
+    let working = inside.running + inside.runnable;
+    if at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once {
+        return not_here("no number of requests in service stands out from those that wait");
+    }
+    if !headers.alternate || headers.per_s <= 0.0 {
+        return not_here("requests and answers do not alternate: how long each takes is not known");
+    }
+    Ok((Estimate::exact(at_once), at_once / headers.per_s))
+}
+
+/// Connections whose own process waits for events while their requests are unanswered, where each connection has a
+/// process with one thread: for no CPU, disk, clock or client, and with nobody asked, they wait for each other.
+fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
+    let of = facts.run.evidence.of(Subject::Target);
+    let counts = (of.last(process::PROCESSES), of.last(process::THREADS));
+    let (Ok(processes), Ok(threads)) = counts else { return 0.0 };
+    if threads > processes || (processes as f64) < port.accepted() {
+        return 0.0;
+    }
+    let Some(threads) = &facts.inside.threads else { return 0.0 };
+    // Those of no connection, and those whose clients have the turn, are taken to wait as all do.
+    let others = processes as f64 - port.accepted() + (port.accepted() - port.under_way()).max(0.0);
+    let waits = threads.poll + threads.poll_timed;
+    threads.poll * (1.0 - others / waits.max(1e-9)).max(0.0)
+}
+
+/// Whether several threads work, and never two at once: a lock that they hold in turn, while they compute and
+/// while they wait for a disk.
+fn in_turn(inside: &Inside, threads: &Threads) -> bool {
+    let holds = inside.running + inside.runnable + threads.disk;
+    // What is mostly ready and hardly runs is woken often, and does little each time.
+    inside.running + threads.disk >= inside.runnable
+        && (HOLDS_ONE..AtOnce::TWO).contains(&holds)
+        && threads.together < 1.0 - FULL
+        && threads.fullest < FULL * (threads.running + threads.disk)
+        && threads.lock >= 1.0
+}
+
+/// One thread's time, nearly all of it in turn.
+// Chosen: what is left is handing the lock over.
+const HOLDS_ONE: f64 = 0.7;
+
+/// `4`, or `3 to 5`.
+fn number(k: Estimate) -> String {
+    let (low, high) = (k.low.round().max(1.0), k.high.round());
+    if high - low >= 1.0 && (high - low) / k.mid > 0.1 {
+        format!("{low:.0} to {high:.0}")
+    } else {
+        format!("{:.0}", k.mid)
+    }
+}
+
+fn seen(facts: &Facts) -> String {
+    let place = &facts.place;
+    let mut says = String::new();
+    if let Some(station) = place.station {
+        says =
+            format!("{:.1} of {:.1} requests are {}", place.exchanges, place.of, station.words());
+    }
+    if let Some(target) = &facts.target {
+        says.push_str(&format!("; its CPUs: {:.2}", target.running));
+        if let Some(limit) = target.limit() {
+            says.push_str(&format!(" of {limit:.0} used"));
+        }
+    }
+    if let Some(experiment) = &facts.experiment
+        && let Some(half) = &experiment.half
+    {
+        says.push_str(&format!(
+            "; half of the connections gave {} and all of them {}",
+            OpRate(half.per_s),
+            OpRate(experiment.full.per_s)
+        ));
+    }
+    if let Some(threads) = &facts.inside.threads {
+        let words = threads.words();
+        if !words.is_empty() {
+            says.push_str(&format!("; its threads: {words}"));
+        }
+        if threads.running >= 0.5 && threads.together < 0.05 {
+            says.push_str(", never two running at once");
+        }
+    }
+    says
+}

@@ -1,0 +1,121 @@
+//! Consumers of a broker's queue: more is published into it than they take, and the rest waits there.
+//!
+//! `taken = messages that consumers may hold / time that they take for one`
+//!
+//! By the broker's own counts. Where consumers hold what they may, it is they who are waited for, and what they do
+//! not take is turned away; where they do not, or where there are none, the queue only grows.
+//! Blind spot: a burst that is longer than the window.
+//! Source: RabbitMQ guides, "Consumer Prefetch", "Consumers" (consumer capacity); Little (1961).
+
+use crate::facts::queues::{Growing, growing};
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let queue = growing(&facts.run)?;
+    let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
+    let part = if queue.consumers.is_some_and(|of| of.are_full()) {
+        Part::TurnedAway { asked: queue.published, served: queue.taken }
+    } else {
+        let each = queue.each().unwrap_or(0.0);
+        Part::capacity(Resource::Slots, at_once, each)
+    };
+    Ok(Claim {
+        sum: sum(&queue),
+        seen: seen(&queue),
+        remedies: remedies(&queue),
+        ..Claim::cause(vec![part])
+    })
+}
+
+fn named(queue: &Growing) -> String {
+    queue.name.as_ref().map_or_else(|| "its queues together".into(), |name| format!("queue {name}"))
+}
+
+fn sum(queue: &Growing) -> String {
+    let more =
+        format!("{} grew by {:.0} in {}", named(queue), queue.grown, duration(queue.seconds));
+    let rate = |count: f64| OpRate(count / queue.seconds);
+    match (queue.published > 0.0, queue.consumers.is_some_and(|of| of.count == 0.0)) {
+        (true, true) => format!("{} published, and nobody consumes; {more}", rate(queue.published)),
+        (true, false) => {
+            format!(
+                "{} published, {} acknowledged; {more}",
+                rate(queue.published),
+                rate(queue.taken)
+            )
+        }
+        (false, true) => format!("nobody consumes; {more}"),
+        (false, false) => more,
+    }
+}
+
+fn seen(queue: &Growing) -> String {
+    let Some(of) = queue.consumers else {
+        return "who consumes was not counted: there are more consumers than a sample reads".into();
+    };
+    let consumers = match of.count as u64 {
+        0 => return "no consumer".into(),
+        1 => "1 consumer".into(),
+        many => format!("{many} consumers"),
+    };
+    let Some(limit) = of.prefetch else {
+        return format!("{consumers} without a limit of what they hold unacknowledged");
+    };
+    let each = if of.count > 1.0 { " each" } else { "" };
+    let mut says = format!("{consumers} with a prefetch of {:.0}{each}", limit / of.count);
+    if let Some(each) = queue.each().filter(|_| of.are_full()) {
+        says.push_str(&format!(", {} a message", duration(each)));
+    }
+    if let Some(held) = of.held {
+        says.push_str(&format!("; {:.0} of {limit:.0} unacknowledged", held.min(limit)));
+    }
+    says
+}
+
+fn remedies(queue: &Growing) -> Vec<Remedy> {
+    let consumers = queue.consumers;
+    if consumers.is_some_and(|of| of.count == 0.0) {
+        return vec![
+            Remedy::human(
+                "has what is published taken",
+                "start its consumer, or see why it is gone (rabbitmqctl list_consumers, its log)",
+            ),
+            Remedy::human(
+                "bounds what it holds, if nobody wants it",
+                "unbind it, or give it a policy with max-length or message-ttl",
+            ),
+        ];
+    }
+    // As many as it would take to hold what is published for as long as a message takes.
+    let wanted = queue.each().filter(|_| consumers.is_some_and(|of| of.are_full()));
+    let wanted = wanted.map(|each| (queue.published / queue.seconds * each).ceil());
+    let mut remedies = Vec::new();
+    if let (Some(wanted), Some(of)) = (wanted, consumers) {
+        let each = (wanted / of.count.max(1.0)).ceil();
+        remedies.push(Remedy::size(
+            "consumer.prefetch",
+            format!("{each:.0}"),
+            wanted,
+            "has a consumer work on several messages at a time, if it can",
+            format!(
+                "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on \
+                 its messages concurrently"
+            ),
+        ));
+        remedies.push(Remedy::human(
+            "takes as many messages at a time as are published in the time that one takes",
+            format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count),
+        ));
+    } else {
+        remedies.push(Remedy::human(
+            "takes more messages at a time",
+            "more consumers of this queue (rabbitmqctl list_consumers tells who has it now)",
+        ));
+    }
+    remedies.push(Remedy::human(
+        "takes more messages in the same time",
+        "less work a message in the consumer: several in one commit or call, and acknowledgements in batches \
+         (multiple=true)",
+    ));
+    remedies
+}

@@ -1,0 +1,67 @@
+//! A dependency: requests wait for somebody whom the service asked.
+//!
+//! `each = questions out / throughput`
+//!
+//! Seen on the target's own connections: those on which it sent last and has no answer yet. On this host the
+//! peer's process is named, and how busy it is.
+//! Blind spot: what the dependency itself waits for, where it is on another host.
+//! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
+
+use linerate_account::Asked;
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let Some(asked) = facts.inside.asked.first().filter(|asked| asked.asked > 0.0) else {
+        return not_here("it has no question out to anybody");
+    };
+    let inside = facts.at(Station::Application).max(facts.inside.asleep);
+    if facts.place.station != Some(Station::Application) || asked.asked < HALFWAY * inside {
+        return not_here(format!(
+            "{:.1} questions are out to {}, and {inside:.1} exchanges in the application",
+            asked.asked, asked.address
+        ));
+    }
+    let each = asked.asked / facts.attained.max(1e-9);
+    let (out, who, took) = (asked.asked, who(asked), duration(each));
+    let part = match facts.place.regime {
+        Regime::Full => Part::capacity(Resource::Slots, asked.asked, each),
+        _ => Part::Delay { at: At::Station(Station::Application), each },
+    };
+    Ok(Claim {
+        sum: format!(
+            "{out:.1} of {inside:.1} requests in the application wait for {who}, {took} each"
+        ),
+        seen: format!(
+            "{out:.1} of {:.1} connections to it have a question out{}",
+            asked.connections,
+            busy(asked)
+        ),
+        remedies: vec![Remedy::human(
+            "answers sooner, or is asked less",
+            format!(
+                "see what {who} does: linerate doctor :PORT on its host; ask it less often, or several questions at \
+                 once"
+            ),
+        )],
+        ..Claim::cause(vec![part])
+    })
+}
+
+fn who(asked: &Asked) -> String {
+    match &asked.process {
+        Some(process) => format!("{} ({process})", asked.address),
+        None => asked.address.clone(),
+    }
+}
+
+/// `; it used 1.00 CPUs: one thread, full`.
+fn busy(asked: &Asked) -> String {
+    match asked.cores {
+        Some(cores) if (FULL..1.0 + AGREE).contains(&cores) => {
+            format!("; it used {cores:.2} CPUs: as much as one thread can")
+        }
+        Some(cores) => format!("; it used {cores:.2} CPUs"),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,36 @@
+//! Synced writes: for each exchange the node waits until the disk has what it wrote, and it does so once
+//! a record rather than once for many.
+//!
+//! `delay = dirty I/O schedulers that are busy / throughput`
+//!
+//! The calls are made on dirty I/O schedulers, so how many of those are busy is how many exchanges wait
+//! for the disk; that it is for a sync is what the processes' stacks say (`waits.disk`).
+//! Blind spot: a process that syncs for all others is one of the many; they wait for its mailbox then.
+//! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
+
+use crate::facts::channels::share;
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let node = facts.serving_node()?;
+    let threads = node.last(vm::DIRTY_IO_SCHEDULERS)? as f64;
+    let used = node.rate(vm::DIRTY_IO_ACTIVE)? / node.rate(vm::DIRTY_IO_TOTAL)?.max(1e-9);
+    let busy = used * threads;
+    let syncing = share(&node, &[waits::DISK])?;
+    silent_if(syncing == 0.0, "no process was seen to wait for a sync")?;
+    let each = busy / facts.attained.max(1e-9);
+    let (took, syncing) = (duration(each), in_percent(syncing));
+    Ok(Claim {
+        sum: format!("{busy:.2} exchanges in the disk's calls, {took} for {}", facts.each()),
+        seen: format!(
+            "{busy:.2} dirty I/O schedulers were busy on average; {syncing} of the processes at work were in a sync"
+        ),
+        remedies: vec![Remedy::by_knob(
+            ("sync", "off"),
+            "takes the wait for the disk out of each record",
+            "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where \
+             losing the last records is bearable; a disk with a write cache that survives a power cut",
+        )],
+        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
+    })
+}

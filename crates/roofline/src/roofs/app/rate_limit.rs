@@ -1,0 +1,57 @@
+//! A rate that is set: a limiter, a shaper, a token bucket. The service does so much a second, whatever is
+//! asked and however long each takes.
+//!
+//! `ceiling = that rate`
+//!
+//! Of a service that is watched it shows by its answers: those of a clock follow each other at its beat, and what one
+//! is late the next is not.
+//! Blind spot: a bucket that holds more than the pauses let it fill.
+//! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986 (leaky
+//! bucket).
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let is_set = facts.place.regime == Regime::RateSet;
+    let why = "no pause before an exchange makes it quicker, and no clock sets the answers";
+    silent_if(!is_set, why)?;
+    let (rate, seen) = match facts.load {
+        Load::Made => made(facts),
+        Load::Watched => watched(facts),
+    }?;
+    Ok(Claim {
+        sum: format!("{rate}, whatever is asked"),
+        seen,
+        remedies: vec![Remedy::human(
+            "lets more through",
+            "raise the limiter's rate (nginx: limit_req rate=; HAProxy: rate-limit; an API gateway's quota), \
+             or exempt this client",
+        )],
+        ..Claim::place(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
+    })
+}
+
+fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
+    let of = facts.experiment.as_ref().and_then(|it| Some((it.spaced_s?, it.alone_s?)));
+    let (spaced, alone) = of.or_not_here("no exchange was made after a pause")?;
+    let (alone, spaced) = (duration(alone.mid), duration(spaced.mid));
+    let rate = OpRate(facts.attained);
+    let seen = format!(
+        "one connection alone takes {alone} an exchange, and {spaced} after a pause: the rest is waited for the clock; \
+         {} connections gave {rate}",
+        facts.run.connections()
+    );
+    Ok((rate, seen))
+}
+
+fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
+    let headers = facts.headers().or_not_here("the headers of its exchanges were not captured")?;
+    let rhythm = headers.rhythm.or_not_here("its answers have no rhythm")?;
+    let (beat, [few, many]) = (duration(rhythm.mean_s), rhythm.spreads_s.map(duration));
+    let seen = format!(
+        "{:.1} requests wait, and are answered one by one every {beat}; 4 answers in a row take so long within {few}, \
+         and 32 in a row within {many}: it is a clock's beat",
+        headers.under_way
+    );
+    Ok((OpRate(1.0 / rhythm.mean_s), seen))
+}

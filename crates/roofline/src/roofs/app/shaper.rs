@@ -1,0 +1,115 @@
+//! A rate set for each connection: every one moves as many bytes a second as every other, and waits in
+//! between for its program, with nothing held back by the network.
+//!
+//! `delay = (last byte - first byte) x share of samples in which nothing was held back`
+//!
+//! Where the load is not ours: [`watched`].
+//! Blind spot: a program that makes its answers bit by bit, each at the same pace, looks the same.
+//! Source: limit_rate of nginx, shapers of ejabberd, limiters of EMQX, per-connection limits of proxies.
+
+use crate::roofs::prelude::*;
+
+mod watched;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    match facts.load {
+        Load::Made => made(facts),
+        Load::Watched => watched::explain(facts),
+    }
+}
+
+/// What the sampled connections show.
+struct Flows {
+    /// Bytes a second of one, on average.
+    rate: f64,
+    /// By how much the one differs most that does, by the average.
+    spread: f64,
+    /// The share of the samples in which nothing was held back, 0 to 1.
+    idle: f64,
+    /// Segments a second of one.
+    segments: f64,
+    /// How long they were counted. Unit: seconds.
+    over: f64,
+}
+
+fn made(facts: &Facts) -> Result<Claim, Silent> {
+    let load = facts.run.load;
+    silent_if(load.bytes_written > load.bytes_read, "more is asked than answered")?;
+    let bytes = load.bytes_read as f64 / load.exchanges.max(1) as f64;
+    let flows = flows(facts)?;
+    let answers = flows.rate / bytes.max(1.0);
+    let pieces = flows.segments / answers.max(1e-9);
+    silent_if(pieces < 2.0, format!("answers leave in {pieces:.1} pieces: nobody spreads them"))?;
+    // One answer more or less at either end of what was counted.
+    let chance = 2.0 / (answers * flows.over).max(1e-9);
+    let each = Bytes(flows.rate as u64);
+    if flows.spread > chance {
+        return not_here(format!(
+            "connections differ: {each}/s on average, and one by {:.0} %",
+            flows.spread * 100.0
+        ));
+    }
+    let (service, first) = (load.service.mean() / 1e9, load.first_byte.mean() / 1e9);
+    let inside = facts.at(Station::Application);
+    let asleep = if inside > 0.0 { facts.inside.asleep / inside } else { 1.0 };
+    let spread = (service - first).max(0.0) * flows.idle * asleep;
+    if spread <= 0.0 {
+        return not_here(
+            "what is late of an answer is held back in the kernel, or made by the CPU",
+        );
+    }
+    let rate = OpRate(f64::from(facts.run.connections()) * answers);
+    let (first, service) = (duration(first), duration(service));
+    let (within, idle) = (in_percent(flows.spread), in_percent(flows.idle));
+    let connections = facts.run.connections_words();
+    Ok(Claim {
+        sum: format!("{connections} x {each}/s / {} = {rate}", Bytes(bytes as u64)),
+        seen: format!(
+            "each connection is given {each}/s, within {within}; answers begin after {first} and end after {service}, \
+             in {pieces:.0} pieces; nothing was held back in {idle} of the samples"
+        ),
+        remedies: vec![remedy()],
+        ..Claim::cause(vec![Part::Delay { at: At::Service, each: spread }])
+    })
+}
+
+fn flows(facts: &Facts) -> Result<Flows, Missing> {
+    let (mut rates, mut idle, mut segments, mut longest) = (Vec::new(), 0.0, 0.0, 0.0_f64);
+    for flow in facts.run.flows(Side::Server) {
+        let Ok((bytes, over)) = flow.delta(tcp_info::BYTES_ACKED) else { continue };
+        // Flows that moved nothing were opened for nothing, or just now.
+        if bytes.0 == 0 {
+            continue;
+        }
+        let seconds = over.as_secs_f64();
+        rates.push(bytes.0 as f64 / seconds);
+        idle += idle_share(&flow)?;
+        segments += flow.delta(tcp_info::DATA_SEGS_OUT)?.0 as f64 / seconds;
+        longest = longest.max(seconds);
+    }
+    if rates.len() < 2 {
+        return Err(missing(tcp_info::BYTES_ACKED.name, "two flows"));
+    }
+    let count = rates.len() as f64;
+    let rate = rates.iter().sum::<f64>() / count;
+    let spread = rates.iter().map(|of| (of - rate).abs()).fold(0.0, f64::max) / rate;
+    Ok(Flows { rate, spread, idle: idle / count, segments: segments / count, over: longest })
+}
+
+/// In which share of the samples had this end nothing left to send, and two segments on their way at most:
+/// a piece, and the one before it where its ACK was delayed.
+fn idle_share(flow: &Of) -> Result<f64, Missing> {
+    let unacked = flow.all(tcp_info::UNACKED)?;
+    let notsent = flow.all(tcp_info::NOTSENT_BYTES)?;
+    let idle = unacked.iter().zip(&notsent).filter(|((_, a), (_, b))| *a <= 2 && b.0 == 0).count();
+    Ok(idle as f64 / unacked.len().max(1) as f64)
+}
+
+fn remedy() -> Remedy {
+    Remedy::by_knob(
+        ("quota", "0"),
+        "gives a connection as much as it can take",
+        "raise or lift the limit in the service's configuration: nginx limit_rate 0, ejabberd \
+         `shaper: normal: none`, elsewhere what is called limiter, quota or rate",
+    )
+}

@@ -1,0 +1,114 @@
+//! A long mailbox that is searched again and again: a `receive` that does not match the first message
+//! looks at all of them, each time. Two of a kind, told apart by what searches.
+//!
+//! `each = searches x messages that stand / throughput`, at what a message takes to be looked at
+//!
+//! - `beam.send-mailbox-scan`: `gen_tcp:send/2`, which before OTP 26 waits so for the driver's reply.
+//! - `beam.selective-receive`: the receive of data itself, or whatever else the owner waits for.
+//!
+//! Blind spot: processes that own no socket.
+//! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
+
+use crate::facts::connections::{Connection, Work};
+use crate::roofs::prelude::*;
+
+// Measured: 5.5 to 7 ns a message looked at (OTP 25, mailboxes of 1,000 and 20,000). Unit: seconds.
+const MESSAGE: f64 = 5.5e-9;
+
+/// Which of the two.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(in crate::roofs) enum MailboxScan {
+    Send,
+    Receive,
+}
+
+/// What searching takes at least. Unit: CPUs' worth of time.
+#[derive(Default)]
+struct Searches {
+    send: f64,
+    receive: f64,
+    /// The most messages that stand.
+    mailbox: f64,
+}
+
+impl Searches {
+    /// Through messages that stand, by all owners of connections.
+    fn of(all: &[Connection], sends_search: bool) -> Result<Self, Missing> {
+        let mut found = Self::default();
+        for each in all {
+            let standing = each.standing()?;
+            if standing >= FEW {
+                let search = standing * MESSAGE;
+                found.receive += each.reads * search;
+                found.send += if sends_search { each.writes * search } else { 0.0 };
+                found.mailbox = found.mailbox.max(standing);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl MailboxScan {
+    pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
+        let all = facts.connections()?;
+        let release: Option<u32> =
+            facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse().ok());
+        let sends_search = release.is_none_or(|release| release < 26);
+        let is_new = self == MailboxScan::Send && !sends_search;
+        silent_if(is_new, "from OTP 26 on gen_tcp:send searches no mailbox")?;
+        let searches = Searches::of(all, sends_search)?;
+        if searches.mailbox == 0.0 {
+            return not_here("no owner of a connection has messages that nobody takes");
+        }
+        let work = Work::of(facts)?;
+        let both = searches.send + searches.receive;
+        let mine = match self {
+            MailboxScan::Send => searches.send,
+            MailboxScan::Receive => searches.receive,
+        };
+        // What a message takes is another machine's figure: it says that searching is most of the code that
+        // runs, and the node's own account says how much that is at most.
+        let is_most = both >= HALFWAY * work.emulator;
+        let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
+        Ok(Claim {
+            known: if is_most { Known::Sized } else { Known::PresentOnly },
+            sum: format!(
+                "{:.0} messages, {} each time they are searched: {}",
+                searches.mailbox,
+                duration(searches.mailbox * MESSAGE),
+                facts.took(each)
+            ),
+            seen: format!(
+                "{:.0} messages stand in a mailbox; sends search for {:.2} and receives for {:.2} of the {:.2} CPUs \
+                 that run code",
+                searches.mailbox, searches.send, searches.receive, work.emulator
+            ),
+            remedies: self.remedies(),
+            ..Claim::cause(vec![Part::Work { resource: Resource::Process, each }])
+        })
+    }
+}
+
+impl MailboxScan {
+    fn remedies(self) -> Vec<Remedy> {
+        let empty = Remedy::by_knob(
+            ("mailbox_junk", "0"),
+            "leaves nothing to search",
+            "a clause that takes (and logs) what the process does not know; find who sends it: \
+             erlang:process_info(Pid, messages), on a node that can bear it",
+        );
+        let own = match self {
+            MailboxScan::Send => Remedy::human(
+                "has gen_tcp:send wait for its reply by a fresh reference",
+                "OTP 26 or later; before that a writer of its own with a short mailbox, or \
+                 erlang:port_command/2 and one receive for all the replies",
+            ),
+            MailboxScan::Receive => Remedy::human(
+                "starts to look behind the reference's making",
+                "gen_server:call, or make a reference, send it along and match on it in the receive; and work \
+                 that others may send to in a process of its own",
+            ),
+        };
+        vec![empty, own]
+    }
+}

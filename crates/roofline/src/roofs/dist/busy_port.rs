@@ -1,0 +1,43 @@
+//! Busy distribution channel: more is written to another node than the channel carries, its queue is
+//! full, and whoever sends to that node is suspended until half of it has left.
+//!
+//! `each = share of the processes at work that are suspended at the channel x an exchange's time`
+//!
+//! Blind spot: why the channel carries no more (its link, the other node) is the other end's matter; and
+//! suspended processes that serve no request are counted with those that do.
+//! Source: `erts_dsig_send`, erts/emulator/beam/dist.c; erl(1), `+zdbbl`.
+
+use crate::facts::channels::share;
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let (node, channels) = facts.channels()?;
+    let (channel, peer) = (&channels[0], channels[0].peer);
+    let (events, full) = channel.busy(&node)?;
+    silent_if(channel.is_fragments()?, format!("what fills the channel to {peer} are fragments"))?;
+    let suspended = share(&node, &[waits::DIST])?;
+    if suspended <= 0.0 || (events <= 0.0 && full <= 0.0) {
+        return not_here(format!("no process was suspended at the channel to {peer}"));
+    }
+    let each = suspended * facts.exchange_s();
+    let (sent, exchange) = (Bytes(channel.sent() as u64), facts.took(facts.exchange_s()));
+    let carried = Bytes((channel.sent() / facts.attained.max(1e-9)) as u64);
+    let (full, suspended) = (in_percent(full), in_percent(suspended));
+    Ok(Claim {
+        sum: format!(
+            "{} of {exchange} suspended: {sent}/s to {peer} is all that the channel carries, {carried} for each",
+            duration(each)
+        ),
+        seen: format!(
+            "senders to {peer} were suspended {events:.0} times a second, half of the limit was queued in {full} of \
+             the samples, and {suspended} of the processes at work were suspended there"
+        ),
+        remedies: vec![Remedy::by_knob(
+            ("writers", "0"),
+            "takes the bulk off the channel that calls go over",
+            "send bulk over a connection of its own, or less of it; find what keeps the other node from \
+             reading; `+zdbbl 32768` in vm.args absorbs bursts, and no more",
+        )],
+        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
+    })
+}

@@ -1,0 +1,59 @@
+//! Terms from another node: a term is read in the process that receives it, and that takes ten times as
+//! long as a binary of its size.
+//!
+//! `each = bytes of terms an exchange x 10 ns`, at most what the node's schedulers worked
+//!
+//! Two things together tell it from any other use of CPU: the bytes that come account for most of the CPU
+//! time at the price of reading terms, and the node makes more garbage than bytes come. A binary makes none: it
+//! stays where it was received.
+//! Blind spot: a program that takes large binaries apart itself looks the same, and has the same cure; many small
+//! frames cost more than their bytes.
+//! Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
+
+use crate::roofs::prelude::*;
+
+// Measured: OTP 25, 2.5 GHz: 5 ns/B for lists of integers, 20 to 45 ns/B for maps, 0.3 ns/B for binaries.
+const READING: f64 = 10e-9;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let (node, mut channels) = facts.channels()?;
+    channels.sort_by(|a, b| b.received().total_cmp(&a.received()));
+    let (channel, frame) = (&channels[0], channels[0].frame_received()?);
+    let received: f64 = channels.iter().map(|channel| channel.received()).sum();
+    let schedulers = node.last(vm::SCHEDULERS)? as f64;
+    let cores = node.rate(vm::SCHEDULER_ACTIVE)? / node.rate(vm::SCHEDULER_TOTAL)? * schedulers;
+    let garbage = node.rate(vm::GC_RECLAIMED)? / received.max(1.0);
+    let share = received * READING / cores.max(1e-3);
+    let (came, frame, price) = (Bytes(received as u64), Bytes(frame as u64), READING * 1e9);
+    let reading = in_percent(share.min(1.0));
+    let seen = format!(
+        "{came}/s came from {} in frames of {frame}; at {price:.0} ns a byte to read that is {reading} of the \
+         {cores:.2} cores used; {garbage:.1} bytes of garbage for each byte that came",
+        channel.peer
+    );
+    // A term has a heap of its own, no smaller than its bytes.
+    silent_if(garbage < 1.0, format!("{seen}: they are binaries"))?;
+    let attained = facts.attained.max(1e-9);
+    let each = share.min(1.0) * cores / attained;
+    let (terms, whole) = (Bytes((received / attained) as u64), duration(cores / attained));
+    Ok(Claim {
+        // The price of a byte is another machine's; that it is most of the work is this run's.
+        known: if share >= HALFWAY { Known::Sized } else { Known::PresentOnly },
+        sum: format!(
+            "{terms} of terms {} x {price:.0} ns = {} of {whole} of the node's work",
+            facts.each(),
+            duration(each)
+        ),
+        seen,
+        remedies: vec![Remedy::by_knob(
+            ("shape", "binary"),
+            "has the other node send one binary, which nobody takes apart on the way",
+            "send iodata or term_to_binary/1 of it, and binary_to_term/1 only where and when it is looked \
+             at; filter on the node that has the data; read in several processes",
+        )],
+        ..Claim::cause(vec![
+            Part::Work { resource: Resource::TargetCpu, each },
+            Part::Delay { at: At::Service, each },
+        ])
+    })
+}

@@ -1,0 +1,44 @@
+//! Large messages between nodes: they are cut into fragments of 64 KiB, those of one sender leave one
+//! after the other, and all wait for the same channel.
+//!
+//! `each = share of the processes at work that wait for another node x share of the time in which something waits
+//! for the channel x an exchange's time`
+//!
+//! Blind spot: what the other node sends here in fragments waits there, and is seen there.
+//! Source: erl_dist_protocol, "Distribution header for fragmented messages".
+
+use crate::facts::channels::{FRAGMENT, share};
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let (node, channels) = facts.channels()?;
+    let channel = &channels[0];
+    let frame = channel.frame_sent()?;
+    let frames = format!("frames to {} are {} on average", channel.peer, Bytes(frame as u64));
+    silent_if(!channel.is_fragments()?, format!("{frames}: few are fragments"))?;
+    let (waited, waiting) = (channel.waited()?, share(&node, &[waits::DIST, waits::CALL])?);
+    let each = waited * waiting * facts.exchange_s();
+    let carried = channel.sent() / facts.attained.max(1e-9);
+    let (took, exchange) = (duration(each), duration(facts.exchange_s()));
+    let (waited, waiting) = (in_percent(waited), in_percent(waiting));
+    let sent = Bytes(channel.sent() as u64);
+    Ok(Claim {
+        sum: format!(
+            "{sent}/s to {} / {} ({:.0} fragments) on the channel for each: {took} of {exchange}",
+            channel.peer,
+            Bytes(carried as u64),
+            carried / FRAGMENT
+        ),
+        seen: format!(
+            "{frames}; something waited for the channel in {waited} of the samples, and {waiting} of the processes at \
+             work for another node"
+        ),
+        remedies: vec![Remedy::by_knob(
+            ("payload", "100"),
+            "keeps large payloads off the channel between nodes",
+            "pass a reference and fetch the data over a connection of its own; or send it in parts of less \
+             than 64 KiB that wait for each other's answers",
+        )],
+        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
+    })
+}

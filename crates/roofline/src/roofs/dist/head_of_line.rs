@@ -1,0 +1,46 @@
+//! Head of the line: a small message to another node waits until all that was sent there before it has
+//! left, for there is one channel.
+//!
+//! `each = bytes ahead / rate at which they leave`, in so far as processes wait for the answers to calls
+//!
+//! Blind spot: what the other node's kernel holds is not seen from here, so the wait is at least this.
+//! Source: erl_dist_protocol: signals between two nodes are carried in order, by one connection.
+
+use crate::facts::channels::share;
+use crate::roofs::prelude::*;
+
+// Source: `do_call/4` of lib/stdlib/src/gen.erl: monitor, request and demonitor. Unit: frames.
+const CALL: f64 = 3.0;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let (node, channels) = facts.channels()?;
+    let channel = &channels[0];
+    let (ahead, own) = (channel.ahead()?, CALL * channel.frame_sent()?);
+    let calling = share(&node, &[waits::CALL])?;
+    let stood = format!("{} stood before each message to {}", Bytes(ahead as u64), channel.peer);
+    if ahead <= own || calling <= 0.0 {
+        return not_here(format!("{stood}: no more than a call itself, or nobody waits for one"));
+    }
+    let wait = (ahead - own) / channel.sent().max(1.0);
+    let each = wait.min(calling * facts.exchange_s());
+    Ok(Claim {
+        sum: format!(
+            "{} ahead / {}/s = {} of {}",
+            Bytes((ahead - own) as u64),
+            Bytes(channel.sent() as u64),
+            duration(wait),
+            facts.took(facts.exchange_s())
+        ),
+        seen: format!(
+            "{stood}; {} of the processes at work waited for the answer to a call",
+            in_percent(calling)
+        ),
+        remedies: vec![Remedy::by_knob(
+            ("writers", "0"),
+            "takes the bulk off the channel that calls go over",
+            "send bulk over a connection of its own; or let less of it be under way: a smaller +zdbbl, \
+             `-kernel inet_dist_listen_options [{sndbuf,65536}]`",
+        )],
+        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
+    })
+}

@@ -1,0 +1,88 @@
+//! Calls in lockstep: for each request a process asks another node several times, and waits for each
+//! answer before it asks again.
+//!
+//! `each = share of the processes at work in a call x an exchange's time x (1 - 1 / calls)`: all asked at once, and
+//! waited for once
+//!
+//! A process waits for one call at a time. So where those that serve requests are in a call nearly
+//! always, and each request makes several, the calls follow each other: no clock is needed to see it.
+//! Blind spots: calls by a process that many requests share look the same; then its mailbox shows it. Calls that
+//! need each other's answers. Calls beside much other traffic on the channel can't be counted, and are not.
+//! Source: `do_call/4` of lib/stdlib/src/gen.erl, `call/5` of lib/kernel/src/erpc.erl; Little's law.
+
+use crate::facts::channels::share;
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let (node, channels) = facts.channels()?;
+    let mut calls = 0.0;
+    for channel in &channels {
+        let (sent, received) = channel.frames()?;
+        calls += calls_among(sent, received, by_erpc(&facts.run));
+    }
+    let count = calls / facts.requests().max(1e-9);
+    let calling = share(&node, &[waits::CALL])?;
+    let seen = format!(
+        "{count:.1} calls to another node for each request, and {:.0} % of the processes at work waited for one",
+        calling * 100.0
+    );
+    silent_if(count <= 1.0 || calling <= 0.0, &seen)?;
+    let in_calls = calling * facts.exchange_s();
+    let each = in_calls * (1.0 - 1.0 / count);
+    Ok(Claim {
+        sum: format!(
+            "{count:.1} calls x {} one after the other: {} of {}",
+            duration(in_calls / count),
+            duration(in_calls),
+            facts.took(facts.exchange_s())
+        ),
+        seen,
+        remedies: vec![Remedy::by_knob(
+            ("order", "together"),
+            "asks for everything at once, and waits once",
+            "gen_server:send_request/2 for all, then gen_server:receive_response/1; or one call that takes \
+             a list; erpc:multicall/4 over nodes",
+        )],
+        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
+    })
+}
+
+/// Calls a second, as far as a channel's frames are those of calls: monitor, request and demonitor there
+/// and an answer back of `gen`, a request there and its end back of `erpc`.
+fn calls_among(sent: f64, received: f64, by_erpc: bool) -> f64 {
+    let ratio = sent / received.max(1e-9);
+    // Beside what else two nodes say.
+    let is_among = |least, most| EXPLAINED * least <= ratio && ratio <= (2.0 - EXPLAINED) * most;
+    let of_gen = is_among(3.0, 3.0);
+    let of_erpc = by_erpc && is_among(1.0, 2.0);
+    if of_gen || of_erpc { received } else { 0.0 }
+}
+
+/// Whether a process was seen to wait in a call of `erpc` (or `rpc`, which is made of it).
+fn by_erpc(run: &Run) -> bool {
+    let waits = |process: &Subject| {
+        run.fact(*process, "stack").is_some_and(|stack| stack.contains("erpc:call"))
+    };
+    run.evidence.processes().iter().any(waits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_where_frames_are_those_of_calls() {
+        // 200 requests a second of 10 calls each: 3 frames there, 1 back.
+        assert_eq!(calls_among(6_000.0, 2_000.0, false), 2_000.0);
+        // As many by erpc, where somebody was seen in it.
+        assert_eq!(calls_among(2_000.0, 2_000.0, true), 2_000.0);
+    }
+
+    #[test]
+    fn messages_that_are_answered_by_others_are_no_calls() {
+        // Bulk and its acknowledgements, one for one.
+        assert_eq!(calls_among(2_000.0, 2_000.0, false), 0.0);
+        // Bulk from there, beside one call a request.
+        assert_eq!(calls_among(300.0, 145_000.0, false), 0.0);
+    }
+}

@@ -1,0 +1,3 @@
+//! Limits of HTTP.
+
+pub(super) mod keepalive_limit;

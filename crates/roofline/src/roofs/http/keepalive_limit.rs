@@ -1,0 +1,60 @@
+//! A limit of requests for each connection: the server closes after so many answers, and the next
+//! exchange pays for a new connection.
+//!
+//! `K = answers / connections opened again`, and of each exchange `1 / K` of a connection's cost
+//!
+//! Blind spot: connections that end for another reason blur the number; then it is not named. Where so few
+//! are opened again that K is not known to the half, it may be none.
+//! Source: `max_keepalive` of cowboy, `max_keep_alive_request` of httpd, `keepalive_requests` of nginx.
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let (load, connections) = (facts.run.load, f64::from(facts.run.connections()));
+    facts.is_made()?;
+    let again = load.opened as f64 - connections;
+    if facts.run.header.plan.opens_each() || again < connections.max(FEW) {
+        let all = facts.run.connections_words();
+        return not_here(format!(
+            "{} connections for {} exchanges of {all}: the server did not close them in turn",
+            load.opened, load.answered
+        ));
+    }
+    let failed = load.errors.values().sum::<u64>() as f64;
+    // Connections that were open at the end had half of theirs, on average.
+    let each = load.answered as f64 / (again + connections / 2.0);
+    let limit = each.round();
+    // So much of it depends on how far those were.
+    let known_to = each * (connections / 2.0 + FEW) / again;
+    let is_whole = (each - limit).abs() <= known_to;
+    if 1.0 / each >= HALFWAY || !is_whole || failed > TURNED_AWAY * load.answered as f64 {
+        return not_here(format!(
+            "each connection carried {each:.2} exchanges, and {failed:.0} failed: no limit of theirs"
+        ));
+    }
+    let opening = facts.opening();
+    let mut parts = facts.price(&opening, false);
+    if let Some((shaking, work)) = facts.shaking() {
+        let each = shaking + opening.connect_s * opening.each;
+        parts.push(Part::Delay { at: At::Connecting, each });
+        parts.push(Part::Work { resource: Resource::TargetCpu, each: work? });
+    }
+    let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
+    silent_if(parts.is_empty(), "what a connection costs was not measured")?;
+    Ok(Claim {
+        sum: format!(
+            "each connection is closed after {limit:.0} answers, and the next exchange opens another"
+        ),
+        seen: format!(
+            "each connection carried {each:.2} exchanges and was then closed, without a failure; a connect takes \
+             {connect} of an exchange's {service}"
+        ),
+        remedies: vec![Remedy::by_knob(
+            ("max_requests", "0"),
+            "keeps connections for as long as the client wants them",
+            "nginx: keepalive_requests 1000000; Apache: MaxKeepAliveRequests 0; cowboy: max_keepalive => \
+             infinity; httpd of OTP: no {max_keep_alive_request, N}",
+        )],
+        ..Claim::cause(parts)
+    })
+}

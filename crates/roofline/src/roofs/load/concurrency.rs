@@ -1,0 +1,82 @@
+//! Concurrency: each connection has one exchange outstanding, so no more than one a service time.
+//!
+//! `ceiling = connections / time of an exchange alone` (Little's law)
+//!
+//! With servers near and far, of which each exchange picks one at random, the time is the mean over all of
+//! them: one far server in two is what everybody waits for.
+//!
+//! Blind spot: a server that is slower for every one of few connections than for the first looks held
+//! by something else; it is.
+//! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
+
+use crate::roofs::prelude::*;
+use crate::utilisation::{unhindered, unhindered_by_place};
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    facts.is_made()?;
+    let run = &facts.run;
+    silent_if(!run.is_held_back(), "the offered rate is carried")?;
+    let alone = unhindered(run).ok_or_else(|| missing("service", "engine"))?;
+    let connections = run.connections();
+    let rate = OpRate(f64::from(connections) / alone);
+    let more = connections.saturating_mul(2);
+    Ok(Claim {
+        // That more of them would give more must be known.
+        known: match facts.place.regime {
+            Regime::Unknown => Known::PresentOnly,
+            _ => Known::Sized,
+        },
+        sum: format!("{} / {} = {rate}", run.connections_words(), alone_words(run, alone)),
+        seen: seen(facts, alone),
+        remedies: vec![Remedy::plan(
+            "load.connections",
+            more.to_string(),
+            "keeps twice as many exchanges under way",
+            format!(
+                "-c {more}; in the client: a larger pool, pipelining, or less time an exchange"
+            ),
+        )],
+        ..Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone)])
+    })
+}
+
+/// What exchanges take, with all connections and alone, and where.
+fn seen(facts: &Facts, alone: f64) -> String {
+    let (mean, alone) = (duration(facts.run.load.service.mean() / 1e9), duration(alone));
+    let mut says = format!("exchanges take {mean} on average, and {alone} alone (median)");
+    let place = &facts.place;
+    match place.station {
+        Some(station) => says.push_str(&format!(
+            "; {:.1} of {:.1} are {}",
+            place.exchanges,
+            place.of,
+            station.words()
+        )),
+        None => says.push_str("; where they are meanwhile was not seen"),
+    }
+    if let Some((resource, full)) = facts.stations.fullest() {
+        let (what, full) = (resource.words(), in_percent(full));
+        says.push_str(&format!("; the fullest of what was measured, {what}, is {full} used"));
+    }
+    says
+}
+
+/// `10.3 ms`, or with servers near and far `(0.5 x 0.30 ms + 0.5 x 10.3 ms)`.
+fn alone_words(run: &Run, alone: f64) -> String {
+    let distances = unhindered_by_place(run);
+    if distances.len() < 2 {
+        return duration(alone);
+    }
+    let terms: Vec<String> = distances
+        .iter()
+        .map(|distance| {
+            let place = match &distance.sites {
+                None => "within a site".to_owned(),
+                Some([one, other]) => format!("between {one} and {other}"),
+            };
+            let share = (distance.share * 100.0).round() / 100.0;
+            format!("{share} x {} {place}", duration(distance.alone))
+        })
+        .collect();
+    format!("({})", terms.join(" + "))
+}

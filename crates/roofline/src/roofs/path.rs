@@ -1,0 +1,8 @@
+//! Limits of the path that the plan lays: its rate, its queues, what it loses, and what lays it.
+
+pub(super) mod black_hole;
+pub(super) mod bufferbloat;
+pub(super) mod emulator;
+pub(super) mod loss;
+pub(super) mod queue_limit;
+pub(super) mod rate;

@@ -1,0 +1,102 @@
+//! MTU black hole: packets over some size vanish on the path and nobody says so; handshakes and small
+//! messages pass, so everything looks well until something larger is sent.
+//!
+//! `each = share of the samples in which who sends stands with its timer doubled x an exchange's time`
+//!
+//! The sender repeats the same segment for ever, each time after twice the wait. With
+//! net.ipv4.tcp_mtu_probing = 1 it tries smaller ones once it has waited as long as three retransmissions
+//! (`tcp_retries1`) take: (2^4 - 1) x 200 ms. Each connection finds that out for itself.
+//! Blind spot: a size that every segment of the run is under.
+//! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `tcp_write_timeout`, `retransmits_timed_out`,
+//! net/ipv4/tcp_timer.c.
+
+use crate::facts::drops::{Cost, TIMER};
+use crate::facts::ways::LaidWay;
+use crate::roofs::prelude::*;
+
+const PROBING: &str = "net.ipv4.tcp_mtu_probing";
+
+// Source: IPv4 and TCP, without options, which TCP_MAXSEG does not count. Unit: bytes.
+const HEADERS: u64 = 40;
+
+// Source: RFC 8200, 5: the least that a link of IPv6 carries whole. Unit: bytes.
+const LEAST: Bytes = Bytes(1280);
+
+// Source: see the module: (2 << tcp_retries1) - 1 timers, and 3 is that setting's default.
+const TIMERS: f64 = 15.0;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    facts.has_path()?;
+    let mut worst: Option<(&LaidWay, f64)> = None;
+    for way in &facts.ways {
+        let dropped = way.too_large()?;
+        if dropped > worst.map_or(0.0, |(_, most)| most) {
+            worst = Some((way, dropped));
+        }
+    }
+    let (way, dropped) = worst.or_not_here("no packet was too large for the path")?;
+    let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
+    let stood: Vec<f64> = flows.iter().filter_map(stood).collect();
+    let share = stood.iter().sum::<f64>() / stood.len().max(1) as f64;
+    let mut each = share * facts.exchange_s();
+    let mut seen = format!(
+        "{} dropped {dropped:.1} packets a second as too large; ends that sent stood with their timer doubled in {} of \
+         the samples",
+        way.name,
+        in_percent(share)
+    );
+    // Where nothing is answered at all there is nothing to be told from.
+    if let Ok(cost) = Cost::of(facts, dropped, 0.0) {
+        seen = format!("{seen}; {}", cost.words);
+        each = each.max(cost.each);
+    }
+    // What passes takes a round trip all the same.
+    let each = each.min(facts.exchange_s() - way.rtt).max(0.0);
+    let probes = facts.run.setting(PROBING).is_some_and(|set| set != "0");
+    let largest = way.asked.largest.map_or("some size".into(), |largest| largest.to_string());
+    let sum = match probes {
+        true => format!(
+            "{TIMERS:.0} x {} of timers until smaller segments are tried: {} of {} an exchange",
+            duration(TIMER),
+            duration(each),
+            duration(facts.exchange_s())
+        ),
+        false => {
+            format!("packets over {largest} never pass {}: no exchange that needs them", way.name)
+        }
+    };
+    let most = way.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
+    let mut remedies = vec![Remedy::plan(
+        way.knob("largest"),
+        "1500B",
+        "lets whole packets pass",
+        format!(
+            "let ICMP `fragmentation needed` through, or mend the hop that drops. Until then smaller segments: \
+             clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock \
+             {} on both hosts, or TCP_MAXSEG {most} on one listener",
+            most + HEADERS
+        ),
+    )];
+    if !probes {
+        remedies.push(Remedy::plan(
+            facts.run.path_key(&format!("sysctls.{PROBING}")),
+            "1",
+            "tries smaller segments after 3 s; each connection finds out for itself",
+            format!("sysctl -w {PROBING}=1 on both hosts: of use where connections are kept"),
+        ));
+    }
+    Ok(Claim { sum, seen, remedies, ..Claim::cause(vec![Part::Delay { at: At::Path, each }]) })
+}
+
+/// The share of the samples with segments out in which the timer had doubled; none where it never had any.
+fn stood(flow: &Of) -> Option<f64> {
+    let unacked = flow.all(tcp_info::UNACKED).ok()?;
+    let backoff = flow.all(tcp_info::BACKOFF).ok()?;
+    let busy = unacked.iter().zip(&backoff).filter(|((_, unacked), _)| *unacked > 0);
+    let (mut all, mut doubled) = (0u32, 0u32);
+    for (_, (_, backoff)) in busy {
+        all += 1;
+        doubled += u32::from(*backoff > 0);
+    }
+    (all > 0).then(|| f64::from(doubled) / f64::from(all))
+}

@@ -1,0 +1,63 @@
+//! The path's emulator: what delays, queues and drops for us is a program too, and may be the limit itself.
+//!
+//! `ceiling = attained / share of a CPU of the thread that carries the busiest way`;
+//! `each = how late packets leave in a round trip`, or what drops cost that the plan did not ask for
+//!
+//! With it full, or late, or losing, the run measures the path that linerate made and not the one that was
+//! asked for.
+//! Blind spot: the kernel's netem works in softirqs, on nobody's account; it tells neither CPU nor lateness.
+
+use crate::facts::drops::{Cost, percent};
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let mut busiest: Option<(&str, f64)> = None;
+    let (mut late, mut lost, mut came) = (0.0, 0.0, 0.0);
+    for way in &facts.ways {
+        let cpu = way.cpu()?;
+        if busiest.is_none_or(|(_, most)| cpu > most) {
+            busiest = Some((&way.name, cpu));
+        }
+        // A way that carried nothing was not late.
+        late += way.late().unwrap_or(0.0) * way.crossing;
+        lost += way.per_second(link::DROPPED_DEVICE)?;
+        came += way.per_second(link::FRAMES_IN)?;
+    }
+    let (name, cpu) = busiest.or_not_here("the plan lays no path")?;
+    let each = cpu / facts.attained.max(1e-9);
+    let rate = OpRate(1.0 / each.max(1e-12));
+    let mut parts = vec![Part::capacity(Resource::Emulator, 1.0, each)];
+    if late > 0.0 {
+        parts.push(Part::Delay { at: At::Path, each: late });
+    }
+    if lost > 0.0 {
+        let cost = Cost::of(facts, lost, lost / came.max(1e-9))?;
+        parts.push(Part::Delay { at: At::Path, each: cost.each });
+    }
+    let path =
+        facts.run.header.plan.paths().first().map(|path| (*path).clone()).unwrap_or_default();
+    let (attained, cpu) = (OpRate(facts.attained), in_percent(cpu));
+    let (late, exchange) = (duration(late.max(1e-9)), duration(facts.exchange_s().max(1e-9)));
+    let (knob, value, does) = if path.offload {
+        ("backend", "netem", "has the kernel delay, where it has netem")
+    } else {
+        ("offload", "true", "lets the ends hand over many segments in one frame")
+    };
+    Ok(Claim {
+        sum: format!("{attained} / {cpu} of a CPU that the thread of {name} used = {rate}"),
+        seen: format!(
+            "the thread of {name} used {cpu} of a CPU; packets left {late} late in a round trip, of {exchange} that an \
+             exchange takes; {} of the frames were lost by the emulator's own devices: that is linerate's path, not \
+             the target",
+            percent(lost / came.max(1e-9))
+        ),
+        remedies: vec![Remedy::plan(
+            facts.run.path_key(knob),
+            value,
+            does,
+            "more CPUs, or fewer at work: the emulator has a thread a direction, and each needs a CPU; else a \
+             lower rate or larger packets; else a kernel with netem",
+        )],
+        ..Claim::cause(parts)
+    })
+}

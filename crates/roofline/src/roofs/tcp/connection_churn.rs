@@ -1,0 +1,57 @@
+//! Connection churn: a connection is opened and closed for each exchange: by the client, or by a proxy to
+//! whom it asks.
+//!
+//! `work = kernel's CPU time x segments that open and close connections / all segments`
+//! `delay = time of a connect x connections an exchange`
+//!
+//! Both are measured in this run, and shrink with an exchange that is large.
+//! Blind spot: what the programs do for a new connection (a process, a log line) is not told from what they
+//! do for its exchange, so what lifting it gives is a least.
+//! Source: RFC 9293, 3.5 and 3.6; RFC 9112, 9.3.
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let opening = facts.opening();
+    let upstream = opening.upstream > opening.each;
+    let opened = opening.each.max(opening.upstream);
+    if opened < HALFWAY {
+        return not_here(format!("{opened:.2} connections are opened for {}", facts.each()));
+    }
+    let share = opening.share.clone();
+    let parts = facts.price(&opening, upstream);
+    if parts.is_empty() {
+        share?;
+        return not_here("what a connection costs was not measured");
+    }
+    let count = format!("{opened:.2} connections for {}", facts.each());
+    let whose = match facts.inside.asked.first() {
+        Some(asked) if upstream => format!("the target opens to {}", asked.address),
+        _ => "clients open".into(),
+    };
+    let segments = share.map_or(String::new(), |share| {
+        format!("; {} of all segments open or close connections", in_percent(share))
+    });
+    Ok(Claim {
+        sum: match opening.connect_s {
+            time if time > 0.0 && !upstream => format!("{count}, {} to connect", duration(time)),
+            _ => count.clone(),
+        },
+        seen: format!("{whose} {count}{segments}"),
+        remedies: vec![remedy(facts, upstream)],
+        ..Claim::cause(parts)
+    })
+}
+
+fn remedy(facts: &Facts, upstream: bool) -> Remedy {
+    let does = "keeps connections open for the next exchange";
+    if !upstream {
+        let by_hand = "a connection pool in the client; keep-alive in the server";
+        return Remedy::keep_connections(facts, does, by_hand);
+    }
+    Remedy::human(
+        does,
+        "keep connections to the one it asks (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
+         HAProxy: http-reuse always; elsewhere a connection pool)",
+    )
+}

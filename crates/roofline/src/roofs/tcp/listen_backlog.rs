@@ -1,0 +1,93 @@
+//! Listen backlog: more connections arrive at once than the listener's queue holds; the others' SYNs or
+//! final ACKs are dropped and come again a second later and more.
+//!
+//! `turned away = overflows / (connections made + overflows)`
+//!
+//! A client whose final ACK was dropped believes it is connected while the server has no socket for it
+//! (a phantom): its request waits for the same timers.
+//! What the listeners themselves dropped counts only as far as the stack's overflows confirm it: with
+//! `TCP_DEFER_ACCEPT` they drop the bare ACK of each healthy connection.
+//! Blind spot: the overflow counters are the network namespace's, all its listeners together.
+//! Source: `LINUX_MIB_LISTENOVERFLOWS`, net/ipv4/tcp_ipv4.c; `tcp_check_req`, net/ipv4/tcp_minisocks.c.
+
+use crate::remedy::SocketOption;
+use crate::roofs::prelude::*;
+
+const SOMAXCONN: &str = "net.core.somaxconn";
+
+// Source: the backlog was a number of 16 bits until Linux 5.4, and is as good as none at its end.
+const MOST: u64 = 65_535;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let run = &facts.run;
+    silent_if(!run.header.target.local, "the target's listener is on another host")?;
+    let stack = run.of(Subject::Stack(Side::Server));
+    let grown = |metric| stack.delta(metric).map(|(count, _)| count);
+    // Without SYN cookies the queue of half-open connections, as long as the backlog, drops as well.
+    let confirmed =
+        grown(netstat::LISTEN_OVERFLOWS)? + grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
+    let deferred = grown(netstat::DEFER_ACCEPT_DROP).unwrap_or(0);
+    let listener = worst(facts);
+    let own = listener.and_then(|(_, own)| own).map(|own| own.saturating_sub(deferred));
+    let lost = confirmed.min(own.unwrap_or(confirmed)) as f64;
+    silent_if(lost == 0.0, "no listener's queue overflowed")?;
+    if facts.load == Load::Made && run.load.opened <= u64::from(run.connections()) {
+        return not_here(format!(
+            "each connection was made once and kept; a queue overflowed {lost:.0} times meanwhile"
+        ));
+    }
+    let made = grown(snmp::PASSIVE_OPENS)? as f64;
+    if made == 0.0 {
+        return not_here(format!(
+            "a queue overflowed {lost:.0} times, and no connection was made: nobody accepts, and a longer one \
+             would be full as well"
+        ));
+    }
+    let asked = made + lost;
+    let backlog = listener
+        .and_then(|(port, _)| run.whole(Subject::Listener(port)).last(listener::WQUEUE).ok());
+    let late = match run.load.connect.share_within(1_000_000_000, u64::MAX) {
+        late if late > 0.0 => format!("; {:.1} % of connects took a second or more", late * 100.0),
+        _ => String::new(),
+    };
+    Ok(Claim {
+        sum: format!(
+            "{lost:.0} of {asked:.0} connections found {} full, and try again after a second",
+            backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"))
+        ),
+        seen: format!(
+            "the queue{} overflowed {lost:.0} times while {made:.0} connections were made{late}",
+            listener.map_or(String::new(), |(port, _)| format!(" of port {port}"))
+        ),
+        remedies: remedies(facts, backlog),
+        ..Claim::cause(vec![Part::TurnedAway { asked, served: made }])
+    })
+}
+
+/// The listener that dropped most, and how many that were; absent where none tells.
+fn worst(facts: &Facts) -> Option<(u16, Option<u64>)> {
+    let run = &facts.run;
+    let ports = run.evidence.subjects().filter_map(|of| match of {
+        Subject::Listener(port) => Some(port),
+        _ => None,
+    });
+    let dropped = |port| {
+        let of = run.of(Subject::Listener(port));
+        (port, of.delta(listener::DROPS).ok().map(|(drops, _)| drops))
+    };
+    ports.map(dropped).max_by_key(|(_, drops)| *drops)
+}
+
+/// As long as the kernel lets it be; where that is what cuts it short, that first.
+fn remedies(facts: &Facts, backlog: Option<u64>) -> Vec<Remedy> {
+    let does = "holds a burst of connections until they are accepted";
+    let most =
+        facts.run.header.host.sysctls.get(SOMAXCONN).and_then(|most| most.parse::<u64>().ok());
+    let capped = most.is_some() && backlog >= most;
+    let enough = most.filter(|_| !capped).unwrap_or(MOST);
+    let longer = Remedy::socket(facts, SocketOption::Backlog(enough), Side::Server, does)
+        .with_knob("backlog", enough.to_string());
+    let does = "lets the kernel grant a longer backlog";
+    let sysctl = Remedy::kernel(SOMAXCONN, MOST.to_string(), Side::Server, does);
+    if capped { vec![sysctl, longer] } else { vec![longer] }
+}

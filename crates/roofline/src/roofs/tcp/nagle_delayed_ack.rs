@@ -1,0 +1,149 @@
+//! Nagle with delayed ACK: a message leaves in two writes, the second waits for the first's ACK, and the
+//! receiver delays that ACK by 40 ms.
+//!
+//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census where there is one, of a
+//! service that is watched by all of its connections
+//! `each = share of exchanges that stall x length of the stall`, by the stamps, where sockets are not seen
+//!
+//! Blind spot: the kernel does not tell `TCP_NODELAY`; that Nagle holds is inferred from less than a segment
+//! unsent, an ACK outstanding, and room in both windows.
+//! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
+
+use linerate_account::Held;
+use linerate_evidence::Percentiles;
+
+use crate::facts::flows::{Moment, is_nodelay, mean_over, moments};
+use crate::remedy::SocketOption;
+use crate::roofs::prelude::*;
+
+/// Lengths of a stall and what shows as one, from the first byte on. Unit: seconds.
+// Source: `TCP_DELACK_MIN` (HZ/25) and `TCP_DELACK_MAX` (HZ/5), include/net/tcp.h; a tick of 4 ms before it.
+// Measured: up to half as long again on 2 noisy cores (docs/roofs/tcp.nagle-delayed-ack.md).
+const STALLS: [(f64, f64, f64); 2] = [(0.04, 0.036, 0.06), (0.2, 0.19, 0.23)];
+
+/// What is held, and where.
+struct Stall {
+    /// The end that writes in two parts.
+    side: Side,
+    /// Unit: seconds an exchange.
+    each: f64,
+    seen: String,
+}
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    silent_if(facts.attained <= 0.0, "nothing was answered")?;
+    let servers = facts.run.flows(Side::Server);
+    let is_set = !servers.is_empty() && servers.iter().all(is_nodelay);
+    silent_if(is_set, "TCP_NODELAY is set on the target's sockets")?;
+    let is_seen = facts.is_split() && facts.at(Station::Beyond) <= 0.0;
+    let stall = match facts.load {
+        Load::Watched => watched(facts)?,
+        Load::Made if is_seen => census(facts)?,
+        Load::Made => stamps(facts)?,
+    };
+    let station = match stall.side {
+        Side::Client => Station::ClientSending,
+        Side::Server => Station::ServerSending,
+    };
+    let connections = facts.run.connections_words();
+    let option = |option, does| Remedy::socket(facts, option, stall.side, does);
+    let rate = OpRate(f64::from(facts.run.connections()) / stall.each);
+    Ok(Claim {
+        sum: format!(
+            "{connections} / {} held by Nagle {} = {rate}",
+            duration(stall.each),
+            facts.each()
+        ),
+        seen: stall.seen,
+        remedies: vec![
+            option(
+                SocketOption::NoDelay,
+                "sends the second write at once, not after the first one's ACK",
+            ),
+            option(
+                SocketOption::OneWrite,
+                "sends head and body in one write: there is no second one to hold back",
+            ),
+        ],
+        ..Claim::cause(vec![Part::Delay { at: At::Held(station, Held::Nagle), each: stall.each }])
+    })
+}
+
+fn census(facts: &Facts) -> Result<Stall, Silent> {
+    let held = |side| facts.held_by(side, Held::Nagle);
+    let side = if held(Side::Client) > held(Side::Server) { Side::Client } else { Side::Server };
+    let each = held(side);
+    silent_if(each <= 0.0, "no exchange was found held by Nagle")?;
+    let (held, all) = (each * facts.attained, facts.under_way());
+    let seen = format!(
+        "{held:.1} of {all:.1} exchanges wait in the {side}'s socket: less than a segment, an ACK outstanding, room in \
+         both windows"
+    );
+    Ok(Stall { side, each, seen })
+}
+
+fn watched(facts: &Facts) -> Result<Stall, Silent> {
+    let held = facts.held_by(Side::Server, Held::Nagle) * facts.attained;
+    let by_port = !facts.watched.is_empty();
+    let held = if by_port { held } else { held_by_flows(facts)? };
+    silent_if(held <= 0.0, "no connection was found held by Nagle")?;
+    let seen = format!(
+        "{held:.1} connections at a time hold back less than a segment, with an ACK outstanding and room in both \
+         windows"
+    );
+    Ok(Stall { side: Side::Server, each: held / facts.attained, seen })
+}
+
+/// The same where connections were sampled one by one: each one's share of its samples.
+fn held_by_flows(facts: &Facts) -> Result<f64, Missing> {
+    let flows = facts.run.flows(Side::Server);
+    let writes = |flow: &linerate_evidence::Of| {
+        Ok(!is_nodelay(flow) && flow.delta(tcp_info::DATA_SEGS_OUT)?.0 > 0)
+    };
+    let share = mean_over(&flows, |flow| {
+        let samples = flow.all(tcp_info::UNACKED)?.len();
+        let held = moments(flow)?.iter().filter(|at| at.is_nagle()).count();
+        Ok(if writes(flow)? { held as f64 / samples.max(1) as f64 } else { 0.0 })
+    })?;
+    Ok(share * f64::from(facts.run.connections()))
+}
+
+fn stamps(facts: &Facts) -> Result<Stall, Silent> {
+    let load = facts.run.load;
+    let median = |times: &Percentiles| times.at(50.0).map_or(0.0, |at| at.value as f64 / 1e9);
+    let (first, last) = (median(&load.first_byte), median(&load.service));
+    // The stall comes after the first byte of an answer in two parts: path and service time are left out of it.
+    let is_split = first < HALFWAY * last;
+    let before = if is_split { first } else { 0.0 };
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    let share = |from, to| load.service.share_within(ns(from + before), ns(to + before));
+    let (stalled, each) = STALLS.iter().fold((0.0, 0.0), |sum, (length, from, to)| {
+        let share = share(*from, *to);
+        (sum.0 + share, sum.1 + share * length)
+    });
+    silent_if(stalled <= 0.0, "no exchange took as long as a delayed ACK (40 or 200 ms)")?;
+    // Who delays: the engine's stack acknowledges the target's first write late.
+    let (acks, over) = facts.run.stack(Side::Client).delta(netstat::DELAYED_ACKS)?;
+    let acks = acks as f64 / (facts.attained * over.as_secs_f64()).max(1.0);
+    // Who waits: the target's socket holds bytes back. From far away only the stamps tell.
+    let held = mean_over(&facts.run.flows(Side::Server), |flow| {
+        let busy = moments(flow)?;
+        Ok(busy.iter().filter(|at: &&Moment| at.is_nagle()).count() as f64
+            / busy.len().max(1) as f64)
+    });
+    let kept = match &held {
+        Ok(held) => {
+            format!("bytes were held back in {} of the target's busy samples", in_percent(*held))
+        }
+        Err(_) => "the target's sockets were not seen".to_owned(),
+    };
+    let (first, last, stalling) = (duration(first), duration(last), in_percent(stalled));
+    let seen = format!(
+        "{stalling} of exchanges stall; the first byte comes after {first}, the last after {last}; {acks:.2} delayed \
+         ACKs an exchange; {kept}"
+    );
+    if acks < HALFWAY * stalled || !(is_split || held.is_ok_and(|held| held >= HOLDS)) {
+        return not_here(format!("something else takes that time: {seen}"));
+    }
+    Ok(Stall { side: Side::Server, each, seen })
+}

@@ -1,0 +1,61 @@
+//! TLS handshakes: each connection begins with key agreement and a signature, and these cost the target
+//! far more than what the connection then carries.
+//!
+//! `delay = exchanges in the handshake / throughput`
+//! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside the target`
+//!
+//! Without the account, of a BEAM node: handshakes by what one costs it at least.
+//! Blind spot: resumed sessions cost less and count the same there.
+//! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
+
+use crate::facts::tls::priced;
+use crate::roofs::prelude::*;
+
+// Measured: OTP 25, 2.5 GHz: CPU time of a handshake with a key on P-256; RSA of 2048 bits takes twice as much.
+// Unit: seconds.
+const OF_OTP: f64 = 0.0012;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    facts.speaks_tls()?;
+    let kept = match facts.load {
+        Load::Made => u64::from(facts.run.connections()),
+        Load::Watched => 0,
+    };
+    let again = facts.run.load.opened.saturating_sub(kept);
+    if (again as f64) < FEW {
+        return not_here(format!("{again} connections were opened, and their handshakes made"));
+    }
+    let opened = facts.opening().each;
+    let (known, parts, how) = if let Some((each, work)) = facts.shaking() {
+        let mut parts = vec![Part::Delay { at: At::Station(Station::TlsHandshake), each }];
+        parts.extend(work.ok().map(|each| Part::Work { resource: Resource::TargetCpu, each }));
+        let (shaking, all) = (facts.at(Station::TlsHandshake), facts.under_way());
+        let how = format!("{shaking:.1} of {all:.1} exchanges are in the handshake");
+        (Known::Sized, parts, how)
+    } else {
+        let work = facts.target_work()?;
+        let least = if facts.is_beam() { OF_OTP * opened } else { 0.0 };
+        let (known, part) = priced(least, work);
+        let how = format!("the target's CPUs work {} for {}", duration(work), facts.each());
+        (known, vec![part], how)
+    };
+    Ok(Claim {
+        known,
+        sum: format!("{opened:.2} handshakes for {}", facts.each()),
+        seen: format!("{:.0} handshakes a second; {how}", opened * facts.attained),
+        remedies: vec![remedy(facts)],
+        ..Claim::cause(parts)
+    })
+}
+
+fn remedy(facts: &Facts) -> Remedy {
+    let does = "keeps a connection for many exchanges, and its handshake with it";
+    let by_hand = format!(
+        "keep-alive or a connection pool in the client; session tickets{}; a key on P-256 and not RSA",
+        match facts.is_beam() {
+            true => " ({session_tickets, stateless} in the server's ssl options)",
+            false => "",
+        }
+    );
+    Remedy::keep_connections(facts, does, by_hand)
+}

@@ -1,0 +1,54 @@
+//! Funnel: every request asks one process, which serves one caller at a time.
+//!
+//! `ceiling = 1 / what a call takes of that process`
+//!
+//! It has mail whenever it is sampled and it works: more schedulers would not help, a second such process
+//! would. Callers wait for an answer each, so its mailbox is no longer than there are connections: a longer
+//! one is that of a process nobody waits for.
+//! Blind spot: a funnel that waits itself, for a disk or another node, works little; it looks idle here.
+//! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    facts.serving_node()?;
+    let (node, _, let_run) = facts.schedulers()?;
+    if facts.processes.is_empty() {
+        return Err(missing("suspect.running", "process/*").into());
+    }
+    let connections = u64::from(facts.run.connections());
+    let asked = facts.processes.iter().filter(|of| {
+        !of.is_owner && of.with_mail >= HALFWAY && (1..=connections).contains(&of.mailbox)
+    });
+    let Some(funnel) = asked.max_by(|a, b| a.running.total_cmp(&b.running)) else {
+        return not_here("no process has as much mail as callers who wait for an answer");
+    };
+    if funnel.running <= 0.0 {
+        return not_here(format!("{} has mail, and waits for something itself", funnel.words()));
+    }
+    let (who, worked) = (funnel.words(), in_percent(funnel.running));
+    let each = node.of_one(funnel.running) * let_run / facts.attained.max(1e-9);
+    let rate = OpRate(1.0 / each.max(1e-12));
+    let shards = (node.online.ceil() as u64).max(2);
+    Ok(Claim {
+        sum: format!("{who}: one call at a time, {} each = {rate}", duration(each)),
+        seen: format!(
+            "{who} had {} messages waiting and worked in {worked} of the samples, with {:.2} of {:.0} schedulers in \
+             use; it was in {}",
+            funnel.mailbox, node.active, node.online, funnel.function
+        ),
+        remedies: vec![Remedy::size(
+            "shards",
+            shards.to_string(),
+            shards as f64,
+            format!("spreads the calls over {shards} processes, each with a part of the keys"),
+            format!(
+                "what it does for a call, do in the caller: read from ets ({{read_concurrency, true}}) or \
+                 persistent_term, count with counters; else start one for each scheduler and choose by \
+                 erlang:phash2(Key, {shards}). Its stack: {}",
+                if funnel.stack.is_empty() { "not seen" } else { funnel.stack }
+            ),
+        )],
+        ..Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
+    })
+}

@@ -1,0 +1,85 @@
+//! Large heaps that are collected: processes keep much and make much garbage, and each collection copies
+//! what they keep.
+//!
+//! `work = garbage collection, on normal and dirty schedulers / throughput`
+//!
+//! Large heaps are collected on dirty schedulers for computing, and small ones where their process runs:
+//! both are counted. A process that is collected answers nobody until that is done, so it is never sampled
+//! at it; what is sampled is a process with a large heap at work.
+//! Blind spot: native code on dirty schedulers (crypto, images) in the same node counts as collection.
+//! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let node = facts.serving_node()?;
+    let large = facts.processes.iter().filter(|of| of.is_large() && of.running > 0.0);
+    let Some(worst) = large.max_by(|a, b| a.heap.total_cmp(&b.heap)) else {
+        // Without a sample of any process nothing is known of heaps.
+        node.last(waits::ASKED)?;
+        return not_here("no sampled process at work has a large heap");
+    };
+    let (cpu, _, let_run) = facts.schedulers()?;
+    silent_if(is_listed(&facts.run), "data is delivered as lists, and that is the garbage")?;
+    let (dirty, collected) = (cpu.dirty_cpu, cpu.collecting + cpu.dirty_cpu);
+    let attained = facts.attained.max(1e-9);
+    let each = collected * let_run / attained;
+    silent_if(each <= 0.0, "nothing was collected")?;
+    let share = collected / cpu.scheduled().max(1e-6);
+    let rate = OpRate(attained / (1.0 - share).max(1e-3));
+    let (who, heap, worked) = (worst.words(), Bytes(worst.heap as u64), in_percent(worst.running));
+    let mut seen = format!(
+        "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {:.2} schedulers' work \
+         was garbage collection, {dirty:.2} of it on dirty ones",
+        cpu.scheduled(),
+    );
+    if let Ok((events, _)) = node.delta(vm::LONG_GC)
+        && events > 0
+    {
+        let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |longest| longest.as_secs_f64());
+        seen.push_str(&format!(
+            "; {events} collections took 20 ms or more, the longest {:.0} ms",
+            longest * 1e3
+        ));
+    }
+    let remedy = if worst.fullsweep_after == Some("0") {
+        Remedy::by_knob(
+            ("fullsweep_after", "65535"),
+            "copies only what is new at each collection, and all of it seldom",
+            "take fullsweep_after 0 out of spawn_opt, process_flag or the environment (ERL_FULLSWEEP_AFTER); \
+             what it was set for, binaries that are held, erlang:garbage_collect/1 of that process once a \
+             minute does too",
+        )
+    } else {
+        Remedy::by_knob(
+            ("keys", "1000"),
+            "keeps less in the process, so that a collection has less to copy",
+            "keep the state in ets, which is not collected, or in several processes; a larger min_heap_size \
+             collects less often",
+        )
+    };
+    let mut parts = vec![Part::Work { resource: Resource::Process, each }];
+    if dirty > 0.0 {
+        let each = dirty * let_run / attained;
+        parts.push(Part::Work { resource: Resource::DirtySchedulers, each });
+    }
+    Ok(Claim {
+        sum: format!(
+            "{} of the node's work is collection, {}: {rate} without it",
+            in_percent(share),
+            facts.took(each)
+        ),
+        seen,
+        remedies: vec![remedy],
+        ..Claim::cause(parts)
+    })
+}
+
+/// Whether connections that carry something deliver lists, whose elements are 16 bytes each.
+fn is_listed(run: &Run) -> bool {
+    run.flows(Side::Server).iter().any(|flow| {
+        let listed = flow.last(port::LIST_MODE).is_ok_and(|mode| mode > 0);
+        // Where no growth was seen it may have carried something.
+        listed && flow.delta(port::RECV_OCT).map_or(true, |(bytes, _)| bytes.0 > 0)
+    })
+}

@@ -1,0 +1,44 @@
+//! Logging in step: processes that serve requests wait until a log handler has taken their event.
+//!
+//! `delay = requests whose process waits for a handler / throughput`
+//!
+//! Blind spot: a handler that is no `logger_olp` (a library's own) is not told from any other process
+//! that is called.
+//! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let node = facts.serving_node()?;
+    let sum = |metric| -> Result<u64, Missing> {
+        Ok(node.all(metric)?.iter().map(|(_, count): &(_, u64)| *count).sum())
+    };
+    let (asked, waited) = (sum(waits::ASKED)?, sum(waits::LOGGER)?);
+    let most = node.max(waits::LOGGER)?;
+    silent_if(waited == 0, "no process was sampled waiting for a log handler")?;
+    // Of those that are sampled some serve nobody: it is the least of what serving ones wait.
+    let share = waited as f64 / asked.max(1) as f64;
+    let each = share * facts.under_way() / facts.attained.max(1e-9);
+    let waits = in_percent(share);
+    let mut seen =
+        format!("{waits} of the sampled processes waited for a log handler, {most} at once");
+    let is_handler = |stack: &str, name: &str| {
+        stack.contains("logger_olp:handle_load") || name.starts_with("logger_")
+    };
+    let handlers = facts.processes.iter().filter(|of| is_handler(of.stack, of.name));
+    if let Some(handler) = handlers.max_by_key(|of| of.mailbox) {
+        seen.push_str(&format!("; {} had {} events waiting", handler.words(), handler.mailbox));
+    }
+    Ok(Claim {
+        sum: format!("{} of waiting for a log handler", facts.took(each)),
+        seen,
+        remedies: vec![Remedy::by_knob(
+            ("overload", "drop"),
+            "drops events that the handler can't take, instead of holding up who logs",
+            "log less: {logger_level, notice} of the kernel application. Then \
+             logger:update_handler_config(default, config, #{sync_mode_qlen => 200, drop_mode_qlen => \
+             200}), and a file ({type, file}) instead of a console",
+        )],
+        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
+    })
+}

@@ -1,0 +1,76 @@
+//! Native code that holds schedulers: calls that take tens of milliseconds and let nobody else run there.
+//!
+//! `work = long time slices a second x 20 ms / throughput`, at the least: slices are longer than what they are
+//! told of for
+//!
+//! The system monitor tells of each time slice of 20 ms and more. Nothing written in Erlang takes one: a
+//! process is put off after 4,000 reductions, which is a millisecond.
+//! Blind spot: where the operating system takes CPUs away, an ordinary slice looks long too; and where
+//! another process has the node's system monitor, nothing is known.
+//! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3).
+
+use std::time::Duration;
+
+use crate::roofs::prelude::*;
+
+// Source: agent/src/probe/linerate_probe_monitor.erl, `timed_kinds/0`: what the system monitor is asked to tell of.
+// Unit: seconds.
+const LONG: f64 = 0.02;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let within = facts.serving_node()?;
+    // A node that is held answers seldom: the whole run, where the window has too little.
+    let whole = facts.run.whole(Subject::Node);
+    let (slices, over) = long(&within).or_else(|_| long(&whole))?;
+    silent_if(slices == 0, "no time slice took 20 ms")?;
+    let (node, target, let_run) = facts.schedulers()?;
+    let a_second = slices as f64 / over.as_secs_f64();
+    if let_run < HALFWAY {
+        return not_here(format!(
+            "{a_second:.0} time slices a second took 20 ms or more; but the kernel let schedulers run for {:.0} % of \
+             what they had work for",
+            let_run * 100.0
+        ));
+    }
+    let attained = facts.attained.max(1e-9);
+    let used = (a_second * LONG).min(node.active) * let_run;
+    let each = used / attained;
+    let share = (used / target.work().max(1e-6)).min(1.0);
+    let rate = OpRate(attained / (1.0 - share).max(1e-3));
+    let mut seen = format!(
+        "{a_second:.0} time slices a second took 20 ms or more: at least {} of the time of {:.0} schedulers",
+        in_percent(a_second * LONG / node.online),
+        node.online
+    );
+    let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
+    if let Some(who) = at_work.max_by(|a, b| a.running.total_cmp(&b.running)) {
+        seen.push_str(&format!("; {} was at work in {}", who.words(), who.function));
+    }
+    Ok(Claim {
+        sum: format!(
+            "{a_second:.0} long time slices a second, {} at the least: {rate} without them",
+            facts.took(each)
+        ),
+        seen,
+        remedies: vec![Remedy::by_knob(
+            ("native_bits", "0"),
+            "takes the native call off the normal schedulers",
+            "find it with erlang:system_monitor(self(), [{long_schedule, 20}]) or `perf top -p PID`; have \
+             the library's NIF flagged ERL_NIF_DIRTY_JOB_CPU_BOUND, give it less at a time, or run it in a \
+             port program",
+        )],
+        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
+    })
+}
+
+/// Long time slices, and for how long slices were timed: for a part of the time where there are very many.
+fn long(of: &Of) -> Result<(u64, Duration), Missing> {
+    let (slices, over) = of.delta(vm::LONG_SCHEDULE)?;
+    let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed);
+    // A slice that is seen by chance in less than most of a second is no rate.
+    if timed.as_secs_f64() >= HALFWAY {
+        Ok((slices, timed))
+    } else {
+        Err(missing(vm::TIMED.name, "node"))
+    }
+}

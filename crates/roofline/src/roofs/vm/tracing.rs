@@ -1,0 +1,90 @@
+//! Tracing left on: each call, message or collection of the processes that serve is told to a tracer.
+//!
+//! `work = what the tracer itself does / throughput`, at the least: the telling is not counted apart
+//!
+//! The tracer is a process at work that is not traced, owns no connection and has more mail than there are
+//! callers. An emulator without JIT, or one built for debugging, is slow in the same way; it is said here,
+//! and what it costs is not known.
+//! Blind spot: only processes that were sampled are known to be traced.
+//! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
+//! `erlang:system_info/1`.
+
+use crate::roofs::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let samples = facts.serving_node()?;
+    samples.last(waits::ASKED)?;
+    let (node, target, let_run) = facts.schedulers()?;
+    let run = &facts.run;
+    let set = run.fact(Subject::Node, "tracing").filter(|fact| fact.starts_with("on"));
+    let traced: Vec<_> = facts.processes.iter().filter(|of| of.traced).collect();
+    let slow = slow_emulator(run);
+    if traced.is_empty() && set.is_none() && slow.is_none() {
+        return not_here(format!(
+            "none of {} sampled processes is traced, and the emulator has its JIT",
+            facts.processes.len()
+        ));
+    }
+    let connections = u64::from(run.connections());
+    let tracer = facts
+        .processes
+        .iter()
+        .filter(|of| !traced.is_empty() && !of.traced && !of.is_owner && of.mailbox > connections);
+    let tracer = tracer.max_by(|a, b| a.running.total_cmp(&b.running));
+    let attained = facts.attained.max(1e-9);
+    let each = tracer.map_or(0.0, |tracer| {
+        // What lies in its mailbox is collected with it, on dirty schedulers.
+        let collected = if tracer.is_large() { node.dirty_cpu } else { 0.0 };
+        (node.of_one(tracer.running) + collected) * let_run / attained
+    });
+    let mut seen =
+        format!("{} of {} sampled processes are traced", traced.len(), facts.processes.len());
+    if let Some(first) = traced.first() {
+        seen.push_str(&format!(", {} among them", first.words()));
+    }
+    if let Some(tracer) = tracer {
+        seen.push_str(&format!(
+            "; {} is told, worked in {} of the samples and had {} messages waiting",
+            tracer.words(),
+            in_percent(tracer.running),
+            tracer.mailbox
+        ));
+    }
+    for more in [set.map(|set| format!("tracing is {set}")), slow.clone()].into_iter().flatten() {
+        seen.push_str(&format!("; {more}"));
+    }
+    let by_hand = if slow.is_some() && traced.is_empty() {
+        "install an emulator with the JIT (OTP 24 and later on x86-64 and arm64), without -emu_type debug or lcnt"
+    } else {
+        "dbg:stop(), recon_trace:clear(); then erlang:trace(all, false, [all]) and \
+         erlang:trace_pattern({'_', '_', '_'}, false, [local])"
+    };
+    let sum = if each > 0.0 {
+        let share = (each * attained / target.work().max(1e-6)).min(1.0);
+        let rate = OpRate(attained / (1.0 - share).max(1e-3));
+        format!("the tracer takes {}: {rate} or more without", facts.took(each))
+    } else {
+        "what it costs is not known".into()
+    };
+    Ok(Claim {
+        known: if each > 0.0 { Known::Sized } else { Known::PresentOnly },
+        sum,
+        seen,
+        remedies: vec![Remedy::by_knob(
+            ("trace", "off"),
+            "lets the processes run without telling anybody",
+            by_hand,
+        )],
+        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
+    })
+}
+
+/// An emulator that is slow by its build: without JIT, or for debugging.
+fn slow_emulator(run: &Run) -> Option<String> {
+    let fact = |name| run.fact(Subject::Node, name);
+    match (fact("build_type"), fact("emu_flavor")) {
+        (Some(built), _) if built != "opt" => Some(format!("the emulator was built as `{built}`")),
+        (_, Some("emu")) => Some("the emulator has no JIT".into()),
+        _ => None,
+    }
+}

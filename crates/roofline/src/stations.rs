@@ -1,0 +1,442 @@
+//! What the run used of each resource, of how much: the machine's CPUs, those that target and engine may use,
+//! their threads, a node's schedulers and processes, the line.
+//!
+//! `fullness = (time on it + time that others took from it) / servers`
+//!
+//! Others' CPU time is no demand of an exchange. It takes CPUs away in so far as our threads wait for one that
+//! others have: `lost = waiting for a CPU x strangers / (strangers + our other threads)`, at most what
+//! strangers had. So half of a CPU beside a busy loop is a full CPU, and a service that sleeps beside a
+//! compiler has room.
+//!
+//! A node's own account is wall time; what of it the kernel let run is its work ([`NodeCpu`]).
+//! Of several threads none is full before all are: `servers = CPU time / time of the busiest`. A lock over
+//! threads that never run together leaves each of them room.
+//!
+//! Blind spot: strangers on the engine's CPUs may be taken for such on the target's, where both have some.
+//! Source: the utilisation law, Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
+
+use linerate_account::{Inside, Running};
+use linerate_evidence::Subject;
+use linerate_evidence::sources::{process, stat};
+use linerate_predict::QueueStation;
+
+use crate::chosen::{EXPLAINED, FULL, HALFWAY};
+use crate::claim::{Resource, missing};
+use crate::facts::hottest::Hottest;
+use crate::facts::sampled::Process;
+use crate::facts::ways;
+use crate::heat::{Heat, Known, Warm};
+use crate::node_cpu::NodeCpu;
+use crate::pool::{InPool, Pool};
+use crate::run::Run;
+use crate::utilisation::{Target, Utilisation};
+
+/// One resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InUse {
+    pub resource: Resource,
+    /// What is named when it is full.
+    pub id: &'static str,
+    /// Servers' worth of time, at most all of them.
+    pub used: f64,
+    pub servers: f64,
+    /// CPUs' worth of its own time within `used`.
+    pub(crate) cpu: f64,
+}
+
+impl InUse {
+    /// How much of it is used, 0 to 1.
+    pub fn fullness(&self) -> f64 {
+        self.used / self.servers
+    }
+
+    /// What others took is no demand of ours: there is so much less of it.
+    pub(crate) fn lost(&self) -> f64 {
+        match self.resource {
+            Resource::HostCpu | Resource::TargetCpu | Resource::EngineCpu => self.used - self.cpu,
+            _ => 0.0,
+        }
+    }
+
+    fn known(&self, attained: f64, engine: f64) -> Known {
+        let lost = self.lost();
+        let of = QueueStation {
+            id: self.id.into(),
+            demand: (self.used - lost) / attained,
+            servers: self.servers - lost,
+        };
+        Known { resource: self.resource, of, lost, warm: Warm::of(self, engine) }
+    }
+}
+
+/// Everything of the machine that is neither target, engine nor path, on the CPUs that the target may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strangers {
+    /// CPUs' worth of time that they had, steal included.
+    pub had: f64,
+    /// Of it, what the target's threads waited for; absent where the kernel does not count that.
+    pub lost: Option<f64>,
+    /// What the hypervisor took of the machine; absent: unmeasured.
+    pub steal: Option<f64>,
+}
+
+/// See the module. What is missing is not among them.
+#[derive(Clone, Debug, Default)]
+pub struct Stations {
+    all: Vec<InUse>,
+    /// Who else was on the target's CPUs; absent where the target's host is not sampled.
+    pub strangers: Option<Strangers>,
+}
+
+/// CPUs' worth of time that threads waited for because strangers had them.
+fn lost(strangers: f64, ours: f64, one: f64, waited: f64) -> f64 {
+    let rivals = strangers + (ours - one).max(0.0);
+    if rivals > 0.0 { (waited * strangers / rivals).min(strangers) } else { 0.0 }
+}
+
+/// Of the CPUs that they may use, what strangers had at most, and what target, engine and path had.
+fn beside_strangers(of: &Running, strangers: f64, unmeasured: f64) -> (f64, f64) {
+    let others = of.others().unwrap_or(unmeasured);
+    let had = strangers.min(others);
+    (had, of.running + (others - had))
+}
+
+impl Stations {
+    pub(crate) fn of(
+        run: &Run,
+        utilisation: &Utilisation,
+        inside: &Inside,
+        [target, engine]: [Option<&Running>; 2],
+        processes: &[Process],
+    ) -> Self {
+        let mut this = Self::default();
+        // Of equally full ones the last is named.
+        let strangers = this.machine(run, utilisation, target, engine);
+        if let Ok(Some((_, _, used))) = ways::fullest(run) {
+            this.push(Resource::Line, "path.rate", used, 1.0, 0.0);
+        }
+        if let Some(used) = ways::busiest_thread(run) {
+            this.push(Resource::Emulator, "path.emulator", used, 1.0, used);
+        }
+        this.engine(run, utilisation, engine, strangers);
+        if let Ok(of) = &utilisation.target {
+            this.target(run, of, inside);
+            if let Some(node) = &of.node {
+                this.node(run, of, node, processes);
+            }
+        }
+        this
+    }
+
+    fn push(&mut self, resource: Resource, id: &'static str, used: f64, servers: f64, cpu: f64) {
+        let used = used.min(servers);
+        if used > 0.0 && servers > 0.0 {
+            self.all.push(InUse { resource, id, used, servers, cpu: cpu.min(used) });
+        }
+    }
+
+    /// Threads, of which the busiest is on a CPU, or waits for a disk, for that share of the time; and the share
+    /// in which it is on a CPU.
+    fn threads(
+        &mut self,
+        resource: Resource,
+        id: &'static str,
+        cores: f64,
+        [busiest, cpu]: [f64; 2],
+    ) {
+        if busiest > 0.0 {
+            let servers = (cores / busiest).max(1.0);
+            self.push(resource, id, servers * busiest, servers, cores.max(cpu * servers));
+        }
+    }
+
+    /// The machine that is sampled; CPUs' worth of time that strangers had of it.
+    fn machine(
+        &mut self,
+        run: &Run,
+        utilisation: &Utilisation,
+        target: Option<&Running>,
+        engine: Option<&Running>,
+    ) -> Option<f64> {
+        let host = utilisation.host.as_ref().ok()?;
+        let local = utilisation.local;
+        let of_target = utilisation.target.as_ref().ok().filter(|_| local);
+        let beside = utilisation.engine_cores + run.path_cores() + run.client_cores();
+        let ours = match of_target {
+            Some(of) => of.work() + beside,
+            // What of it is the target's is not known.
+            None if local => host.busy,
+            None => beside,
+        };
+        let strangers = (host.busy - ours).max(0.0);
+        let threads = [target.filter(|_| local), engine];
+        let waited: f64 = threads.iter().flatten().filter_map(|of| of.runnable).sum();
+        let one = of_target.and_then(|of| of.busiest_thread).unwrap_or(0.0);
+        let used = ours + lost(strangers, ours, one, waited);
+        // The machine that is read is the engine's: with the target elsewhere, a full one is the engine's.
+        let (resource, id) = if local {
+            (Resource::HostCpu, "host.cpu")
+        } else {
+            (Resource::EngineCpu, "engine.cpu")
+        };
+        self.push(resource, id, used, host.cpus, ours);
+        let (Some(of), Some(running)) = (of_target, target) else { return Some(strangers) };
+        let (had, on_these) = beside_strangers(running, strangers, strangers + beside);
+        let lost = running.runnable.map(|waited| lost(had, on_these, one, waited));
+        let steal = run.of(Subject::Host).rate(stat::STEAL).ok();
+        self.strangers = Some(Strangers { had, lost, steal });
+        // CPUs of the machine that target and engine share, where the target may not use the others.
+        if let Some(busy) = running.cpus.busy
+            && of.cpus < host.cpus
+        {
+            let ours = (busy - had).max(0.0);
+            let used = ours + lost.unwrap_or(0.0);
+            self.push(Resource::HostCpu, "host.cpu", used, of.cpus, ours);
+        }
+        Some(strangers)
+    }
+
+    /// Linerate's own threads, the CPUs that they may use, its quota.
+    fn engine(
+        &mut self,
+        run: &Run,
+        utilisation: &Utilisation,
+        engine: Option<&Running>,
+        strangers: Option<f64>,
+    ) {
+        if run.is_watched() {
+            return;
+        }
+        let (cores, busiest) = (utilisation.engine_cores, utilisation.engine);
+        if let Some(of) = engine {
+            if let Some(quota) = of.quota {
+                self.push(Resource::EngineCpu, "engine.cpu", of.running, quota, of.running);
+            }
+            if let (Some(count), Some(waited), Some(had)) = (of.cpus.count, of.runnable, strangers)
+            {
+                let (had, ours) = beside_strangers(of, had, had);
+                let used = of.running + lost(had, ours, busiest, waited);
+                self.push(Resource::EngineCpu, "engine.cpu", used, count, of.running);
+            }
+        }
+        self.threads(Resource::EngineCpu, "engine.cpu", cores, [busiest; 2]);
+    }
+
+    /// The CPUs that the target may use, its quota, its threads.
+    fn target(&mut self, run: &Run, of: &Target, inside: &Inside) {
+        const ID: &str = "target.cpu";
+        if run.header.target.local {
+            let lost = self.strangers.and_then(|strangers| strangers.lost).unwrap_or(0.0);
+            self.push(Resource::TargetCpu, ID, of.work() + lost, of.cpus, of.work());
+        }
+        if let Some(quota) = of.quota {
+            self.push(Resource::TargetCpu, ID, of.cores, quota, of.cores);
+        }
+        if let Some(busiest) = of.busiest_thread {
+            // Samples tell what it waits for besides; that it could run and did not is no use of it.
+            let sampled = inside.threads.as_ref();
+            let waits = sampled.map_or(0.0, |of| of.fullest.min(busiest + of.disk));
+            self.threads(
+                Resource::TargetThread,
+                "target.thread",
+                of.cores,
+                [busiest.max(waits), busiest],
+            );
+        }
+    }
+
+    /// A node's schedulers, and the process that requests go through.
+    fn node(&mut self, run: &Run, of: &Target, node: &NodeCpu, processes: &[Process]) {
+        let let_run = node.let_run(of.cores);
+        let work = node.active * let_run;
+        self.push(Resource::TargetCpu, "target.cpu", work, node.online, work);
+        for pool in [Pool::Computing, Pool::Io] {
+            if let Some(InPool { busy, count, .. }) = pool.of(run) {
+                let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };
+                self.push(Resource::DirtySchedulers, pool.id(), busy, count, cpu);
+            }
+        }
+        let hottest = Hottest::of(run).ok().filter(|of| of.share >= EXPLAINED);
+        let in_the_way = |process: &&Process| {
+            let asked = !process.is_owner && process.with_mail >= HALFWAY;
+            asked || hottest.as_ref().is_some_and(|of| of.owner == process.pid)
+        };
+        let busiest = processes.iter().filter(in_the_way).map(|of| node.of_one(of.running));
+        if let Some(busiest) = busiest.max_by(f64::total_cmp) {
+            let used = busiest * let_run;
+            self.push(Resource::Process, "vm.process", used, 1.0, used);
+        }
+    }
+
+    /// The fullest station of a resource; none where it was not measured, or not used.
+    pub fn of_resource(&self, resource: Resource) -> Option<&InUse> {
+        self.fullest_of(&[resource])
+    }
+
+    fn fullest_of(&self, resources: &[Resource]) -> Option<&InUse> {
+        let of = self.all.iter().filter(|it| resources.contains(&it.resource));
+        of.max_by(|a, b| a.fullness().total_cmp(&b.fullness()))
+    }
+
+    /// Whether a resource is known to be full.
+    pub fn is_full(&self, resource: Resource) -> bool {
+        self.of_resource(resource).is_some_and(|of| of.fullness() >= FULL)
+    }
+
+    /// The fullest of all, and its fullness. Where that is a machine, and one of the two on it has nearly all
+    /// of it, it is that one's.
+    pub fn fullest(&self) -> Option<(Resource, f64)> {
+        let most = self.all.iter().max_by(|a, b| a.fullness().total_cmp(&b.fullness()))?;
+        let full = most.fullness();
+        let has_it = |resource: &Resource| {
+            self.of_resource(*resource).is_some_and(|of| of.fullness() >= EXPLAINED * full)
+        };
+        let whose = match most.resource {
+            Resource::HostCpu => {
+                [Resource::EngineCpu, Resource::TargetCpu].into_iter().find(has_it)
+            }
+            _ => None,
+        };
+        Some((whose.unwrap_or(most.resource), full))
+    }
+
+    /// What each resource bounds, those within each other included.
+    pub(crate) fn bounds(&self, attained: f64, engine: f64) -> Vec<Known> {
+        self.all.iter().map(|of| of.known(attained, engine)).collect()
+    }
+
+    /// So many times what is done now the fullest resource carries, but for one that is lifted.
+    pub(crate) fn room(&self, heat: Heat, lifted: Option<Resource>) -> f64 {
+        let others = self.all.iter().filter(|of| Some(of.resource) != lifted);
+        let room = |of: &InUse| of.servers / of.known(1.0, f64::INFINITY).at(heat).demand;
+        others.map(room).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The stations of a network, in which no second of an exchange stands twice: the machine is one, and
+    /// what is fuller than it on its own account stands apart from it. `engine`: linerate's CPUs' worth of time.
+    pub(crate) fn solved(&self, attained: f64, engine: f64) -> Vec<Known> {
+        let of = self.apart();
+        of.iter().map(|of| of.known(attained, engine)).collect()
+    }
+
+    /// The same if linerate had its CPUs to itself, and no quota.
+    pub(crate) fn with_free_engine(&self, attained: f64, engine: f64) -> Vec<Known> {
+        let freed = |of: &InUse| match of.resource {
+            Resource::HostCpu | Resource::TargetCpu => Some(InUse { used: of.cpu, ..of.clone() }),
+            Resource::EngineCpu => None,
+            _ => Some(of.clone()),
+        };
+        let free = Self { all: self.all.iter().filter_map(freed).collect(), ..self.clone() };
+        free.solved(attained, engine)
+    }
+
+    fn apart(&self) -> Vec<InUse> {
+        let host = self.of_resource(Resource::HostCpu);
+        let target = [
+            Resource::TargetCpu,
+            Resource::TargetThread,
+            Resource::DirtySchedulers,
+            Resource::Process,
+        ];
+        let parts = [&[Resource::EngineCpu] as &[_], &target, &[Resource::Emulator]];
+        let apart = |of: &&InUse| host.is_none_or(|host| of.fullness() > host.fullness());
+        let apart: Vec<&InUse> =
+            parts.into_iter().filter_map(|of| self.fullest_of(of)).filter(apart).collect();
+        let mut found: Vec<InUse> = Vec::new();
+        if let Some(host) = host {
+            let cpu: f64 = apart.iter().map(|of| of.cpu).sum();
+            let (used, servers) = (host.used - cpu, host.servers - cpu);
+            if used > 0.0 && servers > 0.0 {
+                found.push(InUse { used, servers, cpu: host.cpu - cpu, ..host.clone() });
+            }
+        }
+        found.extend(apart.into_iter().cloned());
+        found.extend(self.of_resource(Resource::Line).cloned());
+        found
+    }
+}
+
+/// What a target without samples of its own CPU time lacks.
+pub(crate) fn run_delay_missing() -> linerate_evidence::Missing {
+    missing(process::RUN_DELAY.name, &Subject::Target.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+    }
+
+    #[test]
+    fn what_is_waited_for_is_lost_to_whoever_had_it() {
+        // One thread and a loop on one CPU: each has half, and all that it waits for the loop has.
+        is(lost(0.5, 0.5, 0.5, 0.5), 0.5);
+        // Beside a compiler that it hardly waits for.
+        is(lost(0.97, 0.03, 0.03, 0.01), 0.01);
+        // Sixteen threads of its own on two CPUs wait for each other.
+        assert!(lost(0.04, 1.96, 0.12, 14.0) <= 0.04);
+        // Nobody else is there.
+        is(lost(0.0, 1.0, 1.0, 3.0), 0.0);
+    }
+
+    fn threads(cores: f64, busiest: f64) -> InUse {
+        let mut stations = Stations::default();
+        stations.threads(Resource::TargetThread, "target.thread", cores, [busiest; 2]);
+        stations.all.remove(0)
+    }
+
+    #[test]
+    fn one_thread_is_full_alone_and_several_when_each_of_them_is() {
+        is(threads(1.0, 1.0).fullness(), 1.0);
+        // Two workers, each full.
+        let two = threads(2.0, 1.0);
+        is(two.fullness(), 1.0);
+        is(two.servers, 2.0);
+        // A lock over four threads: one CPU's worth in all, and no thread is full.
+        is(threads(1.0, 0.25).fullness(), 0.25);
+        // Half of a CPU and the rest of the time in its disk.
+        is(threads(0.55, 1.0).fullness(), 1.0);
+    }
+
+    #[test]
+    fn what_is_fuller_than_the_machine_stands_apart_from_it_and_nothing_stands_twice() {
+        let mut stations = Stations::default();
+        stations.push(Resource::HostCpu, "host.cpu", 1.4, 2.0, 1.4);
+        stations.push(Resource::TargetCpu, "target.cpu", 0.4, 2.0, 0.4);
+        stations.push(Resource::EngineCpu, "engine.cpu", 1.0, 1.0, 1.0);
+        let solved = stations.solved(1000.0, 0.0);
+        let demand: f64 = solved.iter().map(|known| known.of.demand).sum();
+        is(demand, 1.4e-3);
+        assert_eq!(solved.len(), 2);
+        assert_eq!(stations.fullest().map(|(of, _)| of), Some(Resource::EngineCpu));
+    }
+
+    #[test]
+    fn a_busy_cpu_may_do_with_less_what_an_idle_one_did() {
+        let demand = |used: f64, heat| {
+            let mut stations = Stations::default();
+            stations.push(Resource::HostCpu, "host.cpu", used, 2.0, used);
+            stations.solved(1000.0, used / 2.0)[0].at(heat).demand * 1e6
+        };
+        // A quarter and less of what it takes after a pause: the table in docs/account.md.
+        assert!((60.0..80.0).contains(&demand(0.2, Heat::Warm)));
+        assert!((20.0..30.0).contains(&demand(0.2, Heat::Hot)));
+        is(demand(2.0, Heat::Hot), 2000.0);
+    }
+
+    #[test]
+    fn a_full_machine_is_whose_it_nearly_all_is() {
+        let fullest = |target: f64, engine: f64| {
+            let mut stations = Stations::default();
+            stations.push(Resource::HostCpu, "host.cpu", 2.0, 2.0, 2.0);
+            stations.push(Resource::TargetCpu, "target.cpu", target, 2.0, target);
+            stations.push(Resource::EngineCpu, "engine.cpu", engine, 2.0, engine);
+            stations.fullest().map(|(of, _)| of)
+        };
+        assert_eq!(fullest(1.1, 0.9), Some(Resource::HostCpu));
+        assert_eq!(fullest(1.7, 0.3), Some(Resource::TargetCpu));
+        assert_eq!(fullest(0.3, 1.7), Some(Resource::EngineCpu));
+    }
+}

@@ -1,0 +1,284 @@
+//! The verdict on a service that is watched, by where its connections are: evidence made by hand.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use linerate_evidence::sources::{bursts, capture, port, process, threads};
+use linerate_evidence::{Evidence, Header, Metric, Side, Subject, read, summarise};
+use linerate_model::Timestamp;
+use linerate_roofline::{Judgement, Run, State, Verdict, judge};
+
+const SECONDS: u64 = 10;
+const PORT: Subject = Subject::Listener(5432);
+
+/// Of a node that was watched, made one of a process that is none.
+fn header() -> Header {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/evidence/watched");
+    let text = std::fs::read_to_string(folder.join("idle.jsonl")).unwrap();
+    let (mut header, ..) = read(&text).unwrap();
+    header.target.schedulers = None;
+    header.target.cpus = Some(2);
+    header
+}
+
+/// What is told of a service, a second.
+#[derive(Default)]
+struct Told {
+    /// Mean numbers of connections, by metric of `bursts`.
+    places: BTreeMap<&'static str, f64>,
+    /// Mean numbers of threads, by metric of `threads`.
+    threads: BTreeMap<&'static str, f64>,
+    /// Answered, and asked and unanswered on average.
+    exchanges: f64,
+    under_way: f64,
+    /// CPUs' worth of time.
+    cpu: f64,
+    opened: f64,
+    refused: f64,
+    /// Times requests and answers did not alternate.
+    out_of_turn: f64,
+}
+
+/// Of bursts and threads. Unit: instants a second.
+const INSTANTS: f64 = 40.0;
+
+impl Told {
+    fn evidence(&self) -> Evidence {
+        let mut evidence = Evidence::default();
+        for second in 0..=SECONDS {
+            let at = Timestamp(1_000_000_000 * (second + 1));
+            let grown = |rate: f64| (rate * second as f64).round() as u64;
+            let mut count =
+                |of, metric: Metric<u64>, rate| evidence.push(at, of, metric, grown(rate));
+            count(PORT, bursts::INSTANTS, INSTANTS);
+            count(PORT, bursts::CONNECTIONS, INSTANTS * self.places.values().sum::<f64>());
+            for place in bursts::Place::ALL {
+                let mean = self.places.get(place.metric().name).copied().unwrap_or(0.0);
+                count(PORT, place.metric(), INSTANTS * mean);
+            }
+            count(Subject::Target, threads::INSTANTS, INSTANTS);
+            for (name, mean) in &self.threads {
+                count(Subject::Target, Metric::new(name), INSTANTS * mean);
+            }
+            count(PORT, capture::EXCHANGES, self.exchanges);
+            count(PORT, capture::OPENED, self.opened);
+            count(PORT, capture::REFUSED, self.refused);
+            count(PORT, capture::RESET, 0.0);
+            count(PORT, capture::DUPLEX, self.out_of_turn);
+            count(PORT, capture::UNASKED, 0.0);
+            // The node's own count of what one of its connections read.
+            count(Subject::Flow(1, Side::Server), port::RECV_CNT, self.exchanges);
+            count(
+                Subject::Flow(1, Side::Server),
+                Metric::new(port::RECV_OCT.name),
+                10.0 * self.exchanges,
+            );
+            let mut time = |of, metric: Metric<Duration>, rate: f64| {
+                let grown = Duration::from_secs_f64(rate * second as f64);
+                evidence.push(at, of, metric, grown);
+            };
+            // The capture was on for half of the time.
+            time(PORT, capture::WATCHED, 0.5);
+            time(PORT, capture::ASKED_AREA, 0.5 * self.under_way);
+            time(PORT, capture::SERVICE_TIME, 0.5 * self.under_way);
+            time(Subject::Target, process::RUN, self.cpu);
+            time(Subject::Target, process::RUN_DELAY, 0.0);
+            time(Subject::Target, process::UTIME, self.cpu);
+            time(Subject::Target, process::STIME, 0.0);
+        }
+        evidence
+    }
+
+    fn judged(&self) -> Judgement {
+        let (header, evidence) = (header(), self.evidence());
+        let load = summarise(&evidence, &header.plan);
+        judge(&Run { header: &header, evidence: &evidence, load: &load })
+    }
+}
+
+fn places<const N: usize>(of: [(&'static str, f64); N]) -> BTreeMap<&'static str, f64> {
+    of.into()
+}
+
+#[test]
+fn fifteen_of_sixteen_that_sleep_inside_are_not_well() {
+    let asleep = Told {
+        places: places([("bursts.application", 15.5), ("bursts.idle", 0.5)]),
+        threads: places([("threads.poll", 14.9), ("threads.poll_timed", 5.6)]),
+        exchanges: 650.0,
+        under_way: 15.5,
+        cpu: 0.04,
+        ..Told::default()
+    };
+    let judgement = asleep.judged();
+    assert!(matches!(judgement.verdict, Verdict::Unexplained { .. }), "{:?}", judgement.verdict);
+    let says = judgement.verdict.says();
+    assert!(says.contains("15.5 with the application"), "{says}");
+    assert!(says.contains("0.0 run") && says.contains("15.5 sleep"), "{says}");
+}
+
+#[test]
+fn a_number_in_service_that_stands_out_is_named() {
+    let four = Told {
+        places: places([("bursts.application", 31.9), ("bursts.idle", 0.1)]),
+        threads: places([("threads.timer", 3.96), ("threads.lock", 28.0)]),
+        exchanges: 100.0,
+        under_way: 31.9,
+        cpu: 0.04,
+        ..Told::default()
+    };
+    assert_eq!(four.judged().verdict.by(), Some("app.pool"), "{:?}", four.judged().verdict);
+    let one = Told { threads: places([("threads.timer", 0.98), ("threads.lock", 31.0)]), ..four };
+    assert_eq!(one.judged().verdict.by(), Some("app.serial"), "{:?}", one.judged().verdict);
+}
+
+#[test]
+fn threads_that_compute_in_turn_are_one_at_a_time_and_those_that_want_a_cpu_are_no_pool() {
+    let turn = Told {
+        places: places([("bursts.application", 20.0)]),
+        threads: places([
+            ("threads.running", 1.0),
+            ("threads.some_running", 1.0),
+            ("threads.fullest", 0.3),
+            ("threads.lock", 7.0),
+        ]),
+        exchanges: 950.0,
+        under_way: 20.0,
+        cpu: 1.0,
+        ..Told::default()
+    };
+    assert_eq!(turn.judged().verdict.by(), Some("app.serial"), "{:?}", turn.judged().verdict);
+    let crowd = Told {
+        threads: places([
+            ("threads.running", 4.2),
+            ("threads.together", 0.7),
+            ("threads.poll_timed", 14.0),
+        ]),
+        cpu: 0.8,
+        ..turn
+    };
+    let by = crowd.judged().verdict.by().map(str::to_owned);
+    assert!(!by.as_deref().is_some_and(|by| by.starts_with("app.")), "{by:?}");
+}
+
+#[test]
+fn workers_with_a_connection_each_are_a_pool_where_others_are_not_accepted() {
+    let prefork = Told {
+        places: places([("bursts.accept_queue", 16.0), ("bursts.application", 4.0)]),
+        threads: places([("threads.poll_timed", 4.0), ("threads.other", 1.0)]),
+        exchanges: 96.0,
+        under_way: 20.0,
+        cpu: 0.05,
+        ..Told::default()
+    };
+    let judgement = prefork.judged();
+    assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says().contains("4 at a time / 20.8 ms"), "{:?}", judgement.verdict);
+}
+
+#[test]
+fn workers_that_read_for_themselves_are_a_pool_where_others_are_not_read() {
+    let workers = Told {
+        places: places([("bursts.unread", 26.2), ("bursts.application", 3.8)]),
+        threads: places([("threads.lock_timed", 6.0), ("threads.lock", 12.0)]),
+        exchanges: 95.0,
+        under_way: 30.0,
+        cpu: 0.18,
+        ..Told::default()
+    };
+    let judgement = workers.judged();
+    assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+    // An event loop that computes leaves requests unread as well; that is its thread's affair.
+    let by = Told { cpu: 1.0, ..workers }.judged().verdict.by().map(str::to_owned);
+    assert_ne!(by.as_deref(), Some("app.serial"));
+}
+
+#[test]
+fn requests_that_run_are_well_and_so_are_those_that_nobody_can_tell_of() {
+    let healthy = Told {
+        places: places([("bursts.idle", 15.6), ("bursts.application", 0.4)]),
+        exchanges: 1_000.0,
+        under_way: 0.4,
+        cpu: 0.6,
+        ..Told::default()
+    };
+    let judgement = healthy.judged();
+    assert!(matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
+    // The load of 1,000 exchanges was counted in half of the time.
+    assert!(judgement.verdict.says().contains("answers 2,000/s"), "{:?}", judgement.verdict);
+    let duplex = Told {
+        places: places([("bursts.application", 12.0), ("bursts.idle", 4.0)]),
+        out_of_turn: 500.0,
+        exchanges: 1_000.0,
+        under_way: 12.0,
+        cpu: 0.3,
+        ..Told::default()
+    };
+    let judgement = duplex.judged();
+    assert!(matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says().contains("cannot be told"), "{:?}", judgement.verdict);
+}
+
+#[test]
+fn a_queue_that_is_not_read_is_not_well_whatever_runs() {
+    let unread = Told {
+        places: places([("bursts.unread", 9.0), ("bursts.application", 0.5)]),
+        exchanges: 100.0,
+        under_way: 9.5,
+        cpu: 0.1,
+        ..Told::default()
+    };
+    let judgement = unread.judged();
+    assert!(!matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
+}
+
+#[test]
+fn nothing_asked_is_idle_and_short_connections_are_not() {
+    let idle = Told { places: places([("bursts.idle", 3.0)]), ..Told::default() };
+    assert!(matches!(idle.judged().verdict, Verdict::Idle { .. }));
+    let (header, mut evidence) = (header(), Evidence::default());
+    let short =
+        Told { exchanges: 15.0, under_way: 0.01, opened: 15.0, cpu: 0.02, ..Told::default() };
+    for (at, of, values) in short.evidence().rows() {
+        for (metric, raw) in values.into_iter().filter(|_| !matches!(of, Subject::Flow(..))) {
+            evidence.push_raw(at, of, metric, raw);
+        }
+    }
+    let load = summarise(&evidence, &header.plan);
+    let judgement = judge(&Run { header: &header, evidence: &evidence, load: &load });
+    assert!(matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
+}
+
+#[test]
+fn connections_that_are_opened_and_refused_come_first() {
+    let refused = Told {
+        places: places([("bursts.idle", 28.0)]),
+        exchanges: 1_100.0,
+        under_way: 0.3,
+        opened: 195.0,
+        refused: 194.5,
+        cpu: 0.1,
+        ..Told::default()
+    };
+    let judgement = refused.judged();
+    assert_eq!(judgement.verdict.by(), Some("app.refused"), "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says().contains("3890 of 3900"), "{:?}", judgement.verdict);
+}
+
+#[test]
+fn answers_that_nagle_holds_are_not_well() {
+    let held = Told {
+        places: places([("bursts.held_nagle", 3.7), ("bursts.idle", 0.3)]),
+        exchanges: 50.0,
+        under_way: 0.1,
+        cpu: 0.02,
+        ..Told::default()
+    };
+    let judgement = held.judged();
+    assert!(!matches!(judgement.verdict, Verdict::Unlimited { .. }), "{:?}", judgement.verdict);
+    assert!(judgement.place.held.is_some());
+    let rule = judgement.roofs.iter().find(|roof| roof.id == "tcp.nagle-delayed-ack").unwrap();
+    assert!(rule.state != State::Ceiling || rule.binds);
+}

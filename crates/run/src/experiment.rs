@@ -1,0 +1,192 @@
+//! The experiment after the main phase: what does the same service do with other load?
+//!
+//! | step | load | length |
+//! |---|---|---|
+//! | spaced | an exchange at a time on one connection, idle pauses between | 1.5 s at most |
+//! | alone | one connection | an eighth of the main phase, 0.4 to 1.5 s |
+//! | half | half of the connections | a quarter, 0.6 to 3 s |
+//! | again | all of them | as `half` |
+//!
+//! An open loop has only the first: how much it asks is not the connections' to say. Between steps the server is
+//! given time to close its ends, so that no step has the connections of the one before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use linerate_engine::{Job, Preflight, Spacing, now};
+use linerate_evidence::{Phase, Slice, StepKind};
+use linerate_model::{Client, Plan};
+use linerate_probe::ServerEnds;
+
+use crate::limits;
+
+// Chosen: a tenth of a step at its shortest; a server that keeps its ends for longer keeps them for good.
+const CLOSING: Duration = Duration::from_millis(200);
+
+// Chosen: where the server's ends can't be seen: two round trips of a continent.
+const CLOSING_UNSEEN: Duration = Duration::from_millis(50);
+
+// Chosen: less than three of a run's slices say nothing of its rate.
+const SHORTEST_MAIN: Duration = Duration::from_millis(300);
+
+// Chosen: connections of the main phase were opened before; where they take longer now, the step is given up.
+const OPENING: Duration = Duration::from_secs(1);
+
+// Chosen: twenty batches and the part that is cut are 25 slices; 5 ms hold some exchanges of any service that
+// answers a thousand a second.
+const SLICES: u32 = 30;
+const NARROWEST: Duration = Duration::from_millis(5);
+
+/// Of a step of this length, what is cut as warm-up.
+// Chosen: the first wave finds caches and windows of connections that were just opened.
+pub(crate) const WARM_UP: f64 = 0.2;
+
+// Chosen: an interval of a tenth, where times differ by a third of their mean.
+const EXCHANGES: usize = 30;
+const SPACED_LONGEST: Duration = Duration::from_millis(1500);
+
+// Chosen: a limiter that gives a token back each 20 ms is one of 50/s or more; three times its time lets a service
+// come to rest that works on after its answer.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// One step as it is to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Planned {
+    pub kind: StepKind,
+    pub connections: u32,
+    /// Of its load, warm-up included.
+    pub length: Duration,
+}
+
+/// The steps after a main phase of these slices; none where it tells too little to be worth them.
+pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
+    let load = slices.iter().filter(|slice| slice.phase == Phase::Load);
+    let (from, to) =
+        load.fold((u64::MAX, 0), |(from, to), slice| (from.min(slice.from.0), to.max(slice.to.0)));
+    let length = Duration::from_nanos(to.saturating_sub(from));
+    let answered = slices.iter().any(|slice| slice.answered > 0);
+    if !plan.until.check || plan.engine.client != Client::Own || !answered || length < SHORTEST_MAIN
+    {
+        return Vec::new();
+    }
+    let all = plan.load.connections;
+    let step = |kind, connections, length| Planned { kind, connections, length };
+    let mut steps = vec![step(StepKind::Spaced, 1, SPACED_LONGEST)];
+    if plan.is_open_loop() {
+        return steps;
+    }
+    let bounded = |part: u32, least: u64, most: u64| {
+        (length / part).clamp(Duration::from_millis(least), Duration::from_millis(most))
+    };
+    steps.push(step(StepKind::Alone, 1, bounded(8, 400, 1500)));
+    if all >= 2 {
+        let length = bounded(4, 600, 3000);
+        steps.push(step(StepKind::Half, all.div_ceil(2), length));
+        steps.push(step(StepKind::Again, all, length));
+    }
+    steps
+}
+
+/// The engine's job for a closed loop of the step.
+pub(crate) fn job(main: &Job, step: &Planned) -> Job {
+    let mut plan = Plan::clone(&main.plan);
+    plan.load.connections = step.connections;
+    plan.load.ramp = Duration::ZERO;
+    plan.until.duration = Some(step.length);
+    plan.until.exchanges = None;
+    Job {
+        threads: limits::threads(&plan, main.hosts.len()).min(main.threads),
+        plan: Arc::new(plan),
+        stop: Arc::new(AtomicBool::new(false)),
+        slice: Some((step.length / SLICES).max(NARROWEST)),
+        ..main.clone()
+    }
+}
+
+/// The job of single exchanges, and how far apart they are.
+pub(crate) fn spacing(main: &Job, preflight: &Preflight) -> (Job, Spacing) {
+    let alone = preflight.typical();
+    let mut plan = Plan::clone(&main.plan);
+    // A server that hangs now is not waited for.
+    plan.load.timeout = plan.load.timeout.min((alone * 4).max(SPACED_LONGEST));
+    let job = Job { plan: Arc::new(plan), stop: Arc::new(AtomicBool::new(false)), ..main.clone() };
+    let pause = (alone * 3).max(SHORTEST_PAUSE);
+    (job, Spacing { pause, count: EXCHANGES, longest: SPACED_LONGEST })
+}
+
+/// How long a step may take to open its connections, where those of the main phase took so long.
+pub(crate) fn patience(opening: Duration) -> Duration {
+    OPENING.max(opening.mul_f64(1.5))
+}
+
+/// Waits until the server has closed what it had of the step before.
+pub(crate) struct Closing {
+    /// None: it is on another host, or the kernel does not tell.
+    ends: Option<ServerEnds>,
+    /// What there was before the load: others' connections.
+    before: usize,
+}
+
+impl Closing {
+    /// Asked before the load begins.
+    pub(crate) fn of(ends: Option<ServerEnds>) -> Self {
+        let mut closing = Self { ends, before: 0 };
+        closing.before = closing.count().unwrap_or(0);
+        closing
+    }
+
+    pub(crate) fn wait(&mut self, cancel: &AtomicBool) {
+        let began = now();
+        let longest = if self.ends.is_some() { CLOSING } else { CLOSING_UNSEEN };
+        while now().since(began) < longest && !cancel.load(Ordering::Relaxed) {
+            if self.count().is_some_and(|count| count <= self.before) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn count(&mut self) -> Option<usize> {
+        self.ends.as_mut()?.count().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::Timestamp;
+
+    use super::*;
+
+    fn kinds(rest: &str, seconds: f64) -> Vec<(StepKind, u32, u128)> {
+        let text = format!("[target]\naddress = '127.0.0.1:80'\n{rest}");
+        let plan = Plan::from_toml(&text).unwrap();
+        let mut slice = Slice::new(0, 0, Timestamp(0));
+        (slice.to, slice.answered) = (Timestamp((seconds * 1e9) as u64), 1);
+        let steps = steps(&plan, &[slice]);
+        steps.iter().map(|it| (it.kind, it.connections, it.length.as_millis())).collect()
+    }
+
+    #[test]
+    fn a_closed_loop_is_asked_with_one_with_half_and_with_all_connections() {
+        use StepKind::{Again, Alone, Half, Spaced};
+        assert_eq!(
+            kinds("[load]\nconnections = 25\n", 8.0),
+            [(Spaced, 1, 1500), (Alone, 1, 1000), (Half, 13, 2000), (Again, 25, 2000)]
+        );
+        // Bounds: 10 ms / 8 and / 4 would be nothing, a minute's would be long.
+        assert_eq!(
+            kinds("[load]\nconnections = 2\n", 0.4)[1..],
+            [(Alone, 1, 400), (Half, 1, 600), (Again, 2, 600)]
+        );
+        assert_eq!(kinds("[load]\nconnections = 2\n", 60.0)[2], (Half, 1, 3000));
+        assert_eq!(kinds("[load]\nconnections = 1\n", 8.0).len(), 2);
+    }
+
+    #[test]
+    fn an_open_loop_has_single_exchanges_only_and_a_short_run_nothing() {
+        assert_eq!(kinds("[load]\nrate = 100\n", 8.0), [(StepKind::Spaced, 1, 1500)]);
+        assert!(kinds("", 0.2).is_empty());
+        assert!(kinds("[until]\nduration = '8s'\ncheck = false\n", 8.0).is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! The probe inside the node that a run loads, on a thread of its own: a node that is slow to answer
+//! must not hold up what the kernel tells.
+//!
+//! It is put in before the load begins and taken out after it has ended, so that neither is measured.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use linerate_beam::{Attached, Node, ProbeFault, ProbeOptions};
+use linerate_engine::{Flows, now};
+use linerate_evidence::Evidence;
+use linerate_evidence::sources::node::Numbering;
+use linerate_model::Share;
+
+use crate::pace::Pace;
+
+// Chosen: a full node is granted a quarter of it (`linerate_probe_worker`), and a run is short: 1 % of one
+// scheduler where it matters.
+const OWN: Share = Share(0.04);
+
+// Chosen: five samples in a run of two seconds; a pass takes a millisecond or two of a scheduler.
+const EVERY: Duration = Duration::from_millis(500);
+
+// Chosen: the probe has a high priority, and an overloaded node's answers in tens of milliseconds. One whose
+// native code holds each scheduler for 60 ms at a time needs more than a second (measured), since an answer
+// of all schedulers is waited for ten times a pass. A run does not wait longer for one that hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How the thread's faults are called in the evidence.
+const ID: &str = "node";
+
+/// A probe that is in a node, and not yet asked.
+pub struct Inside(Result<Attached, String>);
+
+impl Inside {
+    /// Puts it there. What goes wrong is told with the first samples, and fails nothing.
+    pub fn attach(node: &Node, agent: Option<PathBuf>) -> Self {
+        let options = ProbeOptions { budget: OWN, interval: EVERY, agent, kernel: None };
+        Self(node.attach(&options).map_err(|fault| fault.to_string()))
+    }
+
+    /// Begins to ask.
+    pub fn begin(self, flows: Flows) -> InsideSampler {
+        let (sender, samples) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let attached = match self.0 {
+                Ok(attached) => attached,
+                Err(reason) => {
+                    // Whoever took the samples is gone only with the run.
+                    let _ = sender.send(unread(reason));
+                    return;
+                }
+            };
+            let mut numbering = Numbering::default();
+            let mut pace = Pace::new(EVERY, now());
+            loop {
+                let last = until.load(Ordering::Relaxed);
+                let evidence = match pass(&attached, &flows, &mut numbering) {
+                    Ok(evidence) => evidence,
+                    // Slow once; what follows may be there in time.
+                    Err(fault) if attached.node().alive().is_ok() && !is_over(&fault) => {
+                        unread(fault.to_string())
+                    }
+                    Err(fault) => {
+                        let _ = sender.send(unread(fault.to_string()));
+                        return;
+                    }
+                };
+                if sender.send(evidence).is_err() || last {
+                    break;
+                }
+                let next = pace.next(now());
+                while now() < next && !until.load(Ordering::Relaxed) {
+                    std::thread::sleep(next.since(now()).min(Duration::from_millis(20)));
+                }
+            }
+            // The node does it by itself if this does not go.
+            let _ = attached.detach_within(PATIENCE);
+        });
+        InsideSampler { samples, stop, thread }
+    }
+}
+
+fn unread(reason: String) -> Evidence {
+    let mut evidence = Evidence::default();
+    evidence.unread.insert(ID.to_owned(), reason);
+    evidence
+}
+
+fn is_over(fault: &ProbeFault) -> bool {
+    fault.is_lost() || matches!(fault, ProbeFault::Gone(_))
+}
+
+fn pass(
+    attached: &Attached,
+    flows: &Flows,
+    numbering: &mut Numbering,
+) -> Result<Evidence, ProbeFault> {
+    for flow in flows.snapshot() {
+        numbering.engine_flow(flow.id, flow.server, flow.client);
+    }
+    let rows = attached.sample(PATIENCE)?;
+    let mut evidence = Evidence::default();
+    numbering.take(now(), &rows, &mut evidence);
+    Ok(evidence)
+}
+
+/// The thread that asks.
+pub struct InsideSampler {
+    /// What it was told, pass by pass.
+    pub samples: Receiver<Evidence>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl InsideSampler {
+    /// The samples not yet taken, the last pass among them. The probe is out on return.
+    pub fn finish(self) -> Vec<Evidence> {
+        self.stop.store(true, Ordering::Relaxed);
+        // It ends by itself; a panic in it leaves what it had sent.
+        let _ = self.thread.join();
+        self.samples.try_iter().collect()
+    }
+}

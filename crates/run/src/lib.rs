@@ -1,0 +1,30 @@
+//! One run: lays what the plan asks for, makes the first exchanges, loads, samples, and keeps the evidence.
+//!
+//! `run`, `climb` and `study` are made of [`Runner`]: `lay`, `set`, `measure`, `remove`. Nothing here prints, knows
+//! a flag or handles a signal: whoever runs it is told by an [`Observer`] and ends it by a flag.
+
+mod beam_client;
+mod body;
+mod deploy;
+mod error;
+mod evidence_file;
+mod experiment;
+mod header;
+mod inside;
+mod limits;
+mod links;
+mod load;
+mod observer;
+mod pace;
+mod places;
+mod preflight;
+mod runner;
+mod sampler;
+mod steps;
+
+pub use deploy::Deployment;
+pub use error::{Refused, RunError};
+pub use evidence_file::EvidenceFile;
+pub use observer::Observer;
+pub use pace::Pace;
+pub use runner::{Measured, Runner};

@@ -1,0 +1,27 @@
+//! Who is told how far a run is.
+
+use std::time::Duration;
+
+use linerate_evidence::{Live, Slice, StepKind};
+use linerate_model::{Plan, Timestamp};
+
+/// Is told of a run's course, on the thread that runs it. What it does not care about it leaves out.
+pub trait Observer {
+    /// Which hosts there are, where the plan names sites: names of the servers' and of the engine's.
+    fn laid(&mut self, _servers: &[String], _engines: &[String]) {}
+
+    /// The load begins.
+    fn begin(&mut self, _plan: &Plan, _start: Timestamp) {}
+
+    /// An engine thread finished a slice of the main phase.
+    fn on_slice(&mut self, _slice: &Slice<Live>) {}
+
+    /// The experiment goes on with this step; how long it and those after it take at most.
+    fn on_step(&mut self, _kind: StepKind, _connections: u32, _left: Duration) {}
+
+    /// The run is over.
+    fn end(&mut self) {}
+
+    /// Something a person should know and that stops nothing.
+    fn warn(&mut self, sentence: &str);
+}

@@ -1,0 +1,63 @@
+//! A text looked for in bytes that come in pieces.
+//!
+//! Source: Knuth, Morris and Pratt, "Fast Pattern Matching in Strings", 1977: each byte is looked at once, and none
+//! is kept.
+
+/// The text, and how far to go back at each of its bytes.
+#[derive(Debug)]
+pub(crate) struct Text {
+    bytes: Box<[u8]>,
+    back: Box<[usize]>,
+}
+
+impl Text {
+    pub fn new(text: &str) -> Self {
+        let bytes: Box<[u8]> = text.as_bytes().into();
+        let mut back = vec![0; bytes.len()];
+        let mut matched = 0;
+        for at in 1..bytes.len() {
+            while matched > 0 && bytes[at] != bytes[matched] {
+                matched = back[matched - 1];
+            }
+            matched += usize::from(bytes[at] == bytes[matched]);
+            back[at] = matched;
+        }
+        Self { bytes, back: back.into() }
+    }
+
+    /// How much of the text the bytes so far end in, after these; all of it once it was found.
+    #[inline]
+    pub fn on(&self, mut matched: usize, piece: &[u8]) -> usize {
+        for byte in piece {
+            if matched == self.bytes.len() {
+                break;
+            }
+            while matched > 0 && *byte != self.bytes[matched] {
+                matched = self.back[matched - 1];
+            }
+            matched += usize::from(*byte == self.bytes[matched]);
+        }
+        matched
+    }
+
+    /// Whether it was found.
+    pub fn is_found(&self, matched: usize) -> bool {
+        matched == self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_found_wherever_the_pieces_are_cut() {
+        let (text, body) = (Text::new("abcabd"), b"xxabcabcabdyy");
+        for cut in 0..body.len() {
+            let first = text.on(0, &body[..cut]);
+            assert!(text.is_found(text.on(first, &body[cut..])), "{cut}");
+        }
+        assert!(!text.is_found(text.on(0, b"abcabcab")));
+        assert!(Text::new("").is_found(0));
+    }
+}
