@@ -12,6 +12,7 @@ use linerate_evidence::{Evidence, Header, LoadSummary, Metric, Subject};
 use linerate_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::chosen::HALFWAY;
 use crate::share::{Estimate, ratio};
 use crate::station::{Held, Station};
 
@@ -208,9 +209,10 @@ impl Account {
         }
     }
 
-    /// Whether it says where the exchanges are.
+    /// Whether it says where the exchanges are: the census saw most of those that the stamps know of, and not as
+    /// many again.
     pub fn is_split(&self) -> bool {
-        self.source == Source::Census && !self.places.is_empty()
+        self.source == Source::Census && !self.places.is_empty() && self.disagreement < HALFWAY
     }
 
     /// Exchanges at a station, whatever holds them there.

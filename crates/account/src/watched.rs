@@ -92,11 +92,11 @@ pub struct Rhythm {
     pub mean_s: f64,
     /// Their fifth percentile.
     pub low_s: f64,
-    /// Their standard deviation.
+    /// Their spread, as a standard deviation.
     pub spread_s: f64,
     /// After so many answers the times repeat best.
     pub turn: f64,
-    /// Standard deviation of the time of so many in a row.
+    /// Spread of the time of so many in a row.
     pub turn_spread_s: f64,
     /// Of 4 in a row, and of 32.
     pub spreads_s: [f64; 2],
@@ -109,6 +109,8 @@ pub enum Pace {
     Clock,
     /// So many at a time, each for as long as the others.
     AtOnce(f64),
+    /// Nothing that they share: each waits for a time of its own, however many others do.
+    Apart,
 }
 
 impl Exchanges {
@@ -122,7 +124,7 @@ impl Exchanges {
     pub fn pace(&self) -> Option<Pace> {
         let rhythm = self.rhythm.filter(|rhythm| rhythm.gaps >= FEW * FEW)?;
         let mean_s = 1.0 / self.per_s.max(1e-9);
-        // Where answers come in clumps what is between them are pauses, and the gaps are those within.
+        // Gaps that are not those of all answers.
         if !self.alternate || self.idle_s > mean_s || rhythm.mean_s < HALFWAY * mean_s {
             return None;
         }
@@ -138,6 +140,11 @@ impl Exchanges {
         }
         if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
             return None;
+        }
+        // As many as there are clients: none of them waits for another.
+        let clients = self.per_s * (self.service_s + self.idle_s);
+        if (rhythm.turn - clients).abs() < 1.0 {
+            return Some(Pace::Apart);
         }
         // Where each waits its turn all wait alike. Where most are quick, those between two that repeat are the
         // steps of one: a transaction, which has what the others wait for.
@@ -305,6 +312,7 @@ mod tests {
         let pool = Rhythm { low_s: 0.0001, spread_s: 0.002, turn: 4.0, ..ONE };
         assert_eq!(paced(pool), Some(Pace::AtOnce(4.0)));
         assert_eq!(paced(Rhythm { turn_spread_s: 0.0015, ..pool }), None, "hardly");
-        assert_eq!(paced(Rhythm { turn: 12.0, ..pool }), None, "as many as are there");
+        assert_eq!(paced(Rhythm { turn: 12.0, ..pool }), None, "hardly anybody waits");
+        assert_eq!(paced(Rhythm { turn: 20.0, ..pool }), Some(Pace::Apart), "as many as ask");
     }
 }

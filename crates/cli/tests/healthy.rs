@@ -62,6 +62,9 @@ fn run(root: &Path, connections: &str, target: &[&str]) -> (String, f64) {
     let others = taken_by_others(&header, &evidence);
     let is_true = others >= DISTURBED && by.ends_with(".neighbours");
     let mark = if kind.is_some_and(|kind| kind == "defect") && !is_true { DEFECT } else { "" };
+    if !mark.is_empty() {
+        println!("  {}", run["verdict"]["says"].as_str().unwrap_or_default());
+    }
     (format!("{mark}{by}"), others)
 }
 

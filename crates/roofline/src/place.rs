@@ -11,7 +11,7 @@
 
 use linerate_account::{Estimate, Held, Pace, Station};
 
-use crate::chosen::{EXPLAINED, FULL, HALFWAY};
+use crate::chosen::{EXPLAINED, FULL, HALFWAY, HOLDS};
 use crate::claim::Resource;
 use crate::facts::{Facts, Load};
 
@@ -134,7 +134,10 @@ fn made(facts: &Facts) -> Place {
         return place;
     }
     match elasticity {
-        Some(e) if e.low > HALFWAY => Place { regime: Regime::Delayed, ..place },
+        // Where it is about half of each, more connections give more all the same.
+        Some(e) if e.value >= HALFWAY && e.low >= HOLDS => {
+            Place { regime: Regime::Delayed, ..place }
+        }
         Some(e) if e.high < HALFWAY => {
             Place { regime: Regime::Full, resource: Some(Resource::Slots), ..place }
         }
@@ -170,7 +173,9 @@ fn watched(facts: &Facts) -> Place {
         (Station::PathBack, None, sum(|port| port.air)),
     ];
     let of = stations.iter().map(|(.., count)| count).sum();
-    let full = facts.stations.fullest().filter(|(_, full)| *full >= FULL);
+    // Where requests wait and their answers have no rhythm of their own, what is known and nearly full is it.
+    let nearly = if of >= 2.0 && facts.pace().is_none() { EXPLAINED } else { FULL };
+    let full = facts.stations.fullest().filter(|(_, full)| *full >= nearly);
     let (regime, resource) = match full {
         Some((resource, _)) => (Regime::Full, Some(resource)),
         None => (Regime::Unknown, None),
@@ -179,11 +184,11 @@ fn watched(facts: &Facts) -> Place {
     let largest = stations.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));
     match largest.filter(|(.., count)| *count > 0.0) {
         Some((station, held, exchanges)) => {
-            let is_set = full.is_none() && held.is_none() && facts.pace() == Some(Pace::Clock);
-            let (regime, resource) = if is_set {
-                (Regime::RateSet, Some(Resource::Slots))
-            } else {
-                (place.regime, place.resource)
+            let pace = facts.pace().filter(|_| full.is_none() && held.is_none());
+            let (regime, resource) = match pace {
+                Some(Pace::Clock) => (Regime::RateSet, Some(Resource::Slots)),
+                Some(Pace::Apart) => (Regime::Delayed, None),
+                _ => (place.regime, place.resource),
             };
             Place { regime, resource, station: Some(station), held, exchanges, ..place }
         }

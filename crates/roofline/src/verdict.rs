@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::advice::{Advice, Kind};
 use crate::candidate::{Candidate, Rank, of_claim};
-use crate::claim::Silent;
+use crate::chosen::HALFWAY;
+use crate::claim::{Resource, Silent};
 use crate::facts::{Facts, Load};
 use crate::latency::Latency;
 use crate::place::{Place, Regime};
@@ -252,9 +253,18 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
         );
         return Verdict::Unexplained { by: None, says };
     }
-    let used = facts.utilisation.target.as_ref().map_or(String::new(), |target| {
+    let mut used = facts.utilisation.target.as_ref().map_or(String::new(), |target| {
         format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit)
     });
+    // Many CPUs that are idle do not help whoever waits for the one.
+    if let Some(thread) = facts.stations.of_resource(Resource::TargetThread)
+        && thread.fullness() >= HALFWAY
+    {
+        let threads = facts.inside.threads.as_ref();
+        let name = threads.and_then(|threads| threads.fullest_name.as_deref());
+        let name = name.map_or(String::new(), |name| format!(" ({name})"));
+        used.push_str(&format!(", its busiest thread{name} {:.2} of one", thread.fullness()));
+    }
     let headers = facts.watched.iter().filter_map(|port| port.exchanges.as_ref());
     let answered: f64 =
         headers.filter(|headers| headers.alternate).map(|headers| headers.per_s).sum();

@@ -85,21 +85,21 @@ metrics! {
     SERVICE_P50: Duration = "capture.service_p50", "ns";
     /// 99th percentile of the same.
     SERVICE_P99: Duration = "capture.service_p99", "ns";
-    /// Times from one answer to the next, over all connections of the port, since the capture began; pauses are none. Absent where not all connections are kept.
+    /// Times from one answer to the next, over all connections of the port, since the capture began. Absent where not all connections are kept.
     GAPS: u64 = "capture.gaps", "1";
     /// The same, summed up.
     GAP_TIME: Duration = "capture.gap_time", "ns";
-    /// Fifth percentile of the time from one answer to the next, since the capture began.
+    /// Fifth percentile of the time from one answer to the next, of the last 4,096.
     GAP_LOW: Duration = "capture.gap_low", "ns";
-    /// Standard deviation of the time from one answer to the next, since the capture began.
+    /// Spread of the time from one answer to the next, of the last 4,096: the width of its middle nine tenths as a normal distribution's standard deviation.
     GAP_SPREAD: Duration = "capture.gap_spread", "ns";
-    /// After so many answers, 1 to 16, the times between them repeat best: the time of so many in a row spreads least; a state.
+    /// After so many answers, 1 to 64, the times between them repeat best: the time of so many in a row spreads least; a state.
     TURN: u64 = "capture.turn", "1";
-    /// Standard deviation of the time of so many answers in a row, since the capture began.
+    /// Spread of the time of so many answers in a row, as of `capture.gap_spread`.
     TURN_SPREAD: Duration = "capture.turn_spread", "ns";
-    /// Standard deviation of the time of 4 answers in a row, since the capture began.
+    /// Spread of the time of 4 answers in a row, as of `capture.gap_spread`.
     SPREAD_4: Duration = "capture.spread_4", "ns";
-    /// Standard deviation of the time of 32 answers in a row, since the capture began.
+    /// Spread of the time of 32 answers in a row, as of `capture.gap_spread`.
     SPREAD_32: Duration = "capture.spread_32", "ns";
 }
 

@@ -6,7 +6,7 @@
 use linerate_evidence::sources::{listener, process, snmp, vm};
 use linerate_evidence::{Missing, Side, Subject};
 
-use crate::chosen::HALFWAY;
+use crate::chosen::{HALFWAY, SAMPLES};
 use crate::claim::{Part, Silent, missing, silent_if};
 use crate::facts::{Facts, Load};
 
@@ -16,8 +16,10 @@ pub(crate) struct AcceptQueue {
     pub port: u16,
     /// How many wait on average.
     pub waiting: f64,
-    /// The fewest in any sample.
+    /// The fewest in any sample; 0 where there are too few samples to say.
     pub least: u64,
+    /// So many fewer waited at the end than at the beginning, 0 to 1: somebody accepts.
+    pub drained: f64,
 }
 
 /// Something that each connection takes one of.
@@ -98,7 +100,16 @@ impl Facts<'_> {
             let Subject::Listener(port) = subject else { continue };
             let of = self.run.of(subject);
             let Ok(waiting) = of.mean(listener::RQUEUE_TOTAL) else { continue };
-            let queue = AcceptQueue { port, waiting, least: of.min(listener::RQUEUE_TOTAL)? };
+            let lengths = of.all(listener::RQUEUE_TOTAL)?;
+            let ends = lengths.first().zip(lengths.last());
+            let drained = ends.map_or(0.0, |((_, first), (_, last))| {
+                first.saturating_sub(*last) as f64 / (*first).max(1) as f64
+            });
+            let least = match lengths.len() >= SAMPLES {
+                true => of.min(listener::RQUEUE_TOTAL)?,
+                false => 0,
+            };
+            let queue = AcceptQueue { port, waiting, least, drained };
             if longest.as_ref().map_or(true, |longest| queue.waiting > longest.waiting) {
                 longest = Ok(queue);
             }

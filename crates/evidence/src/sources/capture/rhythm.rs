@@ -2,8 +2,11 @@
 //!
 //! While requests wait, what serves them sets the time from one answer to the next: what serves one at a time
 //! needs its own time for each, so no two answers are near each other, and the times of m in a row spread with
-//! the square root of m. What serves k at a time, each for as long, repeats itself after k answers. A clock's
-//! answers spread the same however many are taken together.
+//! the square root of m. What serves k at a time, each for as long, repeats itself after k answers; where each of n
+//! clients waits for a time of its own, after n. A clock's answers spread the same however many are taken together.
+//!
+//! Spreads are the middle nine tenths of what was seen, so that a moment in which the machine did something else, or
+//! nobody asked, is not in them.
 //!
 //! Blind spots: answers whose times differ much have no rhythm. It is of all connections or of none: a sample of them
 //! leaves answers out.
@@ -12,44 +15,44 @@
 
 use std::collections::VecDeque;
 
-use hdrhistogram::Histogram;
 use linerate_model::Timestamp;
 
-use crate::packed::Live;
-
-/// So many answers in a row are looked at.
-// Chosen: twice the longest turn; a clock is told from a sum of times by then.
-pub(super) const LONG: usize = 32;
+/// So many answers in a row tell a sum of times from a clock.
+const LONG: usize = 32;
 
 /// The longest turn that is looked for, in answers.
-// Chosen: larger pools have other signs, and their rhythm is lost in that of their clients.
-const LONGEST_TURN: usize = 16;
+// Chosen: services with more at a time have other signs, and their rhythm is lost in that of their clients.
+const LONGEST_TURN: usize = 64;
 
-/// So many gaps tell all.
+/// So many of the last answers are looked at.
+// Chosen: they tell a spread to some percent, in 3 ms.
+const KEPT: usize = 4096;
+
+/// So many answers tell all.
 // Chosen: what each takes is nothing then, however many there are.
 const MOST: u64 = 1 << 16;
 
-/// A gap of so many mean gaps is a pause: nobody asked, or the machine was busy with something else.
-// Chosen: one in fifty of gaps that come by chance alone.
-const PAUSE: f64 = 4.0;
+/// The kept ones are looked at again when there are so many times as many answers.
+// Chosen: some thirty looks at the first 65,536.
+const AGAIN: f64 = 1.25;
+
+/// What stands between two answers that do not follow each other: no clock of a run begins at zero.
+const BREAK: u64 = 0;
+
+/// The middle nine tenths of normal times are so many standard deviations wide.
+// Source: 2 x 1.645, the normal distribution's 95th percentile.
+const WIDTH: f64 = 3.29;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Rhythm {
-    /// Of the last answers, the newest first. Unit: ns.
-    recent: VecDeque<u64>,
-    gaps: Live,
+    /// When the last answers began, the oldest first, and [`BREAK`]s. Unit: ns.
+    answers: VecDeque<u64>,
+    gaps: u64,
     time: u64,
-    /// Of one gap, of two in a row, and so on.
-    spreads: [Spread; LONG],
-}
-
-/// Welford's running variance.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spread {
-    count: u64,
-    mean: f64,
-    squares: f64,
+    /// At so many gaps they are looked at next.
+    next: u64,
+    told: Option<Told>,
 }
 
 /// Times in ns.
@@ -76,62 +79,77 @@ pub struct Told {
 impl Rhythm {
     /// An answer began.
     pub(super) fn answered(&mut self, at: Timestamp) {
-        let at = at.0;
-        if self.spreads[0].count >= MOST {
+        if self.gaps >= MOST {
             return;
         }
-        if let Some(last) = self.recent.front() {
-            let gap = at.saturating_sub(*last);
-            let (count, mean) = (self.spreads[0].count, self.spreads[0].mean);
-            if count > LONG as u64 && gap as f64 > PAUSE * mean {
-                self.broken();
-            } else {
-                self.gaps.record(gap);
-                self.time += gap;
-            }
+        if let Some(last) = self.answers.back().filter(|last| **last != BREAK) {
+            self.gaps += 1;
+            self.time += at.0.saturating_sub(*last);
         }
-        for (spread, before) in self.spreads.iter_mut().zip(&self.recent) {
-            spread.add(at.saturating_sub(*before) as f64);
+        while self.answers.len() >= KEPT {
+            self.answers.pop_front();
         }
-        self.recent.truncate(LONG - 1);
-        self.recent.push_front(at);
+        self.answers.push_back(at.0);
+        if self.gaps >= self.next.max(LONGEST_TURN as u64) {
+            self.next = (self.gaps as f64 * AGAIN) as u64;
+            self.told = self.look();
+        }
     }
 
     /// What comes next does not follow what was last.
     pub(super) fn broken(&mut self) {
-        self.recent.clear();
+        if self.answers.back().is_some_and(|last| *last != BREAK) {
+            self.answers.push_back(BREAK);
+        }
     }
 
-    /// What is known; none before as many gaps as are looked at together.
+    /// What is known; none before there are as many gaps as are looked at together.
     pub(super) fn told(&self) -> Option<Told> {
-        let gaps: &Histogram<u64> = self.gaps.recorded()?;
-        let of = |many: usize| self.spreads[many - 1].deviation();
-        let turns = (1..=LONGEST_TURN).map(|turn| (turn, of(turn)));
-        let (turn, turn_spread) = turns.min_by(|a, b| a.1.total_cmp(&b.1))?;
-        (self.spreads[LONG - 1].count > 0).then(|| Told {
-            gaps: gaps.len(),
+        self.told.map(|told| Told { gaps: self.gaps, time: self.time, ..told })
+    }
+
+    fn look(&self) -> Option<Told> {
+        let answers: Vec<u64> = self.answers.iter().copied().collect();
+        let rows: Vec<Row> = (1..=LONGEST_TURN).map_while(|many| Row::of(&answers, many)).collect();
+        let of = |many: usize| rows.get(many - 1).map(|row| row.spread);
+        let (one, least) = (rows.first()?, rows.iter().map(|row| row.spread).reduce(f64::min)?);
+        // A clock's spreads are alike after each of its turns; another's second turn adds as much again, root of two.
+        let turn = rows.iter().position(|row| row.spread <= least * 2_f64.sqrt())? + 1;
+        Some(Told {
+            gaps: self.gaps,
             time: self.time,
-            low: gaps.value_at_quantile(0.05),
-            spread: of(1) as u64,
+            low: one.low,
+            spread: one.spread as u64,
             turn: turn as u64,
-            turn_spread: turn_spread as u64,
-            spread_4: of(4) as u64,
-            spread_32: of(LONG) as u64,
+            turn_spread: of(turn)? as u64,
+            spread_4: of(4)? as u64,
+            spread_32: of(LONG)? as u64,
         })
     }
 }
 
-impl Spread {
-    fn add(&mut self, value: f64) {
-        self.count += 1;
-        let off = value - self.mean;
-        self.mean += off / self.count as f64;
-        self.squares += off * (value - self.mean);
-    }
+/// The times of so many answers in a row. Unit: ns.
+struct Row {
+    low: u64,
+    spread: f64,
+}
 
-    /// Standard deviation.
-    fn deviation(&self) -> f64 {
-        (self.squares / self.count.max(1) as f64).sqrt()
+impl Row {
+    /// None where fewer are known than are looked at together.
+    fn of(answers: &[u64], many: usize) -> Option<Self> {
+        let rows = answers.split(|at| *at == BREAK);
+        let mut times: Vec<u64> = rows
+            .flat_map(|row| row.iter().zip(row.iter().skip(many)))
+            .map(|(first, last)| last.saturating_sub(*first))
+            .collect();
+        if times.len() < LONG {
+            return None;
+        }
+        let twentieth = times.len() / 20;
+        let last = times.len() - 1 - twentieth;
+        let low = *times.select_nth_unstable(twentieth).1;
+        let high = *times.select_nth_unstable(last).1;
+        Some(Self { low, spread: (high - low) as f64 / WIDTH })
     }
 }
 

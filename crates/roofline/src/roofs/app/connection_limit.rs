@@ -14,8 +14,9 @@ use crate::facts::admission::AcceptQueue;
 use crate::roofs::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let AcceptQueue { port, waiting, least } = facts.accept_queue()?;
+    let AcceptQueue { port, waiting, least, drained } = facts.accept_queue()?;
     silent_if(least == 0, "the accept queue was empty, at times at least")?;
+    silent_if(drained >= HOLDS, "the accept queue is on its way to being empty")?;
     let came = facts.came()?;
     if came >= waiting {
         let why =

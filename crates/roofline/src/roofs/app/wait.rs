@@ -3,14 +3,18 @@
 //!
 //! `each = application asleep / throughput`
 //!
+//! Of a service that is watched it shows by its threads, of which as many sleep for a set time as requests wait; or by
+//! its answers, which repeat after as many as there are clients: none of them waits for another.
 //! Blind spot: a question to somebody over a pipe or shared memory looks the same.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
 use crate::roofs::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    silent_if(facts.load == Load::Watched, "nobody says how many were asked")?;
-    let is_seen = facts.is_split() && facts.place.regime == Regime::Delayed;
+    let is_seen = match facts.load {
+        Load::Made => facts.is_split() && facts.place.regime == Regime::Delayed,
+        Load::Watched => each_for_itself(facts),
+    };
     silent_if(!is_seen, "where the exchanges are was not seen, or something is full")?;
     let asleep = facts.inside.asleep;
     let under_way = facts.under_way();
@@ -24,36 +28,53 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         return not_here(format!("{questions:.1} of them have asked somebody else"));
     }
     let each = asleep / facts.attained;
-    let rate = OpRate(
-        f64::from(facts.run.connections()) / facts.account.as_ref().map_or(each, |of| of.seconds()),
-    );
-    let (connections, whole) =
-        (facts.run.connections_words(), duration(under_way / facts.attained));
+    let rate = OpRate(match &facts.account {
+        Some(account) => f64::from(facts.run.connections()) / account.seconds(),
+        None => facts.attained,
+    });
+    let whole = duration(under_way / facts.attained);
+    let many = match facts.load {
+        Load::Made => facts.run.connections_words(),
+        Load::Watched => format!("{under_way:.1} requests"),
+    };
     let twice = facts.run.connections().saturating_mul(2);
+    let mut remedies = vec![Remedy::human(
+        "takes the wait out of each request",
+        "find what a request sleeps for: a timer, a poll interval, a retry's pause, a sleep; strace -f -p PID \
+         shows the call, py-spy dump, jstack or pprof the line",
+    )];
+    if facts.load == Load::Made {
+        remedies.push(Remedy::plan(
+            "load.connections",
+            twice.to_string(),
+            "keeps twice as many exchanges under way: nothing is full",
+            format!("-c {twice}"),
+        ));
+    }
     let threads = facts.inside.threads.as_ref().map(|threads| threads.words());
     let threads = threads.filter(|words| !words.is_empty());
     Ok(Claim {
         sum: format!(
-            "{connections} / {whole}, of which {} asleep in the application = {rate}",
+            "{many} / {whole}, of which {} asleep in the application = {rate}",
             duration(each)
         ),
         seen: format!(
             "{asleep:.1} of {under_way:.1} exchanges are taken by the service and nothing of it runs for them{}",
             threads.map_or(String::new(), |words| format!("; its threads: {words}"))
         ),
-        remedies: vec![
-            Remedy::human(
-                "takes the wait out of each request",
-                "find what a request sleeps for: a timer, a poll interval, a retry's pause, a sleep; strace -f \
-                 -p PID shows the call, py-spy dump, jstack or pprof the line",
-            ),
-            Remedy::plan(
-                "load.connections",
-                twice.to_string(),
-                "keeps twice as many exchanges under way: nothing is full",
-                format!("-c {twice}"),
-            ),
-        ],
+        remedies,
         ..Claim::place(vec![Part::Delay { at: At::Station(Station::Application), each }])
     })
+}
+
+/// Of a service that is watched: whether each of its requests waits in the application for a time of its own.
+fn each_for_itself(facts: &Facts) -> bool {
+    let place = &facts.place;
+    if place.station != Some(Station::Application) || place.of < 2.0 {
+        return false;
+    }
+    // One thread in a timer is the clock that most runtimes have.
+    let timers = facts.inside.threads.as_ref().map_or(0.0, |threads| threads.timer);
+    let of_threads = timers >= 2.0 && timers >= FULL * place.exchanges;
+    place.regime == Regime::Delayed || (of_threads && place.regime == Regime::Unknown)
 }

@@ -15,7 +15,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let opening = facts.opening();
     let upstream = opening.upstream > opening.each;
     let opened = opening.each.max(opening.upstream);
-    if opened < HALFWAY {
+    // How much of the time and of the work it is says what it costs, and not how many there are.
+    if opened * facts.attained * facts.run.seconds() < FEW {
         return not_here(format!("{opened:.2} connections are opened for {}", facts.each()));
     }
     let share = opening.share.clone();
