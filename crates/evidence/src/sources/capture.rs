@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(evidence.of(of).last(EXCHANGES), Ok(0));
         assert!(evidence.of(of).last(SERVICE_P50).is_err());
 
-        for nth in 0..40 {
+        for nth in 0..400 {
             let begin = 1_000 + 5_000 * u64::from(nth);
             exchanges::testing::exchange(&mut exchanges, nth, [begin, begin + 2_000]);
         }

@@ -15,8 +15,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let opening = facts.opening();
     let upstream = opening.upstream > opening.each;
     let opened = opening.each.max(opening.upstream);
-    // How much of the time and of the work it is says what it costs, and not how many there are.
-    if opened * facts.attained * facts.run.seconds() < FEW {
+    // Of a load that was made an exchange is a request, and connections that carry some of them end by a limit of
+    // the server's. Of one that is watched an exchange may be a step of a session: what they cost says it there.
+    let few = opened * facts.attained * facts.run.seconds() < FEW;
+    if few || (facts.is_made().is_ok() && opened < HALFWAY) {
         return not_here(format!("{opened:.2} connections are opened for {}", facts.each()));
     }
     let share = opening.share.clone();
