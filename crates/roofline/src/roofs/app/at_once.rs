@@ -145,10 +145,16 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         let holds = (threads.running + threads.disk).min(1.0);
         return Ok((Estimate::exact(1.0), holds / headers.per_s));
     }
+    // Beside what is used to four fifths those that wait may well wait for that.
+    if facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED) {
+        return not_here("what is known of its CPUs and threads is nearly full");
+    }
+    // Those that are ready have a CPU soon where none is full.
+    let working = inside.running;
     // Threads that are told are no number of those served where they are not the requests' own.
     if let Some(Pace::AtOnce(at_once)) = headers.pace()
         && questions < 1.0
-        && inside.running + inside.runnable < 0.5 * at_once
+        && working < 0.5 * at_once
     {
         return Ok((Estimate::exact(at_once), at_once / headers.per_s));
     }
@@ -168,11 +174,6 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         // One thread in a timer is the clock that most runtimes have, unless as many others wait for it as requests do.
         return not_here("what its requests wait for inside it is no thread of its own");
     };
-    // Beside what is used to four fifths those that wait may well wait for that.
-    if facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED) {
-        return not_here("what is known of its CPUs and threads is nearly full");
-    }
-    let working = inside.running + inside.runnable;
     if at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once {
         return not_here("no number of requests in service stands out from those that wait");
     }
