@@ -134,13 +134,11 @@ fn made(facts: &Facts) -> Place {
         return place;
     }
     match elasticity {
-        // Where it is about half of each, more connections give more all the same.
-        Some(e) if e.value >= HALFWAY && e.low >= HOLDS => {
-            Place { regime: Regime::Delayed, ..place }
-        }
         Some(e) if e.high < HALFWAY => {
             Place { regime: Regime::Full, resource: Some(Resource::Slots), ..place }
         }
+        // Where it is some of each, more connections give more all the same.
+        Some(e) if e.low >= HOLDS => Place { regime: Regime::Delayed, ..place },
         // Between the two, or not tried: it is not known which.
         _ => place,
     }
