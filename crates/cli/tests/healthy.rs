@@ -16,10 +16,10 @@ mod tries;
 const NGINX: &str = "fixtures/nginx/serve.sh {port} 13 1";
 
 #[test]
-fn twenty_healthy_runs_name_no_defect() {
+fn twelve_healthy_runs_name_no_defect() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (mut defects, mut shown_nothing) = (Vec::new(), 0);
-    for connections in ["1", "2", "10", "50", "200"] {
+    for connections in ["1", "10", "200"] {
         for target in [
             &["--command", NGINX, "/body"][..],
             &["--beam", "http"],
@@ -37,7 +37,7 @@ fn twenty_healthy_runs_name_no_defect() {
         }
     }
     assert!(defects.is_empty(), "{}", defects.join("\n"));
-    assert!(shown_nothing <= 10, "inconclusive: {shown_nothing} were disturbed in every try");
+    assert!(shown_nothing <= 6, "inconclusive: {shown_nothing} were disturbed in every try");
 }
 
 /// What is named, marked where it is a defect, and the share of the CPUs that others had meanwhile: of who has it

@@ -1,6 +1,6 @@
 //! Each provoking plan makes its roof bind and be named first; lifted, it is not named any more.
 //!
-//! One test, so that no two loads run at once. Without more it runs [`CORE`], one plan or two a family;
+//! One test, so that no two loads run at once. Without more it runs [`CORE`], one plan or two a layer;
 //! `PROVOKE=all` runs every plan (`make provoke`), `PROVOKE=nagle,funnel` those with such a word in their
 //! name. At the end stands the confusion matrix: what was planted against what was named.
 //!
@@ -29,8 +29,6 @@ const NO_RUN: &str = "error:";
 /// Run by `make test`; the rest by `make provoke`, and all of them over recorded evidence in
 /// `crates/roofline/tests/recorded.rs`.
 const CORE: &[&str] = &[
-    "acceptor",
-    "concurrency",
     "connection-churn",
     "descriptors",
     "dist-fragments",
@@ -39,13 +37,9 @@ const CORE: &[&str] = &[
     "host-cpu",
     "line-rate",
     "list-mode",
-    "listen-backlog",
     "nagle-delayed-ack",
     "offered-rate",
-    "queue-limit",
-    "receive-window",
     "send-buffer",
-    "slow-reader",
 ];
 
 /// Plans of what newer releases of Erlang no longer have: from which on, and why.
