@@ -180,7 +180,11 @@ unknown(Reason, Link, Senders) ->
     ],
     ok.
 
-%% Lanes tell their senders when they are told to end. One that does not within a second is killed, and
+%% Chosen: a lane needs milliseconds to count what it has; on a machine that is full it has its turn by then.
+%% Unit: ms.
+-define(LAST_WORDS, 5000).
+
+%% Lanes tell their senders when they are told to end. One that does not in time is killed, and
 %% then all senders are told that something may be lost.
 -spec terminate(term(), #state{}) -> ok.
 terminate(Reason, #state{link = Link, senders = Senders, lanes = Lanes, closing = Closing, flags = Flags}) ->
@@ -191,7 +195,7 @@ terminate(Reason, #state{link = Link, senders = Senders, lanes = Lanes, closing 
     Ended = [
         receive
             {'DOWN', Monitor, _, _, _} -> true
-        after 1000 -> not exit(Pid, kill)
+        after ?LAST_WORDS -> not exit(Pid, kill)
         end
      || {Monitor, Pid} <- Monitors
     ],
