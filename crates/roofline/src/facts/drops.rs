@@ -5,6 +5,10 @@
 //! at the least, whatever the round trip. A large one is told by what follows, and pays with its window:
 //! `round trips = bytes / W`, `W = max(1.22 / sqrt(p), 1.054 (RTT / p)^0.75)` segments, Reno's and CUBIC's.
 //!
+//! Where packets are lost one by one at random, whatever the congestion control: what is sent again comes a round trip
+//! later, and may be lost again. `round trips = sum over k of 1 - (1 - p^k)^n`, the mean of the most losses that
+//! any of n segments has.
+//!
 //! Blind spot: where most exchanges stand, what they take otherwise is not seen.
 //! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 8985 (tail loss probes, which need two round
 //! trips and, for one segment alone, the same 200 ms); RFC 5681; Mathis, Semke, Mahdavi, Ott, "The macroscopic
@@ -25,6 +29,14 @@ use crate::utilisation::unhindered;
 /// Unit: seconds. Source: see the module.
 pub(crate) const TIMER: f64 = 0.2;
 
+/// So many segments after it tell of one that was lost; what has fewer behind it stands for the timer.
+// Source: RFC 5681, 3.2, three duplicate acknowledgements.
+const TELLING: f64 = 3.0;
+
+/// So often in a row the same segment may be lost.
+// Source: `TCP_RETR2`, include/net/tcp.h: then the connection ends.
+const MOST_TIMES: i32 = 15;
+
 /// What the drops of one mechanism cost.
 pub(crate) struct Cost {
     /// Unit: seconds an exchange.
@@ -36,14 +48,29 @@ pub(crate) struct Cost {
 impl Cost {
     /// Of so many drops a second, at one share of the packets of the way that drops most.
     pub fn of(facts: &Facts, per_second: f64, share: f64) -> Result<Self, Missing> {
+        Self::with(facts, per_second, share, |_| 0.0)
+    }
+
+    /// The same of drops that know nothing of each other.
+    pub fn at_random(facts: &Facts, per_second: f64, share: f64) -> Result<Self, Missing> {
+        Self::with(facts, per_second, share, |windows| windows.sent_again(share))
+    }
+
+    fn with(
+        facts: &Facts,
+        per_second: f64,
+        share: f64,
+        again: impl Fn(&Windows) -> f64,
+    ) -> Result<Self, Missing> {
         let stalls = Stalls::of(&facts.run)?;
         let all: f64 = facts.ways.iter().map(dropped).sum();
-        let timers = stalls.by(per_second / facts.attained.max(1e-9), per_second / all.max(1e-9));
+        let mut timers = stalls.by(per_second / facts.attained.max(1e-9), per_second / all.max(1e-9));
         let mut words = stalls.words();
         let windows = Windows::of(&facts.run);
         let mut held = 0.0;
         if let Ok(windows) = &windows {
             held = windows.by(share);
+            timers += again(windows) * (1.0 - stalls.exchanges);
             words = format!("{words}; {}", windows.words());
         }
         Ok(Self { each: timers.max(held), words })
@@ -138,6 +165,13 @@ impl Windows {
         (moved.min(self.full * self.mean) - self.rtt).max(0.0)
     }
 
+    /// Round trips in which what was lost is sent again, until all of an exchange is there.
+    fn sent_again(&self, share: f64) -> f64 {
+        let told = (self.bytes / self.segment - TELLING).max(0.0);
+        let lost_often = |times| 1.0 - (1.0 - share.powi(times)).powf(told);
+        self.rtt * (1..=MOST_TIMES).map(lost_often).sum::<f64>()
+    }
+
     fn words(&self) -> String {
         format!("in {:.0} % of busy samples the congestion window was full", self.full * 100.0)
     }
@@ -199,6 +233,15 @@ mod tests {
         assert_eq!(stalls.by(0.05, 1.0), 0.004);
         assert_eq!(stalls.by(0.01, 1.0), 0.002);
         assert_eq!(stalls.by(0.05, 0.5), 0.002);
+    }
+
+    #[test]
+    fn what_is_lost_at_random_comes_a_round_trip_later() {
+        let windows = Windows { full: 0.0, bytes: 200e3, segment: 1448.0, rtt: 0.02, mean: 0.06 };
+        // Of 135 segments at 2 % 93 of 100 times one or more are lost, and 5 of 100 times one of them again.
+        assert!((windows.sent_again(0.02) - 0.0197).abs() < 0.0002, "{}", windows.sent_again(0.02));
+        let small = Windows { bytes: 2e3, ..windows };
+        assert_eq!(small.sent_again(0.02), 0.0);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     for way in &facts.ways {
         each_second += way.lost_per_second()?;
     }
-    let cost = Cost::of(facts, each_second, share)?;
+    let cost = Cost::at_random(facts, each_second, share)?;
     let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
     let lost = percent(share);
     Ok(Claim {

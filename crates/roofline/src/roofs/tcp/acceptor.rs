@@ -15,6 +15,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if waiting < 1.0 || waiting < HOLDS * under_way {
         return not_here(format!("{waiting:.1} connections wait to be accepted"));
     }
+    // A rate of connections that the service sets for itself: after a pause it takes one at once.
+    silent_if(facts.place.regime == Regime::RateSet, "a connection after a pause is taken at once")?;
     let past = under_way - waiting;
     if past >= HALFWAY {
         return not_here(format!(
