@@ -2,6 +2,8 @@
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LINERATE := $(TARGET)/release/linerate
+# For `linerate --version`.
+export LINERATE_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
 # What `make demo` runs.
 DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.json
@@ -93,8 +95,9 @@ fuzz: ## throw bytes at the parsers, a minute each
 			-max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-bless: ## take what the reports say now as what they should say; review the diff
+bless: ## take what the reports say now as what they should say, and write docs/reference.md; review the diff
 	INSTA_UPDATE=always cargo test --release -p linerate-report
+	INSTA_UPDATE=always cargo test --release -p linerate-cli --bin linerate reference::
 
 clean: ## remove what was built
 	cargo clean

@@ -2,18 +2,51 @@
 
 use std::path::{Path, PathBuf};
 
-/// No folder has them.
+use crate::embedded::{compiled, kept};
+
+/// There are no beams.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("no linerate_control.beam in {looked}")]
-pub struct NoAgent {
-    /// Where it was looked for.
-    pub looked: String,
+pub enum NoAgent {
+    /// No folder has them.
+    #[error("no linerate_control.beam in {looked}")]
+    NotBuilt {
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// Those inside this program could not be compiled.
+    #[error("{reason}")]
+    NotCompiled {
+        /// By folder, why not.
+        reason: String,
+    },
 }
+
+/// As [`find_agent`]; where nobody named a folder and none has them, those inside this program.
+pub fn agent(given: Option<&Path>) -> Result<PathBuf, NoAgent> {
+    find_agent(given).or_else(|none| {
+        if is_named(given) {
+            return Err(none);
+        }
+        compiled().map_err(|reason| NoAgent::NotCompiled { reason })
+    })
+}
+
+/// The same, as far as it is there without compiling anything now.
+pub(crate) fn at_hand(given: Option<&Path>) -> Option<PathBuf> {
+    find_agent(given).ok().or_else(|| if is_named(given) { None } else { kept() })
+}
+
+fn is_named(given: Option<&Path>) -> bool {
+    given.is_some() || std::env::var_os(NAMED).is_some()
+}
+
+/// The variable that names the folder.
+const NAMED: &str = "LINERATE_AGENT";
 
 /// The folder of the agent's beams: the first that has them of what was given, the environment's, and
 /// the build's place below this folder and below the program's.
 pub fn find_agent(given: Option<&Path>) -> Result<PathBuf, NoAgent> {
-    let environment = std::env::var_os("LINERATE_AGENT").map(PathBuf::from);
+    let environment = std::env::var_os(NAMED).map(PathBuf::from);
     let program = std::env::current_exe().ok();
     let folders = folders(given, environment.as_deref(), program.as_deref());
     let built = |folder: &&PathBuf| folder.join("linerate_control.beam").is_file();
@@ -22,7 +55,7 @@ pub fn find_agent(given: Option<&Path>) -> Result<PathBuf, NoAgent> {
         Some(folder) => Ok(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
         None => {
             let looked: Vec<_> = folders.iter().map(|it| it.display().to_string()).collect();
-            Err(NoAgent { looked: looked.join(", ") })
+            Err(NoAgent::NotBuilt { looked: looked.join(", ") })
         }
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use linerate_evidence::sources::node::NodeRow;
 use linerate_model::Share;
 
-use crate::agent::find_agent;
+use crate::agent::{agent, at_hand};
 use crate::delivery::{
     Delivered, Parcel, REGISTERED, Undelivered, options, parts, refused, unload, whole,
 };
@@ -29,7 +29,7 @@ pub struct ProbeOptions {
     pub budget: Share,
     /// How often it will be asked.
     pub interval: Duration,
-    /// Folder of the agent's beams; none: where [`find_agent`] finds it.
+    /// Folder of the agent's beams; none: where [`crate::find_agent`] finds it.
     pub agent: Option<PathBuf>,
     /// Whether it tells the kernel's side too, and what of it: for a node on another host.
     pub kernel: Option<KernelSide>,
@@ -124,7 +124,7 @@ pub struct Attached {
 impl Node {
     /// Puts the probe into the node and starts it.
     pub fn attach(&self, asked: &ProbeOptions) -> Result<Attached, ProbeFault> {
-        let beams = find_agent(asked.agent.as_deref()).ok();
+        let beams = at_hand(asked.agent.as_deref());
         let deadline = Instant::now() + LEFTOVER;
         loop {
             // One that is leaving takes its modules along, and one that stays runs in them.
@@ -157,12 +157,19 @@ impl Node {
         asked: &ProbeOptions,
         beams: Option<&Path>,
     ) -> Result<(Pid, Delivered), ProbeFault> {
-        if let Some(parcel) = whole(self, beams)?
-            && let Some(begun) = self.start(asked, &parcel)?
-        {
+        if let Some(begun) = self.begin_whole(asked, beams)? {
             return Ok(begun);
         }
-        let parcel = parts(self)?;
+        let parcel = match parts(self) {
+            Ok(parcel) => parcel,
+            // A release without a compiler takes what the Erlang of this host makes of the same text.
+            Err(refused) => {
+                let compiled =
+                    beams.is_none().then(|| agent(asked.agent.as_deref()).ok()).flatten();
+                let begun = self.begin_whole(asked, compiled.as_deref())?;
+                return begun.ok_or_else(|| refused.into());
+            }
+        };
         // To compile takes seconds.
         if self.has_a_probe()? {
             return Err(ProbeFault::Already(self.name().to_owned()));
@@ -171,6 +178,18 @@ impl Node {
         self.start(asked, &parcel)?.ok_or_else(|| {
             refused(self, module, "it will not have what its own compiler made".into()).into()
         })
+    }
+
+    /// With the probe as one module; none where that is not built, or the node will not have it.
+    fn begin_whole(
+        &self,
+        asked: &ProbeOptions,
+        beams: Option<&Path>,
+    ) -> Result<Option<(Pid, Delivered)>, ProbeFault> {
+        match whole(self, beams)? {
+            Some(parcel) => self.start(asked, &parcel),
+            None => Ok(None),
+        }
     }
 
     /// None: the node will not have the code. After an error nothing of it is left, or the probe has started

@@ -8,7 +8,7 @@ use crate::failure::EXIT_CODES;
 
 /// Tells why a TCP service is not running at line rate, and proves it by fixing it.
 #[derive(Parser, Debug)]
-#[command(name = "linerate", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "linerate", version, long_version = crate::version::long(), after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

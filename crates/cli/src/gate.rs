@@ -21,11 +21,14 @@ enum Condition {
     Limit { patterns: Vec<String>, is: bool },
 }
 
+/// What a gate can be about, but the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Figure {
+pub enum Figure {
     /// Of latency from due. Unit: microseconds.
     Percentile(f64),
+    /// Of the same. Unit: microseconds.
     Mean,
+    /// Answers a second.
     Rate,
     /// Failed and timed-out share of what was due; answers 4xx and 5xx among them, and what was not asked or
     /// answered because the target was away.
@@ -40,11 +43,27 @@ enum Figure {
     EngineCpu,
 }
 
+/// The figures but percentiles and stations: name, figure, the bound's unit, what it is.
+pub const FIGURES: [(&str, Figure, &str, &str); 7] = [
+    ("mean", Figure::Mean, "us, ms, s", "mean latency from when a request was due"),
+    ("max", Figure::Percentile(100.0), "us, ms, s", "the longest latency"),
+    ("rate", Figure::Rate, "/s, or none", "answers a second in the measured stretch"),
+    ("errors", Figure::Errors, "%", "requests that failed, of all that were due"),
+    (
+        "availability",
+        Figure::Availability,
+        "%",
+        "requests that got a good answer, of all that were due",
+    ),
+    ("cpu", Figure::Cpu, "us, ms", "the target's CPU time for a request"),
+    ("engine-cpu", Figure::EngineCpu, "us, ms", "linerate's own CPU time for a request"),
+];
+
 /// What limits a run, as gates have it.
 const LIMIT: &str = "limit";
 
 /// What a gate looks like, for those that do not.
-const EXAMPLES: &str = "p99>10ms, mean>5ms, rate<20k, errors>0.1%, availability<99.9%, unread>20%, cpu>80us or limit=tcp.*";
+pub const EXAMPLES: &str = "p99>10ms, mean>5ms, rate<20k, errors>0.1%, availability<99.9%, unread>20%, cpu>80us or limit=tcp.*";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Comparison {
@@ -75,24 +94,16 @@ impl Comparison {
 
 impl Figure {
     fn of(name: &str) -> Option<Self> {
-        match name {
-            "mean" => Some(Self::Mean),
-            "max" => Some(Self::Percentile(100.0)),
-            "rate" => Some(Self::Rate),
-            "errors" => Some(Self::Errors),
-            "availability" => Some(Self::Availability),
-            "cpu" => Some(Self::Cpu),
-            "engine-cpu" => Some(Self::EngineCpu),
-            name => {
-                // As in JSON, or as flags are written.
-                let is = |id: &&str| *id == name || id.replace('_', "-") == name;
-                if let Some(id) = station_ids().find(is) {
-                    return Some(Self::Station(id));
-                }
-                let percentile: f64 = name.strip_prefix('p')?.parse().ok()?;
-                (0.0..=100.0).contains(&percentile).then_some(Self::Percentile(percentile))
-            }
+        if let Some((_, figure, ..)) = FIGURES.iter().find(|(of, ..)| *of == name) {
+            return Some(*figure);
         }
+        // As in JSON, or as flags are written.
+        let is = |id: &&str| *id == name || id.replace('_', "-") == name;
+        if let Some(id) = station_ids().find(is) {
+            return Some(Self::Station(id));
+        }
+        let percentile: f64 = name.strip_prefix('p')?.parse().ok()?;
+        (0.0..=100.0).contains(&percentile).then_some(Self::Percentile(percentile))
     }
 
     /// The bound in the figure's own unit: microseconds, a second, a share.

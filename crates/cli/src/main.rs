@@ -11,9 +11,12 @@ mod path_flags;
 mod plan_of;
 mod privileges;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod sides;
 mod signals;
 mod turn;
+mod version;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,8 @@
 //! `linerate doctor` of a node on another host: what its kernel knows comes through the node.
 //!
 //! The other host is a network namespace behind a veth, and linerate is in a process namespace with a `/proc` of its
-//! own, in which the node does not exist. Needs root: others pass it over.
+//! own, in which the node does not exist. A container on this host is the same namespace with the veth down, and its
+//! processes are seen. Needs root: others pass it over.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -77,7 +78,7 @@ struct Far {
     port: String,
     /// Of its server.
     served: u16,
-    _place: Place,
+    place: Place,
     _one: MutexGuard<'static, ()>,
 }
 
@@ -115,7 +116,7 @@ impl Far {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let up = lines.find_map(|line| line.ok()?.strip_prefix("up ")?.parse().ok());
         let served = up.expect("a node comes up there");
-        Some(Self { child, folder, name, port, served, _place: place, _one: one })
+        Some(Self { child, folder, name, port, served, place, _one: one })
     }
 
     /// A doctor that can't see its process.
@@ -235,4 +236,38 @@ fn a_peer_that_does_not_read_is_seen_from_another_host() {
     assert!(flow.last(tcp_info::RQUEUE).unwrap().0 > 0, "questions wait there");
     peer.set_nonblocking(false).unwrap();
     peer.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn a_node_in_a_container_is_entered_by_its_process_id_without_epmd_on_this_host() {
+    let Some(node) = Far::start("http", "exec \"$@\"") else { return };
+    // From here on nothing leads there but the namespace itself.
+    assert!(ip(&format!("link set {} down", node.place.0)));
+    let mut inside = Command::new("ip");
+    let url = format!("http://{THERE}:{}/", node.served);
+    inside.args(["netns", "exec", &node.place.0, env!("CARGO_BIN_EXE_linerate")]).args([
+        "run",
+        "--json-stream",
+        "--no-check",
+        "-d",
+        "60s",
+        "-c",
+        "4",
+        "--rate",
+        "200",
+        &url,
+    ]);
+    let mut load = Linerate::spawn(TempDir::new().unwrap(), inside, |_| {});
+    load.await_starts(1);
+    let (pid, cookie) = (node.child.id().to_string(), node.folder.path().join(".erlang.cookie"));
+    // Through its own root, where the container's files are.
+    let cookie = format!("/proc/{pid}/root{}", cookie.display());
+    let words = ["doctor", &pid, "--for", "3s", "--json", "--cookie-file", &cookie];
+    let mut doctor = Linerate::start(&words);
+    assert_eq!(doctor.end(PATIENCE), 0, "{}", doctor.err());
+    let document = doctor.json();
+    assert_eq!(document["node"]["node"], node.name.as_str(), "{}", document["unread"]);
+    let rows = document["connections"].as_array().unwrap();
+    let joined = rows.iter().find(|row| row["options"]["nodelay"].is_string()).expect("the node's");
+    assert!(joined["kernel"]["rtt_us"].as_f64().is_some(), "{joined}");
 }

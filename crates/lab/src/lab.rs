@@ -50,7 +50,7 @@ enum Network {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Folder of the agent's .beam files. None: `LINERATE_AGENT`, or where `make agent` puts them,
-    /// below the current folder or one above the program.
+    /// below the current folder or one above the program; else compiled of the text in the program.
     pub agent: Option<PathBuf>,
     /// Print each `ip` command to standard error, as a user could repeat it.
     pub verbose: bool,

@@ -104,6 +104,14 @@ pub enum LayError {
         /// Where it was looked for.
         looked: String,
     },
+    /// The agent inside this program was not compiled.
+    #[error(
+        "the agent can't be compiled here: {reason}; set XDG_CACHE_HOME to a folder of your own, or LINERATE_AGENT to the folder of its .beam files"
+    )]
+    AgentNotCompiled {
+        /// What was tried, and why it failed.
+        reason: String,
+    },
     /// The node did not come up.
     #[error("the BEAM node {trouble}{last_words}")]
     Node {

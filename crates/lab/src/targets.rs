@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use linerate_beam::find_agent;
+use linerate_beam::{NoAgent, agent};
 use linerate_evidence::TargetFacts;
 use linerate_model::{Plan, Target};
 
@@ -98,8 +98,10 @@ pub(crate) fn agent_of(place: &Place) -> Result<PathBuf, LayError> {
     if !is_in(&search_path(), "erl") {
         return Err(LayError::NoErlang);
     }
-    find_agent(place.agent.as_deref())
-        .map_err(|none| LayError::AgentNotBuilt { looked: none.looked })
+    agent(place.agent.as_deref()).map_err(|none| match none {
+        NoAgent::NotBuilt { looked } => LayError::AgentNotBuilt { looked },
+        NoAgent::NotCompiled { reason } => LayError::AgentNotCompiled { reason },
+    })
 }
 
 /// `PATH`.

@@ -34,10 +34,11 @@ pub struct Path {
     /// each 1504 bytes), repeated for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
-    /// What may wait for the rate: packets (`1000`) or bytes (`256KiB`); absent: see [`Way::queue`].
+    /// What may wait for the rate: packets (`1000`) or bytes (`256KiB`). Absent: a second's worth at the rate, 100
+    /// packets at least and 10,000 at most; of a trace 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// Who is dropped from that queue.
+    /// Which packets are dropped from that queue.
     #[serde(skip_serializing_if = "Aqm::is_droptail")]
     pub aqm: Aqm,
     /// Packets that the path holds in all, those in delay included: netem's `limit`. Absent: no limit.
@@ -64,14 +65,14 @@ pub struct Path {
     /// What differs on the way back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<WayChange>,
-    /// Who delays.
+    /// What delays the packets.
     #[serde(skip_serializing_if = "PathBackend::is_auto")]
     pub backend: PathBackend,
     /// Let the ends hand over super-frames of many segments (our own line). Each segment is still lost,
     /// queued and paced by itself. Default true.
     #[serde(skip_serializing_if = "Clone::clone")]
     pub offload: bool,
-    /// Seed of the path's random choices.
+    /// Seed of the path's random choices. Default 1.
     #[serde(skip_serializing_if = "is_seed_one")]
     pub seed: u64,
     /// How far the round trip that the path delivers, by the proof's median, may be from the one that was

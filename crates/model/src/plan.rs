@@ -106,7 +106,7 @@ pub struct Target {
     /// Have the probe inside a BEAM node that linerate starts. Default true.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub inside: bool,
-    /// Knobs turned before the start, by name.
+    /// Knobs set before the start, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub knobs: BTreeMap<String, String>,
 }
@@ -344,7 +344,7 @@ impl Default for Until {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineOptions {
-    /// Who makes the load.
+    /// What makes the load.
     #[serde(default, skip_serializing_if = "Client::is_own")]
     pub client: Client,
     /// Threads; 0: one a CPU it may use, but never more than connections.

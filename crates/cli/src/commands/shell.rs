@@ -32,7 +32,7 @@ pub fn man(command: Option<&str>, folder: Option<&Path>) -> Result<u8, Failure> 
     if let Some(folder) = folder {
         return pages(folder);
     }
-    let whole = Cli::command();
+    let whole = whole();
     let page = match command {
         None => page(whole)?,
         Some(name) => {
@@ -51,13 +51,18 @@ pub fn man(command: Option<&str>, folder: Option<&Path>) -> Result<u8, Failure> 
 fn pages(folder: &Path) -> Result<u8, Failure> {
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::run(format!("{}: cannot be made: {error}", folder.display())))?;
-    let whole = Cli::command();
+    let whole = whole();
     let parts: Vec<clap::Command> = whole.get_subcommands().map(of_part).collect();
     for command in std::iter::once(whole).chain(parts) {
         let file = folder.join(format!("{}.1", command.get_name()));
         write_file(&file, &page(command)?)?;
     }
     Ok(0)
+}
+
+/// A page has the version alone, not what is in this program.
+fn whole() -> clap::Command {
+    Cli::command().long_version(env!("CARGO_PKG_VERSION"))
 }
 
 /// A command as a page of its own has it: `linerate-run`.
