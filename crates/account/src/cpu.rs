@@ -15,6 +15,8 @@ use linerate_evidence::sources::{process, stat};
 use linerate_evidence::{Evidence, Metric, Subject};
 use linerate_model::Timestamp;
 
+use crate::chosen::FEW;
+
 /// Whose threads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Who {
@@ -29,6 +31,8 @@ pub enum Who {
 pub struct Running {
     /// Had a CPU: CPUs' worth of time.
     pub running: f64,
+    /// The tenth of the samples' own that is least, and the tenth that is most; none where there are few.
+    pub steady: Option<[f64; 2]>,
     /// Waited for a CPU; absent where the kernel does not count it.
     pub runnable: Option<f64>,
     /// CPUs' worth of time for which the control group stopped them.
@@ -81,12 +85,14 @@ impl Running {
             Who::Target => per_s(metric!(who, "run")).or_else(by_ticks),
             Who::Engine => per_s(metric!(who, "run")),
         }?;
+        let run = metric!(who, "run");
         let count = |metric: Metric<u64>| of.grown(metric).unwrap_or(0.0);
         let quota: Option<Duration> = of.last(metric!(who, "cpu_quota")).ok();
         let allowed: Option<u64> = of.last(metric!(who, "cpus_allowed")).ok();
         let list = evidence.fact(who.subject(), "cpus").map(list).unwrap_or_default();
         Some(Self {
             running,
+            steady: of.all(run).ok().and_then(|samples| tenths(&samples)),
             runnable: per_s(metric!(who, "run_delay")),
             throttled: per_s(metric!(who, "throttled_time")).unwrap_or(0.0),
             periods_throttled: count(metric!(who, "nr_throttled"))
@@ -121,6 +127,18 @@ impl Running {
     }
 }
 
+/// CPUs' worth of time between two samples each: one in ten had no more, and one in ten no less.
+fn tenths(samples: &[(Timestamp, Duration)]) -> Option<[f64; 2]> {
+    let between = samples.windows(2).map(|pair| {
+        let used = pair[1].1.saturating_sub(pair[0].1).as_secs_f64();
+        used / pair[1].0.since(pair[0].0).as_secs_f64().max(1e-9)
+    });
+    let mut rates: Vec<f64> = between.collect();
+    rates.sort_by(f64::total_cmp);
+    let tenth = rates.len() / 10;
+    (rates.len() as f64 >= FEW).then(|| [rates[tenth], rates[rates.len() - 1 - tenth]])
+}
+
 /// The numbers of a list as `Cpus_allowed_list` has it: `0-1,4`.
 fn list(text: &str) -> Vec<u16> {
     let mut cpus = Vec::new();
@@ -153,6 +171,22 @@ mod tests {
         assert_eq!(list("0-1,4\n"), [0, 1, 4]);
         assert_eq!(list("3"), [3]);
         assert!(list("").is_empty());
+    }
+
+    #[test]
+    fn what_is_steady_is_told_by_ten_samples_without_their_ends() {
+        let samples = |rates: &[u64]| {
+            let mut used = 0;
+            let each = |(at, rate)| {
+                used += rate;
+                (Timestamp(at as u64 * 1_000_000_000), Duration::from_millis(used))
+            };
+            rates.iter().enumerate().map(each).collect::<Vec<_>>()
+        };
+        let told =
+            tenths(&samples(&[0, 1000, 1001, 1002, 300, 1003, 1004, 1005, 1006, 1007, 1900]));
+        assert_eq!(told, Some([1.0, 1.007]));
+        assert_eq!(tenths(&samples(&[0, 1000, 1000])), None);
     }
 
     #[test]

@@ -10,7 +10,15 @@ use proptest::prelude::*;
 
 fn running(running: f64, runnable: Option<f64>, throttled: f64) -> Running {
     let cpus = Cpus::default();
-    Running { running, runnable, throttled, periods_throttled: 0.0, quota: None, cpus }
+    Running {
+        running,
+        steady: None,
+        runnable,
+        throttled,
+        periods_throttled: 0.0,
+        quota: None,
+        cpus,
+    }
 }
 
 fn inside(exchanges: f64, target: Option<&Running>, evidence: &Evidence) -> Inside {

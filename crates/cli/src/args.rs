@@ -76,9 +76,18 @@ Examples:
   linerate run --beam http --scan nodelay=on,off --scan c=1,10,100
   linerate run --command 'python3 -m http.server {port}' -c 4
   linerate run http://127.0.0.1:8080/ --requests requests.ndjson --order weighted --expect-status 2xx
+  linerate run 9:http://127.0.0.1:8080/ --also 3:/items --also '/items/{{counter}}'
+  linerate run 'http://127.0.0.1:8080/items/{{random:1-1000}}' -H 'X-Token: {{env:TOKEN}}'
   linerate run tcp://127.0.0.1:9000 --request 64 --response 64 --framing length2
+  linerate run tcp://127.0.0.1:6379 --send 'PING\\r\\n' --until '\\r\\n' --expect-body PONG
   linerate run plan.toml -o run.html -o run.jsonl --name checkout --label build=1423
-  linerate run http://127.0.0.1:8080/ --fail-if 'p99>10ms' --fail-if 'limit=tcp.*' -o gates.xml";
+  linerate run http://127.0.0.1:8080/ --fail-if 'p99>10ms' --fail-if 'limit=tcp.*' -o gates.xml
+
+In paths, values of headers, -b TEXT and lines of --requests, each request has filled in anew:
+  {{counter}}         the request's number, from 1; {{counter:1000}} from 1000
+  {{random:1-1000}}   a whole number, {{hex:16}} so many digits, {{uuid}}: all from --seed
+  {{env:NAME}}        a variable of the environment, which no report shows
+  {{{{                two braces";
 
 const CLIMB_EXAMPLES: &str = "\
 Examples:
@@ -158,6 +167,8 @@ Examples:
   linerate what-if run.jsonl --rtt 10ms --limit 1000
   linerate what-if run.jsonl --cpus 8 -c 200 --json
   linerate what-if run.jsonl --hosts 2 --limit none   two machines like it, and no queue limit";
+
+const RAW: &str = "TCP, any protocol (raw)";
 
 /// What a prediction's path has otherwise. Keys as in a plan's `[path]`.
 #[derive(Args, Debug, Clone, Default)]
@@ -249,7 +260,8 @@ pub struct WhatIfArgs {
 /// Flags of one load.
 #[derive(Args, Debug, Clone, Default)]
 pub struct LoadArgs {
-    /// http://HOST:PORT/PATH, https://..., tcp://HOST:PORT, or a plan's file (.toml)
+    /// http://HOST:PORT/PATH, https://..., tcp://HOST:PORT, or a plan's file (.toml); beside --also with
+    /// its weight in front: 9:http://HOST:PORT/PATH
     pub target: Option<String>,
     /// Load one of the agent's servers in a BEAM node of its own: httpd, http, https, echo, rr, pool, ...
     /// (an unknown name lists all)
@@ -328,12 +340,15 @@ pub struct LoadArgs {
     /// Request body; @FILE: what the file holds, @-: standard input
     #[arg(short, long, value_name = "TEXT", help_heading = "HTTP")]
     pub body: Option<String>,
-    /// The same, and a leading @ means nothing
+    /// The same, and neither a leading @ nor {{...}} means anything
     #[arg(long, value_name = "TEXT", conflicts_with = "body", help_heading = "HTTP")]
     pub body_raw: Option<String>,
     /// Request body of so many filler bytes (64KiB)
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["body", "body_raw"], help_heading = "HTTP")]
     pub body_size: Option<String>,
+    /// Ask this too, as often as its weight says [default: 1]: a path, or a URL of the same host; repeatable
+    #[arg(long, value_name = "[WEIGHT:]URL", conflicts_with = "requests", help_heading = "HTTP")]
+    pub also: Vec<String>,
     /// Requests from a file instead, one JSON object a line: {"method": "POST", "path": "/a",
     /// "headers": {"X-A": "b"}, "body": "text", "weight": 3, "status": "2xx", "answer": "text in its
     /// body"}; only path must be there
@@ -345,10 +360,10 @@ pub struct LoadArgs {
     /// What a right answer's status is: 200,204 or 2xx; another is an error
     #[arg(long, value_name = "STATUS", help_heading = "HTTP")]
     pub expect_status: Option<String>,
-    /// A text that a right answer's body has in it
+    /// A text that a right answer's body has in it (with --send: the answer)
     #[arg(long, value_name = "TEXT", help_heading = "HTTP")]
     pub expect_body: Option<String>,
-    /// A connection for each exchange
+    /// A connection for each exchange (also with --send)
     #[arg(long, help_heading = "HTTP")]
     pub close: bool,
     /// Take any certificate
@@ -370,6 +385,28 @@ pub struct LoadArgs {
     /// crr: a connection for each exchange
     #[arg(long, help_heading = "TCP (rr, crr)")]
     pub crr: bool,
+
+    /// Send this, as often as it is answered: \r, \n, \t, \0, \\ and \xNN mean bytes; @FILE: what the file
+    /// holds
+    #[arg(long, value_name = "TEXT", help_heading = RAW)]
+    pub send: Option<String>,
+    /// The same in hexadecimal: 50494e470d0a
+    #[arg(long, value_name = "HEX", conflicts_with = "send", help_heading = RAW)]
+    pub send_hex: Option<String>,
+    /// Its answer ends with this text
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = RAW)]
+    pub until: Option<String>,
+    /// The text comes so many times in it, the last at its end [default: 1]
+    #[arg(long, value_name = "N", requires = "until", help_heading = RAW)]
+    pub until_times: Option<u32>,
+    /// Its answer ends after so many bytes
+    #[arg(long, value_name = "SIZE", conflicts_with = "until", help_heading = RAW)]
+    pub until_bytes: Option<String>,
+    /// A number in its answer says how long it is, by what follows: at=0 (bytes in front of it), width=4,
+    /// endian=big or little, from=N (it counts what comes after so many bytes of the answer; without, what
+    /// comes after itself)
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::turn::assignment, conflicts_with_all = ["until", "until_bytes"], help_heading = RAW)]
+    pub until_length: Vec<(String, String)>,
 }
 
 /// Flags of what is shown and written.

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linerate_model::{
-    Arrivals, Body, Bytes, Framing, MOST_SENT, OpRate, Order, Plan, Requests, Target, Until,
-    Workload,
+    Also, Arrivals, Body, Bytes, Endian, Ending, Expected, Framing, LengthField, MOST_SENT, OpRate,
+    Order, Plan, Requests, Sent, Target, Until, Workload,
 };
 
 use crate::args::LoadArgs;
@@ -73,7 +73,7 @@ fn named(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
 /// A plan's file names target and workload; flags that name others would be passed over.
 fn nothing_of_its_own(file: &str, args: &LoadArgs) -> Result<(), Failure> {
     let flags = [("--beam", args.beam.is_some()), ("--command", args.command.is_some())];
-    match flags.into_iter().chain(rr_flags(args)).find(|(_, given)| *given) {
+    match flags.into_iter().chain(tcp_flags(args)).find(|(_, given)| *given) {
         None => Ok(()),
         Some((flag, _)) => Err(Failure::plan(format!(
             "{flag} beside {file}, which names target and workload itself: leave it out, or turn a key of the plan with -k, as in -k workload.request=1KiB"
@@ -89,6 +89,22 @@ fn rr_flags(args: &LoadArgs) -> [(&'static str, bool); 4] {
         ("--framing", args.framing.is_some()),
         ("--crr", args.crr),
     ]
+}
+
+/// Those that mean `raw`.
+fn raw_flags(args: &LoadArgs) -> [(&'static str, bool); 5] {
+    [
+        ("--send", args.send.is_some()),
+        ("--send-hex", args.send_hex.is_some()),
+        ("--until", args.until.is_some()),
+        ("--until-bytes", args.until_bytes.is_some()),
+        ("--until-length", !args.until_length.is_empty()),
+    ]
+}
+
+/// Those that mean bare TCP.
+fn tcp_flags(args: &LoadArgs) -> impl Iterator<Item = (&'static str, bool)> {
+    rr_flags(args).into_iter().chain(raw_flags(args))
 }
 
 fn looks_like_a_file(text: &str) -> bool {
@@ -113,6 +129,9 @@ pub fn from_file(path: &Path) -> Result<Plan, Failure> {
     if let Workload::Http { requests: Some(requests), .. } = &mut plan.workload {
         beside(&mut requests.file);
     }
+    if let Workload::Raw { send: Sent::File(file), .. } = &mut plan.workload {
+        beside(file);
+    }
     if let Some(file) = &mut plan.target.ca {
         beside(file);
     }
@@ -120,17 +139,19 @@ pub fn from_file(path: &Path) -> Result<Plan, Failure> {
 }
 
 fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
-    let (target, workload) = match (&args.target, &args.beam, &args.command) {
+    let given = args.target.as_deref().map(weighted).transpose()?;
+    let own = given.map_or(1, |(weight, _)| weight);
+    let (target, mut workload) = match (given.map(|(_, rest)| rest), &args.beam, &args.command) {
         (Some(url), None, None) => from_url(url, args)?,
         (path, Some(server), None) => (
             Target { beam: Some(server.clone()), tls: server == "https", ..Target::default() },
-            of_started(path.as_deref(), server_speaks_http(server), args)?,
+            of_started(path, server_speaks_http(server), args)?,
         ),
         (path, None, Some(command)) => {
-            let http = rr_flags(args).iter().all(|(_, given)| !given);
+            let http = tcp_flags(args).all(|(_, given)| !given);
             (
                 Target { command: words(command)?, port: args.port, ..Target::default() },
-                of_started(path.as_deref(), http, args)?,
+                of_started(path, http, args)?,
             )
         }
         (None, None, None) => {
@@ -142,6 +163,9 @@ fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
             return Err(Failure::plan("--beam and --command are two targets: keep one"));
         }
     };
+    if let Workload::Http { weight, .. } = &mut workload {
+        *weight = own;
+    }
     let mut plan = Plan::of(target);
     plan.workload = workload;
     Ok(plan)
@@ -161,7 +185,7 @@ fn asks_by_length4(server: &str) -> bool {
 fn of_started(path: Option<&str>, http: bool, args: &LoadArgs) -> Result<Workload, Failure> {
     match path {
         None if http => Ok(Workload::default()),
-        None => rr(args),
+        None => tcp(args),
         Some(path) if http && path.starts_with('/') => Ok(http_on(path)),
         Some(other) => Err(Failure::plan(format!(
             "`{other}` beside a target that linerate starts: write a path (/...) or leave it out"
@@ -169,13 +193,46 @@ fn of_started(path: Option<&str>, http: bool, args: &LoadArgs) -> Result<Workloa
     }
 }
 
-fn http_on(path: &str) -> Workload {
-    match Workload::default() {
-        Workload::Http { method, host, headers, body, close, requests, expected, .. } => {
-            let path = path.to_owned();
-            Workload::Http { method, path, host, headers, body, close, requests, expected }
+fn http_on(asked: &str) -> Workload {
+    let mut workload = Workload::default();
+    if let Workload::Http { path, .. } = &mut workload {
+        asked.clone_into(path);
+    }
+    workload
+}
+
+/// What stands in front of a URL or a path, `9:`, and the rest; 1 without.
+fn weighted(text: &str) -> Result<(u64, &str), Failure> {
+    let in_front = text.split_once(':').filter(|(weight, rest)| {
+        let digits = !weight.is_empty() && weight.bytes().all(|byte| byte.is_ascii_digit());
+        digits && (rest.starts_with('/') || rest.contains("://"))
+    });
+    match in_front {
+        None => Ok((1, text)),
+        Some((weight, rest)) => match weight.parse() {
+            Ok(weight @ 1..) => Ok((weight, rest)),
+            _ => Err(Failure::plan(format!(
+                "`{weight}:{rest}`: {weight} is no weight: write 1 or more, as in 9:{rest}"
+            ))),
+        },
+    }
+}
+
+/// The path of a URL that is asked beside the target's own.
+fn beside(text: &str, target: &Target, args: &LoadArgs) -> Result<Also, Failure> {
+    let (weight, rest) = weighted(text)?;
+    if rest.starts_with('/') {
+        return Ok(Also { path: rest.to_owned(), weight });
+    }
+    match from_url(rest, args)? {
+        (of, Workload::Http { path, headers, .. })
+            if of.address == target.address && of.tls == target.tls && headers.is_empty() =>
+        {
+            Ok(Also { path, weight })
         }
-        other => other,
+        _ => Err(Failure::plan(
+            "--also: another service than the target, and a run loads one: write a path of the target (/...), or a URL of the same scheme, host and port, without a user",
+        )),
     }
 }
 
@@ -222,7 +279,7 @@ fn from_url(url: &str, args: &LoadArgs) -> Result<(Target, Workload), Failure> {
         "tcp" if user.is_some() => {
             Err(Failure::plan(format!("`{shown}`: bare TCP has no users: leave it out")))
         }
-        "tcp" if authority.contains(':') => Ok((target(authority.to_owned(), false), rr(args)?)),
+        "tcp" if authority.contains(':') => Ok((target(authority.to_owned(), false), tcp(args)?)),
         "tcp" => Err(Failure::plan(format!("`{url}` has no port: write tcp://{authority}:PORT"))),
         other => Err(Failure::plan(format!(
             "`{other}://` is not spoken here: write http://, https:// or tcp://"
@@ -254,6 +311,75 @@ fn as_user(mut workload: Workload, user: &str) -> Option<Workload> {
         headers.push((AUTHORIZATION.into(), format!("Basic {}", BASE64.encode(&bytes))));
     }
     Some(workload)
+}
+
+/// What is said over bare TCP.
+fn tcp(args: &LoadArgs) -> Result<Workload, Failure> {
+    let Some((of_raw, _)) = raw_flags(args).into_iter().find(|(_, given)| *given) else {
+        return rr(args);
+    };
+    if let Some((of_rr, _)) = rr_flags(args).into_iter().find(|(_, given)| *given) {
+        return Err(Failure::plan(format!(
+            "{of_raw} and {of_rr} are of two workloads (raw; rr and crr): keep one"
+        )));
+    }
+    let send = match (&args.send, &args.send_hex) {
+        (Some(text), _) => match text.strip_prefix('@') {
+            Some(file) => Sent::File(file.to_owned()),
+            None => Sent::Text(text.clone()),
+        },
+        (None, Some(text)) => Sent::Hex(text.clone()),
+        (None, None) => {
+            return Err(Failure::plan(format!(
+                "{of_raw} without a request: write --send TEXT, --send @FILE or --send-hex HEX"
+            )));
+        }
+    };
+    let until = Ending {
+        text: args.until.clone(),
+        times: args.until_times,
+        bytes: args.until_bytes.as_ref().map(|text| read("--until-bytes", text)).transpose()?,
+        length: length_field(&args.until_length)?,
+    };
+    if until == Ending::default() {
+        return Err(Failure::plan(format!(
+            "{of_raw} without an end of its answer: write --until TEXT, --until-bytes or --until-length"
+        )));
+    }
+    Ok(Workload::Raw { send, until, close: false, expected: Expected::default() })
+}
+
+/// The number in an answer that says how long it is; none: nothing is said of one.
+fn length_field(keys: &[(String, String)]) -> Result<Option<LengthField>, Failure> {
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let mut field = LengthField::default();
+    for (key, value) in keys {
+        let flag = format!("--until-length {key}");
+        match key.as_str() {
+            "at" => field.at = read(&flag, value)?,
+            "width" => field.width = read(&flag, value)?,
+            "from" => field.from = Some(read(&flag, value)?),
+            "endian" => {
+                field.endian = match value.as_str() {
+                    "big" => Endian::Big,
+                    "little" => Endian::Little,
+                    other => {
+                        return Err(Failure::plan(format!(
+                            "{flag}: `{other}` is none: write big or little"
+                        )));
+                    }
+                }
+            }
+            other => {
+                return Err(Failure::plan(format!(
+                    "--until-length: `{other}` is none of its keys: write at, width, endian or from"
+                )));
+            }
+        }
+    }
+    Ok(Some(field))
 }
 
 fn rr(args: &LoadArgs) -> Result<Workload, Failure> {
@@ -330,7 +456,12 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
 }
 
 fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
-    let Workload::Http { method, headers, body, close, requests, expected, .. } =
+    if let Workload::Raw { close, expected, .. } = &mut plan.workload {
+        *close |= args.close;
+        expects(&args.expect_body, expected)?;
+    }
+    let is_raw = matches!(plan.workload, Workload::Raw { .. });
+    let Workload::Http { method, headers, body, close, also, requests, expected, .. } =
         &mut plan.workload
     else {
         let flags = [
@@ -339,10 +470,11 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
             ("-b", args.body.is_some()),
             ("--body-raw", args.body_raw.is_some()),
             ("--body-size", args.body_size.is_some()),
-            ("--close", args.close),
+            ("--close", args.close && !is_raw),
+            ("--also", !args.also.is_empty()),
             ("--requests", args.requests.is_some()),
             ("--expect-status", args.expect_status.is_some()),
-            ("--expect-body", args.expect_body.is_some()),
+            ("--expect-body", args.expect_body.is_some() && !is_raw),
         ];
         return match flags.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -351,9 +483,9 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
             ))),
         };
     };
-    if let Some((flag, _)) = rr_flags(args).into_iter().find(|(_, given)| *given) {
+    if let Some((flag, _)) = tcp_flags(args).find(|(_, given)| *given) {
         return Err(Failure::plan(format!(
-            "{flag} is of rr and crr, and this workload is HTTP: leave it out, or write a tcp:// target"
+            "{flag} is of bare TCP, and this workload is HTTP: leave it out, or write a tcp:// target"
         )));
     }
     for header in &args.headers {
@@ -370,7 +502,7 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         *body = body_of(text)?;
     }
     if let Some(text) = &args.body_raw {
-        *body = Body::Text(text.clone());
+        *body = as_it_is(text);
     }
     if let Some(size) = &args.body_size {
         *body = Body::Size(read("--body-size", size)?);
@@ -382,6 +514,9 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         asked.clone_into(method);
     }
     *close |= args.close;
+    for text in &args.also {
+        also.push(beside(text, &plan.target, args)?);
+    }
     if let Some(file) = &args.requests {
         let order = order_of(args.order.as_deref())?;
         *requests = Some(Requests { file: file.clone(), order, contents: None });
@@ -389,7 +524,12 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     if let Some(status) = &args.expect_status {
         expected.status = Some(read("--expect-status", status)?);
     }
-    if let Some(text) = &args.expect_body {
+    expects(&args.expect_body, expected)
+}
+
+/// A text that a right answer has in it.
+fn expects(asked: &Option<String>, expected: &mut Expected) -> Result<(), Failure> {
+    if let Some(text) = asked {
         if text.is_empty() {
             return Err(Failure::plan("--expect-body: it is empty, which every body has in it"));
         }
@@ -409,6 +549,11 @@ fn order_of(written: Option<&str>) -> Result<Order, Failure> {
     }
 }
 
+/// A body in which braces mean nothing.
+fn as_it_is(text: &str) -> Body {
+    Body::Text(text.replace("{{", "{{{{"))
+}
+
 /// What `-b` means, as curl's `--data-binary` does: `@FILE` is what the file holds.
 fn body_of(text: &str) -> Result<Body, Failure> {
     match text.strip_prefix('@') {
@@ -420,7 +565,7 @@ fn body_of(text: &str) -> Result<Body, Failure> {
             let mut text = String::new();
             let most = Read::take(std::io::stdin(), MOST_SENT + 1).read_to_string(&mut text);
             match most {
-                Ok(bytes) if bytes as u64 <= MOST_SENT => Ok(Body::Text(text)),
+                Ok(bytes) if bytes as u64 <= MOST_SENT => Ok(as_it_is(&text)),
                 Ok(_) => Err(Failure::plan("-b @-: longer than the 1GiB that a request may have")),
                 Err(error) => Err(Failure::plan(format!(
                     "-b @-: {error}: write what is not text to a file, and -b @FILE"
@@ -552,6 +697,31 @@ mod tests {
     }
 
     #[test]
+    fn other_paths_of_the_target_are_asked_by_their_weights() {
+        let asked = |target: &str, also: &[&str]| {
+            let also = also.iter().map(|text| (*text).to_owned()).collect();
+            plan_of(&LoadArgs { target: Some(target.into()), also, ..LoadArgs::default() })
+        };
+        let plan = asked("9:http://a:1/x", &["/y?z", "2:http://a:1/{{counter}}"]).unwrap();
+        let Workload::Http { path, also, weight, .. } = plan.workload else { panic!("http") };
+        assert_eq!((path.as_str(), weight), ("/x", 9));
+        let all: Vec<_> = also.iter().map(|one| (one.path.as_str(), one.weight)).collect();
+        assert_eq!(all, [("/y?z", 1), ("/{{counter}}", 2)]);
+        for (target, also, says) in [
+            ("http://a/", "http://b/", "another service than the target"),
+            ("http://a/", "https://a:80/", "another service"),
+            ("http://a/", "http://u@a/", "without a user"),
+            ("http://a/", "0:/b", "`0:/b`: 0 is no weight: write 1 or more, as in 9:/b"),
+            ("http://a/", "/b c", "workload.also: "),
+            ("tcp://a:1", "/b", "--also is HTTP's"),
+        ] {
+            let error = asked(target, &[also]).unwrap_err();
+            assert!(error.sentence.contains(says), "{error}");
+        }
+        assert!(asked("9:http://a/", &[]).unwrap_err().sentence.contains("counts beside other"));
+    }
+
+    #[test]
     fn a_body_is_a_file_where_curl_would_take_it_for_one() {
         let body = |text: &str, raw: bool| {
             let mut args = LoadArgs { target: Some("http://a/".into()), ..LoadArgs::default() };
@@ -564,7 +734,9 @@ mod tests {
         let post = "POST".to_owned();
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert_eq!(body(&format!("@{file}"), false), Ok((Body::File(file.into()), post.clone())));
-        assert_eq!(body("@body", true), Ok((Body::Text("@body".into()), post)));
+        assert_eq!(body("@body", true), Ok((Body::Text("@body".into()), post.clone())));
+        assert_eq!(body("{{uuid}}", false), Ok((Body::Text("{{uuid}}".into()), post.clone())));
+        assert_eq!(body("{{uuid}}", true), Ok((Body::Text("{{{{uuid}}".into()), post)));
         assert!(body("@none.json", false).unwrap_err().sentence.contains("@none.json: cannot be"));
         assert!(body("@", false).unwrap_err().sentence.contains("names no file"));
         assert!(body("@/", false).unwrap_err().sentence.contains("is a folder"));

@@ -123,6 +123,8 @@ fn check_sentence(what: &str, said: &str, pieces: &[&str]) {
 
 const HTTP: &str = "http://127.0.0.1:{http}/";
 
+const TCP: &str = "tcp://127.0.0.1:{http}";
+
 /// What was typed.
 const TYPED: &[Row] = &[
     row(&["run", "--connection", "3", HTTP], 2, &["'--connection'", "'--connections'"]),
@@ -178,7 +180,21 @@ const TYPED: &[Row] = &[
     row(&["run", "-k", "engine.local_ports=abc", HTTP], 2, &["`abc` is no range", "20000-29999"]),
     row(&["run", "-q", "-k", "engine.congestion=warp", HTTP], 2, &["has no `warp`", "cubic"]),
     row(&["run", "--close", "tcp://127.0.0.1:{http}"], 2, &["--close is HTTP's"]),
-    row(&["run", "--request", "64", HTTP], 2, &["--request is of rr and crr"]),
+    row(&["run", "--request", "64", HTTP], 2, &["--request is of bare TCP"]),
+    row(&["run", "--send", "a", HTTP], 2, &["--send is of bare TCP"]),
+    row(&["run", "--send", "a", TCP], 2, &["--send without an end of its answer", "--until TEXT"]),
+    row(&["run", "--until", "a", TCP], 2, &["--until without a request: write --send TEXT"]),
+    row(&["run", "--send", "a", "--crr", TCP], 2, &["--send and --crr are of two workloads"]),
+    row(&["run", "--send", "\\q", "--until", "a", TCP], 2, &["workload.send: `\\q` is no escape"]),
+    row(&["run", "--send", "@none", "--until", "a", TCP], 2, &["workload.send: none: cannot be"]),
+    row(&["run", "--send", "a", "--until-bytes", "0", TCP], 2, &["workload.until: 0 bytes"]),
+    row(
+        &["run", "--send", "a", "--until-length", "wide=1", TCP],
+        2,
+        &["`wide` is none of its keys"],
+    ),
+    row(&["run", "--send", "a", "--until-length", "width=x", TCP], 2, &["--until-length width: "]),
+    row(&["run", "--send", "a", "--until", "a", "-X", "GET", TCP], 2, &["-X is HTTP's"]),
     row(&["run", "--fail-if", "p99=10ms", HTTP], 2, &["`p99=10ms`", "no < or >", "p99>10ms"]),
     row(&["run", "--fail-if", "speed>1", HTTP], 2, &["`speed` is no figure"]),
     row(&["run", "--fail-if", "p101>1ms", HTTP], 2, &["`p101>1ms`"]),
@@ -197,8 +213,33 @@ const TYPED: &[Row] = &[
     row(&["run", "--scan", "nodelay", HTTP], 2, &["`nodelay` is not a knob and its value"]),
     row(&["run", "--requests", "r.ndjson", HTTP], 2, &["r.ndjson: line 2, column", "invalid type"])
         .with(&[("r.ndjson", "{\"path\": \"/\"}\n{\"path\": 1}\n")]),
+    row(
+        &["run", "--requests", "r.ndjson", HTTP],
+        2,
+        &["r.ndjson: line 2, column 1: `{{no}}` is no"],
+    )
+    .with(&[("r.ndjson", "{\"path\": \"/\"}\n{\"path\": \"/{{no}}\"}\n")]),
+    row(
+        &["run", "http://127.0.0.1:{http}/{{conter}}"],
+        2,
+        &["workload.path: `{{conter}}`", "counter"],
+    ),
+    row(&["run", "-b", "{{random}}", HTTP], 2, &["workload.body: `{{random}}`", "random:1-1000"]),
+    row(
+        &["run", "-H", "A: {{env:LR_NONE}}", HTTP],
+        2,
+        &["workload.headers: `{{env:LR_NONE}}`", "set"],
+    ),
+    row(
+        &["run", "-H", "A: {{env:LR_TWO}}", HTTP],
+        2,
+        &["workload.headers: ", "more than one line"],
+    )
+    .env(&[("LR_TWO", "a\nb")]),
     row(&["run", "--requests", "none.ndjson", HTTP], 2, &["none.ndjson: cannot be read"]),
     row(&["run", "--requests", "/dev/null", HTTP], 2, &["/dev/null: line 1", "no requests in it"]),
+    row(&["run", HTTP, "--also", "http://127.0.0.1:1/"], 2, &["--also: another service"]),
+    row(&["run", HTTP, "--also", "/", "--requests", "x"], 2, &["--also", "--requests"]),
     row(&["run", "--order", "turn", HTTP], 2, &["--requests"]),
     row(&["run", "--requests", "/dev/null", "--order", "x", HTTP], 2, &["--order: `x` is none"]),
     row(&["run", "--requests", "/dev/null", "-b", "x", HTTP], 2, &["--requests", "--body"]),

@@ -223,8 +223,8 @@ fn secrets_stand_in_no_output_unless_they_are_asked_for() {
     }
 }
 
-/// Answers every request, and keeps the first.
-fn listening() -> (u16, Arc<Mutex<Vec<u8>>>) {
+/// Answers every request, and keeps them.
+fn listening() -> (u16, Arc<Mutex<Vec<String>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let keeps = Arc::clone(&heard);
     let port = serve(move |mut stream| {
@@ -234,19 +234,50 @@ fn listening() -> (u16, Arc<Mutex<Vec<u8>>>) {
             request.extend_from_slice(&piece[..bytes]);
             let text = String::from_utf8_lossy(&request).into_owned();
             let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            if body.len() < length.map_or(0, |length| length.parse().unwrap()) {
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length:"));
+            if body.len() < length.map_or(0, |length| length.trim().parse().unwrap()) {
                 continue;
             }
-            let mut first = keeps.lock().unwrap();
-            if first.is_empty() {
-                first.extend_from_slice(&request);
-            }
+            keeps.lock().unwrap().push(text);
             request.clear();
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         }
     });
     (port, heard)
+}
+
+#[test]
+fn each_request_has_its_own_values_and_a_variable_stands_in_no_report() {
+    let (port, heard) = listening();
+    let url = format!("http://127.0.0.1:{port}/{{{{counter}}}}?page={{{{env:LR_PAGE}}}}");
+    let load = ["run", "-c", "2", "-n", "200", "--no-check", "--show-secrets", "--json", "-q"];
+    let of = ["-o", "x.html", "-o", "x.jsonl", "-H", "X-Plain: {{env:LR_WORD}}"];
+    let body = ["-b", "{\"id\": {{counter}}, \"of\": \"{{uuid}}\", \"n\": {{random:1-3}}}", &url];
+    let folder = TempDir::new().unwrap();
+    let mut linerate = Linerate::start_in(folder, &[&load[..], &of, &body].concat(), |command| {
+        command.envs([("LR_PAGE", "p-SECRET"), ("LR_WORD", "w-SECRET")]);
+    });
+    assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
+    let heard = heard.lock().unwrap();
+    let mut ids = Vec::new();
+    for request in heard.iter() {
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        let body: Value = serde_json::from_str(body).unwrap();
+        let id = body["id"].as_u64().unwrap();
+        assert!(head.starts_with(&format!("POST /{id}?page=p-SECRET HTTP/1.1\r\n")), "{request}");
+        assert!(head.contains("\r\nX-Plain: w-SECRET\r\n"), "{request}");
+        assert!((1..=3).contains(&body["n"].as_u64().unwrap()), "{request}");
+        ids.push((id, body["of"].as_str().unwrap().to_owned()));
+    }
+    ids.sort_unstable();
+    // None is left out and none comes twice: the first exchanges before the run have theirs too.
+    assert!(ids.iter().map(|(id, _)| *id).eq(1..=ids.len() as u64), "{ids:?}");
+    assert!(ids.len() > 200);
+    for entry in std::fs::read_dir(linerate.folder.path()).unwrap().flatten() {
+        let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
+        assert!(!text.contains("SECRET"), "in {}", entry.path().display());
+    }
+    assert!(linerate.out().contains("X-Plain"), "{}", linerate.out());
 }
 
 #[test]
@@ -278,7 +309,7 @@ fn a_body_comes_from_a_file_and_a_user_from_the_url_as_with_curl() {
             command.stdin(Stdio::from(std::fs::File::open(given).unwrap()));
         });
         assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
-        let heard = String::from_utf8(heard.lock().unwrap().clone()).unwrap();
+        let heard = heard.lock().unwrap()[0].clone();
         assert!(heard.starts_with("POST / HTTP/1.1\r\n"), "{heard}");
         assert!(heard.ends_with(&format!("\r\n\r\n{sent}")), "{heard}");
         // printf 'user:p@ss' | base64

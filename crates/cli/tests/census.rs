@@ -12,6 +12,7 @@ use linerate_evidence::sources::census::{INSTANTS, LATE, Station};
 use linerate_evidence::{Evidence, LoadSummary, Subject, summarise};
 use linerate_model::Plan;
 use linerate_probe::{CensusSampler, Scope};
+use linerate_workload::Given;
 
 /// Answers 64 bytes with as many, after `delay`.
 fn echo(delay: Duration) -> SocketAddr {
@@ -46,7 +47,7 @@ fn run(address: SocketAddr, kind: &str) -> (LoadSummary, impl Fn(Station) -> f64
     let plan = Arc::new(plan);
     let name = address.to_string();
     let job = Job {
-        template: linerate_workload::template(&plan.workload, &name),
+        template: linerate_workload::template(&plan.workload, &Given::of(&name)).unwrap(),
         plan: Arc::clone(&plan),
         servers: vec![ServerAddress { name, site: String::new(), address }],
         hosts: vec![EngineHost::default()],

@@ -85,6 +85,16 @@ pub enum Trouble {
         /// How long.
         seconds: f64,
     },
+    /// It says something, and that does not end.
+    #[error(
+        "{address} answers, and the answer has no end within {seconds} s: is that of this protocol, and does it end as the plan says?"
+    )]
+    Endless {
+        /// Where.
+        address: String,
+        /// How long.
+        seconds: f64,
+    },
     /// It closes without an answer.
     #[error(
         "{0} closed the connection without an answer: is it the right port, and does it want TLS?"
@@ -255,6 +265,7 @@ impl<'a> Line<'a> {
                 Fault::Untrusted(wrong) => Trouble::Untrusted { address: address.clone(), wrong },
                 Fault::Tls(wrong) => Trouble::NoTls { address: address.clone(), wrong },
                 Fault::Closed => Trouble::Closed(address.clone()),
+                Fault::Endless => Trouble::Endless { address: address.clone(), seconds },
                 Fault::Io(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                         Trouble::Silent { address: address.clone(), seconds }
@@ -298,6 +309,7 @@ fn connect(job: &Job, server: SocketAddr) -> std::io::Result<TcpStream> {
 enum Fault {
     Io(std::io::Error),
     Closed,
+    Endless,
     Broken(Broken),
     Tls(String),
     Untrusted(String),
@@ -364,7 +376,10 @@ fn exchange(
             Stream::Plain(stream) => stream.read(&mut buffer),
             Stream::Tls(stream) => stream.read(&mut buffer),
         };
-        let read = read.map_err(fault)?;
+        let read = read.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut if first.is_some() => Fault::Endless,
+            _ => fault(error),
+        })?;
         let first = *first.get_or_insert_with(Instant::now);
         let step = match read {
             0 => session.closed().map_err(|_| Fault::Closed)?,

@@ -263,10 +263,6 @@ impl Thread {
             self.send_slice(at, Phase::Ramp);
             self.record.align(begins);
             self.begin_load(begins);
-            if self.job.plan.load.ramp.is_zero() {
-                self.phase = Phase::Load;
-                self.record.slice.phase = Phase::Load;
-            }
         }
         if at >= self.record.ends() && self.phase != Phase::Drain {
             self.count_due(at);
@@ -296,6 +292,10 @@ impl Thread {
         let load = &plan.load;
         self.begins = Some(at);
         self.ramped = at.after(load.ramp);
+        if load.ramp.is_zero() {
+            self.phase = Phase::Load;
+            self.record.slice.phase = Phase::Load;
+        }
         if let Some(duration) = plan.until.duration {
             self.ends = self.ramped.after(duration);
         }

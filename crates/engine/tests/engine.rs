@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use linerate_engine::{EngineHost, Job, ServerAddress, Trouble, probe, start};
 use linerate_evidence::{Evidence, LoadSummary, ValidityState, summarise};
 use linerate_model::Plan;
+use linerate_workload::Given;
 
 /// Serves each connection in a thread of its own until the test ends.
 fn serve(each: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
@@ -46,7 +47,8 @@ fn server(address: SocketAddr) -> ServerAddress {
 fn job(address: SocketAddr, rest: &str) -> Job {
     let plan = Plan::from_toml(&format!("[target]\naddress = '{address}'\n{rest}")).unwrap();
     Job {
-        template: linerate_workload::template(&plan.workload, &address.to_string()),
+        template: linerate_workload::template(&plan.workload, &Given::of(&address.to_string()))
+            .unwrap(),
         plan: Arc::new(plan),
         servers: vec![server(address)],
         hosts: vec![EngineHost::default()],

@@ -10,6 +10,7 @@ use std::time::Duration;
 use linerate_engine::{EngineHost, Flow, Job, ServerAddress, probe, start};
 use linerate_evidence::{Evidence, LoadSummary, PairLoad, Slice, ValidityState, summarise};
 use linerate_model::Plan;
+use linerate_workload::Given;
 
 /// A server that echoes 64 bytes after `delay`, and how many connections it took.
 fn echo(delay: Duration) -> (SocketAddr, Arc<AtomicU32>) {
@@ -56,7 +57,7 @@ fn job(servers: &[SocketAddr], hosts: u16, rest: &str) -> Job {
     };
     let host = |number| EngineHost { name: format!("e{number}"), ..EngineHost::default() };
     Job {
-        template: linerate_workload::template(&plan.workload, "a"),
+        template: linerate_workload::template(&plan.workload, &Given::of("a")).unwrap(),
         plan: Arc::new(plan),
         servers: servers.iter().map(server).collect(),
         hosts: (0..hosts).map(host).collect(),
@@ -204,7 +205,7 @@ fn a_connection_for_each_exchange_is_of_the_chosen_server() {
     )
     .unwrap()
     .workload;
-    job.template = linerate_workload::template(&plan.workload, "a");
+    job.template = linerate_workload::template(&plan.workload, &Given::of("a")).unwrap();
     job.plan = Arc::new(plan);
 
     let (load, ..) = run(job);

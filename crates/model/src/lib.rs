@@ -6,6 +6,7 @@
 
 mod path;
 mod plan;
+mod raw;
 mod requests;
 mod secrets;
 mod sites;
@@ -13,9 +14,10 @@ mod units;
 
 pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
 pub use plan::{
-    Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, MOST_SENT, Plan, Target,
-    Until, Workload, check_request,
+    Also, Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, MOST_SENT, Plan,
+    Target, Until, Workload, check_request,
 };
+pub use raw::{Endian, Ending, LengthField, Sent};
 pub use requests::{BadStatus, Expected, Order, Requests, Statuses};
 pub use secrets::REDACTED;
 pub use sites::{Link, Site};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::path::Path;
+use crate::raw::{Ending, Sent};
 use crate::requests::{Expected, Requests};
 use crate::sites::{self, Link, Site};
 use crate::units::{Bytes, Cpus, OpRate, duration, optional_duration};
@@ -144,7 +145,6 @@ fn is_zero(number: &u16) -> bool {
 /// What one connection says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-#[expect(clippy::large_enum_variant, reason = "a plan has one")]
 pub enum Workload {
     /// HTTP/1.1, one request after the other on kept-alive connections.
     Http {
@@ -166,6 +166,12 @@ pub enum Workload {
         /// Open a connection for each exchange.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         close: bool,
+        /// Paths that are asked too, each as often as its weight says beside the others'.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        also: Vec<Also>,
+        /// The weight of `path` beside these. Default 1.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        weight: u64,
         /// Requests from a file, one a line, each with a method, path, headers and body of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         requests: Option<Requests>,
@@ -196,6 +202,19 @@ pub enum Workload {
         /// Payload of a response under `fixed` framing.
         response: Bytes,
     },
+    /// Bytes of the plan's own, and an answer that ends as it says: any protocol.
+    Raw {
+        /// The bytes of a request.
+        send: Sent,
+        /// How its answer ends.
+        until: Ending,
+        /// Open a connection for each exchange.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        close: bool,
+        /// What a right answer is: `body` alone, a text in it. Absent: any.
+        #[serde(default, skip_serializing_if = "Expected::is_anything")]
+        expected: Expected,
+    },
 }
 
 fn get() -> String {
@@ -215,10 +234,27 @@ impl Default for Workload {
             headers: Vec::new(),
             body: Body::None,
             close: false,
+            also: Vec::new(),
+            weight: one(),
             requests: None,
             expected: Expected::default(),
         }
     }
+}
+
+/// A path that is asked beside the workload's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Also {
+    /// Path and query.
+    pub path: String,
+    /// How often by the others' weights. Default 1.
+    #[serde(default = "one")]
+    pub weight: u64,
+}
+
+fn is_one(number: &u64) -> bool {
+    *number == 1
 }
 
 /// A request's body.
@@ -608,6 +644,12 @@ impl Plan {
                 return wrong("workload.request", too_much(request.0));
             }
         }
+        if let Workload::Raw { expected: Expected { status: Some(_), .. }, .. } = &self.workload {
+            return wrong(
+                "workload.expected.status",
+                "raw knows no statuses: write body, a text in the answer".into(),
+            );
+        }
         if let Workload::Rr { framing: Framing::Fixed, response: Bytes(0), .. } = &self.workload {
             return wrong("workload.response", "0 bytes answer nothing: write 1 or more".into());
         }
@@ -687,13 +729,34 @@ impl Plan {
     /// Refuses what would end the request's line or head before its time.
     fn check_http(&self) -> Result<(), BadPlan> {
         let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
-        let Workload::Http { method, path, host, headers, body, requests, .. } = &self.workload
+        let Workload::Http { method, path, host, headers, body, also, weight, requests, .. } =
+            &self.workload
         else {
             return Ok(());
         };
         let pairs = headers.iter().map(|(name, value)| (name, value));
         if let Err((key, because)) = check_request(method, path, pairs) {
             return wrong(key, because);
+        }
+        for one in also {
+            if let Err((_, because)) = check_request(method, &one.path, None) {
+                return wrong("workload.also", because);
+            }
+        }
+        if *weight == 0 || also.iter().any(|one| one.weight == 0) {
+            return wrong("workload.weight", "0 is never asked: write 1 or more".into());
+        }
+        if *weight != 1 && also.is_empty() {
+            return wrong(
+                "workload.weight",
+                "it counts beside other paths only: write them (also), or leave it out".into(),
+            );
+        }
+        if requests.is_some() && !also.is_empty() {
+            return wrong(
+                "workload.also",
+                "each line of workload.requests has a path of its own: keep one of both".into(),
+            );
         }
         if requests.is_some() && *body != Body::None {
             return wrong(
@@ -738,7 +801,7 @@ impl Plan {
     /// Whether each exchange has a connection of its own.
     pub fn opens_each(&self) -> bool {
         match &self.workload {
-            Workload::Http { close, .. } => *close,
+            Workload::Http { close, .. } | Workload::Raw { close, .. } => *close,
             Workload::Rr { .. } => false,
             Workload::Crr { .. } => true,
         }

@@ -35,13 +35,16 @@ impl Plan {
     /// The same plan without its secrets: for evidence, events and reports.
     pub fn redacted(&self) -> Self {
         let mut plan = self.clone();
-        if let Workload::Http { path, headers, .. } = &mut plan.workload {
+        if let Workload::Http { path, headers, also, .. } = &mut plan.workload {
             for (name, value) in headers.iter_mut() {
                 if is_secret(name) {
                     REDACTED.clone_into(value);
                 }
             }
             *path = without_secrets(path);
+            for one in also {
+                one.path = without_secrets(&one.path);
+            }
         }
         plan
     }
@@ -77,11 +80,13 @@ mod tests {
             "[target]\naddress = 'a:1'\n[workload]\nkind = 'http'\n\
              path = '/x?user=7&api_key=k-1&X-Amz-Signature=f00&page=2'\n\
              headers = [['Authorization', 'Bearer t-1'], ['cookie', 'id=c-1'], ['X-Api-Key', 'k-2'],\n\
-             ['Accept', 'text/html'], ['X-Author', 'me'], ['Idempotency-Key', '8']]\n",
+             ['Accept', 'text/html'], ['X-Author', 'me'], ['Idempotency-Key', '8']]\n\
+             also = [{ path = '/y?token=t-2', weight = 3 }]\n",
         )
         .unwrap();
         let redacted = plan.redacted();
-        let Workload::Http { path, headers, .. } = &redacted.workload else { panic!("http") };
+        let Workload::Http { path, headers, also, .. } = &redacted.workload else { panic!("http") };
+        assert_eq!(also[0].path, "/y?token=redacted");
         assert_eq!(path, "/x?user=7&api_key=redacted&X-Amz-Signature=redacted&page=2");
         let values: Vec<_> = headers.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(values, [REDACTED, REDACTED, REDACTED, "text/html", "me", "8"]);

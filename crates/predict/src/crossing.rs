@@ -277,7 +277,9 @@ fn messages(workload: &Workload) -> [Bytes; 2] {
             [Bytes(request.0 + prefix), Bytes(response.0 + prefix)]
         }
         Workload::Http { body: Body::Size(size), .. } => [*size, Crossing::default().response],
-        Workload::Http { .. } => [Crossing::default().request, Crossing::default().response],
+        Workload::Http { .. } | Workload::Raw { .. } => {
+            [Crossing::default().request, Crossing::default().response]
+        }
     }
 }
 

@@ -191,8 +191,20 @@ fn workers_that_read_for_themselves_are_a_pool_where_others_are_not_read() {
     let judgement = workers.judged();
     assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
     // An event loop that computes leaves requests unread as well; that is its thread's affair.
-    let by = Told { cpu: 1.0, ..workers }.judged().verdict.by().map(str::to_owned);
-    assert_ne!(by.as_deref(), Some("app.serial"));
+    let one = |fullest| {
+        let threads = [
+            ("threads.lock", 12.0),
+            ("threads.running", 1.5),
+            ("threads.together", 0.5),
+            ("threads.fullest", fullest),
+        ];
+        Told { cpu: 1.0, threads: places(threads), places: workers.places.clone(), ..workers }
+    };
+    assert_ne!(one(1.0).judged().verdict.by(), Some("app.serial"));
+    // Threads that have one CPU at all times, and none of them alone, hold something in turn.
+    assert_eq!(one(0.3).judged().verdict.by(), Some("app.serial"));
+    let unsteady = Told { cpu: 1.1, ..one(0.3) };
+    assert_ne!(unsteady.judged().verdict.by(), Some("app.serial"));
 }
 
 #[test]

@@ -1,36 +1,46 @@
-//! What connections say, files that a plan names read: the requests' body, or the requests themselves.
+//! What connections say, files that a plan names read: a request, its body, or many requests.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use linerate_model::{Body, MOST_SENT, Plan, Workload};
-use linerate_workload::{Template, template_of};
+use linerate_model::{Body, MOST_SENT, Plan, Sent, Workload};
+use linerate_workload::{Given, Template};
 
 use crate::error::RunError;
 
 /// What each connection says.
 pub(crate) fn template(plan: &Plan, authority: &str) -> Result<Arc<dyn Template>, RunError> {
     let workload = read(&plan.workload)?;
-    template_of(&workload, authority, plan.engine.seed).map_err(|wrong| {
-        let file = match &workload {
-            Workload::Http { requests: Some(requests), .. } => PathBuf::from(&requests.file),
-            _ => PathBuf::new(),
-        };
-        RunError::Requests { file, wrong: wrong.to_string() }
+    let variable = |name: &str| std::env::var(name).ok();
+    let given = Given { authority, seed: plan.engine.seed, variable: &variable };
+    linerate_workload::template(&workload, &given).map_err(|wrong| match &workload {
+        Workload::Http { requests: Some(requests), .. } => {
+            RunError::Requests { file: PathBuf::from(&requests.file), wrong: wrong.to_string() }
+        }
+        _ => RunError::Workload(wrong),
     })
 }
 
 /// The workload with its files read; any other as it is.
 fn read(workload: &Workload) -> Result<Workload, RunError> {
     let mut workload = workload.clone();
-    if let Workload::Http { body, .. } = &mut workload
-        && let Body::File(file) = body
-    {
-        let path = Path::new(file.as_str());
-        let read =
-            contents(path).map_err(|wrong| RunError::Body { file: path.to_owned(), wrong })?;
-        *body = Body::Read(read);
+    let of = |key, file: &str| {
+        let path = Path::new(file);
+        contents(path).map_err(|wrong| RunError::Body { key, file: path.to_owned(), wrong })
+    };
+    match &mut workload {
+        Workload::Http { body, .. } => {
+            if let Body::File(file) = body {
+                *body = Body::Read(of("workload.body", file)?);
+            }
+        }
+        Workload::Raw { send, .. } => {
+            if let Sent::File(file) = send {
+                *send = Sent::Read(of("workload.send", file)?);
+            }
+        }
+        Workload::Rr { .. } | Workload::Crr { .. } => {}
     }
     if let Workload::Http { requests: Some(requests), .. } = &mut workload {
         let file = Path::new(&requests.file);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use linerate_engine::{BadTrust, Trouble};
 use linerate_lab::LayError;
 use linerate_model::OpRate;
+use linerate_workload::BadRequests;
 
 /// See the module.
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +46,14 @@ pub enum RunError {
         /// What is wrong with it.
         wrong: String,
     },
-    /// The file that holds the requests' body.
-    #[error("workload.body: {}: {wrong}", .file.display())]
+    /// What connections are to say.
+    #[error(transparent)]
+    Workload(BadRequests),
+    /// The file that holds a request or its body.
+    #[error("{key}: {}: {wrong}", .file.display())]
     Body {
+        /// The plan's key that names it.
+        key: &'static str,
         /// Which.
         file: PathBuf,
         /// What is wrong with it.
@@ -162,6 +168,7 @@ impl RunError {
             RunError::Refused(_)
             | RunError::Trust(_)
             | RunError::Body { .. }
+            | RunError::Workload(_)
             | RunError::Requests { .. } => true,
             RunError::Lay(error) => matches!(
                 error,

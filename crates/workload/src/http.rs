@@ -1,17 +1,17 @@
 //! `http`: HTTP/1.1 requests one after the other on a kept-alive connection.
 //!
-//! Requests are rendered once and shared. Answers are read by `httparse` from whatever arrived; only
+//! Requests are rendered once and shared; those with holes are filled in at each asking. Answers are read by `httparse` from whatever arrived; only
 //! a head that was split between reads is kept. Bodies are counted, not kept.
 //! Source: RFC 9112, sections 6 (message body length) and 7 (chunked).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linerate_model::{Body, Expected, Requests, Workload};
+use linerate_model::{Body, Bytes, Requests, Workload};
 
-use crate::Kind;
-use crate::requests::{BadRequests, Defaults, List};
+use crate::requests::{Asked, BadRequests, Defaults, List, Payload};
 use crate::session::{Answer, Broken, Judged, Session, Step, Template};
+use crate::{Given, Kind};
 
 mod chunked;
 
@@ -21,9 +21,9 @@ pub use chunked::Chunked;
 pub(crate) static KIND: Kind = Kind {
     name: "http",
     says: "HTTP/1.1 requests one after the other on kept-alive connections",
-    template: |workload, authority| match workload {
-        Workload::Http { .. } => Some(Arc::new(HttpTemplate::new(workload, authority))),
-        _ => None,
+    template: |workload, given| {
+        let list = list(workload, given)?;
+        Some(list.map(|list| -> Arc<dyn Template> { Arc::new(HttpTemplate::of(list, given.seed)) }))
     },
 };
 
@@ -43,52 +43,57 @@ struct HttpTemplate {
     sessions: AtomicU64,
 }
 
-/// The template of a plan whose requests are from a file; none: they are not.
-pub(crate) fn of_requests(
-    workload: &Workload,
-    authority: &str,
-    seed: u64,
-) -> Option<Result<Arc<dyn Template>, BadRequests>> {
-    let Workload::Http { method, host, headers, close, requests, expected, .. } = workload else {
+/// The requests of a plan of this kind.
+fn list(workload: &Workload, given: &Given<'_>) -> Option<Result<List, BadRequests>> {
+    let Workload::Http {
+        method,
+        path,
+        host,
+        headers,
+        body,
+        close,
+        also,
+        weight,
+        requests,
+        expected,
+    } = workload
+    else {
         return None;
     };
-    let Requests { order, contents, .. } = requests.as_ref()?;
-    let host = host.as_deref().unwrap_or(authority);
-    let defaults = Defaults { method, host, headers, close: *close, expected };
-    let list = List::parse(contents.as_deref().unwrap_or(&[]), *order, seed, &defaults);
-    Some(list.map(|list| -> Arc<dyn Template> { Arc::new(HttpTemplate::of(list, seed)) }))
+    let host = host.as_deref().unwrap_or(given.authority);
+    if let Some(Requests { order, contents, .. }) = requests {
+        let defaults = Defaults { method, host, headers, close: *close, expected };
+        let contents = contents.as_deref().unwrap_or(&[]);
+        return Some(List::parse(contents, *order, &defaults, given));
+    }
+    let filler;
+    let body = match body {
+        Body::None => Payload::None,
+        Body::Text(text) if text.is_empty() => Payload::None,
+        Body::Text(text) => Payload::Text(text),
+        Body::Read(bytes) if bytes.is_empty() => Payload::None,
+        Body::Read(bytes) => Payload::AsItIs(bytes),
+        Body::File(_) => unreachable!("whoever makes the load reads it first"),
+        Body::Size(Bytes(0)) => Payload::None,
+        Body::Size(Bytes(size)) => {
+            filler = vec![b'.'; *size as usize];
+            Payload::AsItIs(&filler)
+        }
+    };
+    let asked = |path| Asked {
+        method,
+        path,
+        host: Some(host),
+        headers: headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        close: *close,
+        body,
+    };
+    let all = std::iter::once((asked(path), *weight));
+    let all = all.chain(also.iter().map(|one| (asked(&one.path), one.weight)));
+    Some(List::of_plan(all, expected, given))
 }
 
 impl HttpTemplate {
-    fn new(workload: &Workload, authority: &str) -> Self {
-        let Workload::Http { method, path, host, headers, body, close, expected, .. } = workload
-        else {
-            unreachable!("the kind's template function matched it")
-        };
-        let host = host.as_deref().unwrap_or(authority);
-        let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n");
-        for (name, value) in headers {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if *close {
-            text.push_str("Connection: close\r\n");
-        }
-        let body: Vec<u8> = match body {
-            Body::None => Vec::new(),
-            Body::Text(text) => text.clone().into_bytes(),
-            Body::Read(bytes) => bytes.to_vec(),
-            Body::File(_) => unreachable!("whoever makes the load reads it first"),
-            Body::Size(size) => vec![b'.'; size.0 as usize],
-        };
-        if !body.is_empty() || matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
-            text.push_str(&format!("Content-Length: {}\r\n", body.len()));
-        }
-        text.push_str("\r\n");
-        let mut request = text.into_bytes();
-        request.extend_from_slice(&body);
-        Self::of(List::one(request, method == "HEAD", expected.clone()), 0)
-    }
-
     fn of(list: List, seed: u64) -> Self {
         Self { list: Arc::new(list), seed, sessions: AtomicU64::new(0) }
     }
@@ -97,9 +102,7 @@ impl HttpTemplate {
 impl Template for HttpTemplate {
     fn session(&self) -> Box<dyn Session> {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed);
-        // The odd constant keeps neighbours apart.
-        let stream = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Box::new(HttpSession::of(Arc::clone(&self.list), self.seed ^ stream))
+        Box::new(HttpSession::of(Arc::clone(&self.list), crate::random_of(self.seed, number)))
     }
 }
 
@@ -110,6 +113,8 @@ pub struct HttpSession {
     at: usize,
     written: usize,
     random: fastrand::Rng,
+    /// The request, where it has holes; empty: it stands in the list.
+    filled: Vec<u8>,
     /// How much was found of what the answer's body is to hold.
     found: usize,
     /// The part of a head that came in an earlier read.
@@ -140,20 +145,30 @@ enum Expects {
 impl HttpSession {
     /// A session that asks with these bytes; for tests and fuzzing.
     pub fn asking(request: &[u8]) -> Self {
-        Self::of(Arc::new(List::one(request.to_vec(), false, Expected::default())), 0)
+        Self::of(Arc::new(List::of_bytes(request.to_vec())), crate::random_of(0, 0))
     }
 
-    fn of(list: Arc<List>, seed: u64) -> Self {
+    fn of(list: Arc<List>, random: fastrand::Rng) -> Self {
         Self {
             written: list.request(0).len(),
             at: 0,
             list,
-            random: fastrand::Rng::with_seed(seed),
+            random,
+            filled: Vec::new(),
             found: 0,
             split_head: Vec::new(),
             expects: Expects::Head,
             answer: Answer::default(),
             known: Known::default(),
+        }
+    }
+
+    /// The request as it is written.
+    #[inline]
+    fn request(&self) -> &[u8] {
+        match self.filled.as_slice() {
+            [] => self.list.request(self.at),
+            filled => filled,
         }
     }
 
@@ -258,11 +273,12 @@ impl HttpSession {
 impl Session for HttpSession {
     fn begin(&mut self) {
         self.at = self.list.next(&mut self.random);
+        self.list.fill(self.at, &mut self.random, &mut self.filled);
         (self.written, self.found) = (0, 0);
     }
 
     fn unsent(&self) -> &[u8] {
-        &self.list.request(self.at)[self.written..]
+        &self.request()[self.written..]
     }
 
     fn sent(&mut self, bytes: usize) {
@@ -304,7 +320,7 @@ impl Session for HttpSession {
     }
 
     fn renew(&mut self) {
-        self.written = self.list.request(self.at).len();
+        self.written = self.request().len();
         self.split_head.clear();
         self.expects = Expects::Head;
     }
@@ -331,7 +347,7 @@ fn start_of(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use linerate_model::Bytes;
+    use linerate_model::{Also, Expected};
     use proptest::prelude::*;
 
     use super::*;
@@ -346,21 +362,82 @@ mod tests {
 
     #[test]
     fn the_request_is_what_the_plan_says() {
-        let template = HttpTemplate::new(
-            &Workload::Http {
-                method: "POST".into(),
-                path: "/q?a=1".into(),
-                host: None,
-                headers: vec![("X-A".into(), "b".into())],
-                body: Body::Size(Bytes(3)),
-                close: true,
-                requests: None,
-                expected: Expected::default(),
-            },
-            "127.0.0.1:8080",
+        let workload = |path: &str, body| Workload::Http {
+            method: "POST".into(),
+            path: path.into(),
+            host: None,
+            headers: vec![("X-A".into(), "b".into())],
+            body,
+            close: true,
+            also: Vec::new(),
+            weight: 1,
+            requests: None,
+            expected: Expected::default(),
+        };
+        let asked = |workload: &Workload| {
+            let mut session = crate::template(workload, &Given::of("127.0.0.1:8080"))?.session();
+            session.begin();
+            Ok::<_, BadRequests>(String::from_utf8(session.unsent().to_vec()).unwrap())
+        };
+        assert_eq!(
+            asked(&workload("/q?a=1", Body::Size(Bytes(3)))).unwrap(),
+            "POST /q?a=1 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nX-A: b\r\nConnection: close\r\nContent-Length: 3\r\n\r\n..."
         );
-        let expected = "POST /q?a=1 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nX-A: b\r\nConnection: close\r\nContent-Length: 3\r\n\r\n...";
-        assert_eq!(std::str::from_utf8(template.list.request(0)), Ok(expected));
+        let holed = asked(&workload("/{{counter:8}}", Body::Text("n={{counter}}".into()))).unwrap();
+        assert!(holed.starts_with("POST /8 HTTP/1.1\r\n"), "{holed}");
+        assert!(holed.ends_with("Content-Length:  3\r\n\r\nn=1"), "{holed}");
+        // A file is sent as it is.
+        let read = Body::Read((*b"{{uuid}}").into());
+        assert!(asked(&workload("/", read)).unwrap().ends_with("\r\n\r\n{{uuid}}"));
+        let error = asked(&workload("/", Body::Text("{{env:A}}".into()))).unwrap_err();
+        assert!(error.to_string().starts_with("workload.body: `{{env:A}}`: the environment"));
+    }
+
+    #[test]
+    fn several_paths_are_asked_by_their_weights() {
+        let workload = Workload::Http {
+            method: "GET".into(),
+            path: "/{{counter}}".into(),
+            host: Some("a".into()),
+            headers: Vec::new(),
+            body: Body::None,
+            close: false,
+            also: vec![
+                Also { path: "/a".into(), weight: 3 },
+                Also { path: "/b".into(), weight: 6 },
+            ],
+            weight: 1,
+            requests: None,
+            expected: Expected::default(),
+        };
+        let mut session = crate::template(&workload, &Given::of("a")).unwrap().session();
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            session.begin();
+            let of = session.unsent()[5];
+            counts[usize::from(of == b'a') + 2 * usize::from(of == b'b')] += 1;
+        }
+        // Binomial, p = 0.1, 0.3 and 0.6: standard deviations are 30, 46 and 49; the seed is fixed.
+        for (count, expected) in counts.iter().zip([1_000_i32, 3_000, 6_000]) {
+            assert!((count - expected).abs() < 200, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_with_holes_is_written_in_pieces_and_another_each_time() {
+        let mut workload = Workload::default();
+        if let Workload::Http { path, .. } = &mut workload {
+            *path = "/{{counter}}".into();
+        }
+        let mut session = crate::template(&workload, &Given::of("a")).unwrap().session();
+        assert!(session.unsent().is_empty());
+        session.begin();
+        session.sent(5);
+        assert_eq!(session.unsent(), b"1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        session.renew();
+        assert!(session.unsent().is_empty());
+        session.begin();
+        assert!(session.unsent().starts_with(b"GET /2 "));
     }
 
     #[test]

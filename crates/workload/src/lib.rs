@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod choice;
+mod holes;
 mod http;
 mod matching;
+mod raw;
 mod requests;
 mod rr;
 mod schedule;
@@ -23,40 +25,56 @@ pub use requests::BadRequests;
 pub use schedule::Schedule;
 pub use session::{Answer, Broken, Judged, Session, Step, Template};
 
+/// What a plan does not say itself.
+pub struct Given<'a> {
+    /// The target's authority: its `Host`.
+    pub authority: &'a str,
+    /// Of random choices.
+    pub seed: u64,
+    /// A variable of the environment, by its name.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl<'a> Given<'a> {
+    /// Of a target, and nothing else: for tests.
+    pub fn of(authority: &'a str) -> Self {
+        Self { authority, seed: 1, variable: &|_| None }
+    }
+}
+
 /// A kind of workload.
 pub struct Kind {
     /// Its name in plans.
     pub name: &'static str,
     /// What it does, in a sentence.
     pub says: &'static str,
-    /// A template for plans of this kind; none for others. The text is the target's authority.
-    pub template: fn(&Workload, &str) -> Option<Arc<dyn Template>>,
+    /// A template for plans of this kind; none for others.
+    pub template: fn(&Workload, &Given<'_>) -> Option<Made>,
 }
 
+/// A template, or why there is none.
+pub type Made = Result<Arc<dyn Template>, BadRequests>;
+
 /// Every workload. To add one: its parameters in `linerate_model::Workload`, a file here, a line here.
-pub static WORKLOADS: &[&Kind] = &[&http::KIND, &rr::RR, &rr::CRR];
+pub static WORKLOADS: &[&Kind] = &[&http::KIND, &raw::KIND, &rr::RR, &rr::CRR];
 
 /// The template of a plan's workload.
-pub fn template(workload: &Workload, authority: &str) -> Arc<dyn Template> {
+pub fn template(workload: &Workload, given: &Given<'_>) -> Made {
     WORKLOADS
         .iter()
-        .find_map(|kind| (kind.template)(workload, authority))
+        .find_map(|kind| (kind.template)(workload, given))
         .expect("every workload of the model has its kind in WORKLOADS")
 }
 
-/// The same of any plan, also one whose requests are from a file. The seed is of its random choices.
-pub fn template_of(
-    workload: &Workload,
-    authority: &str,
-    seed: u64,
-) -> Result<Arc<dyn Template>, BadRequests> {
-    http::of_requests(workload, authority, seed)
-        .unwrap_or_else(|| Ok(template(workload, authority)))
+/// The random choices of one session, by its number.
+fn random_of(seed: u64, session: u64) -> fastrand::Rng {
+    // The odd constant keeps neighbours apart.
+    fastrand::Rng::with_seed(seed ^ (session + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 #[cfg(test)]
 mod tests {
-    use linerate_model::{Bytes, Framing};
+    use linerate_model::{Bytes, Ending, Expected, Framing, Sent};
 
     use super::*;
 
@@ -67,8 +85,16 @@ mod tests {
             Workload::default(),
             Workload::Rr { framing, request, response, echo: false },
             Workload::Crr { framing, request, response },
+            Workload::Raw {
+                send: Sent::Text("a".into()),
+                until: Ending { bytes: Some(Bytes(1)), ..Ending::default() },
+                close: false,
+                expected: Expected::default(),
+            },
         ] {
-            let kinds = WORKLOADS.iter().filter(|kind| (kind.template)(&workload, "a").is_some());
+            let given = Given::of("a");
+            let kinds =
+                WORKLOADS.iter().filter(|kind| (kind.template)(&workload, &given).is_some());
             assert_eq!(kinds.count(), 1);
         }
     }

@@ -11,8 +11,8 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    pub fn new(text: &str) -> Self {
-        let bytes: Box<[u8]> = text.as_bytes().into();
+    pub fn new(bytes: &[u8]) -> Self {
+        let bytes: Box<[u8]> = bytes.into();
         let mut back = vec![0; bytes.len()];
         let mut matched = 0;
         for at in 1..bytes.len() {
@@ -28,16 +28,26 @@ impl Text {
     /// How much of the text the bytes so far end in, after these; all of it once it was found.
     #[inline]
     pub fn on(&self, mut matched: usize, piece: &[u8]) -> usize {
-        for byte in piece {
-            if matched == self.bytes.len() {
-                break;
-            }
-            while matched > 0 && *byte != self.bytes[matched] {
-                matched = self.back[matched - 1];
-            }
-            matched += usize::from(*byte == self.bytes[matched]);
+        if !self.is_found(matched) {
+            self.find(&mut matched, piece);
         }
         matched
+    }
+
+    /// How many bytes of the piece there are up to the text's end; none: it does not end there. `matched` is less
+    /// than all of it.
+    #[inline]
+    pub fn find(&self, matched: &mut usize, piece: &[u8]) -> Option<usize> {
+        for (index, byte) in piece.iter().enumerate() {
+            while *matched > 0 && *byte != self.bytes[*matched] {
+                *matched = self.back[*matched - 1];
+            }
+            *matched += usize::from(*byte == self.bytes[*matched]);
+            if self.is_found(*matched) {
+                return Some(index + 1);
+            }
+        }
+        None
     }
 
     /// Whether it was found.
@@ -52,12 +62,15 @@ mod tests {
 
     #[test]
     fn it_is_found_wherever_the_pieces_are_cut() {
-        let (text, body) = (Text::new("abcabd"), b"xxabcabcabdyy");
+        let (text, body) = (Text::new(b"abcabd"), b"xxabcabcabdyy");
         for cut in 0..body.len() {
             let first = text.on(0, &body[..cut]);
             assert!(text.is_found(text.on(first, &body[cut..])), "{cut}");
+            // Its last byte is the body's eleventh.
+            let mut matched = text.on(0, &body[..cut.min(10)]);
+            assert_eq!(text.find(&mut matched, &body[cut.min(10)..]), Some(11 - cut.min(10)));
         }
         assert!(!text.is_found(text.on(0, b"abcabcab")));
-        assert!(Text::new("").is_found(0));
+        assert!(Text::new(b"").is_found(0));
     }
 }

@@ -1,16 +1,20 @@
-//! Requests of an NDJSON file, rendered once into one stretch of memory.
+//! Requests of a plan or of an NDJSON file, rendered once into one stretch of memory, with holes for what is another
+//! at each request.
 //!
 //! A line is an object: `path`, and if need be `method`, `headers`, `body` (a text, or JSON that is sent as such),
 //! `weight`, and of a right answer `status` and `answer` (a text in its body). What a line leaves out is the plan's.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use linerate_model::{Expected, Order, Statuses};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::Given;
+use crate::holes::{Holed, Place};
 use crate::matching::Text;
 use crate::session::Judged;
 
@@ -23,26 +27,59 @@ pub(crate) struct Defaults<'a> {
     pub expected: &'a Expected,
 }
 
-/// A file that is none of requests.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("line {line}, column {column}: {wrong}")]
-pub struct BadRequests {
-    /// From 1.
-    pub line: usize,
-    /// From 1.
-    pub column: usize,
-    /// What is wrong, and what to write.
-    pub wrong: String,
+/// One request, before it is rendered.
+pub(crate) struct Asked<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    /// None: among the headers.
+    pub host: Option<&'a str>,
+    pub headers: Vec<(&'a str, &'a str)>,
+    pub close: bool,
+    pub body: Payload<'a>,
 }
 
-/// Requests, each whole as it is written.
+/// A request's body.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    None,
+    /// With holes, if it has some.
+    Text(&'a str),
+    AsItIs(&'a [u8]),
+}
+
+/// Requests that can't be made.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadRequests {
+    /// A line of a file.
+    #[error("line {line}, column {column}: {wrong}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+        /// What is wrong, and what to write.
+        wrong: String,
+    },
+    /// The plan's own.
+    #[error("{key}: {wrong}")]
+    Plan {
+        /// The dotted key.
+        key: &'static str,
+        /// What is wrong, and what to write.
+        wrong: String,
+    },
+}
+
+/// Requests, each whole as it is written but for its holes.
 pub(crate) struct List {
-    bytes: Vec<u8>,
+    texts: Holed,
     entries: Vec<Entry>,
     expected: Vec<Right>,
     /// Whether answers are judged at all: the plan or a line says what a right one is.
     pub judges: bool,
     choosing: Choosing,
+    /// Requests with a counter so far.
+    counted: AtomicU64,
 }
 
 /// What a right answer is, ready to be looked for.
@@ -53,7 +90,8 @@ struct Right {
 
 impl Right {
     fn of(expected: &Expected) -> Self {
-        let body = expected.body.as_deref().filter(|text| !text.is_empty()).map(Text::new);
+        let body = expected.body.as_deref().filter(|text| !text.is_empty());
+        let body = body.map(|text| Text::new(text.as_bytes()));
         Self { status: expected.status.clone(), body }
     }
 }
@@ -61,10 +99,19 @@ impl Right {
 struct Entry {
     from: u32,
     length: u32,
+    /// Its first hole, by its place among all; its last is before the next entry's first.
+    holes: u32,
     /// Its place in the list's expectations.
     expected: u16,
     /// An answer to HEAD has a length and no body.
     head: bool,
+}
+
+impl Entry {
+    fn bytes(&self) -> Range<usize> {
+        let from = self.from as usize;
+        from..from + self.length as usize
+    }
 }
 
 enum Choosing {
@@ -105,37 +152,60 @@ const MOST_EXPECTED: usize = 1 << 16;
 const EXAMPLE: &str = r#"write for example {"method": "POST", "path": "/a", "body": "text"}"#;
 
 impl List {
-    /// One request, as it is written.
-    pub fn one(request: Vec<u8>, head: bool, expected: Expected) -> Self {
-        let length = request.len() as u32;
+    fn new(expected: &Expected) -> Self {
         Self {
-            bytes: request,
-            entries: vec![Entry { from: 0, length, expected: 0, head }],
+            texts: Holed::default(),
+            entries: Vec::new(),
             judges: !expected.is_anything(),
-            expected: vec![Right::of(&expected)],
+            expected: vec![Right::of(expected)],
             choosing: Choosing::One,
+            counted: AtomicU64::new(0),
         }
+    }
+
+    /// One request, as it is written.
+    pub fn of_bytes(request: Vec<u8>) -> Self {
+        let mut list = Self::new(&Expected::default());
+        let length = request.len() as u32;
+        list.texts.bytes = request;
+        list.entries.push(Entry { from: 0, length, holes: 0, expected: 0, head: false });
+        list
+    }
+
+    /// The plan's own, each with its weight.
+    pub fn of_plan<'a>(
+        all: impl Iterator<Item = (Asked<'a>, u64)>,
+        expected: &Expected,
+        given: &Given<'_>,
+    ) -> Result<Self, BadRequests> {
+        let mut list = Self::new(expected);
+        let mut weights = Vec::new();
+        for (asked, weight) in all {
+            let added = list.add(&asked, 0, given);
+            added.map_err(|(key, wrong)| BadRequests::Plan { key, wrong })?;
+            weights.push(weights.last().copied().unwrap_or(0u64).saturating_add(weight));
+        }
+        if weights.len() > 1 {
+            list.choosing = Choosing::Weighted(weights);
+        }
+        Ok(list)
     }
 
     /// Those of a file.
     pub fn parse(
         text: &[u8],
         order: Order,
-        seed: u64,
         defaults: &Defaults<'_>,
+        given: &Given<'_>,
     ) -> Result<Self, BadRequests> {
-        let mut list = Self {
-            bytes: Vec::with_capacity(text.len()),
-            entries: Vec::new(),
-            judges: !defaults.expected.is_anything(),
-            expected: vec![Right::of(defaults.expected)],
-            choosing: Choosing::One,
-        };
+        let mut list = Self::new(defaults.expected);
+        list.texts.bytes.reserve(text.len());
         let mut known = HashMap::from([(defaults.expected.clone(), 0)]);
         let mut weights = Vec::new();
         let mut sum = 0u64;
         for (index, bytes) in text.split(|byte| *byte == b'\n').enumerate() {
-            let bad = |column: usize, wrong: String| BadRequests { line: index + 1, column, wrong };
+            let bad =
+                |column: usize, wrong: String| BadRequests::Line { line: index + 1, column, wrong };
             if bytes.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
@@ -155,32 +225,35 @@ impl List {
             if order == Order::Weighted {
                 weights.push(sum);
             }
-            list.add(line, &mut known, defaults).map_err(|wrong| bad(1, wrong))?;
+            let added = list.add_line(line, &mut known, defaults, given);
+            added.map_err(|wrong| bad(1, wrong))?;
         }
         let count = list.entries.len();
         list.choosing = match order {
             _ if count == 0 => {
                 let wrong = format!("no requests in it: {EXAMPLE}, one a line");
-                return Err(BadRequests { line: 1, column: 1, wrong });
+                return Err(BadRequests::Line { line: 1, column: 1, wrong });
             }
             Order::Weighted => Choosing::Weighted(weights),
             Order::Turn => Choosing::Turn(Vec::new(), AtomicUsize::new(0)),
             Order::Shuffled => {
                 let mut places: Vec<u32> = (0..count as u32).collect();
-                fastrand::Rng::with_seed(seed).shuffle(&mut places);
+                fastrand::Rng::with_seed(given.seed).shuffle(&mut places);
                 Choosing::Turn(places, AtomicUsize::new(0))
             }
         };
-        list.bytes.shrink_to_fit();
+        list.texts.bytes.shrink_to_fit();
+        list.texts.holes.shrink_to_fit();
         list.entries.shrink_to_fit();
         Ok(list)
     }
 
-    fn add(
+    fn add_line(
         &mut self,
         line: Line<'_>,
         known: &mut HashMap<Expected, u16>,
         defaults: &Defaults<'_>,
+        given: &Given<'_>,
     ) -> Result<(), String> {
         let (body, is_json) = match line.body {
             None | Some(Value::Null) => (None, false),
@@ -192,55 +265,107 @@ impl List {
         let method = line.method.as_deref().unwrap_or(default);
         linerate_model::check_request(method, &line.path, line.headers.iter())
             .map_err(|(_, wrong)| wrong)?;
-        let from = self.bytes.len();
-        let given = |name: &str| line.headers.keys().any(|own| own.eq_ignore_ascii_case(name));
-        let mut head = Head { bytes: &mut self.bytes };
-        head.put(&[method, " ", &line.path, " HTTP/1.1\r\n"]);
-        if !given("host") {
-            head.put(&["Host: ", defaults.host, "\r\n"]);
-        }
-        for (name, value) in defaults.headers.iter().filter(|(name, _)| !given(name)) {
-            head.put(&[name, ": ", value, "\r\n"]);
-        }
-        for (name, value) in &line.headers {
-            head.put(&[name, ": ", value, "\r\n"]);
-        }
-        if is_json && !given("content-type") {
-            head.put(&["Content-Type: application/json\r\n"]);
-        }
-        if defaults.close {
-            head.put(&["Connection: close\r\n"]);
-        }
-        if body.is_some() || matches!(method, "POST" | "PUT" | "PATCH") {
-            let length = body.as_ref().map_or(0, String::len).to_string();
-            head.put(&["Content-Length: ", &length, "\r\n"]);
-        }
-        head.put(&["\r\n", body.as_deref().unwrap_or("")]);
-        let too_many = || "these are more than 4GiB of requests: write fewer".to_owned();
+        let own = |name: &str| line.headers.keys().any(|own| own.eq_ignore_ascii_case(name));
+        let of_plan = defaults.headers.iter().filter(|(name, _)| !own(name));
+        let of_json =
+            (is_json && !own("content-type")).then_some(("Content-Type", "application/json"));
         let expected = Expected {
             status: line.status.or_else(|| defaults.expected.status.clone()),
             body: line.answer.or_else(|| defaults.expected.body.clone()),
         };
-        let expected = match known.get(&expected) {
-            Some(place) => *place,
-            None if self.expected.len() == MOST_EXPECTED => {
-                return Err(format!(
-                    "more than {MOST_EXPECTED} kinds of right answers: write fewer"
-                ));
+        let asked = Asked {
+            method,
+            path: &line.path,
+            host: (!own("host")).then_some(defaults.host),
+            headers: of_plan
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .chain(line.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+                .chain(of_json)
+                .collect(),
+            close: defaults.close,
+            body: body.as_deref().map_or(Payload::None, Payload::Text),
+        };
+        let expected = self.expects(expected, known)?;
+        self.add(&asked, expected, given).map_err(|(_, wrong)| wrong)
+    }
+
+    /// The place of a right answer among all.
+    fn expects(
+        &mut self,
+        expected: Expected,
+        known: &mut HashMap<Expected, u16>,
+    ) -> Result<u16, String> {
+        if let Some(place) = known.get(&expected) {
+            return Ok(*place);
+        }
+        if self.expected.len() == MOST_EXPECTED {
+            return Err(format!("more than {MOST_EXPECTED} kinds of right answers: write fewer"));
+        }
+        let place = self.expected.len() as u16;
+        self.expected.push(Right::of(&expected));
+        self.judges = true;
+        known.insert(expected, place);
+        Ok(place)
+    }
+
+    /// Renders a request; the error has the plan's key of what is wrong.
+    fn add(
+        &mut self,
+        asked: &Asked<'_>,
+        expected: u16,
+        given: &Given<'_>,
+    ) -> Result<(), (&'static str, String)> {
+        let texts = &mut self.texts;
+        let (from, holes) = (texts.bytes.len(), texts.holes.len());
+        let holed = |texts: &mut Holed, text: &str, place, key| {
+            texts.put_holed(text.as_bytes(), place, given.variable).map_err(|wrong| (key, wrong))
+        };
+        texts.put(&[asked.method, " "]);
+        holed(texts, asked.path, Place::Path, "workload.path")?;
+        texts.put(&[" HTTP/1.1\r\n"]);
+        if let Some(host) = asked.host {
+            texts.put(&["Host: ", host, "\r\n"]);
+        }
+        for (name, value) in &asked.headers {
+            texts.put(&[name, ": "]);
+            holed(texts, value, Place::Header, "workload.headers")?;
+            texts.put(&["\r\n"]);
+        }
+        if asked.close {
+            texts.put(&["Connection: close\r\n"]);
+        }
+        let mut body = Holed::default();
+        match asked.body {
+            Payload::None | Payload::AsItIs(_) => {}
+            Payload::Text(text) => holed(&mut body, text, Place::Body, "workload.body")?,
+        }
+        let plain = match asked.body {
+            Payload::AsItIs(bytes) => bytes,
+            _ => &body.bytes,
+        };
+        let has_body = !matches!(asked.body, Payload::None);
+        if has_body || matches!(asked.method, "POST" | "PUT" | "PATCH") {
+            texts.put(&["Content-Length: "]);
+            match body.holes.as_slice() {
+                [] => texts.put(&[&plain.len().to_string()]),
+                _ => texts.put_length(&body),
             }
-            None => {
-                let place = self.expected.len() as u16;
-                self.expected.push(Right::of(&expected));
-                self.judges = true;
-                known.insert(expected, place);
-                place
-            }
+            texts.put(&["\r\n"]);
+        }
+        texts.put(&["\r\n"]);
+        match body.holes.as_slice() {
+            [] => texts.bytes.extend_from_slice(plain),
+            _ => texts.put_body(&body),
+        }
+        let too_many = |_| {
+            ("workload.requests", "these are more than 4GiB of requests: write fewer".to_owned())
         };
         self.entries.push(Entry {
-            from: u32::try_from(from).map_err(|_| too_many())?,
-            length: u32::try_from(self.bytes.len() - from).map_err(|_| too_many())?,
+            from: u32::try_from(from).map_err(too_many)?,
+            length: u32::try_from(self.texts.bytes.len() - from).map_err(too_many)?,
+            holes: u32::try_from(holes).map_err(too_many)?,
             expected,
-            head: method == "HEAD",
+            head: asked.method == "HEAD",
         });
         Ok(())
     }
@@ -268,11 +393,19 @@ impl List {
         }
     }
 
-    /// A request as it is written.
+    /// A request as it is written; of one with holes, what is between them.
     #[inline]
     pub fn request(&self, at: usize) -> &[u8] {
-        let Entry { from, length, .. } = &self.entries[at];
-        &self.bytes[*from as usize..][..*length as usize]
+        &self.texts.bytes[self.entries[at].bytes()]
+    }
+
+    /// A request with its holes filled; one without them leaves the buffer empty.
+    #[inline]
+    pub fn fill(&self, at: usize, random: &mut fastrand::Rng, into: &mut Vec<u8>) {
+        let entry = &self.entries[at];
+        let last = self.entries.get(at + 1).map_or(self.texts.holes.len(), |it| it.holes as usize);
+        let holes = entry.holes as usize..last;
+        self.texts.fill(entry.bytes(), holes, &self.counted, random, into);
     }
 
     fn right(&self, at: usize) -> &Right {
@@ -310,17 +443,7 @@ impl List {
     /// Memory that it takes, for its test.
     #[cfg(test)]
     fn size(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
-    }
-}
-
-struct Head<'a> {
-    bytes: &'a mut Vec<u8>,
-}
-
-impl Head<'_> {
-    fn put(&mut self, parts: &[&str]) {
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
+        self.texts.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 }
 
@@ -333,7 +456,7 @@ mod tests {
     }
 
     fn parse(text: &str, order: Order) -> Result<List, BadRequests> {
-        List::parse(text.as_bytes(), order, 1, &defaults(&Expected::default()))
+        List::parse(text.as_bytes(), order, &defaults(&Expected::default()), &Given::of(""))
     }
 
     fn asked(list: &List, count: usize) -> Vec<usize> {
@@ -351,7 +474,7 @@ mod tests {
         let expected = Expected { status: "2xx".parse().ok(), body: None };
         let headers = [("X-A".to_owned(), "plan's".to_owned()), ("B".to_owned(), "c".to_owned())];
         let of = Defaults { headers: &headers, ..defaults(&expected) };
-        let list = List::parse(text.as_bytes(), Order::Turn, 1, &of).unwrap();
+        let list = List::parse(text.as_bytes(), Order::Turn, &of, &Given::of("")).unwrap();
         let says = |at| std::str::from_utf8(list.request(at)).unwrap().to_owned();
         assert_eq!(says(0), "GET /a HTTP/1.1\r\nHost: a:80\r\nX-A: plan's\r\nB: c\r\n\r\n");
         assert_eq!(
@@ -378,6 +501,29 @@ mod tests {
     }
 
     #[test]
+    fn a_line_with_holes_is_filled_in_anew_and_one_without_stays_as_it_is() {
+        let text = r#"{"path": "/a/{{counter}}", "headers": {"X-Id": "{{random:5-5}}"}}
+            {"path": "/b"}
+            {"path": "/c", "body": {"n": "{{counter:100}}", "k": "{{env:K}}"}}"#;
+        let given = Given { variable: &|_| Some("of K".into()), ..Given::of("") };
+        let expected = Expected::default();
+        let list = List::parse(text.as_bytes(), Order::Turn, &defaults(&expected), &given).unwrap();
+        let (mut random, mut filled) = (fastrand::Rng::with_seed(7), Vec::new());
+        let mut says = |at| {
+            list.fill(at, &mut random, &mut filled);
+            String::from_utf8(filled.clone()).unwrap()
+        };
+        assert_eq!(says(0), "GET /a/1 HTTP/1.1\r\nHost: a:80\r\nX-Id: 5\r\n\r\n");
+        assert_eq!(says(1), "");
+        assert_eq!(
+            says(2),
+            "POST /c HTTP/1.1\r\nHost: a:80\r\nContent-Type: application/json\r\nContent-Length: 22\r\n\r\n\
+             {\"n\":\"101\",\"k\":\"of K\"}"
+        );
+        assert!(says(0).starts_with("GET /a/3 "));
+    }
+
+    #[test]
     fn what_is_no_line_is_told_by_line_and_column_with_what_to_write() {
         let says = |text: &str| parse(text, Order::Turn).err().unwrap().to_string();
         let error = says("{\"path\": \"/\"}\n{\"path\": \"/\", \"metod\": \"GET\"}\n");
@@ -397,9 +543,14 @@ mod tests {
         let zero = parse("{\"path\": \"/\", \"weight\": 0}", Order::Weighted).err().unwrap();
         assert!(zero.to_string().contains("`weight` 0 is never asked"));
         // What is not UTF-8.
-        let list =
-            List::parse(b"{\"path\": \"/\xff\"}", Order::Turn, 1, &defaults(&Expected::default()));
+        let list = List::parse(
+            b"{\"path\": \"/\xff\"}",
+            Order::Turn,
+            &defaults(&Expected::default()),
+            &Given::of(""),
+        );
         assert!(list.is_err());
+        assert!(says("{\"path\": \"/{{conter}}\"}").starts_with("line 1, column 1: `{{conter}}`"));
     }
 
     #[test]

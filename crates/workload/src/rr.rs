@@ -15,10 +15,10 @@ pub(crate) static RR: Kind = Kind {
     says: "one request, one response of known or prefixed length, again (netperf's TCP_RR)",
     template: |workload, _| match workload {
         Workload::Rr { framing, request, response, echo: false } => {
-            Some(Arc::new(RrTemplate::new(*framing, request.0, response.0)))
+            Some(Ok(Arc::new(RrTemplate::new(*framing, request.0, response.0))))
         }
         Workload::Rr { framing, request, echo: true, .. } => {
-            Some(Arc::new(EchoTemplate::new(*framing, request.0)))
+            Some(Ok(Arc::new(EchoTemplate::new(*framing, request.0))))
         }
         _ => None,
     },
@@ -31,7 +31,7 @@ pub(crate) static CRR: Kind = Kind {
     template: |workload, _| match workload {
         // Opening and closing is the engine's part: it reads `Plan::opens_each`.
         Workload::Crr { framing, request, response } => {
-            Some(Arc::new(RrTemplate::new(*framing, request.0, response.0)))
+            Some(Ok(Arc::new(RrTemplate::new(*framing, request.0, response.0))))
         }
         _ => None,
     },

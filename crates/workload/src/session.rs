@@ -53,6 +53,11 @@ pub enum Broken {
     /// Less.
     #[error("the connection was closed in the middle of an answer")]
     CutShort,
+    /// A length in an answer that none can have.
+    #[error(
+        "the answer's length field says {0}, which no answer is long: are its place, width, byte order and what it counts right?"
+    )]
+    NoLength(u64),
     /// An echo of something else.
     #[error("the answer is not the request's own bytes, as an echo's is")]
     NotTheSame,

@@ -9,12 +9,16 @@ use toml::Value;
 use super::{cell, text};
 
 /// A table of a plan: how it is written there, the file and the struct or variant of its fields.
-const TABLES: [(&str, &str, &str); 14] = [
+const TABLES: [(&str, &str, &str); 18] = [
     ("", "plan", "pub struct Plan {"),
     ("target", "plan", "pub struct Target {"),
     ("workload", "plan", "    Http {"),
     ("workload", "plan", "    Rr {"),
     ("workload", "plan", "    Crr {"),
+    ("workload", "plan", "    Raw {"),
+    ("workload.until", "raw", "pub struct Ending {"),
+    ("workload.until.length", "raw", "pub struct LengthField {"),
+    ("[workload.also]", "plan", "pub struct Also {"),
     ("workload.requests", "requests", "pub struct Requests {"),
     ("workload.expected", "requests", "pub struct Expected {"),
     ("load", "plan", "pub struct Load {"),
@@ -141,7 +145,7 @@ fn kind(of: &str) -> String {
         "String" => "text".to_owned(),
         "PathBuf" => "a file".to_owned(),
         "bool" => "`true`, `false`".to_owned(),
-        "u16" | "u32" | "u64" | "f64" | "Cpus" => "number".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "f64" | "Cpus" => "number".to_owned(),
         "Duration" => "time".to_owned(),
         "Bytes" => "size".to_owned(),
         "OpRate" => "rate".to_owned(),
@@ -150,14 +154,15 @@ fn kind(of: &str) -> String {
         "Queue" => "packets or size".to_owned(),
         "Statuses" => "`200,204`, `2xx`".to_owned(),
         "Body" => "`{ text = TEXT }`, `{ size = SIZE }` or `{ file = FILE }`".to_owned(),
+        "Sent" => "`{ text = TEXT }`, `{ hex = DIGITS }` or `{ file = FILE }`".to_owned(),
         "Vec<String>" => "list of texts".to_owned(),
         "[String; 2]" => "two texts".to_owned(),
         "Vec<u16>" => "list of numbers".to_owned(),
         "Vec<(String, String)>" => "list of pairs".to_owned(),
         "BTreeMap<String, String>" => "table of texts".to_owned(),
         "Target" | "Workload" | "Load" | "Until" | "EngineOptions" | "Path" | "WayChange"
-        | "Requests" | "Expected" => "table".to_owned(),
-        "Vec<Site>" | "Vec<Link>" => "tables".to_owned(),
+        | "Requests" | "Expected" | "Ending" | "LengthField" => "table".to_owned(),
+        "Vec<Site>" | "Vec<Link>" | "Vec<Also>" => "tables".to_owned(),
         // Of linerate's own tests.
         "Expect" => "table".to_owned(),
         other => values(other),
@@ -179,8 +184,8 @@ fn default(kind: &str, attributes: &str) -> Option<String> {
 
 /// What stands in the braces of an enum.
 fn words_of(name: &str) -> Option<String> {
-    let files =
-        ["plan", "path", "requests"].map(|file| text(&format!("crates/model/src/{file}.rs")));
+    let files = ["plan", "path", "requests", "raw"]
+        .map(|file| text(&format!("crates/model/src/{file}.rs")));
     let opening = format!("pub enum {name} {{\n");
     let found = files
         .iter()

@@ -17,9 +17,13 @@ pub(crate) fn subject(run: &RunDocument) -> String {
     let target = &plan.target;
     match (&target.address, &target.beam, target.command.as_slice()) {
         (Some(address), ..) => match &plan.workload {
-            Workload::Http { path, .. } => {
+            Workload::Http { path, also, .. } => {
                 let scheme = if target.tls { "https" } else { "http" };
-                format!("{scheme}://{address}{path}")
+                let more = match also.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("{scheme}://{address}{path}{more}")
             }
             _ => format!("tcp://{address}"),
         },

@@ -64,7 +64,8 @@ impl Cost {
     ) -> Result<Self, Missing> {
         let stalls = Stalls::of(&facts.run)?;
         let all: f64 = facts.ways.iter().map(dropped).sum();
-        let mut timers = stalls.by(per_second / facts.attained.max(1e-9), per_second / all.max(1e-9));
+        let mut timers =
+            stalls.by(per_second / facts.attained.max(1e-9), per_second / all.max(1e-9));
         let mut words = stalls.words();
         let windows = Windows::of(&facts.run);
         let mut held = 0.0;

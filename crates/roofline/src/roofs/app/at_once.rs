@@ -15,7 +15,7 @@ use linerate_evidence::Subject;
 use linerate_evidence::sources::process;
 use linerate_model::OpRate;
 
-use crate::chosen::{EXPLAINED, FULL, HALFWAY};
+use crate::chosen::{EXPLAINED, FULL, HALFWAY, NO_GAIN};
 use crate::claim::{Claim, Known, Part, Resource, Role, Silent, not_here};
 use crate::facts::{Facts, Load};
 use crate::place::Regime;
@@ -138,7 +138,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let threads = inside.threads.as_ref();
     let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
-    if let Some(threads) = threads.filter(|threads| in_turn(inside, threads))
+    if let Some(threads) =
+        threads.filter(|threads| in_turn(inside, threads) || one_cpu(facts, threads))
         && place.of >= 2.0
         && headers.per_s > 0.0
     {
@@ -209,6 +210,16 @@ fn in_turn(inside: &Inside, threads: &Threads) -> bool {
         && threads.together < 1.0 - FULL
         && threads.fullest < FULL * (threads.running + threads.disk)
         && threads.lock >= 1.0
+}
+
+/// Whether its threads together have one CPU at all times, neither more nor less, and none of them has it alone: they
+/// hold in turn what lets one of them compute, an interpreter's lock. That more than one are ready is no sign against
+/// it: who asks for the lock wakes up to ask.
+fn one_cpu(facts: &Facts, threads: &Threads) -> bool {
+    let steady = facts.target.as_ref().and_then(|target| target.steady);
+    steady.is_some_and(|[least, most]| least >= 1.0 - NO_GAIN && most <= 1.0 + NO_GAIN)
+        && threads.fullest < FULL
+        && threads.lock + threads.lock_timed >= 1.0
 }
 
 /// One thread's time, nearly all of it in turn.

@@ -16,7 +16,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         return not_here(format!("{waiting:.1} connections wait to be accepted"));
     }
     // A rate of connections that the service sets for itself: after a pause it takes one at once.
-    silent_if(facts.place.regime == Regime::RateSet, "a connection after a pause is taken at once")?;
+    silent_if(
+        facts.place.regime == Regime::RateSet,
+        "a connection after a pause is taken at once",
+    )?;
     let past = under_way - waiting;
     if past >= HALFWAY {
         return not_here(format!(
