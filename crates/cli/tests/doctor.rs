@@ -299,11 +299,13 @@ fn what_is_not_there_or_makes_no_sense_is_one_sentence_with_its_exit_code() {
     }
 }
 
-/// The option of each connection that the node's side tells of.
+/// The option of each connection to its server that the node's side tells of; a visitor's own has none of it.
 fn nodelay(node: &Node) -> Vec<String> {
     let found = document(&mut node.doctor(&["--for", "2s", "--json"]));
     let rows = found["connections"].as_array().unwrap();
-    let told = rows.iter().filter_map(|row| row["options"]["nodelay"].as_str());
+    let served = format!(":{}", node.served);
+    let rows = rows.iter().filter(|row| row["local"].as_str().unwrap().ends_with(&served));
+    let told = rows.filter_map(|row| row["options"]["nodelay"].as_str());
     let told: Vec<String> = told.map(str::to_owned).collect();
     assert!(!told.is_empty(), "{found}");
     told
