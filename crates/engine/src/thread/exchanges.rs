@@ -24,9 +24,6 @@ impl Thread {
             self.set_idle(index, at);
             return self.dispatch(at);
         }
-        if self.rests(index) {
-            return self.close(index);
-        }
         if self.begins.is_none() || self.phase == Phase::Drain || self.left == 0 || at >= self.ends
         {
             self.connections[index].state = State::Idle;
@@ -48,8 +45,7 @@ impl Thread {
         }
         let mut freed = std::mem::take(&mut self.freed);
         for index in freed.drain(..) {
-            let rests = self.rests(index);
-            if self.left == 0 || self.connections[index].state != State::Idle || rests {
+            if self.left == 0 || self.connections[index].state != State::Idle {
                 continue;
             }
             let at = now();
@@ -265,7 +261,7 @@ impl Thread {
             if self.phase == Phase::Drain {
                 return;
             }
-            if !opens_each && !self.rests(index) {
+            if !opens_each {
                 self.connections[index].state = State::Closed(at);
                 return self.to_open.push_front(index);
             }
