@@ -51,7 +51,7 @@ all() ->
     ].
 
 init_per_suite(Config) ->
-    _ = os:cmd("epmd -daemon"),
+    Mapper = mapper_up(),
     Started = case net_kernel:start(['linerate_link_suite@127.0.0.1', longnames]) of
         {ok, _} -> true;
         {error, {already_started, _}} -> false
@@ -60,12 +60,30 @@ init_per_suite(Config) ->
     Built = filename:join([filename:dirname(code:which(linerate_sup)), "..", "..", "linerate_link", "ebin"]),
     true = code:add_patha(filename:absname(Built)),
     {ok, _} = application:ensure_all_started(linerate_link),
-    [{net, Started} | Config].
+    [{net, Started}, {mapper, Mapper} | Config].
 
 end_per_suite(Config) ->
     _ = application:stop(linerate_link),
     proplists:get_value(net, Config) andalso net_kernel:stop(),
+    %% It ends only if no node is known to it: nobody else's is taken from them.
+    proplists:get_value(mapper, Config) andalso os:cmd("epmd -kill"),
     ok.
+
+%% Whether the port mapper had to be started here. Its command returns before it listens.
+mapper_up() ->
+    case erl_epmd:names() of
+        {ok, _} ->
+            false;
+        {error, address} ->
+            _ = os:cmd("epmd -daemon"),
+            mapper_listens(50)
+    end.
+
+mapper_listens(Tries) when Tries > 0 ->
+    case erl_epmd:names() of
+        {ok, _} -> true;
+        {error, address} -> timer:sleep(100), mapper_listens(Tries - 1)
+    end.
 
 small_and_large_messages_keep_their_order(_) ->
     with_link(fun(Link, Node) ->
