@@ -23,7 +23,7 @@ pub fn long() -> &'static str {
              built   of commit {commit}, {profile}, for {ARCH} {OS}\n\
              agent   {}: {} Erlang modules in this file, compiled when one of its servers is first used\n\
              knows   {} limits, {} Erlang servers, and any service of the protocols below\n\
-             speaks  HTTP/1.1, rr and crr over TCP, with TLS 1.2 and 1.3; Erlang's distribution\n\
+             speaks  HTTP/1.1 and, over TCP, rr, crr and raw (any that asks and answers), with TLS 1.2 and 1.3; Erlang's distribution\n\
              writes  {}",
             env!("CARGO_PKG_VERSION"),
             agent_version(),
