@@ -90,6 +90,8 @@ pub struct Rhythm {
     pub gaps: f64,
     /// Their mean.
     pub mean_s: f64,
+    /// Of that, what lies after the last request of anybody; absent in older evidence.
+    pub unasked_s: Option<f64>,
     /// Their fifth percentile.
     pub low_s: f64,
     /// Their spread, as a standard deviation.
@@ -126,6 +128,10 @@ impl Exchanges {
         let mean_s = 1.0 / self.per_s.max(1e-9);
         // Gaps that are not those of all answers.
         if !self.alternate || self.idle_s > mean_s || rhythm.mean_s < HALFWAY * mean_s {
+            return None;
+        }
+        // Each follows at once what anybody sent: it is passed on, and the rhythm is the sender's.
+        if rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s) {
             return None;
         }
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
@@ -255,6 +261,7 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
     Some(Rhythm {
         gaps,
         mean_s: time("capture.gap_time")? / gaps,
+        unasked_s: time("capture.gap_unasked").map(|time| time / gaps),
         low_s: time("capture.gap_low")?,
         spread_s: time("capture.gap_spread")?,
         turn: count("capture.turn")?,
@@ -293,6 +300,7 @@ mod tests {
     const ONE: Rhythm = Rhythm {
         gaps: 2000.0,
         mean_s: 0.0025,
+        unasked_s: Some(0.0022),
         low_s: 0.0021,
         spread_s: 0.0003,
         turn: 1.0,
@@ -309,6 +317,9 @@ mod tests {
 
     #[test]
     fn answers_that_repeat_after_some_are_of_so_many_at_a_time_and_others_of_nothing() {
+        let passed_on = Rhythm { unasked_s: Some(0.0004), ..ONE };
+        assert_eq!(paced(passed_on), None, "the rhythm of whoever sends");
+        assert!(paced(Rhythm { unasked_s: None, ..ONE }).is_some(), "older evidence");
         let pool = Rhythm { low_s: 0.0001, spread_s: 0.002, turn: 4.0, ..ONE };
         assert_eq!(paced(pool), Some(Pace::AtOnce(4.0)));
         assert_eq!(paced(Rhythm { turn_spread_s: 0.0015, ..pool }), None, "hardly");

@@ -89,6 +89,8 @@ metrics! {
     GAPS: u64 = "capture.gaps", "1";
     /// The same, summed up.
     GAP_TIME: Duration = "capture.gap_time", "ns";
+    /// Of that, what lies after the last request on any connection of the port.
+    GAP_UNASKED: Duration = "capture.gap_unasked", "ns";
     /// Fifth percentile of the time from one answer to the next, of the last 4,096.
     GAP_LOW: Duration = "capture.gap_low", "ns";
     /// Spread of the time from one answer to the next, of the last 4,096: the width of its middle nine tenths as a normal distribution's standard deviation.
@@ -153,6 +155,7 @@ pub fn push(
         }
         if let Some(rhythm) = exchanges.rhythm(port) {
             time(GAP_TIME, rhythm.time);
+            time(GAP_UNASKED, rhythm.unasked);
             time(GAP_LOW, rhythm.low);
             time(GAP_SPREAD, rhythm.spread);
             time(TURN_SPREAD, rhythm.turn_spread);

@@ -396,6 +396,9 @@ impl Connection {
         }
         let silent = |last: Timestamp| at.since(last) > SILENCE;
         self.served |= segment.direction == Direction::Back && segment.data > REFUSAL;
+        if segment.direction == Direction::Out {
+            rhythm.asked(at);
+        }
         self.phase = match (segment.direction, self.phase) {
             (_, Phase::Over) => Phase::Over,
             (Direction::Out, Phase::Asked { first, last }) => {

@@ -5,6 +5,10 @@
 //! the square root of m. What serves k at a time, each for as long, repeats itself after k answers; where each of n
 //! clients waits for a time of its own, after n. A clock's answers spread the same however many are taken together.
 //!
+//! All that is so of requests that wait. Where somebody's message is passed on to others who only confirm what they
+//! get (chat, publish and subscribe), those seem to wait, and answers have the rhythm of whoever sends: each follows a
+//! request of anybody at once, while nothing may come for most of the time before it.
+//!
 //! Spreads are the middle nine tenths of what was seen, so that a moment in which the machine did something else, or
 //! nobody asked, is not in them.
 //!
@@ -50,6 +54,10 @@ pub struct Rhythm {
     answers: VecDeque<u64>,
     gaps: u64,
     time: u64,
+    /// Of that, after the last request.
+    unasked: u64,
+    /// When anybody asked last. Unit: ns.
+    asked: u64,
     /// At so many gaps they are looked at next.
     next: u64,
     told: Option<Told>,
@@ -62,6 +70,8 @@ pub struct Told {
     pub gaps: u64,
     /// See [`super::GAP_TIME`].
     pub time: u64,
+    /// See [`super::GAP_UNASKED`].
+    pub unasked: u64,
     /// See [`super::GAP_LOW`].
     pub low: u64,
     /// See [`super::GAP_SPREAD`].
@@ -77,6 +87,11 @@ pub struct Told {
 }
 
 impl Rhythm {
+    /// Somebody asked.
+    pub(super) fn asked(&mut self, at: Timestamp) {
+        self.asked = at.0;
+    }
+
     /// An answer began.
     pub(super) fn answered(&mut self, at: Timestamp) {
         if self.gaps >= MOST {
@@ -85,6 +100,7 @@ impl Rhythm {
         if let Some(last) = self.answers.back().filter(|last| **last != BREAK) {
             self.gaps += 1;
             self.time += at.0.saturating_sub(*last);
+            self.unasked += at.0.saturating_sub(self.asked.max(*last));
         }
         while self.answers.len() >= KEPT {
             self.answers.pop_front();
@@ -105,7 +121,12 @@ impl Rhythm {
 
     /// What is known; none before there are as many gaps as are looked at together.
     pub(super) fn told(&self) -> Option<Told> {
-        self.told.map(|told| Told { gaps: self.gaps, time: self.time, ..told })
+        self.told.map(|told| Told {
+            gaps: self.gaps,
+            time: self.time,
+            unasked: self.unasked,
+            ..told
+        })
     }
 
     fn look(&self) -> Option<Told> {
@@ -118,6 +139,7 @@ impl Rhythm {
         Some(Told {
             gaps: self.gaps,
             time: self.time,
+            unasked: self.unasked,
             low: one.low,
             spread: one.spread as u64,
             turn: turn as u64,
@@ -187,6 +209,22 @@ mod tests {
         // The square root of eight.
         let grown = told.spread_32 as f64 / told.spread_4 as f64;
         assert!((2.3..3.4).contains(&grown), "{told:?}");
+    }
+
+    #[test]
+    fn what_follows_a_request_of_anybody_at_once_is_told_from_what_waits() {
+        let mut rhythm = Rhythm::default();
+        for nth in 0..200_u64 {
+            rhythm.asked(Timestamp(nth * 5_000_000 + 4_500_000));
+            rhythm.answered(Timestamp(nth * 5_000_000 + 5_000_000));
+        }
+        let told = rhythm.told().unwrap();
+        assert_eq!((told.time, told.unasked), (199 * 5_000_000, 199 * 500_000));
+        // With nothing asked since the last answer all of the time is.
+        let mut waits = Rhythm::default();
+        (1..200_u64).for_each(|nth| waits.answered(Timestamp(nth * 5_000_000)));
+        let told = waits.told().unwrap();
+        assert_eq!(told.unasked, told.time);
     }
 
     #[test]
