@@ -57,6 +57,7 @@ pub mod stat;
 pub mod suspect;
 pub mod tcp_info;
 pub mod threads;
+pub mod unix_diag;
 pub mod vm;
 pub mod waits;
 

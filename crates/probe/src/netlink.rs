@@ -28,7 +28,13 @@ const FLAG_DUMP: u16 = 0x300;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+const AF_UNIX: u8 = 1;
 const IPPROTO_TCP: u8 = 6;
+const IPPROTO_UDP: u8 = 17;
+
+/// `struct unix_diag_req`; `UDIAG_SHOW_NAME`, `UDIAG_SHOW_PEER`, `linux/unix_diag.h`.
+const UNIX_REQUEST: usize = 24;
+const UNIX_NAME_AND_PEER: u32 = 1 | 4;
 
 /// `1 << (INET_DIAG_INFO - 1)`, the same of `INET_DIAG_CONG` and of `INET_DIAG_SKMEMINFO`.
 const WANTED: u8 = INFO | 1 << 3 | MEMORY;
@@ -46,6 +52,7 @@ const SYN_SENT: u8 = 2;
 /// addresses falls back to the listener, and one in TIME-WAIT or half open has no `tcp_info`.
 const SYN_RECV: u8 = 3;
 const TIME_WAIT: u8 = 6;
+const CLOSE: u8 = 7;
 const LISTEN: u8 = 10;
 const NEW_SYN_RECV: u8 = 12;
 
@@ -122,16 +129,40 @@ impl SockDiag {
         port: Option<u16>,
     ) -> io::Result<Vec<u8>> {
         let states = 1 << ESTABLISHED | 1 << CLOSE_WAIT;
-        self.dump_of(families, states, INFO, port.unwrap_or(0))
+        self.dump_of(IPPROTO_TCP, families, states, INFO, port.unwrap_or(0))
+    }
+
+    /// The same about all UDP sockets that are connected to a peer.
+    pub(crate) fn datagrams(&mut self) -> io::Result<Vec<u8>> {
+        self.dump_of(IPPROTO_UDP, &[AF_INET, AF_INET6], 1 << ESTABLISHED, 0, 0)
+    }
+
+    /// The same about those that take datagrams of anybody.
+    pub(crate) fn datagram_servers(&mut self) -> io::Result<Vec<u8>> {
+        self.dump_of(IPPROTO_UDP, &[AF_INET, AF_INET6], 1 << CLOSE, 0, 0)
+    }
+
+    /// The kernel's answers about all Unix sockets that are connected, or listen, with their names and peers.
+    pub(crate) fn unix_sockets(&mut self) -> io::Result<Vec<u8>> {
+        let mut request = [0; HEADER + UNIX_REQUEST];
+        self.begin(&mut request, FLAG_REQUEST | FLAG_DUMP);
+        request[HEADER] = AF_UNIX;
+        let states: u32 = 1 << ESTABLISHED | 1 << LISTEN;
+        request[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
+        request[HEADER + 12..HEADER + 16].copy_from_slice(&UNIX_NAME_AND_PEER.to_ne_bytes());
+        let mut answers = Vec::new();
+        self.ask(&request, &mut answers)?;
+        Ok(answers)
     }
 
     fn dump(&mut self, states: u32, wanted: u8) -> io::Result<Vec<u8>> {
-        self.dump_of(&[AF_INET, AF_INET6], states, wanted, 0)
+        self.dump_of(IPPROTO_TCP, &[AF_INET, AF_INET6], states, wanted, 0)
     }
 
-    /// Of sockets of these families and states; of port 0 are all.
+    /// Of sockets of a protocol, of these families and states; of port 0 are all.
     fn dump_of(
         &mut self,
+        protocol: u8,
         families: &[u8],
         states: u32,
         wanted: u8,
@@ -140,33 +171,40 @@ impl SockDiag {
         let mut answers = Vec::new();
         for family in families {
             let mut request = self.request(*family, FLAG_REQUEST | FLAG_DUMP);
+            request[HEADER + 1] = protocol;
             request[HEADER + 2] = wanted;
             request[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
             request[HEADER + 8..HEADER + 10].copy_from_slice(&port.to_be_bytes());
-            self.send(&request)?;
-            'dump: loop {
-                let length = match self.receive() {
-                    Ok(length) => length,
-                    Err(Errno::AGAIN) => break,
-                    Err(error) => return Err(error.into()),
-                };
-                for found in messages(&self.buffer[..length], self.sequence) {
-                    match found.kind {
-                        DONE => break 'dump,
-                        // A kernel without IPv6.
-                        ERROR => match fault(&self.buffer[found.from..found.to]) {
-                            Errno::NOENT => break 'dump,
-                            error => return Err(error.into()),
-                        },
-                        _ => {
-                            answers.extend(&self.buffer[found.from - HEADER..found.to]);
-                            answers.resize(answers.len().next_multiple_of(4), 0);
-                        }
+            self.ask(&request, &mut answers)?;
+        }
+        Ok(answers)
+    }
+
+    /// Adds all answers to a request for a dump. None of what this kernel does not have: IPv6, UDP's module.
+    fn ask(&mut self, request: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
+        self.send(request)?;
+        loop {
+            let length = match self.receive() {
+                Ok(length) => length,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            for found in messages(&self.buffer[..length], self.sequence) {
+                match found.kind {
+                    DONE => return Ok(()),
+                    ERROR => {
+                        return match fault(&self.buffer[found.from..found.to]) {
+                            Errno::NOENT => Ok(()),
+                            error => Err(error.into()),
+                        };
+                    }
+                    _ => {
+                        answers.extend(&self.buffer[found.from - HEADER..found.to]);
+                        answers.resize(answers.len().next_multiple_of(4), 0);
                     }
                 }
             }
         }
-        Ok(answers)
     }
 
     fn exact(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Found>> {
@@ -206,13 +244,19 @@ impl SockDiag {
         }
     }
 
-    fn request(&mut self, family: u8, flags: u16) -> [u8; HEADER + REQUEST] {
+    /// Writes the header of a request that is so long, with a number of its own.
+    fn begin(&mut self, request: &mut [u8], flags: u16) {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut request = [0; HEADER + REQUEST];
-        request[0..4].copy_from_slice(&((HEADER + REQUEST) as u32).to_ne_bytes());
+        let length = request.len() as u32;
+        request[0..4].copy_from_slice(&length.to_ne_bytes());
         request[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
         request[6..8].copy_from_slice(&flags.to_ne_bytes());
         request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+    }
+
+    fn request(&mut self, family: u8, flags: u16) -> [u8; HEADER + REQUEST] {
+        let mut request = [0; HEADER + REQUEST];
+        self.begin(&mut request, flags);
         request[HEADER] = family;
         request[HEADER + 1] = IPPROTO_TCP;
         request

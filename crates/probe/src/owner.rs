@@ -21,10 +21,13 @@ pub fn owner_of_port(port: u16) -> Option<u32> {
 /// The same in the network namespace of that socket.
 pub(crate) fn owner_in(diag: &mut SockDiag, port: u16) -> Option<u32> {
     let answers = diag.listeners().ok()?;
-    let wanted: BTreeSet<String> = listener::inodes(&answers, port)
-        .into_iter()
-        .map(|inode| format!("socket:[{inode}]"))
-        .collect();
+    holder_of(listener::inodes(&answers, port))
+}
+
+/// The root of the process tree that holds one of these sockets.
+pub(crate) fn holder_of(inodes: impl IntoIterator<Item = u32>) -> Option<u32> {
+    let wanted: BTreeSet<String> =
+        inodes.into_iter().map(|inode| format!("socket:[{inode}]")).collect();
     if wanted.is_empty() {
         return None;
     }

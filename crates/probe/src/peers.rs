@@ -5,15 +5,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_evidence::sources::listener;
-use linerate_evidence::sources::peers::{BUSIEST_THREAD, Peers, RUN, Socket, sockets};
+use linerate_evidence::sources::peers::{
+    BUSIEST_THREAD, Contact, Peers, RUN, Socket, Whom, sockets,
+};
 use linerate_evidence::sources::run_times::RunTimes;
+use linerate_evidence::sources::sockets::connections;
+use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
 
 use crate::clients::Clients;
 use crate::namespace::inside;
 use crate::netlink::SockDiag;
-use crate::owner::owner_in;
+use crate::owner::{holder_of, owner_in};
 use crate::pace::{Pace, Random, cpu_time};
 use crate::sockets::{netns_of, socket_inodes};
 use crate::tree::{Family, numbers, read, walk_in};
@@ -39,7 +43,7 @@ pub(crate) struct PeerSampler {
     /// Sockets that a scan of descriptors decided on: whether they are the target's.
     known: HashMap<u32, Whose>,
     /// Who connects to an address, as far as scans told.
-    askers: HashMap<SocketAddr, BTreeSet<Whose>>,
+    askers: HashMap<Whom, BTreeSet<Whose>>,
     sums: Peers,
     /// Processes at the other end, by number of the peer; their threads, by process.
     processes: BTreeMap<u16, u32>,
@@ -129,14 +133,16 @@ impl PeerSampler {
         let asked = |error| format!("the connections of the target can't be asked for: {error}");
         let bytes = diag.connections_with_info().map_err(asked)?;
         let found: Vec<Socket> = sockets(&bytes).collect();
-        let is_open = |socket: &&Socket| socket.connection.inode != 0;
-        let unknown = |socket: &Socket| {
-            !self.ports.contains(&socket.connection.local.port())
-                && !self.known.contains_key(&socket.connection.inode)
+        let mut contacts = timeless(diag);
+        let is_outgoing = |socket: &&Socket| {
+            let end = &socket.connection;
+            end.inode != 0 && !self.ports.contains(&end.local.port())
         };
-        if at >= self.scans.next() && found.iter().filter(is_open).any(unknown) {
+        contacts.extend(found.iter().filter(is_outgoing).map(Contact::from));
+        let is_unknown = |contact: &Contact| !self.known.contains_key(&contact.inode);
+        if at >= self.scans.next() && contacts.iter().any(is_unknown) {
             let began = cpu_time();
-            self.scan(members, &found)?;
+            self.scan(members, &contacts)?;
             self.scans.done(at, cpu_time().saturating_sub(began));
         }
         let theirs = self.clients.unknown(&found, &self.ports);
@@ -145,16 +151,21 @@ impl PeerSampler {
             self.clients.look_for(theirs, members);
             self.scans.done(at, cpu_time().saturating_sub(began));
         }
-        let outgoing: Vec<&Socket> =
-            found.iter().filter(is_open).filter(|socket| self.is_targets(socket)).collect();
-        for (address, number) in self.sums.take(outgoing) {
-            self.name(address, number, &found);
+        // A scan may have found that what seemed to be outgoing came to a port of the target's.
+        let came: BTreeSet<u32> = found
+            .iter()
+            .filter(|socket| self.ports.contains(&socket.connection.local.port()))
+            .map(|socket| socket.connection.inode)
+            .collect();
+        contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
+        for (whom, number) in self.sums.take(contacts) {
+            self.name(&whom, number, &found);
         }
         Ok(())
     }
 
     /// Decides on the sockets of a dump by what descriptors name.
-    fn scan(&mut self, members: &[u32], found: &[Socket]) -> Result<(), String> {
+    fn scan(&mut self, members: &[u32], contacts: &[Contact]) -> Result<(), String> {
         let (mut held, mut refused) = (BTreeSet::new(), None);
         for pid in members {
             match socket_inodes(*pid) {
@@ -180,40 +191,41 @@ impl PeerSampler {
                 .extend(listening.filter(|(_, inode)| held.contains(inode)).map(|(port, _)| port));
         }
         self.known.clear();
-        for socket in found {
-            let end = &socket.connection;
-            let whose = if held.contains(&end.inode) { Whose::Targets } else { Whose::Others };
-            self.known.insert(end.inode, whose);
-            if !self.ports.contains(&end.local.port()) {
-                self.askers.entry(end.peer).or_default().insert(whose);
-            }
+        for contact in contacts {
+            let whose = if held.contains(&contact.inode) { Whose::Targets } else { Whose::Others };
+            self.known.insert(contact.inode, whose);
+            self.askers.entry(contact.whom.clone()).or_default().insert(whose);
         }
         Ok(())
     }
 
     /// Whether the target opened it. One that came since the last scan is the target's if nobody else
     /// was found to ask that address.
-    fn is_targets(&self, socket: &Socket) -> bool {
-        let end = &socket.connection;
-        if self.ports.contains(&end.local.port()) {
-            return false;
-        }
-        match self.known.get(&end.inode) {
+    fn is_targets(&self, contact: &Contact) -> bool {
+        match self.known.get(&contact.inode) {
             Some(whose) => *whose == Whose::Targets,
-            None => self.askers.get(&end.peer).is_some_and(|askers| {
+            None => self.askers.get(&contact.whom).is_some_and(|askers| {
                 askers.contains(&Whose::Targets) && !askers.contains(&Whose::Others)
             }),
         }
     }
 
     /// Tells who a peer is: by its address, and, where the other end is in this namespace, by who listens.
-    fn name(&mut self, address: SocketAddr, number: u16, found: &[Socket]) {
+    fn name(&mut self, whom: &Whom, number: u16, found: &[Socket]) {
         let of = Subject::Peer(number);
-        self.facts.push_fact(of, "address", address.to_string());
-        let is_here = address.ip().is_loopback()
-            || found.iter().any(|socket| socket.connection.local == address);
-        let Some(diag) = self.diag.as_mut().filter(|_| is_here) else { return };
-        let Some(pid) = owner_in(diag, address.port()) else { return };
+        self.facts.push_fact(of, "address", whom.to_string());
+        let Some(diag) = self.diag.as_mut() else { return };
+        let is_here = |address: &SocketAddr| {
+            address.ip().is_loopback()
+                || found.iter().any(|socket| socket.connection.local.ip() == address.ip())
+        };
+        let pid = match whom {
+            Whom::Tcp(address) if is_here(address) => owner_in(diag, address.port()),
+            Whom::Udp(address) if is_here(address) => server(diag, address.port()),
+            Whom::Tcp(_) | Whom::Udp(_) => None,
+            Whom::Unix(path) => listens(diag, path),
+        };
+        let Some(pid) = pid else { return };
         if let Ok(name) = read(format!("/proc/{pid}/comm")) {
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
             self.facts.push_fact(of, "process", name);
@@ -245,4 +257,34 @@ impl PeerSampler {
             }
         }
     }
+}
+
+/// All UDP and Unix sockets that lead to somebody, whoever's they are; of these the kernel tells no times.
+fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
+    let contact = |whom, inode| Contact { whom, inode, question: None, unsent: false };
+    // Kernels without these questions, or a sandbox that forbids them: there are none, then.
+    let datagrams = diag.datagrams().unwrap_or_default();
+    let sockets = unix_sockets(&diag.unix_sockets().unwrap_or_default());
+    let udp = connections(&datagrams).into_iter();
+    let mut contacts: Vec<Contact> =
+        udp.filter(|end| end.inode != 0).map(|end| contact(Whom::Udp(end.peer), end.inode)).collect();
+    let unix = clients(&sockets).into_iter();
+    contacts.extend(unix.map(|(inode, path)| contact(Whom::Unix(path.to_owned()), inode)));
+    contacts
+}
+
+/// Who takes datagrams at a port.
+fn server(diag: &mut SockDiag, port: u16) -> Option<u32> {
+    let sockets = connections(&diag.datagram_servers().ok()?);
+    holder_of(sockets.iter().filter(|end| end.local.port() == port).map(|end| end.inode))
+}
+
+/// Who listens at a path.
+fn listens(diag: &mut SockDiag, path: &str) -> Option<u32> {
+    /// `TCP_LISTEN`, `net/tcp_states.h`.
+    const LISTEN: u8 = 10;
+    let sockets = unix_sockets(&diag.unix_sockets().ok()?);
+    let is_it =
+        |socket: &&UnixSocket| socket.state == LISTEN && socket.path.as_deref() == Some(path);
+    holder_of(sockets.iter().filter(is_it).map(|socket| socket.inode))
 }

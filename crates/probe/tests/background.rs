@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -216,6 +218,65 @@ fn whom_a_process_asks_is_told_with_the_questions_that_are_out() {
         let of = evidence.of(Subject::Peer(0));
         assert_eq!((of.last(peers::ASKED), of.last(peers::ASKED_MAYBE)), (Ok(0), Ok(0)));
     }
+}
+
+const LOOKING_UP: &str = "
+import socket, sys, threading
+sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sink.connect(('127.0.0.1', int(sys.argv[1])))
+kept = socket.socket(socket.AF_UNIX)
+kept.connect('\\0' + sys.argv[2])
+def ask():
+    while True:
+        for family, kind, whom in (
+            (socket.AF_INET, socket.SOCK_DGRAM, ('127.0.0.1', int(sys.argv[3]))),
+            (socket.AF_UNIX, socket.SOCK_STREAM, '\\0' + sys.argv[4]),
+        ):
+            with socket.socket(family, kind) as one:
+                one.settimeout(0.03)
+                one.connect(whom)
+                one.send(b'?')
+                try: one.recv(1)
+                except TimeoutError: pass
+for _ in range(2): threading.Thread(target=ask, daemon=True).start()
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn sockets_that_are_opened_for_a_question_each_are_told_from_those_that_stay() {
+    let [kept, asked] = ["kept", "asked"].map(|name| format!("linerate-{}-{name}", std::process::id()));
+    for name in [&kept, &asked] {
+        let name = SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&name).unwrap();
+        std::thread::spawn(move || {
+            // Never answered: each client gives up after 30 ms.
+            let mut accepted = Vec::new();
+            while let Ok((peer, _)) = listener.accept() {
+                accepted.push(peer);
+            }
+        });
+    }
+    let [sink, names] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let port = |of: &UdpSocket| of.local_addr().unwrap().port().to_string();
+    let words = [port(&sink), kept.clone(), port(&names), asked.clone()];
+    let program = Program::new(LOOKING_UP, &words.each_ref().map(String::as_str));
+    let evidence = sampled(program.pid(), Duration::from_secs(3));
+    let of = |address: &str| {
+        let named = |of: &Subject| evidence.fact(*of, "address") == Some(address);
+        let of = evidence.of(evidence.subjects().find(named).unwrap());
+        let instants = of.last(peers::INSTANTS).unwrap() as f64;
+        [peers::CONNECTIONS, peers::ASKED].map(|metric| of.last(metric).unwrap() as f64 / instants)
+    };
+    let unix = |name: &str| of(&format!("unix:@{name}"));
+    let udp = |socket: &UdpSocket| of(&format!("127.0.0.1:{}/udp", port(socket)));
+    assert_eq!((unix(&kept), udp(&sink)), ([1.0, 0.0], [1.0, 0.0]), "they stay");
+    // Two threads, half of the time at each.
+    for [open, asked] in [unix(&asked), udp(&names)] {
+        assert!((0.5..1.5).contains(&open) && asked > 0.5 * open, "{open} {asked}");
+    }
+    let named = evidence.subjects().filter(|of| evidence.fact(*of, "pid").is_some()).count();
+    assert_eq!(named, 4, "all are here");
 }
 
 const CROWD: &str = "

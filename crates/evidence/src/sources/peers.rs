@@ -4,18 +4,25 @@
 //! acknowledged, or while it connects. Sums over the instants of a dump: by `peer.instants` they are mean
 //! numbers, and `asked` is how many questions are out at once.
 //!
+//! Of UDP and Unix sockets the kernel tells no times. Where they come and go (a resolver opens one for each
+//! lookup, nginx one for each request to php-fpm) each that is open has a question out; where they stay (a
+//! metrics sink, a pool of a database's connections) it is not known, and none is counted.
+//!
 //! Source: a `sock_diag` dump with `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`) of the target's
-//! network namespace; which sockets are the target's, by `/proc/PID/fd`; of a peer on this host,
-//! `/proc/PID/task/TID/schedstat` of its process tree. Facts besides: `address`; of a peer on this host
-//! `process`, its name, and `pid`.
+//! network namespace, and dumps of its UDP and Unix sockets; which sockets are the target's, by
+//! `/proc/PID/fd`; of a peer on this host, `/proc/PID/task/TID/schedstat` of its process tree. Facts besides:
+//! `address` (`10.0.0.2:5432`, `10.0.0.2:53/udp`, `unix:/run/php.sock`); of a peer on this host `process`,
+//! its name, and `pid`.
 //!
 //! Blind spots: the kernel's times are whole ticks, so that what was sent and came in the same one is told by
 //! the number of segments, and where answers are of several it is undecided (`asked_maybe`); who is only told something and never answers (a log, a metrics sink) is
-//! asked for ever; two questions on one connection are one; UDP and Unix sockets are not seen; beyond the
+//! asked for ever; two questions on one connection are one; UDP sockets without a fixed peer, and Unix ones without a
+//! name at the other end, lead nowhere that can be told; beyond the
 //! eight addresses with most connections nobody is told of.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -39,9 +46,9 @@ pub(super) const SOURCE: Source = Source {
 metrics! {
     /// Instants at which the target's own connections were sampled, since sampling began; the next four are sums over them.
     INSTANTS: u64 = "peer.instants", "1";
-    /// Connections that the target opened to this address.
+    /// Sockets that the target opened to this address.
     CONNECTIONS: u64 = "peer.connections", "1";
-    /// Of those, the ones with a question out: connecting, sent and not acknowledged, or sent later than received.
+    /// Of those, the ones with a question out: connecting, sent and not acknowledged, sent later than received; of UDP and Unix sockets those that come and go.
     ASKED: u64 = "peer.asked", "1";
     /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
@@ -68,6 +75,40 @@ const REMEMBERED: usize = 1024;
 /// `TCP_SYN_SENT`, `net/tcp_states.h`.
 const SYN_SENT: u8 = 2;
 
+/// Who is at the other end of a socket that the target opened.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Whom {
+    /// A listener's address.
+    Tcp(SocketAddr),
+    /// The address that a UDP socket is connected to.
+    Udp(SocketAddr),
+    /// The path of a Unix socket; of an abstract one, after `@`.
+    Unix(String),
+}
+
+impl fmt::Display for Whom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whom::Tcp(address) => write!(f, "{address}"),
+            Whom::Udp(address) => write!(f, "{address}/udp"),
+            Whom::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+/// A socket that the target opened.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Contact {
+    /// Its other end.
+    pub whom: Whom,
+    /// Its own.
+    pub inode: u32,
+    /// Whether it waits for an answer; absent where the kernel does not tell.
+    pub question: Option<Question>,
+    /// Whether bytes are written and not sent.
+    pub unsent: bool,
+}
+
 /// Whether a connection waits for its other end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Question {
@@ -88,6 +129,13 @@ pub struct Socket {
     pub question: Question,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
+}
+
+impl From<&Socket> for Contact {
+    fn from(of: &Socket) -> Self {
+        let Connection { peer, inode, .. } = of.connection;
+        Self { whom: Whom::Tcp(peer), inode, question: Some(of.question), unsent: of.unsent }
+    }
 }
 
 /// The connections of a dump with `INET_DIAG_INFO`.
@@ -138,14 +186,18 @@ fn question(head: &Message, info: &[u8]) -> Question {
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     instants: u64,
-    sums: BTreeMap<SocketAddr, Sums>,
-    numbers: BTreeMap<SocketAddr, u16>,
+    sums: BTreeMap<Whom, Sums>,
+    numbers: BTreeMap<Whom, u16>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sums {
     /// At the last instant.
     now: u64,
+    /// Of those that the kernel tells no times of, the ones that were open at the last instant, and how many that
+    /// had been are not any more.
+    open: BTreeSet<u32>,
+    gone: u64,
     connections: u64,
     asked: u64,
     asked_maybe: u64,
@@ -155,39 +207,45 @@ struct Sums {
 impl Peers {
     /// Takes one instant: the sockets that the target opened. Addresses that are told of from now on
     /// come back, with their numbers.
-    pub fn take<'a>(
-        &mut self,
-        sockets: impl IntoIterator<Item = &'a Socket>,
-    ) -> Vec<(SocketAddr, u16)> {
+    pub fn take(&mut self, contacts: impl IntoIterator<Item = Contact>) -> Vec<(Whom, u16)> {
         self.instants += 1;
         self.sums.values_mut().for_each(|sums| sums.now = 0);
-        for socket in sockets {
-            let peer = socket.connection.peer;
-            if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&peer) {
+        let mut open: BTreeMap<Whom, BTreeSet<u32>> = BTreeMap::new();
+        for Contact { whom, inode, question, unsent } in contacts {
+            if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&whom) {
                 continue;
             }
-            let sums = self.sums.entry(peer).or_default();
+            let sums = self.sums.entry(whom.clone()).or_default();
             sums.now += 1;
             sums.connections += 1;
-            sums.asked += u64::from(socket.question == Question::Out);
-            sums.asked_maybe += u64::from(socket.question == Question::Undecided);
-            sums.unsent += u64::from(socket.unsent);
+            sums.asked += u64::from(question == Some(Question::Out));
+            sums.asked_maybe += u64::from(question == Some(Question::Undecided));
+            sums.unsent += u64::from(unsent);
+            if question.is_none() {
+                open.entry(whom).or_default().insert(inode);
+            }
         }
-        let mut ranked: Vec<(u64, SocketAddr)> = self
+        for (whom, sums) in &mut self.sums {
+            let open = open.remove(whom).unwrap_or_default();
+            sums.gone += sums.open.difference(&open).count() as u64;
+            let now = open.len() as u64;
+            // They come and go: more have gone than are there.
+            sums.asked += if sums.gone > now { now } else { 0 };
+            sums.open = open;
+        }
+        let mut ranked: Vec<(u64, &Whom)> = self
             .sums
             .iter()
             .filter(|(_, sums)| sums.now > 0)
-            .map(|(address, sums)| (sums.connections, *address))
+            .map(|(whom, sums)| (sums.connections, whom))
             .collect();
-        ranked.sort_unstable_by_key(|(connections, address)| {
-            (std::cmp::Reverse(*connections), *address)
-        });
+        ranked.sort_unstable_by_key(|(connections, whom)| (std::cmp::Reverse(*connections), *whom));
         let mut new = Vec::new();
-        for (_, address) in ranked.into_iter().take(MOST) {
+        for (_, whom) in ranked.into_iter().take(MOST) {
             let next = self.numbers.len();
-            if next < MOST_EVER && !self.numbers.contains_key(&address) {
-                self.numbers.insert(address, next as u16);
-                new.push((address, next as u16));
+            if next < MOST_EVER && !self.numbers.contains_key(whom) {
+                self.numbers.insert(whom.clone(), next as u16);
+                new.push((whom.clone(), next as u16));
             }
         }
         new
@@ -195,8 +253,8 @@ impl Peers {
 
     /// Pushes the sums so far, of every address that has a number.
     pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
-        for (address, number) in &self.numbers {
-            let sums = self.sums.get(address).copied().unwrap_or_default();
+        for (whom, number) in &self.numbers {
+            let Some(sums) = self.sums.get(whom) else { continue };
             for (metric, value) in [
                 (INSTANTS, self.instants),
                 (CONNECTIONS, sums.connections),
@@ -268,13 +326,11 @@ mod tests {
             socket(1, 6379, 0, &[(44, 8), (52, 3), (144, 9)]),
         ]
         .concat();
-        let found: Vec<Socket> = sockets(&dump).collect();
-        let named = peers.take(&found);
-        assert_eq!(
-            named,
-            [("127.0.0.1:5432".parse().unwrap(), 0), ("127.0.0.1:6379".parse().unwrap(), 1)]
-        );
-        assert!(peers.take(&found[..2]).is_empty(), "once");
+        let found: Vec<Contact> = sockets(&dump).map(|socket| Contact::from(&socket)).collect();
+        let named = peers.take(found.clone());
+        let said: Vec<_> = named.iter().map(|(whom, number)| (whom.to_string(), *number)).collect();
+        assert_eq!(said, [("127.0.0.1:5432".into(), 0), ("127.0.0.1:6379".into(), 1)]);
+        assert!(peers.take(found[..2].to_vec()).is_empty(), "once");
         let mut evidence = Evidence::default();
         peers.push(Timestamp(1), &mut evidence);
         let of = evidence.of(Subject::Peer(0));
@@ -288,16 +344,47 @@ mod tests {
     }
 
     #[test]
+    fn sockets_that_come_and_go_have_a_question_out_and_those_that_stay_are_not_known() {
+        let mut peers = Peers::default();
+        let contact = |whom: &Whom, inode| Contact {
+            whom: whom.clone(),
+            inode,
+            question: None,
+            unsent: false,
+        };
+        let resolver = Whom::Udp("127.0.0.53:53".parse().unwrap());
+        let (sink, php) =
+            (Whom::Udp("10.0.0.2:8125".parse().unwrap()), Whom::Unix("/run/php.sock".into()));
+        for instant in 0..10 {
+            let lookups = (0..3).map(|nth| contact(&resolver, 100 + 3 * instant + nth));
+            let stays = [contact(&sink, 7), contact(&php, 8), contact(&php, 9)];
+            peers.take(lookups.chain(stays));
+        }
+        let mut evidence = Evidence::default();
+        peers.push(Timestamp(1), &mut evidence);
+        let of = |number| evidence.of(Subject::Peer(number));
+        assert_eq!(of(0).last(CONNECTIONS), Ok(30));
+        // 3 have gone at the second instant, 6 at the third: more than the 3 that are there.
+        assert_eq!(of(0).last(ASKED), Ok(24));
+        assert_eq!((of(1).last(ASKED), of(2).last(ASKED)), (Ok(0), Ok(0)));
+        assert_eq!((of(1).last(CONNECTIONS), of(2).last(CONNECTIONS)), (Ok(20), Ok(10)));
+        assert_eq!(
+            [resolver, sink, php].map(|whom| whom.to_string()),
+            ["127.0.0.53:53/udp", "10.0.0.2:8125/udp", "unix:/run/php.sock"]
+        );
+    }
+
+    #[test]
     fn no_more_than_eight_addresses_are_told_of_at_once() {
         let mut peers = Peers::default();
         let many = |from: u16| {
             let dump: Vec<u8> =
                 (from..from + 20).flat_map(|port| socket(1, port, 0, &[])).collect();
-            sockets(&dump).collect::<Vec<Socket>>()
+            sockets(&dump).map(|socket| Contact::from(&socket)).collect::<Vec<_>>()
         };
-        assert_eq!(peers.take(&many(1_000)).len(), MOST);
+        assert_eq!(peers.take(many(1_000)).len(), MOST);
         for from in (2_000..4_000).step_by(20) {
-            peers.take(&many(from));
+            peers.take(many(from));
         }
         let mut evidence = Evidence::default();
         peers.push(Timestamp(1), &mut evidence);

@@ -45,7 +45,15 @@ impl Message {
 /// The attributes after the head: their kind, and their bytes. One that runs over the end is the
 /// last, cut there.
 pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = bytes.get(MESSAGE..).unwrap_or_default();
+    attributes_after(bytes, MESSAGE)
+}
+
+/// The same after a head of so many bytes.
+pub(super) fn attributes_after(
+    bytes: &[u8],
+    head: usize,
+) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes.get(head..).unwrap_or_default();
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
         let kind = u16_at(rest, 2)?;

@@ -37,13 +37,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             asked.connections,
             busy(asked)
         ),
-        remedies: vec![Remedy::human(
-            "answers sooner, or is asked less",
-            format!(
-                "see what {who} does: linerate doctor :PORT on its host; ask it less often, or several questions at \
-                 once"
-            ),
-        )],
+        remedies: vec![Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))],
         ..Claim::cause(vec![part])
     })
 }
@@ -53,6 +47,18 @@ fn who(asked: &Asked) -> String {
         Some(process) => format!("{} ({process})", asked.address),
         None => asked.address.clone(),
     }
+}
+
+fn by_hand(asked: &Asked, who: &str) -> String {
+    if asked.address.ends_with("/udp") {
+        return format!(
+            "see what {who} does; a name server's answers can be kept (nscd, systemd-resolved, dnsmasq, the runtime's \
+             own cache), or the name written as an address"
+        );
+    }
+    format!(
+        "see what {who} does: linerate doctor :PORT on its host; ask it less often, or several questions at once"
+    )
 }
 
 /// `; it used 1.00 CPUs: one thread, full`.
