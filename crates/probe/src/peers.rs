@@ -266,8 +266,10 @@ fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     let datagrams = diag.datagrams().unwrap_or_default();
     let sockets = unix_sockets(&diag.unix_sockets().unwrap_or_default());
     let udp = connections(&datagrams).into_iter();
-    let mut contacts: Vec<Contact> =
-        udp.filter(|end| end.inode != 0).map(|end| contact(Whom::Udp(end.peer), end.inode)).collect();
+    let mut contacts: Vec<Contact> = udp
+        .filter(|end| end.inode != 0)
+        .map(|end| contact(Whom::Udp(end.peer), end.inode))
+        .collect();
     let unix = clients(&sockets).into_iter();
     contacts.extend(unix.map(|(inode, path)| contact(Whom::Unix(path.to_owned()), inode)));
     contacts

@@ -245,7 +245,8 @@ sys.stdin.read()
 
 #[test]
 fn sockets_that_are_opened_for_a_question_each_are_told_from_those_that_stay() {
-    let [kept, asked] = ["kept", "asked"].map(|name| format!("linerate-{}-{name}", std::process::id()));
+    let [kept, asked] =
+        ["kept", "asked"].map(|name| format!("linerate-{}-{name}", std::process::id()));
     for name in [&kept, &asked] {
         let name = SocketAddr::from_abstract_name(name).unwrap();
         let listener = UnixListener::bind_addr(&name).unwrap();

@@ -7,6 +7,9 @@
 //! | half | half of the connections | a quarter, 0.6 to 3 s |
 //! | again | all of them | as `half` |
 //!
+//! None is shorter than twice the longest exchange of the main phase, 3 s at most: a service that answers in bursts (a
+//! limiter that counts by the second) must show one.
+//!
 //! An open loop has only the first: how much it asks is not the connections' to say. Between steps the server is
 //! given time to close its ends, so that no step has the connections of the one before.
 
@@ -15,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use linerate_engine::{Job, Preflight, Spacing, now};
-use linerate_evidence::{Phase, Slice, StepKind};
+use linerate_evidence::{Phase, Slice, StepKind, live_histogram};
 use linerate_model::{Client, Plan};
 use linerate_probe::ServerEnds;
 
@@ -32,6 +35,10 @@ const SHORTEST_MAIN: Duration = Duration::from_millis(300);
 
 // Chosen: connections of the main phase were opened before; where they take longer now, the step is given up.
 const OPENING: Duration = Duration::from_secs(1);
+
+/// The longest step.
+// Chosen: a run's user waits for it.
+const LONGEST: Duration = Duration::from_secs(3);
 
 // Chosen: twenty batches and the part that is cut are 25 slices; 5 ms hold some exchanges of any service that
 // answers a thousand a second.
@@ -76,16 +83,24 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
     if plan.is_open_loop() {
         return steps;
     }
-    let bounded = |part: u32, least: u64, most: u64| {
-        (length / part).clamp(Duration::from_millis(least), Duration::from_millis(most))
+    let shortest = (longest_exchange(slices) * 2).min(LONGEST);
+    let bounded = |part: u32, least: u64, most: Duration| {
+        (length / part).clamp(Duration::from_millis(least), most).max(shortest)
     };
-    steps.push(step(StepKind::Alone, 1, bounded(8, 400, 1500)));
+    steps.push(step(StepKind::Alone, 1, bounded(8, 400, LONGEST / 2)));
     if all >= 2 {
-        let length = bounded(4, 600, 3000);
+        let length = bounded(4, 600, LONGEST);
         steps.push(step(StepKind::Half, all.div_ceil(2), length));
         steps.push(step(StepKind::Again, all, length));
     }
     steps
+}
+
+/// Of those that were answered.
+fn longest_exchange(slices: &[Slice]) -> Duration {
+    let mut all = live_histogram();
+    slices.iter().for_each(|slice| slice.service.add_to(&mut all));
+    Duration::from_nanos(all.max())
 }
 
 /// The engine's job for a closed loop of the step.
@@ -154,15 +169,27 @@ impl Closing {
 
 #[cfg(test)]
 mod tests {
+    use linerate_evidence::Packed;
     use linerate_model::Timestamp;
 
     use super::*;
 
+    fn longest(exchange_ms: u64) -> Packed {
+        let mut times = live_histogram();
+        times.record(exchange_ms * 1_000_000).unwrap();
+        Packed::pack(&times)
+    }
+
     fn kinds(rest: &str, seconds: f64) -> Vec<(StepKind, u32, u128)> {
+        kinds_after(rest, seconds, 1)
+    }
+
+    fn kinds_after(rest: &str, seconds: f64, exchange_ms: u64) -> Vec<(StepKind, u32, u128)> {
         let text = format!("[target]\naddress = '127.0.0.1:80'\n{rest}");
         let plan = Plan::from_toml(&text).unwrap();
         let mut slice = Slice::new(0, 0, Timestamp(0));
         (slice.to, slice.answered) = (Timestamp((seconds * 1e9) as u64), 1);
+        slice.service = longest(exchange_ms);
         let steps = steps(&plan, &[slice]);
         steps.iter().map(|it| (it.kind, it.connections, it.length.as_millis())).collect()
     }
@@ -181,6 +208,17 @@ mod tests {
         );
         assert_eq!(kinds("[load]\nconnections = 2\n", 60.0)[2], (Half, 1, 3000));
         assert_eq!(kinds("[load]\nconnections = 1\n", 8.0).len(), 2);
+    }
+
+    #[test]
+    fn no_step_is_too_short_for_a_service_that_answers_in_bursts_of_a_second() {
+        let of = |exchange_ms| kinds_after("[load]\nconnections = 2\n", 4.0, exchange_ms);
+        let lengths = |exchange_ms| -> Vec<u128> {
+            of(exchange_ms)[1..].iter().map(|(.., length)| length / 10 * 10).collect()
+        };
+        assert_eq!(lengths(100), [500, 1000, 1000]);
+        assert_eq!(lengths(1010), [2020, 2020, 2020]);
+        assert_eq!(lengths(9000), [3000, 3000, 3000]);
     }
 
     #[test]

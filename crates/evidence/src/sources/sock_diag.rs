@@ -49,10 +49,7 @@ pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// The same after a head of so many bytes.
-pub(super) fn attributes_after(
-    bytes: &[u8],
-    head: usize,
-) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes_after(bytes: &[u8], head: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes.get(head..).unwrap_or_default();
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
