@@ -49,6 +49,9 @@ pub(crate) struct Bulk<'a> {
 pub(crate) enum Size {
     /// Fixed, by an option.
     Fixed,
+    /// A send buffer as the kernel makes it for the first ten segments, and never grown: it grows only while the
+    /// congestion window is full, which a full buffer may keep it from being.
+    Initial,
     /// Tuned by the kernel as far as its setting lets it. Unit: bytes.
     AtMost(f64),
     /// Tuned by the kernel, with more to come.
@@ -209,7 +212,23 @@ pub(crate) fn size(
     {
         return Ok(Size::AtMost(most));
     }
-    Ok(if share(&|least, largest| least == largest)? > HALFWAY { Size::Fixed } else { Size::Tuned })
+    if share(&|least, largest| least == largest)? <= HALFWAY {
+        return Ok(Size::Tuned);
+    }
+    let is_initial = buffer.name == tcp_info::SNDBUF.name
+        && share(&|_, largest| is_initial_send_buffer(largest as u64))? > HALFWAY;
+    Ok(if is_initial { Size::Initial } else { Size::Fixed })
+}
+
+/// Whether a send buffer has a size that the kernel begins with: ten segments (`TCP_INIT_CWND`), each in a block
+/// of a power of two with a `sk_buff` of 256 bytes, times 2, or 3 of bbr.
+///
+/// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
+fn is_initial_send_buffer(bytes: u64) -> bool {
+    [20, 30].into_iter().any(|segments| {
+        bytes.is_multiple_of(segments)
+            && (bytes / segments).checked_sub(256).is_some_and(u64::is_power_of_two)
+    })
 }
 
 /// The congestion control of each sampled end that tells it.
@@ -263,4 +282,17 @@ pub(crate) fn mean_over(
         }
     }
     if found.is_empty() { Err(none) } else { Ok(found.iter().sum::<f64>() / found.len() as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_first_send_buffers_are_told_from_those_of_an_option() {
+        // MTU 1500 with cubic and with bbr, older kernels, loopback; then {sndbuf, 32768} and SO_SNDBUF of 64 KiB.
+        let kernels = [46_080, 69_120, 87_040, 130_560, 2_626_560];
+        assert!(kernels.into_iter().all(is_initial_send_buffer));
+        assert!(![65_536, 131_072, 16_384, 4_608].into_iter().any(is_initial_send_buffer));
+    }
 }

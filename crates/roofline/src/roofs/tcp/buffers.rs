@@ -4,7 +4,7 @@
 //! `each = (bytes an exchange / under way at most - 1) x min RTT`, of a send buffer no more than the time with a full
 //! one; or what the census finds held by it, if that is more: a window of a few segments costs delayed ACKs as well
 //!
-//! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it.
+//! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it; or it is the send buffer that the kernel began with.
 //! - `tcp.rmem-max`, `tcp.wmem-max`: tuning has brought it to the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`.
 //!
 //! Blind spot: a window that opened and shut again between two samples; an option that asks for just as much as the
@@ -40,6 +40,9 @@ impl Buffers {
     /// They were fixed by an option.
     pub fn pinned(self, facts: &Facts) -> Result<Claim, Silent> {
         let found = self.find(facts)?;
+        if found.size == Size::Initial {
+            return initial(&found, facts);
+        }
         if found.size != Size::Fixed {
             let name = self.name();
             return not_here(format!("the kernel tunes the {}'s {name} buffers", found.side));
@@ -147,6 +150,28 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
         ),
         ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
     })
+}
+
+/// The kernel's first size of a send buffer, from which it never grew.
+fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
+    let claim = buffer(of, facts)?;
+    let first = of.bulk.room_for(of.bytes, of.bytes);
+    let name = Buffers::Send.setting();
+    // Without it: what Linux has by itself, ip-sysctl.rst.
+    let most = setting(&facts.run, name).map_or(4 << 20, |most| most as u64);
+    let remedy = Remedy::sysctl(
+        facts,
+        name,
+        format!("4096 {first} {}", most.max(first)),
+        of.side,
+        "has send buffers begin with room for a whole exchange",
+    );
+    let seen = format!(
+        "{}; it is the kernel's first size for ten segments, which it makes larger only while the congestion window is \
+         full",
+        claim.seen
+    );
+    Ok(Claim { seen, remedies: vec![remedy], ..claim })
 }
 
 /// All that the buffer lets out is out, and neither window asks it to wait.
