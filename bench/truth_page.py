@@ -90,13 +90,13 @@ def totals(rows, half_loads, unplaced):
     return "\n".join(lines)
 
 
-def page(rows, half_loads, unplaced, commit, options):
+def page(rows, half_loads, unplaced, commits, options):
     """docs/truth.md."""
     lines = [
         "# Truth",
         "",
         "How often linerate is right, and by how much its numbers are off. Written by `bench/truth --write docs/truth.md`",
-        f"at commit `{commit}`, {options.tries} undisturbed tries a case. A try is disturbed if others than the case had 15 % of",
+        f"at {_commits(commits)}, {options.tries} undisturbed tries a case. A try is disturbed if others than the case had 15 % of",
         "the CPUs or more: it is counted apart and repeated. *By half*: the place and not the cause, or the cause and not its",
         "sum. What each fault is, and how its truth was measured: `fixtures/foreign/`.",
         "",
@@ -115,6 +115,10 @@ def page(rows, half_loads, unplaced, commit, options):
             lines += [_cells(row) for row in of_suite]
         lines.append("")
     return "\n".join(lines)
+
+
+def _commits(commits):
+    return f"commit{'s' if len(commits) > 1 else ''} " + ", ".join(f"`{commit}`" for commit in commits)
 
 
 def _cells(row):

@@ -333,7 +333,7 @@ fn more(facts: &Facts, claim: &Claim) -> (f64, u32) {
 }
 
 /// Without a model, as of a service that is watched: what the utilisation law gives at most, if the work is a good
-/// part of what is used.
+/// part of what is used, and as far as what else is used has room.
 fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let cpus = [Resource::TargetThread, Resource::TargetCpu, Resource::HostCpu];
     let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
@@ -342,7 +342,10 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let used = facts.stations.of_resource(full)?.used;
     let spared = (each * facts.attained).min(used);
     let most = used / (used - spared).max(used / 1e6);
-    (spared >= HOLDS * used).then(|| times(facts, [1.0, most, most]))
+    // Others have the room that they have.
+    let room = |heat| most.min(facts.stations.room(heat, Some(full)).max(1.0));
+    let (mid, high) = (room(Heat::Warm), room(Heat::Hot));
+    (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
 }
 
 /// Whether the account has enough of the exchanges where a delay is claimed; without an account the claim's

@@ -123,7 +123,7 @@ pub(crate) fn cure(advice: &Advice, roofline: &Roofline) -> String {
         .filter(|roof| roof.ceiling.is_some_and(|at| of.high.0 >= NEAR * at.0));
     let then = next.map_or(String::new(), |roof| format!(", then {} holds it", roof.id));
     let (low, high) = (bare(of.low.0), bare(of.high.0));
-    let gives = if what.contains(':') { "; would give" } else { " would give" };
+    let gives = if is_by_hand(advice) { "; would give" } else { " would give" };
     format!("{what}{gives} {} ({low} to {high}){then}", rate(of.mid.0))
 }
 

@@ -44,8 +44,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         remedies: vec![Remedy::by_knob(
             ("sync", "off"),
             "waits for the disk less often",
-            "sync several requests together (group commit), or not for each of them (redis: appendfsync \
-             everysec; PostgreSQL: synchronous_commit off, commit_delay); or a quicker disk",
+            "if it writes, sync several requests together (group commit), or not for each of them (redis: appendfsync \
+             everysec; PostgreSQL: synchronous_commit off, commit_delay); if it reads, keep in memory what is read \
+             again; or a quicker disk",
         )],
         ..Claim::cause(vec![part])
     })
