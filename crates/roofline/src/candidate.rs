@@ -69,20 +69,21 @@ pub(crate) fn of_claim(
     if claim.known == Known::PresentOnly {
         return (assessed, None);
     }
-    let of_part = |part: &Part| candidate(facts, claim, part);
+    let of_part =
+        |part| candidate(facts, claim, part).map(|(rank, predicted)| (rank, predicted, part));
     let best = claim
         .parts
         .iter()
         .filter_map(of_part)
         .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a });
-    let candidate = best.map(|(rank, predicted)| {
+    let candidate = best.map(|(rank, predicted, part)| {
         let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
         Candidate {
             id,
             rank,
             gain: by(predicted.mid),
             interval: (by(predicted.low), by(predicted.high)),
-            advice: advice(facts, claim, predicted),
+            advice: advice(facts, claim, part, predicted),
         }
     });
     (assessed, candidate)
@@ -380,9 +381,16 @@ fn watched_without(facts: &Facts, each: f64) -> Predicted {
     Predicted { low: OpRate(low), mid: OpRate((low * high).sqrt()), high: OpRate(high) }
 }
 
-fn advice(facts: &Facts, claim: &Claim, predicted: Predicted) -> Vec<Advice> {
+fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Vec<Advice> {
     let one = |remedy: &Remedy| {
         let (knob, value) = remedy.knob(facts);
+        let more = match *part {
+            Part::Delay { at, each } if remedy.spares > 0.0 => {
+                candidate(facts, claim, &Part::Delay { at, each: each + remedy.spares })
+            }
+            _ => None,
+        };
+        let predicted = more.map_or(predicted, |(_, predicted)| predicted);
         let Remedy { does, by_hand, .. } = remedy.clone();
         Advice { knob, value, does, by_hand, predicted }
     };

@@ -10,6 +10,8 @@ use crate::stations::InUse;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Known {
     pub resource: Resource,
+    /// See [`InUse::is_targets_part`].
+    pub is_targets_part: bool,
     /// With the demand that was measured.
     pub of: QueueStation,
     /// Servers' worth of it that others took.

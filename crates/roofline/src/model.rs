@@ -17,7 +17,7 @@ use linerate_predict::{
     without_at,
 };
 
-use crate::chosen::{AGREE, HALFWAY, SPLIT, TURNED_AWAY};
+use crate::chosen::{AGREE, COLD, HALFWAY, SPLIT, TURNED_AWAY};
 use crate::claim::Resource;
 use crate::heat::{Heat, Known};
 use crate::run::Run;
@@ -224,12 +224,21 @@ impl Model {
     }
 
     /// What is expected where an exchange takes so long alone, at least such a share of what is known to be of it.
+    ///
+    /// What it takes besides work is a delay; one that is no longer than what cold work may take is the waking of what
+    /// sleeps, of which as little may be left as of the work.
     fn with_alone(&self, alone: Estimate, share: f64) -> Predicted {
-        let solve = |heat: Heat, alone: f64, share: f64| {
+        let work = |stations: &[QueueStation]| stations.iter().map(|of| of.demand).sum::<f64>();
+        let known = |heat: Heat, share: f64| {
             let mut stations = at(&self.stations, heat);
             stations.iter_mut().for_each(|of| of.demand *= share);
-            let demands: f64 = stations.iter().map(|of| of.demand).sum();
-            let delay = (alone - demands).max(0.0);
+            stations
+        };
+        let solve = |heat: Heat, alone: f64, share: f64| {
+            let (cold, stations) = (work(&known(Heat::Cold, share)), known(heat, share));
+            let (warm, rest) = (work(&stations), (alone - cold).max(0.0));
+            let is_waking = rest <= COLD * cold && cold > 0.0;
+            let delay = if is_waking { rest * warm / cold } else { (alone - warm).max(0.0) };
             Network { delay, stations }.throughput(f64::from(self.connections))
         };
         let low = solve(Heat::Cold, alone.high, 1.0).low;
@@ -240,13 +249,17 @@ impl Model {
     /// What is expected with so many times as much of a resource, and so many connections.
     pub fn with_more_at(&self, resource: Resource, times: f64, connections: u32) -> Predicted {
         // A thread that does all is what serves one at a time.
-        let is_it = |of: Resource| {
-            of == resource
-                || resource == Resource::Slots
-                    && matches!(of, Resource::TargetThread | Resource::Process)
+        let is_it = |of: &Known| match resource {
+            Resource::Slots
+                if matches!(of.resource, Resource::TargetThread | Resource::Process) =>
+            {
+                true
+            }
+            Resource::TargetCpu if of.is_targets_part => true,
+            _ => of.resource == resource,
         };
         let more = |of: &Known, demand: f64, servers: f64| {
-            (demand, if is_it(of.resource) { servers * times } else { servers })
+            (demand, if is_it(of) { servers * times } else { servers })
         };
         if self.bounds.iter().any(|known| known.resource == resource) {
             return self.known_with(connections, more);

@@ -23,6 +23,8 @@ pub struct Remedy {
     pub by_hand: String,
     /// The knob of a server of ours that does it, and its value.
     pub knob: Option<(&'static str, String)>,
+    /// What it spares each exchange besides the delay for which it is named. Unit: seconds.
+    pub spares: f64,
 }
 
 /// An option of a socket, and its value.
@@ -57,7 +59,13 @@ impl Remedy {
             does: does.into(),
             by_hand: by_hand.into(),
             knob: None,
+            spares: 0.0,
         }
+    }
+
+    /// The same, which spares each exchange so many seconds more than the delay for which it is named.
+    pub fn and_spares(self, seconds: f64) -> Self {
+        Self { spares: seconds, ..self }
     }
 
     /// One that sets how many are served at once.

@@ -42,6 +42,8 @@ pub struct InUse {
     pub servers: f64,
     /// CPUs' worth of its own time within `used`.
     pub(crate) cpu: f64,
+    /// Whether it is the machine as far as the target may use it: more CPUs for the target are more of it.
+    pub(crate) is_targets_part: bool,
 }
 
 impl InUse {
@@ -65,7 +67,8 @@ impl InUse {
             demand: (self.used - lost) / attained,
             servers: self.servers - lost,
         };
-        Known { resource: self.resource, of, lost, warm: Warm::of(self, engine) }
+        let (resource, is_targets_part) = (self.resource, self.is_targets_part);
+        Known { resource, is_targets_part, of, lost, warm: Warm::of(self, engine) }
     }
 }
 
@@ -131,7 +134,8 @@ impl Stations {
     fn push(&mut self, resource: Resource, id: &'static str, used: f64, servers: f64, cpu: f64) {
         let used = used.min(servers);
         if used > 0.0 && servers > 0.0 {
-            self.all.push(InUse { resource, id, used, servers, cpu: cpu.min(used) });
+            let cpu = cpu.min(used);
+            self.all.push(InUse { resource, id, used, servers, cpu, is_targets_part: false });
         }
     }
 
@@ -191,7 +195,9 @@ impl Stations {
         {
             let ours = (busy - had).max(0.0);
             let used = ours + lost.unwrap_or(0.0);
+            let shared = self.all.len();
             self.push(Resource::HostCpu, "host.cpu", used, of.cpus, ours);
+            self.all.iter_mut().skip(shared).for_each(|of| of.is_targets_part = true);
         }
         Some(strangers)
     }

@@ -3,7 +3,8 @@
 //!
 //! `each = (rounds - 1) x RTT`, `rounds = log2(bytes / (10 x MSS) + 1)` rounded up: an open window takes one
 //!
-//! The handshake is not in it: that is the connection's price, not its window's. A loss would end the
+//! The handshake is not in it: that is the connection's price, not its window's; who keeps connections is spared
+//! both. A loss would end the
 //! doubling; there is none.
 //! Blind spot: a route with an `initcwnd` of its own.
 //! Source: RFC 6928 (ten segments); RFC 5681, 3.1 (slow start).
@@ -49,7 +50,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn remedies(facts: &Facts, sender: Side) -> Vec<Remedy> {
     let does = "keeps connections open, and with them the window that they have reached";
     let by_hand = "keep connections: a pool in the client, keep-alive in the server";
-    let keep = Remedy::keep_connections(facts, does, by_hand);
+    let opening = facts.opening();
+    let keep =
+        Remedy::keep_connections(facts, does, by_hand).and_spares(opening.connect_s * opening.each);
     let wider = Remedy::human(
         "begins with more in flight",
         format!("on the {sender}'s host: ip route change default via GATEWAY initcwnd 40"),
