@@ -72,6 +72,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   linerate run http://127.0.0.1:8080/                     as wrk: 10 connections, 10 s
   linerate run http://127.0.0.1:8080/ -c 100 -d 30s --rate 20k
+  linerate run http://127.0.0.1:8080/ --stage 10s:100 --stage 30s:1000
   linerate run --beam httpd -c 10                         inets httpd in a node of its own
   linerate run --beam http --scan nodelay=on,off --scan c=1,10,100
   linerate run --command 'python3 -m http.server {port}' -c 4
@@ -311,6 +312,10 @@ pub struct LoadArgs {
     /// Leave out the experiment after the load: alone, half of the connections, all again
     #[arg(long, help_heading = "Load")]
     pub no_check: bool,
+    /// Hold a level of load for a time, connections (10s:100) or a rate (10s:500/s), then the next one;
+    /// repeatable. Each has its row; all other figures are of the last
+    #[arg(long = "stage", value_name = "TIME:LEVEL", conflicts_with_all = ["duration", "exchanges", "rate", "ramp"], help_heading = "Load")]
+    pub stages: Vec<String>,
     /// Let connections or rate grow over this time first
     #[arg(long, value_name = "TIME", help_heading = "Load")]
     pub ramp: Option<String>,

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linerate_model::{
     Also, Arrivals, Body, Bytes, Endian, Ending, Expected, Framing, LengthField, MOST_SENT, OpRate,
-    Order, Plan, Requests, Sent, Target, Until, Workload,
+    Order, Plan, Requests, Sent, Stage, Target, Until, Workload,
 };
 
 use crate::args::LoadArgs;
@@ -440,6 +440,7 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     if let Some(length) = &args.duration {
         plan.until.duration = Some(duration("--duration", length)?);
     }
+    stages(args, plan)?;
     if let Some(threads) = args.threads {
         plan.engine.threads = threads;
     }
@@ -453,6 +454,56 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     }
     plan.path = crate::path_flags::of_load(args, plan.path.take())?;
     Ok(())
+}
+
+/// Levels of load: the last is the plan's own, those before it its stages.
+fn stages(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
+    if args.stages.is_empty() {
+        return Ok(());
+    }
+    let mut all = Vec::new();
+    for text in &args.stages {
+        all.push(stage(text)?);
+    }
+    let Some(last) = all.pop() else { return Ok(()) };
+    if let (Some(_), Some(asked)) = (last.connections, args.connections) {
+        return Err(Failure::plan(format!(
+            "-c {asked} beside --stage, whose level is connections: keep one of both, or write rates (10s:500/s)"
+        )));
+    }
+    plan.until.duration = Some(last.length);
+    plan.load.connections = last.connections.unwrap_or(plan.load.connections);
+    plan.load.rate = last.rate;
+    plan.load.stages = all;
+    Ok(())
+}
+
+fn stage(text: &str) -> Result<Stage, Failure> {
+    let wrong = |why: &str| Err(Failure::plan(format!("--stage {text}: {why}")));
+    let Some((length, level)) = text.split_once(':') else {
+        return wrong("it has no level: write TIME:LEVEL, as in 10s:100 or 10s:500/s");
+    };
+    let length = duration(&format!("--stage {text}"), length)?;
+    if length.is_zero() {
+        return wrong("a stage of no time: write for example 10s in front");
+    }
+    let nothing = level.strip_suffix("/s").unwrap_or(level).parse() == Ok(0.0);
+    if nothing {
+        return wrong(
+            "a stage of zero asks nothing: write 1 or more; the run ends with its last stage",
+        );
+    }
+    let stage = Stage { length, connections: None, rate: None };
+    if level.ends_with("/s") {
+        let rate = Some(read(&format!("--stage {text}"), level)?);
+        return Ok(Stage { rate, ..stage });
+    }
+    match level.parse() {
+        Ok(connections) => Ok(Stage { connections: Some(connections), ..stage }),
+        Err(_) => {
+            wrong("its level is neither a number of connections nor a rate: write 100 or 500/s")
+        }
+    }
 }
 
 fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {

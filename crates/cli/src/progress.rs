@@ -169,7 +169,7 @@ impl Observer for Progress {
     fn begin(&mut self, plan: &Plan, start: Timestamp) {
         self.start = start;
         self.printed = start;
-        self.length = plan.until.duration.map(|duration| duration + plan.load.ramp);
+        self.length = plan.until.duration.map(|duration| duration + plan.lead_in());
         self.exchanges = plan.until.exchanges;
         self.answered = 0;
         self.since = Window::new();

@@ -55,6 +55,8 @@ impl Stage {
             ("-d 30s", "-d 500ms".to_owned()),
             ("-d 10s", "-d 500ms".to_owned()),
             ("--ramp 10s", "--ramp 200ms".to_owned()),
+            ("--stage 10s:", "--stage 300ms:".to_owned()),
+            ("--stage 30s:", "--stage 500ms:".to_owned()),
             ("\"10s\"", "\"500ms\"".to_owned()),
             ("-d 2s", "-d 200ms".to_owned()),
             ("-d 3s", "-d 500ms".to_owned()),

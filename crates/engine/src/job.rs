@@ -160,9 +160,11 @@ impl Running {
 pub fn start(job: Job) -> io::Result<Running> {
     let (sender, slices) = channel();
     let flows = Flows::default();
-    let board = Board::new(job.plan.load.connections, job.servers.len());
-    let connections = job.plan.load.connections.saturating_mul(job.servers.len() as u32);
-    let opening = Arc::new(Opening::of(connections));
+    let plan = &job.plan;
+    let board = Board::new(plan.workers(), job.servers.len());
+    let first = plan.load.stages.first().and_then(|stage| stage.connections);
+    let first = first.unwrap_or(plan.load.connections);
+    let opening = Arc::new(Opening::of(first.saturating_mul(job.servers.len() as u32)));
     let barrier = Arc::new(Barrier::new(usize::from(job.threads) + 1));
     let start = Arc::new(std::sync::OnceLock::new());
     let mut threads = Vec::new();

@@ -71,6 +71,10 @@ pub(crate) struct Thread {
     servers: usize,
     /// Those of a closed loop, where there are several servers.
     workers: Vec<Worker>,
+    /// Workers from this number on rest: in a closed loop's stages.
+    level: u32,
+    /// Levels to come, and when; known once the load has begun.
+    levels: VecDeque<(Timestamp, u32)>,
     /// Exchanges of an open loop that chose their server, where there are several.
     waiting: Waiting,
     /// Rings in `epoll` at `alarm_at`.
@@ -140,7 +144,7 @@ impl Thread {
         let data = EventData::new_u64(u64::MAX);
         epoll::add(&epoll, &alarm, data, EventFlags::IN | EventFlags::ET)?;
         let threads = u32::from(job.threads);
-        let ids = (u32::from(index)..job.plan.load.connections).step_by(usize::from(job.threads));
+        let ids = (u32::from(index)..job.plan.workers()).step_by(usize::from(job.threads));
         let servers = job.servers.len();
         let all = 0..u16::try_from(servers).unwrap_or(u16::MAX);
         let connections: Vec<Connection> = ids
@@ -151,6 +155,10 @@ impl Thread {
                 Connection::new(worker, server, slot, job.template.session())
             })
             .collect();
+        let first = job.plan.load.stages.first().and_then(|stage| stage.connections);
+        let level = first.unwrap_or(u32::MAX);
+        let to_open = 0..connections.len();
+        let to_open = to_open.filter(|index| connections[*index].worker < level).collect();
         let seed = job.plan.engine.seed;
         let chooses = servers > 1 && !job.plan.is_open_loop();
         let workers = if chooses { ids.map(|id| Worker::new(seed, id)).collect() } else { vec![] };
@@ -165,7 +173,9 @@ impl Thread {
             epoll,
             alarm,
             alarm_at: Timestamp(0),
-            to_open: (0..connections.len()).collect(),
+            to_open,
+            level,
+            levels: VecDeque::new(),
             opening: 0,
             idle: vec![VecDeque::new(); servers],
             servers,
@@ -263,6 +273,17 @@ impl Thread {
             self.send_slice(at, Phase::Ramp);
             self.record.align(begins);
             self.begin_load(begins);
+            if self.ramped <= at {
+                self.phase = Phase::Load;
+                self.record.slice.phase = Phase::Load;
+            }
+        }
+        while let Some((begins, level)) = self.levels.front().copied()
+            && begins <= at
+            && self.phase != Phase::Drain
+        {
+            self.levels.pop_front();
+            self.set_level(level, at);
         }
         if at >= self.record.ends() && self.phase != Phase::Drain {
             self.count_due(at);
@@ -291,18 +312,30 @@ impl Thread {
         let plan = Arc::clone(&self.job.plan);
         let load = &plan.load;
         self.begins = Some(at);
-        self.ramped = at.after(load.ramp);
-        if load.ramp.is_zero() {
-            self.phase = Phase::Load;
-            self.record.slice.phase = Phase::Load;
+        let mut whole = at;
+        for (index, stage) in load.stages.iter().enumerate() {
+            whole = whole.after(stage.length);
+            let next =
+                load.stages.get(index + 1).map_or(Some(load.connections), |it| it.connections);
+            if let (Some(level), false) = (next, plan.is_open_loop()) {
+                self.levels.push_back((whole, level));
+            }
         }
+        self.ramped = whole.after(load.ramp);
         if let Some(duration) = plan.until.duration {
             self.ends = self.ramped.after(duration);
         }
         if let Some(rate) = load.rate {
             let turn = (self.index, self.job.threads);
-            let schedule =
-                Schedule::new(at, rate, load.arrivals, load.ramp, turn, plan.engine.seed);
+            let schedule = Schedule::new(
+                at,
+                rate,
+                load.arrivals,
+                load.ramp,
+                turn,
+                plan.engine.seed,
+                &load.stages,
+            );
             self.schedule = Some((schedule.clone(), schedule));
             return;
         }
@@ -357,6 +390,9 @@ impl Thread {
             next = next.min(self.ends.after(self.drain_time())).max(at);
         } else {
             next = next.min(self.ends);
+            if let Some((begins, _)) = self.levels.front() {
+                next = next.min(*begins);
+            }
             if self.begins.is_none() {
                 next = next.min(at.after(LOOK));
             }

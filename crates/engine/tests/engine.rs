@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_engine::{EngineHost, Job, ServerAddress, Trouble, probe, start};
@@ -75,6 +75,64 @@ const RR: &str = "[workload]\nkind = 'rr'\nrequest = 64\nresponse = 64\n";
 fn assert_conserved(load: &LoadSummary) {
     let failed: u64 = load.errors.values().sum();
     assert_eq!(load.scheduled, load.answered + failed + load.timed_out + load.in_flight_at_end);
+}
+
+/// Serves, and counts who is connected.
+fn counted(open: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> SocketAddr {
+    let (open, most) = (Arc::clone(open), Arc::clone(most));
+    serve(move |mut stream| {
+        most.fetch_max(open.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let mut buffer = [0; 64];
+        while stream.read_exact(&mut buffer).is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+            if stream.write_all(&buffer).is_err() {
+                break;
+            }
+        }
+        open.fetch_sub(1, Ordering::Relaxed);
+    })
+}
+
+#[test]
+fn stages_hold_their_connections_one_after_the_other_and_lose_no_exchange() {
+    let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let plan = "[workload]\nkind = 'rr'\nrequest = 64\nresponse = 64\n[load]\nconnections = 3\n\
+                stages = [{ length = '500ms', connections = 2 }, { length = '600ms', connections = 16 }]\n\
+                [until]\nduration = '900ms'\n";
+    let job = job(counted(&open, &most), plan);
+    let load = run(job);
+    assert_eq!(most.load(Ordering::Relaxed), 16);
+    assert!(load.errors.is_empty() && load.timed_out == 0, "{:?}", load.errors);
+    assert_eq!(load.scheduled, load.answered);
+    assert_eq!(load.validity.state, ValidityState::Valid, "{:?}", load.validity);
+    let levels: Vec<_> = load.stages.iter().map(|it| it.stage.connections.unwrap()).collect();
+    assert_eq!(levels, [2, 16, 3]);
+    // 8 times as many connections, and 3 of 16; what is beside the 10 ms of an answer differs a little.
+    let rates: Vec<_> = load.stages.iter().map(|it| it.throughput.0).collect();
+    assert!((5.0..12.0).contains(&(rates[1] / rates[0])), "{rates:?}");
+    assert!((0.12..0.3).contains(&(rates[2] / rates[1])), "{rates:?}");
+    // The run's own figures are the last stage's.
+    assert!(
+        (0.8..1.25).contains(&(load.throughput.0 / rates[2])),
+        "{} {rates:?}",
+        load.throughput.0
+    );
+    assert!((2.5..3.5).contains(&load.in_flight), "{}", load.in_flight);
+}
+
+#[test]
+fn stages_of_a_rate_are_offered_as_they_say() {
+    let plan = "[workload]\nkind = 'rr'\nrequest = 64\nresponse = 64\n[load]\nconnections = 4\nrate = 200\n\
+                stages = [{ length = '500ms', rate = 100 }, { length = '500ms', rate = 600 }]\n\
+                [until]\nduration = '500ms'\n";
+    let load = run(job(echo(64, Duration::ZERO), plan));
+    // 50 + 300 + 100; an instant that falls on a stage's end is the next one's.
+    assert!(load.scheduled.abs_diff(450) <= 1, "{}", load.scheduled);
+    assert_eq!(load.answered, load.scheduled);
+    for (stage, rate) in load.stages.iter().zip([100.0, 600.0, 200.0]) {
+        assert!((0.8..1.2).contains(&(stage.throughput.0 / rate)), "{stage:?}");
+    }
+    assert_eq!(load.stages.len(), 3);
 }
 
 #[test]

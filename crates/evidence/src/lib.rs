@@ -21,7 +21,7 @@ pub use engine::{Errors, Part, Phase, Slice};
 pub use evidence::{Evidence, Missing, Of};
 pub use file::{Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line};
 pub use load::{
-    LoadSummary, Outage, PairLoad, Percentile, Percentiles, Point, Service, Validity,
+    LoadSummary, Outage, PairLoad, Percentile, Percentiles, Point, Service, StageLoad, Validity,
     ValidityState, WarmUp, summarise, t95, watched_bytes,
 };
 pub use metric::{AnyMetric, Metric, Quantity};

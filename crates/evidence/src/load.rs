@@ -15,11 +15,13 @@ use crate::packed::{Packed, live_histogram};
 mod change_point;
 mod pairs;
 mod service;
+mod stages;
 mod validity;
 mod watched;
 
 pub use pairs::PairLoad;
 pub use service::{Outage, Service};
+pub use stages::StageLoad;
 pub use validity::{Validity, ValidityState};
 pub use watched::watched_bytes;
 
@@ -88,6 +90,8 @@ pub struct LoadSummary {
     pub connect: Percentiles,
     /// The same by engine host and server; empty where there is one server.
     pub pairs: Vec<PairLoad>,
+    /// The levels of load that were held, the last among them; empty where there was one.
+    pub stages: Vec<StageLoad>,
     /// The window's course.
     pub points: Vec<Point>,
     /// Whether the figures may be believed.
@@ -326,6 +330,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         own_lateness,
         connect,
         pairs: pairs::of(slices, window),
+        stages: stages::of(&rows, plan),
         points: rows
             .iter()
             .enumerate()

@@ -15,7 +15,7 @@ mod units;
 pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
 pub use plan::{
     Also, Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, MOST_SENT, Plan,
-    Target, Until, Workload, check_request,
+    Stage, Target, Until, Workload, check_request,
 };
 pub use raw::{Endian, Ending, LengthField, Sent};
 pub use requests::{BadStatus, Expected, Order, Requests, Statuses};

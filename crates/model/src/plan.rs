@@ -308,6 +308,9 @@ pub struct Load {
     /// How due times are spaced in an open loop.
     #[serde(default)]
     pub arrivals: Arrivals,
+    /// Levels that are held before this one, in order; each has its row and is no part of the run's figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     /// Connections (closed loop) or rate (open loop) grow linearly over this time; not measured.
     #[serde(default, with = "duration")]
     pub ramp: Duration,
@@ -335,11 +338,27 @@ impl Default for Load {
             connections: ten(),
             rate: None,
             arrivals: Arrivals::default(),
+            stages: Vec::new(),
             ramp: Duration::ZERO,
             timeout: ten_seconds(),
             overload: false,
         }
     }
+}
+
+/// A level of load that is held for a time: connections of a closed loop, or the rate of an open one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// How long.
+    #[serde(with = "duration")]
+    pub length: Duration,
+    /// Connections of a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Exchanges due a second of an open one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<OpRate>,
 }
 
 /// How due times are spaced in an open loop.
@@ -596,6 +615,7 @@ impl Plan {
                 format!("{rate} is not a rate: write more than 0 exchanges a second, up to 1000m"),
             );
         }
+        self.check_stages()?;
         if self.load.timeout.is_zero() {
             return wrong(
                 "load.timeout",
@@ -615,12 +635,13 @@ impl Plan {
         if target.insecure && target.ca.is_some() {
             return wrong("target.ca", "nothing is checked with target.insecure: keep one".into());
         }
-        if u32::from(self.engine.threads) > self.load.connections {
+        let most = self.workers();
+        if u32::from(self.engine.threads) > most {
             return wrong(
                 "engine.threads",
                 format!(
-                    "{} threads for {} connections: each thread needs one; write {} or fewer",
-                    self.engine.threads, self.load.connections, self.load.connections
+                    "{} threads for {most} connections: each thread needs one; write {most} or fewer",
+                    self.engine.threads
                 ),
             );
         }
@@ -726,6 +747,53 @@ impl Plan {
         self.check_http()
     }
 
+    /// Refuses levels of load that can't be held one after the other.
+    fn check_stages(&self) -> Result<(), BadPlan> {
+        let wrong =
+            |wrong: &str| Err(BadPlan::Wrong { key: "load.stages", wrong: wrong.to_owned() });
+        let load = &self.load;
+        for stage in &load.stages {
+            match (stage.connections, stage.rate) {
+                _ if stage.length.is_zero() => {
+                    return wrong("a stage of no time: write for example 10s");
+                }
+                (Some(0), None) => {
+                    return wrong("a stage of 0 connections asks nothing: write 1 or more");
+                }
+                (Some(1..=1_000_000), None) if !self.is_open_loop() => {}
+                (None, Some(OpRate(rate))) if self.is_open_loop() => {
+                    if !(rate > 0.0 && rate <= 1e9) {
+                        return wrong("a stage of 0 exchanges a second: write more than 0");
+                    }
+                }
+                (Some(1_000_001..), None) => {
+                    return wrong("a stage has more than the 1000000 connections one engine opens");
+                }
+                _ => {
+                    return wrong(
+                        "all stages, the last too, have connections, or all have a rate: write one of both",
+                    );
+                }
+            }
+        }
+        if load.stages.is_empty() {
+            return Ok(());
+        }
+        if self.until.duration.is_none() {
+            return wrong("the last stage has no end: write until.duration");
+        }
+        if !load.ramp.is_zero() {
+            return wrong("load.ramp grows what stages hold: keep one of both");
+        }
+        if self.engine.client == Client::Beam {
+            return wrong("clients in the BEAM have one level of load: leave them out");
+        }
+        if !self.sites.is_empty() && !self.is_open_loop() {
+            return wrong("workers at sites have one level: leave it out, or write rates");
+        }
+        Ok(())
+    }
+
     /// Refuses what would end the request's line or head before its time.
     fn check_http(&self) -> Result<(), BadPlan> {
         let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
@@ -783,9 +851,26 @@ impl Plan {
         servers.max(1)
     }
 
-    /// Connections that the engine holds: each worker has one to every server.
+    /// Workers of the stage that has most.
+    pub fn workers(&self) -> u32 {
+        let stages = self.load.stages.iter().filter_map(|stage| stage.connections);
+        stages.fold(self.load.connections, u32::max)
+    }
+
+    /// Connections that the engine holds at most: each worker has one to every server.
     pub fn connections(&self) -> u32 {
-        self.load.connections.saturating_mul(self.servers())
+        self.workers().saturating_mul(self.servers())
+    }
+
+    /// What comes before the load that is judged: its stages but the last, and its ramp.
+    pub fn lead_in(&self) -> Duration {
+        self.load.stages.iter().map(|stage| stage.length).sum::<Duration>() + self.load.ramp
+    }
+
+    /// The highest rate of an open loop.
+    pub fn rate(&self) -> Option<OpRate> {
+        let stages = self.load.stages.iter().filter_map(|stage| stage.rate);
+        self.load.rate.map(|last| OpRate(stages.fold(last.0, |most, rate| most.max(rate.0))))
     }
 
     /// Every path of the plan: the one between engine and target, or those between sites.
@@ -856,6 +941,29 @@ mod tests {
     use super::*;
 
     const SMALLEST: &str = "[target]\naddress = '127.0.0.1:80'\n";
+
+    #[test]
+    fn stages_are_all_of_connections_or_all_of_a_rate_and_none_is_nothing() {
+        let of = |rest: &str| Plan::from_toml(&format!("{SMALLEST}{rest}"));
+        let stage = |stage: &str| format!("[load]\nconnections = 3\nstages = [{{ {stage} }}]\n");
+        let plan = of(&stage("length = '2s', connections = 8")).unwrap();
+        assert_eq!((plan.workers(), plan.load.connections), (8, 3));
+        let rated = "[load]\nrate = 50\nstages = [{ length = '1s', rate = '1k' }]\n";
+        assert_eq!(of(rated).unwrap().rate(), Some(OpRate(1000.0)));
+        for (rest, says) in [
+            (stage("length = '2s', connections = 0"), "0 connections asks nothing"),
+            (stage("length = '0s', connections = 1"), "a stage of no time"),
+            (stage("length = '1s', rate = 3"), "write one of both"),
+            (stage("length = '1s'"), "write one of both"),
+            (rated.replace("rate = '1k'", "connections = 3"), "write one of both"),
+            (rated.replace("'1k'", "0"), "a stage of 0 exchanges a second"),
+            (stage("length = '1s', connections = 1") + "ramp = '1s'\n", "load.ramp grows"),
+            (stage("length = '1s', connections = 1") + "[until]\nexchanges = 5\n", "has no end"),
+        ] {
+            let error = of(&rest).unwrap_err().to_string();
+            assert!(error.contains(says), "{rest}: {error}");
+        }
+    }
 
     #[test]
     fn the_smallest_plan_is_wrks_default_run() {

@@ -1,7 +1,7 @@
 //! From evidence to a document: the load summed up, the roofs judged, nanoseconds to microseconds.
 
 use linerate_evidence::{
-    Evidence, Header, LoadSummary, Percentiles, Point, Service, ValidityState, summarise,
+    Evidence, Header, LoadSummary, Percentiles, Point, Service, StageLoad, ValidityState, summarise,
 };
 use linerate_roofline::{Facts, Run, judge_facts};
 
@@ -10,7 +10,7 @@ use crate::answer::{Latency, Limit};
 use crate::breakdown;
 use crate::civil::rfc3339;
 use crate::document::{
-    Availability, Distribution, Load, Outage, Roofline, RunDocument, SeriesPoint,
+    Availability, Distribution, Load, Outage, Roofline, RunDocument, SeriesPoint, StagePart,
 };
 use crate::experiment::Experiment;
 use crate::number::finite;
@@ -103,11 +103,25 @@ fn load(header: &Header, summary: &LoadSummary, service: Service) -> Load {
         ),
         target_cpu_us_per_exchange: None,
         engine_busiest_thread: finite(summary.busiest_thread),
+        stages: summary.stages.iter().map(stage).collect(),
         series: summary.points.iter().map(point).collect(),
         histogram_v2_base64: summary.latency.to_base64(),
         breakdown: breakdown::of(header, summary, |pair| {
             distribution(&pair.service, Curve::LeftOut)
         }),
+    }
+}
+
+fn stage(of: &StageLoad) -> StagePart {
+    let us = |ns: u64| ns as f64 / 1e3;
+    StagePart {
+        connections: of.stage.connections,
+        rate_per_s: of.stage.rate.map(|rate| rate.0),
+        seconds: of.window.1.since(of.window.0).as_secs_f64(),
+        throughput_per_s: finite(of.throughput.0),
+        p50_us: of.p50.map(us),
+        p99_us: of.p99.map(us),
+        failed: of.failed,
     }
 }
 

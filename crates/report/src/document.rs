@@ -144,6 +144,9 @@ pub struct Load {
     pub target_cpu_us_per_exchange: Option<f64>,
     /// Busiest engine thread, share of one CPU.
     pub engine_busiest_thread: f64,
+    /// Levels of load that were held, the last, whose the other figures are, among them; absent where there was one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StagePart>,
     /// Course of the run.
     pub series: Vec<SeriesPoint>,
     /// Latency (from due, unanswered exchanges at their ages), HDR V2, base64, nanoseconds.
@@ -210,6 +213,27 @@ pub struct Distribution {
     /// Points of the curve for charts, `[percentile, value]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<[f64; 2]>,
+}
+
+/// A level of load by itself, its warm-up included.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StagePart {
+    /// Connections of a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Exchanges due a second of an open one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
+    /// How long it was.
+    pub seconds: f64,
+    /// Answered a second.
+    pub throughput_per_s: f64,
+    /// Median latency.
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// Failed or timed out.
+    pub failed: u64,
 }
 
 /// One slice of the run.

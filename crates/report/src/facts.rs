@@ -5,7 +5,7 @@ use linerate_model::{Arrivals, Client};
 use linerate_roofline::{Advice, Assessed, Predicted, State};
 
 use crate::document::{
-    ClimbDocument, Distribution, Roofline, RunDocument, Step, StudyDocument, StudyRow,
+    ClimbDocument, Distribution, Roofline, RunDocument, StagePart, Step, StudyDocument, StudyRow,
 };
 use crate::number::{bits, count, percentile, rate, ratio, seconds, share, time};
 use crate::table::Table;
@@ -240,6 +240,23 @@ pub(crate) fn codes(run: &RunDocument) -> Table {
         .iter()
         .map(|(code, n)| vec![code.clone(), count(*n), share(*n as f64 / all.max(1) as f64)])
         .collect();
+    table
+}
+
+/// A row a level of load; empty where there was one.
+pub(crate) fn stages(run: &RunDocument) -> Table {
+    let figures = ["for", "rate", "p50", "p99", "failed"];
+    let mut table = Table::new("Stages; all other figures are of the last", &["load"], &figures);
+    let or_none = |us: Option<f64>| us.map_or_else(|| "-".into(), time);
+    let row = |of: &StagePart| {
+        let load = match (of.connections, of.rate_per_s) {
+            (Some(connections), _) => format!("{} connections", count(connections.into())),
+            (None, asked) => format!("{} due", rate(asked.unwrap_or(0.0))),
+        };
+        let (p50, p99) = (or_none(of.p50_us), or_none(of.p99_us));
+        vec![load, seconds(of.seconds), rate(of.throughput_per_s), p50, p99, count(of.failed)]
+    };
+    table.rows = run.load.stages.iter().map(row).collect();
     table
 }
 

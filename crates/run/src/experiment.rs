@@ -108,6 +108,7 @@ pub(crate) fn job(main: &Job, step: &Planned) -> Job {
     let mut plan = Plan::clone(&main.plan);
     plan.load.connections = step.connections;
     plan.load.ramp = Duration::ZERO;
+    plan.load.stages.clear();
     plan.until.duration = Some(step.length);
     plan.until.exchanges = None;
     Job {

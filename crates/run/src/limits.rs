@@ -16,7 +16,7 @@ pub(crate) fn raise_descriptors(plan: &Plan) -> Result<(), Refused> {
     let needed = u64::from(plan.connections()) + 100;
     if needed > allowed {
         return Err(Refused::Descriptors {
-            connections: plan.load.connections,
+            connections: plan.workers(),
             needed,
             allowed,
             fit: allowed.saturating_sub(100) / u64::from(plan.servers()),
@@ -57,7 +57,7 @@ pub(crate) fn refuse_impossible(
     plan: &Plan,
     preflight: &Preflight,
 ) -> Result<Option<String>, Refused> {
-    let Some(asked) = plan.load.rate else { return Ok(None) };
+    let Some(asked) = plan.rate() else { return Ok(None) };
     let carried = |service: std::time::Duration| Carried {
         connections: plan.connections(),
         service: service.as_secs_f64().max(1e-9),
@@ -76,7 +76,7 @@ pub(crate) fn refuse_impossible(
 pub(crate) fn threads(plan: &Plan, hosts: usize) -> u16 {
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cpus = if plan.engine.cpus.is_empty() { available } else { plan.engine.cpus.len() };
-    let workers = plan.load.connections as usize;
+    let workers = plan.workers() as usize;
     let wanted = match plan.engine.threads {
         0 => cpus.min(workers).max(1),
         asked => usize::from(asked),

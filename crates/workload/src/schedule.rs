@@ -2,16 +2,19 @@
 //!
 //! The n-th of all threads' exchanges is due when the offered load's integral reaches n. Constant
 //! arrivals take n = 0, 1, 2 ...; Poisson arrivals take n as a sum of exponential gaps of mean 1.
-//! During a ramp of length R the rate grows linearly, so the integral is `rate t^2 / 2R`.
+//! During a ramp of length R the rate grows linearly, so the integral is `rate t^2 / 2R`. Stages come first, each with
+//! a rate of its own.
 
 use std::time::Duration;
 
-use linerate_model::{Arrivals, OpRate, Timestamp};
+use linerate_model::{Arrivals, OpRate, Stage, Timestamp};
 
 /// Due times of one thread's exchanges, in order.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     start: Timestamp,
+    /// Of stages in front: how long each is, and its rate.
+    stages: Vec<(f64, f64)>,
     per_ns: f64,
     ramp_ns: f64,
     arrivals: Arrivals,
@@ -35,9 +38,12 @@ impl Schedule {
         ramp: Duration,
         (thread, threads): (u16, u16),
         seed: u64,
+        stages: &[Stage],
     ) -> Self {
+        let rated = stages.iter().filter_map(|stage| Some((stage.length, stage.rate?.0 / 1e9)));
         let mut schedule = Self {
             start,
+            stages: rated.map(|(length, per_ns)| (length.as_nanos() as f64, per_ns)).collect(),
             per_ns: rate.0 / 1e9,
             ramp_ns: ramp.as_nanos() as f64,
             arrivals,
@@ -88,12 +94,20 @@ impl Schedule {
     }
 
     /// Nanoseconds from the start until the integral of the rate is `n`.
-    fn after(&self, n: f64) -> f64 {
+    fn after(&self, mut n: f64) -> f64 {
+        let mut from = 0.0;
+        for (length, per_ns) in &self.stages {
+            if n < length * per_ns {
+                return from + n / per_ns;
+            }
+            n -= length * per_ns;
+            from += length;
+        }
         let in_ramp = self.per_ns * self.ramp_ns / 2.0;
         if n < in_ramp {
-            (2.0 * self.ramp_ns * n / self.per_ns).sqrt()
+            from + (2.0 * self.ramp_ns * n / self.per_ns).sqrt()
         } else {
-            self.ramp_ns + (n - in_ramp) / self.per_ns
+            from + self.ramp_ns + (n - in_ramp) / self.per_ns
         }
     }
 }
@@ -115,7 +129,15 @@ mod tests {
     fn two_threads_of_constant_load_interleave_to_one_constant_load() {
         let each = |thread| {
             let rate = OpRate(1_000.0);
-            Schedule::new(Timestamp(0), rate, Arrivals::Constant, Duration::ZERO, (thread, 2), 1)
+            Schedule::new(
+                Timestamp(0),
+                rate,
+                Arrivals::Constant,
+                Duration::ZERO,
+                (thread, 2),
+                1,
+                &[],
+            )
         };
         let mut all = [due(each(0), 10_000_000), due(each(1), 10_000_000)].concat();
         all.sort_unstable();
@@ -127,7 +149,7 @@ mod tests {
     fn a_long_run_at_an_odd_rate_does_not_drift() {
         let rate = OpRate(30_000.0);
         let all = due(
-            Schedule::new(Timestamp(0), rate, Arrivals::Constant, Duration::ZERO, (0, 1), 1),
+            Schedule::new(Timestamp(0), rate, Arrivals::Constant, Duration::ZERO, (0, 1), 1, &[]),
             60_000_000_000,
         );
         assert_eq!(all.len(), 1_800_000);
@@ -137,7 +159,7 @@ mod tests {
     fn poisson_gaps_have_the_mean_and_deviation_of_an_exponential_and_repeat_by_seed() {
         let make = || {
             let rate = OpRate(10_000.0);
-            Schedule::new(Timestamp(0), rate, Arrivals::Poisson, Duration::ZERO, (0, 1), 7)
+            Schedule::new(Timestamp(0), rate, Arrivals::Poisson, Duration::ZERO, (0, 1), 7, &[])
         };
         let times = due(make(), 10_000_000_000);
         assert_eq!(times, due(make(), 10_000_000_000));
@@ -149,11 +171,45 @@ mod tests {
     }
 
     #[test]
+    fn stages_are_offered_at_their_own_rates_first() {
+        let stage = |seconds, rate| Stage {
+            length: Duration::from_secs(seconds),
+            connections: None,
+            rate: Some(OpRate(rate)),
+        };
+        let stages = [stage(2, 500.0), stage(1, 3_000.0)];
+        for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+            let schedule = Schedule::new(
+                Timestamp(0),
+                OpRate(1_000.0),
+                arrivals,
+                Duration::ZERO,
+                (0, 1),
+                1,
+                &stages,
+            );
+            let all = due(schedule, 5_000_000_000);
+            let between = |from: u64, to: u64| {
+                all.iter()
+                    .filter(|at| (from * 1_000_000_000..to * 1_000_000_000).contains(at))
+                    .count()
+            };
+            // Poisson: a standard deviation is 55 of 3 000 at most.
+            for (count, expected) in
+                [(between(0, 2), 1_000), (between(2, 3), 3_000), (between(3, 5), 2_000)]
+            {
+                let off = if arrivals == Arrivals::Constant { 0 } else { 250 };
+                assert!(count.abs_diff(expected) <= off, "{arrivals:?}: {count}");
+            }
+        }
+    }
+
+    #[test]
     fn a_ramp_offers_half_of_what_full_rate_would() {
         let rate = OpRate(1_000.0);
         let ramp = Duration::from_secs(2);
         let all = due(
-            Schedule::new(Timestamp(0), rate, Arrivals::Constant, ramp, (0, 1), 1),
+            Schedule::new(Timestamp(0), rate, Arrivals::Constant, ramp, (0, 1), 1, &[]),
             3_000_000_000,
         );
         // 2 s x 1000/s / 2 in the ramp, 1 s x 1000/s after it

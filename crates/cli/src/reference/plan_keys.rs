@@ -9,7 +9,7 @@ use toml::Value;
 use super::{cell, text};
 
 /// A table of a plan: how it is written there, the file and the struct or variant of its fields.
-const TABLES: [(&str, &str, &str); 18] = [
+const TABLES: [(&str, &str, &str); 19] = [
     ("", "plan", "pub struct Plan {"),
     ("target", "plan", "pub struct Target {"),
     ("workload", "plan", "    Http {"),
@@ -22,6 +22,7 @@ const TABLES: [(&str, &str, &str); 18] = [
     ("workload.requests", "requests", "pub struct Requests {"),
     ("workload.expected", "requests", "pub struct Expected {"),
     ("load", "plan", "pub struct Load {"),
+    ("[load.stages]", "plan", "pub struct Stage {"),
     ("until", "plan", "pub struct Until {"),
     ("engine", "plan", "pub struct EngineOptions {"),
     ("path", "path", "pub struct Path {"),
@@ -162,7 +163,7 @@ fn kind(of: &str) -> String {
         "BTreeMap<String, String>" => "table of texts".to_owned(),
         "Target" | "Workload" | "Load" | "Until" | "EngineOptions" | "Path" | "WayChange"
         | "Requests" | "Expected" | "Ending" | "LengthField" => "table".to_owned(),
-        "Vec<Site>" | "Vec<Link>" | "Vec<Also>" => "tables".to_owned(),
+        "Vec<Site>" | "Vec<Link>" | "Vec<Also>" | "Vec<Stage>" => "tables".to_owned(),
         // Of linerate's own tests.
         "Expect" => "table".to_owned(),
         other => values(other),

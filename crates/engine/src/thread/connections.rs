@@ -228,9 +228,48 @@ impl Thread {
     }
 
     pub(super) fn reopen(&mut self, index: usize, at: Timestamp) {
+        if self.rests(index) {
+            return self.rest(index, at);
+        }
         self.close(index);
         self.connections[index].state = State::Closed(at);
         self.to_open.push_back(index);
+    }
+
+    /// Whether its worker is none of this stage's.
+    #[inline]
+    pub(super) fn rests(&self, index: usize) -> bool {
+        self.connections[index].worker >= self.level
+    }
+
+    /// A stage begins: workers that were resting open their connections, those that are to rest close theirs, once
+    /// the exchange on it has ended.
+    pub(super) fn set_level(&mut self, level: u32, at: Timestamp) {
+        let before = std::mem::replace(&mut self.level, level);
+        let connections = &self.connections;
+        self.to_open.retain(|index| connections[*index].worker < level);
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            if connection.is_charged() {
+                continue;
+            }
+            if (before..level).contains(&connection.worker) {
+                connection.state = State::Closed(at);
+                self.to_open.push_back(index);
+            } else if connection.worker >= level {
+                self.rest(index, at);
+            }
+        }
+    }
+
+    /// Closed until a stage wants it: one that was failing is no longer without service.
+    pub(super) fn rest(&mut self, index: usize, at: Timestamp) {
+        self.close(index);
+        let connection = &mut self.connections[index];
+        if connection.failures >= FAILING {
+            self.record.on_recovered(at);
+        }
+        connection.failures = 0;
     }
 
     pub(super) fn close(&mut self, index: usize) {

@@ -24,6 +24,9 @@ impl Thread {
             self.set_idle(index, at);
             return self.dispatch(at);
         }
+        if self.rests(index) {
+            return self.rest(index, at);
+        }
         if self.begins.is_none() || self.phase == Phase::Drain || self.left == 0 || at >= self.ends
         {
             self.connections[index].state = State::Idle;
@@ -45,7 +48,8 @@ impl Thread {
         }
         let mut freed = std::mem::take(&mut self.freed);
         for index in freed.drain(..) {
-            if self.left == 0 || self.connections[index].state != State::Idle {
+            let rests = self.rests(index);
+            if self.left == 0 || self.connections[index].state != State::Idle || rests {
                 continue;
             }
             let at = now();
@@ -261,7 +265,7 @@ impl Thread {
             if self.phase == Phase::Drain {
                 return;
             }
-            if !opens_each {
+            if !opens_each && !self.rests(index) {
                 self.connections[index].state = State::Closed(at);
                 return self.to_open.push_front(index);
             }

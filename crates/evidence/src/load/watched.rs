@@ -69,6 +69,7 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         own_lateness: Percentiles::new(),
         connect: Percentiles::new(),
         pairs: Vec::new(),
+        stages: Vec::new(),
         points: points(&rates, flows.len() as u64),
         validity: Validity::default(),
     }

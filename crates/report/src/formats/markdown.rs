@@ -56,6 +56,7 @@ fn whole_run(out: &mut String, run: &RunDocument) {
         table(out, &times);
         paragraph(out, &facts::times_note(run));
     }
+    captioned(out, &facts::stages(run), &[]);
     captioned(out, &facts::codes(run), &[]);
     for part in breakdown::tables(&run.load.breakdown) {
         paragraph(out, &format!("{}:", part.caption));

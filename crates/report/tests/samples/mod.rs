@@ -566,6 +566,7 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             engine_cpu_us_per_exchange: 5.62,
             target_cpu_us_per_exchange: None,
             engine_busiest_thread: (per_s * 5.62e-6).min(0.99),
+            stages: Vec::new(),
             series: (1..=53)
                 .map(|slice| SeriesPoint {
                     at_s: f64::from(slice) * 0.2,

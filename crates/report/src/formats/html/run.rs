@@ -34,6 +34,7 @@ pub(super) fn page(run: &RunDocument) -> String {
         ),
         parts::account(run),
         parts::ceilings(&run.roofline, &run.unread),
+        parts::section("Stages", &facts::stages(run), &[]),
         parts::section("Answers", &facts::codes(run), &[]),
         String::from("<section><h2>Times</h2>\n"),
         parts::times(run),

@@ -19,9 +19,11 @@ const SHORTEST: usize = 6;
 pub(super) fn whole(sheet: &mut Sheet, run: &RunDocument) {
     if !sheet.is_verbose() {
         sheet.fit(LINES, SHORTEST, |sheet, left_out| answer(sheet, run, left_out));
+        stages(sheet, run);
         return;
     }
     answer(sheet, run, 0);
+    stages(sheet, run);
     cures(sheet, &run.advice);
     sheet.gap();
     if let Some(account) = &run.account {
@@ -67,6 +69,15 @@ pub(super) fn whole(sheet: &mut Sheet, run: &RunDocument) {
     ceilings(sheet, &run.roofline, &run.unread);
     sheet.gap();
     sheet.wrapped(2, &format!("engine: {}", facts::engine(run)));
+}
+
+fn stages(sheet: &mut Sheet, run: &RunDocument) {
+    let stages = facts::stages(run);
+    if !stages.rows.is_empty() {
+        sheet.gap();
+        sheet.heading(&stages.caption);
+        table(sheet, 2, &stages);
+    }
 }
 
 /// Whether it may be believed, what held it, where the time is, what lifts it, how fast it was, what is
