@@ -154,8 +154,8 @@ impl Account {
         if header.plan.target.watch.is_some() || per_s <= 0.0 {
             return None;
         }
-        // In an open loop an exchange that the engine itself sends late is with the engine until then.
-        let late = if header.plan.is_open_loop() && load.own_lateness.count() > 0 {
+        // An exchange that is due by the clock and that the engine itself sends late is with the engine until then.
+        let late = if header.plan.has_due_times() && load.own_lateness.count() > 0 {
             load.own_lateness.mean() / 1e9 * per_s
         } else {
             0.0

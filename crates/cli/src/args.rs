@@ -316,6 +316,10 @@ pub struct LoadArgs {
     /// repeatable. Each has its row; all other figures are of the last
     #[arg(long = "stage", value_name = "TIME:LEVEL", conflicts_with_all = ["duration", "exchanges", "rate", "ramp"], help_heading = "Load")]
     pub stages: Vec<String>,
+    /// Have each connection pause between an answer and its next request: 100ms, 50ms..200ms (each as likely) or
+    /// exp:100ms (exponential, of that mean). Latency then runs from when a request was due
+    #[arg(long, value_name = "TIME", conflicts_with = "rate", help_heading = "Load")]
+    pub think: Option<String>,
     /// Let connections or rate grow over this time first
     #[arg(long, value_name = "TIME", help_heading = "Load")]
     pub ramp: Option<String>,

@@ -428,6 +428,9 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     };
     plan.load.overload |= args.overload;
     plan.until.check &= !args.no_check;
+    if let Some(think) = &args.think {
+        plan.load.think = Some(read("--think", think)?);
+    }
     if let Some(ramp) = &args.ramp {
         plan.load.ramp = duration("--ramp", ramp)?;
     }

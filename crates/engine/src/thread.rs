@@ -35,9 +35,11 @@ use crate::socket::Opener;
 
 mod connections;
 mod exchanges;
+mod thinking;
 mod workers;
 
 use connections::OPENING;
+use thinking::Thinking;
 use workers::{Waiting, Worker};
 
 // Chosen: wakes a hundred exchanges at once, and the batch still ends within a millisecond.
@@ -75,6 +77,8 @@ pub(crate) struct Thread {
     level: u32,
     /// Levels to come, and when; known once the load has begun.
     levels: VecDeque<(Timestamp, u32)>,
+    /// Of clients that think.
+    thinking: Option<Thinking>,
     /// Exchanges of an open loop that chose their server, where there are several.
     waiting: Waiting,
     /// Rings in `epoll` at `alarm_at`.
@@ -180,6 +184,7 @@ impl Thread {
             idle: vec![VecDeque::new(); servers],
             servers,
             workers,
+            thinking: Thinking::of(&job.plan, &connections),
             waiting: Waiting::new(seed, index, servers),
             schedule: None,
             quota: left,
@@ -247,6 +252,7 @@ impl Thread {
             for index in std::mem::take(&mut self.again) {
                 self.on_readable(index, Edge::Last);
             }
+            self.end_pauses();
             self.begin_freed();
         }
         self.finish(now());
@@ -339,6 +345,17 @@ impl Thread {
             self.schedule = Some((schedule.clone(), schedule));
             return;
         }
+        if let Some(thinking) = &mut self.thinking {
+            for (index, connection) in self.connections.iter().enumerate() {
+                match connection.state {
+                    _ if connection.worker >= self.level => {}
+                    // As connections grow in number each begins to ask when it opens.
+                    State::Closed(opens) => thinking.start(index, opens.max(at)),
+                    _ => thinking.start(index, at),
+                }
+            }
+            return;
+        }
         // A worker takes whichever of its connections it chooses.
         self.freed.extend(0..self.workers.len());
         for index in 0..self.connections.len() {
@@ -360,10 +377,10 @@ impl Thread {
     ///
     /// A timeout arms a timer of the CPU at each sleep, which costs a virtual machine a microsecond. In a
     /// closed loop only slices and timeouts are waited for, so one alarm is set ahead for the next of
-    /// them. An open loop sleeps until the next exchange is due, each time another instant.
+    /// them. An open loop, and clients that think, sleep until the next exchange is due, each time another instant.
     fn sleep(&mut self, at: Timestamp) -> io::Result<Option<Timespec>> {
         let next = self.next(at);
-        if next > at && self.schedule.is_none() {
+        if next > at && self.schedule.is_none() && self.thinking.is_none() {
             if next != self.alarm_at {
                 self.alarm_at = next;
                 let it_value = Timespec {
@@ -401,6 +418,11 @@ impl Thread {
                 && self.left > self.waiting.count()
             {
                 next = next.min(send.peek());
+            }
+            if let Some(due) = self.thinking.as_ref().and_then(Thinking::next)
+                && self.left > 0
+            {
+                next = next.min(due);
             }
             if let Some(index) = self.to_open.front()
                 && self.opening < OPENING

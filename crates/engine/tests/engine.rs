@@ -136,6 +136,56 @@ fn stages_of_a_rate_are_offered_as_they_say() {
 }
 
 #[test]
+fn clients_that_think_ask_as_often_as_little_says_and_are_no_stall() {
+    // 8 / (5 ms + 20 ms) = 320/s, of which 320/s x 5 ms = 1.6 are under way; answers take a little longer.
+    for think in ["20ms", "10ms..30ms", "exp:20ms"] {
+        let address = echo(64, Duration::from_millis(5));
+        let plan =
+            format!("{RR}[load]\nconnections = 8\nthink = '{think}'\n[until]\nduration = '2s'\n");
+        let load = run(job(address, &plan));
+        assert_conserved(&load);
+        assert_ne!(load.validity.state, ValidityState::Void, "{think}: {:?}", load.validity);
+        let service = load.service.mean() / 1e9;
+        let expected = 8.0 / (0.02 + service);
+        let off = load.throughput.0 / expected;
+        assert!((0.88..1.12).contains(&off), "{think}: {} {expected}", load.throughput);
+        let under_way = load.throughput.0 * service;
+        assert!((load.in_flight / under_way - 1.0).abs() < 0.03, "{think}: {}", load.in_flight);
+        // Latency is counted from when a request was due.
+        assert!(load.latency.mean() >= load.service.mean(), "{think}");
+        assert_eq!(load.own_lateness.count(), load.latency.count(), "{think}");
+    }
+}
+
+#[test]
+fn a_target_that_is_away_is_asked_by_clients_that_think_when_they_are_due() {
+    // Its port is closed: each client is due four times at most.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let plan = format!("{RR}[load]\nconnections = 4\nthink = '300ms'\n[until]\nduration = '1s'\n");
+    let load = run(job(address, &plan));
+    assert_conserved(&load);
+    assert_eq!(load.answered, 0);
+    assert!((4..=16).contains(&load.scheduled), "{}", load.scheduled);
+}
+
+#[test]
+fn clients_that_think_are_stages_too_and_open_a_connection_for_each_exchange() {
+    let address = serve(|mut stream| {
+        let mut buffer = [0; 64];
+        let _ = stream.read_exact(&mut buffer).and_then(|()| stream.write_all(&buffer));
+    });
+    let plan = "[workload]\nkind = 'crr'\nrequest = 64\nresponse = 64\n[load]\nconnections = 4\nthink = '20ms'\n\
+                stages = [{ length = '800ms', connections = 16 }]\n[until]\nduration = '800ms'\n";
+    let load = run(job(address, plan));
+    assert_conserved(&load);
+    assert!(load.errors.is_empty() && load.answered > 0, "{:?}", load.errors);
+    let rates: Vec<_> = load.stages.iter().map(|it| it.throughput.0).collect();
+    assert!((2.5..5.5).contains(&(rates[0] / rates[1])), "{rates:?}");
+}
+
+#[test]
 fn a_closed_loop_conserves_exchanges_and_obeys_littles_law() {
     let address = echo(64, Duration::from_millis(5));
     let load =

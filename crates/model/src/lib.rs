@@ -10,6 +10,7 @@ mod raw;
 mod requests;
 mod secrets;
 mod sites;
+mod think;
 mod units;
 
 pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
@@ -21,6 +22,7 @@ pub use raw::{Endian, Ending, LengthField, Sent};
 pub use requests::{BadStatus, Expected, Order, Requests, Statuses};
 pub use secrets::REDACTED;
 pub use sites::{Link, Site};
+pub use think::{BadThink, Think};
 pub use units::{
     BadDuration, BadQuantity, BitRate, Bytes, Cpus, OpRate, Share, Timestamp, parse_duration,
 };

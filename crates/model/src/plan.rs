@@ -10,6 +10,7 @@ use crate::path::Path;
 use crate::raw::{Ending, Sent};
 use crate::requests::{Expected, Requests};
 use crate::sites::{self, Link, Site};
+use crate::think::Think;
 use crate::units::{Bytes, Cpus, OpRate, duration, optional_duration};
 
 /// Everything decided before a run.
@@ -308,6 +309,10 @@ pub struct Load {
     /// How due times are spaced in an open loop.
     #[serde(default)]
     pub arrivals: Arrivals,
+    /// How long a connection of a closed loop pauses between an answer and its next request: `100ms`, `50ms..200ms`
+    /// (each as likely) or `exp:100ms` (exponential, of that mean). Absent: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think: Option<Think>,
     /// Levels that are held before this one, in order; each has its row and is no part of the run's figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
@@ -338,6 +343,7 @@ impl Default for Load {
             connections: ten(),
             rate: None,
             arrivals: Arrivals::default(),
+            think: None,
             stages: Vec::new(),
             ramp: Duration::ZERO,
             timeout: ten_seconds(),
@@ -616,6 +622,7 @@ impl Plan {
             );
         }
         self.check_stages()?;
+        self.check_think()?;
         if self.load.timeout.is_zero() {
             return wrong(
                 "load.timeout",
@@ -794,6 +801,27 @@ impl Plan {
         Ok(())
     }
 
+    /// Refuses clients that cannot think.
+    fn check_think(&self) -> Result<(), BadPlan> {
+        let wrong =
+            |wrong: &str| Err(BadPlan::Wrong { key: "load.think", wrong: wrong.to_owned() });
+        if self.load.think.is_none() {
+            return Ok(());
+        }
+        if self.is_open_loop() {
+            return wrong(
+                "an open loop asks by the clock, answered or not: leave out load.rate or this",
+            );
+        }
+        if self.engine.client == Client::Beam {
+            return wrong("clients in the BEAM ask again at once: leave it out");
+        }
+        if !self.sites.is_empty() {
+            return wrong("workers at sites ask again at once: leave it out");
+        }
+        Ok(())
+    }
+
     /// Refuses what would end the request's line or head before its time.
     fn check_http(&self) -> Result<(), BadPlan> {
         let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
@@ -881,6 +909,12 @@ impl Plan {
     /// Whether exchanges follow a clock rather than each other.
     pub fn is_open_loop(&self) -> bool {
         self.load.rate.is_some()
+    }
+
+    /// Whether exchanges are due at times of their own: in an open loop, and where clients think. Latency then runs
+    /// from that, and the engine may be late.
+    pub fn has_due_times(&self) -> bool {
+        self.is_open_loop() || self.load.think.is_some()
     }
 
     /// Whether each exchange has a connection of its own.

@@ -140,17 +140,28 @@ fn deviation(low: f64, high: f64) -> f64 {
 
 /// Fits what was not measured: a delay, and a station that serves so many at a time.
 pub fn fit(known: &[QueueStation], alone: Alone, observed: &[Observed]) -> Fit {
+    fit_thinking(known, alone, 0.0, observed)
+}
+
+/// The same of clients that pause for so long between an answer and the next request: a delay that is known, and no
+/// part of the time alone. Unit: seconds.
+pub fn fit_thinking(
+    known: &[QueueStation],
+    alone: Alone,
+    think: f64,
+    observed: &[Observed],
+) -> Fit {
     let usable: Vec<Observed> =
         observed.iter().filter(|it| it.connections > 0 && it.per_s > 0.0).copied().collect();
     let connections = usable.iter().map(|it| it.connections).max().unwrap_or(1);
-    let members = Members::fit(known, alone, &usable);
+    let members = Members::fit(known, alone, think, &usable);
     let mut others = Vec::new();
     if usable.len() > 1 {
         let inner = usable.iter().enumerate().filter(|(_, it)| it.connections < connections);
         for (index, it) in inner {
             let mut rest = usable.clone();
             rest.remove(index);
-            let members = Members::fit(known, alone, &rest);
+            let members = Members::fit(known, alone, think, &rest);
             let of = interval(members.predict(it.connections, MOST_OF, &[]));
             if it.high < of.low.0 || it.low > of.high.0 {
                 others.push(Miss { observed: *it, expected: of });

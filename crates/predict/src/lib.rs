@@ -30,8 +30,8 @@ pub use crossing::{Crossing, Ends};
 pub use curve::{BadCurve, Curve, Row};
 pub use demands::Demands;
 pub use fit::{
-    Alone, Elasticity, Fit, Miss, Observed, Removed, UNKNOWN, elasticity, fit, predict_at, without,
-    without_at,
+    Alone, Elasticity, Fit, Miss, Observed, Removed, UNKNOWN, elasticity, fit, fit_thinking,
+    predict_at, without, without_at,
 };
 pub use forecast::{Ceiling, Forecast, Lean, Service, forecast};
 pub use interval::Predicted;

@@ -1,7 +1,7 @@
 //! What a document says, as sentences and tables: every format for people draws on these, so that
 //! they cannot disagree.
 
-use linerate_model::{Arrivals, Client};
+use linerate_model::{Arrivals, Client, Think};
 use linerate_roofline::{Advice, Assessed, Predicted, State};
 
 use crate::document::{
@@ -84,7 +84,10 @@ pub(crate) fn setting(run: &RunDocument) -> String {
         connections += " by Erlang clients";
     }
     let asked = match load.rate {
-        None => format!("closed loop, {connections}"),
+        None => match load.think {
+            None => format!("closed loop, {connections}"),
+            Some(think) => format!("closed loop, {connections} that think {}", words(think)),
+        },
         Some(offered) => {
             let spaced = match load.arrivals {
                 Arrivals::Constant => "evenly spaced",
@@ -101,6 +104,20 @@ pub(crate) fn setting(run: &RunDocument) -> String {
     format!("{asked}{by}; {exchanges} exchanges in {time}")
 }
 
+/// A think time in words.
+fn words(think: Think) -> String {
+    let said = |pause: std::time::Duration| time(pause.as_secs_f64() * 1e6);
+    match think {
+        Think::Fixed(pause) => format!("{} before each request", said(pause)),
+        Think::Between(from, to) => {
+            format!("{} to {} before each request", said(from), said(to))
+        }
+        Think::Exponential(mean) => {
+            format!("{} (exponential) before each request", said(mean))
+        }
+    }
+}
+
 /// `1 connection`, `10 connections`.
 pub(crate) fn connections(count: u32) -> String {
     if count == 1 { "1 connection".into() } else { format!("{count} connections") }
@@ -110,7 +127,7 @@ const PRINTED: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 100.0];
 
 /// Whether due and sent are the same moment: then latency and service time are one.
 fn is_one_time(run: &RunDocument) -> bool {
-    !run.plan.is_open_loop() && run.load.latency_us.at_least_from.is_none()
+    !run.plan.has_due_times() && run.load.latency_us.at_least_from.is_none()
 }
 
 /// Times by percentile.
@@ -130,7 +147,7 @@ pub(crate) fn times(run: &RunDocument) -> Table {
         row("service", &load.service_us);
     }
     row("first byte", &load.first_byte_us);
-    if run.plan.is_open_loop() {
+    if run.plan.has_due_times() {
         row("lateness", &load.lateness_us);
         row("own lateness", &load.own_lateness_us);
     }
@@ -155,7 +172,7 @@ pub(crate) fn times_note(run: &RunDocument) -> String {
             "closed loop: a request is sent the moment it is due, so service time is latency"
                 .to_owned(),
         );
-    } else if run.plan.is_open_loop() {
+    } else if run.plan.has_due_times() {
         notes.push(
             "latency from when a request was due, service from when it was sent; lateness is the gap, own lateness the engine's part of it"
                 .to_owned(),

@@ -3,7 +3,8 @@
 //! Its known stations are what was measured ([`Stations`]): CPUs by their demand an exchange, the fullest thread
 //! or process, the line. Those that lie within another one and are less full than it only bound what comes.
 //! Its delay is what an exchange takes alone, less those demands. What the run did less than that is a
-//! station of its own, fitted to the experiment.
+//! station of its own, fitted to the experiment. What clients pause before they ask again (think time) is a delay beside
+//! all that, and no part of an exchange.
 //!
 //! A demand is the main phase's. What of a CPU idled then may cost less when it is busy: predictions' low end is
 //! with what was measured, the middle and the high end with what busy CPUs take ([`Heat`]).
@@ -13,8 +14,8 @@ use linerate_account::{Estimate, Experiment};
 use linerate_evidence::Percentiles;
 use linerate_model::OpRate;
 use linerate_predict::{
-    Alone, Fit, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit, predict_at,
-    without_at,
+    Alone, Fit, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit_thinking,
+    predict_at, without_at,
 };
 
 use crate::chosen::{AGREE, COLD, HALFWAY, SPLIT, TURNED_AWAY};
@@ -40,6 +41,8 @@ pub struct Model {
     attained: f64,
     /// What one takes under this load. Unit: seconds.
     exchange_s: f64,
+    /// What a client pauses between an answer and its next request. Unit: seconds.
+    think_s: f64,
     /// Of the time alone, what is no known station's. Unit: seconds.
     delay_s: f64,
     /// What an exchange takes alone. Unit: seconds.
@@ -86,7 +89,8 @@ impl Model {
         let queues = at(&stations, Heat::Cold);
         let demands: f64 = queues.iter().map(|of| of.demand).sum();
         let delay = (alone.service_s - demands).max(0.0);
-        let network = Network { delay, stations: queues.clone() };
+        let think = run.think_s();
+        let network = Network { delay: delay + think, stations: queues.clone() };
         let customers = run.connections();
         let whole = network.throughput(f64::from(customers));
         let half = network.throughput(f64::from(customers) / 2.0);
@@ -107,18 +111,20 @@ impl Model {
         };
         // The half is what the model is checked against, so the check is of a fit that has not seen it.
         let mut observed = vec![full];
-        observed.extend(experiment.and_then(|it| it.alone));
+        // One connection asked without pause: of clients that think it is another load, and its time is in `alone`.
+        observed.extend(experiment.and_then(|it| it.alone).filter(|_| think == 0.0));
         // What is turned away is none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let checked = experiment.filter(|_| answered).and_then(|it| it.half.as_ref()).map(|half| {
-            let of = predict_at(&fit(&queues, alone, &observed), half.connections);
+            let of = fit_thinking(&queues, alone, think, &observed);
+            let of = predict_at(&of, half.connections);
             // The service may be another one by then, as with all of the connections again.
             let again =
                 experiment.and_then(|it| it.again.as_ref()).map_or(1.0, |it| it.per_s / attained);
             agreed([of.low.0 * again.min(1.0), of.mid.0, of.high.0 * again.max(1.0)])
         });
         observed.extend(experiment.and_then(|it| it.half));
-        let fit = fit(&queues, alone, &observed);
+        let fit = fit_thinking(&queues, alone, think, &observed);
         Some(Self {
             fit,
             stations,
@@ -128,6 +134,7 @@ impl Model {
             connections: customers,
             attained,
             exchange_s: run.load.in_flight / attained,
+            think_s: think,
             delay_s: delay,
             alone_s: answers.mid,
             alone_interval: (answers.low, answers.high),
@@ -144,7 +151,7 @@ impl Model {
     /// What is expected without so much delay an exchange. Unit: seconds.
     ///
     /// Whatever queues: no exchange is spared more than that, so by Little's law there are at most `N / (R - each)`
-    /// a second; and no more than what is known carries.
+    /// a second (of clients that think, `N / (R - each + think)`); and no more than what is known carries.
     pub fn without_delay(&self, each: f64) -> Predicted {
         self.without(each, &self.stations)
     }
@@ -167,8 +174,10 @@ impl Model {
             let stations = at(stations, heat);
             let demands: f64 = stations.iter().map(|of| of.demand).sum();
             let left = left.max(demands);
-            let solved = Network { delay: left - demands, stations }.throughput(connections);
-            (solved.low.min(connections / left), solved.high.min(connections / left))
+            let delay = left - demands + self.think_s;
+            let solved = Network { delay, stations }.throughput(connections);
+            let most = connections / (left + self.think_s);
+            (solved.low.min(most), solved.high.min(most))
         };
         let (low, _) = solve(most, Heat::Cold);
         let (_, high) = solve(quick.unwrap_or(least).min(least), Heat::Hot);
@@ -239,6 +248,7 @@ impl Model {
             let (warm, rest) = (work(&stations), (alone - cold).max(0.0));
             let is_waking = rest <= COLD * cold && cold > 0.0;
             let delay = if is_waking { rest * warm / cold } else { (alone - warm).max(0.0) };
+            let delay = delay + self.think_s;
             Network { delay, stations }.throughput(f64::from(self.connections))
         };
         let low = solve(Heat::Cold, alone.high, 1.0).low;
@@ -279,11 +289,12 @@ impl Model {
         let solve = |heat: Heat| {
             let stations: Vec<QueueStation> =
                 self.stations.iter().map(|of| changed(of, heat, &then)).collect();
-            Network { delay: self.delay_s, stations }.throughput(f64::from(connections))
+            let delay = self.delay_s + self.think_s;
+            Network { delay, stations }.throughput(f64::from(connections))
         };
         let stations = at(&self.stations, Heat::Cold);
-        let now =
-            Network { delay: self.delay_s, stations }.throughput(f64::from(self.connections)).per_s;
+        let delay = self.delay_s + self.think_s;
+        let now = Network { delay, stations }.throughput(f64::from(self.connections)).per_s;
         let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
         self.bounded(rates.map(|rate| rate * scale), &then)

@@ -87,7 +87,12 @@ impl<'a> Run<'a> {
         if self.is_watched() { "a read" } else { "an exchange" }
     }
 
-    /// The same in words: `1 connection`; where each has one to every server, `4 workers`.
+    /// What each connection pauses between an answer and its next request, in the mean. Unit: seconds.
+    pub fn think_s(&self) -> f64 {
+        self.header.plan.load.think.map_or(0.0, |think| think.mean().as_secs_f64())
+    }
+
+    /// Connections in words: `1 connection`; where each has one to every server, `4 workers`.
     pub fn connections_words(&self) -> String {
         let what = if self.header.plan.sites.is_empty() { "connection" } else { "worker" };
         match self.connections() {

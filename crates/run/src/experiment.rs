@@ -9,6 +9,7 @@
 //!
 //! None is shorter than twice the longest exchange of the main phase, 3 s at most: a service that answers in bursts (a
 //! limiter that counts by the second) must show one.
+//! Clients that think do so in the last two; where that leaves them fewer than 30 answers, they are left out.
 //!
 //! An open loop has only the first: how much it asks is not the connections' to say. Between steps the server is
 //! given time to close its ends, so that no step has the connections of the one before.
@@ -89,7 +90,13 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
     };
     steps.push(step(StepKind::Alone, 1, bounded(8, 400, LONGEST / 2)));
     if all >= 2 {
+        let main = length.as_secs_f64();
         let length = bounded(4, 600, LONGEST);
+        let answered: u64 = slices.iter().map(|slice| slice.answered).sum();
+        let expected = answered as f64 / main * length.as_secs_f64() / 2.0;
+        if plan.load.think.is_some() && expected < EXCHANGES as f64 {
+            return steps;
+        }
         steps.push(step(StepKind::Half, all.div_ceil(2), length));
         steps.push(step(StepKind::Again, all, length));
     }
@@ -109,6 +116,8 @@ pub(crate) fn job(main: &Job, step: &Planned) -> Job {
     plan.load.connections = step.connections;
     plan.load.ramp = Duration::ZERO;
     plan.load.stages.clear();
+    // What one takes alone is asked without pause.
+    plan.load.think = plan.load.think.filter(|_| step.kind != StepKind::Alone);
     plan.until.duration = Some(step.length);
     plan.until.exchanges = None;
     Job {

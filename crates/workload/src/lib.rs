@@ -14,6 +14,7 @@ mod requests;
 mod rr;
 mod schedule;
 mod session;
+mod thinking;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub use http::{Chunked, HttpSession};
 pub use requests::BadRequests;
 pub use schedule::Schedule;
 pub use session::{Answer, Broken, Judged, Session, Step, Template};
+pub use thinking::Thinking;
 
 /// What a plan does not say itself.
 pub struct Given<'a> {

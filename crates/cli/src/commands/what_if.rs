@@ -39,6 +39,11 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8, Failure> {
             "an open loop that kept up did what it was asked, not what it could: record a run without --rate",
         ));
     }
+    if let Some(think) = header.plan.load.think {
+        return Err(wrong(&format!(
+            "its clients think (load.think = \"{think}\"), which what-if has no model of: record a run without it"
+        )));
+    }
     let verdict = judge(&run).verdict;
     let measured = measured(&run, verdict.by())
         .map_err(|missing| wrong(&format!("nothing was answered in it: {missing}")))?;

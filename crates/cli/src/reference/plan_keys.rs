@@ -151,6 +151,7 @@ fn kind(of: &str) -> String {
         "Bytes" => "size".to_owned(),
         "OpRate" => "rate".to_owned(),
         "BitRate" => "bit rate".to_owned(),
+        "Think" => "think time".to_owned(),
         "Share" => "share".to_owned(),
         "Queue" => "packets or size".to_owned(),
         "Statuses" => "`200,204`, `2xx`".to_owned(),

@@ -43,6 +43,8 @@ impl Thread {
                 if self.job.plan.is_open_loop() {
                     // The exchange opens it when it is due.
                     self.set_idle(index, at);
+                } else if self.thinking.is_some() {
+                    self.next_exchange(index, at);
                 } else if self.workers.is_empty() {
                     self.begin(index, at, at);
                 } else {
@@ -192,7 +194,7 @@ impl Thread {
             let server = connection.server;
             self.record.slice.failed_age += age.as_nanos();
             self.record.on_error(server, why);
-            self.on_ended(index);
+            self.on_ended(index, at);
         } else if was_opening || connection.socket.is_none() {
             // A connection that could not be opened fails the exchange that waited for it.
             self.charge_waiting(index, why, at);
@@ -218,9 +220,13 @@ impl Thread {
             }
             return;
         }
+        let is_due = self.is_due(index, at);
         match &mut self.schedule {
             Some((send, _)) if !ended && send.peek() < at.min(self.ends) => send.advance(),
-            None if !ended => self.record.slice.scheduled += 1,
+            None if !ended && is_due => {
+                self.record.slice.scheduled += 1;
+                self.on_ended(index, at);
+            }
             _ => return,
         }
         self.left -= 1;
@@ -256,6 +262,9 @@ impl Thread {
             if (before..level).contains(&connection.worker) {
                 connection.state = State::Closed(at);
                 self.to_open.push_back(index);
+                if let Some(thinking) = &mut self.thinking {
+                    thinking.start(index, at);
+                }
             } else if connection.worker >= level {
                 self.rest(index, at);
             }
@@ -298,7 +307,7 @@ impl Thread {
                 slice.failed_age += at.since(connection.written).as_nanos();
                 slice.censored.record(at.nanos_since(connection.intended));
                 self.connections[index].carries = false;
-                self.on_ended(index);
+                self.on_ended(index, at);
                 self.reopen(index, at);
             } else if connection.state == State::Opening && at.since(connection.opened) > timeout {
                 self.fail(index, "unreachable", at);

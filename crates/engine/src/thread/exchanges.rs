@@ -33,6 +33,9 @@ impl Thread {
             return;
         }
         self.connections[index].state = State::Idle;
+        if !self.is_due(index, at) {
+            return;
+        }
         if self.workers.is_empty() {
             self.freed.push(index);
         } else {
@@ -53,7 +56,14 @@ impl Thread {
                 continue;
             }
             let at = now();
-            self.begin(index, at, at);
+            let mut due = at;
+            if let Some(thinking) = &self.thinking {
+                due = thinking.due(index);
+                let available = due.max(self.connections[index].free);
+                self.record.slice.lateness.record(at.nanos_since(due));
+                self.record.slice.own_lateness.record(at.nanos_since(available));
+            }
+            self.begin(index, due, at);
         }
         // Beginning one may have freed another: a connect that failed at once.
         freed.append(&mut self.freed);
@@ -217,7 +227,7 @@ impl Thread {
 
     #[inline]
     pub(super) fn on_answer(&mut self, index: usize, answer: Answer, at: Timestamp) {
-        let open_loop = self.schedule.is_some();
+        let has_due_time = self.schedule.is_some() || self.thinking.is_some();
         let opens_each = self.job.plan.opens_each();
         let connection = &mut self.connections[index];
         self.board.is_now(connection.slot, SlotState::Idle);
@@ -236,7 +246,7 @@ impl Thread {
             part.answered += 1;
             part.service.record(at.nanos_since(connection.written));
         }
-        if open_loop {
+        if has_due_time {
             slice.latency.record(at.nanos_since(connection.intended));
         }
         if let Some(status) = answer.status
@@ -259,7 +269,7 @@ impl Thread {
                 }
             }
         }
-        self.on_ended(index);
+        self.on_ended(index, at);
         if answer.last || opens_each {
             self.close(index);
             if self.phase == Phase::Drain {

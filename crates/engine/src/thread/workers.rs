@@ -88,7 +88,10 @@ impl Thread {
 
     /// An exchange of this connection ended, well or not.
     #[inline]
-    pub(super) fn on_ended(&mut self, index: usize) {
+    pub(super) fn on_ended(&mut self, index: usize, at: Timestamp) {
+        if let Some(thinking) = &mut self.thinking {
+            return thinking.pause(index, at);
+        }
         if self.workers.is_empty() {
             return;
         }

@@ -77,7 +77,7 @@ pub(super) fn judge(load: &LoadSummary, plan: &Plan, slices: &[Slice]) -> Validi
             ),
         );
     }
-    if plan.is_open_loop()
+    if plan.has_due_times()
         && let Some((state, reason)) = own_lateness(load)
     {
         validity.because(state, reason);

@@ -9,6 +9,8 @@ use crate::network::{Network, QueueStation, Solved};
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     known: Vec<QueueStation>,
+    /// What clients pause between an answer and the next request. Unit: seconds.
+    think: f64,
     /// Those with one delay stand together.
     all: Vec<Member>,
 }
@@ -70,12 +72,12 @@ struct Slice {
 }
 
 impl Members {
-    pub fn fit(known: &[QueueStation], alone: Alone, observed: &[Observed]) -> Self {
+    pub fn fit(known: &[QueueStation], alone: Alone, think: f64, observed: &[Observed]) -> Self {
         let known = affordable(known, observed);
         let of_known = Network { delay: 0.0, stations: known.clone() }.alone();
         let spread = deviation(alone.low, alone.high).max(LEAST / 2.0);
         let most = observed.iter().map(|it| it.per_s).fold(0.0, f64::max);
-        let mut this = Self { known, all: Vec::new() };
+        let mut this = Self { known, think, all: Vec::new() };
         for (at, prior) in NODES {
             let whole = alone.service_s * (at * spread).exp();
             // What the CPUs are said to take may be more than what one alone took.
@@ -121,7 +123,7 @@ impl Members {
         if from >= to {
             return;
         }
-        let solver = Solver::of(&self.known, time - demand, during, observed);
+        let solver = Solver::of(&self.known, self.think + time - demand, during, observed);
         let likely = |at: f64| {
             let (bound, mut best) = (at.exp(), [0.0; VARIES.len()]);
             let of = |varies| Member {
@@ -177,7 +179,8 @@ impl Members {
     /// Members with prior weights, which become logarithms of posterior ones.
     fn add(&mut self, members: Vec<Member>, observed: &[Observed]) {
         for member in members {
-            let solver = Solver::of(&self.known, member.delay, member.during, observed);
+            let solver =
+                Solver::of(&self.known, self.think + member.delay, member.during, observed);
             let ends = solver.ends(&member);
             for varies in VARIES {
                 let likelihood = solver.likelihood(&ends, varies);
@@ -218,7 +221,10 @@ impl Members {
         let unknown =
             QueueStation { id: UNKNOWN.into(), demand: member.demand, servers: member.servers };
         let unknown = (member.demand > 0.0).then_some(unknown);
-        Network { delay: member.delay, stations: known.into_iter().chain(unknown).collect() }
+        Network {
+            delay: self.think + member.delay,
+            stations: known.into_iter().chain(unknown).collect(),
+        }
     }
 
     /// Quantiles of what they do with so many. Unit: exchanges a second.
@@ -254,7 +260,8 @@ impl Members {
             let (known, changed) = changed(&self.known, *member, removed);
             let of = (changed.delay, changed.during);
             if solver.as_ref().is_none_or(|(solved, _)| *solved != of) {
-                let solved = Solver::of(&known, changed.delay, changed.during, &asked);
+                let delay = self.think + changed.delay;
+                let solved = Solver::of(&known, delay, changed.during, &asked);
                 solver = Some((of, solved));
             }
             let Some((_, solver)) = &solver else { continue };

@@ -2,6 +2,8 @@
 //!
 //! `ceiling = connections / time of an exchange alone` (Little's law)
 //!
+//! Where clients think (`load.think`), the pause is a part of each one's cycle: `connections / (alone + think)`.
+//!
 //! With servers near and far, of which each exchange picks one at random, the time is the mean over all of
 //! them: one far server in two is what everybody waits for.
 //!
@@ -18,7 +20,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(!run.is_held_back(), "the offered rate is carried")?;
     let alone = unhindered(run).ok_or_else(|| missing("service", "engine"))?;
     let connections = run.connections();
-    let rate = OpRate(f64::from(connections) / alone);
+    let think = run.think_s();
+    let rate = OpRate(f64::from(connections) / (alone + think));
     let more = connections.saturating_mul(2);
     Ok(Claim {
         // That more of them would give more must be known.
@@ -28,15 +31,23 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         },
         sum: format!("{} / {} = {rate}", run.connections_words(), alone_words(run, alone)),
         seen: seen(facts, alone),
-        remedies: vec![Remedy::plan(
-            "load.connections",
-            more.to_string(),
-            "keeps twice as many exchanges under way",
-            format!(
-                "-c {more}; in the client: a larger pool, pipelining, or less time an exchange"
+        remedies: vec![match think > 0.0 {
+            false => Remedy::plan(
+                "load.connections",
+                more.to_string(),
+                "keeps twice as many exchanges under way",
+                format!(
+                    "-c {more}; in the client: a larger pool, pipelining, or less time an exchange"
+                ),
             ),
-        )],
-        ..Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone)])
+            true => Remedy::plan(
+                "load.connections",
+                more.to_string(),
+                "is twice as many clients that think",
+                format!("-c {more}, or a shorter --think"),
+            ),
+        }],
+        ..Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone + think)])
     })
 }
 
@@ -44,6 +55,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn seen(facts: &Facts, alone: f64) -> String {
     let (mean, alone) = (duration(facts.run.load.service.mean() / 1e9), duration(alone));
     let mut says = format!("exchanges take {mean} on average, and {alone} alone (median)");
+    if facts.run.think_s() > 0.0 {
+        let (all, under_way) = (facts.run.connections_words(), facts.run.load.in_flight);
+        says.push_str(&format!("; {under_way:.1} of {all} wait for an answer, the others think"));
+    }
     let place = &facts.place;
     match place.station {
         Some(station) => says.push_str(&format!(
@@ -64,6 +79,9 @@ fn seen(facts: &Facts, alone: f64) -> String {
 /// `10.3 ms`, or with servers near and far `(0.5 x 0.30 ms + 0.5 x 10.3 ms)`.
 fn alone_words(run: &Run, alone: f64) -> String {
     let distances = unhindered_by_place(run);
+    if run.think_s() > 0.0 {
+        return format!("({} alone + {} to think)", duration(alone), duration(run.think_s()));
+    }
     if distances.len() < 2 {
         return duration(alone);
     }
