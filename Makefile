@@ -5,6 +5,9 @@ LINERATE := $(TARGET)/release/linerate
 # For `linerate --version`.
 export LINERATE_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
+# What `make static` builds for.
+STATIC := $(shell uname -m)-unknown-linux-musl
+
 # What `make demo` runs.
 DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.json
 
@@ -12,7 +15,7 @@ DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.j
 FUZZ_SECONDS := 60
 FUZZ_TARGETS := http_session evidence_reader dist_frame
 
-.PHONY: help setup agent agent-of-erl build demo check test link-test page-test provoke truth soak bench fuzz bless clean
+.PHONY: help setup agent agent-of-erl build static deb demo check test link-test page-test provoke truth soak bench fuzz bless clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -25,6 +28,16 @@ agent: setup ## compile the Erlang side
 
 build: agent ## compile everything for use
 	cargo build --release
+
+# With musl, so that no library of the host is needed. TLS (ring) has C in it: musl-tools compiles that.
+static: setup ## one program that runs on any Linux: target/STATIC/release/linerate (musl)
+	@.ci/setup static
+	cargo build --release --target $(STATIC) -p linerate-cli
+	@! readelf --dynamic $(TARGET)/$(STATIC)/release/linerate | grep NEEDED
+	$(TARGET)/$(STATIC)/release/linerate --version
+
+deb: build ## a Debian package in out/: program, man pages, completions (BINARY=... for another program)
+	packaging/deb $(or $(BINARY),$(LINERATE)) out
 
 demo: build ## find what limits a slow Erlang server, and lift it
 	mkdir -p out
