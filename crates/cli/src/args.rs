@@ -134,7 +134,7 @@ Examples:
   linerate compare before.json after.json                 one run a side: large differences only
   linerate compare before/ after/                         all runs of two folders
   linerate compare a1.json a2.json a3.json -- b1.json b2.json b3.json --tolerance 10%
-  linerate compare before/ after/ -o compare.md
+  linerate compare before/ after/ --fail-if 'errors>1%' -o compare.md
 
 Runs that are void, or whose answers are of another kind, are not compared: exit 4. Runs that were
 asked otherwise are refused unless --other-plans is given. Make the runs of both sides in turn.
@@ -145,7 +145,7 @@ Examples:
   linerate ab -c 10 -- './old {port}' -- './new {port}'
   linerate ab --resolve 2% --rounds 48 -d 5s -- './old {port}' -- './new {port}'
   linerate ab -- http://10.0.0.1:8080/ -- http://10.0.0.2:8080/
-  linerate ab -- old.toml -- new.toml -o ab.md
+  linerate ab --fail-if 'p99>50ms' -- old.toml -- new.toml -o ab.md
 
 Each run starts its target anew, in the order A B B A. The figures are looked at after 3 rounds and
 at each doubling; it ends when the difference is clear, or so well known as --resolve asks.";
@@ -664,6 +664,9 @@ pub struct CompareArgs {
     /// Compare runs of other loads too
     #[arg(long)]
     pub other_plans: bool,
+    /// Exit 3 if this holds in half of the runs after or more, as of `run`; repeatable
+    #[arg(long, value_name = "GATE")]
+    pub fail_if: Vec<String>,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -685,6 +688,9 @@ pub struct AbArgs {
     /// Compare other loads too
     #[arg(long)]
     pub other_plans: bool,
+    /// Exit 3 if this holds in half of the runs after or more, as of `run`; repeatable
+    #[arg(long, value_name = "GATE")]
+    pub fail_if: Vec<String>,
     #[command(flatten)]
     pub output: OutputArgs,
     /// -- A -- B: each a command (in quotes, with {port}), a URL or a plan's file

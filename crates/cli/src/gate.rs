@@ -273,6 +273,25 @@ impl Gate {
         Gated { gate: self.written.clone(), breached, says }
     }
 
+    /// What became of it in several runs of one side: breached where it is in half of them or more, since a single
+    /// run may have met a neighbour. What is said is of a run that decides it.
+    pub fn judge_side(&self, runs: &[&RunDocument]) -> Gated {
+        let judged: Vec<Gated> = runs.iter().map(|run| self.judge(run)).collect();
+        let count = judged.iter().filter(|gate| gate.breached).count();
+        let breached = count > 0 && 2 * count >= judged.len();
+        let one = judged.into_iter().find(|gate| gate.breached == breached);
+        let says = one.map(|gate| gate.says).unwrap_or_default();
+        let says = format!(
+            "breached in {count} of {} runs; in one of {}, {says}",
+            runs.len(),
+            match breached {
+                true => "these",
+                false => "the others",
+            }
+        );
+        Gated { gate: self.written.clone(), breached, says }
+    }
+
     /// Has every run of a document say what became of the gates.
     pub fn judge_all(gates: &[Self], document: &mut Document) {
         for run in document.runs_mut() {

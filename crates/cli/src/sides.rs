@@ -164,4 +164,67 @@ mod tests {
         assert!((of(100.0).could_see().unwrap() - 0.242).abs() < 0.001);
         assert!(!of(80.0).is_real() && of(70.0).is_real());
     }
+
+    #[test]
+    fn quantiles_of_three_figures_taken_together_are_those_of_bonferronis_table() {
+        // Source: Bailey, "Tables of the Bonferroni t statistics", 1977: 5 % two-sided over three.
+        for (degrees, t) in [(5, 3.534), (10, 2.870), (20, 2.613), (30, 2.536), (60, 2.463)] {
+            let found = student(1.0 - 0.05 / 3.0 / 2.0, degrees);
+            assert!((found - t).abs() < 0.002, "{degrees}: {found}");
+        }
+    }
+
+    /// Runs' three figures: what is common to them and what is each one's own, and now and then a neighbour who
+    /// slows a run by a fifth.
+    fn runs(count: usize, lost: f64, random: &mut fastrand::Rng) -> [Vec<f64>; 3] {
+        let mut normal = || {
+            // Source: Box and Muller, 1958.
+            let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
+            (radius * (std::f64::consts::TAU * random.f64()).cos(), random.f64())
+        };
+        let mut figures: [Vec<f64>; 3] = Default::default();
+        for _ in 0..count {
+            let (common, neighbour) = normal();
+            let met = if neighbour < 0.1 { 0.2 } else { 0.0 };
+            let log = 0.05 * common - met - lost;
+            for (figure, sign) in figures.iter_mut().zip([1.0, -1.0, -1.0]) {
+                figure.push((sign * log + 0.03 * normal().0).exp());
+            }
+        }
+        figures
+    }
+
+    /// Of so many comparisons of so many runs a side, the share in which one of three figures is called different.
+    fn called_different(count: usize, lost: f64, figures: usize) -> f64 {
+        let mut random = fastrand::Rng::with_seed(14);
+        let comparisons = 4_000;
+        let different = (0..comparisons).filter(|_| {
+            let before = runs(count, 0.0, &mut random);
+            let after = runs(count, lost, &mut random);
+            let mut sides = before.iter().zip(&after).take(figures);
+            sides.any(|(before, after)| {
+                let level = FALSE_ALARMS / figures as f64;
+                Sides { before, after, between: 0.1, level }.difference().is_real()
+            })
+        });
+        different.count() as f64 / comparisons as f64
+    }
+
+    #[test]
+    fn runs_of_one_build_are_called_different_no_more_often_than_stated() {
+        // 4,000 draws of 5 %: a standard deviation is 0.34 %.
+        for count in [3, 5, 10, 20] {
+            let share = called_different(count, 0.0, 3);
+            assert!(share <= 0.05 + 3.0 * 0.0034, "{count} a side: {share}");
+        }
+        // One figure of 20 runs a side, fat tails and all, is as often wrong as it says, and not much less.
+        let share = called_different(20, 0.0, 1);
+        assert!((0.035..0.0605).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_planted_loss_is_found_more_often_with_more_runs() {
+        let found: Vec<f64> = [3, 5, 10, 20].map(|count| called_different(count, 0.1, 3)).into();
+        assert!(found.is_sorted() && found[0] > 0.05 && found[3] > 0.9, "{found:?}");
+    }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 mod ours;
+mod schemas;
 mod sound;
 mod tries;
 
@@ -521,13 +522,24 @@ fn ab_starts_both_in_turn_and_ends_when_it_is_clear() {
     let order: Vec<_> = said.lines().filter(|line| line.len() == 3).collect();
     assert_eq!(order[..6], ["A 1", "B 1", "B 2", "A 2", "A 3", "B 3"], "{said}");
 
-    let mut ab =
-        Linerate::start(&[&load[..], &["-q", "--rounds", "3", "--", &same, "--", &same]].concat());
-    assert_eq!(ab.end(LONG), 0, "{}{}", ab.out(), ab.err());
+    // Gates are about the second side.
+    for (gate, code) in [("availability<50%", 0), ("mean>1us", 3)] {
+        let gates = ["-q", "--fail-if", gate, "--rounds", "3", "--", &same, "--", &same];
+        let mut ab = Linerate::start(&[&load[..], &gates].concat());
+        assert_eq!(ab.end(LONG), code, "{gate}: {}{}", ab.out(), ab.err());
+        let found = ab.json();
+        schemas::assert_as_promised("compare", &found);
+        assert_eq!(found["gates"][0]["breached"], code == 3, "{found}");
+        assert_eq!(
+            ab.err().contains("gate breached: mean>1us: breached in 3 of 3 runs"),
+            code == 3
+        );
+    }
     for (words, says) in [
         (&["ab", "--", "a"][..], "-- 'COMMAND A' -- 'COMMAND B'"),
         (&["ab", "http://a/", "--", "http://b/", "--", "http://c/"], "stand after --"),
         (&["ab", "--rounds", "2", "--", "http://b/", "--", "http://c/"], "--rounds 2: too few"),
+        (&["ab", "--fail-if", "p99>5", "--", "http://b/", "--", "http://c/"], "`5` has no unit"),
     ] {
         let mut ab = Linerate::start(words);
         assert_eq!(ab.end(LONG), 2, "{words:?}");

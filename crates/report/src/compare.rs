@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::open_ended;
+use crate::document::{Gated, open_ended};
 
 /// A comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct CompareDocument {
     pub figures: Vec<ComparedFigure>,
     /// Whether one of them regressed.
     pub regressed: bool,
+    /// What became of the gates that were asked for, of the runs after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<Gated>,
 }
 
 /// One run of a side.

@@ -27,7 +27,7 @@ pub(crate) use answer::{
 pub(crate) use compare::{compared, figures as compared_figures, notes as compared_notes};
 pub(crate) use course::{claims, climb, climb_line, effect_line, held, outcome, study, turned};
 pub(crate) use forecast::{Told, predict, what_if};
-pub(crate) use gates::{gates, study_gates};
+pub(crate) use gates::{compared_gates, gates, study_gates};
 pub(crate) use scan::{scan, scan_notes};
 pub(crate) use setting::{climbed, host, labels, plan, subject, target};
 pub(crate) use watched::{

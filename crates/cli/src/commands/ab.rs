@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use linerate_model::{Plan, Share};
-use linerate_report::{Document, RunDocument};
+use linerate_report::RunDocument;
 use linerate_run::Runner;
 
 use crate::args::{AbArgs, LoadArgs};
-use crate::commands::compare::{differs, document, same_answers, valid};
+use crate::commands::compare::{differs, document, same_answers, valid, written};
 use crate::commands::run::one;
 use crate::failure::Failure;
+use crate::gate::Gate;
 use crate::output::Output;
 use crate::plan_of::{plan_of, read};
 use crate::privileges;
@@ -25,6 +26,7 @@ const LENGTH: &str = "2s";
 /// See the module.
 pub fn ab(args: &AbArgs) -> Result<u8, Failure> {
     let tolerance: Share = read("--tolerance", &args.tolerance)?;
+    let gates = Gate::all(&args.fail_if).map_err(Failure::plan)?;
     let resolve: Share = read("--resolve", &args.resolve)?;
     if args.rounds < FIRST_LOOK {
         return Err(Failure::plan(format!(
@@ -90,9 +92,7 @@ pub fn ab(args: &AbArgs) -> Result<u8, Failure> {
     let mut found = found.ok_or_else(|| Failure::run("no round was made"))?;
     // Of the looks that were planned together, not of this one.
     found.false_alarms = FALSE_ALARMS;
-    let regressed = found.regressed;
-    output.write(&Document::Compare(Box::new(found)))?;
-    Ok(if regressed { 5 } else { 0 })
+    written(found, &gates, &runs[1], &output)
 }
 
 /// After which rounds the figures are looked at: from the first on at each doubling, and at the last.

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::args::CompareArgs;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::gate::Gate;
+use crate::output::{Output, say};
 use crate::plan_of::read;
 use crate::sides::{FALSE_ALARMS, Sides};
 
@@ -75,6 +76,7 @@ const MAY_DIFFER: [&str; 8] = [
 /// See the module.
 pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     let tolerance: Share = read("--tolerance", &args.tolerance)?;
+    let gates = Gate::all(&args.fail_if).map_err(Failure::plan)?;
     let output = Output::new(&args.output)?.without_evidence("compare makes none")?;
     let (before, after) = sides(args)?;
     let [before, after] = [load(before)?, load(after)?];
@@ -85,9 +87,32 @@ pub fn compare(args: &CompareArgs) -> Result<u8, Failure> {
     same_answers(&before, &after)?;
     let differs = differs(&before, &after, args.other_plans)?;
     let document = document(&before, &after, tolerance, differs, FALSE_ALARMS);
+    written(document, &gates, &after, &output)
+}
+
+/// Judges the gates by the runs after, and writes all. A regression before a breached gate.
+pub fn written(
+    mut document: CompareDocument,
+    gates: &[Gate],
+    after: &[(PathBuf, RunDocument)],
+    output: &Output,
+) -> Result<u8, Failure> {
+    let after: Vec<&RunDocument> = after.iter().map(|(_, run)| run).collect();
+    document.gates = gates.iter().map(|gate| gate.judge_side(&after)).collect();
     let regressed = document.regressed;
+    let breached: Vec<String> = document
+        .gates
+        .iter()
+        .filter(|gate| gate.breached)
+        .map(|gate| format!("gate breached: {}: {}\n", gate.gate, gate.says))
+        .collect();
     output.write(&Document::Compare(Box::new(document)))?;
-    Ok(if regressed { 5 } else { 0 })
+    breached.iter().for_each(|line| say(line));
+    Ok(match () {
+        () if regressed => 5,
+        () if !breached.is_empty() => 3,
+        () => 0,
+    })
 }
 
 /// The files of either side, as they were typed.
@@ -306,6 +331,7 @@ pub fn document(
         differs,
         notes,
         regressed: figures.iter().any(|figure| figure.regressed),
+        gates: Vec::new(),
         figures,
     }
 }

@@ -43,6 +43,7 @@ fn render(document: &Document, _: &Look) -> String {
             body += &parts::table(&facts::compared_figures(of));
             body += &parts::list(&facts::compared_notes(of));
             body += "</section>\n";
+            body += &parts::section("Gates", &facts::compared_gates(of), &[]);
             (format!("compare: {says}"), body)
         }
         Document::Study(scan) if !scan.scan.is_empty() => {

@@ -137,7 +137,9 @@ fn of_compare(of: &CompareDocument) -> Suite {
         Case::new(&figure.figure, figure.regressed, figure.says.clone())
     };
     let name = of.name.as_deref().unwrap_or("compare");
-    let suite = Suite::of(name, of.figures.iter().map(figure).collect());
+    let gate = |gate: &crate::Gated| Case::new(&gate.gate, gate.breached, gate.says.clone());
+    let cases = of.figures.iter().map(figure).chain(of.gates.iter().map(gate));
+    let suite = Suite::of(name, cases.collect());
     Suite { properties: of.labels.clone(), ..suite }
 }
 

@@ -34,6 +34,7 @@ fn render(document: &Document, _: &Look) -> String {
         Document::Compare(of) => {
             let _ = writeln!(out, "# {}\n", escape(&facts::compared(of)));
             table(&mut out, &facts::compared_figures(of));
+            captioned(&mut out, &facts::compared_gates(of), &[]);
             for note in facts::compared_notes(of) {
                 let _ = writeln!(out, "- {}", escape(&note));
             }

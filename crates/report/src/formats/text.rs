@@ -122,9 +122,15 @@ fn told(sheet: &mut Sheet, told: &facts::Told) {
 
 /// A comparison: the answer, the figures, what else is to be known.
 fn compared(sheet: &mut Sheet, of: &CompareDocument) {
-    let tone = if of.regressed { Tone::Alarm } else { Tone::Loud };
+    let is_bad = of.regressed || of.gates.iter().any(|gate| gate.breached);
+    let tone = if is_bad { Tone::Alarm } else { Tone::Loud };
     sheet.labelled("COMPARE", tone, &facts::compared(of));
     table(sheet, 2, &facts::compared_figures(of));
+    let gates = facts::compared_gates(of);
+    if !gates.rows.is_empty() {
+        sheet.gap();
+        table(sheet, 2, &gates);
+    }
     for note in facts::compared_notes(of) {
         sheet.item(2, "", &note);
     }

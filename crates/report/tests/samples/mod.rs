@@ -898,6 +898,7 @@ pub fn compare() -> CompareDocument {
         }
     };
     CompareDocument {
+        gates: Vec::new(),
         schema: CompareDocument::SCHEMA.into(),
         program: "0.1.0".into(),
         name: Some("checkout".into()),
