@@ -10,7 +10,7 @@
 use linerate_evidence::{Evidence, Metric, Subject};
 use std::time::Duration;
 
-use crate::chosen::{FEW, HALFWAY, TURNED_AWAY};
+use crate::chosen::{AGREE, FEW, HALFWAY, TURNED_AWAY};
 use crate::inside::grown;
 
 /// The connections of one listening port, by what they wait for: mean numbers.
@@ -102,6 +102,19 @@ pub struct Rhythm {
     pub turn_spread_s: f64,
     /// Of 4 in a row, and of 32.
     pub spreads_s: [f64; 2],
+    /// Bursts, where answers come in such.
+    pub beat: Option<Beat>,
+}
+
+/// Answers that come in bursts, with pauses that are most of the time. Unit: seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Beat {
+    /// From one burst's begin to the next one's.
+    pub period_s: f64,
+    /// The longest of these times less the shortest.
+    pub spread_s: f64,
+    /// Answers of a burst.
+    pub answers: f64,
 }
 
 /// What sets the rate, by the rhythm of the answers while requests wait.
@@ -133,6 +146,14 @@ impl Exchanges {
         // Each follows at once what anybody sent: it is passed on, and the rhythm is the sender's.
         if rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s) {
             return None;
+        }
+        // Bursts at a clock's beat, in which those that wait are answered more than once, and then wait again: what the
+        // clock gives is used up. Where each is answered once the beat lets all of them go.
+        if rhythm.beat.is_some_and(|beat| {
+            beat.spread_s <= AGREE * beat.period_s
+                && beat.answers > (1.0 + HALFWAY) * self.under_way
+        }) {
+            return Some(Pace::Clock);
         }
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
         if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
@@ -267,6 +288,10 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
         turn: count("capture.turn")?,
         turn_spread_s: time("capture.turn_spread")?,
         spreads_s: [time("capture.spread_4")?, time("capture.spread_32")?],
+        beat: time("capture.beat")
+            .zip(time("capture.beat_spread"))
+            .zip(count("capture.burst"))
+            .map(|((period_s, spread_s), answers)| Beat { period_s, spread_s, answers }),
     })
 }
 
@@ -306,7 +331,18 @@ mod tests {
         turn: 1.0,
         turn_spread_s: 0.0003,
         spreads_s: [0.0006, 0.0017],
+        beat: None,
     };
+
+    #[test]
+    fn bursts_of_more_than_wait_are_what_a_clock_gives_out() {
+        let beat = Beat { period_s: 0.1, spread_s: 0.001, answers: 40.0 };
+        let bursts = Rhythm { low_s: 0.0, beat: Some(beat), ..ONE };
+        assert_eq!(paced(bursts), Some(Pace::Clock));
+        let of = |beat| paced(Rhythm { beat: Some(beat), ..bursts });
+        assert_eq!(of(Beat { answers: 20.0, ..beat }), None, "all that wait, once");
+        assert_eq!(of(Beat { spread_s: 0.03, ..beat }), None, "uneven");
+    }
 
     #[test]
     fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {

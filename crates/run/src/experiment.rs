@@ -9,6 +9,7 @@
 //!
 //! None is shorter than twice the longest exchange of the main phase, 3 s at most: a service that answers in bursts (a
 //! limiter that counts by the second) must show one.
+//!
 //! Clients that think do so in the last two; where that leaves them fewer than 30 answers, they are left out.
 //!
 //! An open loop has only the first: how much it asks is not the connections' to say. Between steps the server is

@@ -103,6 +103,12 @@ metrics! {
     SPREAD_4: Duration = "capture.spread_4", "ns";
     /// Spread of the time of 32 answers in a row, as of `capture.gap_spread`.
     SPREAD_32: Duration = "capture.spread_32", "ns";
+    /// Where answers come in bursts, and pauses are most of the time: from one burst's begin to the next one's, the median of the last 4,096 answers. Absent elsewhere.
+    BEAT: Duration = "capture.beat", "ns";
+    /// The longest of these times less the shortest.
+    BEAT_SPREAD: Duration = "capture.beat_spread", "ns";
+    /// Answers of a burst on average.
+    BURST: u64 = "capture.burst", "1";
 }
 
 /// What the capture tells of itself.
@@ -161,8 +167,15 @@ pub fn push(
             time(TURN_SPREAD, rhythm.turn_spread);
             time(SPREAD_4, rhythm.spread_4);
             time(SPREAD_32, rhythm.spread_32);
+            let beat = rhythm.beat.inspect(|beat| {
+                time(BEAT, beat.period);
+                time(BEAT_SPREAD, beat.spread);
+            });
             evidence.push(at, of, GAPS, rhythm.gaps);
             evidence.push(at, of, TURN, rhythm.turn);
+            if let Some(beat) = beat {
+                evidence.push(at, of, BURST, beat.answers);
+            }
         }
     }
 }

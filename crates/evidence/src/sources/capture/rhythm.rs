@@ -5,6 +5,9 @@
 //! the square root of m. What serves k at a time, each for as long, repeats itself after k answers; where each of n
 //! clients waits for a time of its own, after n. A clock's answers spread the same however many are taken together.
 //!
+//! A clock that lets out several at a time (a limiter that counts by the second) shows as bursts: pauses are most of the
+//! time, and bursts begin a beat apart.
+//!
 //! All that is so of requests that wait. Where somebody's message is passed on to others who only confirm what they
 //! get (chat, publish and subscribe), those seem to wait, and answers have the rhythm of whoever sends: each follows a
 //! request of anybody at once, while nothing may come for most of the time before it.
@@ -84,6 +87,19 @@ pub struct Told {
     pub spread_4: u64,
     /// See [`super::SPREAD_32`].
     pub spread_32: u64,
+    /// Bursts a beat apart, where there are.
+    pub beat: Option<Beat>,
+}
+
+/// Answers that come in bursts. Times in ns.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Beat {
+    /// See [`super::BEAT`].
+    pub period: u64,
+    /// See [`super::BEAT_SPREAD`].
+    pub spread: u64,
+    /// See [`super::BURST`].
+    pub answers: u64,
 }
 
 impl Rhythm {
@@ -146,6 +162,39 @@ impl Rhythm {
             turn_spread: of(turn)? as u64,
             spread_4: of(4)? as u64,
             spread_32: of(LONG)? as u64,
+            beat: Beat::of(&answers),
+        })
+    }
+}
+
+impl Beat {
+    /// None where pauses are not most of the time, or there are too few to tell whether they are alike.
+    fn of(answers: &[u64]) -> Option<Self> {
+        /// The fewest beats: two are alike or not, a third tells whether that is usual.
+        const FEWEST: usize = 3;
+        let rows = || answers.split(|at| *at == BREAK);
+        let gaps =
+            || rows().flat_map(|row| row.windows(2)).map(|pair| pair[1].saturating_sub(pair[0]));
+        let long = gaps().max()? / 2;
+        let (paused, all) = gaps().fold((0, 0), |(paused, all), gap| {
+            (paused + if gap > long { gap } else { 0 }, all + gap)
+        });
+        if 2 * paused < all {
+            return None;
+        }
+        let (mut periods, mut within) = (Vec::new(), 0);
+        for row in rows() {
+            let begins: Vec<usize> =
+                (1..row.len()).filter(|at| row[*at].saturating_sub(row[*at - 1]) > long).collect();
+            periods.extend(begins.windows(2).map(|pair| row[pair[1]] - row[pair[0]]));
+            within += begins.last().zip(begins.first()).map_or(0, |(last, first)| last - first);
+        }
+        periods.sort_unstable();
+        let (least, most) = (*periods.first()?, *periods.last()?);
+        (periods.len() >= FEWEST).then(|| Self {
+            period: periods[periods.len() / 2],
+            spread: most - least,
+            answers: (within / periods.len()) as u64,
         })
     }
 }
@@ -233,6 +282,26 @@ mod tests {
         let told = told((0..2000).map(|n| 5.0 * f64::from(n) + noise(&mut seed)).collect());
         assert!((told.spread_32 as f64) < 1.2 * told.spread_4 as f64, "{told:?}");
         assert!(told.low > 3_500_000, "{told:?}");
+    }
+
+    #[test]
+    fn a_clock_that_lets_out_many_at_once_has_a_beat_and_other_pauses_have_none() {
+        let bursts = |begin: &dyn Fn(u32) -> f64| {
+            (0..6)
+                .flat_map(|n| (0..30).map(move |nth| (n, nth)))
+                .map(|(n, nth)| begin(n) + 0.4 * f64::from(nth))
+                .collect()
+        };
+        let beat = told(bursts(&|n| 1000.0 * f64::from(n))).beat.unwrap();
+        assert_eq!((beat.period / 1_000_000, beat.answers), (1000, 30));
+        assert!(beat.spread < 1_000_000, "{beat:?}");
+        let uneven = told(bursts(&|n| 600.0 * f64::from(n) + 40.0 * f64::from(n * n))).beat;
+        assert!(uneven.is_none_or(|beat| beat.spread > beat.period / 10), "{uneven:?}");
+        // One after the other: no pause is longer than the others.
+        assert_eq!(
+            told((0..200).map(|n| 5.0 * f64::from(n)).collect()).beat.map(|of| of.answers),
+            Some(1)
+        );
     }
 
     #[test]

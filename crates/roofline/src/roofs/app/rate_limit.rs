@@ -47,6 +47,17 @@ fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
 fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
     let headers = facts.headers().or_not_here("the headers of its exchanges were not captured")?;
     let rhythm = headers.rhythm.or_not_here("its answers have no rhythm")?;
+    if let Some(beat) = rhythm.beat.filter(|beat| beat.answers > headers.under_way) {
+        let seen = format!(
+            "{:.1} requests wait; answers come {:.0} at a time, each {} (within {}), and nothing between: what a clock gives \
+             out is used up at once",
+            headers.under_way,
+            beat.answers,
+            duration(beat.period_s),
+            duration(beat.spread_s)
+        );
+        return Ok((OpRate(headers.per_s), seen));
+    }
     let (beat, [few, many]) = (duration(rhythm.mean_s), rhythm.spreads_s.map(duration));
     let seen = format!(
         "{:.1} requests wait, and are answered one by one every {beat}; 4 answers in a row take so long within {few}, \
