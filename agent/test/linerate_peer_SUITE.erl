@@ -13,6 +13,7 @@ suite() ->
 all() ->
     [
         a_request_is_answered_when_the_peer_has_answered,
+        a_burst_is_answered_when_the_peer_has_counted_it,
         the_probe_tells_what_a_channel_carries_and_leaves_out_who_asks,
         a_server_that_stops_takes_its_peer_along,
         a_node_that_is_killed_takes_its_peer_along,
@@ -47,6 +48,30 @@ requests() ->
 
 bulk() ->
     #{calls => 2, writers => 2, inbound => 2, message => 1000, window => 2, link_kib => 4096}.
+
+a_burst_is_answered_when_the_peer_has_counted_it(Config) ->
+    ?assertEqual(<<"[ok,ok,ok,ok,ok]">>, in_node("linerate_peer_SUITE:bursts()", Config)).
+
+bursts() ->
+    [
+        begin
+            {ok, Set} = linerate_knobs:read(Server:name(), Server:knobs(), []),
+            Where = #{ip => {127, 0, 0, 1}, port => 0},
+            {ok, Started} = Server:start(Where, maps:merge(Set, Knobs)),
+            #{port := Port, handle := Handle, carries := Carries} = Started,
+            Carries = Carried,
+            Answered = request(Port),
+            ok = Server:stop(Handle),
+            Answered
+        end
+     || {Server, Knobs, Carried} <- [
+            {linerate_stream_terms, #{burst => 100}, {100, 1900}},
+            {linerate_stream_terms, #{burst => 100, batch => 9, cut => process}, {100, 1900}},
+            {linerate_dist_link, #{payload => 1000000}, {16, 16000000}},
+            {linerate_dist_link, #{payload => 100, window => 4, burst => 9}, {9, 900}},
+            {linerate_dist_link, #{link => frames, payload => 100, burst => 9}, {9, 900}}
+        ]
+    ].
 
 the_probe_tells_what_a_channel_carries_and_leaves_out_who_asks(Config) ->
     ?assertEqual(<<"ok">>, in_node("linerate_peer_SUITE:channel()", Config)).

@@ -77,14 +77,20 @@ start(Module, Where, Written) ->
     case linerate_knobs:read(Module:name(), Table, Written) of
         {ok, Knobs} ->
             case linerate_running:start(Module, Where, Knobs) of
-                {ok, Id, #{started := #{port := Port}}} ->
-                    {ok, [{server, Id}, {port, Port} | effective(Table, Knobs, Port)]};
+                {ok, Id, #{started := #{port := Port} = Started}} ->
+                    Words = [{server, Id}, {port, Port} | carries(Started)],
+                    {ok, Words ++ effective(Table, Knobs, Port)};
                 {error, {listen, Reason}} ->
                     {error, listen_sentence(Where, Reason)}
             end;
         {error, Sentence} ->
             {error, Sentence}
     end.
+
+%% What an exchange moves to another node, of a server that does.
+-spec carries(linerate_server:started()) -> [{atom(), integer()}].
+carries(#{carries := {Messages, Bytes}}) -> [{carries_messages, Messages}, {carries_bytes, Bytes}];
+carries(#{}) -> [].
 
 %% What the kernel and the driver made of the knobs, in the table's order. The listening socket
 %% knows all but `active', which is set on connections only.
@@ -215,6 +221,8 @@ listen_sentence(#{ip := Ip, port := Port}, Reason) ->
             ["address ", Address, " is not one of this host's: write ip=127.0.0.1 or one that is"];
         eacces ->
             ["port ", Number, " of ", Address, " needs privileges: write port=1024 or above"];
+        {knobs, Sentence} ->
+            Sentence;
         {peer, not_distributed} ->
             ["its peer needs a node with a name, and this one has none: start it with linerate"];
         {peer, Trouble} ->

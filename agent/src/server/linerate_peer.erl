@@ -14,9 +14,14 @@
 
 -export_type([options/0]).
 
-%% What `linerate_peer_path' makes of the way between the nodes, and the buffers of our end.
+%% What `linerate_peer_path' makes of the way between the nodes, the buffers of our end, and the peer's
+%% schedulers: one where nobody says, which is enough for who only answers, and leaves the rest to whom is
+%% measured.
 -type options() :: #{
-    link := linerate_peer_path:link(), buffer := non_neg_integer(), sndbuf := non_neg_integer()
+    link := linerate_peer_path:link(),
+    buffer := non_neg_integer(),
+    sndbuf := non_neg_integer(),
+    schedulers => pos_integer()
 }.
 
 %% Chosen: a node is up in 0.3 s, and in several seconds on a busy machine.
@@ -56,7 +61,7 @@ init(#{link := Link} = Options) ->
                 port => To,
                 link => Link
             },
-            connected(Peer, boot(Wish), Options);
+            connected(Peer, boot(Wish, maps:get(schedulers, Options, 1)), Options);
         error ->
             {stop, not_distributed}
     end.
@@ -92,13 +97,13 @@ names() ->
         _ -> shortnames
     end.
 
--spec boot(map()) -> port().
-boot(Wish) ->
+-spec boot(map(), pos_integer()) -> port().
+boot(Wish, Schedulers) ->
     Program = filename:join([code:root_dir(), "bin", "erl"]),
     Folder = filename:dirname(code:which(?MODULE)),
-    %% One scheduler is enough for who only answers, and leaves the rest to whom is measured.
     Flags =
-        ["+Bd", "+S", "1", "+sbwt", "none", "-noshell", "-noinput", "-hidden"] ++
+        ["+Bd", "+S", integer_to_list(Schedulers), "+sbwt", "none"] ++
+            ["-noshell", "-noinput", "-hidden"] ++
             ["-start_epmd", "false", "-epmd_module", "linerate_peer_epmd"],
     Port = open_port({spawn_executable, Program}, [
         {args, Flags ++ ["-pa", Folder, "-s", "linerate_peer_main", "main"]},

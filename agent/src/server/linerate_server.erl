@@ -19,9 +19,13 @@
 %% Where to listen. Port 0: any free one.
 -type where() :: #{ip := inet:ip_address(), port := inet:port_number()}.
 
-%% `counts' is absent where nobody counts: unmeasured is not zero.
+%% `counts' is absent where nobody counts: unmeasured is not zero. `carries' is what an exchange moves to
+%% another node: messages, and bytes of them.
 -type started() :: #{
-    port := inet:port_number(), handle := term(), counts => linerate_counts:counts()
+    port := inet:port_number(),
+    handle := term(),
+    counts => linerate_counts:counts(),
+    carries => {pos_integer(), non_neg_integer()}
 }.
 
 %% Why the world would not let it listen: mostly one of `inet:posix()'.

@@ -23,7 +23,9 @@ all() ->
         linerate_relay,
         linerate_shaped,
         linerate_sink,
-        linerate_hub
+        linerate_hub,
+        linerate_stream_terms,
+        linerate_dist_link
     ].
 
 -spec names() -> [atom()].

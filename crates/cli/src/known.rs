@@ -7,9 +7,26 @@ use linerate_roofline::roofs::ROOFS;
 use crate::commands::study;
 
 /// The agent's servers, as `linerate_servers` lists them.
-pub const SERVERS: [&str; 17] = [
-    "httpd", "http", "echo", "rr", "funnel", "pool", "heap", "terms", "logs", "jobs", "traced",
-    "https", "journal", "relay", "shaped", "sink", "hub",
+pub const SERVERS: [&str; 19] = [
+    "httpd",
+    "http",
+    "echo",
+    "rr",
+    "funnel",
+    "pool",
+    "heap",
+    "terms",
+    "logs",
+    "jobs",
+    "traced",
+    "https",
+    "journal",
+    "relay",
+    "shaped",
+    "sink",
+    "hub",
+    "stream-terms",
+    "dist-link",
 ];
 
 /// See the module.
@@ -68,7 +85,10 @@ mod tests {
         let text = std::fs::read_to_string(file).unwrap();
         let list = text.split_once("\nall() ->").unwrap().1.split_once(']').unwrap().0;
         let names = list.split(|c: char| !c.is_ascii_lowercase() && c != '_');
-        let names: Vec<&str> = names.filter_map(|it| it.strip_prefix("linerate_")).collect();
+        let names: Vec<String> = names
+            .filter_map(|it| it.strip_prefix("linerate_"))
+            .map(|name| name.replace('_', "-"))
+            .collect();
         assert_eq!(names, SERVERS);
     }
 }

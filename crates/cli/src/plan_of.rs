@@ -178,7 +178,8 @@ fn server_speaks_http(server: &str) -> bool {
 /// Servers whose messages have four bytes of length in front.
 fn asks_by_length4(server: &str) -> bool {
     let of_swallowers = ["rr", "funnel", "pool", "heap", "terms", "logs", "jobs", "traced"];
-    of_swallowers.contains(&server) || ["journal", "relay", "shaped", "hub"].contains(&server)
+    let of_others = ["journal", "relay", "shaped", "hub", "stream-terms", "dist-link"];
+    of_swallowers.contains(&server) || of_others.contains(&server)
 }
 
 /// The workload against something that linerate starts; the positional argument may be a path.

@@ -105,6 +105,19 @@ pub struct TargetFacts {
     pub readback: BTreeMap<String, String>,
     /// Names and permitted values of the knobs that can be turned by machine.
     pub turnable: BTreeMap<String, Vec<String>>,
+    /// What an exchange moves between the nodes of a service, where that is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carries: Option<Carries>,
+}
+
+/// What an exchange moves between the nodes of a service: it is answered when all of that was counted at the
+/// far end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Carries {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of them together, as the service counts them. Unit: bytes.
+    pub bytes: u64,
 }
 
 impl TargetFacts {

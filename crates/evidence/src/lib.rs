@@ -19,7 +19,9 @@ mod subject;
 
 pub use engine::{Errors, Part, Phase, Slice};
 pub use evidence::{Evidence, Missing, Of};
-pub use file::{Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line};
+pub use file::{
+    Carries, Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line,
+};
 pub use load::{
     LoadSummary, Outage, PairLoad, Percentile, Percentiles, Point, Service, StageLoad, Validity,
     ValidityState, WarmUp, summarise, t95, watched_bytes,

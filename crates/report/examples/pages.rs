@@ -21,6 +21,7 @@ fn main() -> std::io::Result<()> {
         ("hostile", Document::Run(Box::new(samples::hostile()))),
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
+        ("link", Document::Study(samples::link())),
         ("scan", Document::Study(samples::scan())),
         ("doctor", Document::Doctor(Box::new(samples::doctor()))),
     ];

@@ -8,6 +8,7 @@ use linerate_roofline::{Facts, Run, judge_facts};
 use crate::account::{Account, Inside};
 use crate::answer::{Latency, Limit};
 use crate::breakdown;
+use crate::carried::Carried;
 use crate::civil::rfc3339;
 use crate::document::{
     Availability, Distribution, Load, Outage, Roofline, RunDocument, SeriesPoint, StagePart,
@@ -30,6 +31,9 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
         validity.because(ValidityState::Suspect, says);
     }
     let (account, inside) = (Account::of(&facts), Inside::of(&facts));
+    let per_s = summary.throughput.0;
+    let target_cpu = target_cpu(&facts, per_s);
+    let carries = header.target.carries;
     RunDocument {
         schema: RUN.into(),
         program: header.program.clone(),
@@ -39,7 +43,8 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
         host: header.host.clone(),
         target: header.target.clone(),
         load: Load {
-            target_cpu_us_per_exchange: target_cpu(&facts, summary.throughput.0),
+            target_cpu_us_per_exchange: target_cpu,
+            carried: carries.map(|each| Carried::of(each, &facts, per_s, target_cpu)),
             ..load(header, &summary, Service::of(&evidence.slices, &header.plan, &summary))
         },
         roofline: Roofline {
@@ -102,6 +107,7 @@ fn load(header: &Header, summary: &LoadSummary, service: Service) -> Load {
             summary.engine_cpu.as_nanos() as f64 / 1e3 / summary.exchanges as f64,
         ),
         target_cpu_us_per_exchange: None,
+        carried: None,
         engine_busiest_thread: finite(summary.busiest_thread),
         stages: summary.stages.iter().map(stage).collect(),
         series: summary.points.iter().map(point).collect(),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::account::{Account, Inside};
 use crate::answer::{Latency, Limit};
 use crate::breakdown::Breakdown;
+use crate::carried::Carried;
 use crate::experiment::Experiment;
 use crate::facts::subject;
 
@@ -142,6 +143,9 @@ pub struct Load {
     /// The target's CPU by exchange, its spinning included. Unit: microseconds. Absent: its threads could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_cpu_us_per_exchange: Option<f64>,
+    /// What that moved between the nodes of the target; absent of a target that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
     /// Busiest engine thread, share of one CPU.
     pub engine_busiest_thread: f64,
     /// Levels of load that were held, the last, whose the other figures are, among them; absent where there was one.
@@ -340,6 +344,61 @@ pub struct StudyDocument {
     /// What each value of a scan gave, one a row; empty: this is a study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scan: Vec<Scanned>,
+    /// What the rows of a series differ in, where that is not their connections: `bytes a message`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cases: Option<String>,
+    /// What the network between the nodes carried beside the rows, one a case, in turn with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wire: Vec<Wire>,
+    /// Published throughput of the wire. Unit: bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_wire_bit_s: Option<f64>,
+    /// Where the rate is lost between the wire and the link, a part a row; empty: that was not asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<LinkPart>,
+}
+
+/// What the network carried by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wire {
+    /// The case it was measured beside.
+    pub case: u32,
+    /// Throughput, the median of its rounds. Unit: bit/s.
+    pub bit_s: f64,
+    /// Every round of it, in order. Empty: there was one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds_bit_s: Vec<f64>,
+    /// With what, in words.
+    pub says: String,
+}
+
+/// A step from the wire to a link: the same bytes, with one more thing to be done with them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkPart {
+    /// What is done more than in the step before.
+    pub says: String,
+    /// The series that has it; the wire's is `wire`.
+    pub series: String,
+    /// Throughput with it. Unit: bit/s.
+    pub bit_s: f64,
+    /// Time that a megabyte takes. Unit: microseconds.
+    pub us_per_mb: f64,
+    /// How much more that is than in the step before; none of the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adds_us_per_mb: Option<f64>,
+}
+
+impl LinkPart {
+    /// Steps, each by the throughput that was measured with it.
+    pub fn steps(measured: impl IntoIterator<Item = (String, String, f64)>) -> Vec<Self> {
+        let mut before = None;
+        let step = |(says, series, bit_s): (String, String, f64)| {
+            let us_per_mb = 8e12 / bit_s;
+            let adds_us_per_mb = before.replace(us_per_mb).map(|before| us_per_mb - before);
+            Self { says, series, bit_s, us_per_mb, adds_us_per_mb }
+        };
+        measured.into_iter().filter(|(.., bit_s)| *bit_s > 0.0).map(step).collect()
+    }
 }
 
 impl StudyDocument {
@@ -357,6 +416,10 @@ impl StudyDocument {
             published_per_s: None,
             published_mean_us: None,
             predicted_per_s: None,
+            case: None,
+            published_bit_s: None,
+            measured_bit_s: None,
+            rounds_bit_s: Vec::new(),
             run,
         };
         let name = runs.first().map(|(_, run)| subject(run)).unwrap_or_default();
@@ -369,6 +432,10 @@ impl StudyDocument {
             rows: runs.into_iter().map(row).collect(),
             claims: Vec::new(),
             scan,
+            cases: None,
+            wire: Vec::new(),
+            published_wire_bit_s: None,
+            parts: Vec::new(),
         }
     }
 }
@@ -448,6 +515,18 @@ pub struct StudyRow {
     /// Throughput that was predicted from another series and the path alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_per_s: Option<f64>,
+    /// Where the rows of a series differ in something else than connections: which of the study's cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<u32>,
+    /// Published throughput between nodes. Unit: bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_bit_s: Option<f64>,
+    /// Throughput between nodes here, counted as the publication does. Unit: bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_bit_s: Option<f64>,
+    /// Every round of it, in order, of which this run is the median. Empty: there was one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds_bit_s: Vec<f64>,
     /// The run; its keys stand beside the row's own.
     #[serde(flatten)]
     pub run: RunDocument,

@@ -3,6 +3,7 @@
 use crate::svg::{Size, escape};
 
 mod account;
+mod between;
 mod experiment;
 mod ladder;
 mod percentiles;
@@ -10,6 +11,7 @@ mod roofline;
 mod series;
 
 pub(crate) use account::{Bar, account};
+pub(crate) use between::between;
 pub(crate) use experiment::experiment;
 pub(crate) use ladder::ladder;
 pub(crate) use percentiles::{Curve, percentiles};

@@ -8,6 +8,7 @@ mod account;
 mod answer;
 mod assemble;
 mod breakdown;
+mod carried;
 mod civil;
 mod compare;
 mod doctor;
@@ -29,15 +30,16 @@ pub use account::{
 pub use answer::{Latency, Limit};
 pub use assemble::run_document;
 pub use breakdown::{Breakdown, Portion};
+pub use carried::Carried;
 pub use compare::{CompareDocument, ComparedFigure, ComparedRun};
 pub use doctor::{
     Applied, Connection, DoctorDocument, Exchanges, Kernel, Port, ProbeCost, Suspect, Traffic,
     Vital, doctor_document,
 };
 pub use document::{
-    Availability, Claim, ClimbDocument, Distribution, Effect, Gated, Load, Outage, Roofline,
-    RunDocument, Scale, Scanned, SeriesPoint, Step, StudyDocument, StudyRow, UNEXPLAINED,
-    series_of,
+    Availability, Claim, ClimbDocument, Distribution, Effect, Gated, LinkPart, Load, Outage,
+    Roofline, RunDocument, Scale, Scanned, SeriesPoint, Step, StudyDocument, StudyRow, UNEXPLAINED,
+    Wire, series_of,
 };
 pub use experiment::{Experiment, Half, Modelled, Tried};
 pub use forecast::{

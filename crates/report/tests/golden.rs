@@ -156,6 +156,11 @@ fn the_first_figure_of_a_page_is_the_account() {
 }
 
 #[test]
+fn text_of_a_study_between_nodes() {
+    insta::assert_snapshot!(plain("text", &Document::Study(samples::link())));
+}
+
+#[test]
 fn text_of_a_study() {
     insta::assert_snapshot!(plain("text", &Document::Study(samples::study())));
 }
@@ -269,6 +274,7 @@ fn text_keeps_to_80_columns_but_for_what_is_to_be_pasted() {
         run(samples::void()),
         Document::Climb(samples::climb()),
         Document::Study(samples::study()),
+        Document::Study(samples::link()),
         Document::Study(samples::scan()),
         doctor(samples::doctor()),
         doctor(samples::idle()),

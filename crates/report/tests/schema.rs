@@ -49,6 +49,7 @@ fn documents() -> Vec<(&'static str, Document)> {
         ("run", run(samples::across_sites())),
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
+        ("study", Document::Study(samples::link())),
         ("study", Document::Study(samples::scan())),
         ("doctor", Document::Doctor(Box::new(samples::doctor()))),
         ("doctor", Document::Doctor(Box::new(samples::idle()))),

@@ -1,10 +1,13 @@
 //! `study`: a published study's cases, run here, its figures beside ours.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use linerate_model::{OpRate, Plan};
-use linerate_report::{Claim, Document, Scale, StudyDocument, StudyRow};
-use linerate_run::Runner;
+use linerate_report::{
+    Claim, Document, LinkPart, RunDocument, Scale, StudyDocument, StudyRow, Wire,
+};
+use linerate_run::{Observer, Runner};
 
 use crate::args::StudyArgs;
 use crate::commands::run::{exit_code, one};
@@ -19,11 +22,12 @@ mod claims;
 mod file;
 mod predicted;
 pub(crate) mod published;
+mod wire;
 
 use claims::{Outcome, claim};
-use file::{ClaimRule, ScaleRule, Series, Study};
+use file::{Case, ClaimRule, ScaleRule, Series, Study};
 use predicted::Between;
-use published::{Figures, published};
+use published::{Publication, published};
 
 /// Studies that come with linerate: name, file. Their folder is found beside the program or below the
 /// current one.
@@ -40,6 +44,12 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         study.shorten()?;
     }
     if let Some(counts) = &args.connections {
+        if study.connections.is_empty() {
+            return Err(Failure::plan(format!(
+                "--connections: the cases of {} do not differ in them: leave it out, or write --short",
+                study.name
+            )));
+        }
         study.connections = counts_of(counts)?;
         for series in &mut study.series {
             series.connections = None;
@@ -51,7 +61,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let published = match &study.published {
         Some(file) => published(&folder.join(file))?,
-        None => Figures::new(),
+        None => Publication::default(),
     };
     let output = Output::new(&args.output)?.without_evidence("study makes several")?;
     let signals = Signals::install().map_err(Failure::run)?;
@@ -67,9 +77,10 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         folder,
         published: &published,
         runner,
-        checks: !args.no_check,
+        checks: !args.no_check && study.check,
         scale: None,
         rows: Vec::new(),
+        wire: Vec::new(),
     };
     let ended = made.all();
     if made.rows.is_empty() {
@@ -77,9 +88,14 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         return Ok(signals.exit_code().unwrap_or(0));
     }
     let claims = study.claims.iter().map(|rule| made.claim(rule)).collect();
-    let Made { scale, rows, .. } = made;
+    let parts = made.parts();
+    let Made { scale, rows, wire, .. } = made;
     let document = Document::Study(StudyDocument {
         scan: Vec::new(),
+        published_wire_bit_s: published_wire(&study).filter(|_| !rows.is_empty()),
+        cases: study.cases_are,
+        wire,
+        parts,
         schema: "linerate/study/1".into(),
         program: env!("CARGO_PKG_VERSION").into(),
         name: study.name,
@@ -109,12 +125,17 @@ fn counts_of(counts: &str) -> Result<Vec<u32>, Failure> {
 struct Made<'a> {
     study: &'a Study,
     folder: &'a Path,
-    published: &'a Figures,
+    published: &'a Publication,
     runner: Runner<Progress>,
     /// Whether the experiment follows each run.
     checks: bool,
     scale: Option<Scale>,
     rows: Vec<StudyRow>,
+    wire: Vec<Wire>,
+}
+
+fn published_wire(study: &Study) -> Option<f64> {
+    Some(study.wire.as_ref()?.published_gbit_s? * 1e9)
 }
 
 impl Made<'_> {
@@ -135,6 +156,9 @@ impl Made<'_> {
                 Failure::plan(format!("scale.series: `{}` is no series: name one", rule.series))
             })?;
             self.scale = self.scale(rule, plan.clone())?;
+        }
+        if !study.cases.is_empty() {
+            return self.cases();
         }
         for (series, plan) in plans {
             if self.runner.is_cancelled() {
@@ -196,15 +220,13 @@ impl Made<'_> {
             let known = series
                 .published
                 .as_ref()
-                .and_then(|name| self.published.get(&(name.clone(), counted)).copied());
+                .and_then(|name| self.published.exchanges.get(&(name.clone(), counted)).copied());
+            let published_connections = (counted != connections).then_some(counted);
             self.rows.push(StudyRow {
-                series: series.name.clone(),
-                connections,
-                published_connections: (counted != connections).then_some(counted),
+                published_connections,
                 published_per_s: known.map(|known| known.per_s),
                 published_mean_us: known.map(|known| known.mean_us),
-                predicted_per_s: None,
-                run,
+                ..self.row(series, counted, run)
             });
             if self.runner.is_cancelled() {
                 break;
@@ -212,6 +234,119 @@ impl Made<'_> {
         }
         self.runner.remove(deployment);
         Ok(())
+    }
+
+    /// Case by case, in each round every series of it and then the wire, so that what drifts meets all alike.
+    fn cases(&mut self) -> Result<(), Failure> {
+        let study = self.study;
+        let length = duration("duration", &study.duration)?;
+        for case in &study.cases {
+            let (mut runs, mut wires) = (Vec::new(), Vec::new());
+            let mut failed = Ok(());
+            for round in 1..=study.rounds {
+                let measured = self.round(case, length, round, &mut runs, &mut wires);
+                if measured.is_err() || self.runner.is_cancelled() {
+                    failed = measured;
+                    break;
+                }
+            }
+            self.keep(case, runs, wires);
+            failed?;
+            if self.runner.is_cancelled() {
+                break;
+            }
+        }
+        let place = |row: &StudyRow| study.series.iter().position(|it| it.name == row.series);
+        self.rows.sort_by_key(place);
+        Ok(())
+    }
+
+    fn round(
+        &mut self,
+        case: &Case,
+        length: Duration,
+        round: u32,
+        runs: &mut Vec<StudyRow>,
+        wires: &mut Vec<Wire>,
+    ) -> Result<(), Failure> {
+        let study = self.study;
+        let of = if study.rounds > 1 { format!(", round {round}") } else { String::new() };
+        for series in study.series.iter().filter(|series| series.has(case)) {
+            if self.runner.is_cancelled() {
+                return Ok(());
+            }
+            let mut plan = study.plan_in(Some(case), series, self.folder)?;
+            plan.until.duration = Some(length);
+            plan.until.check &= self.checks;
+            let mut deployment = self.runner.lay(&plan)?;
+            self.runner.observer.label(format!("{}, {}{of}", series.name, case.case));
+            let run = one(&mut self.runner, &mut deployment, &plan);
+            self.runner.remove(deployment);
+            runs.push(StudyRow { case: Some(case.case), ..self.row(series, case.case, run?) });
+        }
+        let Some(rule) = study.wire.as_ref().filter(|_| !self.runner.is_cancelled()) else {
+            return Ok(());
+        };
+        self.runner.observer.label(format!("the wire, {}{of}", case.case));
+        match wire::wire(rule, length) {
+            Ok((bit_s, says)) => {
+                wires.push(Wire { case: case.case, bit_s, rounds_bit_s: Vec::new(), says });
+            }
+            // The rows are of use without it.
+            Err(trouble) => {
+                self.runner.observer.warn(&format!("the wire was not measured: {trouble}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of the rounds of a case the median of each series, and of the wire.
+    fn keep(&mut self, case: &Case, runs: Vec<StudyRow>, wires: Vec<Wire>) {
+        for series in self.study.series.iter().filter(|series| series.has(case)) {
+            let of = runs.iter().filter(|row| row.series == series.name).cloned();
+            let measured = |row: &StudyRow| row.measured_bit_s.unwrap_or_default();
+            if let Some((mut row, rounds)) = median(of.collect(), measured) {
+                row.rounds_bit_s = rounds;
+                self.rows.push(row);
+            }
+        }
+        if let Some((mut wire, rounds)) = median(wires, |wire| wire.bit_s) {
+            wire.rounds_bit_s = rounds;
+            self.wire.push(wire);
+        }
+    }
+
+    /// A run beside what was published of its series in bits.
+    fn row(&self, series: &Series, counted: u32, run: RunDocument) -> StudyRow {
+        let named = series.published.as_ref();
+        let carried = run.load.carried.as_ref();
+        let measured = carried.map(|it| it.bytes_per_s * 8.0 * self.study.counts_each);
+        StudyRow {
+            series: series.name.clone(),
+            connections: run.plan.load.connections,
+            published_connections: None,
+            published_per_s: None,
+            published_mean_us: None,
+            predicted_per_s: None,
+            case: None,
+            published_bit_s: named.and_then(|name| self.published.bit_s(name, counted)),
+            measured_bit_s: measured,
+            rounds_bit_s: Vec::new(),
+            run,
+        }
+    }
+
+    /// From the wire to the link, as far as both were measured.
+    fn parts(&self) -> Vec<LinkPart> {
+        let Some(rule) = &self.study.parts else { return Vec::new() };
+        let wire = self.wire.iter().find(|wire| wire.case == rule.case);
+        let wire = wire.map(|wire| (wire.says.clone(), "wire".to_owned(), wire.bit_s));
+        let steps = rule.steps.iter().filter_map(|step| {
+            let is = |row: &&StudyRow| row.series == step.series && row.case == Some(rule.case);
+            let measured = self.rows.iter().find(is)?.measured_bit_s?;
+            Some((step.adds.clone(), step.series.clone(), measured))
+        });
+        LinkPart::steps(wire.into_iter().chain(steps))
     }
 }
 
@@ -242,9 +377,11 @@ impl Made<'_> {
                     return Outcome::unmeasured().of(says);
                 };
                 let between = Between { from: &first, to: &second };
-                between.published([from, of], [*within, *within_latency], self.published).of(says)
+                between
+                    .published([from, of], [*within, *within_latency], &self.published.exchanges)
+                    .of(says)
             }
-            _ => claim(rule, &self.rows),
+            _ => claim(rule, &self.rows, &self.wire),
         }
     }
 
@@ -257,6 +394,17 @@ impl Made<'_> {
         }
         Ok(plan)
     }
+}
+
+/// The one with the median value (of an even number the lower of the middle), and all values in order; the
+/// latter empty of one alone.
+fn median<T>(all: Vec<T>, value: impl Fn(&T) -> f64) -> Option<(T, Vec<f64>)> {
+    let values: Vec<f64> = all.iter().map(&value).collect();
+    let mut all = all;
+    all.sort_by(|a, b| value(a).total_cmp(&value(b)));
+    let middle = all.len().checked_sub(1)? / 2;
+    let rounds = if values.len() > 1 { values } else { Vec::new() };
+    Some((all.swap_remove(middle), rounds))
 }
 
 fn scaled(count: u32, factor: f64) -> u32 {
@@ -306,4 +454,18 @@ fn list() -> Result<u8, Failure> {
     }
     print(&format!("{}\n", names.join("\n")))?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_one_that_was_measured_and_its_rounds_stay_in_their_order() {
+        let of = |values: &[f64]| median(values.to_vec(), |value| *value);
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some((2.0, vec![3.0, 1.0, 2.0])));
+        assert_eq!(of(&[2.0, 1.0]), Some((1.0, vec![2.0, 1.0])));
+        assert_eq!(of(&[5.0]), Some((5.0, vec![])));
+        assert_eq!(of(&[]), None);
+    }
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use linerate_evidence::TargetFacts;
+use linerate_evidence::{Carries, TargetFacts};
 use linerate_model::Plan;
 
 use super::node::{Node, Unanswered, Words};
@@ -52,6 +52,7 @@ struct Variant {
     /// The agent's name for it.
     id: String,
     address: SocketAddr,
+    carries: Option<Carries>,
 }
 
 impl Beam {
@@ -112,7 +113,14 @@ impl Beam {
         let of = |key| answer.iter().find(|(found, _)| found == key).map(|(_, value)| value);
         match (of("server"), of("port").and_then(|port| port.parse().ok())) {
             (Some(id), Some(port)) => {
-                Ok(Variant { knobs, id: id.clone(), address: SocketAddr::new(self.ip, port) })
+                let number = |key| of(key)?.parse().ok();
+                let carries = number("carries_messages").zip(number("carries_bytes"));
+                Ok(Variant {
+                    knobs,
+                    id: id.clone(),
+                    address: SocketAddr::new(self.ip, port),
+                    carries: carries.map(|(messages, bytes)| Carries { messages, bytes }),
+                })
             }
             _ => Err(LayError::Unstarted {
                 server: self.server.clone(),
@@ -177,6 +185,7 @@ impl Running for Beam {
             knobs: self.variants[self.current].knobs.clone(),
             readback: self.readback(),
             turnable: turnable(&self.specs),
+            carries: self.variants[self.current].carries,
         }
     }
 

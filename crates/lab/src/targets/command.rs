@@ -288,6 +288,7 @@ impl Running for Command {
             knobs: self.knobs.clone(),
             readback: self.readback(),
             turnable: turnable(&self.specs),
+            carries: None,
         }
     }
 

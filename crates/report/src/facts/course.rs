@@ -119,6 +119,9 @@ pub(crate) fn climb(climb: &ClimbDocument) -> Table {
 /// A row a case. Of a study made to scale the published throughput is scaled as well, so that the ratio
 /// compares like with like.
 pub(crate) fn study(study: &StudyDocument) -> Table {
+    if study.rows.iter().any(|row| row.run.load.carried.is_some()) {
+        return super::between::study(study);
+    }
     let scaled = study.scale.is_some();
     let predicted = study.rows.iter().any(|row| row.predicted_per_s.is_some());
     let mut columns = vec!["connections"];

@@ -106,8 +106,15 @@ const COLUMNS: &[Column] = &[
         let breached = run.gates.iter().filter(|gate| gate.breached);
         breached.map(|gate| gate.gate.clone()).collect::<Vec<_>>().join("; ")
     }),
+    ("messages_per_s", |_, run| optional(carried(run).map(|of| of.messages_per_s))),
+    ("moved_bytes_per_s", |_, run| optional(carried(run).map(|of| of.bytes_per_s))),
+    ("cpu_us_per_message", |_, run| optional(carried(run).and_then(|of| of.cpu_us_per_message))),
     ("labels", |_, run| crate::facts::labels(&run.plan.labels).unwrap_or_default()),
 ];
+
+fn carried(run: &RunDocument) -> Option<&crate::Carried> {
+    run.load.carried.as_ref()
+}
 
 /// What a request spends at a station; empty without a split.
 fn time_at(run: &RunDocument, id: Station) -> String {

@@ -51,6 +51,9 @@ fn whole_run(out: &mut String, run: &RunDocument) {
         let _ = writeln!(out, "**Time:** {}\n", escape(&bar));
     }
     let _ = writeln!(out, "**Rate:** {}; {}\n", facts::throughput(run), facts::setting(run));
+    if let Some(carried) = &run.load.carried {
+        let _ = writeln!(out, "**Moved:** {}\n", escape(&carried.says()));
+    }
     account(out, run);
     let times = facts::times(run);
     if !times.rows.is_empty() {
@@ -216,6 +219,8 @@ fn whole_study(out: &mut String, study: &StudyDocument) {
         paragraph(out, &scale.says);
     }
     table(out, &facts::study(study));
+    captioned(out, &facts::wire(study), &facts::wire_notes(study));
+    captioned(out, &facts::parts(study), &[]);
     if !study.claims.is_empty() {
         table(out, &facts::claims(study));
     }

@@ -44,7 +44,7 @@ fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
     if let Some(scale) = &study.scale {
         sheet.labelled("SCALE", Tone::Plain, &scale.says);
     }
-    let cases = facts::study(study);
+    let cases = facts::study_brief(study);
     let mut from = 0;
     while let Some(series) = cases.rows.get(from).map(|row| &row[0]) {
         let length = cases.rows[from..].iter().take_while(|row| row[0] == *series).count();
@@ -57,6 +57,15 @@ fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
         };
         table(sheet, 2, &of_series);
         from += length;
+    }
+    let notes = [facts::wire_notes(study), Vec::new()];
+    for (of, notes) in [facts::wire(study), facts::parts(study)].into_iter().zip(notes) {
+        if !of.rows.is_empty() {
+            sheet.gap();
+            sheet.heading(&of.caption);
+            table(sheet, 2, &of);
+            notes.iter().for_each(|note| sheet.wrapped(2, note));
+        }
     }
     if !study.claims.is_empty() {
         sheet.gap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use linerate_account::{Held, Station};
-use linerate_evidence::{HostFacts, TargetFacts, Validity, ValidityState};
+use linerate_evidence::{Carries, HostFacts, TargetFacts, Validity, ValidityState};
 use linerate_model::{OpRate, Plan};
 use linerate_report::*;
 use linerate_roofline::{Advice, Assessed, Kind, Predicted, State, Verdict};
@@ -434,6 +434,10 @@ pub fn study() -> StudyDocument {
             rows.push(StudyRow {
                 published_connections: None,
                 predicted_per_s: None,
+                case: None,
+                published_bit_s: None,
+                measured_bit_s: None,
+                rounds_bit_s: Vec::new(),
                 series: name.into(),
                 connections,
                 published_per_s: published.map(|published| published[index]),
@@ -444,6 +448,10 @@ pub fn study() -> StudyDocument {
     }
     StudyDocument {
         scan: Vec::new(),
+        cases: None,
+        wire: Vec::new(),
+        published_wire_bit_s: None,
+        parts: Vec::new(),
         scale: None,
         schema: "linerate/study/1".into(),
         program: "0.1.0".into(),
@@ -454,6 +462,69 @@ pub fn study() -> StudyDocument {
             Claim { says: "By default throughput is connections / 40.4 ms.".into(), held: true, because: "24.8/s at 1 connection, 248/s at 10: each within 0.5 % of the sum".into() },
             Claim { says: "With nodelay it is at least 60 times as fast at 50 connections.".into(), held: false, because: "x32.7: 2 CPUs carry both ends here".into() },
         ],
+    }
+}
+
+/// What moves between two nodes: two series over two sizes, the wire beside them, and the parts.
+pub fn link() -> StudyDocument {
+    let mut rows = Vec::new();
+    for (series, rates, published) in [
+        ("the link", [11.2e9, 15.3e9], Some([14.4e9, 7.6e9])),
+        ("gen_tcp <a connection a pair>", [11.7e9, 26.3e9], None),
+    ] {
+        for (index, case) in [60_000u32, 10_000_000].into_iter().enumerate() {
+            let bytes_per_s = rates[index] / 8.0;
+            let mut run = cpu(100, bytes_per_s / f64::from(case) / 16.0);
+            run.target.carries = Some(Carries { messages: 16, bytes: u64::from(case) * 16 });
+            run.load.carried = Some(Carried {
+                messages_per_s: bytes_per_s / f64::from(case),
+                bytes_per_s,
+                cpu_us_per_message: Some(74.5),
+                switches_per_message: (index == 0).then_some(0.68),
+            });
+            rows.push(StudyRow {
+                series: series.into(),
+                connections: 100,
+                published_connections: None,
+                published_per_s: None,
+                published_mean_us: None,
+                predicted_per_s: None,
+                case: Some(case),
+                published_bit_s: published.map(|published| published[index]),
+                measured_bit_s: Some(rates[index]),
+                rounds_bit_s: vec![rates[index], rates[index] * 0.9, rates[index] * 1.05],
+                run,
+            });
+        }
+    }
+    let wire = |case, bit_s| Wire {
+        case,
+        bit_s,
+        rounds_bit_s: Vec::new(),
+        says: "iperf 3.12, one stream".into(),
+    };
+    let step = |says: &str, series: &str, bit_s| (says.to_owned(), series.to_owned(), bit_s);
+    StudyDocument {
+        scan: Vec::new(),
+        cases: Some("bytes a message".into()),
+        wire: vec![wire(60_000, 45e9), wire(10_000_000, 46e9)],
+        published_wire_bit_s: Some(28.5e9),
+        parts: LinkPart::steps([
+            step("iperf 3.12", "wire", 45e9),
+            step("gen_tcp", "one pair, bytes", 40e9),
+            step("the link instead", "one pair, the link", 28e9),
+        ]),
+        scale: None,
+        schema: "linerate/study/1".into(),
+        program: "0.1.0".into(),
+        name: "dist-link".into(),
+        about: "One link against the wire.".into(),
+        rows,
+        claims: vec![Claim {
+            says: "Large messages are slower.".into(),
+            held: false,
+            because: "15.30 Gbit/s against 11.20 Gbit/s: x1.37".into(),
+        }],
     }
 }
 
@@ -535,6 +606,7 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             knobs: BTreeMap::from([("nodelay".into(), "false".into())]),
             readback: BTreeMap::from([("nodelay".into(), "false".into())]),
             turnable: BTreeMap::from([("nodelay".into(), vec!["true".into(), "false".into()])]),
+            carries: None,
         },
         load: Load {
             exchanges,
@@ -565,6 +637,7 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             read_bytes_per_s: per_s * 181.0,
             engine_cpu_us_per_exchange: 5.62,
             target_cpu_us_per_exchange: None,
+            carried: None,
             engine_busiest_thread: (per_s * 5.62e-6).min(0.99),
             stages: Vec::new(),
             series: (1..=53)

@@ -1,17 +1,22 @@
 //! What a study claims, and what became of it here.
 
 use linerate_model::OpRate;
-use linerate_report::{Claim, RunDocument, StudyRow};
+use linerate_report::{Claim, RunDocument, StudyRow, Wire};
 
 use super::file::ClaimRule;
 
 /// Holds the measured rows to what was claimed of them.
-pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow]) -> Claim {
+pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow], wires: &[Wire]) -> Claim {
     match rule {
         ClaimRule::Stall { says, series, within } => stall(rows, series, *within).of(says),
-        ClaimRule::Ratio { says, of, to, connections, to_connections, least, most } => {
+        ClaimRule::Ratio { says, of, to, connections, to_connections, least, most, otherwise } => {
             let to = (to.as_str(), to_connections.unwrap_or(*connections));
-            ratio(rows, [(of, *connections), to], [*least, *most]).of(says)
+            let outcome = ratio(rows, [(of, *connections), to], [*least, *most]);
+            outcome.or_else(otherwise.as_deref()).of(says)
+        }
+        ClaimRule::Wire { says, series, case, least, most, otherwise } => {
+            let outcome = wire_share(rows, wires, (series, *case), [*least, *most]);
+            outcome.or_else(otherwise.as_deref()).of(says)
         }
         ClaimRule::Verdict { says, series, by, connections } => {
             verdict(rows, series, by, connections.as_deref()).of(says)
@@ -33,9 +38,20 @@ pub(super) struct Outcome {
     pub because: String,
 }
 
+/// Of a claim about runs that were not made.
+const UNMEASURED: &str = "not measured in this run";
+
 impl Outcome {
     pub fn unmeasured() -> Self {
-        Self { held: false, because: "not measured in this run".into() }
+        Self { held: false, because: UNMEASURED.into() }
+    }
+
+    /// With the reason, where it was measured and does not hold.
+    fn or_else(mut self, otherwise: Option<&str>) -> Self {
+        if let (false, Some(otherwise)) = (self.held || self.because == UNMEASURED, otherwise) {
+            self.because = format!("{}. {otherwise}", self.because);
+        }
+        self
     }
 
     pub fn of(self, says: &str) -> Claim {
@@ -43,9 +59,9 @@ impl Outcome {
     }
 }
 
-/// As the study counts connections: unscaled.
+/// As the study counts connections, unscaled, or its cases.
 pub(super) fn counted(row: &StudyRow) -> u32 {
-    row.published_connections.unwrap_or(row.connections)
+    row.case.or(row.published_connections).unwrap_or(row.connections)
 }
 
 fn rows_of<'a>(rows: &'a [StudyRow], series: &str) -> Vec<&'a StudyRow> {
@@ -79,12 +95,53 @@ fn ratio(rows: &[StudyRow], of: [(&str, u32); 2], [least, most]: [Option<f64>; 2
         rows.iter().find(|row| row.series == series && counted(row) == connections)
     };
     let [Some(first), Some(second)] = of.map(at) else { return Outcome::unmeasured() };
-    let (first, second) = (first.run.load.throughput_per_s, second.run.load.throughput_per_s);
-    Outcome {
-        held: least.is_none_or(|least| first >= least * second)
-            && most.is_none_or(|most| first <= most * second),
-        because: format!("{} against {}: x{:.2}", OpRate(first), OpRate(second), first / second),
+    let held = |first: f64, second: f64| {
+        least.is_none_or(|least| first >= least * second)
+            && most.is_none_or(|most| first <= most * second)
+    };
+    if let (Some(first), Some(second)) = (first.measured_bit_s, second.measured_bit_s) {
+        let [says, against] = [first, second].map(gbit);
+        let because = format!("{says} against {against}: x{:.2}", first / second);
+        return Outcome { held: held(first, second), because };
     }
+    let (first, second) = (first.run.load.throughput_per_s, second.run.load.throughput_per_s);
+    let because = format!("{} against {}: x{:.2}", OpRate(first), OpRate(second), first / second);
+    Outcome { held: held(first, second), because }
+}
+
+/// A throughput between nodes in the unit of these studies.
+fn gbit(bit_s: f64) -> String {
+    if bit_s < 1e9 {
+        format!("{:.1} Mbit/s", bit_s / 1e6)
+    } else {
+        format!("{:.2} Gbit/s", bit_s / 1e9)
+    }
+}
+
+/// Throughput of a series by the wire's beside it: in every case the share must lie between both.
+fn wire_share(
+    rows: &[StudyRow],
+    wires: &[Wire],
+    (series, at): (&str, Option<u32>),
+    [least, most]: [Option<f64>; 2],
+) -> Outcome {
+    let rows =
+        rows_of(rows, series).into_iter().filter(|row| at.is_none_or(|at| row.case == Some(at)));
+    let shares: Vec<(u32, f64)> = rows
+        .filter_map(|row| {
+            let wire = wires.iter().find(|wire| Some(wire.case) == row.case)?;
+            Some((wire.case, row.measured_bit_s? / wire.bit_s))
+        })
+        .collect();
+    if shares.is_empty() {
+        return Outcome::unmeasured();
+    }
+    let says = shares.iter().map(|(case, share)| format!("{:.1} % at {case}", share * 100.0));
+    let within = |share: f64| {
+        least.is_none_or(|least| share >= least) && most.is_none_or(|most| share <= most)
+    };
+    let held = shares.iter().all(|(_, share)| within(*share));
+    Outcome { held, because: says.collect::<Vec<_>>().join(", ") }
 }
 
 fn verdict(rows: &[StudyRow], series: &str, by: &str, at: Option<&[u32]>) -> Outcome {
@@ -102,7 +159,7 @@ fn verdict(rows: &[StudyRow], series: &str, by: &str, at: Option<&[u32]>) -> Out
     Outcome {
         held: others.is_empty(),
         because: match (others.is_empty(), at) {
-            (true, None) => format!("{by} at every connection count"),
+            (true, None) => format!("{by} in every case"),
             (true, Some(_)) => format!("{by} at {}", counts.join(", ")),
             (false, _) => format!("instead {}", others.join(", ")),
         },

@@ -19,9 +19,29 @@ pub(super) struct Study {
     /// Length of each run.
     pub duration: String,
     /// Of each series, as published. Where there is a scale, a run has so many times it.
+    #[serde(default)]
     pub connections: Vec<u32>,
+    /// What the cases differ in, where that is not connections: `bytes a message`.
+    pub cases_are: Option<String>,
+    /// Instead of connections. They are measured in turn: each series of a case, and the wire, and then the
+    /// next case.
+    #[serde(default)]
+    pub cases: Vec<Case>,
+    /// How often what is published counts a byte that crosses between nodes: 2 where both ends count it.
+    #[serde(default = "once")]
+    pub counts_each: f64,
+    /// How often all series of a case are measured, in turn; the median of each is its row.
+    #[serde(default = "one")]
+    pub rounds: u32,
+    /// Measured beside each case.
+    pub wire: Option<WireRule>,
+    /// From the wire to the link, a step a series.
+    pub parts: Option<PartsRule>,
     /// What `--short` makes of it.
     pub short: Option<Short>,
+    /// Whether the experiment follows each run.
+    #[serde(default = "yes")]
+    pub check: bool,
     /// Measured as a model of the published machines, at the scale of this one.
     pub scale: Option<ScaleRule>,
     /// Keys of the plan that all series have.
@@ -32,12 +52,71 @@ pub(super) struct Study {
     pub claims: Vec<ClaimRule>,
 }
 
+fn yes() -> bool {
+    true
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn once() -> f64 {
+    1.0
+}
+
+/// What the rows of a series differ in.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Case {
+    /// Its number, as published.
+    pub case: u32,
+    /// Keys of its plan, over those of the study and under those of the series.
+    #[serde(default)]
+    pub plan: Table,
+}
+
+/// What the network between the nodes carries by itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireRule {
+    /// Bytes of each write.
+    pub length: u32,
+    /// As published. Unit: Gbit/s.
+    pub published_gbit_s: Option<f64>,
+}
+
+/// What the link adds to the wire, step by step.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartsRule {
+    /// The case in which they are compared.
+    pub case: u32,
+    pub steps: Vec<PartRule>,
+}
+
+/// A step.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartRule {
+    /// The series that has it.
+    pub series: String,
+    /// What is done more than in the step before.
+    pub adds: String,
+}
+
 /// A quicker form, for a first look.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Short {
     pub duration: String,
+    #[serde(default)]
     pub connections: Vec<u32>,
+    /// Of the study's cases those that it keeps.
+    #[serde(default)]
+    pub cases: Vec<u32>,
+    /// Whether the experiment follows each run.
+    #[serde(default = "yes")]
+    pub check: bool,
     /// Series that it leaves out.
     #[serde(default)]
     pub without: Vec<String>,
@@ -52,6 +131,8 @@ pub(super) struct Series {
     pub published: Option<String>,
     /// Its own counts instead of the study's.
     pub connections: Option<Vec<u32>>,
+    /// Of the study's cases its own; absent: all.
+    pub cases: Option<Vec<u32>>,
     /// Its counts are this machine's, whatever the scale.
     #[serde(default)]
     pub unscaled: bool,
@@ -80,21 +161,44 @@ pub(super) struct ScaleRule {
 pub(super) enum ClaimRule {
     /// At each connection count throughput is connections by the median service time of one connection.
     Stall { says: String, series: String, within: f64 },
-    /// Throughput of one series by another's, at this connection count.
+    /// Throughput of one series by another's, at this connection count or in this case. Between nodes it is in
+    /// bits.
     Ratio {
         says: String,
         of: String,
         to: String,
+        #[serde(alias = "case")]
         connections: u32,
         /// Of the other; absent: the same.
+        #[serde(alias = "to_case")]
         to_connections: Option<u32>,
         #[serde(default)]
         least: Option<f64>,
         #[serde(default)]
         most: Option<f64>,
+        /// Why, where it does not hold any more.
+        otherwise: Option<String>,
+    },
+    /// Throughput of a series by the wire's beside it, in this case or in each.
+    Wire {
+        says: String,
+        series: String,
+        case: Option<u32>,
+        #[serde(default)]
+        least: Option<f64>,
+        #[serde(default)]
+        most: Option<f64>,
+        /// Why, where it does not hold any more.
+        otherwise: Option<String>,
     },
     /// A series' verdict, at each connection count or at these.
-    Verdict { says: String, series: String, by: String, connections: Option<Vec<u32>> },
+    Verdict {
+        says: String,
+        series: String,
+        by: String,
+        #[serde(alias = "cases")]
+        connections: Option<Vec<u32>>,
+    },
     /// No run of a series has this verdict.
     Never { says: String, series: String, by: String },
     /// Throughput by connections is as published, at these counts.
@@ -113,15 +217,32 @@ pub(super) enum ClaimRule {
     },
 }
 
+impl Series {
+    /// Whether it is measured in this case.
+    pub fn has(&self, case: &Case) -> bool {
+        self.cases.as_ref().is_none_or(|cases| cases.contains(&case.case))
+    }
+}
+
 impl Study {
     /// Reads a study's file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::plan(format!("{shown}: cannot be read: {error}")))?;
-        toml::from_str(&text).map_err(|error| {
+        let study: Self = toml::from_str(&text).map_err(|error| {
             Failure::plan(format!("{shown}: {}", error.to_string().trim().replace('\n', " ")))
-        })
+        })?;
+        match (study.connections.is_empty(), study.cases.is_empty()) {
+            (true, true) => Err(Failure::plan(format!(
+                "{shown}: no case is named: write connections = [1, 10], or [[cases]]"
+            ))),
+            (false, false) => Err(Failure::plan(format!(
+                "{shown}: connections and [[cases]] are both named: keep one, and write connections into the \
+                 plan of each case"
+            ))),
+            _ => Ok(study),
+        }
     }
 
     /// What is left of it with `--short`.
@@ -134,13 +255,29 @@ impl Study {
         };
         self.duration = short.duration;
         self.connections = short.connections;
+        self.cases.retain(|case| short.cases.contains(&case.case));
+        self.check = short.check;
+        self.rounds = 1;
         self.series.retain(|series| !short.without.contains(&series.name));
         Ok(())
     }
 
     /// A series' plan, not yet scaled. `{folder}` in a command stands for the study's own folder.
     pub fn plan_of(&self, series: &Series, folder: &Path) -> Result<Plan, Failure> {
+        self.plan_in(None, series, folder)
+    }
+
+    /// The same in one of the study's cases.
+    pub fn plan_in(
+        &self,
+        case: Option<&Case>,
+        series: &Series,
+        folder: &Path,
+    ) -> Result<Plan, Failure> {
         let mut table = self.plan.clone();
+        if let Some(case) = case {
+            lay_over(&mut table, case.plan.clone());
+        }
         lay_over(&mut table, series.plan.clone());
         let text = table.to_string().replace("{folder}", &folder.display().to_string());
         let mut plan = Plan::from_toml(&text)
@@ -189,10 +326,17 @@ mod tests {
                 let study = Study::read(&entry.path()).unwrap();
                 for series in &study.series {
                     study.plan_of(series, folder).unwrap();
+                    for case in study.cases.iter().filter(|case| series.has(case)) {
+                        study.plan_in(Some(case), series, folder).unwrap();
+                    }
+                }
+                let names: Vec<_> = study.series.iter().map(|series| &series.name).collect();
+                for step in study.parts.iter().flat_map(|parts| &parts.steps) {
+                    assert!(names.contains(&&step.series), "{}", step.series);
                 }
                 seen += 1;
             }
         }
-        assert!(seen >= 2);
+        assert!(seen >= 4);
     }
 }

@@ -153,7 +153,7 @@ mod tests {
     fn the_published_table_b_follows_from_table_a_and_the_path() {
         let folder = File::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies"));
         let study = Study::read(&folder.join("echo-sites.toml")).unwrap();
-        let figures = published(&folder.join("published/echo-sites.csv")).unwrap();
+        let figures = published(&folder.join("published/echo-sites.csv")).unwrap().exchanges;
         let plan = |name: &str| {
             let series = study.series.iter().find(|it| it.published.as_deref() == Some(name));
             study.plan_of(series.unwrap(), folder).unwrap()

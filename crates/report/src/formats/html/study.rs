@@ -3,7 +3,7 @@
 use super::parts;
 use crate::document::StudyDocument;
 use crate::facts;
-use crate::figures::{Curve, Picture, percentiles, roofline};
+use crate::figures::{Curve, Picture, between, percentiles, roofline};
 use crate::svg::escape;
 
 pub(super) fn page(study: &StudyDocument) -> String {
@@ -16,13 +16,22 @@ pub(super) fn page(study: &StudyDocument) -> String {
         out += &parts::table(&facts::claims(study));
         out += "</section>\n";
     }
-    out += &roofline(
-        &Picture::of_study(study),
-        "Filled: measured here. Hollow: published, on another machine. Dashed: the roof that a series stood under.",
-    );
+    if study.cases.is_some() {
+        out += &between(
+            study,
+            "Throughput between the nodes by what a message carries. Filled: measured here. Hollow: published, on other machines.",
+        );
+    } else if study.rows.iter().all(|row| row.measured_bit_s.is_none()) {
+        out += &roofline(
+            &Picture::of_study(study),
+            "Filled: measured here. Hollow: published, on another machine. Dashed: the roof that a series stood under.",
+        );
+    }
     out += "<section><h2>Cases</h2>\n";
     out += &parts::table(&facts::study(study));
     out += "</section>\n";
+    out += &parts::section("The wire", &facts::wire(study), &facts::wire_notes(study));
+    out += &parts::section("From the wire to the link", &facts::parts(study), &[]);
     out +=
         &percentiles(&curves(study), "Latency by percentile, each series at its most connections.");
     if let Some(row) = study.rows.last() {

@@ -119,6 +119,9 @@ fn answer(sheet: &mut Sheet, run: &RunDocument, left_out: usize) {
         first_cure(sheet, &run.advice, &run.roofline, lines);
     }
     sheet.labelled("RATE", Tone::Loud, &facts::rate_line(run));
+    if let Some(carried) = &run.load.carried {
+        sheet.labelled("MOVED", Tone::Plain, &carried.says());
+    }
     if left_out < 3 {
         sheet.wrapped(7, &facts::setting(run));
     }

@@ -1,0 +1,100 @@
+%% @doc A pair over the distribution channel between its nodes.
+%%
+%% `message' with a window of 1 is a ping and the wait for its answer; with a larger one it is one way, and
+%% the answers are credit. The others are calls as libraries make them.
+-module(linerate_between_dist).
+-behaviour(gen_server).
+
+-export([open/2, echo/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-export_type([plan/0]).
+
+-type plan() :: #{
+    call := message | gen_server | erpc | rpc_cast,
+    window := pos_integer(),
+    burst := pos_integer(),
+    payload := term()
+}.
+
+-spec open(node(), plan()) -> linerate_between:pair().
+open(Node, #{call := message, window := Asked, burst := Burst, payload := Payload} = Plan) ->
+    Window = min(Asked, Burst),
+    Far = far(Node, Plan#{window := Window}),
+    fun() -> stream({Far, Payload, Window}, Window, Burst) end;
+open(Node, #{call := Call, burst := Burst, payload := Payload} = Plan) ->
+    Far = far(Node, Plan),
+    fun() -> calls(Call, Far, Payload, Burst) end.
+
+%% Linked: this end is none without the other. The other sees this one go by itself, however it ends.
+-spec far(node(), plan()) -> pid().
+far(Node, #{window := Window, burst := Burst}) ->
+    {ok, Far} = erpc:call(Node, gen_server, start, [?MODULE, {self(), Window, Burst}, []]),
+    true = link(Far),
+    Far.
+
+%% As many as there is credit for; at the end all of it is back.
+-spec stream({pid(), term(), pos_integer()}, non_neg_integer(), non_neg_integer()) -> ok.
+stream({_Far, _Payload, Window}, Window, 0) ->
+    ok;
+stream({Far, Payload, _Window} = To, Credit, Left) when Credit > 0, Left > 0 ->
+    Far ! {ping, self(), Payload},
+    stream(To, Credit - 1, Left - 1);
+stream({Far, _Payload, _Window} = To, Credit, Left) ->
+    receive
+        {pong, Far, Count} -> stream(To, Credit + Count, Left)
+    end.
+
+-spec calls(gen_server | erpc | rpc_cast, pid(), term(), non_neg_integer()) -> ok.
+calls(_Call, _Far, _Payload, 0) ->
+    ok;
+calls(gen_server, Far, Payload, Left) ->
+    pong = gen_server:call(Far, {ping, Payload}, infinity),
+    calls(gen_server, Far, Payload, Left - 1);
+calls(erpc, Far, Payload, Left) ->
+    pong = erpc:call(node(Far), ?MODULE, echo, [none, Payload]),
+    calls(erpc, Far, Payload, Left - 1);
+calls(rpc_cast, Far, Payload, Left) ->
+    true = rpc:cast(node(Far), ?MODULE, echo, [self(), Payload]),
+    receive
+        pong -> calls(rpc_cast, Far, Payload, Left - 1)
+    end.
+
+%% @doc What is called on the peer.
+-spec echo(pid() | none, term()) -> pong.
+echo(none, _Payload) -> pong;
+echo(From, _Payload) -> From ! pong.
+
+%% The far end: the window and the burst, how many it counted of this one, and how many it has answered.
+-type state() :: {pos_integer(), pos_integer(), non_neg_integer(), non_neg_integer()}.
+
+-spec init({pid(), pos_integer(), pos_integer()}) -> {ok, state()}.
+init({Near, Window, Burst}) ->
+    _ = monitor(process, Near),
+    {ok, {Window, Burst, 0, 0}}.
+
+-spec handle_call({ping, term()}, gen_server:from(), state()) -> {reply, pong, state()}.
+handle_call({ping, _Payload}, _From, State) ->
+    {reply, pong, State}.
+
+-spec handle_cast(term(), state()) -> {noreply, state()}.
+handle_cast(_Unexpected, State) ->
+    {noreply, State}.
+
+%% Half a window is answered at a time, so that the other half is on its way.
+-spec handle_info(term(), state()) -> {noreply, state()} | {stop, normal, state()}.
+handle_info({ping, From, _Payload}, {Window, Burst, Counted, Answered}) ->
+    case Counted + 1 of
+        Burst ->
+            From ! {pong, self(), Burst - Answered},
+            {noreply, {Window, Burst, 0, 0}};
+        Count when (Count - Answered) * 2 >= Window ->
+            From ! {pong, self(), Count - Answered},
+            {noreply, {Window, Burst, Count, Count}};
+        Count ->
+            {noreply, {Window, Burst, Count, Answered}}
+    end;
+handle_info({'DOWN', _, process, _Near, _}, State) ->
+    {stop, normal, State};
+handle_info(_Unexpected, State) ->
+    {noreply, State}.

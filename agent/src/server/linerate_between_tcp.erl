@@ -1,0 +1,207 @@
+%% @doc A pair over a TCP connection of its own between its nodes, on `gen_tcp'.
+%%
+%% The far end counts what arrives, in one of three forms: `terms' are cut out of the stream and read,
+%% `frames' are cut out, and of `bytes' only the length is taken. It answers half a window at a time, over
+%% the same connection; the kernel holds the sender where its buffers are full.
+-module(linerate_between_tcp).
+
+-export([open/3]).
+-export([far/3]).
+
+-export_type([plan/0]).
+
+-type plan() :: #{
+    form := terms | frames | bytes,
+    %% The message of that number, as it goes onto the wire without its length: of one size always.
+    message := fun((non_neg_integer()) -> iodata()),
+    size := pos_integer(),
+    burst := pos_integer(),
+    window := pos_integer(),
+    %% Messages a call of gen_tcp:send/2.
+    batch := pos_integer(),
+    %% Bytes of length before each message, and who cuts by it: the driver of the far end or its process.
+    packet := raw | 2 | 4,
+    cut := driver | process,
+    active := linerate_reading:mode(),
+    delay_send := on | off,
+    nodelay := on | off,
+    buffer := non_neg_integer(),
+    recbuf := non_neg_integer(),
+    sndbuf := non_neg_integer(),
+    backend := inet | socket,
+    %% The server's other knobs.
+    atom() => term()
+}.
+
+%% Chosen: a process starts and a connection over loopback opens in milliseconds, on a full machine in
+%% seconds.
+-define(PATIENCE, 10_000).
+
+%% A number of messages.
+-define(ANSWER, 4).
+
+-spec open(node(), inet:ip_address(), plan()) -> linerate_between:pair().
+open(Node, Ip, #{window := Asked, burst := Burst, nodelay := Nodelay} = Asking) ->
+    Window = min(Asked, Burst),
+    Plan = Asking#{window := Window},
+    Far = spawn_link(Node, ?MODULE, far, [self(), Ip, maps:without([message, payload], Plan)]),
+    receive
+        {Far, Port} ->
+            Options = backend(Plan) ++ [{packet, sends(Plan)} | options(Plan)],
+            {ok, Socket} = gen_tcp:connect(Ip, Port, Options, ?PATIENCE),
+            fun() ->
+                ok = send(Socket, Plan, Window, 0),
+                inet:setopts(Socket, [{nodelay, Nodelay =:= on}])
+            end
+    after ?PATIENCE -> exit({far_end, silent})
+    end.
+
+%% The driver writes the length of a message that goes alone; of several in one call they stand in it.
+-spec sends(plan()) -> raw | 2 | 4.
+sends(#{form := bytes}) -> raw;
+sends(#{batch := 1, packet := Packet}) -> Packet;
+sends(#{}) -> raw.
+
+%% Messages of this burst so far, and how many more may be unanswered.
+-spec send(gen_tcp:socket(), plan(), non_neg_integer(), non_neg_integer()) -> ok.
+send(_Socket, #{window := Window, burst := Burst}, Window, Burst) ->
+    ok;
+send(Socket, #{burst := Burst, batch := Batch} = Plan, Credit, Sent) when
+    Credit > 0, Sent < Burst
+->
+    Count = lists:min([Batch, Credit, Burst - Sent]),
+    ok = gen_tcp:send(Socket, messages(Plan, Sent, Count)),
+    %% The last segment of a burst is a short one, and must not wait for an ACK that is delayed.
+    _ = [ok = inet:setopts(Socket, [{nodelay, true}]) || Sent + Count =:= Burst],
+    send(Socket, Plan, Credit - Count, Sent + Count);
+send(Socket, Plan, Credit, Sent) ->
+    send(Socket, Plan, Credit + answered(Socket, Plan), Sent).
+
+-spec messages(plan(), non_neg_integer(), pos_integer()) -> iodata().
+messages(#{message := Message, batch := 1}, Sent, 1) ->
+    Message(Sent);
+messages(#{form := bytes, message := Message}, Sent, Count) ->
+    [Message(Number) || Number <- lists:seq(Sent, Sent + Count - 1)];
+messages(#{message := Message, packet := raw}, Sent, Count) ->
+    [Message(Number) || Number <- lists:seq(Sent, Sent + Count - 1)];
+messages(#{message := Message, packet := Packet, size := Size}, Sent, Count) ->
+    Length = <<Size:Packet/unit:8>>,
+    [[Length | Message(Number)] || Number <- lists:seq(Sent, Sent + Count - 1)].
+
+%% An answer has its length in front as messages have theirs, whoever writes and takes it off.
+-spec answered(gen_tcp:socket(), plan()) -> pos_integer().
+answered(Socket, Plan) ->
+    case sends(Plan) of
+        raw ->
+            Length = length_bytes(Plan),
+            Bytes = Length + ?ANSWER,
+            {ok, <<_:Length/binary, Count:?ANSWER/unit:8>>} = gen_tcp:recv(Socket, Bytes),
+            Count;
+        _ ->
+            {ok, <<Count:?ANSWER/unit:8>>} = gen_tcp:recv(Socket, 0),
+            Count
+    end.
+
+-spec length_bytes(plan()) -> 0 | 2 | 4.
+length_bytes(#{form := bytes}) -> 0;
+length_bytes(#{packet := raw}) -> 0;
+length_bytes(#{packet := Packet}) -> Packet.
+
+%% Where the process cuts, its driver sees a stream.
+-spec receives(plan()) -> raw | 2 | 4.
+receives(#{form := bytes}) -> raw;
+receives(#{cut := process}) -> raw;
+receives(#{packet := Packet}) -> Packet.
+
+-spec backend(plan()) -> [{inet_backend, socket}].
+backend(#{backend := Backend}) ->
+    %% It must be the first of all options.
+    [{inet_backend, socket} || Backend =:= socket].
+
+%% The driver raises its buffer to a recbuf set after it, so the buffer comes last.
+-spec options(plan()) -> [gen_tcp:connect_option()].
+options(#{nodelay := Nodelay, delay_send := DelaySend} = Plan) ->
+    [binary, {active, false}, {nodelay, Nodelay =:= on}] ++
+        [{delay_send, true} || DelaySend =:= on] ++
+        [
+            {Name, Bytes}
+         || Name <- [sndbuf, recbuf, buffer], Bytes <- [maps:get(Name, Plan)], Bytes > 0
+        ].
+
+%% @doc The far end, on the peer: it listens, tells where, and counts until it ends.
+-spec far(pid(), inet:ip_address(), plan()) -> no_return().
+far(Near, Ip, #{active := Mode} = Plan) ->
+    Options = backend(Plan) ++ [{ip, Ip}, {packet, receives(Plan)} | options(Plan)],
+    {ok, Listen} = gen_tcp:listen(0, Options),
+    {ok, Port} = inet:port(Listen),
+    Near ! {self(), Port},
+    {ok, Socket} = gen_tcp:accept(Listen, ?PATIENCE),
+    ok = gen_tcp:close(Listen),
+    %% Its answers are short and few.
+    ok = inet:setopts(Socket, [{nodelay, true}]),
+    ok = linerate_reading:start(Socket, Mode),
+    count(Socket, Plan, {0, 0, <<>>}).
+
+%% Of this burst: counted, of them answered; and what is left of what arrived.
+-type counted() :: {non_neg_integer(), non_neg_integer(), binary() | non_neg_integer()}.
+
+-spec count(gen_tcp:socket(), plan(), counted()) -> no_return().
+count(Socket, #{active := Mode} = Plan, Counted) ->
+    case linerate_reading:next(Socket, Mode) of
+        {ok, Arrived} -> count(Socket, Plan, answer(Socket, Plan, take(Plan, Arrived, Counted)));
+        {error, Reason} -> exit({shutdown, Reason})
+    end.
+
+-spec take(plan(), binary(), counted()) -> counted().
+take(#{form := bytes} = Plan, Arrived, Counted) ->
+    lengths(Plan, byte_size(Arrived), Counted);
+take(#{packet := raw} = Plan, Arrived, Counted) ->
+    lengths(Plan, byte_size(Arrived), Counted);
+take(#{cut := driver} = Plan, Frame, {Count, Answered, Left}) ->
+    ok = took(Plan, Frame),
+    {Count + 1, Answered, Left};
+take(Plan, Arrived, {Count, Answered, <<>>}) ->
+    cut(Plan, Arrived, Count, Answered);
+take(Plan, Arrived, {Count, Answered, Left}) ->
+    cut(Plan, <<Left/binary, Arrived/binary>>, Count, Answered).
+
+%% What is not cut has whole messages by its length.
+-spec lengths(plan(), non_neg_integer(), counted()) -> counted().
+lengths(Plan, Bytes, {Count, Answered, <<>>}) ->
+    lengths(Plan, Bytes, {Count, Answered, 0});
+lengths(#{size := Size}, Bytes, {Count, Answered, Left}) ->
+    {Count + (Left + Bytes) div Size, Answered, (Left + Bytes) rem Size}.
+
+-spec cut(plan(), binary(), non_neg_integer(), non_neg_integer()) -> counted().
+cut(#{packet := Packet} = Plan, Arrived, Count, Answered) ->
+    case Arrived of
+        <<Size:Packet/unit:8, Frame:Size/binary, Rest/binary>> ->
+            ok = took(Plan, Frame),
+            cut(Plan, Rest, Count + 1, Answered);
+        _ ->
+            {Count, Answered, Arrived}
+    end.
+
+-spec took(plan(), binary()) -> ok.
+took(#{form := terms}, Frame) ->
+    _ = binary_to_term(Frame),
+    ok;
+took(#{form := frames, size := Size}, Frame) when byte_size(Frame) =:= Size ->
+    ok.
+
+-spec answer(gen_tcp:socket(), plan(), counted()) -> counted().
+answer(Socket, #{window := Window, burst := Burst} = Plan, {Count, Answered, Left}) when
+    Count =:= Burst; (Count - Answered) * 2 >= Window
+->
+    Answer = <<(Count - Answered):?ANSWER/unit:8>>,
+    ok =
+        case receives(Plan) of
+            raw -> gen_tcp:send(Socket, [<<?ANSWER:(length_bytes(Plan))/unit:8>>, Answer]);
+            _ -> gen_tcp:send(Socket, Answer)
+        end,
+    case Count of
+        Burst -> {0, 0, Left};
+        _ -> {Count, Count, Left}
+    end;
+answer(_Socket, _Plan, Counted) ->
+    Counted.

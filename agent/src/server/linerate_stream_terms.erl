@@ -1,0 +1,85 @@
+%% @doc Many small terms through gen_tcp: each connection has a process that sends to a process on a second
+%% node, over a TCP connection of its own, a burst of external terms for each request.
+%%
+%% Knobs are what such a stream can be given: how it is written, how it is read, what the terms are, and how
+%% many go into one call.
+-module(linerate_stream_terms).
+-behaviour(linerate_server).
+
+-export([name/0, knobs/0, start/2, stop/1]).
+-export([plan/1, open/3]).
+
+%% Source: the study's term, {N, N}, about 20 bytes: numbers of five digits of eight bits.
+-define(FIRST, 16#100000000).
+
+%% Source: the study's tree: 64 leaves.
+-define(DOUBLED, 6).
+
+%% Chosen: 64 MiB, as with other knobs.
+-define(MAX_BYTES, 16#4000000).
+
+-spec name() -> atom().
+name() -> 'stream-terms'.
+
+-spec knobs() -> [linerate_server:knob()].
+knobs() ->
+    [
+        {term, [pair, tree, binary], pair, "{N, N}; a tuple tree of 64 leaves N; or a binary"},
+        {payload, [{1, ?MAX_BYTES}], 1000, "bytes of that binary"},
+        {burst, [{1, 1000000}], 1000, "terms for each request"},
+        {batch, [{1, 10000}], 1, "terms in one call of gen_tcp:send/2"},
+        {packet, [raw, 2, 4], 4, "bytes of length before each term; raw: they are not told apart"},
+        {cut, [driver, process], driver, "who cuts terms out of what arrives"},
+        {decode, [on, off], on, "the receiver reads each term"},
+        linerate_socket:delay_send_knob(),
+        linerate_reading:knob(once)
+    ] ++ linerate_between:knobs().
+
+-spec start(linerate_server:where(), linerate_server:knobs()) ->
+    {ok, linerate_server:started()} | {error, linerate_server:fault()}.
+start(#{ip := Ip} = Where, #{burst := Burst, packet := Packet} = Knobs) ->
+    #{size := Size} = Plan = plan(Knobs),
+    case Packet =/= raw andalso Size >= 1 bsl (8 * Packet) of
+        true ->
+            Sentence = "a term of ~w bytes does not fit packet=~w: write packet=4",
+            {error, {listen, {knobs, io_lib:format(Sentence, [Size, Packet])}}};
+        false ->
+            Open = fun(Node) -> open(Node, Ip, Plan) end,
+            linerate_between:start(Where, {Burst, Burst * Size}, Open)
+    end.
+
+%% @doc What a pair is told.
+-spec plan(linerate_server:knobs()) -> linerate_between_tcp:plan().
+plan(#{burst := Burst} = Knobs) ->
+    Message = message(Knobs),
+    %% Nothing but the connection holds the sender.
+    Knobs#{
+        form => form(Knobs), message => Message, size => byte_size(Message(0)), window => Burst
+    }.
+
+-spec open(node(), inet:ip_address(), linerate_between_tcp:plan()) -> linerate_between:pair().
+open(Node, Ip, Plan) ->
+    linerate_between_tcp:open(Node, Ip, Plan).
+
+-spec stop(term()) -> ok.
+stop(Handle) ->
+    linerate_between:stop(Handle).
+
+-spec form(linerate_server:knobs()) -> terms | frames | bytes.
+form(#{packet := raw}) -> bytes;
+form(#{decode := on}) -> terms;
+form(#{decode := off}) -> frames.
+
+%% A new term each time, of one size.
+-spec message(linerate_server:knobs()) -> fun((non_neg_integer()) -> binary()).
+message(#{term := pair}) ->
+    fun(Number) -> term_to_binary({?FIRST + Number, ?FIRST + Number}) end;
+message(#{term := tree}) ->
+    fun(Number) -> term_to_binary(doubled(?FIRST + Number, ?DOUBLED)) end;
+message(#{term := binary, payload := Bytes}) ->
+    Binary = binary:copy(<<".">>, Bytes),
+    fun(_Number) -> term_to_binary(Binary) end.
+
+-spec doubled(term(), non_neg_integer()) -> term().
+doubled(Term, 0) -> Term;
+doubled(Term, Times) -> doubled({Term, Term}, Times - 1).

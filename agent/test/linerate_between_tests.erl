@@ -1,0 +1,103 @@
+%% Pairs whose far end is on this node: what differs between nodes is the channel, which is not theirs.
+-module(linerate_between_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-define(IP, {127, 0, 0, 1}).
+
+every_way_to_write_and_to_read_counts_every_term_test_() ->
+    [
+        {
+            lists:flatten(io_lib:format("~0p", [[Term, Packet, Cut, Batch, Active]])),
+            fun() ->
+                Knobs = #{term => Term, packet => Packet, cut => Cut, batch => Batch, active => Active},
+                bursts(linerate_stream_terms, Knobs)
+            end
+        }
+     || Term <- [pair, tree],
+        Packet <- [raw, 2, 4],
+        Cut <- [driver, process],
+        Batch <- [1, 7, 1000],
+        Active <- [passive, once, true, 3]
+    ].
+
+backends_and_buffers_do_as_well_test() ->
+    [
+        bursts(linerate_stream_terms, Knobs)
+     || Knobs <- [
+            #{backend => socket},
+            #{backend => socket, batch => 7, cut => process, active => 10},
+            #{buffer => 1000, recbuf => 4096, sndbuf => 4096, nodelay => on},
+            #{delay_send => on},
+            #{decode => off},
+            #{term => binary, payload => 100000}
+        ]
+    ].
+
+every_kind_of_link_and_window_test() ->
+    [
+        bursts(linerate_dist_link, #{link => Link, window => Window, payload => Payload})
+     || Link <- [distribution, terms, copied, frames, bytes],
+        Window <- [1, 2, 7, 1000],
+        Payload <- [0, 100000]
+    ].
+
+every_call_and_shape_test() ->
+    [
+        bursts(linerate_dist_link, #{call => Call, shape => Shape, payload => 1000})
+     || Call <- [message, gen_server, erpc, rpc_cast], Shape <- [binary, sub, list, map]
+    ].
+
+the_studys_terms_are_of_one_size_and_of_64_leaves_test() ->
+    #{message := Pair, size := 19} = linerate_stream_terms:plan(knobs(linerate_stream_terms, #{})),
+    ?assertEqual([19], lists:usort([byte_size(Pair(Number)) || Number <- [0, 1, 999999]])),
+    #{message := Tree} = linerate_stream_terms:plan(knobs(linerate_stream_terms, #{term => tree})),
+    ?assertEqual(64, leaves(binary_to_term(Tree(5)))).
+
+leaves({Left, Right}) -> leaves(Left) + leaves(Right);
+leaves(_Leaf) -> 1.
+
+what_cannot_be_is_refused_with_what_to_write_test() ->
+    Where = #{ip => ?IP, port => 0},
+    Long = knobs(linerate_stream_terms, #{term => binary, payload => 70000, packet => 2}),
+    {error, {listen, {knobs, Sentence}}} = linerate_stream_terms:start(Where, Long),
+    ?assertEqual(
+        "a term of 70006 bytes does not fit packet=2: write packet=4", lists:flatten(Sentence)
+    ),
+    Call = knobs(linerate_dist_link, #{call => erpc, link => frames}),
+    {error, {listen, {knobs, Of}}} = linerate_dist_link:start(Where, Call),
+    ?assertEqual("call=erpc is of the channel: write link=distribution", lists:flatten(Of)).
+
+a_pair_that_ends_takes_its_far_end_along_test() ->
+    Before = processes(),
+    bursts(linerate_dist_link, #{}),
+    bursts(linerate_stream_terms, #{}),
+    gone(processes() -- Before, 100).
+
+gone(Pids, Left) when Left > 0 ->
+    case [Pid || Pid <- Pids, is_process_alive(Pid)] of
+        [] ->
+            ok;
+        Alive ->
+            timer:sleep(20),
+            gone(Alive, Left - 1)
+    end;
+gone(Pids, 0) ->
+    error({left, [process_info(Pid, current_function) || Pid <- Pids]}).
+
+%% Two bursts of a pair, in a process of its own as a connection's is.
+bursts(Server, Set) ->
+    Plan = Server:plan(knobs(Server, maps:merge(#{burst => 20}, Set))),
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        Pair = Server:open(node(), ?IP, Plan),
+        ok = Pair(),
+        ok = Pair()
+    end),
+    receive
+        {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason)
+    after 5000 -> error({hangs, Set})
+    end.
+
+knobs(Server, Set) ->
+    {ok, Knobs} = linerate_knobs:read(Server:name(), Server:knobs(), []),
+    maps:merge(Knobs, Set).

@@ -1,0 +1,154 @@
+//! A study of what moves between nodes: throughput in bits, beside what was published and the wire.
+
+use super::*;
+use crate::document::Wire;
+
+/// What rows without connections in common with others are called.
+const WIRE: &str = "the wire";
+
+/// A row a case. Where each series has one case they are steps, and each is compared with the first as well:
+/// machines differ, what a step brings should not.
+pub(crate) fn study(study: &StudyDocument) -> Table {
+    let first = study.rows.first();
+    let steps = has_steps(study);
+    let mut columns = Vec::new();
+    columns.extend((!steps).then(|| study.cases.as_deref().unwrap_or("connections")));
+    columns.push("published");
+    columns.extend(steps.then_some("by first"));
+    columns.extend(study.published_wire_bit_s.map(|_| "of wire"));
+    columns.push("measured");
+    columns.extend(steps.then_some("by first"));
+    columns.extend((!study.wire.is_empty()).then_some("of wire"));
+    columns.extend(["messages", "CPU each"]);
+    let mut table = Table::new("Published and measured", &["series"], &columns);
+    table.head.extend(Table::new("", &["limit"], &[]).head);
+    let dash = || "-".to_owned();
+    for row in &study.rows {
+        let by_first = |of: &dyn Fn(&StudyRow) -> Option<f64>| {
+            let both = of(row).zip(first.and_then(of));
+            both.map_or_else(dash, |(this, first)| ratio(this / first))
+        };
+        let (published, measured) = (row.published_bit_s, row.measured_bit_s);
+        let of = |all: Option<f64>, part: Option<f64>| {
+            part.zip(all).map_or_else(dash, |(part, all)| share(part / all))
+        };
+        let mut cells = vec![row.series.clone()];
+        if !steps {
+            cells.push(count(u64::from(row.case.unwrap_or(row.connections))));
+        }
+        cells.push(published.map_or_else(dash, |bit_s| bits(bit_s / 8.0)));
+        if steps {
+            cells.push(by_first(&|row| row.published_bit_s));
+        }
+        if let Some(wire) = study.published_wire_bit_s {
+            cells.push(of(Some(wire), published));
+        }
+        cells.push(measured.map_or_else(dash, |bit_s| rounds(bit_s, &row.rounds_bit_s)));
+        if steps {
+            cells.push(by_first(&|row| row.measured_bit_s));
+        }
+        if !study.wire.is_empty() {
+            let wire = study.wire.iter().find(|wire| Some(wire.case) == row.case);
+            cells.push(of(wire.map(|wire| wire.bit_s), measured));
+        }
+        let carried = row.run.load.carried.as_ref();
+        cells.push(carried.map_or_else(dash, |it| rate(it.messages_per_s)));
+        cells.push(carried.and_then(|it| it.cpu_us_per_message).map_or_else(dash, time));
+        cells.push(row.run.verdict.by().unwrap_or("unexplained").to_owned());
+        table.rows.push(cells);
+    }
+    table
+}
+
+/// The same as it fits on a terminal: without rounds, messages and what each takes.
+pub(crate) fn brief(study: &StudyDocument) -> Table {
+    if study.rows.iter().all(|row| row.run.load.carried.is_none()) {
+        return super::study(study);
+    }
+    let Table { caption, head, rows } = self::study(study);
+    let kept = |column: usize| !["messages", "CPU each"].contains(&head[column].says.as_str());
+    let columns: Vec<usize> = (0..head.len()).filter(|column| kept(*column)).collect();
+    let cell = |cell: &String| match cell.split_once(" (") {
+        Some((median, _)) => median.to_owned(),
+        None => cell.clone(),
+    };
+    let row = |row: &Vec<String>| {
+        // What a series is called stays as it is.
+        let cells =
+            columns.iter().map(|at| if *at == 0 { row[0].clone() } else { cell(&row[*at]) });
+        cells.collect()
+    };
+    let rows = rows.iter().map(row).collect();
+    let head = columns.iter().map(|column| head[*column].clone()).collect();
+    Table { caption, head, rows }
+}
+
+/// Whether each series is a step of one case: they are read against each other.
+fn has_steps(study: &StudyDocument) -> bool {
+    study.rows.iter().all(|row| row.run.load.carried.is_some())
+        && study.rows.windows(2).all(|pair| pair[0].series != pair[1].series)
+        && study.rows.iter().all(|row| row.case == study.rows[0].case)
+}
+
+/// The median, and from which to which its rounds were: `19.8 Gbit/s (17.2 to 20.1)`.
+fn rounds(bit_s: f64, rounds: &[f64]) -> String {
+    let median = bits(bit_s / 8.0);
+    let low = rounds.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = rounds.iter().copied().fold(0.0, f64::max);
+    if rounds.len() < 2 {
+        return median;
+    }
+    // In the median's unit.
+    let unit = if bit_s < 1e9 { 1e6 } else { 1e9 };
+    let [low, high] = [low, high].map(|bit_s| significant_of_three(bit_s / unit));
+    format!("{median} ({low} to {high})")
+}
+
+fn significant_of_three(value: f64) -> String {
+    let decimals = (2 - value.abs().max(1e-3).log10().floor() as i32).clamp(0, 2) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// The wire's own rows: what it carried beside each case.
+pub(crate) fn wire(study: &StudyDocument) -> Table {
+    let case = study.cases.as_deref().unwrap_or("case");
+    let mut table = Table::new("The wire, in turn with them", &[], &[case, "measured"]);
+    let row =
+        |wire: &Wire| vec![count(u64::from(wire.case)), rounds(wire.bit_s, &wire.rounds_bit_s)];
+    table.rows = study.wire.iter().map(row).collect();
+    table
+}
+
+/// With what it was measured, each way once.
+pub(crate) fn wire_notes(study: &StudyDocument) -> Vec<String> {
+    let mut notes: Vec<String> = study.wire.iter().map(|wire| wire.says.clone()).collect();
+    notes.dedup();
+    notes
+}
+
+/// From the wire down to the link, a step a row.
+pub(crate) fn parts(study: &StudyDocument) -> Table {
+    let mut table = Table::new("From the wire to the link", &["with"], &[]);
+    table.head.extend(Table::new("", &[], &["throughput", "a megabyte", "more"]).head[..].to_vec());
+    for part in &study.parts {
+        let adds = part.adds_us_per_mb.map_or_else(
+            || "-".to_owned(),
+            |us| format!("{}{}", if us < 0.0 { "-" } else { "+" }, time(us.abs())),
+        );
+        let name = if part.series == "wire" { WIRE } else { &part.says };
+        table.rows.push(vec![name.to_owned(), bits(part.bit_s / 8.0), time(part.us_per_mb), adds]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_said_in_the_unit_of_their_median() {
+        assert_eq!(rounds(19.8e9, &[17.2e9, 20.14e9, 19.8e9]), "19.8 Gbit/s (17.2 to 20.1)");
+        assert_eq!(rounds(950e6, &[950e6, 1.1e9]), "950 Mbit/s (950 to 1100)");
+        assert_eq!(rounds(23e6, &[]), "23.0 Mbit/s");
+    }
+}
