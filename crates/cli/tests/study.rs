@@ -1,4 +1,4 @@
-//! The study of two sites in its short form: its claims are made, its verdicts are the study's.
+//! Studies in their short form: their claims are made, their verdicts and ratios are the study's.
 #![allow(clippy::unwrap_used)]
 
 use std::process::Command;
@@ -8,30 +8,37 @@ use serde_json::Value;
 /// Once more, if a neighbour had the CPUs.
 const TRIES: usize = 3;
 
+/// A study in its short form and its page; none: it was not written. And what the program said.
+fn made(name: &str) -> (Option<(Value, String)>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, page) = (folder.path().join("study.json"), folder.path().join("study.html"));
+    let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["study", name, "--short", "-q", "-o"])
+        .arg(&json)
+        .arg("-o")
+        .arg(&page)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output()
+        .unwrap();
+    let said = format!(
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout)
+    );
+    let texts = std::fs::read_to_string(&json).ok().zip(std::fs::read_to_string(&page).ok());
+    (texts.map(|(json, page)| (serde_json::from_str(&json).unwrap(), page)), said)
+}
+
 #[test]
 fn over_two_sites_it_is_the_queue_limit_that_holds_b_and_lifted_it_does_not() {
     let mut last = String::new();
     for _ in 0..TRIES {
-        let folder = tempfile::tempdir().unwrap();
-        let (json, page) = (folder.path().join("study.json"), folder.path().join("study.html"));
-        let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
-            .args(["study", "echo-sites", "--short", "-q", "-o"])
-            .arg(&json)
-            .arg("-o")
-            .arg(&page)
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .output()
-            .unwrap();
-        last = format!(
-            "{}\n{}",
-            String::from_utf8_lossy(&output.stderr),
-            String::from_utf8_lossy(&output.stdout)
-        );
-        let Ok(text) = std::fs::read_to_string(&json) else { continue };
-        let study: Value = serde_json::from_str(&text).unwrap();
+        let (study, said) = made("echo-sites");
+        last = said;
+        let Some((study, page)) = study else { continue };
         // Valid or suspect: a void run says nothing of roofs.
         assert!(study["scale"]["factor"].as_f64().unwrap() > 0.0);
-        assert!(std::fs::metadata(&page).unwrap().len() > 10_000);
+        assert!(page.len() > 10_000);
         if [says(&study, "What held it"), says(&study, "Lifted, it is not named")] == [true, true]
             && says(&study, "The published table B")
         {
@@ -39,6 +46,62 @@ fn over_two_sites_it_is_the_queue_limit_that_holds_b_and_lifted_it_does_not() {
         }
     }
     panic!("{last}");
+}
+
+#[test]
+fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
+    let (study, said) = made("stream-terms");
+    let (study, page) = study.unwrap_or_else(|| panic!("{said}"));
+    let bit_s = |series: &str| row(&study, series, None)["measured_bit_s"].as_f64().unwrap();
+    let baseline = row(&study, "1 a pair", None);
+    assert_eq!(baseline["published_bit_s"], 23e6);
+    // What both ends count is twice what crossed, and each term has 19 bytes.
+    let carried = &baseline["load"]["carried"];
+    let bytes = carried["bytes_per_s"].as_f64().unwrap();
+    assert!((bytes / carried["messages_per_s"].as_f64().unwrap() - 19.0).abs() < 1e-6);
+    assert!((baseline["measured_bit_s"].as_f64().unwrap() / (bytes * 16.0) - 1.0).abs() < 1e-9);
+    // Measured on two CPUs: eight times, and fifteen.
+    assert!(bit_s("1 + 64 terms a call, cut") > 1.5 * bit_s("1 a pair"), "{said}");
+    assert!(bit_s("4 + 64 leaves") > 1.5 * bit_s("3 +"), "{said}");
+    assert!(page.contains("by first"), "{page}");
+}
+
+#[test]
+fn a_link_has_published_figures_and_the_wire_beside_it() {
+    let (study, said) = made("dist-link");
+    let (study, page) = study.unwrap_or_else(|| panic!("{said}"));
+    let wires = study["wire"].as_array().unwrap();
+    assert_eq!(wires.len(), 2, "{said}");
+    for (case, published) in [(60_000, 14.4e9), (1_000_000, 12.8e9)] {
+        let link = row(&study, "the link", Some(case));
+        assert_eq!(link["published_bit_s"], published);
+        assert!(link["measured_bit_s"].as_f64().unwrap() > 0.0);
+        let wire = wires.iter().find(|wire| wire["case"] == case).unwrap();
+        assert!(wire["says"].as_str().unwrap().contains("iperf3"), "{wire}");
+    }
+    // A message of a megabyte takes longer to move than one of 60 kB.
+    let per_s =
+        |case| row(&study, "the link", Some(case))["load"]["carried"]["messages_per_s"].as_f64();
+    assert!(per_s(60_000) > per_s(1_000_000));
+    // The steps add up to the last: each is what it has more than the one before.
+    let parts = study["parts"].as_array().unwrap();
+    let us = |part: &Value, key: &str| part[key].as_f64().unwrap_or(0.0);
+    let sum: f64 = parts.iter().map(|part| us(part, "adds_us_per_mb")).sum();
+    let (first, last) = (&parts[0], &parts[parts.len() - 1]);
+    assert_eq!((&first["series"], &last["series"]), (&"wire".into(), &"one pair, the link".into()));
+    let whole = us(last, "us_per_mb");
+    assert!((us(first, "us_per_mb") + sum - whole).abs() < whole * 1e-6);
+    assert!(page.contains(r#"id="between""#));
+}
+
+/// The row of the series that begins so, in that case.
+fn row<'a>(study: &'a Value, series: &str, case: Option<u32>) -> &'a Value {
+    let rows = study["rows"].as_array().unwrap();
+    let is = |row: &&Value| {
+        row["series"].as_str().unwrap().starts_with(series)
+            && case.is_none_or(|case| row["case"] == case)
+    };
+    rows.iter().find(is).unwrap_or_else(|| panic!("no row of {series}"))
 }
 
 /// Whether the claim that begins so held.
