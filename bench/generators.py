@@ -29,15 +29,16 @@ class Run(NamedTuple):
 class Linerate:
     """linerate, on one thread."""
 
-    def __init__(self, binary, name="linerate"):
+    def __init__(self, binary, name="linerate", flags=()):
         self.name = name
         self.binary = binary
+        self.flags = flags
 
     def load(self, address, connections, seconds, core, more=(), measure=run):
         with tempfile.TemporaryDirectory(prefix="linerate-bench.") as folder:
             out = pathlib.Path(folder, "run.json")
             command = [self.binary, "run", f"http://{address}/", "-c", connections, "-t", 1]
-            command += ["-d", f"{seconds}s", "-q", "-o", out, *more]
+            command += ["-d", f"{seconds}s", "-q", "-o", out, *self.flags, *more]
             outcome = measure(command, core, seconds)
             # 4: void for its purpose (the engine was the limit, say); it still has its cost.
             if outcome.status not in (0, 4) or not out.exists():

@@ -215,6 +215,7 @@ mod tests {
         // 4,000 draws of 5 %: a standard deviation is 0.34 %.
         for count in [3, 5, 10, 20] {
             let share = called_different(count, 0.0, 3);
+            println!("{count} runs a side, same build: {:.1} % called different", share * 100.0);
             assert!(share <= 0.05 + 3.0 * 0.0034, "{count} a side: {share}");
         }
         // One figure of 20 runs a side, fat tails and all, is as often wrong as it says, and not much less.
