@@ -1000,6 +1000,23 @@ mod tests {
     }
 
     #[test]
+    fn clients_think_in_a_closed_loop_of_their_own_and_for_a_time_with_a_unit() {
+        let of = |rest: &str| Plan::from_toml(&format!("{SMALLEST}[load]\n{rest}"));
+        let plan = of("think = 'exp:50ms'").unwrap();
+        assert!(plan.has_due_times() && !plan.is_open_loop());
+        assert_eq!(plan.load.think.map(Think::mean), Some(Duration::from_millis(50)));
+        for (rest, says) in [
+            ("think = 5", "`5` is not a think time: write 100ms"),
+            ("think = '0s'", "no time to think"),
+            ("think = '1s'\nrate = 5", "an open loop asks by the clock"),
+            ("think = '1s'\n[engine]\nclient = 'beam'", "load.think"),
+        ] {
+            let error = of(rest).unwrap_err().to_string();
+            assert!(error.contains(says), "{rest}: {error}");
+        }
+    }
+
+    #[test]
     fn the_smallest_plan_is_wrks_default_run() {
         let plan = Plan::from_toml(SMALLEST).unwrap();
         assert_eq!(plan.load.connections, 10);

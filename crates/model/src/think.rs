@@ -4,13 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::units::{parse_duration, write_duration};
+use crate::units::{Written, parse_duration, write_duration};
 
 /// Think time: of each connection of a closed loop, from its seed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Think {
     /// Always this: `100ms`.
     Fixed(Duration),
@@ -73,17 +72,15 @@ impl FromStr for Think {
     }
 }
 
-impl TryFrom<String> for Think {
-    type Error = BadThink;
-
-    fn try_from(text: String) -> Result<Self, BadThink> {
-        text.parse()
+impl Serialize for Think {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
-impl From<Think> for String {
-    fn from(think: Think) -> Self {
-        think.to_string()
+impl<'de> Deserialize<'de> for Think {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Written::deserialize(deserializer)?.text().parse().map_err(serde::de::Error::custom)
     }
 }
 

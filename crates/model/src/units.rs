@@ -294,14 +294,14 @@ impl Serialize for OpRate {
 /// Either a bare number in the base unit, or text with a unit.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
+pub(crate) enum Written {
     Whole(u64),
     Number(f64),
     Text(String),
 }
 
 impl Written {
-    fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Written::Whole(number) => number.to_string(),
             Written::Number(number) => number.to_string(),
