@@ -168,10 +168,10 @@ impl Exchanges {
         if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
             return None;
         }
-        // As many as there are clients: none of them waits for another.
+        // As many as there are clients: none of them waits for another. In older evidence they may be passed on.
         let clients = self.per_s * (self.service_s + self.idle_s);
         if (rhythm.turn - clients).abs() < 1.0 {
-            return Some(Pace::Apart);
+            return rhythm.unasked_s.map(|_| Pace::Apart);
         }
         // Where each waits its turn all wait alike. Where most are quick, those between two that repeat are the
         // steps of one: a transaction, which has what the others wait for.

@@ -6,7 +6,7 @@ use linerate_account::{
 };
 use linerate_evidence::{Missing, Side};
 
-use crate::chosen::FULL;
+use crate::chosen::{FULL, HALFWAY};
 use crate::claim::{Resource, Silent};
 use crate::facts::connections::Connection;
 use crate::model::Model;
@@ -212,9 +212,13 @@ impl<'a> Facts<'a> {
         self.watched.iter().find_map(|port| port.exchanges.as_ref())
     }
 
-    /// What sets the rate of a watched service, by the rhythm of its answers.
+    /// What sets the rate of a watched service, by the rhythm of its answers. Where it has a question out to somebody all
+    /// the time, it is that one's answers that come so evenly, and no clock.
     pub(crate) fn pace(&self) -> Option<Pace> {
-        self.headers()?.pace()
+        match self.headers()?.pace()? {
+            Pace::Clock if self.inside.questions() >= HALFWAY => Some(Pace::AtOnce(1.0)),
+            pace => Some(pace),
+        }
     }
 
     /// Whether the machine has no CPU left for anybody more; not where that was not measured.

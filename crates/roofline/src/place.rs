@@ -185,6 +185,7 @@ fn watched(facts: &Facts) -> Place {
             let pace = facts.pace().filter(|_| full.is_none() && held.is_none());
             let (regime, resource) = match pace {
                 Some(Pace::Clock) => (Regime::RateSet, Some(Resource::Slots)),
+                Some(Pace::Apart) => (Regime::Delayed, None),
                 _ => (place.regime, place.resource),
             };
             Place { regime, resource, station: Some(station), held, exchanges, ..place }

@@ -153,8 +153,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     // Those that are ready have a CPU soon where none is full.
     let working = inside.running;
     // Threads that are told are no number of those served where they are not the requests' own.
-    if let Some(Pace::AtOnce(at_once)) = headers.pace()
-        && questions < 1.0
+    if let Some(Pace::AtOnce(at_once)) = facts.pace()
+        && questions <= at_once
         && working < 0.5 * at_once
     {
         return Ok((Estimate::exact(at_once), at_once / headers.per_s));

@@ -3,9 +3,8 @@
 //!
 //! `each = application asleep / throughput`
 //!
-//! Of a service that is watched it shows by its threads, of which as many sleep for a set time as requests wait. That its
-//! answers repeat after as many as there are clients is no sign: a subscriber that confirms waits for the next message
-//! so.
+//! Of a service that is watched it shows by its threads, of which as many sleep for a set time as requests wait; or by
+//! its answers, which repeat after as many as there are clients, long after anybody asked: none of them waits for another.
 //! Blind spot: a question to somebody over a pipe or shared memory looks the same.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
@@ -77,5 +76,5 @@ fn each_for_itself(facts: &Facts) -> bool {
     // One thread in a timer is the clock that most runtimes have.
     let timers = facts.inside.threads.as_ref().map_or(0.0, |threads| threads.timer);
     let of_threads = timers >= 2.0 && timers >= FULL * place.exchanges;
-    of_threads && place.regime == Regime::Unknown
+    place.regime == Regime::Delayed || (of_threads && place.regime == Regime::Unknown)
 }
