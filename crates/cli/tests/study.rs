@@ -77,7 +77,7 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
         assert_eq!(link["published_bit_s"], published);
         assert!(link["measured_bit_s"].as_f64().unwrap() > 0.0);
         let wire = wires.iter().find(|wire| wire["case"] == case).unwrap();
-        assert!(wire["says"].as_str().unwrap().contains("iperf3"), "{wire}");
+        assert!(wire["says"].as_str().unwrap().contains("iperf 3"), "{wire}");
     }
     // A message of a megabyte takes longer to move than one of 60 kB.
     let per_s =

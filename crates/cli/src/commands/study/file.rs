@@ -318,6 +318,24 @@ mod tests {
     }
 
     #[test]
+    fn a_study_names_connections_or_cases_and_not_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.toml");
+        let series = "[[series]]\nname = 'one'\n[series.plan.target]\nbeam = 'dist-link'\n";
+        let read = |head: &str, tail: &str| {
+            let text = format!("name = 'x'\nabout = 'y'\nduration = '1s'\n{head}{series}{tail}");
+            std::fs::write(&path, text).unwrap();
+            Study::read(&path).map_err(|failure| failure.to_string())
+        };
+        let case = "[[cases]]\ncase = 7\nplan = { load = { connections = 3 } }\n";
+        let study = read("", case).unwrap();
+        let plan = study.plan_in(Some(&study.cases[0]), &study.series[0], folder.path()).unwrap();
+        assert_eq!(plan.load.connections, 3);
+        assert!(read("", "").unwrap_err().contains("write connections = [1, 10], or [[cases]]"));
+        assert!(read("connections = [1]\n", case).unwrap_err().contains("both named: keep one"));
+    }
+
+    #[test]
     fn the_studies_that_come_along_are_readable_and_their_plans_are_plans() {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies"));
         let mut seen = 0;
