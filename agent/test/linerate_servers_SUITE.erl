@@ -288,7 +288,10 @@ accept_delay_spaces_connections_out(_Config) ->
         Found = answered(<<"readback">>, [{<<"server">>, Id}]),
         maps:get(<<"queue">>, Found) =:= <<"3">>
     end),
-    ?assertMatch(#{<<"accepted">> := <<"1">>}, answered(<<"stats">>, [{<<"server">>, Id}])).
+    %% The kernel's queue is shorter a moment before the acceptor has counted.
+    eventually(fun() ->
+        maps:get(<<"accepted">>, answered(<<"stats">>, [{<<"server">>, Id}])) =:= <<"1">>
+    end).
 
 above_its_limit_of_connections_nobody_accepts(_Config) ->
     #{<<"server">> := Id, <<"port">> := Port} = start(<<"echo">>, [
@@ -297,7 +300,10 @@ above_its_limit_of_connections_nobody_accepts(_Config) ->
     [First | _] = [connect(Port, []) || _ <- lists:seq(1, 5)],
     Queue = fun() -> maps:get(<<"queue">>, answered(<<"readback">>, [{<<"server">>, Id}])) end,
     eventually(fun() -> Queue() =:= <<"3">> end),
-    ?assertMatch(#{<<"accepted">> := <<"2">>}, answered(<<"stats">>, [{<<"server">>, Id}])),
+    %% The kernel's queue is shorter a moment before the acceptor has counted.
+    eventually(fun() ->
+        maps:get(<<"accepted">>, answered(<<"stats">>, [{<<"server">>, Id}])) =:= <<"2">>
+    end),
     %% Whoever goes makes room for one.
     ok = gen_tcp:close(First),
     eventually(fun() -> Queue() =:= <<"2">> end).
