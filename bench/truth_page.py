@@ -3,6 +3,8 @@
 import statistics
 from collections import Counter
 
+from foreign import ROOT
+
 # Source: the issue that asked for this bench. Shares of all undisturbed tries, by suite.
 RIGHT = {"planted": 0.95, "foreign": 0.90, "healthy": 1.0}
 UNKNOWN_AT_MOST = 0.10
@@ -96,9 +98,9 @@ def page(rows, half_loads, unplaced, commits, options):
         "# Truth",
         "",
         "How often linerate is right, and by how much its numbers are off. Written by `bench/truth --write docs/truth.md`",
-        f"at {_commits(commits)}, {options.tries} undisturbed tries a case. A try is disturbed if others than the case had 15 % of",
-        "the CPUs or more: it is counted apart and repeated. *By half*: the place and not the cause, or the cause and not its",
-        "sum. What each fault is, and how its truth was measured: `fixtures/foreign/`.",
+        f"at {_commits(commits)}, {options.tries} undisturbed {'try' if options.tries == 1 else 'tries'} a case. A try is disturbed if",
+        "others than the case had 15 % of the CPUs or more: it is counted apart and repeated. *By half*: the place and not the cause, or the cause and not its",
+        f"sum. What each fault is, and how its truth was measured: {_folders(options.cases)}.",
         "",
         totals(rows, half_loads, unplaced),
         "",
@@ -118,7 +120,13 @@ def page(rows, half_loads, unplaced, commits, options):
 
 
 def _commits(commits):
-    return f"commit{'s' if len(commits) > 1 else ''} " + ", ".join(f"`{commit}`" for commit in commits)
+    """The one, or the first and the last of those at which the tries were made."""
+    ends = [commits[0], commits[-1]] if len(commits) > 1 else commits
+    return f"commit{'s' if len(commits) > 1 else ''} " + " to ".join(f"`{commit}`" for commit in ends)
+
+
+def _folders(cases):
+    return ", ".join(f"`{path.resolve().relative_to(ROOT)}/`" if path.resolve().is_relative_to(ROOT) else f"`{path.name}/`" for path in cases)
 
 
 def _cells(row):

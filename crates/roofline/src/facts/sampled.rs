@@ -16,6 +16,8 @@ pub struct Process<'a> {
     pub function: &'a str,
     /// The same with its callers.
     pub stack: &'a str,
+    /// What it waited for then: `send`, `recv`, `receive`, ... as the probe has it.
+    pub wait: Option<&'a str>,
     /// The share of the samples in which it ran or could have run, 0 to 1.
     pub running: f64,
     /// In which it collected garbage.
@@ -78,6 +80,7 @@ fn process<'a>(run: &Run<'a>, subject: Subject, owners: &[&str]) -> Option<Proce
         name: fact("name").unwrap_or("a process"),
         function: fact("function").unwrap_or("?"),
         stack: fact("stack").unwrap_or(""),
+        wait: fact("wait"),
         running: some(suspect::RUNNING),
         collecting: some(suspect::COLLECTING),
         with_mail: some(suspect::MAILBOX),

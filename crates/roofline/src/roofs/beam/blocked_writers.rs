@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use crate::facts::connections::Connection;
+use crate::facts::sampled;
 use crate::roofs::prelude::*;
 
 /// Which of the two.
@@ -33,7 +34,10 @@ impl BlockedWriters {
         };
         let node = facts.run.of(Subject::Node);
         let (share, seen) = match self {
-            BlockedWriters::One => one(&facts.run, &node, all)?,
+            BlockedWriters::One => match one(&facts.run, &node, all) {
+                Err(why) => for_others(facts, &node, all)?.ok_or(why)?,
+                found => found?,
+            },
             BlockedWriters::Several => {
                 let share = waiting(&node, |_, suspended| suspended > 0)?;
                 let events = node.rate(vm::BUSY_PORT).unwrap_or(0.0);
@@ -75,6 +79,33 @@ fn one(run: &Run, node: &Of, all: &[Connection]) -> Result<(f64, String), Silent
          {shown} of the samples a process waited in gen_tcp:send, and none was suspended at a port"
     );
     Ok((share, seen))
+}
+
+/// The same of a process that writes to sockets which others own, and that has mail while it waits in a send.
+fn for_others(
+    facts: &Facts,
+    node: &Of,
+    all: &[Connection],
+) -> Result<Option<(f64, String)>, Silent> {
+    let waits =
+        |of: &&sampled::Process| !of.is_owner && of.with_mail >= HALFWAY && of.wait == Some("send");
+    let Some(writer) = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox) else {
+        return Ok(None);
+    };
+    let full = all.iter().filter(|each| is_queued(each)).count();
+    if full as f64 >= HALFWAY * all.len() as f64 {
+        return Ok(None);
+    }
+    let share = waiting(node, |sending, suspended| sending > 0 && suspended == 0)?;
+    let seen = format!(
+        "{} writes to connections that others own, and has {} messages waiting; {full} of {} connections have a queue in \
+         the driver, the others none; in {} of the samples a process waited in gen_tcp:send",
+        writer.words(),
+        writer.mailbox,
+        all.len(),
+        in_percent(share)
+    );
+    Ok(Some((share, seen)))
 }
 
 impl BlockedWriters {

@@ -127,6 +127,25 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     if unread >= HALFWAY * of.bytes {
         return not_here(format!("the {receiver} leaves {} unread", Bytes(unread as u64)));
     }
+    // A window that is used up has about as much in flight; one that is shut, because its reader is slow, has not.
+    let in_flight = mean_over(&bulk.senders, |flow| {
+        let mut held: Vec<f64> = moments(flow)?
+            .iter()
+            .filter(|at| at.unsent > 0.0 && !at.has_room)
+            .map(|at| at.in_flight)
+            .collect();
+        held.sort_by(f64::total_cmp);
+        let missing = || missing(tcp_info::UNACKED.name, "flow/* with bytes that wait");
+        held.get(held.len() / 2).copied().ok_or_else(missing)
+    });
+    if let Ok(out) = in_flight
+        && out < HALFWAY * of.bytes
+    {
+        let out = Bytes(out as u64);
+        return not_here(format!(
+            "the {receiver}'s window of {window} was shut, with {out} in flight"
+        ));
+    }
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(of.bytes, rtt)?;
     if trips <= 0.0 {
