@@ -191,8 +191,15 @@ impl PeerSampler {
                 .extend(listening.filter(|(_, inode)| held.contains(inode)).map(|(port, _)| port));
         }
         self.known.clear();
+        // One that was opened for a question, and closed before the descriptors were read, may have been anybody's.
+        let open = self.diag.as_mut().map(timeless).unwrap_or_default();
+        let open: BTreeSet<u32> = open.into_iter().map(|contact| contact.inode).collect();
         for contact in contacts {
-            let whose = if held.contains(&contact.inode) { Whose::Targets } else { Whose::Others };
+            let whose = match contact.inode {
+                inode if held.contains(&inode) => Whose::Targets,
+                inode if contact.question.is_some() || open.contains(&inode) => Whose::Others,
+                _ => continue,
+            };
             self.known.insert(contact.inode, whose);
             self.askers.entry(contact.whom.clone()).or_default().insert(whose);
         }

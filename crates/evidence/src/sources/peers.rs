@@ -229,8 +229,8 @@ impl Peers {
             let open = open.remove(whom).unwrap_or_default();
             sums.gone += sums.open.difference(&open).count() as u64;
             let now = open.len() as u64;
-            // They come and go: more have gone than are there.
-            sums.asked += if sums.gone > now { now } else { 0 };
+            // They come and go: as many have gone as are there.
+            sums.asked += if sums.gone >= now { now } else { 0 };
             sums.open = open;
         }
         let mut ranked: Vec<(u64, &Whom)> = self
@@ -364,8 +364,8 @@ mod tests {
         peers.push(Timestamp(1), &mut evidence);
         let of = |number| evidence.of(Subject::Peer(number));
         assert_eq!(of(0).last(CONNECTIONS), Ok(30));
-        // 3 have gone at the second instant, 6 at the third: more than the 3 that are there.
-        assert_eq!(of(0).last(ASKED), Ok(24));
+        // 3 have gone at the second instant: as many as are there.
+        assert_eq!(of(0).last(ASKED), Ok(27));
         assert_eq!((of(1).last(ASKED), of(2).last(ASKED)), (Ok(0), Ok(0)));
         assert_eq!((of(1).last(CONNECTIONS), of(2).last(CONNECTIONS)), (Ok(20), Ok(10)));
         assert_eq!(
