@@ -61,8 +61,8 @@ pub(crate) fn of(facts: &Facts) -> Waiting {
     // Behind one that runs stand those that it has not read; that it runs all the time is a limit too.
     let waits = inside.asleep + sum(|port| port.accept_queue) + sum(|port| port.unread);
     let working = inside.running + inside.runnable + inside.disk;
-    let away =
-        sum(|port| port.air) + sum(|port| port.held.congestion) + sum(|port| port.held.window);
+    // A peer that does not read has others wait only by what the service does about it.
+    let away = sum(|port| port.air) + sum(|port| port.held.congestion);
     // Where fewer than one wait a request finds nobody before it.
     let is_work = !is_held
         && (waits <= working + away || waits < 1.0)

@@ -12,6 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use linerate_account::Held;
+
 use crate::facts::connections::Connection;
 use crate::facts::sampled;
 use crate::roofs::prelude::*;
@@ -57,7 +59,12 @@ impl BlockedWriters {
             sum: format!("{} of {}", in_percent(share), facts.took(exchange)),
             seen,
             remedies: self.remedies(),
-            ..Claim::cause(vec![Part::Delay { at: At::Service, each: share * exchange }])
+            // Those who asked wait in the service; the slow peer's own bytes wait for its window.
+            ..Claim::cause(
+                [At::Service, At::Held(Station::ServerSending, Held::Window)]
+                    .map(|at| Part::Delay { at, each: share * exchange })
+                    .into(),
+            )
         })
     }
 }
