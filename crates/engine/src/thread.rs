@@ -279,10 +279,6 @@ impl Thread {
             self.send_slice(at, Phase::Ramp);
             self.record.align(begins);
             self.begin_load(begins);
-            if self.ramped <= at {
-                self.phase = Phase::Load;
-                self.record.slice.phase = Phase::Load;
-            }
         }
         while let Some((begins, level)) = self.levels.front().copied()
             && begins <= at
@@ -328,6 +324,11 @@ impl Thread {
             }
         }
         self.ramped = whole.after(load.ramp);
+        // Full load from the first exchange on: a run of few exchanges may end within its first slice.
+        if self.ramped <= at {
+            self.phase = Phase::Load;
+            self.record.slice.phase = Phase::Load;
+        }
         if let Some(duration) = plan.until.duration {
             self.ends = self.ramped.after(duration);
         }
