@@ -132,6 +132,18 @@ def unplaced(document):
     return share if isinstance(share, int | float) else None
 
 
+def agreements(document):
+    """Of each figure of the account that was measured in another way too, the account's by the other.
+
+    >>> agreements({"account": {"agreement": [{"by": "a", "seconds": 3, "measured_seconds": 4}, {"by": "b", "seconds": 1, "measured_seconds": 0}]}})
+    [('a', 0.75), ('b', inf)]
+    >>> agreements({})
+    []
+    """
+    found = (document.get("account") or {}).get("agreement") or []
+    return [(of["by"], of["seconds"] / of["measured_seconds"] if of["measured_seconds"] else math.inf) for of in found]
+
+
 def attained_per_s(document):
     """Exchanges a second of our own load; none of what was only watched."""
     return (document.get("load") or {}).get("throughput_per_s")

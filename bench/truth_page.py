@@ -2,6 +2,7 @@
 
 import statistics
 from collections import Counter
+from typing import NamedTuple
 
 from foreign import ROOT
 
@@ -14,6 +15,7 @@ ERROR_AT_MOST, INSIDE_AT_LEAST, WIDTH_AT_MOST = 0.15, 0.80, 3.0
 # X(c/2) inside the model's interval, and its half width.
 HALF_INSIDE_AT_LEAST, HALF_WIDTH_AT_MOST = 0.90, 0.15
 UNPLACED_AT_MOST = 0.05
+AGREE_WITHIN = 0.10
 
 
 def line(row):
@@ -60,7 +62,15 @@ def gains(rows):
     return errors, inside, widths
 
 
-def totals(rows, half_loads, unplaced):
+class Beside(NamedTuple):
+    """What runs said beside their verdicts: (X(c/2) inside, half width), the share at no station, (measure, ratio)."""
+
+    half_loads: list
+    unplaced: list
+    agreements: list
+
+
+def totals(rows, beside):
     """By suite, and what the numbers beside the names are worth."""
     head = "| suite | cases | tries | right | by half | don't know | wrong | lifted, still named | disturbed | inconclusive |"
     lines = [head, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
@@ -79,20 +89,26 @@ def totals(rows, half_loads, unplaced):
         )
     else:
         lines.append("Gain foretold and measured: no prediction had a measured twin.")
-    if half_loads:
-        widths = statistics.median(width for _, width in half_loads)
-        within = sum(is_inside for is_inside, _ in half_loads)
-        lines.append(f"X(c/2) inside the model's interval: {within} of {len(half_loads)} runs; half width {widths:.0%} in the median.")
+    if beside.half_loads:
+        widths = statistics.median(width for _, width in beside.half_loads)
+        within = sum(is_inside for is_inside, _ in beside.half_loads)
+        lines.append(f"X(c/2) inside the model's interval: {within} of {len(beside.half_loads)} runs; half width {widths:.0%} in the median.")
     else:
         lines.append("X(c/2): no run had the experiment.")
-    if unplaced:
-        lines.append(f"Time at no station: {statistics.median(unplaced):.1%} in the median of {len(unplaced)} runs.")
+    if beside.unplaced:
+        lines.append(f"Time at no station: {statistics.median(beside.unplaced):.1%} in the median of {len(beside.unplaced)} runs.")
     else:
         lines.append("Time at no station: no run had an account.")
+    for by in sorted({by for by, _ in beside.agreements}):
+        of = [ratio for name, ratio in beside.agreements if name == by]
+        near = sum(abs(ratio - 1) <= AGREE_WITHIN for ratio in of)
+        lines.append(
+            f"The account beside `{by}`: within {AGREE_WITHIN:.0%} in {near} of {len(of)} runs; x{statistics.median(of):.2f} in the median."
+        )
     return "\n".join(lines)
 
 
-def page(rows, half_loads, unplaced, commits, options):
+def page(rows, beside, commits, options):
     """docs/truth.md."""
     lines = [
         "# Truth",
@@ -102,7 +118,7 @@ def page(rows, half_loads, unplaced, commits, options):
         "others than the case had 15 % of the CPUs or more: it is counted apart and repeated. *By half*: the place and not the cause, or the cause and not its",
         f"sum. What each fault is, and how its truth was measured: {_folders(options.cases)}.",
         "",
-        totals(rows, half_loads, unplaced),
+        totals(rows, beside),
         "",
     ]
     for suite in by_suite(rows):
@@ -148,7 +164,7 @@ def _share(count, of):
     return f"{count} ({count / of:.0%})" if of else "0"
 
 
-def breached(rows, half_loads, unplaced, tries):
+def breached(rows, beside, tries):
     """What does not hold, in words; nothing if all does."""
     says = []
     for suite, counts in by_suite(rows).items():
@@ -172,11 +188,14 @@ def breached(rows, half_loads, unplaced, tries):
         says.append(f"gains: {sum(inside)} of {len(inside)} inside their intervals")
     if widths and statistics.median(widths) > WIDTH_AT_MOST:
         says.append(f"gains: intervals x{statistics.median(widths):.1f} wide in the median, of x{WIDTH_AT_MOST}")
-    if half_loads:
-        if sum(is_inside for is_inside, _ in half_loads) < HALF_INSIDE_AT_LEAST * len(half_loads):
+    if beside.half_loads:
+        if sum(is_inside for is_inside, _ in beside.half_loads) < HALF_INSIDE_AT_LEAST * len(beside.half_loads):
             says.append("X(c/2): too often outside of the model's interval")
-        if statistics.median(width for _, width in half_loads) > HALF_WIDTH_AT_MOST:
+        if statistics.median(width for _, width in beside.half_loads) > HALF_WIDTH_AT_MOST:
             says.append("X(c/2): the model's interval is too wide")
-    if unplaced and statistics.median(unplaced) > UNPLACED_AT_MOST:
-        says.append(f"account: {statistics.median(unplaced):.1%} at no station, of {UNPLACED_AT_MOST:.0%}")
+    if beside.unplaced and statistics.median(beside.unplaced) > UNPLACED_AT_MOST:
+        says.append(f"account: {statistics.median(beside.unplaced):.1%} at no station, of {UNPLACED_AT_MOST:.0%}")
+    far = sum(abs(ratio - 1) > AGREE_WITHIN for _, ratio in beside.agreements)
+    if far * 10 > len(beside.agreements):
+        says.append(f"account: {far} of {len(beside.agreements)} figures are not within {AGREE_WITHIN:.0%} of the same measured otherwise")
     return says

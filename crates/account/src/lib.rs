@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod agreement;
 pub mod chosen;
 mod cpu;
 mod experiment;
@@ -20,6 +21,7 @@ mod station;
 mod watched;
 
 pub use account::{Account, Place, Source};
+pub use agreement::{Agreement, agreements};
 pub use cpu::{Cpus, Running, Who};
 pub use experiment::{Experiment, Inconclusive};
 pub use inside::{Asked, Inside, Threads};

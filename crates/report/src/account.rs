@@ -3,8 +3,8 @@
 //!
 //! `seconds = exchanges / per_s` at each station, by Little's law.
 
-use linerate_account::{Held, Source as Split, Station, Watched};
-use linerate_roofline::{Facts, Load};
+use linerate_account::{Held, Source as Split, Station, Watched, agreements};
+use linerate_roofline::{Facts, Load, Run};
 use serde::{Deserialize, Serialize};
 
 use crate::number::finite;
@@ -27,6 +27,20 @@ pub struct Account {
     pub disagreement: f64,
     /// In the order in which a request passes them; those without any are left out.
     pub stations: Vec<StationTime>,
+    /// Figures of it beside those that were measured in another way; those too small to compare are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agreement: Vec<Agreement>,
+}
+
+/// A figure of the account, and the same measured in another way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// The metric of the other way.
+    pub by: String,
+    /// As the account has it, a request.
+    pub seconds: f64,
+    /// As it was measured otherwise, a request.
+    pub measured_seconds: f64,
 }
 
 /// What an account is made of.
@@ -149,7 +163,7 @@ impl Account {
     /// Of a run or of a service that is watched; none where nothing was counted.
     pub(crate) fn of(facts: &Facts) -> Option<Self> {
         match facts.load {
-            Load::Made => made(facts.account.as_ref()?),
+            Load::Made => made(facts.account.as_ref()?, &facts.run),
             Load::Watched => watched(&facts.watched),
         }
     }
@@ -160,7 +174,7 @@ impl Account {
     }
 }
 
-fn made(of: &linerate_account::Account) -> Option<Account> {
+fn made(of: &linerate_account::Account, run: &Run) -> Option<Account> {
     let stations = of.places.iter().map(|place| StationTime {
         id: place.station,
         held: place.held,
@@ -169,6 +183,13 @@ fn made(of: &linerate_account::Account) -> Option<Account> {
         seconds: Some(finite(place.seconds.mid)),
         share: finite(place.exchanges.mid / of.under_way),
     });
+    let window = run.load.window.0..=run.load.window.1;
+    let agreement = agreements(of, run.evidence, run.connections(), &window).into_iter();
+    let compared = |it: linerate_account::Agreement| Agreement {
+        by: it.by.to_owned(),
+        seconds: finite(it.account_s),
+        measured_seconds: finite(it.other_s),
+    };
     Some(Account {
         source: if of.source == Split::Census { Source::Census } else { Source::Stamps },
         under_way: finite(of.under_way),
@@ -177,6 +198,7 @@ fn made(of: &linerate_account::Account) -> Option<Account> {
         unplaced_share: finite(of.unplaced()),
         disagreement: finite(of.disagreement),
         stations: stations.collect(),
+        agreement: agreement.map(compared).collect(),
     })
 }
 
@@ -216,6 +238,7 @@ fn watched(ports: &[Watched]) -> Option<Account> {
         unplaced_share: 0.0,
         disagreement: 0.0,
         stations: stations.map(station).collect(),
+        agreement: Vec::new(),
     })
 }
 

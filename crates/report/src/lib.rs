@@ -25,7 +25,7 @@ mod svg;
 mod table;
 
 pub use account::{
-    Account, Asked as Dependency, Inside, Source, StationTime, Threads, station_ids,
+    Account, Agreement, Asked as Dependency, Inside, Source, StationTime, Threads, station_ids,
 };
 pub use answer::{Latency, Limit};
 pub use assemble::run_document;

@@ -93,6 +93,7 @@ mod tests {
             per_s: Some(100.0),
             instants: 1_000.0,
             unplaced_share: 0.0,
+            agreement: Vec::new(),
             disagreement: 0.0,
             stations: vec![station(Station::Unread, 1.0), station(Station::Application, 9.0)],
         };

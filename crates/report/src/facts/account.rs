@@ -50,6 +50,14 @@ pub(crate) fn account_notes(account: &Account, inside: Option<&Inside>) -> Vec<S
             share(account.disagreement)
         ));
     }
+    for of in &account.agreement {
+        said.push(format!(
+            "beside {}, measured in another way: {} and {} a request",
+            of.by,
+            seconds(of.seconds),
+            seconds(of.measured_seconds)
+        ));
+    }
     let Some(inside) = inside else { return said };
     if let Some(threads) = &inside.threads {
         let name = threads.fullest_name.as_ref().map_or(String::new(), |name| format!(" ({name})"));

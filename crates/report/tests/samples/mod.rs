@@ -840,6 +840,7 @@ pub fn doctor() -> DoctorDocument {
         .map(|of| Account {
             source: Source::Headers,
             instants: 0.0,
+            agreement: Vec::new(),
             disagreement: 0.0,
             ..of
         }),

@@ -20,6 +20,11 @@ pub fn account(per_s: f64, under_way: f64, shares: &[(Station, Option<Held>, f64
         per_s: Some(per_s),
         instants: 4_000.0,
         unplaced_share: 0.004,
+        agreement: vec![Agreement {
+            by: "tcp.sndbuf_limited".into(),
+            seconds: 0.136,
+            measured_seconds: 0.141,
+        }],
         disagreement: 0.004,
         stations: shares.iter().map(station).collect(),
     }

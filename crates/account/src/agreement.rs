@@ -1,0 +1,72 @@
+//! How far the account agrees with what was measured in another way.
+//!
+//! Samples of sockets at random instants stand beside the kernel's own clocks of what limited them; the
+//! scheduler's run time beside the accounting of CPU time by process.
+//! Blind spot: the clock of the send buffer stands still while the congestion window is full as well.
+//! Source: `struct tcp_info`, include/uapi/linux/tcp.h; `tcp_cwnd_validate`, net/ipv4/tcp_output.c.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use linerate_evidence::sources::{process, tcp_info};
+use linerate_evidence::{Evidence, Metric, Side, Subject};
+use linerate_model::Timestamp;
+
+use crate::account::Account;
+use crate::chosen::FEW;
+use crate::station::{Held, Station};
+
+/// One figure, taken in two ways.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Agreement {
+    /// The metric of the other way.
+    pub by: &'static str,
+    /// As the account has it, an exchange. Unit: seconds.
+    pub account_s: f64,
+    /// As it was measured otherwise, an exchange. Unit: seconds.
+    pub other_s: f64,
+}
+
+/// Every figure that both ways have, and that is large enough to be compared.
+pub fn agreements(
+    account: &Account,
+    evidence: &Evidence,
+    connections: u32,
+    window: &RangeInclusive<Timestamp>,
+) -> Vec<Agreement> {
+    let per_exchange = |busy: f64| busy / account.per_s.max(1e-12);
+    let clock = |side: Side, clock: Metric<Duration>| {
+        let ends =
+            evidence.subjects().filter(|of| matches!(of, Subject::Flow(_, at) if *at == side));
+        let rates: Vec<f64> =
+            ends.filter_map(|of| evidence.of(of).within(window.clone()).rate(clock).ok()).collect();
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        (!rates.is_empty()).then(|| mean * f64::from(connections))
+    };
+    let ends = [(Side::Client, Station::ClientSending), (Side::Server, Station::ServerSending)];
+    let clocks = [(Held::Window, tcp_info::RWND_LIMITED), (Held::Buffer, tcp_info::SNDBUF_LIMITED)];
+    let held = clocks.into_iter().filter(|_| account.is_split()).map(|(held, metric)| {
+        let both = ends.map(|(side, station)| {
+            let other = clock(side, metric).unwrap_or(0.0);
+            // A clock that stood still is none.
+            if other > 0.0 { (account.held(station, held), other) } else { (0.0, 0.0) }
+        });
+        (metric.name, both[0].0 + both[1].0, both[0].1 + both[1].1)
+    });
+    let target = evidence.of(Subject::Target).within(window.clone());
+    let rate = |metric| target.rate(metric).ok();
+    let cpu = || {
+        let by_ticks = rate(process::UTIME)? + rate(process::STIME)?;
+        Some((process::UTIME.name, rate(process::RUN)?, by_ticks))
+    };
+    // Chosen with FEW: a share is told from another by as many samples as its tenth parts need.
+    let least = [account.under_way / FEW, 1.0 / FEW];
+    held.filter(|(_, of, other)| of.max(*other) > least[0])
+        .chain(cpu().filter(|(_, of, other)| of.max(*other) > least[1]))
+        .map(|(by, account_s, other_s)| Agreement {
+            by,
+            account_s: per_exchange(account_s),
+            other_s: per_exchange(other_s),
+        })
+        .collect()
+}
