@@ -51,12 +51,8 @@ pub(crate) fn account_notes(account: &Account, inside: Option<&Inside>) -> Vec<S
         ));
     }
     for of in &account.agreement {
-        said.push(format!(
-            "beside {}, measured in another way: {} and {} a request",
-            of.by,
-            seconds(of.seconds),
-            seconds(of.measured_seconds)
-        ));
+        let (here, there) = (seconds(of.seconds), seconds(of.measured_seconds));
+        said.push(format!("{here} a request by the samples, {there} by {}", of.by));
     }
     let Some(inside) = inside else { return said };
     if let Some(threads) = &inside.threads {
