@@ -285,7 +285,7 @@ fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted
     let (of, left) = (facts.place.of, left.clamp(FEW.recip(), 1.0));
     let idle: f64 = facts.watched.iter().map(|port| port.idle).sum();
     let asked = (of + idle) / (idle + of * left).max(1e-9);
-    let room = |heat| facts.stations.room(heat, lifted).max(1.0);
+    let room = |heat| facts.stations.room(heat, lifted, 0.0).max(1.0);
     let (mid, high) = (asked.min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
     times(facts, [1.0, mid, high.max(mid)])
 }
@@ -344,7 +344,7 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let spared = (each * facts.attained).min(used);
     let most = used / (used - spared).max(used / 1e6);
     // Others have the room that they have.
-    let room = |heat| most.min(facts.stations.room(heat, Some(full)).max(1.0));
+    let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));
     let (mid, high) = (room(Heat::Warm), room(Heat::Hot));
     (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
 }

@@ -13,6 +13,7 @@ use linerate_account::{Estimate, Held, Pace, Station};
 
 use crate::chosen::{EXPLAINED, FULL, HALFWAY, HOLDS};
 use crate::claim::Resource;
+use crate::facts::sampled::Process;
 use crate::facts::{Facts, Load};
 
 /// See the module.
@@ -158,6 +159,17 @@ fn engine(facts: &Facts) -> Resource {
     }
 }
 
+/// A process in whose mailbox most of so many requests are, and that works: how full it is, samples of it, which are few,
+/// tell less surely.
+fn in_a_mailbox(facts: &Facts, of: f64) -> Option<Resource> {
+    let connections = u64::from(facts.run.connections());
+    let has_them = |process: &Process| {
+        let most = (process.mailbox as f64) >= HALFWAY * of && of >= 2.0;
+        most && process.mailbox <= connections && !process.is_owner && process.running >= HALFWAY
+    };
+    facts.processes.iter().any(has_them).then_some(Resource::Process)
+}
+
 /// Where nobody says how much was asked, the place is what is full; else where those under way are.
 fn watched(facts: &Facts) -> Place {
     let sum = |of: fn(&linerate_account::Watched) -> f64| facts.watched.iter().map(of).sum::<f64>();
@@ -173,12 +185,10 @@ fn watched(facts: &Facts) -> Place {
     let of = stations.iter().map(|(.., count)| count).sum();
     // Where requests wait and their answers have no rhythm of their own, what is known and nearly full is it.
     let nearly = if of >= 2.0 && facts.pace().is_none() { EXPLAINED } else { FULL };
-    let full = facts.stations.fullest().filter(|(_, full)| *full >= nearly);
-    let (regime, resource) = match full {
-        Some((resource, _)) => (Regime::Full, Some(resource)),
-        None => (Regime::Unknown, None),
-    };
-    let place = Place { regime, resource, of, ..Place::default() };
+    let fullest = facts.stations.fullest().filter(|(_, full)| *full >= nearly);
+    let full = fullest.map(|(resource, _)| resource).or(in_a_mailbox(facts, of));
+    let regime = if full.is_some() { Regime::Full } else { Regime::Unknown };
+    let place = Place { regime, resource: full, of, ..Place::default() };
     let largest = stations.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));
     match largest.filter(|(.., count)| *count > 0.0) {
         Some((station, held, exchanges)) => {

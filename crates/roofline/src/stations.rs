@@ -311,10 +311,17 @@ impl Stations {
         self.all.iter().map(|of| of.known(attained, engine)).collect()
     }
 
-    /// So many times what is done now the fullest resource carries, but for one that is lifted.
-    pub(crate) fn room(&self, heat: Heat, lifted: Option<Resource>) -> f64 {
+    /// So many times what is done now the fullest resource carries, but for one that is lifted, or without so much
+    /// work there. Unit: servers' worth of time.
+    pub(crate) fn room(&self, heat: Heat, lifted: Option<Resource>, spared: f64) -> f64 {
         let others = self.all.iter().filter(|of| Some(of.resource) != lifted);
-        let room = |of: &InUse| of.servers / of.known(1.0, f64::INFINITY).at(heat).demand;
+        let room = |of: &InUse| {
+            let demand = of.known(1.0, f64::INFINITY).at(heat).demand;
+            let is_spared = lifted.is_some_and(|lifted| lifted.is_part_of(of.resource));
+            // Of what is spared as much is in it as of all the work, hot or cold.
+            let left = if is_spared { 1.0 - (spared / of.used.max(1e-9)).min(1.0) } else { 1.0 };
+            of.servers / (demand * left).max(of.servers / 1e6)
+        };
         others.map(room).fold(f64::INFINITY, f64::min)
     }
 
