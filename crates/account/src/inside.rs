@@ -10,9 +10,11 @@
 
 use std::ops::RangeInclusive;
 
+use linerate_evidence::sources::{diskstats, process};
 use linerate_evidence::{Evidence, Metric, Of, Subject};
 use linerate_model::Timestamp;
 
+use crate::chosen::HOLDS;
 use crate::cpu::Running;
 
 /// The exchanges in the application, by what they wait for; their sum is what the account has there.
@@ -92,7 +94,9 @@ impl Inside {
         evidence: &Evidence,
         window: &RangeInclusive<Timestamp>,
     ) -> Self {
-        let threads = Threads::of(evidence, window);
+        let flushing = flushing(evidence, window);
+        let threads =
+            Threads::of(evidence, window).map(|of| Threads { disk: of.disk.max(flushing), ..of });
         let mut left = exchanges.max(0.0);
         let mut take = |most: f64| {
             let taken = most.clamp(0.0, left);
@@ -103,7 +107,7 @@ impl Inside {
         let throttled = take(target.map_or(0.0, |target| target.throttled));
         let delay = target.and_then(|target| target.runnable).unwrap_or(0.0);
         let runnable = take((delay - throttled).max(0.0));
-        let disk = take(threads.as_ref().map_or(0.0, |threads| threads.disk));
+        let disk = take(threads.as_ref().map_or(flushing, |threads| threads.disk));
         let asked = asked(evidence, window);
         Self { running, runnable, throttled, disk, asleep: left, asked, threads }
     }
@@ -164,6 +168,18 @@ impl Threads {
 /// How much a counter grew.
 pub(crate) fn grown(of: &Of, name: &'static str) -> Option<f64> {
     of.grown(Metric::<u64>::new(name)).ok()
+}
+
+/// Flushes of the machine's disks under way, on average, where the target wrote a good part of what they wrote: one
+/// thread at least waits for each, whatever samples of threads' states saw. 0 where that is not known.
+fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
+    let rate = |of: Subject, metric| evidence.of(of).within(window.clone()).rate(metric);
+    let grown = |of: Subject, metric| evidence.of(of).within(window.clone()).grown(metric);
+    let own = grown(Subject::Target, process::DISK_WRITTEN).unwrap_or(0.0);
+    let all = grown(Subject::Host, diskstats::WRITTEN).unwrap_or(f64::INFINITY);
+    // A file system writes its journal besides.
+    let is_its = own > 0.0 && own >= HOLDS * all;
+    rate(Subject::Host, diskstats::FLUSHING).ok().filter(|_| is_its).unwrap_or(0.0)
 }
 
 fn asked(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Asked> {

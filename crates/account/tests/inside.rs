@@ -38,6 +38,25 @@ fn what_no_thread_works_for_is_asleep() {
 }
 
 #[test]
+fn a_flush_of_the_disk_is_waited_for_by_whoever_wrote_most_of_what_it_wrote() {
+    let with = |own: u64| {
+        let mut evidence = Evidence::default();
+        for (of, name, each) in [
+            (Subject::Target, "process.disk_written", own),
+            (Subject::Host, "disk.written", 40_960),
+            (Subject::Host, "disk.flushing", 470_000_000),
+        ] {
+            let values: Vec<u64> = (0..=10).map(|at| at * each).collect();
+            counted(&mut evidence, of, name, 0, &values);
+        }
+        inside(10.0, None, &evidence).disk
+    };
+    assert!((with(16_384) - 0.47).abs() < 1e-9);
+    // It is somebody else's.
+    assert_eq!(with(4_096), 0.0);
+}
+
+#[test]
 fn threads_are_means_over_instants_and_said_by_their_number() {
     let mut evidence = Evidence::default();
     for (name, value) in [

@@ -35,6 +35,7 @@ pub mod bursts;
 pub mod capture;
 pub mod census;
 pub mod clients;
+pub mod diskstats;
 pub mod dist;
 pub mod engine;
 pub mod far;
@@ -76,6 +77,7 @@ pub static SOURCES: &[&Source] = &[
     &netstat::SOURCE,
     &snmp::SOURCE,
     &sockstat::SOURCE,
+    &diskstats::SOURCE,
     &softnet::SOURCE,
     &stat::SOURCE,
     &link::SOURCE,

@@ -9,13 +9,15 @@
 //! | 1.9 | 1.9 | work |
 //! | 0.4 | 1.0 | spinning (`+sbwt`): not work |
 //! | 1.1 | 0.5 | ready to run and not running: a quota, neighbours, a hypervisor |
+//! | 2.0 | 0.02, nothing ready | in native code that waits for something itself |
 //!
 //! Source: `statistics(scheduler_wall_time)` in erlang(3); measured on OTP 25 with 2 CPUs, figures above.
 
+use linerate_account::Running;
 use linerate_evidence::sources::{process, vm};
 use linerate_evidence::{Metric, Missing, Of, Subject};
 
-use crate::chosen::{FULL, SPINS};
+use crate::chosen::{FULL, HALFWAY, SPINS};
 use crate::run::Run;
 
 /// Schedulers' worth of time.
@@ -79,6 +81,14 @@ impl NodeCpu {
         } else {
             running * self.active / (self.active + self.run_queue)
         }
+    }
+
+    /// Normal schedulers in native code that waits: they had work, and for the kernel they neither ran, nor could
+    /// have, nor were stopped by a quota. 0 where that was not most of their work, or the kernel does not count it.
+    pub fn held(&self, kernel: &Running) -> f64 {
+        let Some(ready) = kernel.runnable else { return 0.0 };
+        let held = self.active - kernel.running - ready - kernel.throttled;
+        if held >= HALFWAY * self.active { held } else { 0.0 }
     }
 
     /// CPUs' worth of time that was spent in anything but work.

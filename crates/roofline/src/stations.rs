@@ -125,7 +125,8 @@ impl Stations {
         if let Ok(of) = &utilisation.target {
             this.target(run, of, inside);
             if let Some(node) = &of.node {
-                this.node(run, of, node, processes);
+                let held = target.map_or(0.0, |kernel| node.held(kernel));
+                this.node(run, of, node, held, processes);
             }
         }
         this
@@ -252,10 +253,10 @@ impl Stations {
     }
 
     /// A node's schedulers, and the process that requests go through.
-    fn node(&mut self, run: &Run, of: &Target, node: &NodeCpu, processes: &[Process]) {
+    fn node(&mut self, run: &Run, of: &Target, node: &NodeCpu, held: f64, processes: &[Process]) {
         let let_run = node.let_run(of.cores);
         let work = node.active * let_run;
-        self.push(Resource::TargetCpu, "target.cpu", work, node.online, work);
+        self.push(Resource::TargetCpu, "target.cpu", work + held, node.online, work);
         for pool in [Pool::Computing, Pool::Io] {
             if let Some(InPool { busy, count, .. }) = pool.of(run) {
                 let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };

@@ -87,6 +87,50 @@ fn with_nodelay_on_held_back_bytes_are_not_nagles() {
     assert!(judgement.roofs.iter().all(|roof| roof.id != "tcp.nagle-delayed-ack" || !roof.binds));
 }
 
+/// Recorded by `TRUTH_EVIDENCE=DIR bench/truth --cases fixtures/heldout2`, what each case is stands there.
+fn named(name: &str) -> Option<String> {
+    let (header, evidence) = recorded(name);
+    judged(&header, &evidence).verdict.by().map(str::to_owned)
+}
+
+#[test]
+fn schedulers_in_native_code_that_waits_have_work_and_neither_run_nor_could() {
+    assert_eq!(named("native-wait").as_deref(), Some("vm.native-code"));
+    // The same schedulers, if the kernel says that their threads were ready all that time: others had the CPUs.
+    let (header, evidence) = recorded("native-wait");
+    let mut ready = only(&evidence, |_, metric| metric != "process.run_delay");
+    for (index, (at, ..)) in evidence.rows().into_iter().enumerate() {
+        ready.push_raw(at, Subject::Target, "process.run_delay", index as u64 * 100_000_000);
+    }
+    assert_ne!(judged(&header, &ready).verdict.by(), Some("vm.native-code"));
+}
+
+#[test]
+fn a_mailbox_with_junk_is_searched_by_whom_requests_ask_and_one_that_is_worked_off_is_not() {
+    assert_eq!(named("stray-mail").as_deref(), Some("beam.selective-receive"));
+    // The same mailbox, if half of it goes now and then.
+    let (header, evidence) = recorded("stray-mail");
+    let mut worked_off = Evidence::default();
+    for (row, (at, of, values)) in evidence.rows().into_iter().enumerate() {
+        for (metric, raw) in values {
+            let is_half = metric == "suspect.mailbox" && row % 2 == 0;
+            worked_off.push_raw(at, of, metric, if is_half { raw / 2 } else { raw });
+        }
+    }
+    assert_ne!(judged(&header, &worked_off).verdict.by(), Some("beam.selective-receive"));
+}
+
+#[test]
+fn of_two_causes_of_the_same_work_the_larger_is_named_on_a_full_machine() {
+    assert_eq!(named("list-upload").as_deref(), Some("beam.list-mode"));
+}
+
+#[test]
+fn a_process_whose_mailbox_has_most_of_the_requests_is_full_whatever_few_samples_of_its_state_say()
+{
+    assert_eq!(named("big-state").as_deref(), Some("vm.large-heap"));
+}
+
 #[test]
 fn a_node_that_does_what_it_is_asked_is_limited_by_nothing() {
     let (header, evidence) = recorded("healthy");

@@ -26,6 +26,8 @@ pub struct Process<'a> {
     pub with_mail: f64,
     /// Median length of its mailbox.
     pub mailbox: u64,
+    /// The least it had in it, and the most.
+    pub mail: [u64; 2],
     /// The most its heaps had. Unit: bytes.
     pub heap: f64,
     /// Reductions a second.
@@ -44,6 +46,18 @@ impl Process<'_> {
     /// Whether its heap is so large that dirty schedulers collect it.
     pub fn is_large(&self) -> bool {
         self.heap > LARGE
+    }
+
+    /// Messages that nobody takes: more than the callers there are, and no more or fewer by callers' own. A queue of work
+    /// grows, or is worked off.
+    pub fn standing(&self, callers: u64) -> u64 {
+        let [least, most] = self.mail;
+        if least > callers && most - least <= callers { least } else { 0 }
+    }
+
+    /// Messages that wait to be taken.
+    pub fn waiting(&self, callers: u64) -> u64 {
+        self.mailbox - self.standing(callers)
     }
 
     /// How people know it: `my_server:init/1 (<0.123.0>)`.
@@ -85,6 +99,7 @@ fn process<'a>(run: &Run<'a>, subject: Subject, owners: &[&str]) -> Option<Proce
         collecting: some(suspect::COLLECTING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),
+        mail: [of.min(suspect::MAILBOX).unwrap_or(0), of.max(suspect::MAILBOX).unwrap_or(0)],
         heap: of.max(suspect::HEAP).map_or(0.0, |heap| heap.0 as f64),
         reductions: of.rate(suspect::REDUCTIONS).unwrap_or(0.0),
         traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),

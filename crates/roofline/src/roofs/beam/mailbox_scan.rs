@@ -6,7 +6,9 @@
 //! - `beam.send-mailbox-scan`: `gen_tcp:send/2`, which before OTP 26 waits so for the driver's reply.
 //! - `beam.selective-receive`: the receive of data itself, or whatever else the owner waits for.
 //!
-//! Blind spot: processes that own no socket.
+//! An owner of a connection searches once a read, or a write; another process that works, and that requests go
+//! through, once a request at least.
+//! Blind spot: processes that nobody asks and that work little.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
 use crate::facts::connections::{Connection, Work};
@@ -33,16 +35,23 @@ struct Searches {
 
 impl Searches {
     /// Through messages that stand, by all owners of connections.
-    fn of(all: &[Connection], sends_search: bool) -> Result<Self, Missing> {
+    fn of(facts: &Facts, all: &[Connection], sends_search: bool) -> Result<Self, Missing> {
         let mut found = Self::default();
-        for each in all {
-            let standing = each.standing()?;
+        let mut search = |standing: f64, receives: f64, sends: f64| {
             if standing >= FEW {
-                let search = standing * MESSAGE;
-                found.receive += each.reads * search;
-                found.send += if sends_search { each.writes * search } else { 0.0 };
+                found.receive += receives * standing * MESSAGE;
+                found.send += sends * standing * MESSAGE;
                 found.mailbox = found.mailbox.max(standing);
             }
+        };
+        for each in all {
+            let sends = if sends_search { each.writes } else { 0.0 };
+            search(each.standing()?, each.reads, sends);
+        }
+        let callers = u64::from(facts.run.connections());
+        for asked in facts.processes.iter().filter(|of| !of.is_owner && of.running >= HALFWAY) {
+            let standing = asked.standing(callers) as f64;
+            search(standing, facts.attained.min(asked.running / (standing * MESSAGE)), 0.0);
         }
         Ok(found)
     }
@@ -56,9 +65,11 @@ impl MailboxScan {
         let sends_search = release.is_none_or(|release| release < 26);
         let is_new = self == MailboxScan::Send && !sends_search;
         silent_if(is_new, "from OTP 26 on gen_tcp:send searches no mailbox")?;
-        let searches = Searches::of(all, sends_search)?;
+        let searches = Searches::of(facts, all, sends_search)?;
         if searches.mailbox == 0.0 {
-            return not_here("no owner of a connection has messages that nobody takes");
+            return not_here(
+                "no owner of a connection, nor who they ask, has messages that nobody takes",
+            );
         }
         let work = Work::of(facts)?;
         let both = searches.send + searches.receive;

@@ -18,7 +18,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let connections = u64::from(facts.run.connections());
     let asked = facts.processes.iter().filter(|of| {
-        !of.is_owner && of.with_mail >= HALFWAY && (1..=connections).contains(&of.mailbox)
+        let is_asked = of.standing(connections) > 0 || of.mailbox > 0;
+        is_asked
+            && !of.is_owner
+            && of.with_mail >= HALFWAY
+            && of.waiting(connections) <= connections
     });
     let Some(funnel) = asked.max_by(|a, b| a.running.total_cmp(&b.running)) else {
         return not_here("no process has as much mail as callers who wait for an answer");
@@ -35,7 +39,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         seen: format!(
             "{who} had {} messages waiting and worked in {worked} of the samples, with {:.2} of {:.0} schedulers in \
              use; it was in {}",
-            funnel.mailbox, node.active, node.online, funnel.function
+            funnel.waiting(connections),
+            node.active,
+            node.online,
+            funnel.function
         ),
         remedies: vec![Remedy::size(
             "shards",

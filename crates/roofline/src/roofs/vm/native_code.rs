@@ -5,6 +5,8 @@
 //!
 //! The system monitor tells of each time slice of 20 ms and more. Nothing written in Erlang takes one: a
 //! process is put off after 4,000 reductions, which is a millisecond.
+//! A call that waits (a device, a lock of its own) holds a scheduler as well and takes no CPU: the scheduler has work by its
+//! own account, and for the kernel it neither runs nor is ready to.
 //! Blind spot: where the operating system takes CPUs away, an ordinary slice looks long too; and where
 //! another process has the node's system monitor, nothing is known.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3).
@@ -21,6 +23,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let within = facts.serving_node()?;
     // A node that is held answers seldom: the whole run, where the window has too little.
     let whole = facts.run.whole(Subject::Node);
+    if let Some(held) = waits(facts)? {
+        return Ok(held);
+    }
     let (slices, over) = long(&within).or_else(|_| long(&whole))?;
     silent_if(slices == 0, "no time slice took 20 ms")?;
     let (node, target, let_run) = facts.schedulers()?;
@@ -61,6 +66,35 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )],
         ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
     })
+}
+
+/// Native code in which schedulers wait for something, and use no CPU meanwhile.
+fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
+    let (node, target, _) = facts.schedulers()?;
+    let held = facts.target.as_ref().map_or(0.0, |kernel| node.held(kernel));
+    if held < HOLDS * node.online {
+        return Ok(None);
+    }
+    let each = held / facts.attained.max(1e-9);
+    Ok(Some(Claim {
+        sum: format!(
+            "{held:.1} of {:.0} schedulers are in native code that waits, {}",
+            node.online,
+            facts.took(each)
+        ),
+        seen: format!(
+            "schedulers had work for {:.2} of their time, and for the kernel {:.2} of them ran and {:.2} could have",
+            node.active,
+            target.cores,
+            facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0)
+        ),
+        remedies: vec![Remedy::human(
+            "takes the native call off the normal schedulers",
+            "find the NIF or driver call that waits: gdb -p PID -batch -ex 'thread apply all bt' shows it; have it flagged \
+             ERL_NIF_DIRTY_JOB_IO_BOUND, answer by enif_send from a thread of its own, or run it in a port program",
+        )],
+        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
+    }))
 }
 
 /// Long time slices, and for how long slices were timed: for a part of the time where there are very many.
