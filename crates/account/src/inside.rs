@@ -8,6 +8,7 @@
 //! the sum: one pool thread in a timer may stand for a queue of a hundred exchanges.
 //! Blind spot: work that serves no exchange (a compaction, a log) is taken for an exchange's.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use linerate_evidence::sources::{diskstats, process};
@@ -49,6 +50,8 @@ pub struct Asked {
     pub asked: f64,
     /// CPUs' worth of time that its process used, where it is on this host.
     pub cores: Option<f64>,
+    /// That process, where it is none of the target's own.
+    pub other: Option<u32>,
 }
 
 /// Mean numbers of the target's threads in each state.
@@ -110,6 +113,13 @@ impl Inside {
         let disk = take(threads.as_ref().map_or(flushing, |threads| threads.disk));
         let asked = asked(evidence, window);
         Self { running, runnable, throttled, disk, asleep: left, asked, threads }
+    }
+
+    /// CPUs' worth of time that those on this host used whom the target, that process, asks: they come with its work.
+    pub fn asked_cores(&self, target: Option<u32>) -> f64 {
+        let others = self.asked.iter().filter(|asked| asked.other != target);
+        let cores = others.filter_map(|asked| Some((asked.other?, asked.cores?)));
+        cores.collect::<BTreeMap<_, _>>().values().sum()
     }
 
     /// Questions that the target has out, to whomever.
@@ -188,12 +198,16 @@ fn asked(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Asked> 
         let of = evidence.of(subject).within(window.clone());
         let instants = grown(&of, "peer.instants").filter(|instants| *instants > 0.0)?;
         let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
+        let fact = |name| evidence.fact(subject, name);
         Some(Asked {
-            address: evidence.fact(subject, "address")?.to_owned(),
-            process: evidence.fact(subject, "process").map(str::to_owned),
+            address: fact("address")?.to_owned(),
+            process: fact("process").map(str::to_owned),
             connections: mean("peer.connections"),
             // What was sent and answered within one millisecond was as likely asked as not.
             asked: mean("peer.asked") + mean("peer.asked_maybe") / 2.0,
+            other: fact("pid")
+                .filter(|_| fact("whose") != Some("target"))
+                .and_then(|pid| pid.parse().ok()),
             cores: of.rate(Metric::<std::time::Duration>::new("peer.run")).ok(),
         })
     };

@@ -159,7 +159,7 @@ impl PeerSampler {
             .collect();
         contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
         for (whom, number) in self.sums.take(contacts) {
-            self.name(&whom, number, &found);
+            self.name(&whom, number, &found, members);
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl PeerSampler {
     }
 
     /// Tells who a peer is: by its address, and, where the other end is in this namespace, by who listens.
-    fn name(&mut self, whom: &Whom, number: u16, found: &[Socket]) {
+    fn name(&mut self, whom: &Whom, number: u16, found: &[Socket], members: &[u32]) {
         let of = Subject::Peer(number);
         self.facts.push_fact(of, "address", whom.to_string());
         let Some(diag) = self.diag.as_mut() else { return };
@@ -237,6 +237,8 @@ impl PeerSampler {
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
             self.facts.push_fact(of, "process", name);
             self.facts.push_fact(of, "pid", pid.to_string());
+            let whose = if members.contains(&pid) { "target" } else { "other" };
+            self.facts.push_fact(of, "whose", whose.into());
             self.processes.insert(number, pid);
         }
     }

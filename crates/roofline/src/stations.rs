@@ -114,7 +114,7 @@ impl Stations {
     ) -> Self {
         let mut this = Self::default();
         // Of equally full ones the last is named.
-        let strangers = this.machine(run, utilisation, target, engine);
+        let strangers = this.machine(run, utilisation, inside, target, engine);
         if let Ok(Some((_, _, used))) = ways::fullest(run) {
             this.push(Resource::Line, "path.rate", used, 1.0, 0.0);
         }
@@ -160,6 +160,7 @@ impl Stations {
         &mut self,
         run: &Run,
         utilisation: &Utilisation,
+        inside: &Inside,
         target: Option<&Running>,
         engine: Option<&Running>,
     ) -> Option<f64> {
@@ -174,6 +175,10 @@ impl Stations {
             None => beside,
         };
         let strangers = (host.busy - ours).max(0.0);
+        // Whom the target asks on this host comes with its work; who is one of its own is in it already.
+        let asked =
+            if local { inside.asked_cores(run.header.target.pid).min(strangers) } else { 0.0 };
+        let (beside, ours, strangers) = (beside + asked, ours + asked, strangers - asked);
         let threads = [target.filter(|_| local), engine];
         let waited: f64 = threads.iter().flatten().filter_map(|of| of.runnable).sum();
         let one = of_target.and_then(|of| of.busiest_thread).unwrap_or(0.0);

@@ -16,16 +16,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         return not_here("it has no question out to anybody");
     };
     let inside = facts.at(Station::Application).max(facts.inside.asleep);
-    if facts.place.station != Some(Station::Application) || asked.asked < HALFWAY * inside {
+    // What runs, or is ready to, does not wait for an answer.
+    let out = asked.asked.min(facts.inside.asleep);
+    if facts.place.station != Some(Station::Application) || out < HALFWAY * inside {
         return not_here(format!(
-            "{:.1} questions are out to {}, and {inside:.1} exchanges in the application",
-            asked.asked, asked.address
+            "{out:.1} questions are out to {} and waited for, of {inside:.1} exchanges in the application",
+            asked.address
         ));
     }
-    let each = asked.asked / facts.attained.max(1e-9);
-    let (out, who, took) = (asked.asked, who(asked), duration(each));
+    let each = out / facts.attained.max(1e-9);
+    let (who, took) = (who(asked), duration(each));
     let part = match facts.place.regime {
-        Regime::Full => Part::capacity(Resource::Slots, asked.asked, each),
+        Regime::Full => Part::capacity(Resource::Slots, out, each),
         _ => Part::Delay { at: At::Station(Station::Application), each },
     };
     Ok(Claim {
