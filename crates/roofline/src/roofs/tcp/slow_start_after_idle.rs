@@ -4,7 +4,7 @@
 //! `each = halvings x RTT`, `halvings = idle / RTO`, as far as the window is above ten segments, and no more
 //! than from the first byte to the last; what it is cut down to comes with the first byte
 //!
-//! In a closed loop a connection is idle for as long as its server thinks (or its worker asks others), so
+//! A connection is idle for as long as its server thinks, its client thinks, or its worker asks others, so
 //! the window is cut once for each timeout of that. What it costs beside the idling itself is a round trip
 //! a halving: at most RTT / RTO of it, a third where the path is long. It never costs more than that, and
 //! on short paths nothing to speak of.
@@ -42,7 +42,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rtt = min_rtt(run)?;
     let timeout = mean_over(&bulk.senders, |flow| Ok(flow.median(tcp_info::RTO)?.as_secs_f64()))?;
     let idle = run.load.first_byte.at(50.0).map(|at| at.value as f64 / 1e9);
-    let idle = idle.ok_or_else(|| missing("first_byte", "engine"))?;
+    let idle = idle.ok_or_else(|| missing("first_byte", "engine"))? + run.think_s();
     // What an open window would have had in flight, and how often that can be halved.
     let most = (bulk.bytes / first).log2().ceil();
     let halvings = (idle / timeout.max(1e-9)).floor().min(most);
@@ -58,8 +58,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             run.connections_words()
         ),
         seen: format!(
-            "each answer came {idle} after it was asked for, {halvings:.0} timeouts of {timeout} later, and then took \
-             {body} where a round trip is {rtt}; no segment was sent again"
+            "each answer came after {idle} in which its connection had nothing to send, {halvings:.0} timeouts of \
+             {timeout}, and then took {body} where a round trip is {rtt}; no segment was sent again"
         ),
         remedies: vec![
             Remedy::sysctl(
