@@ -174,6 +174,20 @@ impl<'a> Of<'a> {
         Ok(self.raw(metric.name)?.iter().map(|(at, raw)| (*at, Q::from_raw(*raw))).collect())
     }
 
+    /// The same without their instants.
+    pub fn values<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Vec<Q>, Missing> {
+        Ok(self.raw(metric.name)?.iter().map(|(_, raw)| Q::from_raw(*raw)).collect())
+    }
+
+    /// Those of two metrics that are sampled together.
+    pub fn both<A: Quantity, B: Quantity>(
+        &self,
+        a: Metric<A>,
+        b: Metric<B>,
+    ) -> Result<Vec<(A, B)>, Missing> {
+        Ok(self.values(a)?.into_iter().zip(self.values(b)?).collect())
+    }
+
     /// The last sample.
     pub fn last<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Q, Missing> {
         let samples = self.raw(metric.name)?;
