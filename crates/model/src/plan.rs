@@ -879,6 +879,20 @@ impl Plan {
         servers.max(1)
     }
 
+    /// The share of all exchanges that go over a link, 0 to 1: servers are chosen uniformly at random, and engine hosts
+    /// have equal parts of the load. 1 of the one path between engine and target.
+    pub fn crossing(&self, link: usize) -> f64 {
+        let Some(link) = self.links.get(link) else { return 1.0 };
+        let of = |name: &str| self.sites.iter().find(|site| site.name == name);
+        let [Some(one), Some(other)] = [of(&link.between[0]), of(&link.between[1])] else {
+            return 1.0;
+        };
+        let engines: f64 = self.sites.iter().map(|site| f64::from(site.engines)).sum();
+        let there = f64::from(one.engines) * f64::from(other.servers);
+        let back = f64::from(other.engines) * f64::from(one.servers);
+        (there + back) / (engines * f64::from(self.servers())).max(1.0)
+    }
+
     /// Workers of the stage that has most.
     pub fn workers(&self) -> u32 {
         let stages = self.load.stages.iter().filter_map(|stage| stage.connections);
@@ -1122,5 +1136,16 @@ mod tests {
     fn more_threads_than_connections_are_refused() {
         let text = format!("{SMALLEST}[engine]\nthreads = 20\n");
         assert!(Plan::from_toml(&text).unwrap_err().to_string().contains("write 10 or fewer"));
+    }
+
+    #[test]
+    fn half_of_all_exchanges_go_over_the_link_of_two_equal_sites() {
+        let plan = Plan::from_toml(
+            "[target]\nbeam = 'echo'\n[[sites]]\nname = 'a'\nservers = 2\nengines = 1\n\
+             [[sites]]\nname = 'b'\nservers = 2\nengines = 1\n[[links]]\nbetween = ['a', 'b']\n",
+        )
+        .unwrap();
+        // An engine of each site: two of its four servers are beyond the link.
+        assert_eq!(plan.crossing(0), 0.5);
     }
 }

@@ -20,6 +20,7 @@ mod fit;
 mod forecast;
 mod interval;
 mod least_squares;
+mod losses;
 mod mva;
 mod network;
 mod usl;
@@ -35,6 +36,7 @@ pub use fit::{
 };
 pub use forecast::{Ceiling, Forecast, Lean, Service, forecast};
 pub use interval::Predicted;
+pub use losses::{trips_again, window_with_losses};
 pub use mva::{Demand, closed_network};
 pub use network::{Network, QueueStation, Solved};
 pub use usl::Usl;
