@@ -103,18 +103,15 @@ impl Split {
             let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
             let grown = |metric: Metric<u64>| {
                 let samples = of.all(metric).unwrap_or_default();
-                let value = |at: Timestamp| {
-                    // A count that stood still may not be repeated in every row, nor within the window at all.
-                    let before = samples.partition_point(|(when, _)| *when <= at);
+                // A count that stood still may not be repeated in every row, nor within the window at all.
+                let value = |at: &(Timestamp, u64)| {
+                    let before = samples.partition_point(|(when, _)| *when <= at.0);
                     before.checked_sub(1).map_or(0, |index| samples[index].1)
                 };
-                let grown = |pair: &[(Timestamp, u64)]| {
-                    value(pair[1].0).saturating_sub(value(pair[0].0)) as f64
-                };
-                all.windows(2).map(grown).collect::<Vec<_>>()
+                let pairs = all.windows(2).map(|of| value(&of[1]).saturating_sub(value(&of[0])));
+                pairs.map(|grown| grown as f64).collect::<Vec<_>>()
             };
-            let idle = grown(IDLE);
-            instants.extend(grown(INSTANTS).into_iter().zip(idle));
+            instants.extend(grown(INSTANTS).into_iter().zip(grown(IDLE)));
             for ((name, ..), (_, _, counts)) in METRICS.iter().zip(&mut counts) {
                 counts.extend(grown(Metric::new(name)));
             }
@@ -155,58 +152,47 @@ impl Account {
             return None;
         }
         // An exchange that is due by the clock and that the engine itself sends late is with the engine until then.
-        let late = if header.plan.has_due_times() && load.own_lateness.count() > 0 {
-            load.own_lateness.mean() / 1e9 * per_s
-        } else {
-            0.0
+        let is_late = header.plan.has_due_times() && load.own_lateness.count() > 0;
+        let late = if is_late { load.own_lateness.mean() / 1e9 * per_s } else { 0.0 };
+        let (in_flight, under_way) = (load.in_flight, load.in_flight + late);
+        let stamps = Self {
+            source: Source::Stamps,
+            under_way,
+            per_s,
+            places: Vec::new(),
+            instants: 0.0,
+            disagreement: 0.0,
         };
-        let window = load.window.0..=load.window.1;
-        let connections = f64::from(header.plan.connections());
-        let of = Split::of(evidence, &window).filter(|split| split.share_busy().is_some());
-        Some(match of {
-            Some(split) => Self::split(&split, load.in_flight, late, per_s, connections),
-            None => Self {
-                source: Source::Stamps,
-                under_way: load.in_flight + late,
-                per_s,
-                places: Vec::new(),
-                instants: 0.0,
-                disagreement: 0.0,
-            },
-        })
-    }
-
-    fn split(split: &Split, in_flight: f64, late: f64, per_s: f64, connections: f64) -> Self {
-        let of_share =
-            |(station, held, share): (_, _, Estimate)| (station, held, share.times(in_flight));
-        let mut counts: Vec<_> = split.shares().into_iter().map(of_share).collect();
+        let split = Split::of(evidence, &(load.window.0..=load.window.1));
+        let Some((split, busy)) = split.and_then(|split| split.share_busy().map(|of| (split, of)))
+        else {
+            return Some(stamps);
+        };
+        let mut places = Vec::new();
+        for (station, held, share) in split.shares() {
+            places.push((station, held, share.times(in_flight)));
+        }
         if late > 0.0 {
-            match counts.iter_mut().find(|(station, ..)| *station == Station::Engine) {
-                Some((.., of)) => {
-                    let Estimate { mid, low, high } = *of;
-                    *of = Estimate { mid: mid + late, low: low + late, high: high + late };
-                }
-                None => counts.push((Station::Engine, None, Estimate::exact(late))),
+            match places.iter_mut().find(|(station, ..)| *station == Station::Engine) {
+                Some((.., of)) => *of = of.plus(late),
+                None => places.push((Station::Engine, None, Estimate::exact(late))),
             }
         }
+        places.sort_by_key(|(station, held, _)| (*station, *held));
         let place = |(station, held, exchanges): (_, _, Estimate)| Place {
             station,
             held,
             exchanges,
             seconds: exchanges.times(1.0 / per_s),
         };
-        let mut places: Vec<Place> = counts.into_iter().map(place).collect();
-        let order = |station| Station::ALL.iter().position(|of| *of == station);
-        places.sort_by_key(|place| (order(place.station), place.held));
-        let counted = split.share_busy().map_or(0.0, |busy| busy.mid * connections);
-        Self {
+        let counted = busy.mid * f64::from(header.plan.connections());
+        Some(Self {
             source: Source::Census,
-            under_way: in_flight + late,
-            per_s,
-            places,
+            places: places.into_iter().map(place).collect(),
             instants: split.instants.iter().map(|(all, _)| all).sum(),
             disagreement: (counted - in_flight).abs() / in_flight.max(1e-9),
-        }
+            ..stamps
+        })
     }
 
     /// Whether it says where the exchanges are: the census saw most of those that the stamps know of, and not as
@@ -217,14 +203,16 @@ impl Account {
 
     /// Exchanges at a station, whatever holds them there.
     pub fn at(&self, station: Station) -> f64 {
-        let of = self.places.iter().filter(|place| place.station == station);
-        of.map(|place| place.exchanges.mid).sum()
+        self.sum(|place| place.station == station)
     }
 
     /// Those held there by this.
     pub fn held(&self, station: Station, held: Held) -> f64 {
-        let of = self.places.iter().filter(|of| of.station == station && of.held == Some(held));
-        of.map(|place| place.exchanges.mid).sum()
+        self.sum(|place| place.station == station && place.held == Some(held))
+    }
+
+    fn sum(&self, is: impl Fn(&&Place) -> bool) -> f64 {
+        self.places.iter().filter(is).map(|place| place.exchanges.mid).sum()
     }
 
     /// The share of the exchanges under way at a station, 0 to 1.

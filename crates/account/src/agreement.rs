@@ -63,10 +63,10 @@ pub fn agreements(
     let least = [account.under_way / FEW, 1.0 / FEW];
     held.filter(|(_, of, other)| of.max(*other) > least[0])
         .chain(cpu().filter(|(_, of, other)| of.max(*other) > least[1]))
-        .map(|(by, account_s, other_s)| Agreement {
+        .map(|(by, of, other)| Agreement {
             by,
-            account_s: per_exchange(account_s),
-            other_s: per_exchange(other_s),
+            account_s: per_exchange(of),
+            other_s: per_exchange(other),
         })
         .collect()
 }

@@ -80,29 +80,23 @@ impl Running {
     pub fn of(who: Who, evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
         let of = evidence.of(who.subject()).within(window.clone());
         let per_s = |metric: Metric<Duration>| of.rate(metric).ok();
+        // Of the target alone there are ticks.
         let by_ticks = || Some(per_s(process::UTIME)? + per_s(process::STIME)?);
-        let running = match who {
-            Who::Target => per_s(metric!(who, "run")).or_else(by_ticks),
-            Who::Engine => per_s(metric!(who, "run")),
-        }?;
         let run = metric!(who, "run");
         let count = |metric: Metric<u64>| of.grown(metric).unwrap_or(0.0);
         let quota: Option<Duration> = of.last(metric!(who, "cpu_quota")).ok();
         let allowed: Option<u64> = of.last(metric!(who, "cpus_allowed")).ok();
+        let (allowed, periods) =
+            (allowed.map(|count| count as f64), count(metric!(who, "nr_periods")));
         let list = evidence.fact(who.subject(), "cpus").map(list).unwrap_or_default();
         Some(Self {
-            running,
+            running: per_s(run).or_else(by_ticks)?,
             steady: of.all(run).ok().and_then(|samples| tenths(&samples)),
             runnable: per_s(metric!(who, "run_delay")),
             throttled: per_s(metric!(who, "throttled_time")).unwrap_or(0.0),
-            periods_throttled: count(metric!(who, "nr_throttled"))
-                / count(metric!(who, "nr_periods")).max(1.0),
+            periods_throttled: count(metric!(who, "nr_throttled")) / periods.max(1.0),
             quota: quota.map(|quota| quota.as_secs_f64()),
-            cpus: Cpus {
-                count: allowed.map(|count| count as f64),
-                busy: busy(&list, evidence, window),
-                list,
-            },
+            cpus: Cpus { count: allowed, busy: busy(&list, evidence, window), list },
         })
     }
 
@@ -160,53 +154,4 @@ fn busy(cpus: &[u16], evidence: &Evidence, window: &RangeInclusive<Timestamp>) -
         Some((1.0 - (idle.as_secs_f64() + waiting) / over.as_secs_f64()).clamp(0.0, 1.0))
     };
     if cpus.is_empty() { None } else { cpus.iter().map(one).sum() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
-        assert_eq!(list("0-1,4\n"), [0, 1, 4]);
-        assert_eq!(list("3"), [3]);
-        assert!(list("").is_empty());
-    }
-
-    #[test]
-    fn what_is_steady_is_told_by_ten_samples_without_their_ends() {
-        let samples = |rates: &[u64]| {
-            let mut used = 0;
-            let each = |(at, rate)| {
-                used += rate;
-                (Timestamp(at as u64 * 1_000_000_000), Duration::from_millis(used))
-            };
-            rates.iter().enumerate().map(each).collect::<Vec<_>>()
-        };
-        let told =
-            tenths(&samples(&[0, 1000, 1001, 1002, 300, 1003, 1004, 1005, 1006, 1007, 1900]));
-        assert_eq!(told, Some([1.0, 1.007]));
-        assert_eq!(tenths(&samples(&[0, 1000, 1000])), None);
-    }
-
-    #[test]
-    fn who_runs_and_who_waits_are_rates_of_the_kernels_counters() {
-        let mut evidence = Evidence::default();
-        for second in 0..3u64 {
-            let at = Timestamp(second * 1_000_000_000);
-            let run = Metric::<Duration>::new("engine.run");
-            let delay = Metric::<Duration>::new("engine.run_delay");
-            evidence.push(at, Subject::Engine, run, Duration::from_millis(150 * second));
-            evidence.push(at, Subject::Engine, delay, Duration::from_millis(850 * second));
-            evidence.push(at, Subject::Cpu(1), stat::IDLE, Duration::from_millis(100 * second));
-        }
-        evidence.push_fact(Subject::Engine, "cpus", "1".into());
-        let window = Timestamp(0)..=Timestamp(2_000_000_000);
-        let engine = Running::of(Who::Engine, &evidence, &window).unwrap();
-        assert!((engine.running - 0.15).abs() < 1e-9);
-        assert!((engine.runnable.unwrap() - 0.85).abs() < 1e-9);
-        // The CPU was busy for 0.9, of which the engine had 0.15.
-        assert!((engine.others().unwrap() - 0.75).abs() < 1e-9);
-        assert_eq!(Running::of(Who::Target, &evidence, &window), None);
-    }
 }

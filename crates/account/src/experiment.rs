@@ -12,6 +12,7 @@
 //! chapter 5; Little's law for k.
 
 use linerate_evidence::{Evidence, Header, LoadSummary, Step, StepKind};
+use linerate_model::OpRate;
 use linerate_predict::{Elasticity, Observed, elasticity};
 
 use crate::account::Split;
@@ -75,21 +76,13 @@ impl Experiment {
         if evidence.steps.is_empty() || load.throughput.0 <= 0.0 {
             return None;
         }
-        let observed = |step: &Step| {
-            let ((low, high), per_s) = (step.interval(), step.throughput().0);
-            Observed {
-                connections: step.connections,
-                per_s,
-                low: low.0.max(per_s / 4.0),
-                high: finite(high.0, per_s),
-            }
+        let of = |connections, per_s: OpRate, (low, high): (OpRate, OpRate)| {
+            // An interval without an upper end is as wide upwards as the figure itself.
+            let high = if high.0.is_finite() { high.0 } else { 2.0 * per_s.0 };
+            Observed { connections, per_s: per_s.0, low: low.0.max(per_s.0 / 4.0), high }
         };
-        let full = Observed {
-            connections: header.plan.load.connections,
-            per_s: load.throughput.0,
-            low: load.throughput_interval.0.0.max(load.throughput.0 / 4.0),
-            high: finite(load.throughput_interval.1.0, load.throughput.0),
-        };
+        let observed = |step: &Step| of(step.connections, step.throughput(), step.interval());
+        let full = of(header.plan.load.connections, load.throughput, load.throughput_interval);
         let [spaced, alone, half, again] =
             [StepKind::Spaced, StepKind::Alone, StepKind::Half, StepKind::Again].map(step);
         let worked = |step: &&Step| step.answered > 0 && step.answered >= step.failed;
@@ -97,12 +90,8 @@ impl Experiment {
         let (half, again) = (half.filter(worked).map(observed), again.filter(worked).map(observed));
         // Half of two is one: the same was asked twice, and what the two differ by is known no better.
         let alone_rate = alone.filter(worked).map(observed);
-        let half = match (half, alone_rate) {
-            (Some(half), Some(alone)) if half.connections == alone.connections => {
-                Some(pooled(&half, &alone))
-            }
-            (half, _) => half,
-        };
+        let same = half.zip(alone_rate).filter(|(half, one)| half.connections == one.connections);
+        let half = same.map(|(half, alone)| pooled(&half, &alone)).or(half);
         // One connection has no half.
         let fewer = half.as_ref().filter(|half| half.connections < full.connections);
         let elasticity = fewer.map(|half| {
@@ -162,9 +151,4 @@ fn time(step: &Step) -> Option<Estimate> {
     let (low, high) =
         ends.map_or((0.0, 2.0 * mid), |(low, high)| (low.as_secs_f64(), high.as_secs_f64()));
     Some(Estimate { mid, low, high })
-}
-
-/// An interval without an upper end is as wide upwards as the figure itself.
-fn finite(high: f64, mid: f64) -> f64 {
-    if high.is_finite() { high } else { 2.0 * mid }
 }

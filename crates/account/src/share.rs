@@ -28,6 +28,11 @@ impl Estimate {
         Self { mid: value, low: value, high: value }
     }
 
+    /// So many more.
+    pub fn plus(self, more: f64) -> Self {
+        Self { mid: self.mid + more, low: self.low + more, high: self.high + more }
+    }
+
     /// Each end times a factor that is not negative.
     pub fn times(self, factor: f64) -> Self {
         Self { mid: self.mid * factor, low: self.low * factor, high: self.high * factor }
@@ -35,7 +40,6 @@ impl Estimate {
 }
 
 /// `Σ c / Σ n` over batches of `(c, n)`; none where nothing was counted.
-///
 /// Fewer than [`SAMPLES`] batches have no interval that means anything: it is then 0 to 1.
 pub fn ratio(batches: &[(f64, f64)]) -> Option<Estimate> {
     let (counted, of): (f64, f64) =
@@ -55,27 +59,4 @@ pub fn ratio(batches: &[(f64, f64)]) -> Option<Estimate> {
     let variance = (count - 1.0) / count * left_out.iter().map(|p| (p - mean).powi(2)).sum::<f64>();
     let half = t95(used.len() - 1) * variance.sqrt();
     Some(Estimate { mid, low: (mid - half).max(0.0), high: mid + half })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_is_of_all_and_its_interval_of_what_batches_differ() {
-        let even = ratio(&[(5.0, 10.0), (5.0, 10.0), (5.0, 10.0), (5.0, 10.0)]).unwrap();
-        assert_eq!((even.mid, even.low, even.high), (0.5, 0.5, 0.5));
-        let uneven = ratio(&[(0.0, 10.0), (10.0, 10.0), (0.0, 10.0), (10.0, 10.0)]).unwrap();
-        // Standard error of four means of 0 and 1: 0.289; t of 3 degrees: 3.18.
-        assert_eq!(uneven.mid, 0.5);
-        assert!((uneven.high - 0.5 - 0.289 * 3.18).abs() < 0.03, "{uneven:?}");
-    }
-
-    #[test]
-    fn nothing_counted_is_no_share_and_two_batches_are_no_interval() {
-        assert_eq!(ratio(&[]), None);
-        assert_eq!(ratio(&[(0.0, 0.0)]), None);
-        let two = ratio(&[(1.0, 10.0), (1.0, 10.0)]).unwrap();
-        assert_eq!((two.low, two.high), (0.0, 1.0));
-    }
 }

@@ -20,16 +20,16 @@ pub enum Station {
     Unread,
     /// Taken by the service, and the answer not written.
     Application,
+    /// Acknowledged by the other host and not answered: what it does there cannot be seen.
+    Beyond,
+    /// Over sooner than both its ends could be asked: somewhere between two system calls of the engine.
+    Brief,
     /// Bytes of the answer are unsent in the server's socket.
     ServerSending,
     /// The answer is sent and has not arrived.
     PathBack,
     /// Answered in the engine's kernel and not read by the engine.
     Engine,
-    /// Acknowledged by the other host and not answered: what it does there cannot be seen.
-    Beyond,
-    /// Over sooner than both its ends could be asked: somewhere between two system calls of the engine.
-    Brief,
 }
 
 impl Station {
@@ -51,25 +51,20 @@ impl Station {
 
     /// As JSON has it; in words, to follow "31.9 of 32 exchanges are"; and in a word or two, for a bar.
     fn names(self) -> [&'static str; 3] {
+        use Station::*;
         match self {
-            Station::Connect => ["connect", "connecting", "connect"],
-            Station::AcceptQueue => {
-                ["accept_queue", "in the accept queue, taken by nobody", "accept queue"]
-            }
-            Station::TlsHandshake => ["tls_handshake", "in the TLS handshake", "TLS handshake"],
-            Station::ClientSending => {
-                ["client_sending", "unsent in the client's socket", "request unsent"]
-            }
-            Station::PathOut => ["path_out", "on the way to the server", "path out"],
-            Station::Unread => ["unread", "unread in the server's socket", "unread"],
-            Station::Application => ["application", "in the application", "application"],
-            Station::ServerSending => {
-                ["server_sending", "unsent in the server's socket", "answer unsent"]
-            }
-            Station::PathBack => ["path_back", "on the way back", "path back"],
-            Station::Engine => ["engine", "answered and not read by linerate", "linerate"],
-            Station::Beyond => ["beyond", "on the other host", "other host"],
-            Station::Brief => ["brief", "too brief to be placed", "kernel and wire"],
+            Connect => ["connect", "connecting", "connect"],
+            AcceptQueue => ["accept_queue", "in the accept queue, taken by nobody", "accept queue"],
+            TlsHandshake => ["tls_handshake", "in the TLS handshake", "TLS handshake"],
+            ClientSending => ["client_sending", "unsent in the client's socket", "request unsent"],
+            PathOut => ["path_out", "on the way to the server", "path out"],
+            Unread => ["unread", "unread in the server's socket", "unread"],
+            Application => ["application", "in the application", "application"],
+            ServerSending => ["server_sending", "unsent in the server's socket", "answer unsent"],
+            PathBack => ["path_back", "on the way back", "path back"],
+            Engine => ["engine", "answered and not read by linerate", "linerate"],
+            Beyond => ["beyond", "on the other host", "other host"],
+            Brief => ["brief", "too brief to be placed", "kernel and wire"],
         }
     }
 

@@ -131,7 +131,6 @@ pub enum Pace {
 impl Exchanges {
     /// None where the rhythm tells nothing: answers come by chance, clients and not the service set when, or
     /// nobody waits.
-    ///
     /// Each of n connections that is answered after the same time, and asks again at once, has its own moment of
     /// that time: n answers that keep apart from each other by a share g of their mean distance do so by chance
     /// with (1 - g)^(n - 1) (n points on a circle; Feller, "An Introduction to Probability Theory", volume 2,
@@ -159,11 +158,8 @@ impl Exchanges {
         if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
             let [few, many] = rhythm.spreads_s;
             // Times that are independent make it the square root of eight: halfway, on the scale of powers.
-            return Some(if many < 8_f64.powf(HALFWAY / 2.0) * few {
-                Pace::Clock
-            } else {
-                Pace::AtOnce(1.0)
-            });
+            let is_clock = many < 8_f64.powf(HALFWAY / 2.0) * few;
+            return Some(if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) });
         }
         if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
             return None;
@@ -184,11 +180,11 @@ impl Exchanges {
 impl Watched {
     /// Every listening port that was sampled, the one with most connections under way first.
     pub fn of(evidence: &Evidence) -> Vec<Self> {
-        let ports = evidence.subjects().filter_map(|of| match of {
-            Subject::Listener(port) => Some(port),
+        let port = |of| match of {
+            Subject::Listener(port) => Self::of_port(evidence, port),
             _ => None,
-        });
-        let mut all: Vec<Self> = ports.filter_map(|port| Self::of_port(evidence, port)).collect();
+        };
+        let mut all: Vec<Self> = evidence.subjects().filter_map(port).collect();
         all.sort_by(|a, b| b.under_way().total_cmp(&a.under_way()));
         all
     }
@@ -198,15 +194,11 @@ impl Watched {
         let exchanges = exchanges(&of);
         let instants = grown(&of, "bursts.instants").filter(|instants| *instants > 0.0);
         let Some(instants) = instants else {
-            return exchanges.map(|exchanges| Self {
-                port,
-                exchanges: Some(exchanges),
-                ..Self::default()
-            });
+            return exchanges.map(|_| Self { port, exchanges, ..Self::default() });
         };
         let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
         // Where all CPUs are busy requests pile up while the sampler runs; the headers know how many there are.
-        let asked = exchanges.as_ref().filter(|headers| headers.alternate);
+        let asked = exchanges.filter(|headers| headers.alternate);
         let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
         Some(Self {
             port,
@@ -244,8 +236,7 @@ impl Watched {
 
     /// Connections with something under way.
     pub fn under_way(&self) -> f64 {
-        let sending = self.held.all() + self.air;
-        self.accept_queue + self.unread + self.in_application() + sending
+        self.accept_queue + self.unread + self.in_application() + (self.held.all() + self.air)
     }
 }
 
@@ -279,6 +270,10 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
     let time = |name| of.last(Metric::<Duration>::new(name)).ok().map(|time| time.as_secs_f64());
     let count = |name| of.last(Metric::<u64>::new(name)).ok().map(|count| count as f64);
     let gaps = count("capture.gaps").filter(|gaps| *gaps > 0.0)?;
+    let beat = || {
+        let (period_s, spread_s) = (time("capture.beat")?, time("capture.beat_spread")?);
+        Some(Beat { period_s, spread_s, answers: count("capture.burst")? })
+    };
     Some(Rhythm {
         gaps,
         mean_s: time("capture.gap_time")? / gaps,
@@ -288,78 +283,6 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
         turn: count("capture.turn")?,
         turn_spread_s: time("capture.turn_spread")?,
         spreads_s: [time("capture.spread_4")?, time("capture.spread_32")?],
-        beat: time("capture.beat")
-            .zip(time("capture.beat_spread"))
-            .zip(count("capture.burst"))
-            .map(|((period_s, spread_s), answers)| Beat { period_s, spread_s, answers }),
+        beat: beat(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 20 requests wait, 400 answers a second; as they are told with this rhythm.
-    fn paced(rhythm: Rhythm) -> Option<Pace> {
-        let headers = Exchanges {
-            per_s: 400.0,
-            under_way: 20.0,
-            service_s: 0.05,
-            p50_s: 0.05,
-            p99_s: 0.06,
-            refused_per_s: 0.0,
-            opened_per_s: 0.0,
-            alternate: true,
-            idle_s: 0.0001,
-            rhythm: Some(rhythm),
-        };
-        let asks_late = Exchanges { idle_s: 0.01, ..headers };
-        assert_eq!(asks_late.pace(), None, "its clients set when");
-        let clumps = Exchanges { per_s: 100.0, ..headers };
-        assert_eq!(clumps.pace(), None, "pauses are most of it");
-        let steps = Exchanges { p50_s: 0.001, ..headers };
-        assert!(!matches!(steps.pace(), Some(Pace::AtOnce(k)) if k > 1.0), "a transaction's steps");
-        headers.pace()
-    }
-
-    const ONE: Rhythm = Rhythm {
-        gaps: 2000.0,
-        mean_s: 0.0025,
-        unasked_s: Some(0.0022),
-        low_s: 0.0021,
-        spread_s: 0.0003,
-        turn: 1.0,
-        turn_spread_s: 0.0003,
-        spreads_s: [0.0006, 0.0017],
-        beat: None,
-    };
-
-    #[test]
-    fn bursts_of_more_than_wait_are_what_a_clock_gives_out() {
-        let beat = Beat { period_s: 0.1, spread_s: 0.001, answers: 40.0 };
-        let bursts = Rhythm { low_s: 0.0, beat: Some(beat), ..ONE };
-        assert_eq!(paced(bursts), Some(Pace::Clock));
-        let of = |beat| paced(Rhythm { beat: Some(beat), ..bursts });
-        assert_eq!(of(Beat { answers: 20.0, ..beat }), None, "all that wait, once");
-        assert_eq!(of(Beat { spread_s: 0.03, ..beat }), None, "uneven");
-    }
-
-    #[test]
-    fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {
-        assert_eq!(paced(ONE), Some(Pace::AtOnce(1.0)));
-        assert_eq!(paced(Rhythm { spreads_s: [0.0003, 0.0003], ..ONE }), Some(Pace::Clock));
-        assert_eq!(paced(Rhythm { gaps: 50.0, ..ONE }), None, "too few");
-    }
-
-    #[test]
-    fn answers_that_repeat_after_some_are_of_so_many_at_a_time_and_others_of_nothing() {
-        let passed_on = Rhythm { unasked_s: Some(0.0004), ..ONE };
-        assert_eq!(paced(passed_on), None, "the rhythm of whoever sends");
-        assert!(paced(Rhythm { unasked_s: None, ..ONE }).is_some(), "older evidence");
-        let pool = Rhythm { low_s: 0.0001, spread_s: 0.002, turn: 4.0, ..ONE };
-        assert_eq!(paced(pool), Some(Pace::AtOnce(4.0)));
-        assert_eq!(paced(Rhythm { turn_spread_s: 0.0015, ..pool }), None, "hardly");
-        assert_eq!(paced(Rhythm { turn: 12.0, ..pool }), None, "hardly anybody waits");
-        assert_eq!(paced(Rhythm { turn: 20.0, ..pool }), Some(Pace::Apart), "as many as ask");
-    }
 }

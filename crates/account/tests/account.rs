@@ -3,7 +3,9 @@
 mod hand;
 
 use hand::{counted, header, load, second, step};
-use linerate_account::{Account, Experiment, Held, Inconclusive, Source, Station, agreements};
+use linerate_account::{
+    Account, Experiment, Held, Inconclusive, Source, Station, agreements, ratio,
+};
 use linerate_evidence::{
     Evidence, Packed, Side, Slice, Step, StepKind, Subject, live_histogram, summarise,
 };
@@ -262,4 +264,22 @@ fn one_connection_has_no_half() {
     let evidence = stepped(Evidence::default(), steps);
     let of = Experiment::of(&header, &evidence, &load(&header, 100.0, 1.0)).unwrap();
     assert_eq!(of.elasticity, None);
+}
+
+#[test]
+fn a_share_is_of_all_and_its_interval_of_what_batches_differ() {
+    let even = ratio(&[(5.0, 10.0), (5.0, 10.0), (5.0, 10.0), (5.0, 10.0)]).unwrap();
+    assert_eq!((even.mid, even.low, even.high), (0.5, 0.5, 0.5));
+    let uneven = ratio(&[(0.0, 10.0), (10.0, 10.0), (0.0, 10.0), (10.0, 10.0)]).unwrap();
+    // Standard error of four means of 0 and 1: 0.289; t of 3 degrees: 3.18.
+    assert_eq!(uneven.mid, 0.5);
+    assert!((uneven.high - 0.5 - 0.289 * 3.18).abs() < 0.03, "{uneven:?}");
+}
+
+#[test]
+fn nothing_counted_is_no_share_and_two_batches_are_no_interval() {
+    assert_eq!(ratio(&[]), None);
+    assert_eq!(ratio(&[(0.0, 0.0)]), None);
+    let two = ratio(&[(1.0, 10.0), (1.0, 10.0)]).unwrap();
+    assert_eq!((two.low, two.high), (0.0, 1.0));
 }

@@ -3,9 +3,13 @@
 
 mod hand;
 
+use std::time::Duration;
+
 use hand::{counted, second};
-use linerate_account::{Cpus, Inside, Running, Watched};
-use linerate_evidence::{Evidence, Subject};
+use linerate_account::{Cpus, Inside, Running, Watched, Who};
+use linerate_evidence::sources::stat;
+use linerate_evidence::{Evidence, Metric, Subject};
+use linerate_model::Timestamp;
 use proptest::prelude::*;
 
 fn running(running: f64, runnable: Option<f64>, throttled: f64) -> Running {
@@ -203,4 +207,57 @@ fn the_port_with_most_under_way_is_first_and_headers_alone_are_an_account() {
     let of = Watched::of(&evidence);
     assert_eq!((of[1].connections, of[1].in_application()), (0.0, 25.0));
     assert!(Watched::of(&Evidence::default()).is_empty());
+}
+
+#[test]
+fn who_runs_and_who_waits_are_rates_of_the_kernels_counters() {
+    let mut evidence = Evidence::default();
+    for second in 0..3u64 {
+        let at = Timestamp(second * 1_000_000_000);
+        let run = Metric::<Duration>::new("engine.run");
+        let delay = Metric::<Duration>::new("engine.run_delay");
+        evidence.push(at, Subject::Engine, run, Duration::from_millis(150 * second));
+        evidence.push(at, Subject::Engine, delay, Duration::from_millis(850 * second));
+        evidence.push(at, Subject::Cpu(1), stat::IDLE, Duration::from_millis(100 * second));
+    }
+    evidence.push_fact(Subject::Engine, "cpus", "1".into());
+    let window = Timestamp(0)..=Timestamp(2_000_000_000);
+    let engine = Running::of(Who::Engine, &evidence, &window).unwrap();
+    assert!((engine.running - 0.15).abs() < 1e-9);
+    assert!((engine.runnable.unwrap() - 0.85).abs() < 1e-9);
+    // The CPU was busy for 0.9, of which the engine had 0.15.
+    assert!((engine.others().unwrap() - 0.75).abs() < 1e-9);
+    assert_eq!(Running::of(Who::Target, &evidence, &window), None);
+}
+
+fn engine(evidence: &Evidence) -> Running {
+    Running::of(Who::Engine, evidence, &(second(0)..=second(20))).unwrap()
+}
+
+#[test]
+fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
+    for (text, cpus) in [("0-1,4\n", vec![0, 1, 4]), ("3", vec![3]), ("", vec![])] {
+        let mut evidence = ran(&[1000, 1000]);
+        evidence.push_fact(Subject::Engine, "cpus", text.into());
+        assert_eq!(engine(&evidence).cpus.list, cpus);
+    }
+}
+
+/// The engine had a CPU for so many milliseconds of each second.
+fn ran(of_seconds: &[u64]) -> Evidence {
+    let mut evidence = Evidence::default();
+    let mut used = 0;
+    for (at, ms) in of_seconds.iter().enumerate() {
+        used += ms;
+        let run = Metric::<Duration>::new("engine.run");
+        evidence.push(second(at as u64), Subject::Engine, run, Duration::from_millis(used));
+    }
+    evidence
+}
+
+#[test]
+fn what_is_steady_is_told_by_ten_samples_without_their_ends() {
+    let told = ran(&[0, 1000, 1001, 1002, 300, 1003, 1004, 1005, 1006, 1007, 1900]);
+    assert_eq!(engine(&told).steady, Some([1.0, 1.007]));
+    assert_eq!(engine(&ran(&[0, 1000, 1000])).steady, None);
 }

@@ -61,7 +61,7 @@ impl Limit {
             regime: place.regime.id().into(),
             at_once: place.at_once.map(|k| k.mid).filter(|k| k.is_finite() && is_full),
             rate_per_s: rate.filter(|rate| rate.is_finite()),
-            says: judged.verdict.says().to_owned(),
+            says: judged.verdict.says.to_owned(),
             also: judged.also.clone(),
         }
     }

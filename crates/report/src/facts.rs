@@ -51,8 +51,8 @@ pub(crate) fn limit(run: &RunDocument) -> String {
         }
         None => match run.verdict.by() {
             // Of a newer linerate, perhaps: the roof is named but not listed.
-            Some(_) => run.verdict.says().to_owned(),
-            None => format!("not found: {}", run.verdict.says()),
+            Some(_) => run.verdict.says.to_owned(),
+            None => format!("not found: {}", run.verdict.says),
         },
     }
 }

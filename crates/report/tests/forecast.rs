@@ -10,7 +10,7 @@ use linerate_report::{
     Asked, Between, Document, FORMATS, Known, Look, PredictDocument, PredictRow, WasRun,
     WhatIfDocument,
 };
-use linerate_roofline::Verdict;
+use linerate_roofline::{Answer, Verdict};
 use serde_json::Value;
 
 const BASE: &str = "linerate:///schema/";
@@ -101,7 +101,8 @@ fn what_if() -> Document {
         held_by: Some("vm.funnel".into()),
         noise: 0.01,
     };
-    let verdict = Verdict::Bound { by: "vm.funnel".into(), says: "one process".into() };
+    let verdict =
+        Verdict { state: Answer::Bound, by: Some("vm.funnel".into()), says: "one process".into() };
     let changed = Changed::new(measured.clone(), Change { cpus: Some(8), hosts: None });
     let expect = forecast(&changed, &crossing(), 500);
     let run = WasRun {

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use crate::predict::Predicted;
 
 /// What sort of limit a roof is, for readers of reports: it ranks nothing.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A mechanism that adds time or work, or turns somebody away.
+    #[default]
     Defect,
     /// Something that can be used up.
     Resource,

@@ -2,19 +2,13 @@
 
 use std::cmp::Ordering;
 
-use linerate_account::Station;
-use linerate_model::OpRate;
 use linerate_predict::Predicted;
 
 use crate::advice::{Advice, Kind};
-use crate::chosen::{AGREE, FEW, HALFWAY, HOLDS, NO_GAIN, SAMPLES, TURNED_AWAY};
-use crate::claim::{At, Claim, Known, Part, Resource, Role};
 use crate::facts::flows::min_rtt;
-use crate::facts::{Facts, Load};
 use crate::heat::Heat;
-use crate::place::Regime;
-use crate::remedy::Remedy;
-use crate::verdict::Assessed;
+use crate::prelude::*;
+use crate::verdict::{Assessed, State};
 
 pub(crate) struct Candidate {
     pub id: &'static str,
@@ -54,39 +48,28 @@ impl Candidate {
 /// A claim as reports list it, and as a candidate where it explains the place.
 pub(crate) fn of_claim(
     facts: &Facts,
+    id: &'static str,
     claim: &Claim,
-    blank: Assessed,
-) -> (Assessed, Option<Candidate>) {
-    let id = crate::roofs::id_of(&blank.id);
+    listed: &mut Assessed,
+) -> Option<Candidate> {
     let ceiling = claim.parts.iter().filter_map(|part| ceiling(facts, part)).reduce(f64::min);
-    let assessed = Assessed {
-        kind: kind(claim),
-        ceiling: ceiling.map(OpRate),
-        share: ceiling.map(|rate| facts.attained / rate),
-        because: claim.seen.clone(),
-        ..blank
-    };
+    listed.kind = kind(claim);
+    listed.state = State::Ceiling;
+    listed.ceiling = ceiling.map(OpRate);
+    listed.share = ceiling.map(|rate| facts.attained / rate);
+    (listed.sum, listed.because) = (claim.sum.clone(), claim.seen.clone());
     if claim.known == Known::PresentOnly {
-        return (assessed, None);
+        return None;
     }
-    let of_part =
-        |part| candidate(facts, claim, part).map(|(rank, predicted)| (rank, predicted, part));
-    let best = claim
-        .parts
-        .iter()
+    let parts = claim.parts.iter();
+    let of_part = |part| Some((rank(claim, part), lifted(facts, claim, part)?, part));
+    let (rank, predicted, part) = parts
         .filter_map(of_part)
-        .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a });
-    let candidate = best.map(|(rank, predicted, part)| {
-        let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
-        Candidate {
-            id,
-            rank,
-            gain: by(predicted.mid),
-            interval: (by(predicted.low), by(predicted.high)),
-            advice: advice(facts, claim, part, predicted),
-        }
-    });
-    (assessed, candidate)
+        .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a })?;
+    let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
+    let interval = (by(predicted.low), by(predicted.high));
+    let advice = advice(facts, claim, part, predicted);
+    Some(Candidate { id, rank, gain: by(predicted.mid), interval, advice })
 }
 
 fn kind(claim: &Claim) -> Kind {
@@ -94,6 +77,16 @@ fn kind(claim: &Claim) -> Kind {
         Some(Part::Capacity { resource: Resource::Load, .. }) => Kind::Demand,
         Some(Part::Capacity { .. }) => Kind::Resource,
         _ => Kind::Defect,
+    }
+}
+
+fn rank(claim: &Claim, part: &Part) -> Rank {
+    match (part, claim.role) {
+        (Part::TurnedAway { .. }, Role::Cause) => Rank::TurnedAway,
+        (Part::TurnedAway { .. }, Role::Place) => Rank::TurnedAwayOnly,
+        (Part::Capacity { resource: Resource::Load, .. }, _) => Rank::Load,
+        (_, Role::Cause) => Rank::Cause,
+        (_, Role::Place) => Rank::Place,
     }
 }
 
@@ -111,28 +104,19 @@ fn ceiling(facts: &Facts, part: &Part) -> Option<f64> {
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// Whether a part explains the place, how it ranks, and what the model gives without it.
-fn candidate(facts: &Facts, claim: &Claim, part: &Part) -> Option<(Rank, Predicted)> {
-    let predicted = match *part {
+/// What the model gives without a part, where that explains the place.
+fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
+    match *part {
         Part::TurnedAway { asked, served } => turned_away(facts, asked, served),
         Part::Delay { at, each } if facts.load == Load::Watched => watched_delay(facts, at, each),
         Part::Delay { at, each } => delay(facts, at, each),
-        Part::Work { resource, each } | Part::Taken { resource, each } => {
-            work(facts, resource, each, matches!(part, Part::Taken { .. }))
-        }
+        Part::Work { resource, each } => work(facts, resource, each, false),
+        Part::Taken { resource, each } => work(facts, resource, each, true),
         Part::Capacity { resource: Resource::Load, .. } => load(facts),
         Part::Capacity { resource, at_once, each } => {
             capacity(facts, claim, resource, at_once, each)
         }
-    };
-    let rank = match (part, claim.role) {
-        (Part::TurnedAway { .. }, Role::Cause) => Rank::TurnedAway,
-        (Part::TurnedAway { .. }, Role::Place) => Rank::TurnedAwayOnly,
-        (Part::Capacity { resource: Resource::Load, .. }, _) => Rank::Load,
-        (_, Role::Cause) => Rank::Cause,
-        (_, Role::Place) => Rank::Place,
-    };
-    Some((rank, predicted?))
+    }
 }
 
 /// So many times what is attained; low, mid, high.
@@ -152,18 +136,16 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     }
     let times = asked / served.max(1.0);
     let good = facts.run.load.good_throughput.0;
-    let attained = facts.attained;
-    let (then, most) = match &facts.model {
+    let then = match &facts.model {
         None => {
-            let [low, mid, high] = [good, attained, attained * times].map(OpRate);
-            (Predicted { low, mid, high }, f64::INFINITY)
+            let [low, mid, high] = [good, facts.attained, facts.attained * times].map(OpRate);
+            Predicted { low, mid, high }
         }
-        // An open loop has no more answered than it asks for.
-        Some(model) if facts.run.header.plan.is_open_loop() => {
-            (model.with_all_answered(1.0 / times.max(1.0)), good * times)
-        }
-        Some(model) => (model.with_all_answered(1.0 / times.max(1.0)), f64::INFINITY),
+        Some(model) => model.with_all_answered(1.0 / times.max(1.0)),
     };
+    // An open loop has no more answered than it asks for.
+    let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
+    let most = if is_open { good * times } else { f64::INFINITY };
     let at = |rate: OpRate| OpRate(rate.0.min(most).max(good));
     Some(Predicted { low: at(then.low), mid: at(then.mid), high: at(then.high) })
 }
@@ -268,7 +250,7 @@ fn capacity(
             model.without_rate(spaced)
         }
         (Some(model), _) => {
-            let (times, connections) = more(facts, claim);
+            let (times, connections) = more(facts, claim, resource, at_once.max(1e-6));
             model.with_more_at(resource, times, connections)
         }
         (None, _) if resource == Resource::Slots => {
@@ -283,7 +265,7 @@ fn capacity(
 /// ask at a rate of their own do not. Other resources have the room that they have.
 fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
     let (of, left) = (facts.place.of, left.clamp(FEW.recip(), 1.0));
-    let idle: f64 = facts.watched.iter().map(|port| port.idle).sum();
+    let idle = facts.ports(|port| port.idle);
     let asked = (of + idle) / (idle + of * left).max(1e-9);
     let room = |heat| facts.stations.room(heat, lifted, 0.0).max(1.0);
     let (mid, high) = (asked.min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
@@ -297,8 +279,7 @@ fn is_much(facts: &Facts, each: f64) -> bool {
 
 /// Whether it is a good part of what those are held for that are served at a time.
 fn is_held(facts: &Facts, each: f64) -> bool {
-    let at_once = facts.place.at_once.map_or(1.0, |k| k.mid.max(1.0));
-    each * facts.attained >= HOLDS * at_once
+    each * facts.attained >= HOLDS * facts.place.served(1.0)
 }
 
 /// Whether a gain is more than chance, before what two runs differ by.
@@ -311,14 +292,8 @@ const TWICE: f64 = 1.0 / HALFWAY;
 
 /// Times as much of a capacity as a claim's first remedy brings, and the connections then. A number that serves
 /// so many at a time is meant to be as large as what is asked; of anything else, twice as much.
-fn more(facts: &Facts, claim: &Claim) -> (f64, u32) {
+fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64, u32) {
     let connections = facts.run.connections();
-    let Some((resource, at_once)) = claim.parts.iter().find_map(|part| match part {
-        Part::Capacity { resource, at_once, .. } => Some((*resource, at_once.max(1e-6))),
-        _ => None,
-    }) else {
-        return (TWICE, connections);
-    };
     match claim.remedies.first() {
         Some(Remedy { key, at_once: Some(then), .. }) => {
             let asked = if key == "load.connections" { *then as u32 } else { connections };
@@ -326,7 +301,7 @@ fn more(facts: &Facts, claim: &Claim) -> (f64, u32) {
         }
         _ if resource == Resource::Slots => {
             // Those who wait for somebody are many; how many that one serves at a time the place tells.
-            let served = facts.place.at_once.map_or(at_once, |k| k.mid.max(1.0));
+            let served = facts.place.served(at_once);
             ((f64::from(connections) / served).max(1.0), connections)
         }
         _ => (TWICE, connections),
@@ -349,8 +324,7 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
 }
 
-/// Whether the account has enough of the exchanges where a delay is claimed; without an account the claim's
-/// own size must do.
+/// Whether the account has enough exchanges where a delay is claimed; without one its size must do.
 fn covers(facts: &Facts, at: At, each: f64) -> bool {
     let Some(account) = facts.account.as_ref().filter(|account| account.is_split()) else {
         // A round trip of each exchange is on the path in any case.
@@ -369,8 +343,7 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
     here >= HOLDS * account.under_way
 }
 
-/// Nobody says how long a client of a service that is watched pauses: as long as its connection is idle, or
-/// not at all.
+/// A watched service's client pauses as long as its connection is idle, or not at all.
 fn watched_without(facts: &Facts, each: f64) -> Predicted {
     let spared = each * facts.attained;
     // What is left of the time may be less than samples can tell: as little as chance at least.
@@ -386,11 +359,11 @@ fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Ve
         let (knob, value) = remedy.knob(facts);
         let more = match *part {
             Part::Delay { at, each } if remedy.spares > 0.0 => {
-                candidate(facts, claim, &Part::Delay { at, each: each + remedy.spares })
+                lifted(facts, claim, &Part::Delay { at, each: each + remedy.spares })
             }
             _ => None,
         };
-        let predicted = more.map_or(predicted, |(_, predicted)| predicted);
+        let predicted = more.unwrap_or(predicted);
         let Remedy { does, by_hand, .. } = remedy.clone();
         Advice { knob, value, does, by_hand, predicted }
     };

@@ -2,10 +2,7 @@
 //!
 //! A roof claims and never ranks: which claim is named is the verdict's affair ([`crate::verdict`]).
 
-use linerate_account::{Held, Station};
-use linerate_evidence::Missing;
-
-use crate::remedy::Remedy;
+use crate::prelude::*;
 
 /// A limit's explanation of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +43,12 @@ pub enum Known {
     PresentOnly,
 }
 
+impl Known {
+    pub fn sized_if(is_much: bool) -> Self {
+        if is_much { Known::Sized } else { Known::PresentOnly }
+    }
+}
+
 /// What a claim adds to the place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
@@ -58,40 +61,16 @@ pub enum Role {
 /// One thing that a mechanism does to exchanges.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// Time that it adds to an exchange: a held write, a window, a timer.
-    Delay {
-        /// Where the exchange is meanwhile.
-        at: At,
-        /// How long. Unit: seconds an exchange.
-        each: f64,
-    },
-    /// Demand that could be spared: small reads, tracing, a handshake an exchange.
-    Work {
-        resource: Resource,
-        /// Unit: seconds of one server of it, an exchange.
-        each: f64,
-    },
-    /// What others than target and engine took of it, while it was waited for.
-    Taken {
-        resource: Resource,
-        /// Unit: seconds of one server of it, an exchange.
-        each: f64,
-    },
-    /// What can be full.
-    Capacity {
-        resource: Resource,
-        /// How many it serves at once.
-        at_once: f64,
-        /// Unit: seconds of one of them, an exchange.
-        each: f64,
-    },
-    /// What was never served.
-    TurnedAway {
-        /// Asked for, over the whole run: exchanges, or connections where those were turned away.
-        asked: f64,
-        /// Of them, served.
-        served: f64,
-    },
+    /// Time that it adds to an exchange, in seconds: a held write, a window, a timer.
+    Delay { at: At, each: f64 },
+    /// Demand that could be spared, in seconds of one server an exchange: small reads, tracing.
+    Work { resource: Resource, each: f64 },
+    /// What others than target and engine took of it, while it was waited for; the same unit.
+    Taken { resource: Resource, each: f64 },
+    /// What can be full: how many it serves at once. Unit: seconds of one of them, an exchange.
+    Capacity { resource: Resource, at_once: f64, each: f64 },
+    /// What was asked for over the whole run, exchanges or connections, and of it what was served.
+    TurnedAway { asked: f64, served: f64 },
 }
 
 impl Part {
@@ -99,6 +78,11 @@ impl Part {
     pub fn capacity(resource: Resource, at_once: f64, each: f64) -> Self {
         Part::Capacity { resource, at_once, each }
     }
+}
+
+/// What so many at once carry, each for so long an exchange.
+pub(crate) fn rate(at_once: f64, each: f64) -> OpRate {
+    OpRate(at_once / each.max(1e-12))
 }
 
 /// Where time is added.
@@ -137,17 +121,15 @@ impl At {
 /// What can be full.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Resource {
-    /// The engine's threads.
     EngineCpu,
-    /// The machine's CPUs, everybody's.
+    /// Everybody's.
     HostCpu,
-    /// The CPUs that the target may use; of a BEAM node its schedulers.
+    /// Those that it may use; of a BEAM node its schedulers.
     TargetCpu,
-    /// One thread, process or scheduler of the target.
+    /// One thread, process or scheduler of it.
     TargetThread,
-    /// One process of a BEAM node.
+    /// One of a BEAM node.
     Process,
-    /// The dirty schedulers of a BEAM node.
     DirtySchedulers,
     /// A direction of the path.
     Line,
@@ -155,7 +137,7 @@ pub enum Resource {
     Emulator,
     /// Workers, locks, tokens: what serves so many at a time and is no CPU.
     Slots,
-    /// The load's connections, or its offered rate.
+    /// Its connections, or its offered rate.
     Load,
 }
 

@@ -1,20 +1,12 @@
 //! What is known of a run, computed once and typed: the account, what runs on which CPUs, the experiment,
 //! the model fitted to it, and the place that holds the rate. What is missing is [`None`], never nought.
 
-use linerate_account::{
-    Account, Exchanges, Experiment, Held, Inside, Pace, Running, Station, Watched, Who,
-};
-use linerate_evidence::{Missing, Side};
+use linerate_account::{Account, Exchanges, Who};
 
-use crate::chosen::{FULL, HALFWAY};
-use crate::claim::{Resource, Silent};
 use crate::facts::connections::Connection;
 use crate::model::Model;
-use crate::node_cpu::NodeCpu;
-use crate::place::Place;
-use crate::run::{Run, duration};
+use crate::prelude::*;
 use crate::stations::Stations;
-use crate::utilisation::Utilisation;
 
 pub(crate) mod admission;
 pub(crate) mod channels;
@@ -83,8 +75,8 @@ impl<'a> Facts<'a> {
     pub fn of(run: Run<'a>) -> Self {
         let window = run.load.window.0..=run.load.window.1;
         let load = if run.is_watched() { Load::Watched } else { Load::Made };
-        let target = Running::of(Who::Target, run.evidence, &window);
-        let engine = Running::of(Who::Engine, run.evidence, &window);
+        let [target, engine] =
+            [Who::Target, Who::Engine].map(|who| Running::of(who, run.evidence, &window));
         let account = Account::of(run.header, run.evidence, run.load);
         let experiment = Experiment::of(run.header, run.evidence, run.load);
         let watched = if load == Load::Watched { Watched::of(run.evidence) } else { Vec::new() };
@@ -141,7 +133,7 @@ impl<'a> Facts<'a> {
     pub fn under_way(&self) -> f64 {
         match (&self.account, self.load) {
             (Some(account), _) => account.under_way,
-            (None, Load::Watched) => self.watched.iter().map(Watched::under_way).sum(),
+            (None, Load::Watched) => self.ports(Watched::under_way),
             (None, Load::Made) => self.run.load.in_flight,
         }
     }
@@ -155,11 +147,10 @@ impl<'a> Facts<'a> {
 
     /// What an exchange takes on average; of a service that is watched at most. Unit: seconds.
     pub(crate) fn exchange_s(&self) -> f64 {
-        self.most_under_way() / self.attained.max(1e-9)
+        self.per_exchange(self.most_under_way())
     }
 
-    /// Exchanges under way; of a service that is watched, and whose connections' states were not sampled, all of its
-    /// connections.
+    /// Exchanges under way; of a service whose connections' states were not sampled all of those.
     pub(crate) fn most_under_way(&self) -> f64 {
         match self.load {
             Load::Watched if self.watched.is_empty() => f64::from(self.run.connections()),
@@ -172,8 +163,7 @@ impl<'a> Facts<'a> {
         self.account.as_ref().map_or(0.0, |account| account.at(station))
     }
 
-    /// What an exchange waits on average in one end's socket, held by this; 0 where that is not seen. Unit:
-    /// seconds.
+    /// What an exchange waits in one end's socket, held by this; 0 where unseen. Unit: seconds.
     pub(crate) fn held_by(&self, side: Side, held: Held) -> f64 {
         let station = match side {
             Side::Client => Station::ClientSending,
@@ -181,15 +171,16 @@ impl<'a> Facts<'a> {
         };
         let exchanges = match (&self.account, side, held) {
             (Some(account), ..) => account.held(station, held),
-            (None, Side::Server, Held::Nagle) => {
-                self.watched.iter().map(|port| port.held.nagle).sum()
-            }
-            (None, Side::Server, Held::Window) => {
-                self.watched.iter().map(|port| port.held.window).sum()
-            }
+            (None, Side::Server, Held::Nagle) => self.ports(|port| port.held.nagle),
+            (None, Side::Server, Held::Window) => self.ports(|port| port.held.window),
             _ => 0.0,
         };
-        exchanges / self.attained.max(1e-9)
+        self.per_exchange(exchanges)
+    }
+
+    /// Of a service that is watched, the sum over its ports.
+    pub(crate) fn ports(&self, of: fn(&Watched) -> f64) -> f64 {
+        self.watched.iter().map(of).sum()
     }
 
     /// From an answer's first byte to its last, on average. Unit: seconds.
@@ -207,15 +198,16 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Requests and answers of a watched service, of its busiest port whose headers were captured.
-    pub(crate) fn headers(&self) -> Option<&Exchanges> {
-        self.watched.iter().find_map(|port| port.exchanges.as_ref())
+    /// The busiest port of a watched service whose headers were captured, and what they tell.
+    pub(crate) fn captured(&self) -> Result<(&Watched, Exchanges), Silent> {
+        let captured = self.watched.iter().find_map(|port| Some((port, port.exchanges?)));
+        captured.or_not_here("the headers of its exchanges were not captured")
     }
 
     /// What sets the rate of a watched service, by the rhythm of its answers. Where it has a question out to somebody all
     /// the time, it is that one's answers that come so evenly, and no clock.
     pub(crate) fn pace(&self) -> Option<Pace> {
-        match self.headers()?.pace()? {
+        match self.captured().ok()?.1.pace()? {
             Pace::Clock if self.inside.questions() >= HALFWAY => Some(Pace::AtOnce(1.0)),
             pace => Some(pace),
         }
@@ -227,6 +219,16 @@ impl<'a> Facts<'a> {
         host.is_some_and(|host| host.busy >= FULL * host.cpus)
     }
 
+    /// What so much a second is of an exchange. Unit: seconds, of CPUs' worth of time.
+    pub(crate) fn per_exchange(&self, a_second: f64) -> f64 {
+        a_second / self.attained.max(1e-9)
+    }
+
+    /// What would be attained without such a share of the target's work.
+    pub(crate) fn rate_without(&self, share: f64) -> OpRate {
+        OpRate(self.attained.max(1e-9) / (1.0 - share).max(1e-3))
+    }
+
     /// So much time in words: `20.1 ms an exchange`.
     pub(crate) fn took(&self, seconds: f64) -> String {
         format!("{} {}", duration(seconds), self.each())
@@ -234,6 +236,6 @@ impl<'a> Facts<'a> {
 
     /// What the throughput is counted in: `an exchange`, or `a read`.
     pub fn each(&self) -> &'static str {
-        self.run.each()
+        if self.load == Load::Watched { "a read" } else { "an exchange" }
     }
 }

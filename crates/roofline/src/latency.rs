@@ -3,13 +3,9 @@
 //! Throughput and latency are two answers. Before a full line a standing queue costs time and no rate: the
 //! verdict names the line, and this the queue.
 
-use linerate_account::Station;
 use serde::{Deserialize, Serialize};
 
-use crate::chosen::HOLDS;
-use crate::claim::{Claim, Known, Part};
-use crate::facts::Facts;
-use crate::run::duration;
+use crate::prelude::*;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,36 +30,28 @@ impl Latency {
         let place = &facts.place;
         let station = place.station;
         let there = station.map_or(whole, |_| place.exchanges / facts.attained);
-        let mut largest: Option<(&str, &str, &Claim, f64)> = None;
-        for (id, title, claim) in claims.iter().filter(|(.., claim)| claim.known == Known::Sized) {
-            for part in &claim.parts {
-                let Part::Delay { at, each } = part else { continue };
-                let fits =
-                    station.is_none_or(|station| at.covers(station)) && *each >= HOLDS * there;
-                if fits && largest.is_none_or(|(.., most)| *each > most) {
-                    largest = Some((id, title, claim, *each));
-                }
+        let fits = |part: &Part| match part {
+            Part::Delay { at, each } if *each >= HOLDS * there => {
+                station.is_none_or(|station| at.covers(station)).then_some(*each)
             }
-        }
-        let by = largest.map(|(id, ..)| id.to_owned());
-        let of_whole = format!("of {} {}", duration(whole), facts.each());
-        let (seconds, says) = match (station, largest) {
-            (Some(station), Some((_, title, claim, _))) => (
-                there,
-                format!(
-                    "{} {of_whole} {}: {title}: {}",
-                    duration(there),
-                    station.words(),
-                    claim.sum
-                ),
-            ),
-            (Some(station), None) => {
-                (there, format!("{} {of_whole} {}", duration(there), station.words()))
+            _ => None,
+        };
+        let sized = claims.iter().filter(|(.., claim)| claim.known == Known::Sized);
+        let delays =
+            sized.flat_map(|of| of.2.parts.iter().filter_map(&fits).map(move |each| (of, each)));
+        let largest = delays.reduce(|most, of| if of.1 > most.1 { of } else { most });
+        let by = largest.map(|((id, ..), _)| (*id).to_owned());
+        let (takes, each) = (duration(whole), facts.each());
+        let cause = largest.map(|((_, title, claim), _)| format!("{title}: {}", claim.sum));
+        let (seconds, says) = match (station, largest.zip(cause)) {
+            (Some(station), cause) => {
+                let cause = cause.map_or(String::new(), |(_, cause)| format!(": {cause}"));
+                let here = duration(there);
+                (there, format!("{here} of {takes} {each} {}{cause}", station.words()))
             }
-            (None, Some((_, title, claim, each))) => (
-                each.min(whole),
-                format!("{title}: {}; {} takes {}", claim.sum, facts.each(), duration(whole)),
-            ),
+            (None, Some(((_, delay), cause))) => {
+                (delay.min(whole), format!("{cause}; {each} takes {takes}"))
+            }
             (None, None) => return None,
         };
         Some(Self { station, seconds, by, says })

@@ -10,31 +10,27 @@
 //! with what was measured, the middle and the high end with what busy CPUs take ([`Heat`]).
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapters 7 and 12.
 
-use linerate_account::{Estimate, Experiment};
 use linerate_evidence::Percentiles;
-use linerate_model::OpRate;
 use linerate_predict::{
     Alone, Fit, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit_thinking,
     predict_at, without_at,
 };
 
-use crate::chosen::{AGREE, COLD, HALFWAY, SPLIT, TURNED_AWAY};
-use crate::claim::Resource;
-use crate::heat::{Heat, Known};
-use crate::run::Run;
-use crate::stations::Stations;
-use crate::utilisation::unhindered;
+use crate::heat::{By, Heat};
+use crate::prelude::*;
+use crate::stations::{InUse, Stations};
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Model {
     fit: Fit,
     /// In the order of the fit's.
-    stations: Vec<Known>,
+    stations: Vec<InUse>,
     /// The same if linerate had CPUs to itself.
-    with_free_engine: Vec<Known>,
+    with_free_engine: Vec<InUse>,
     /// Every resource that was measured.
-    bounds: Vec<Known>,
+    bounds: Vec<InUse>,
+    by: By,
     /// Times of exchanges under this load. Unit: ns.
     service: Percentiles,
     connections: u32,
@@ -56,12 +52,10 @@ pub struct Model {
 }
 
 /// What is known without the experiment, solved.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct KnownPart {
     /// Throughput with the run's connections. Unit: exchanges a second.
     pub per_s: f64,
-    /// The same if no service time varied.
-    pub high: f64,
     /// `d ln X / d ln N` there.
     pub elasticity: f64,
     /// The fullest station.
@@ -81,24 +75,23 @@ impl Model {
         if run.is_watched() || attained <= 0.0 {
             return None;
         }
-        let engine = run.engine_cores();
-        let stations = measured.solved(attained, engine);
+        let by = By { attained, engine: run.engine_cores() };
+        let stations = measured.apart();
         let alone = alone(run, experiment)?;
         let (mid, low, high) = (alone.service_s, alone.low, alone.high);
         let answers = experiment.and_then(|it| it.alone_s).unwrap_or(Estimate { mid, low, high });
-        let queues = at(&stations, Heat::Cold);
+        let queues = at(&stations, Heat::Cold, by);
         let demands: f64 = queues.iter().map(|of| of.demand).sum();
         let delay = (alone.service_s - demands).max(0.0);
         let think = run.think_s();
         let network = Network { delay: delay + think, stations: queues.clone() };
         let customers = run.connections();
         let whole = network.throughput(f64::from(customers));
-        let half = network.throughput(f64::from(customers) / 2.0);
+        let fewer = network.throughput(f64::from(customers) / 2.0);
         let fullest = measured.fullest();
         let known = KnownPart {
             per_s: whole.low,
-            high: whole.high,
-            elasticity: ((whole.low / half.low.max(1e-12)).ln() / 2.0_f64.ln()).clamp(0.0, 1.0),
+            elasticity: ((whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln()).clamp(0.0, 1.0),
             fullest: fullest.map(|(resource, _)| resource),
             used: fullest.map_or(0.0, |(_, used)| used),
         };
@@ -115,21 +108,22 @@ impl Model {
         observed.extend(experiment.and_then(|it| it.alone).filter(|_| think == 0.0));
         // What is turned away is none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
-        let checked = experiment.filter(|_| answered).and_then(|it| it.half.as_ref()).map(|half| {
-            let of = fit_thinking(&queues, alone, think, &observed);
-            let of = predict_at(&of, half.connections);
+        let half = experiment.and_then(|it| it.half);
+        let checked = half.filter(|_| answered).map(|half| {
+            let fit = fit_thinking(&queues, alone, think, &observed);
+            let of = predict_at(&fit, half.connections);
             // The service may be another one by then, as with all of the connections again.
-            let again =
-                experiment.and_then(|it| it.again.as_ref()).map_or(1.0, |it| it.per_s / attained);
+            let again = experiment.and_then(|it| it.again).map_or(1.0, |it| it.per_s / attained);
             agreed([of.low.0 * again.min(1.0), of.mid.0, of.high.0 * again.max(1.0)])
         });
-        observed.extend(experiment.and_then(|it| it.half));
+        observed.extend(half);
         let fit = fit_thinking(&queues, alone, think, &observed);
         Some(Self {
             fit,
             stations,
-            with_free_engine: measured.with_free_engine(attained, engine),
-            bounds: measured.bounds(attained, engine),
+            with_free_engine: measured.with_free_engine().apart(),
+            bounds: measured.all().to_vec(),
+            by,
             service: run.load.service.clone(),
             connections: customers,
             attained,
@@ -149,7 +143,6 @@ impl Model {
     }
 
     /// What is expected without so much delay an exchange. Unit: seconds.
-    ///
     /// Whatever queues: no exchange is spared more than that, so by Little's law there are at most `N / (R - each)`
     /// a second (of clients that think, `N / (R - each + think)`); and no more than what is known carries.
     pub fn without_delay(&self, each: f64) -> Predicted {
@@ -161,7 +154,7 @@ impl Model {
         self.without(each, &self.with_free_engine)
     }
 
-    fn without(&self, each: f64, stations: &[Known]) -> Predicted {
+    fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
         let connections = f64::from(self.connections);
         // What takes no time at all cannot be solved.
         let left = |each: f64| (self.exchange_s - each).max(self.exchange_s * 1e-3);
@@ -171,7 +164,7 @@ impl Model {
         let (most, least) = (left(each * (1.0 - SPLIT)), left(each * (1.0 + SPLIT)));
         let quick = self.quicker_than(each * HALFWAY).filter(|quick| *quick < most);
         let solve = |left: f64, heat: Heat| {
-            let stations = at(stations, heat);
+            let stations = at(stations, heat, self.by);
             let demands: f64 = stations.iter().map(|of| of.demand).sum();
             let left = left.max(demands);
             let delay = left - demands + self.think_s;
@@ -181,14 +174,13 @@ impl Model {
         };
         let (low, _) = solve(most, Heat::Cold);
         let (_, high) = solve(quick.unwrap_or(least).min(least), Heat::Hot);
+        let high = high.max(low);
         let mid = |left| {
             let (below, above) = solve(left, Heat::Warm);
             (below * above).sqrt()
         };
-        let mid = quick
-            .map_or_else(|| (mid(left(each)) * mid(least)).sqrt(), mid)
-            .clamp(low, high.max(low));
-        agreed([low, mid, high.max(low)])
+        let mid = quick.map_or_else(|| (mid(left(each)) * mid(least)).sqrt(), mid);
+        agreed([low, mid.clamp(low, high), high])
     }
 
     /// The median of those exchanges that took less than so long. Unit: seconds. None: there were none.
@@ -198,26 +190,24 @@ impl Model {
         median.map(|median| median.value as f64 / 1e9)
     }
 
-    /// What is expected without so much time for which each of those that are served at a time is held. Unit:
-    /// seconds an exchange.
+    /// What is expected without so much of the time for which each is served. Unit: seconds.
     pub fn without_held(&self, each: f64) -> Predicted {
         let removed = Removed::Work { station: UNKNOWN.to_owned(), seconds: each };
-        self.after(removed, self.connections, |_, demand, servers| (demand, servers))
+        self.after(removed, self.connections, |_, _| {})
     }
 
     /// What is expected without so much work at a resource. Unit: seconds an exchange.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
-        self.known_with(self.connections, |of, demand, servers| {
-            (
-                if resource.is_part_of(of.resource) { (demand - each).max(0.0) } else { demand },
-                servers,
-            )
+        self.known_with(self.connections, |known, of| {
+            if resource.is_part_of(known.resource) {
+                of.demand = (of.demand - each).max(0.0);
+            }
         })
     }
 
     /// What is expected where nobody else takes CPUs.
     pub fn without_others(&self) -> Predicted {
-        self.known_with(self.connections, |of, demand, servers| (demand, servers + of.lost))
+        self.known_with(self.connections, |known, of| of.servers += known.lost())
     }
 
     /// What is expected where only such a share of what was asked was answered, and all of it will be. What was
@@ -233,13 +223,12 @@ impl Model {
     }
 
     /// What is expected where an exchange takes so long alone, at least such a share of what is known to be of it.
-    ///
     /// What it takes besides work is a delay; one that is no longer than what cold work may take is the waking of what
     /// sleeps, of which as little may be left as of the work.
     fn with_alone(&self, alone: Estimate, share: f64) -> Predicted {
         let work = |stations: &[QueueStation]| stations.iter().map(|of| of.demand).sum::<f64>();
         let known = |heat: Heat, share: f64| {
-            let mut stations = at(&self.stations, heat);
+            let mut stations = at(&self.stations, heat, self.by);
             stations.iter_mut().for_each(|of| of.demand *= share);
             stations
         };
@@ -259,17 +248,13 @@ impl Model {
     /// What is expected with so many times as much of a resource, and so many connections.
     pub fn with_more_at(&self, resource: Resource, times: f64, connections: u32) -> Predicted {
         // A thread that does all is what serves one at a time.
-        let is_it = |of: &Known| match resource {
-            Resource::Slots
-                if matches!(of.resource, Resource::TargetThread | Resource::Process) =>
-            {
-                true
-            }
-            Resource::TargetCpu if of.is_targets_part => true,
-            _ => of.resource == resource,
+        let is_it = |of: &InUse| match (resource, of.resource) {
+            (Resource::Slots, Resource::TargetThread | Resource::Process) => true,
+            (Resource::TargetCpu, _) if of.is_targets_part => true,
+            (resource, of) => of == resource,
         };
-        let more = |of: &Known, demand: f64, servers: f64| {
-            (demand, if is_it(of) { servers * times } else { servers })
+        let more = |known: &InUse, of: &mut QueueStation| {
+            of.servers *= if is_it(known) { times } else { 1.0 };
         };
         if self.bounds.iter().any(|known| known.resource == resource) {
             return self.known_with(connections, more);
@@ -281,19 +266,13 @@ impl Model {
 
     /// What the known stations give then by what they give now, times what was measured: where what is known
     /// explains the run, nothing else holds it. No more than each resource bounds.
-    fn known_with(
-        &self,
-        connections: u32,
-        then: impl Fn(&Known, f64, f64) -> (f64, f64),
-    ) -> Predicted {
+    fn known_with(&self, connections: u32, then: impl Fn(&InUse, &mut QueueStation)) -> Predicted {
+        let delay = self.delay_s + self.think_s;
         let solve = |heat: Heat| {
-            let stations: Vec<QueueStation> =
-                self.stations.iter().map(|of| changed(of, heat, &then)).collect();
-            let delay = self.delay_s + self.think_s;
+            let stations = self.stations.iter().map(|of| self.changed(of, heat, &then)).collect();
             Network { delay, stations }.throughput(f64::from(connections))
         };
-        let stations = at(&self.stations, Heat::Cold);
-        let delay = self.delay_s + self.think_s;
+        let stations = at(&self.stations, Heat::Cold, self.by);
         let now = Network { delay, stations }.throughput(f64::from(self.connections)).per_s;
         let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
@@ -306,14 +285,14 @@ impl Model {
         &self,
         removed: Removed,
         connections: u32,
-        then: impl Fn(&Known, f64, f64) -> (f64, f64),
+        then: impl Fn(&InUse, &mut QueueStation),
     ) -> Predicted {
         let found = |heat: Heat| {
             let mut removed = vec![removed.clone()];
             for known in &self.stations {
-                let after = changed(known, heat, &then);
-                let station = known.of.id.clone();
-                let seconds = known.of.demand - after.demand;
+                let after = self.changed(known, heat, &then);
+                let QueueStation { id: station, demand, .. } = known.station(Heat::Cold, self.by);
+                let seconds = demand - after.demand;
                 removed.push(Removed::Work { station: station.clone(), seconds });
                 removed.push(Removed::Servers { station, servers: after.servers });
             }
@@ -329,11 +308,11 @@ impl Model {
     fn bounded(
         &self,
         [low, mid, high]: [f64; 3],
-        then: &impl Fn(&Known, f64, f64) -> (f64, f64),
+        then: &impl Fn(&InUse, &mut QueueStation),
     ) -> Predicted {
         let most = |heat: Heat| {
-            let bound = |known: &Known| {
-                let QueueStation { demand, servers, .. } = changed(known, heat, then);
+            let bound = |known: &InUse| {
+                let QueueStation { demand, servers, .. } = self.changed(known, heat, then);
                 if demand > 0.0 { servers / demand } else { f64::INFINITY }
             };
             self.bounds.iter().map(bound).fold(f64::INFINITY, f64::min)
@@ -341,6 +320,17 @@ impl Model {
         let low = low.min(most(Heat::Cold));
         let mid = mid.min(most(Heat::Warm)).max(low);
         agreed([low, mid, high.min(most(Heat::Hot)).max(mid)])
+    }
+
+    fn changed(
+        &self,
+        known: &InUse,
+        heat: Heat,
+        then: &impl Fn(&InUse, &mut QueueStation),
+    ) -> QueueStation {
+        let mut of = known.station(heat, self.by);
+        then(known, &mut of);
+        of
     }
 }
 
@@ -350,41 +340,25 @@ fn agreed([low, mid, high]: [f64; 3]) -> Predicted {
     Predicted { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) }
 }
 
-fn at(stations: &[Known], heat: Heat) -> Vec<QueueStation> {
-    stations.iter().map(|known| known.at(heat)).collect()
-}
-
-fn changed(
-    known: &Known,
-    heat: Heat,
-    then: &impl Fn(&Known, f64, f64) -> (f64, f64),
-) -> QueueStation {
-    let of = known.at(heat);
-    let (demand, servers) = then(known, of.demand, of.servers);
-    QueueStation { demand, servers, ..of }
+fn at(stations: &[InUse], heat: Heat, by: By) -> Vec<QueueStation> {
+    stations.iter().map(|of| of.station(heat, by)).collect()
 }
 
 /// What an exchange takes alone.
 fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Alone> {
     if let Some(alone) = experiment.and_then(|it| it.alone_s) {
         // Connections that were refused pause before they ask again.
-        if let Some(one) =
-            experiment.and_then(|it| it.alone).filter(|one| 1.0 / one.high > alone.high)
-        {
-            let (service_s, low, high) = (1.0 / one.per_s, 1.0 / one.high, 1.0 / one.low);
-            return Some(Alone { service_s, low, high });
-        }
-        return Some(Alone { service_s: alone.mid, low: alone.low, high: alone.high });
+        let one = experiment.and_then(|it| it.alone).filter(|one| 1.0 / one.high > alone.high);
+        let (service_s, low, high) = one.map_or((alone.mid, alone.low, alone.high), |one| {
+            (1.0 / one.per_s, 1.0 / one.high, 1.0 / one.low)
+        });
+        return Some(Alone { service_s, low, high });
     }
     // Preflight exchanges are few: their median may be off by as much as they differ.
     let median = unhindered(run)?;
     let mut all: Vec<f64> = run.header.preflight_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
     all.sort_by(f64::total_cmp);
-    let at = |share: f64| all.get(((all.len() - 1) as f64 * share) as usize).copied();
-    let (low, high) = if all.is_empty() {
-        (median, median)
-    } else {
-        (at(0.25).unwrap_or(median), at(0.75).unwrap_or(median))
-    };
-    Some(Alone { service_s: median, low: low.min(median), high: high.max(median) })
+    let last = all.len().saturating_sub(1) as f64;
+    let at = |share: f64| all.get((last * share) as usize).copied().unwrap_or(median);
+    Some(Alone { service_s: median, low: at(0.25).min(median), high: at(0.75).max(median) })
 }

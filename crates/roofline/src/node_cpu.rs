@@ -13,12 +13,11 @@
 //!
 //! Source: `statistics(scheduler_wall_time)` in erlang(3); measured on OTP 25 with 2 CPUs, figures above.
 
-use linerate_account::Running;
-use linerate_evidence::sources::{process, vm};
-use linerate_evidence::{Metric, Missing, Of, Subject};
+use crate::prelude::*;
 
-use crate::chosen::{FULL, HALFWAY, SPINS};
-use crate::run::Run;
+// Measured: poll threads and what belongs to no scheduler take up to an eighth of what schedulers do
+// (docs/adr/0008-cpu-of-a-node.md).
+const SPINS: f64 = 1.125;
 
 /// Schedulers' worth of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,25 +39,31 @@ impl NodeCpu {
     pub fn of(run: &Run) -> Result<Self, Missing> {
         // A node that is full answers late: where the window has not two answers, the whole run's stand
         // for it, and its work then by the CPU time then is its work by the CPU time in the window.
-        let within = run.of(Subject::Node);
-        let (node, times) = match within.delta(vm::SCHEDULER_ACTIVE) {
-            Ok(_) => (within, 1.0),
-            Err(_) => (run.whole(Subject::Node), in_the_window(run).unwrap_or(1.0)),
-        };
+        let twice = |of: &Of| of.delta(vm::SCHEDULER_ACTIVE).is_ok();
+        let node = run.window_or_whole(Subject::Node, twice);
+        let all = twice(&run.of(Subject::Node));
+        let times = if all { 1.0 } else { in_the_window(run).unwrap_or(1.0) };
         let share = |active: Metric<u64>, total: Metric<u64>| -> Result<f64, Missing> {
             Ok(node.grown(active)? / node.grown(total)?.max(1.0))
         };
         let dirty = share(vm::DIRTY_CPU_ACTIVE, vm::DIRTY_CPU_TOTAL).unwrap_or(0.0);
         let dirty_schedulers = node.last(vm::DIRTY_CPU_SCHEDULERS).unwrap_or(0) as f64;
-        let run_queue = node.mean(vm::RUN_QUEUE)?;
+        let active = (share(vm::SCHEDULER_ACTIVE, vm::SCHEDULER_TOTAL)? * times).min(1.0);
         Ok(Self {
-            active: (share(vm::SCHEDULER_ACTIVE, vm::SCHEDULER_TOTAL)? * times).min(1.0)
-                * node.last(vm::SCHEDULERS)? as f64,
+            run_queue: node.mean(vm::RUN_QUEUE)?,
+            active: active * node.last(vm::SCHEDULERS)? as f64,
             online: (node.last(vm::SCHEDULERS_ONLINE)? as f64).max(1.0),
             dirty_cpu: dirty * times * dirty_schedulers,
             collecting: node.rate(vm::MICRO_GC).map_or(0.0, |collecting| collecting * times),
-            run_queue,
         })
+    }
+
+    /// `1.20 of 2 schedulers had work and 0.4 processes waited for one`.
+    pub fn had_work(&self) -> String {
+        let Self { active, online, run_queue, .. } = self;
+        format!(
+            "{active:.2} of {online:.0} schedulers had work and {run_queue:.1} processes waited for one"
+        )
     }
 
     /// Normal and dirty ones together.
@@ -73,7 +78,6 @@ impl NodeCpu {
     }
 
     /// What one process had of a scheduler that ran, or could have run, in such a part of the samples.
-    ///
     /// While schedulers have room it runs whenever it can; where they are full it has its turn like all others.
     pub fn of_one(&self, running: f64) -> f64 {
         if self.active < FULL * self.online {

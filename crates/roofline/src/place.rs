@@ -9,12 +9,8 @@
 //!
 //! Blind spot: two limits in balance; the fuller one is named then.
 
-use linerate_account::{Estimate, Held, Pace, Station};
-
-use crate::chosen::{EXPLAINED, FULL, HALFWAY, HOLDS};
-use crate::claim::Resource;
 use crate::facts::sampled::Process;
-use crate::facts::{Facts, Load};
+use crate::prelude::*;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -74,9 +70,16 @@ impl Place {
         }
     }
 
-    /// The share of the exchanges under way that are here, 0 to 1.
-    pub fn share(&self) -> f64 {
-        self.exchanges / self.of.max(1e-12)
+    /// How many are served at a time, one at least.
+    pub(crate) fn served(&self, unknown: f64) -> f64 {
+        self.at_once.map_or(unknown, |k| k.mid.max(1.0))
+    }
+
+    /// `31.9 of 32.0 exchanges are in the application`; empty where nobody could see.
+    pub(crate) fn words(&self, what: &str) -> String {
+        self.station.map_or(String::new(), |station| {
+            format!("{:.1} of {:.1} {what}are {}", self.exchanges, self.of, station.words())
+        })
     }
 }
 
@@ -112,27 +115,24 @@ fn made(facts: &Facts) -> Place {
         return Place { regime: Regime::Full, resource: model.known.fullest, ..place };
     }
     if explained && !denied {
-        return if model.known.elasticity < HALFWAY || model.known.used >= FULL {
-            Place { regime: Regime::Full, resource: model.known.fullest, ..place }
-        } else {
-            Place { regime: Regime::Delayed, ..place }
+        let is_full = model.known.elasticity < HALFWAY || model.known.used >= FULL;
+        return match is_full {
+            true => Place { regime: Regime::Full, resource: model.known.fullest, ..place },
+            false => Place { regime: Regime::Delayed, ..place },
         };
     }
     if let Some(experiment) = measured {
         place.at_once = experiment.at_once();
-        let is_set = match (experiment.spaced_s, experiment.alone_s) {
-            (Some(spaced), Some(alone)) => spaced.high < HALFWAY * alone.low,
-            _ => false,
-        };
+        let times = experiment.spaced_s.zip(experiment.alone_s);
+        let is_set = times.is_some_and(|(spaced, alone)| spaced.high < HALFWAY * alone.low);
         if is_set && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
             return Place { regime: Regime::RateSet, resource: Some(Resource::Slots), ..place };
         }
     }
     if facts.experiment.is_none() {
         // Evidence without the experiment: what is served at a time is all that tells.
-        let at_once = facts.attained * model.alone_s;
-        place.at_once = Some(Estimate::exact(at_once));
-        return place;
+        let at_once = Some(Estimate::exact(facts.attained * model.alone_s));
+        return Place { at_once, ..place };
     }
     match elasticity {
         Some(e) if e.high < HALFWAY => {
@@ -145,8 +145,7 @@ fn made(facts: &Facts) -> Place {
     }
 }
 
-/// Which of the engine's limits: its own threads and what keeps them from their CPUs, or CPUs that the target
-/// has as well.
+/// Which of the engine's limits: its own CPUs, or those that the target has as well.
 fn engine(facts: &Facts) -> Resource {
     let Some(engine) = &facts.engine else { return Resource::EngineCpu };
     let waits = engine.runnable.unwrap_or(0.0);
@@ -172,11 +171,11 @@ fn in_a_mailbox(facts: &Facts, of: f64) -> Option<Resource> {
 
 /// Where nobody says how much was asked, the place is what is full; else where those under way are.
 fn watched(facts: &Facts) -> Place {
-    let sum = |of: fn(&linerate_account::Watched) -> f64| facts.watched.iter().map(of).sum::<f64>();
+    let sum = |of: fn(&Watched) -> f64| facts.ports(of);
     let stations = [
         (Station::AcceptQueue, None, sum(|port| port.accept_queue)),
         (Station::Unread, None, sum(|port| port.unread)),
-        (Station::Application, None, sum(linerate_account::Watched::in_application)),
+        (Station::Application, None, sum(Watched::in_application)),
         (Station::ServerSending, Some(Held::Nagle), sum(|port| port.held.nagle)),
         (Station::ServerSending, Some(Held::Congestion), sum(|port| port.held.congestion)),
         (Station::ServerSending, Some(Held::Window), sum(|port| port.held.window)),
@@ -190,16 +189,13 @@ fn watched(facts: &Facts) -> Place {
     let regime = if full.is_some() { Regime::Full } else { Regime::Unknown };
     let place = Place { regime, resource: full, of, ..Place::default() };
     let largest = stations.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));
-    match largest.filter(|(.., count)| *count > 0.0) {
-        Some((station, held, exchanges)) => {
-            let pace = facts.pace().filter(|_| full.is_none() && held.is_none());
-            let (regime, resource) = match pace {
-                Some(Pace::Clock) => (Regime::RateSet, Some(Resource::Slots)),
-                Some(Pace::Apart) => (Regime::Delayed, None),
-                _ => (place.regime, place.resource),
-            };
-            Place { regime, resource, station: Some(station), held, exchanges, ..place }
-        }
-        None => place,
-    }
+    let Some((station, held, exchanges)) = largest.filter(|(.., count)| *count > 0.0) else {
+        return place;
+    };
+    let (regime, resource) = match facts.pace().filter(|_| full.is_none() && held.is_none()) {
+        Some(Pace::Clock) => (Regime::RateSet, Some(Resource::Slots)),
+        Some(Pace::Apart) => (Regime::Delayed, None),
+        _ => (regime, full),
+    };
+    Place { regime, resource, station: Some(station), held, exchanges, ..place }
 }

@@ -1,9 +1,6 @@
 //! Dirty schedulers of a BEAM node, by pool.
 
-use linerate_evidence::sources::vm;
-use linerate_evidence::{Metric, Subject};
-
-use crate::run::Run;
+use crate::prelude::*;
 
 /// Dirty schedulers: those for computing, or those for I/O.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -13,7 +10,6 @@ pub(crate) enum Pool {
 }
 
 /// What was seen of a pool.
-#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InPool {
     /// How many had a job on average.
     pub busy: f64,
@@ -24,13 +20,6 @@ pub(crate) struct InPool {
 }
 
 impl Pool {
-    pub fn id(self) -> &'static str {
-        match self {
-            Pool::Computing => "vm.dirty-cpu",
-            Pool::Io => "vm.dirty-io",
-        }
-    }
-
     /// The metric of its schedulers that had a job.
     pub fn active(self) -> Metric<u64> {
         match self {

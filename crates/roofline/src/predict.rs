@@ -8,15 +8,10 @@
 //! which never fills.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 12 (parameters from measurement).
 
-use linerate_evidence::Missing;
-use linerate_model::{Bytes, OpRate};
 pub use linerate_predict::Predicted;
 use linerate_predict::{Ceiling, Cpu, Crossing, Measured};
 
-use crate::chosen::{AT_WORK, EXPLAINED, HALFWAY};
-use crate::claim::missing;
-use crate::run::Run;
-use crate::utilisation::{Utilisation, unhindered};
+use crate::prelude::*;
 
 /// What `linerate what-if` starts from; `held_by` is the run's verdict.
 pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
@@ -26,11 +21,8 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     }
     let utilisation = Utilisation::of(run);
     let engine_cpus = run.header.host.engine_threads.min(run.header.host.cpus).max(1);
-    let engine = Cpu {
-        id: "engine.cpu".into(),
-        demand_s: utilisation.engine_cores / attained,
-        cpus: engine_cpus,
-    };
+    let cpu = |id: &str, demand_s, cpus| Cpu { id: id.into(), demand_s, cpus };
+    let engine = cpu("engine.cpu", utilisation.engine_cores / attained, engine_cpus);
     let mut threads = Vec::new();
     // Several threads share the work, and there may be more of them; one is all there is.
     if run.header.host.engine_threads == 1 {
@@ -47,19 +39,17 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
                 let whole = target.limit.ceil().max(1.0);
                 // A quota of half a CPU is a CPU on which all takes twice as long.
                 let demand_s = share * whole / attained;
-                cpus.push(Cpu { id: "target.cpu".into(), demand_s, cpus: whole as u16 });
-                cpus.push(engine);
+                cpus.extend([cpu("target.cpu", demand_s, whole as u16), engine]);
             } else {
                 let all = host.cpus.round().max(1.0) as u16;
-                cpus.push(Cpu { id: "host.cpu".into(), demand_s: host.busy / attained, cpus: all });
+                cpus.push(cpu("host.cpu", host.busy / attained, all));
                 if target.limit < host.cpus {
                     let who = format!("the {} CPUs' time that the target may use", target.limit);
                     threads.push(full_at("target.cpu", &who, share, attained));
                 }
             }
-            if let Some(busy) =
-                target.busiest_thread.filter(|busy| *busy > EXPLAINED * target.cores)
-            {
+            let does_all = |busy: &f64| *busy > EXPLAINED * target.cores;
+            if let Some(busy) = target.busiest_thread.filter(does_all) {
                 threads.push(full_at("target.cpu", "the target's one thread", busy, attained));
             }
         }

@@ -3,10 +3,14 @@
 //! What `climb` can override on a server of ours is the plan's affair: such a knob is only named where the
 //! target has it.
 
-use linerate_evidence::Side;
 use linerate_model::Workload;
 
-use crate::facts::{Facts, Load};
+use crate::prelude::*;
+
+/// What a remedy says: written, or put together.
+pub trait Text: Into<String> {}
+
+impl<T: Into<String>> Text for T {}
 
 /// What lifts a limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,21 +50,9 @@ pub enum SocketOption {
 
 impl Remedy {
     /// A key of the plan, and how the same is done in a client or on a command line.
-    pub fn plan(
-        key: impl Into<String>,
-        value: impl Into<String>,
-        does: impl Into<String>,
-        by_hand: impl Into<String>,
-    ) -> Self {
-        Self {
-            key: key.into(),
-            value: value.into(),
-            at_once: None,
-            does: does.into(),
-            by_hand: by_hand.into(),
-            knob: None,
-            spares: 0.0,
-        }
+    pub fn plan((key, value): (impl Text, impl Text), does: impl Text, by_hand: impl Text) -> Self {
+        let (key, value, does, by_hand) = (key.into(), value.into(), does.into(), by_hand.into());
+        Self { key, value, does, by_hand, at_once: None, knob: None, spares: 0.0 }
     }
 
     /// The same, which spares each exchange so many seconds more than the delay for which it is named.
@@ -70,79 +62,68 @@ impl Remedy {
 
     /// One that sets how many are served at once.
     pub fn size(
-        key: impl Into<String>,
-        value: impl Into<String>,
+        setting: (impl Text, impl Text),
         at_once: f64,
-        does: impl Into<String>,
-        by_hand: impl Into<String>,
+        does: impl Text,
+        by_hand: impl Text,
     ) -> Self {
-        Self { at_once: Some(at_once), ..Self::plan(key, value, does, by_hand) }
+        Self { at_once: Some(at_once), ..Self::plan(setting, does, by_hand) }
     }
 
     /// One that only a person carries out.
-    pub fn human(does: impl Into<String>, by_hand: impl Into<String>) -> Self {
-        Self::plan("by-hand", "change", does, by_hand)
+    pub fn human(does: impl Text, by_hand: impl Text) -> Self {
+        Self::plan(("by-hand", "change"), does, by_hand)
     }
 
     /// The same where a server of ours has a knob for it, with its value.
     pub fn by_knob(
-        (name, value): (&'static str, impl Into<String>),
-        does: impl Into<String>,
-        by_hand: impl Into<String>,
+        (name, value): (&'static str, impl Text),
+        does: impl Text,
+        by_hand: impl Text,
     ) -> Self {
         Self::human(does, by_hand).with_knob(name, value)
     }
 
     /// An option of the node's sockets that only Erlang has; servers of ours have it as a knob.
-    pub fn erlang(name: &'static str, value: &str, does: impl Into<String>, how: &str) -> Self {
-        Self::plan(format!("socket.{name}"), value, does, how).with_knob(name, value)
+    pub fn erlang((name, value): (&'static str, &str), does: impl Text, how: &str) -> Self {
+        Self::plan((format!("socket.{name}"), value), does, how).with_knob(name, value)
     }
 
     /// A flag of the BEAM: of a target that linerate starts a key of the plan.
-    pub fn vm(flag: String, does: impl Into<String>) -> Self {
+    pub fn vm(flag: String, does: impl Text) -> Self {
         let by_hand = format!("start the node with {flag}");
-        Self::plan("target.vm_flags", flag, does, by_hand)
+        Self::plan(("target.vm_flags", flag), does, by_hand)
     }
 
     /// An option of one end's sockets: of our own engine a key of the plan.
-    pub fn socket(
-        facts: &Facts,
-        option: SocketOption,
-        side: Side,
-        does: impl Into<String>,
-    ) -> Self {
+    pub fn socket(facts: &Facts, option: SocketOption, side: Side, does: impl Text) -> Self {
         let (name, value, of_server, of_engine) = option.names();
         if let (Side::Client, Load::Made, Some(value)) = (side, facts.load, of_engine) {
             let by_hand = option.by_hand(false).replace("the accepted sockets", "its sockets");
             let by_hand = format!("in the client: {by_hand}");
-            return Self::plan(format!("engine.{name}"), value, does, by_hand);
+            return Self::plan((format!("engine.{name}"), value), does, by_hand);
         }
         let is_server = side == Side::Server;
         let by_hand = option.by_hand(is_server && facts.is_beam());
         let whose = if is_server { "socket" } else { "client" };
         let knob = of_server.filter(|_| is_server).map(|value| (name, value.to_owned()));
-        Self { knob, ..Self::plan(format!("{whose}.{name}"), value, does, by_hand) }
+        Self { knob, ..Self::plan((format!("{whose}.{name}"), value), does, by_hand) }
     }
 
     /// A kernel setting of one end's host.
-    pub fn kernel(
-        name: &str,
-        value: impl Into<String>,
-        side: Side,
-        does: impl Into<String>,
-    ) -> Self {
+    pub fn kernel(name: &str, value: impl Text, side: Side, does: impl Text) -> Self {
         let value = value.into();
         let by_hand = format!("sysctl -w {name}='{value}' on the {side}'s host");
-        Self::plan(name, value, does, by_hand)
+        Self::plan((name, value), does, by_hand)
     }
 
     /// The same: of hosts that the plan's path lays, a key of the plan.
     pub fn sysctl(
         facts: &Facts,
         name: &str,
-        value: impl Into<String>,
+        value: impl Text,
         side: Side,
-        does: impl Into<String>,
+        does: impl Text,
     ) -> Self {
         let mut remedy = Self::kernel(name, value, side, does);
         if !facts.run.header.plan.paths().is_empty() {
@@ -152,14 +133,14 @@ impl Remedy {
     }
 
     /// Connections that are kept for the next exchange: of a load of ours that opens one for each, a key of the plan.
-    pub fn keep_connections(facts: &Facts, does: &str, by_hand: impl Into<String>) -> Self {
+    pub fn keep_connections(facts: &Facts, does: &str, by_hand: impl Text) -> Self {
         let plan = &facts.run.header.plan;
         match plan.workload {
             _ if facts.load == Load::Watched || !plan.opens_each() => {
                 Self::by_knob(("keepalive", "on"), does, by_hand)
             }
-            Workload::Crr { .. } => Self::plan("workload.kind", "rr", does, by_hand),
-            _ => Self::plan("workload.close", "false", does, by_hand),
+            Workload::Crr { .. } => Self::plan(("workload.kind", "rr"), does, by_hand),
+            _ => Self::plan(("workload.close", "false"), does, by_hand),
         }
     }
 
@@ -167,24 +148,18 @@ impl Remedy {
     pub fn more_cpus(facts: &Facts, limit: f64) -> Self {
         let cpus = f64::from(facts.run.header.host.cpus);
         if limit < cpus && facts.run.header.target.local {
-            return Self::size(
-                "target.cpus",
-                "all",
-                cpus,
-                format!("lets it use all {cpus:.0} CPUs instead of {limit}"),
-                "raise its affinity or CPU set (taskset, cpuset.cpus, CPUAffinity=)",
-            );
+            let does = format!("lets it use all {cpus:.0} CPUs instead of {limit}");
+            let by_hand = "raise its affinity or CPU set (taskset, cpuset.cpus, CPUAffinity=)";
+            return Self::size(("target.cpus", "all"), cpus, does, by_hand);
         }
-        let by_hand = if facts.is_beam() {
-            "perf top -p PID with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof"
-        } else {
-            "perf top -p PID"
-        };
+        let of_node =
+            " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";
+        let by_hand = format!("perf top -p PID{}", if facts.is_beam() { of_node } else { "" });
         Self::human("profile it: only less CPU time an exchange, or more CPUs, gives more", by_hand)
     }
 
     /// The same with the knob of a server of ours that does it.
-    pub fn with_knob(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub fn with_knob(mut self, name: &'static str, value: impl Text) -> Self {
         self.knob = Some((name, value.into()));
         self
     }
@@ -202,15 +177,12 @@ impl Remedy {
 impl SocketOption {
     /// Its name and value, its value as a knob of a server of ours, and that as a key of a plan for our engine.
     fn names(&self) -> (&'static str, String, Option<&'static str>, Option<&'static str>) {
+        let pinned = |name| (name, "default".into(), Some("0"), Some("default"));
         match self {
             SocketOption::NoDelay => ("nodelay", "on".into(), Some("on"), Some("true")),
             SocketOption::OneWrite => ("write", "combined".into(), Some("combined"), None),
-            SocketOption::DefaultReceiveBuffer => {
-                ("recbuf", "default".into(), Some("0"), Some("default"))
-            }
-            SocketOption::DefaultSendBuffer => {
-                ("sndbuf", "default".into(), Some("0"), Some("default"))
-            }
+            SocketOption::DefaultReceiveBuffer => pinned("recbuf"),
+            SocketOption::DefaultSendBuffer => pinned("sndbuf"),
             SocketOption::NoPacing => ("pacing", "none".into(), None, None),
             SocketOption::Backlog(size) => ("backlog", size.to_string(), None, None),
         }
@@ -242,17 +214,12 @@ impl SocketOption {
                 "take {raw, 1, 47, _} (SO_MAX_PACING_RATE) out of the socket options, or raise it",
                 "set no SO_MAX_PACING_RATE on the sender's sockets, or a higher one",
             ),
-            SocketOption::Backlog(size) => {
-                return if beam {
-                    format!("{{backlog, {size}}} among the listen options (gen_tcp's default is 5)")
-                } else {
-                    format!(
-                        "a backlog of {size} where the server calls listen(2) (nginx: listen ... \
-                         backlog={size}; Apache: ListenBacklog {size}), and net.core.somaxconn as high"
-                    )
-                };
-            }
+            SocketOption::Backlog(_) => (
+                "{backlog, SIZE} among the listen options (gen_tcp's default is 5)",
+                "a backlog of SIZE where the server calls listen(2) (nginx: listen ... backlog=SIZE; Apache: \
+                 ListenBacklog SIZE), and net.core.somaxconn as high",
+            ),
         };
-        if beam { erlang.into() } else { other.into() }
+        (if beam { erlang } else { other }).replace("SIZE", &self.names().1)
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::facts::admission::Stock;
 use crate::pool::Pool;
-use crate::roof::Roof;
+use crate::prelude::*;
 
 mod app;
 mod beam;
@@ -14,17 +14,29 @@ mod host;
 mod http;
 mod load;
 mod path;
-mod prelude;
 mod tcp;
 mod tls;
 mod vm;
 
+use app::at_once::AtOnce;
 use beam::blocked_writers::BlockedWriters;
 use beam::mailbox_scan::MailboxScan;
 use beam::small_buffer::SmallBuffer;
-use host::stocks;
 use tcp::buffers::Buffers;
-use vm::dirty_schedulers;
+
+/// A limit.
+/// It knows no other roof and no order: it says what its own mechanism does to exchanges, where, and by which
+/// evidence.
+pub struct Roof {
+    /// `layer.limit`; stable for ever.
+    pub id: &'static str,
+    /// A heading for people.
+    pub title: &'static str,
+    /// Its page, `docs/roofs/ID.md`.
+    pub page: &'static str,
+    /// What it explains of the run.
+    pub explain: fn(&Facts) -> Result<Claim, Silent>,
+}
 
 /// A roof by its id, which its page is called by, its heading, and what it explains of a run: a file's `explain`; of
 /// several of a kind, which of them.
@@ -34,9 +46,6 @@ macro_rules! roof {
     };
     ($id:literal, $title:literal, $kind:ident::$which:ident.$explain:ident) => {
         roof!($id, $title, |facts| $kind::$which.$explain(facts))
-    };
-    ($id:literal, $title:literal, $explain:expr, $which:expr) => {
-        roof!($id, $title, |facts| $explain($which, facts))
     };
     ($id:literal, $title:literal, $explain:expr) => {
         Roof {
@@ -69,16 +78,11 @@ pub static ROOFS: &[Roof] = &[
     roof!("vm.large-heap", "garbage collection of large heaps", vm::large_heap),
     roof!("vm.persistent-term", "persistent terms that are changed", vm::persistent_term),
     roof!("vm.logger", "log events that are waited for", vm::logger),
-    roof!(
-        "vm.dirty-cpu",
-        "dirty schedulers for computing",
-        dirty_schedulers::explain,
-        Pool::Computing
-    ),
-    roof!("vm.dirty-io", "dirty schedulers for I/O", dirty_schedulers::explain, Pool::Io),
+    roof!("vm.dirty-cpu", "dirty schedulers for computing", Pool::Computing.explain),
+    roof!("vm.dirty-io", "dirty schedulers for I/O", Pool::Io.explain),
     roof!("vm.tracing", "tracing that was left on", vm::tracing),
     roof!("vm.native-code", "native code that holds schedulers", vm::native_code),
-    roof!("host.descriptors", "the target's open files", stocks::explain, Stock::Descriptors),
+    roof!("host.descriptors", "the target's open files", Stock::Descriptors.explain),
     roof!("tcp.nagle-delayed-ack", "Nagle with delayed ACK", tcp::nagle_delayed_ack),
     roof!("tcp.receive-window", "a pinned receive window", Buffers::Receive.pinned),
     roof!("tcp.rmem-max", "the kernel's limit of receive buffers", Buffers::Receive.at_most),
@@ -91,10 +95,10 @@ pub static ROOFS: &[Roof] = &[
     roof!("tcp.listen-backlog", "the listener's backlog", tcp::listen_backlog),
     roof!("tcp.acceptor", "too few acceptors", tcp::acceptor),
     roof!("app.connection-limit", "the server's limit of connections", app::connection_limit),
-    roof!("vm.port-limit", "the node's port table", stocks::explain, Stock::Ports),
-    roof!("vm.process-limit", "the node's process table", stocks::explain, Stock::Processes),
-    app::at_once::SERIAL,
-    app::at_once::POOL,
+    roof!("vm.port-limit", "the node's port table", Stock::Ports.explain),
+    roof!("vm.process-limit", "the node's process table", Stock::Processes.explain),
+    roof!("app.serial", "one at a time inside the server", AtOnce::Serial.explain),
+    roof!("app.pool", "a pool inside the server", AtOnce::Pool.explain),
     roof!("app.rate-limit", "a rate that the service sets", app::rate_limit),
     roof!("app.dependency", "somebody whom the service asks", app::dependency),
     roof!("app.wait", "waits inside the application", app::wait),
@@ -153,53 +157,3 @@ pub static ROOFS: &[Roof] = &[
     roof!("load.concurrency", "concurrency (Little's law)", load::concurrency),
     roof!("load.offered-rate", "the offered rate", load::offered_rate),
 ];
-
-/// The registry's own word for an id that it has.
-pub(crate) fn id_of(id: &str) -> &'static str {
-    ROOFS.iter().map(|roof| roof.id).find(|of| *of == id).unwrap_or("none")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_unique_and_of_the_form_layer_dot_limit() {
-        let mut ids: Vec<_> = ROOFS.iter().map(|roof| roof.id).collect();
-        assert!(ids.iter().all(|id| id.split('.').count() == 2), "{ids:?}");
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), ROOFS.len());
-    }
-
-    #[test]
-    fn every_roof_has_a_page_that_begins_with_its_id() {
-        for roof in ROOFS {
-            let heading = format!("# {}\n", roof.id);
-            assert!(roof.page.starts_with(&heading), "{}", roof.id);
-        }
-    }
-
-    #[test]
-    fn every_roof_has_a_plan_that_provokes_it_or_a_node_that_has_it() {
-        let plans = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/provoke"));
-        let nodes = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/nodes"));
-        // linerate itself is planted by whoever starts it.
-        let foreign = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/foreign"));
-        let holds = |texts: &[String], line: String| texts.iter().any(|text| text.contains(&line));
-        for roof in ROOFS {
-            let by_plan = ["verdict", "latency"]
-                .iter()
-                .any(|answer| holds(&plans, format!("{answer} = \"{}\"", roof.id)));
-            let by_node = holds(&nodes, format!("roof=\"{}\"", roof.id));
-            let by_service = holds(&foreign, format!("accepted = [\"{}\"]", roof.id));
-            assert!(by_plan || by_node || by_service, "{}", roof.id);
-        }
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "a test reads the repository")]
-    fn texts(folder: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).expect("it is part of the repository").flatten();
-        entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).collect()
-    }
-}

@@ -1,15 +1,10 @@
 //! One run as the roofs see it: its header, its evidence, its load figures.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
+use linerate_evidence::sources::capture;
+use linerate_evidence::{Evidence, Header, LoadSummary};
+use linerate_model::Timestamp;
 
-use linerate_account::Watched;
-use linerate_evidence::sources::{capture, clients, link, process};
-use linerate_evidence::{Evidence, Header, LoadSummary, Metric, Of, Side, Subject};
-use linerate_model::{OpRate, Timestamp};
-
-use crate::chosen::{AT_WORK, CARRIED, CHECKS, HALFWAY};
-use crate::claim::{Silent, silent_if};
+use crate::prelude::*;
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
@@ -26,18 +21,18 @@ impl<'a> Run<'a> {
     /// The throughput that was reached; of a service that is watched what its sockets read a second, or, where
     /// most connections were over before they were sampled, what the headers of their packets show.
     pub fn attained(&self) -> OpRate {
-        let reached = self.load.throughput;
-        if !self.is_watched() {
-            return reached;
-        }
-        let ports = Watched::of(self.evidence);
-        let headers = ports.iter().filter_map(|port| port.exchanges.as_ref());
-        let answered: f64 = headers.filter(|of| of.alternate).map(|of| of.per_s).sum();
+        let (reached, answered) = (self.load.throughput, self.answered());
         if reached.0 < HALFWAY * answered { OpRate(answered) } else { reached }
     }
 
-    /// Whether the load is not ours (`linerate doctor`): throughput is then what the target's sockets
-    /// read a second.
+    /// Answers a second that the headers of a watched service's packets show; 0 where they do not.
+    pub(crate) fn answered(&self) -> f64 {
+        let ports = if self.is_watched() { Watched::of(self.evidence) } else { Vec::new() };
+        let headers = ports.iter().filter_map(|port| port.exchanges.as_ref());
+        headers.filter(|of| of.alternate).map(|of| of.per_s).sum()
+    }
+
+    /// Whether the load is not ours (`linerate doctor`): throughput is then what its sockets read.
     pub fn is_watched(&self) -> bool {
         self.header.plan.target.watch.is_some()
     }
@@ -51,40 +46,31 @@ impl<'a> Run<'a> {
     }
 
     /// Whether nothing was read or written, and nobody connected, all the time that it was watched.
-    ///
     /// Connections that come and go between two samples are counted by the network namespace, and may be
     /// another service's: they are taken for the target's only where it worked meanwhile.
     pub fn is_idle(&self) -> bool {
         let quiet = self.load.exchanges + self.load.bytes_written + self.load.bytes_read == 0;
         let works = || {
             let of = self.whole(Subject::Target);
-            let time = |metric: Metric<Duration>| of.grown(metric).unwrap_or(0.0);
-            let over = of.delta(process::UTIME).map_or(1.0, |(_, over)| over.as_secs_f64());
-            time(process::UTIME) + time(process::STIME) > AT_WORK * over
+            let times = [process::UTIME, process::STIME].map(|of_it| of.rate(of_it).unwrap_or(0.0));
+            times.iter().sum::<f64>() > AT_WORK
         };
         self.is_watched() && quiet && !(self.opens_many() && works()) && !self.was_asked()
     }
 
-    /// Whether the headers of its packets show more than an exchange or a refusal a second: connections that
-    /// come and go between two samples carry those.
+    /// Whether headers show more than an exchange or a refusal a second, of short connections.
     fn was_asked(&self) -> bool {
-        let count = |of: Subject| {
-            let of = self.evidence.of(of);
-            let grown = |metric| of.delta(metric).map_or(0, |(count, _): (u64, _)| count);
-            grown(capture::EXCHANGES) + grown(capture::REFUSED)
+        let count = |(port, _)| {
+            let of = self.evidence.of(Subject::Listener(port));
+            let counts = [capture::EXCHANGES, capture::REFUSED].map(|metric| of.grown(metric));
+            counts.into_iter().flatten().sum::<f64>()
         };
-        let listeners = self.evidence.subjects().filter(|of| matches!(of, Subject::Listener(_)));
-        listeners.map(count).sum::<u64>() as f64 > CHECKS * self.seconds().max(1.0)
+        self.listeners().map(count).sum::<f64>() > CHECKS * self.seconds().max(1.0)
     }
 
     /// Whether more than a connection a second was opened to the target's host or namespace.
     pub(crate) fn opens_many(&self) -> bool {
         self.load.opened as f64 > CHECKS * self.seconds().max(1.0)
-    }
-
-    /// What throughput is counted in: `an exchange`, or `a read` where the load is not ours.
-    pub(crate) fn each(&self) -> &'static str {
-        if self.is_watched() { "a read" } else { "an exchange" }
     }
 
     /// What each connection pauses between an answer and its next request, in the mean. Unit: seconds.
@@ -113,16 +99,6 @@ impl<'a> Run<'a> {
         self.load.engine_cpu.as_secs_f64() / self.seconds().max(1e-9)
     }
 
-    /// CPUs' worth of time that the clients of a watched service had on this host: they come with its work, and are
-    /// no neighbours.
-    pub(crate) fn client_cores(&self) -> f64 {
-        let run = self.of(Subject::Target).delta(clients::RUN);
-        match run {
-            Ok((run, over)) if self.is_watched() => run.as_secs_f64() / over.as_secs_f64(),
-            _ => 0.0,
-        }
-    }
-
     /// CPUs' worth of time that the threads used which carry the path; 0 where none are known.
     pub(crate) fn path_cores(&self) -> f64 {
         let ways = self.evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
@@ -136,28 +112,29 @@ impl<'a> Run<'a> {
 
     /// The samples of a subject within the measured window.
     pub fn of(&self, subject: Subject) -> Of<'a> {
-        self.evidence.of(subject).within(self.window())
+        self.evidence.of(subject).within(self.load.window.0..=self.load.window.1)
     }
 
     /// The samples of a subject up to the end of the main phase, warm-up among them; those of the experiment, which
     /// are of other load, are not.
     pub(crate) fn whole(&self, subject: Subject) -> Of<'a> {
-        let of = self.evidence.of(subject);
-        match self.evidence.main_phase_ended() {
-            Some(ended) => of.within(Timestamp(0)..=ended),
-            None => of,
-        }
+        let ended = self.evidence.main_phase_ended().unwrap_or(Timestamp(u64::MAX));
+        self.evidence.of(subject).within(Timestamp(0)..=ended)
     }
 
     /// The target's network stack, or the engine's.
     pub fn stack(&self, side: Side) -> Of<'a> {
         // Where both ends share a stack, it is recorded once, as the server's.
-        let own = Subject::Stack(side);
-        if self.evidence.subjects().any(|subject| subject == own) {
-            self.of(own)
-        } else {
-            self.of(Subject::Stack(Side::Server))
-        }
+        let own = self.evidence.subjects().find(|subject| *subject == Subject::Stack(side));
+        self.of(own.unwrap_or(Subject::Stack(Side::Server)))
+    }
+
+    /// Each listening port's samples within the window.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (u16, Of<'a>)> {
+        self.evidence.subjects().filter_map(|subject| match subject {
+            Subject::Listener(port) => Some((port, self.of(subject))),
+            _ => None,
+        })
     }
 
     /// Each sampled flow's end on that side.
@@ -189,11 +166,6 @@ impl<'a> Run<'a> {
         self.load.window.1.since(self.load.window.0).as_secs_f64()
     }
 
-    /// The third number of a sysctl like `net.ipv4.tcp_rmem`: the most that autotuning reaches. Unit: bytes.
-    pub(crate) fn sysctl_third(&self, name: &str) -> Option<f64> {
-        self.header.host.sysctls.get(name)?.split_whitespace().nth(2)?.parse().ok()
-    }
-
     /// A kernel setting of the hosts, as the plan's path has it or the machine.
     pub(crate) fn setting(&self, name: &str) -> Option<&'a str> {
         let asked = self.header.plan.paths().into_iter().find_map(|path| path.sysctls.get(name));
@@ -210,10 +182,6 @@ impl<'a> Run<'a> {
     pub fn fact(&self, of: Subject, name: &str) -> Option<&'a str> {
         self.evidence.fact(of, name)
     }
-
-    fn window(&self) -> RangeInclusive<Timestamp> {
-        self.load.window.0..=self.load.window.1
-    }
 }
 
 /// A share for people: `12 %`.
@@ -228,12 +196,10 @@ pub(crate) fn duration(seconds: f64) -> String {
         s if s >= 1e-3 => (s * 1e3, "ms"),
         s => (s * 1e6, "us"),
     };
-    let digits = if value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
+    let digits = match value {
+        large if large >= 100.0 => 0,
+        some if some >= 10.0 => 1,
+        _ => 2,
     };
     format!("{value:.digits$} {unit}")
 }

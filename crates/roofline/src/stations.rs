@@ -5,8 +5,7 @@
 //!
 //! Others' CPU time is no demand of an exchange. It takes CPUs away in so far as our threads wait for one that
 //! others have: `lost = waiting for a CPU x strangers / (strangers + our other threads)`, at most what
-//! strangers had. So half of a CPU beside a busy loop is a full CPU, and a service that sleeps beside a
-//! compiler has room.
+//! strangers had. So half of a CPU beside a busy loop is full, and a sleeping service beside a compiler is not.
 //!
 //! A node's own account is wall time; what of it the kernel let run is its work ([`NodeCpu`]).
 //! Of several threads none is full before all are: `servers = CPU time / time of the busiest`. A lock over
@@ -15,28 +14,19 @@
 //! Blind spot: strangers on the engine's CPUs may be taken for such on the target's, where both have some.
 //! Source: the utilisation law, Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
-use linerate_account::{Inside, Running};
-use linerate_evidence::Subject;
-use linerate_evidence::sources::{process, stat};
-use linerate_predict::QueueStation;
+use linerate_evidence::sources::clients;
 
-use crate::chosen::{EXPLAINED, FULL, HALFWAY};
-use crate::claim::{Resource, missing};
 use crate::facts::hottest::Hottest;
 use crate::facts::sampled::Process;
 use crate::facts::ways;
-use crate::heat::{Heat, Known, Warm};
-use crate::node_cpu::NodeCpu;
+use crate::heat::{By, Heat};
 use crate::pool::{InPool, Pool};
-use crate::run::Run;
-use crate::utilisation::{Target, Utilisation};
+use crate::prelude::*;
 
 /// One resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InUse {
     pub resource: Resource,
-    /// What is named when it is full.
-    pub id: &'static str,
     /// Servers' worth of time, at most all of them.
     pub used: f64,
     pub servers: f64,
@@ -58,17 +48,6 @@ impl InUse {
             Resource::HostCpu | Resource::TargetCpu | Resource::EngineCpu => self.used - self.cpu,
             _ => 0.0,
         }
-    }
-
-    fn known(&self, attained: f64, engine: f64) -> Known {
-        let lost = self.lost();
-        let of = QueueStation {
-            id: self.id.into(),
-            demand: (self.used - lost) / attained,
-            servers: self.servers - lost,
-        };
-        let (resource, is_targets_part) = (self.resource, self.is_targets_part);
-        Known { resource, is_targets_part, of, lost, warm: Warm::of(self, engine) }
     }
 }
 
@@ -116,10 +95,10 @@ impl Stations {
         // Of equally full ones the last is named.
         let strangers = this.machine(run, utilisation, inside, target, engine);
         if let Ok(Some((_, _, used))) = ways::fullest(run) {
-            this.push(Resource::Line, "path.rate", used, 1.0, 0.0);
+            this.push(Resource::Line, used, 1.0, 0.0);
         }
         if let Some(used) = ways::busiest_thread(run) {
-            this.push(Resource::Emulator, "path.emulator", used, 1.0, used);
+            this.push(Resource::Emulator, used, 1.0, used);
         }
         this.engine(run, utilisation, engine, strangers);
         if let Ok(of) = &utilisation.target {
@@ -132,26 +111,20 @@ impl Stations {
         this
     }
 
-    fn push(&mut self, resource: Resource, id: &'static str, used: f64, servers: f64, cpu: f64) {
+    fn push(&mut self, resource: Resource, used: f64, servers: f64, cpu: f64) {
         let used = used.min(servers);
         if used > 0.0 && servers > 0.0 {
             let cpu = cpu.min(used);
-            self.all.push(InUse { resource, id, used, servers, cpu, is_targets_part: false });
+            self.all.push(InUse { resource, used, servers, cpu, is_targets_part: false });
         }
     }
 
     /// Threads, of which the busiest is on a CPU, or waits for a disk, for that share of the time; and the share
     /// in which it is on a CPU.
-    fn threads(
-        &mut self,
-        resource: Resource,
-        id: &'static str,
-        cores: f64,
-        [busiest, cpu]: [f64; 2],
-    ) {
+    fn threads(&mut self, resource: Resource, cores: f64, [busiest, cpu]: [f64; 2]) {
         if busiest > 0.0 {
             let servers = (cores / busiest).max(1.0);
-            self.push(resource, id, servers * busiest, servers, cores.max(cpu * servers));
+            self.push(resource, servers * busiest, servers, cores.max(cpu * servers));
         }
     }
 
@@ -167,7 +140,9 @@ impl Stations {
         let host = utilisation.host.as_ref().ok()?;
         let local = utilisation.local;
         let of_target = utilisation.target.as_ref().ok().filter(|_| local);
-        let beside = utilisation.engine_cores + run.path_cores() + run.client_cores();
+        // Clients of a watched service come with its work, and are no neighbours.
+        let clients = run.of(Subject::Target).rate(clients::RUN).ok().filter(|_| run.is_watched());
+        let beside = utilisation.engine_cores + run.path_cores() + clients.unwrap_or(0.0);
         let ours = match of_target {
             Some(of) => of.work() + beside,
             // What of it is the target's is not known.
@@ -184,12 +159,8 @@ impl Stations {
         let one = of_target.and_then(|of| of.busiest_thread).unwrap_or(0.0);
         let used = ours + lost(strangers, ours, one, waited);
         // The machine that is read is the engine's: with the target elsewhere, a full one is the engine's.
-        let (resource, id) = if local {
-            (Resource::HostCpu, "host.cpu")
-        } else {
-            (Resource::EngineCpu, "engine.cpu")
-        };
-        self.push(resource, id, used, host.cpus, ours);
+        let whose = if local { Resource::HostCpu } else { Resource::EngineCpu };
+        self.push(whose, used, host.cpus, ours);
         let (Some(of), Some(running)) = (of_target, target) else { return Some(strangers) };
         let (had, on_these) = beside_strangers(running, strangers, strangers + beside);
         let lost = running.runnable.map(|waited| lost(had, on_these, one, waited));
@@ -202,7 +173,7 @@ impl Stations {
             let ours = (busy - had).max(0.0);
             let used = ours + lost.unwrap_or(0.0);
             let shared = self.all.len();
-            self.push(Resource::HostCpu, "host.cpu", used, of.cpus, ours);
+            self.push(Resource::HostCpu, used, of.cpus, ours);
             self.all.iter_mut().skip(shared).for_each(|of| of.is_targets_part = true);
         }
         Some(strangers)
@@ -222,38 +193,33 @@ impl Stations {
         let (cores, busiest) = (utilisation.engine_cores, utilisation.engine);
         if let Some(of) = engine {
             if let Some(quota) = of.quota {
-                self.push(Resource::EngineCpu, "engine.cpu", of.running, quota, of.running);
+                self.push(Resource::EngineCpu, of.running, quota, of.running);
             }
-            if let (Some(count), Some(waited), Some(had)) = (of.cpus.count, of.runnable, strangers)
-            {
+            let known = of.cpus.count.zip(of.runnable).zip(strangers);
+            if let Some(((count, waited), had)) = known {
                 let (had, ours) = beside_strangers(of, had, had);
                 let used = of.running + lost(had, ours, busiest, waited);
-                self.push(Resource::EngineCpu, "engine.cpu", used, count, of.running);
+                self.push(Resource::EngineCpu, used, count, of.running);
             }
         }
-        self.threads(Resource::EngineCpu, "engine.cpu", cores, [busiest; 2]);
+        self.threads(Resource::EngineCpu, cores, [busiest; 2]);
     }
 
     /// The CPUs that the target may use, its quota, its threads.
     fn target(&mut self, run: &Run, of: &Target, inside: &Inside) {
-        const ID: &str = "target.cpu";
         if run.header.target.local {
             let lost = self.strangers.and_then(|strangers| strangers.lost).unwrap_or(0.0);
-            self.push(Resource::TargetCpu, ID, of.work() + lost, of.cpus, of.work());
+            self.push(Resource::TargetCpu, of.work() + lost, of.cpus, of.work());
         }
         if let Some(quota) = of.quota {
-            self.push(Resource::TargetCpu, ID, of.cores, quota, of.cores);
+            self.push(Resource::TargetCpu, of.cores, quota, of.cores);
         }
         if let Some(busiest) = of.busiest_thread {
             // Samples tell what it waits for besides; that it could run and did not is no use of it.
             let sampled = inside.threads.as_ref();
             let waits = sampled.map_or(0.0, |of| of.fullest.min(busiest + of.disk));
-            self.threads(
-                Resource::TargetThread,
-                "target.thread",
-                of.cores,
-                [busiest.max(waits), busiest],
-            );
+            let busiest = [busiest.max(waits), busiest];
+            self.threads(Resource::TargetThread, of.cores, busiest);
         }
     }
 
@@ -261,11 +227,11 @@ impl Stations {
     fn node(&mut self, run: &Run, of: &Target, node: &NodeCpu, held: f64, processes: &[Process]) {
         let let_run = node.let_run(of.cores);
         let work = node.active * let_run;
-        self.push(Resource::TargetCpu, "target.cpu", work + held, node.online, work);
+        self.push(Resource::TargetCpu, work + held, node.online, work);
         for pool in [Pool::Computing, Pool::Io] {
             if let Some(InPool { busy, count, .. }) = pool.of(run) {
                 let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };
-                self.push(Resource::DirtySchedulers, pool.id(), busy, count, cpu);
+                self.push(Resource::DirtySchedulers, busy, count, cpu);
             }
         }
         let hottest = Hottest::of(run).ok().filter(|of| of.share >= EXPLAINED);
@@ -276,7 +242,7 @@ impl Stations {
         let busiest = processes.iter().filter(in_the_way).map(|of| node.of_one(of.running));
         if let Some(busiest) = busiest.max_by(f64::total_cmp) {
             let used = busiest * let_run;
-            self.push(Resource::Process, "vm.process", used, 1.0, used);
+            self.push(Resource::Process, used, 1.0, used);
         }
     }
 
@@ -303,64 +269,50 @@ impl Stations {
         let has_it = |resource: &Resource| {
             self.of_resource(*resource).is_some_and(|of| of.fullness() >= EXPLAINED * full)
         };
-        let whose = match most.resource {
-            Resource::HostCpu => {
-                [Resource::EngineCpu, Resource::TargetCpu].into_iter().find(has_it)
-            }
-            _ => None,
-        };
+        let whose = [Resource::EngineCpu, Resource::TargetCpu].into_iter().find(has_it);
+        let whose = whose.filter(|_| most.resource == Resource::HostCpu);
         Some((whose.unwrap_or(most.resource), full))
     }
 
-    /// What each resource bounds, those within each other included.
-    pub(crate) fn bounds(&self, attained: f64, engine: f64) -> Vec<Known> {
-        self.all.iter().map(|of| of.known(attained, engine)).collect()
+    /// Every resource that was measured, those within each other included.
+    pub(crate) fn all(&self) -> &[InUse] {
+        &self.all
     }
 
     /// So many times what is done now the fullest resource carries, but for one that is lifted, or without so much
     /// work there. Unit: servers' worth of time.
     pub(crate) fn room(&self, heat: Heat, lifted: Option<Resource>, spared: f64) -> f64 {
+        let by = By { attained: 1.0, engine: f64::INFINITY };
         let others = self.all.iter().filter(|of| Some(of.resource) != lifted);
         let room = |of: &InUse| {
-            let demand = of.known(1.0, f64::INFINITY).at(heat).demand;
             let is_spared = lifted.is_some_and(|lifted| lifted.is_part_of(of.resource));
             // Of what is spared as much is in it as of all the work, hot or cold.
             let left = if is_spared { 1.0 - (spared / of.used.max(1e-9)).min(1.0) } else { 1.0 };
-            of.servers / (demand * left).max(of.servers / 1e6)
+            of.servers / (of.station(heat, by).demand * left).max(of.servers / 1e6)
         };
         others.map(room).fold(f64::INFINITY, f64::min)
     }
 
-    /// The stations of a network, in which no second of an exchange stands twice: the machine is one, and
-    /// what is fuller than it on its own account stands apart from it. `engine`: linerate's CPUs' worth of time.
-    pub(crate) fn solved(&self, attained: f64, engine: f64) -> Vec<Known> {
-        let of = self.apart();
-        of.iter().map(|of| of.known(attained, engine)).collect()
-    }
-
     /// The same if linerate had its CPUs to itself, and no quota.
-    pub(crate) fn with_free_engine(&self, attained: f64, engine: f64) -> Vec<Known> {
+    pub(crate) fn with_free_engine(&self) -> Self {
         let freed = |of: &InUse| match of.resource {
             Resource::HostCpu | Resource::TargetCpu => Some(InUse { used: of.cpu, ..of.clone() }),
             Resource::EngineCpu => None,
             _ => Some(of.clone()),
         };
-        let free = Self { all: self.all.iter().filter_map(freed).collect(), ..self.clone() };
-        free.solved(attained, engine)
+        Self { all: self.all.iter().filter_map(freed).collect(), ..self.clone() }
     }
 
-    fn apart(&self) -> Vec<InUse> {
-        let host = self.of_resource(Resource::HostCpu);
-        let target = [
-            Resource::TargetCpu,
-            Resource::TargetThread,
-            Resource::DirtySchedulers,
-            Resource::Process,
-        ];
-        let parts = [&[Resource::EngineCpu] as &[_], &target, &[Resource::Emulator]];
-        let apart = |of: &&InUse| host.is_none_or(|host| of.fullness() > host.fullness());
-        let apart: Vec<&InUse> =
-            parts.into_iter().filter_map(|of| self.fullest_of(of)).filter(apart).collect();
+    /// The stations of a network, in which no second of an exchange stands twice: the machine is one, and
+    /// what is fuller than it on its own account stands apart from it.
+    pub(crate) fn apart(&self) -> Vec<InUse> {
+        use Resource::*;
+        let host = self.of_resource(HostCpu);
+        let parts: [&[_]; 3] =
+            [&[EngineCpu], &[TargetCpu, TargetThread, DirtySchedulers, Process], &[Emulator]];
+        let is_fuller = |of: &&InUse| host.is_none_or(|host| of.fullness() > host.fullness());
+        let parts = parts.into_iter().filter_map(|of| self.fullest_of(of));
+        let apart: Vec<&InUse> = parts.filter(is_fuller).collect();
         let mut found: Vec<InUse> = Vec::new();
         if let Some(host) = host {
             let cpu: f64 = apart.iter().map(|of| of.cpu).sum();
@@ -370,14 +322,9 @@ impl Stations {
             }
         }
         found.extend(apart.into_iter().cloned());
-        found.extend(self.of_resource(Resource::Line).cloned());
+        found.extend(self.of_resource(Line).cloned());
         found
     }
-}
-
-/// What a target without samples of its own CPU time lacks.
-pub(crate) fn run_delay_missing() -> linerate_evidence::Missing {
-    missing(process::RUN_DELAY.name, &Subject::Target.to_string())
 }
 
 #[cfg(test)]
@@ -402,7 +349,7 @@ mod tests {
 
     fn threads(cores: f64, busiest: f64) -> InUse {
         let mut stations = Stations::default();
-        stations.threads(Resource::TargetThread, "target.thread", cores, [busiest; 2]);
+        stations.threads(Resource::TargetThread, cores, [busiest; 2]);
         stations.all.remove(0)
     }
 
@@ -422,11 +369,11 @@ mod tests {
     #[test]
     fn what_is_fuller_than_the_machine_stands_apart_from_it_and_nothing_stands_twice() {
         let mut stations = Stations::default();
-        stations.push(Resource::HostCpu, "host.cpu", 1.4, 2.0, 1.4);
-        stations.push(Resource::TargetCpu, "target.cpu", 0.4, 2.0, 0.4);
-        stations.push(Resource::EngineCpu, "engine.cpu", 1.0, 1.0, 1.0);
-        let solved = stations.solved(1000.0, 0.0);
-        let demand: f64 = solved.iter().map(|known| known.of.demand).sum();
+        stations.push(Resource::HostCpu, 1.4, 2.0, 1.4);
+        stations.push(Resource::TargetCpu, 0.4, 2.0, 0.4);
+        stations.push(Resource::EngineCpu, 1.0, 1.0, 1.0);
+        let (solved, by) = (stations.apart(), By { attained: 1000.0, engine: 0.0 });
+        let demand: f64 = solved.iter().map(|of| of.station(Heat::Cold, by).demand).sum();
         is(demand, 1.4e-3);
         assert_eq!(solved.len(), 2);
         assert_eq!(stations.fullest().map(|(of, _)| of), Some(Resource::EngineCpu));
@@ -436,8 +383,9 @@ mod tests {
     fn a_busy_cpu_may_do_with_less_what_an_idle_one_did() {
         let demand = |used: f64, heat| {
             let mut stations = Stations::default();
-            stations.push(Resource::HostCpu, "host.cpu", used, 2.0, used);
-            stations.solved(1000.0, used / 2.0)[0].at(heat).demand * 1e6
+            stations.push(Resource::HostCpu, used, 2.0, used);
+            let by = By { attained: 1000.0, engine: used / 2.0 };
+            stations.apart()[0].station(heat, by).demand * 1e6
         };
         // A quarter and less of what it takes after a pause: the table in docs/account.md.
         assert!((60.0..80.0).contains(&demand(0.2, Heat::Warm)));
@@ -449,9 +397,9 @@ mod tests {
     fn a_full_machine_is_whose_it_nearly_all_is() {
         let fullest = |target: f64, engine: f64| {
             let mut stations = Stations::default();
-            stations.push(Resource::HostCpu, "host.cpu", 2.0, 2.0, 2.0);
-            stations.push(Resource::TargetCpu, "target.cpu", target, 2.0, target);
-            stations.push(Resource::EngineCpu, "engine.cpu", engine, 2.0, engine);
+            stations.push(Resource::HostCpu, 2.0, 2.0, 2.0);
+            stations.push(Resource::TargetCpu, target, 2.0, target);
+            stations.push(Resource::EngineCpu, engine, 2.0, engine);
             stations.fullest().map(|(of, _)| of)
         };
         assert_eq!(fullest(1.1, 0.9), Some(Resource::HostCpu));

@@ -1,8 +1,4 @@
-//! How busy each of the service's stations is, and which of them holds it.
-//!
-//! By the utilisation law the station with the highest utilisation is the bottleneck. Connections are a
-//! station too: `X S0 / c`, with `S0` the time an exchange takes when nobody else asks. When that is near
-//! one, exchanges wait for nothing but themselves, whatever the CPUs look like.
+//! The CPU time of target, engine and machine, and what an exchange takes that meets nobody.
 //!
 //! Of a BEAM node that is sampled inside, work is what its schedulers did ([`NodeCpu`]); of other targets
 //! it is their CPU time, and one that spins looks full.
@@ -10,11 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use linerate_evidence::sources::{process, stat};
-use linerate_evidence::{Alone, Missing, Place, Subject};
+use linerate_evidence::{Alone, Place};
 
-use crate::node_cpu::NodeCpu;
-use crate::run::Run;
+use crate::prelude::*;
 
 /// Utilisations, 0 to 1. Those of things that are not on this host are missing.
 pub(crate) struct Utilisation {
@@ -35,8 +29,7 @@ pub(crate) struct Target {
     /// Of them, those of its affinity alone, and of a node that is not sampled inside one for each scheduler.
     pub cpus: f64,
     pub quota: Option<f64>,
-    /// The busiest of its threads; absent where it was not measured, and of a node of several schedulers, which
-    /// moves its work between them.
+    /// The busiest of its threads; absent where unmeasured, and of a node of several schedulers.
     pub busiest_thread: Option<f64>,
     /// Its schedulers' own account, where the node is sampled inside.
     pub node: Option<NodeCpu>,
@@ -51,10 +44,11 @@ pub(crate) struct Host {
 
 impl Target {
     pub fn utilisation(&self) -> f64 {
-        if self.node.is_none() {
+        let Some(node) = &self.node else {
             return (self.cores / self.limit).max(self.busiest_thread.unwrap_or(0.0)).min(1.0);
         };
-        self.utilisation_of_normal().max(self.work() / self.limit).min(1.0)
+        let of_normal = (node.active * node.let_run(self.cores) / node.online).min(1.0);
+        of_normal.max(self.work() / self.limit).min(1.0)
     }
 
     /// CPUs' worth of time that it worked, spinning left out.
@@ -63,12 +57,6 @@ impl Target {
             Some(node) => node.scheduled() * node.let_run(self.cores),
             None => self.cores,
         }
-    }
-
-    /// That of the normal schedulers alone; 0 where the target is no node that is sampled inside.
-    pub fn utilisation_of_normal(&self) -> f64 {
-        let work = |node: &NodeCpu| node.active * node.let_run(self.cores) / node.online;
-        self.node.as_ref().map_or(0.0, work).min(1.0)
     }
 }
 
@@ -79,19 +67,13 @@ impl Utilisation {
         if let (Ok(host), Ok(Target { node: Some(node), cores, .. })) = (&mut host, &target) {
             host.busy -= node.spun(*cores).min(host.busy);
         }
-        Self {
-            local: run.header.target.local,
-            engine: run.load.busiest_thread,
-            engine_cores: run.engine_cores(),
-            target,
-            host,
-        }
+        let (local, engine) = (run.header.target.local, run.load.busiest_thread);
+        Self { local, engine, engine_cores: run.engine_cores(), target, host }
     }
 }
 
 /// The time an exchange takes when nobody else asks: the smaller of the preflight's median and the run's
 /// own. Unit: seconds. With servers in several places it is the mean over all that may be chosen.
-///
 /// Medians: the fastest exchange of all is luck, and one connection alone would look hindered by it.
 pub(crate) fn unhindered(run: &Run) -> Option<f64> {
     let places = unhindered_by_place(run);
@@ -133,22 +115,17 @@ pub(crate) fn unhindered_by_place(run: &Run) -> Vec<Distance> {
         let Some(alone) = smaller(preflight.unwrap_or_default(), median) else {
             return Vec::new();
         };
-        let sites = (from != to).then(|| {
-            let mut sites = [from, to];
-            sites.sort();
-            sites
-        });
-        found.entry(sites).or_default().push(alone);
+        let is_one = from == to;
+        let mut sites = [from, to];
+        sites.sort();
+        found.entry((!is_one).then_some(sites)).or_default().push(alone);
     }
     let all: usize = found.values().map(Vec::len).sum();
-    let mut distances: Vec<Distance> = found
-        .into_iter()
-        .map(|(sites, alone)| Distance {
-            sites,
-            share: alone.len() as f64 / all as f64,
-            alone: alone.iter().sum::<f64>() / alone.len() as f64,
-        })
-        .collect();
+    let distance = |(sites, alone): (_, Vec<f64>)| {
+        let count = alone.len() as f64;
+        Distance { sites, share: count / all as f64, alone: alone.iter().sum::<f64>() / count }
+    };
+    let mut distances: Vec<Distance> = found.into_iter().map(distance).collect();
     distances.sort_by(|a, b| a.alone.total_cmp(&b.alone));
     distances
 }
@@ -158,38 +135,25 @@ fn smaller(alone: &[u64], median: Option<u64>) -> Option<f64> {
     let mut alone = alone.to_vec();
     alone.sort_unstable();
     let alone = alone.get(alone.len() / 2).copied();
-    let nanos = match (alone, median) {
-        (Some(alone), Some(median)) => alone.min(median),
-        (one, other) => one.or(other)?,
-    };
+    let nanos = alone.into_iter().chain(median).min()?;
     (nanos > 0).then_some(nanos as f64 / 1e9)
 }
 
 fn target(run: &Run) -> Result<Target, Missing> {
     let node = NodeCpu::of(run).ok();
-    let of_kernel = of_kernel(run, node);
-    match (&of_kernel, node) {
-        // A node elsewhere, or one whose processes can't be read: its own account must do.
-        (Err(_), Some(node)) => Ok(Target {
-            cores: node.scheduled(),
-            limit: node.online.max(node.scheduled()),
-            cpus: node.online.max(node.scheduled()),
-            quota: None,
-            busiest_thread: None,
-            node: Some(node),
-        }),
-        _ => of_kernel,
-    }
+    // A node elsewhere, or one whose processes can't be read: its own account must do.
+    let of_node = |missing| {
+        let cores = node.as_ref().ok_or(missing)?.scheduled();
+        let cpus = node.map_or(cores, |node| node.online.max(cores));
+        Ok(Target { cores, limit: cpus, cpus, quota: None, busiest_thread: None, node })
+    };
+    of_kernel(run, node).or_else(of_node)
 }
 
 fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     // The probe reads a large tree seldom, to stay cheap: where the window has not two readings, the
     // whole run's stand for it.
-    let within = run.of(Subject::Target);
-    let of = match within.delta(process::UTIME) {
-        Ok(_) => within,
-        Err(_) => run.whole(Subject::Target),
-    };
+    let of = run.window_or_whole(Subject::Target, |of| of.delta(process::UTIME).is_ok());
     let (user, over) = of.delta(process::UTIME)?;
     let (system, _) = of.delta(process::STIME)?;
     let seconds = over.as_secs_f64();

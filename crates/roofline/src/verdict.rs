@@ -7,22 +7,16 @@
 //!
 //! A place without a cause is an answer.
 
-use linerate_evidence::Missing;
-use linerate_model::OpRate;
 use serde::{Deserialize, Serialize};
 
 use crate::advice::{Advice, Kind};
 use crate::candidate::{Candidate, Rank, of_claim};
-use crate::chosen::HALFWAY;
-use crate::claim::{Resource, Silent};
-use crate::facts::{Facts, Load};
 use crate::latency::Latency;
-use crate::place::{Place, Regime};
-use crate::roofs::ROOFS;
-use crate::run::{Run, duration};
+use crate::prelude::*;
+use crate::roofs::{ROOFS, Roof};
 
 /// What became of one roof.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assessed {
     /// Its id.
     pub id: String,
@@ -46,69 +40,53 @@ pub struct Assessed {
     pub because: String,
 }
 
-/// The three answers of a roof.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+/// The three answers of a roof, in the order in which they are listed.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It has a ceiling.
     Ceiling,
-    /// It does not apply to this run.
-    DoesNotApply,
     /// What it needs was not measured.
     Unmeasured,
+    /// It does not apply to this run.
+    #[default]
+    DoesNotApply,
 }
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum Verdict {
-    /// This roof binds.
-    Bound {
-        /// Its id.
-        by: String,
-        /// The verdict as a sentence.
-        says: String,
-    },
+pub struct Verdict {
+    /// What sort of answer it is.
+    pub state: Answer,
+    /// The id of the roof that binds; always there, so that `verdict.by` can be asked for.
+    pub by: Option<String>,
+    /// As a sentence.
+    pub says: String,
+}
+
+/// What a verdict may be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// A roof binds.
+    Bound,
     /// No roof that linerate knows binds: the place is said.
-    Unexplained {
-        /// Always absent; the key is there so that `verdict.by` can always be asked for.
-        by: Option<String>,
-        /// What was seen, as a sentence.
-        says: String,
-    },
+    Unexplained,
     /// Of a service that is watched: it does all that it is asked, and no limit binds.
-    Unlimited {
-        /// Always absent.
-        by: Option<String>,
-        /// What it does, and what those under way wait for, as a sentence.
-        says: String,
-    },
+    Unlimited,
     /// Of a service that is watched: there was no traffic.
-    Idle {
-        /// Always absent.
-        by: Option<String>,
-        /// For how long, as a sentence.
-        says: String,
-    },
+    Idle,
 }
 
 impl Verdict {
-    /// The id of the roof that binds.
-    pub fn by(&self) -> Option<&str> {
-        match self {
-            Verdict::Bound { by, .. } => Some(by),
-            Verdict::Unexplained { .. } | Verdict::Unlimited { .. } | Verdict::Idle { .. } => None,
-        }
+    /// That no roof binds, and what is so instead.
+    pub fn none(state: Answer, says: String) -> Self {
+        Self { state, by: None, says }
     }
 
-    /// As a sentence.
-    pub fn says(&self) -> &str {
-        match self {
-            Verdict::Bound { says, .. }
-            | Verdict::Unexplained { says, .. }
-            | Verdict::Unlimited { says, .. }
-            | Verdict::Idle { says, .. } => says,
-        }
+    /// The id of the roof that binds.
+    pub fn by(&self) -> Option<&str> {
+        self.by.as_deref()
     }
 }
 
@@ -138,81 +116,64 @@ pub fn judge(run: &Run) -> Judgement {
 
 /// The same of facts that are known already.
 pub fn judge_facts(facts: &Facts) -> Judgement {
-    let mut candidates: Vec<Candidate> = Vec::new();
-    let mut claims = Vec::new();
-    let mut roofs: Vec<Assessed> = ROOFS
-        .iter()
-        .map(|roof| {
-            let blank = |state, sum: String| Assessed {
-                id: roof.id.into(),
-                title: roof.title.into(),
-                kind: Kind::Defect,
-                state,
-                ceiling: None,
-                sum,
-                share: None,
-                binds: false,
-                because: String::new(),
-            };
-            match (roof.explain)(facts) {
-                Err(Silent::NotHere(why)) => blank(State::DoesNotApply, why),
-                Err(Silent::Unmeasured(missing)) => {
-                    blank(State::Unmeasured, unmeasured(&facts.run, &missing))
-                }
-                Ok(claim) => {
-                    let listed = blank(State::Ceiling, claim.sum.clone());
-                    let (assessed, candidate) = of_claim(facts, &claim, listed);
-                    candidates.extend(candidate);
-                    claims.push((roof.id, roof.title, claim));
-                    assessed
-                }
+    let (mut candidates, mut claims) = (Vec::new(), Vec::new());
+    let assess = |roof: &Roof| {
+        let (id, title) = (roof.id.into(), roof.title.into());
+        let mut of = Assessed { id, title, ..Assessed::default() };
+        match (roof.explain)(facts) {
+            Err(Silent::NotHere(why)) => of.sum = why,
+            Err(Silent::Unmeasured(missing)) => {
+                (of.state, of.sum) = (State::Unmeasured, unmeasured(&facts.run, &missing));
             }
-        })
-        .collect();
-
+            Ok(claim) => {
+                candidates.extend(of_claim(facts, roof.id, &claim, &mut of));
+                claims.push((roof.id, roof.title, claim));
+            }
+        }
+        of
+    };
+    let mut roofs: Vec<Assessed> = ROOFS.iter().map(assess).collect();
     candidates.sort_by(Candidate::first);
     let named = candidates.first();
-    let verdict = match named {
-        Some(named) => {
-            let roof = roofs.iter().find(|roof| roof.id == named.id);
-            let says = roof.map_or(String::new(), |roof| format!("{}: {}", roof.title, roof.sum));
-            Verdict::Bound { by: named.id.into(), says }
-        }
-        None if facts.load == Load::Watched => watched(facts, &roofs),
-        None => Verdict::Unexplained { by: None, says: unexplained(facts) },
-    };
-    let also =
-        candidates.iter().skip(1).filter(|other| named.is_some_and(|named| named.ties(other)));
-    let also = also.map(|candidate| candidate.id.to_owned()).collect();
+    let verdict =
+        match named.zip(roofs.iter().find(|roof| named.is_some_and(|of| of.id == roof.id))) {
+            Some((named, roof)) => {
+                let (by, says) = (Some(named.id.into()), format!("{}: {}", roof.title, roof.sum));
+                Verdict { state: Answer::Bound, by, says }
+            }
+            None if facts.load == Load::Watched => watched(facts, &roofs),
+            None => Verdict::none(Answer::Unexplained, unexplained(facts)),
+        };
+    let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
+    let also = candidates.iter().skip(1).filter(ties).map(|of| of.id.to_owned()).collect();
     // A claim at another place than the named one's is a ceiling and no more.
-    let is_candidate = |roof: &Assessed| candidates.iter().any(|of| of.id == roof.id);
     for roof in &mut roofs {
-        roof.binds = is_candidate(roof);
+        roof.binds = candidates.iter().any(|of| of.id == roof.id);
     }
+    let first = |roof: &Assessed| named.is_none_or(|named| named.id != roof.id);
+    let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
     roofs.sort_by(|a, b| {
-        let first = |roof: &Assessed| Some(roof.id.as_str()) != named.map(|named| named.id);
-        first(a).cmp(&first(b)).then(order(a).cmp(&order(b))).then(lower(a, b))
+        let order = |roof: &Assessed| (first(roof), !roof.binds, roof.state);
+        order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b)))
     });
-    let turned_away =
-        named.is_some_and(|named| matches!(named.rank, Rank::TurnedAway | Rank::TurnedAwayOnly));
-    let advice = candidates.into_iter().next().map(|named| named.advice).unwrap_or_default();
-    let latency = Latency::of(facts, &claims);
-    Judgement { roofs, verdict, also, place: facts.place.clone(), turned_away, advice, latency }
+    let turned_away = named.is_some_and(|named| named.rank <= Rank::TurnedAwayOnly);
+    Judgement {
+        latency: Latency::of(facts, &claims),
+        place: facts.place.clone(),
+        advice: named.map(|named| named.advice.clone()).unwrap_or_default(),
+        roofs,
+        verdict,
+        also,
+        turned_away,
+    }
 }
 
 /// A place without a cause is an answer: where the exchanges are, and what is known of it.
 fn unexplained(facts: &Facts) -> String {
     let (place, attained) = (&facts.place, OpRate(facts.attained));
-    let mut says = match place.station {
-        Some(station) => format!(
-            "no known limit explains {attained}; {:.1} of {:.1} exchanges are {}",
-            place.exchanges,
-            place.of,
-            station.words()
-        ),
-        None => {
-            format!("no known limit explains {attained}: where its exchanges are could not be seen")
-        }
+    let seen = match place.station {
+        Some(_) => format!("; {}", place.words("exchanges ")),
+        None => ": where its exchanges are could not be seen".into(),
     };
     let regime = match place.regime {
         Regime::Full => "; more connections give nothing more",
@@ -220,79 +181,61 @@ fn unexplained(facts: &Facts) -> String {
         Regime::RateSet => "; a rate is set, whatever the load",
         Regime::Met | Regime::Unknown => "",
     };
-    says.push_str(regime);
-    says
+    format!("no known limit explains {attained}{seen}{regime}")
 }
 
 /// Where nobody asked for more, that nothing binds is an answer and not a riddle; but only where it is known
 /// what those under way wait for, and that this is work, or the path.
 fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
     let run = &facts.run;
-    let seconds = duration(run.seconds());
     if run.is_idle() {
-        let says = match run.load.open {
-            0 => format!("idle: no connection carried anything in {seconds}"),
-            1 => format!("idle: no traffic on 1 connection in {seconds}"),
-            open => format!("idle: no traffic on {open} connections in {seconds}"),
-        };
-        // Too short-lived for a sample, or another service's.
-        let others = match run.opens_many() {
-            true => {
-                format!("; {} were opened to its host meanwhile, hardly to it", run.load.opened)
-            }
-            false => String::new(),
-        };
-        return Verdict::Idle { by: None, says: says + &others };
+        return Verdict::none(Answer::Idle, idle(run));
     }
     let attained = run.attained();
-    let unseen = roofs.iter().filter(|roof| roof.state == State::Unmeasured).count();
     if !run.header.target.local && facts.target.is_none() {
+        let unseen = roofs.iter().filter(|roof| roof.state == State::Unmeasured).count();
         let says = format!(
             "nothing that the node's side shows limits {attained}; {unseen} limits need the kernel's side: \
              run linerate on the node's host"
         );
-        return Verdict::Unexplained { by: None, says };
+        return Verdict::none(Answer::Unexplained, says);
     }
     let mut used = facts.utilisation.target.as_ref().map_or(String::new(), |target| {
         format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit)
     });
     // Many CPUs that are idle do not help whoever waits for the one.
-    if let Some(thread) = facts.stations.of_resource(Resource::TargetThread)
-        && thread.fullness() >= HALFWAY
-    {
+    let thread = facts.stations.of_resource(Resource::TargetThread);
+    if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
         let threads = facts.inside.threads.as_ref();
         let name = threads.and_then(|threads| threads.fullest_name.as_deref());
         let name = name.map_or(String::new(), |name| format!(" ({name})"));
         used.push_str(&format!(", its busiest thread{name} {:.2} of one", thread.fullness()));
     }
-    let headers = facts.watched.iter().filter_map(|port| port.exchanges.as_ref());
-    let answered: f64 =
-        headers.filter(|headers| headers.alternate).map(|headers| headers.per_s).sum();
-    let does = match answered > 0.0 {
-        true => format!("answers {}", OpRate(answered)),
-        false => format!("reads {attained}"),
+    let does = match run.answered() {
+        answered if answered > 0.0 => format!("answers {}", OpRate(answered)),
+        _ => format!("reads {attained}"),
     };
-    let waits = crate::waiting::of(facts);
-    if !waits.is_work {
-        let says = format!("the target {does}{used}; {}", waits.says);
-        return Verdict::Unexplained { by: None, says };
+    let (waits, is_work) = crate::waiting::of(facts);
+    let says = format!("the target {does}{used}; {waits}");
+    match is_work {
+        true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),
+        false => Verdict::none(Answer::Unexplained, says),
     }
-    let says = format!("no limit binds: the target {does}{used}; {}", waits.says);
-    Verdict::Unlimited { by: None, says }
 }
 
-fn order(roof: &Assessed) -> (bool, u8) {
-    let state = match roof.state {
-        State::Ceiling => 0,
-        State::Unmeasured => 1,
-        State::DoesNotApply => 2,
+fn idle(run: &Run) -> String {
+    let seconds = duration(run.seconds());
+    let mut says = match run.load.open {
+        0 => format!("idle: no connection carried anything in {seconds}"),
+        1 => format!("idle: no traffic on 1 connection in {seconds}"),
+        open => format!("idle: no traffic on {open} connections in {seconds}"),
     };
-    (!roof.binds, state)
-}
-
-fn lower(a: &Assessed, b: &Assessed) -> std::cmp::Ordering {
-    let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
-    rate(a).total_cmp(&rate(b))
+    // Too short-lived for a sample, or another service's.
+    if run.opens_many() {
+        let opened = run.load.opened;
+        says.push_str(&format!("; {opened} were opened to its host meanwhile, hardly to it"));
+    }
+    says
 }
 
 fn unmeasured(run: &Run, missing: &Missing) -> String {

@@ -1,22 +1,13 @@
 //! What the requests under way at a service that is watched wait for, and whether that is work.
 
-use linerate_account::{Station, Watched};
+use crate::prelude::*;
 
-use crate::chosen::HOLDS;
-use crate::facts::Facts;
-
-pub(crate) struct Waiting {
-    pub says: String,
-    /// Whether they wait for work, the path, or nothing at all; else something makes them wait.
-    pub is_work: bool,
-}
-
-/// What was seen of them.
-pub(crate) fn of(facts: &Facts) -> Waiting {
-    let sum = |of: fn(&Watched) -> f64| facts.watched.iter().map(of).sum::<f64>();
+/// What was seen of them; and whether they wait for work, the path, or nothing at all, else something makes them wait.
+pub(crate) fn of(facts: &Facts) -> (String, bool) {
+    let sum = |of: fn(&Watched) -> f64| facts.ports(of);
     if facts.watched.is_empty() {
         let says = "what its requests wait for could not be seen".to_owned();
-        return Waiting { says, is_work: false };
+        return (says, false);
     }
     let connections = sum(|port| port.connections);
     let states = [
@@ -32,31 +23,23 @@ pub(crate) fn of(facts: &Facts) -> Waiting {
         (sum(|port| port.undecided), "undecided"),
     ];
     // Less would be said to be 0.0.
-    let said: Vec<_> = states
-        .iter()
-        .filter(|(count, _)| *count >= 0.05)
-        .map(|(count, what)| format!("{count:.1} {what}"))
-        .collect();
+    let said = states.iter().filter(|(count, _)| *count >= 0.05);
+    let said: Vec<_> = said.map(|(count, what)| format!("{count:.1} {what}")).collect();
     let mut says = format!("of {connections:.1} connections {}", said.join(", "));
     let inside = &facts.inside;
-    let alternate = facts
-        .watched
-        .iter()
-        .all(|port| port.exchanges.as_ref().is_none_or(|headers| headers.alternate));
+    let mut headers = facts.watched.iter().filter_map(|port| port.exchanges.as_ref());
     let in_application = sum(Watched::in_application);
     let held = sum(|port| port.held.nagle + port.held.other);
     let is_held = held >= HOLDS * facts.place.of.max(1e-9);
-    if !alternate {
-        says.push_str(
-            "; requests and answers do not alternate: who has to speak next cannot be told",
-        );
-        return Waiting { says, is_work: !is_held };
+    if headers.any(|of| !of.alternate) {
+        says += "; requests and answers do not alternate: who has to speak next cannot be told";
+        return (says, !is_held);
     }
     if in_application >= 0.05 {
-        says.push_str(&format!(
-            "; of those in the application {:.1} run, {:.1} are ready to, {:.1} sleep",
-            inside.running, inside.runnable, inside.asleep
-        ));
+        let Inside { running, runnable, asleep, .. } = inside;
+        says += &format!(
+            "; of those in the application {running:.1} run, {runnable:.1} are ready to, {asleep:.1} sleep"
+        );
     }
     // Behind one that runs stand those that it has not read; that it runs all the time is a limit too.
     let waits = inside.asleep + sum(|port| port.accept_queue) + sum(|port| port.unread);
@@ -67,5 +50,5 @@ pub(crate) fn of(facts: &Facts) -> Waiting {
     let is_work = !is_held
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
-    Waiting { says, is_work }
+    (says, is_work)
 }

@@ -109,7 +109,7 @@ fn a_recorded_one_is_named_and_a_healthy_broker_is_not() {
 fn a_consumer_that_holds_what_it_may_is_named_with_what_it_takes() {
     for is_counted in [false, true] {
         let judgement = SLOW.judged(is_counted);
-        let says = judgement.verdict.says();
+        let says = &judgement.verdict.says;
         assert_eq!(judgement.verdict.by(), Some("app.consumer"), "{says}");
         assert!(judgement.turned_away);
         let wanted = "434/s published, 48.0/s acknowledged; queue work grew by";
@@ -132,7 +132,7 @@ fn a_queue_from_which_nobody_consumes_is_named_so() {
     for is_counted in [false, true] {
         let judgement = alone.judged(is_counted);
         assert_eq!(judgement.verdict.by(), Some("app.consumer"), "{:?}", judgement.verdict);
-        assert!(judgement.verdict.says().contains("434/s published, and nobody consumes"));
+        assert!(judgement.verdict.says.contains("434/s published, and nobody consumes"));
         assert!(!judgement.turned_away);
     }
 }

@@ -61,7 +61,7 @@ fn each_recording_names_what_was_planted() {
         let judgement = judged(header, evidence);
         let named = judgement.verdict.by();
         if named != Some(planted.as_str()) {
-            wrong.push(format!("{name}: {planted}, named {named:?}: {}", judgement.verdict.says()));
+            wrong.push(format!("{name}: {planted}, named {named:?}: {}", judgement.verdict.says));
             continue;
         }
         if let Some(slow) = &expect.latency {

@@ -21,7 +21,7 @@ pub(crate) fn evidence(run: &RunDocument) -> String {
     let because = binding(run).map_or("", |roof| &roof.because);
     said.extend((!because.is_empty()).then(|| because.to_owned()));
     let names_place = |says: &str| says.contains("requests are") || says.contains("exchanges are");
-    if !names_place(because) && !names_place(run.verdict.says()) {
+    if !names_place(because) && !names_place(&run.verdict.says) {
         said.extend(place(run));
     }
     if because.is_empty() {

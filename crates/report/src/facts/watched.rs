@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use linerate_model::Bytes;
-use linerate_roofline::Verdict;
+use linerate_roofline::Answer;
 
 use super::*;
 use crate::doctor::{Applied, Connection, DoctorDocument, Port, ProbeCost};
@@ -14,22 +14,23 @@ pub(crate) fn answer(doctor: &DoctorDocument) -> (&'static str, String) {
     // What its connections do stands in a line of its own.
     let of_connections =
         |clause: &&str| clause.starts_with("of ") && clause.contains(" connections ");
-    let clauses = doctor.verdict.says().split("; ");
+    let clauses = doctor.verdict.says.split("; ");
     let clauses: Vec<&str> = if doctor.ports.is_empty() {
         clauses.collect()
     } else {
         clauses.filter(|clause| !of_connections(clause)).collect()
     };
     let says = clauses.join("; ");
-    match &doctor.verdict {
-        Verdict::Bound { by, .. } => {
-            let roof = doctor.roofline.roofs.iter().find(|roof| roof.id == *by);
+    match doctor.verdict.state {
+        Answer::Bound => {
+            let by = doctor.verdict.by();
+            let roof = doctor.roofline.roofs.iter().find(|roof| Some(roof.id.as_str()) == by);
             let Some(roof) = roof else { return ("LIMIT", says) };
             ("LIMIT", format!("{}: {} ({})", roof.title, roof.sum, roof.id))
         }
-        Verdict::Unexplained { .. } => ("LIMIT", format!("not found: {says}")),
-        Verdict::Unlimited { .. } => ("WELL", says),
-        Verdict::Idle { .. } => ("IDLE", says.trim_start_matches("idle: ").to_owned()),
+        Answer::Unexplained => ("LIMIT", format!("not found: {says}")),
+        Answer::Unlimited => ("WELL", says),
+        Answer::Idle => ("IDLE", says.trim_start_matches("idle: ").to_owned()),
     }
 }
 

@@ -7,7 +7,7 @@ use linerate_account::{Held, Station};
 use linerate_evidence::{Carries, HostFacts, TargetFacts, Validity, ValidityState};
 use linerate_model::{OpRate, Plan};
 use linerate_report::*;
-use linerate_roofline::{Advice, Assessed, Kind, Predicted, State, Verdict};
+use linerate_roofline::{Advice, Answer, Assessed, Kind, Predicted, State, Verdict};
 
 mod split;
 
@@ -148,7 +148,7 @@ pub fn pool() -> RunDocument {
         regime: "full".into(),
         at_once: Some(4.0),
         rate_per_s: Some(199.0),
-        says: run.verdict.says().to_owned(),
+        says: run.verdict.says.to_owned(),
         also: Vec::new(),
     });
     run.latency = Some(Latency {
@@ -327,12 +327,11 @@ pub fn void() -> RunDocument {
         state: ValidityState::Void,
         reasons: vec!["nothing was answered in the measured stretch".into()],
     };
-    run.verdict = Verdict::Unexplained {
-        by: None,
-        says:
-            "no known limit explains 0/s: every ceiling below is higher, or could not be measured"
-                .into(),
-    };
+    run.verdict = Verdict::none(
+        Answer::Unexplained,
+        "no known limit explains 0/s: every ceiling below is higher, or could not be measured"
+            .into(),
+    );
     run.ended = "interrupted".into();
     run
 }
@@ -570,9 +569,10 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
     let bound = roofs.iter().find(|roof| roof.binds);
     let verdict = match bound {
         Some(roof) => {
-            Verdict::Bound { by: roof.id.clone(), says: format!("{}: {}", roof.title, roof.sum) }
+            let says = format!("{}: {}", roof.title, roof.sum);
+            Verdict { state: Answer::Bound, by: Some(roof.id.clone()), says }
         }
-        None => Verdict::Unexplained { by: None, says: "no known limit explains it".into() },
+        None => Verdict::none(Answer::Unexplained, "no known limit explains it".into()),
     };
     RunDocument {
         schema: "linerate/run/1".into(),
@@ -929,10 +929,7 @@ pub fn idle() -> DoctorDocument {
             series: Vec::new(),
             ..busy.traffic
         },
-        verdict: Verdict::Idle {
-            by: None,
-            says: "idle: no traffic on 1 connection in 10.0 s".into(),
-        },
+        verdict: Verdict::none(Answer::Idle, "idle: no traffic on 1 connection in 10.0 s".into()),
         account: None,
         ports: vec![Port { port: 8080, connections: 1.0, idle: 1.0, ..Port::default() }],
         roofline: Roofline { unit: "reads/s".into(), attained: 0.0, ..busy.roofline.clone() },

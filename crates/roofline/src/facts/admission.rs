@@ -3,12 +3,7 @@
 //!
 //! Blind spot: samples are 100 ms apart and more; what is used up for moments only is not seen.
 
-use linerate_evidence::sources::{listener, process, snmp, vm};
-use linerate_evidence::{Missing, Side, Subject};
-
-use crate::chosen::{HALFWAY, SAMPLES};
-use crate::claim::{Part, Silent, missing, silent_if};
-use crate::facts::{Facts, Load};
+use crate::prelude::*;
 
 /// Connections that the kernel made and nobody accepted, of the port where most wait.
 pub(crate) struct AcceptQueue {
@@ -27,9 +22,7 @@ pub(crate) struct AcceptQueue {
 pub(crate) enum Stock {
     /// Of the target's process that is nearest to its limit.
     Descriptors,
-    /// Of the node.
     Ports,
-    /// Of the node.
     Processes,
 }
 
@@ -96,19 +89,15 @@ impl Facts<'_> {
         silent_if(!self.run.header.target.local, "the target's listener is on another host")?;
         let mut longest: Result<AcceptQueue, Missing> =
             Err(missing(listener::RQUEUE_TOTAL.name, "listener/*"));
-        for subject in self.run.evidence.subjects() {
-            let Subject::Listener(port) = subject else { continue };
-            let of = self.run.of(subject);
-            let Ok(waiting) = of.mean(listener::RQUEUE_TOTAL) else { continue };
-            let lengths = of.all(listener::RQUEUE_TOTAL)?;
+        for (port, of) in self.run.listeners() {
+            let Ok(lengths) = of.values(listener::RQUEUE_TOTAL) else { continue };
+            let waiting = of.mean(listener::RQUEUE_TOTAL)?;
             let ends = lengths.first().zip(lengths.last());
-            let drained = ends.map_or(0.0, |((_, first), (_, last))| {
+            let drained = ends.map_or(0.0, |(first, last)| {
                 first.saturating_sub(*last) as f64 / (*first).max(1) as f64
             });
-            let least = match lengths.len() >= SAMPLES {
-                true => of.min(listener::RQUEUE_TOTAL)?,
-                false => 0,
-            };
+            let least = lengths.iter().min().filter(|_| lengths.len() >= SAMPLES);
+            let least = least.copied().unwrap_or(0);
             let queue = AcceptQueue { port, waiting, least, drained };
             if longest.as_ref().map_or(true, |longest| queue.waiting > longest.waiting) {
                 longest = Ok(queue);
@@ -119,41 +108,20 @@ impl Facts<'_> {
 
     /// Connections that came while those were waiting.
     pub(crate) fn came(&self) -> Result<f64, Silent> {
-        let load = self.run.load;
         if self.load == Load::Made {
-            return Ok(load.opened.saturating_sub(u64::from(self.run.connections())) as f64);
+            let kept = u64::from(self.run.connections());
+            return Ok(self.run.load.opened.saturating_sub(kept) as f64);
         }
         let made = self.run.of(Subject::Stack(Side::Server)).grown(snmp::PASSIVE_OPENS)?;
         // Made may be another service's; begun and not made is whoever found the queue full.
         Ok(self.begun().map_or(made, |begun| begun.min(made)))
     }
 
-    /// Connections that were begun and not made: whoever found the queue full, and tries again.
-    pub(crate) fn unmade(&self) -> f64 {
-        let came = self.came().unwrap_or(0.0);
-        self.begun().map_or(0.0, |begun| begun - came)
-    }
-
     /// Connections that were begun, by their headers; a SYN sent again is none.
-    fn begun(&self) -> Option<f64> {
-        let headers: Vec<_> = self.watched.iter().filter_map(|port| port.exchanges).collect();
-        let per_s: f64 = headers.iter().map(|of| of.opened_per_s).sum();
-        (!headers.is_empty()).then_some(per_s * self.run.seconds())
-    }
-
-    /// What the target has used up, so that it cannot take another connection; none, or not known: none.
-    pub(crate) fn out_of(&self) -> Option<&'static str> {
-        let out = |stock: &Stock| stock.of(self).is_ok_and(|of| of.is_out());
-        let stocks = [Stock::Descriptors, Stock::Ports, Stock::Processes];
-        stocks.into_iter().find(out).map(Stock::name)
-    }
-
-    /// Connections that were not let in: those that wait, and those that failed.
-    pub(crate) fn not_let_in(&self, waiting: f64) -> f64 {
-        match self.load {
-            Load::Made => waiting + self.run.load.errors.values().sum::<u64>() as f64,
-            Load::Watched => waiting,
-        }
+    pub(crate) fn begun(&self) -> Option<f64> {
+        self.captured().ok()?;
+        let opened = |port: &Watched| port.exchanges.map_or(0.0, |of| of.opened_per_s);
+        Some(self.ports(opened) * self.run.seconds())
     }
 
     /// So many of all connections that were asked for, as a claim.

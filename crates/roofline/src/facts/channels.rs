@@ -1,18 +1,11 @@
 //! A node's channels to other nodes, linerate's own left out: what they carry, what waits for them, and who
 //! waits with it.
 
-use linerate_evidence::sources::{dist, port, tcp_info, vm, waits};
-use linerate_evidence::{Metric, Missing, Of, Side, Subject};
-
-use super::{Facts, Load};
-use crate::chosen::HALFWAY;
-use crate::claim::{Silent, silent_if};
-use crate::run::Run;
+use crate::prelude::*;
 
 // Source: `ERTS_DIST_FRAGMENT_SIZE`, erts/emulator/beam/dist.h. Unit: bytes.
 pub(crate) const FRAGMENT: f64 = 64.0 * 1024.0;
 
-#[derive(Clone, Debug)]
 pub(crate) struct Channel<'a> {
     /// The other node's name.
     pub peer: &'a str,
@@ -81,8 +74,7 @@ impl Channel<'_> {
         Ok(self.frame_sent()? >= HALFWAY * FRAGMENT)
     }
 
-    /// What stands before a message that is sent now, on average: in the emulator, in the driver, and in
-    /// the kernel where that was asked. Unit: bytes.
+    /// What stands before a message that is sent now: in emulator, driver and kernel. Unit: bytes.
     pub fn ahead(&self) -> Result<f64, Missing> {
         let kernel = self.of.mean(tcp_info::WQUEUE).unwrap_or(0.0);
         Ok(self.of.mean(dist::PENDING)? + self.of.mean(dist::QUEUE).unwrap_or(0.0) + kernel)
@@ -90,14 +82,12 @@ impl Channel<'_> {
 
     /// In which share of the samples something waited for the channel.
     pub fn waited(&self) -> Result<f64, Missing> {
-        let pending = self.of.all(dist::PENDING)?;
-        let queue = self.of.all(dist::QUEUE)?;
-        let some = pending.iter().zip(&queue).filter(|((_, a), (_, b))| a.0 + b.0 > 0).count();
-        Ok(some as f64 / pending.len() as f64)
+        let both = self.of.both(dist::PENDING, dist::QUEUE)?;
+        let some = both.iter().filter(|(pending, queue)| pending.0 + queue.0 > 0).count();
+        Ok(some as f64 / self.of.values(dist::PENDING)?.len() as f64)
     }
 
-    /// Whether the node found the channel busy: how often a second it suspended a sender for it, and in
-    /// which share of the samples half of the limit was queued.
+    /// How often a second senders were suspended for it, and the share of samples half full.
     pub fn busy(&self, node: &Of) -> Result<(f64, f64), Missing> {
         let limit = node.last(vm::DIST_BUF_BUSY_LIMIT)?.0;
         let full = self.of.share(dist::PENDING, |bytes| bytes.0 * 2 >= limit)?;
@@ -109,15 +99,11 @@ impl Channel<'_> {
 /// Of the processes that were at work when they were asked, the share that was at one of these. Who
 /// waits for a connection, for data or for any message is idle for all that can be seen.
 pub(crate) fn share(node: &Of, at: &[Metric<u64>]) -> Result<f64, Missing> {
-    let sum = |metric| Ok(node.all(metric)?.iter().map(|(_, count)| *count).sum::<u64>() as f64);
-    let (mut found, mut work) = (0.0, sum(waits::ASKED)?);
-    for metric in at {
-        found += sum(*metric)?;
-    }
-    for idle in [waits::RECEIVE, waits::RECV, waits::ACCEPT] {
-        work -= sum(idle)?;
-    }
+    let sum = |metric| Ok(node.values(metric)?.iter().sum::<u64>() as f64);
+    let sums = |of: &[Metric<u64>]| of.iter().map(|metric| sum(*metric)).sum::<Result<f64, _>>();
+    let idle = [waits::RECEIVE, waits::RECV, waits::ACCEPT];
+    let (found, work) = (sums(at)?, sum(waits::ASKED)? - sums(&idle)?);
     // One that was met at work now and then is nobody.
-    let samples = node.all(waits::ASKED)?.len() as f64;
+    let samples = node.values(waits::ASKED)?.len() as f64;
     Ok(if work < HALFWAY * samples { 0.0 } else { found / work })
 }

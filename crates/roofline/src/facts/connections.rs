@@ -3,15 +3,7 @@
 //! A setting that harms nobody names nothing: a roof sizes what it claims by the node's own account of its
 //! schedulers' time.
 
-use std::time::Duration;
-
-use linerate_evidence::sources::{owner, port, tcp_info, vm, waits};
-use linerate_evidence::{Metric, Missing, Of, Side, Subject};
-
-use crate::chosen::{FEW, FULL, HOLDS};
-use crate::claim::{Known, Silent, missing, silent_if};
-use crate::facts::Facts;
-use crate::run::Run;
+use crate::prelude::*;
 
 /// A connection of the node over the run.
 pub(crate) struct Connection<'a> {
@@ -40,22 +32,19 @@ pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Miss
             continue;
         }
         let of = run.of(subject);
-        let Ok((reads, over)) = of.delta(port::RECV_CNT) else { continue };
-        let per_second = |count: u64| count as f64 / over.as_secs_f64().max(1e-9);
-        let bytes = of.delta(port::RECV_OCT).map_or(0, |(bytes, _)| bytes.0);
-        let writes = of.delta(port::SEND_CNT).map_or(0, |(writes, _)| writes);
+        let Ok((_, over)) = of.delta(port::RECV_CNT) else { continue };
+        let per_second =
+            |count: Result<f64, Missing>| count.unwrap_or(0.0) / over.as_secs_f64().max(1e-9);
         found.push(Connection {
             owner: run.fact(subject, "owner"),
-            reads: per_second(reads),
-            bytes: per_second(bytes),
-            writes: per_second(writes),
+            reads: per_second(of.grown(port::RECV_CNT)),
+            bytes: per_second(of.grown(port::RECV_OCT)),
+            writes: per_second(of.grown(port::SEND_CNT)),
             of,
         });
     }
-    if found.is_empty() {
-        return Err(missing("port.recv_cnt", "flow/*/server, twice"));
-    }
-    Ok(found)
+    let none = || missing(port::RECV_CNT.name, "flow/*/server, twice");
+    if found.is_empty() { Err(none()) } else { Ok(found) }
 }
 
 // Source: a segment of a wire has 1,448 bytes, INET_DEF_BUFFER is 1,460 (inet_drv.c): one that nearly fills the
@@ -81,11 +70,11 @@ impl Connection<'_> {
     }
 
     pub fn is_of_socket_module(&self) -> bool {
-        self.of.last(port::SOCKET_BACKEND).is_ok_and(|one| one == 1)
+        self.of.last(port::SOCKET_BACKEND) == Ok(1)
     }
 
     pub fn is_list(&self) -> bool {
-        self.of.last(port::LIST_MODE).is_ok_and(|one| one == 1)
+        self.of.last(port::LIST_MODE) == Ok(1)
     }
 
     /// Whether data comes as messages without being asked for each time (`{active, true}` or a count).
@@ -93,26 +82,10 @@ impl Connection<'_> {
         self.of.max(port::ACTIVE).is_ok_and(|active| active >= 2)
     }
 
-    /// Whether data comes only when it is asked for with `gen_tcp:recv`.
-    fn is_passive(&self) -> bool {
-        self.of.max(port::ACTIVE).is_ok_and(|active| active == 0)
-    }
-
-    /// Messages in its owner's mailbox, in the middle of the samples.
-    pub fn mailbox(&self) -> Result<f64, Missing> {
-        self.of.median(owner::MAILBOX).map(|length| length as f64)
-    }
-
-    /// The same on average.
-    pub fn mean_mailbox(&self) -> Result<f64, Missing> {
-        self.of.mean(owner::MAILBOX)
-    }
-
     /// Messages that stand in its owner's mailbox and that nobody takes; 0 where it is emptied now and then. The
     /// shortest sample is left out, which may be of the time before.
     pub fn standing(&self) -> Result<f64, Missing> {
-        let mut lengths: Vec<u64> =
-            self.of.all(owner::MAILBOX)?.into_iter().map(|(_, length)| length).collect();
+        let mut lengths = self.of.values(owner::MAILBOX)?;
         lengths.sort_unstable();
         Ok(match lengths[..] {
             [_, second, .., longest] if second as f64 >= FULL * longest as f64 => second as f64,
@@ -123,11 +96,6 @@ impl Connection<'_> {
     /// Bytes that came and were not read, on average over the samples.
     pub fn unread(&self) -> Result<f64, Missing> {
         self.of.mean(tcp_info::RQUEUE)
-    }
-
-    /// The share of samples in which so many bytes or more had come and were not read.
-    pub fn waits_with(&self, bytes: f64) -> Result<f64, Missing> {
-        self.of.share(tcp_info::RQUEUE, |unread| unread.0 as f64 >= bytes.max(1.0))
     }
 
     /// Whether reads fill the buffer while another bufferful waits: then its size is the size of a read. Where
@@ -141,22 +109,36 @@ impl Connection<'_> {
     }
 }
 
-/// Bytes a second of these.
-pub(crate) fn bytes<'a, 'b: 'a>(these: impl IntoIterator<Item = &'a Connection<'b>>) -> f64 {
-    these.into_iter().map(|each| each.bytes).sum()
+/// Some of the node's connections, and what they carry.
+pub(crate) struct These<'f, 'a> {
+    pub all: &'f [Connection<'a>],
+    pub these: Vec<&'f Connection<'a>>,
+    /// Reads a second.
+    pub reads: f64,
+    /// Bytes a second.
+    pub bytes: f64,
+    /// Of all bytes, 0 to 1.
+    pub part: f64,
 }
 
-/// Reads a second of these.
-pub(crate) fn reads<'a, 'b: 'a>(these: impl IntoIterator<Item = &'a Connection<'b>>) -> f64 {
-    these.into_iter().map(|each| each.reads).sum()
+impl These<'_, '_> {
+    /// Bytes of a read.
+    pub fn read_size(&self) -> f64 {
+        self.bytes / self.reads.max(1e-9)
+    }
+
+    /// The least of their buffers, and the largest; none where there are no such connections.
+    pub fn buffers(&self) -> Option<(f64, f64)> {
+        let sizes = || self.these.iter().map(|each| each.buffer());
+        sizes().reduce(f64::min).zip(sizes().reduce(f64::max))
+    }
 }
 
 // Measured: of a driver's time a write takes 9 to 20 us, which sends it through the kernel; a read of 1,460
 // bytes 1.5 us, one of a line 0.6 us (OTP 25, loopback). Between them. Unit: reads.
 const WRITE: f64 = 8.0;
 
-/// What the node's schedulers did, spinning and sleep left out, as far as the kernel let them run. Unit: CPUs'
-/// worth of time.
+/// What its schedulers worked, as far as the kernel let them run. Unit: CPUs' worth of time.
 pub(crate) struct Work {
     /// Code of processes.
     pub emulator: f64,
@@ -192,14 +174,14 @@ impl Work {
 
     /// What the drivers did for these connections' reads, by their number among all reads and writes, of which a
     /// write counts for more. The node timed it itself, so it holds for slow CPUs and other releases as well.
-    pub fn of_reads(&self, these: &[&Connection], all: &[Connection]) -> f64 {
-        let calls: f64 = all.iter().map(|each| each.reads + WRITE * each.writes).sum();
-        self.driver * reads(these.iter().copied()) / calls.max(1e-9)
+    pub fn of_reads(&self, of: &These) -> f64 {
+        let calls: f64 = of.all.iter().map(|each| each.reads + WRITE * each.writes).sum();
+        self.driver * of.reads / calls.max(1e-9)
     }
 
     /// Whether so much of it can be what holds the node.
     pub fn known(&self, part: f64) -> Known {
-        if part >= HOLDS * self.all() { Known::Sized } else { Known::PresentOnly }
+        Known::sized_if(part >= HOLDS * self.all())
     }
 }
 
@@ -209,40 +191,46 @@ impl<'a> Facts<'a> {
         self.connections.as_deref().map_err(Clone::clone)
     }
 
+    /// Those of them of which this is so.
+    pub(crate) fn those(&self, is: impl Fn(&Connection) -> bool) -> Result<These<'_, 'a>, Silent> {
+        let all = self.connections()?;
+        let these: Vec<_> = all.iter().filter(|each| is(each)).collect();
+        let bytes: f64 = these.iter().map(|each| each.bytes).sum();
+        let of_all: f64 = all.iter().map(|each| each.bytes).sum();
+        let reads = these.iter().map(|each| each.reads).sum();
+        Ok(These { all, these, reads, bytes, part: bytes / of_all.max(1e-9) })
+    }
+
     /// Of the time of these connections, the share in which so many bytes had come that their owner would have
     /// taken: its mailbox was next to empty (active mode), or it asked for them (passive). Nothing but the
     /// driver stood between them. None where the kernel's queue, or who asks, was not sampled.
     pub(crate) fn undelivered(
         &self,
-        these: &[&Connection],
+        of: &These,
         bytes: impl Fn(&Connection) -> f64,
     ) -> Option<f64> {
         let asking = asking(&self.run.of(Subject::Node)).ok();
         let mut sum = 0.0;
-        for each in these {
+        for each in &of.these {
             let wanted = match each {
-                of if of.is_pushed() => f64::from(u8::from(of.mailbox().ok()? < FEW)),
-                of if of.is_passive() => asking?,
+                of if of.is_pushed() => {
+                    f64::from(u8::from((of.of.median(owner::MAILBOX).ok()? as f64) < FEW))
+                }
+                // Data comes only when it is asked for with `gen_tcp:recv`.
+                of if of.of.max(port::ACTIVE) == Ok(0) => asking?,
                 // Who rests and who waits for the one message look alike.
                 _ => 0.0,
             };
-            sum += each.waits_with(bytes(each)).ok()? * wanted;
+            let waits = |unread: Bytes| unread.0 as f64 >= bytes(each).max(1.0);
+            sum += each.of.share(tcp_info::RQUEUE, waits).ok()? * wanted;
         }
-        Some(sum / these.len() as f64)
-    }
-
-    /// What linerate's own end takes for such a part of the bytes, in large calls: as cheap as reading can be.
-    /// Unit: CPUs' worth of time.
-    pub(crate) fn price_of(&self, part: f64) -> f64 {
-        self.utilisation.engine_cores * part
+        Some(sum / of.these.len() as f64)
     }
 }
 
 /// Of the processes that were at work or asked for data when they were sampled, the share that asked.
 fn asking(node: &Of) -> Result<f64, Missing> {
-    let sum = |metric: Metric<u64>| -> Result<u64, Missing> {
-        Ok(node.all(metric)?.iter().map(|(_, count)| count).sum())
-    };
-    let asks = sum(waits::RECV)?;
-    Ok(asks as f64 / (asks + sum(waits::RUNNING)?).max(1) as f64)
+    let asks: u64 = node.values(waits::RECV)?.iter().sum();
+    let run: u64 = node.values(waits::RUNNING)?.iter().sum();
+    Ok(asks as f64 / (asks + run).max(1) as f64)
 }

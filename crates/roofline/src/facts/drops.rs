@@ -2,40 +2,20 @@
 //! time for which losses keep its congestion window small.
 //!
 //! A small exchange has nothing behind it that could tell of a lost packet, so it waits for the timer: 200 ms
-//! at the least, whatever the round trip. A large one is told by what follows, and pays with its window:
-//! `round trips = bytes / W`, `W = max(1.22 / sqrt(p), 1.054 (RTT / p)^0.75)` segments, Reno's and CUBIC's.
-//!
-//! Where packets are lost one by one at random, whatever the congestion control: what is sent again comes a round trip
-//! later, and may be lost again. `round trips = sum over k of 1 - (1 - p^k)^n`, the mean of the most losses that
-//! any of n segments has.
+//! at the least, whatever the round trip. A large one is told by what follows, and pays with its window.
 //!
 //! Blind spot: where most exchanges stand, what they take otherwise is not seen.
 //! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 8985 (tail loss probes, which need two round
-//! trips and, for one segment alone, the same 200 ms); RFC 5681; Mathis, Semke, Mahdavi, Ott, "The macroscopic
-//! behavior of the TCP congestion avoidance algorithm", 1997; RFC 9438, 5.1 (CUBIC's response function, with
-//! C = 0.4 and a cut to 0.7).
+//! trips and, for one segment alone, the same 200 ms); RFC 5681.
 
-use linerate_evidence::sources::{link, tcp_info};
-use linerate_evidence::{Missing, Of};
+use linerate_predict::{trips_again, window_with_losses};
 
-use super::Facts;
-use super::ways::LaidWay;
-use crate::chosen::{FULL, HALFWAY};
-use crate::claim::missing;
-use crate::facts::flows::{directions, mean_over, min_rtt};
-use crate::run::Run;
-use crate::utilisation::unhindered;
+use crate::facts::flows::{heavier, mean_over, min_rtt, segment};
+use crate::facts::ways::LaidWay;
+use crate::prelude::*;
 
 /// Unit: seconds. Source: see the module.
 pub(crate) const TIMER: f64 = 0.2;
-
-/// So many segments after it tell of one that was lost; what has fewer behind it stands for the timer.
-// Source: RFC 5681, 3.2, three duplicate acknowledgements.
-const TELLING: f64 = 3.0;
-
-/// So often in a row the same segment may be lost.
-// Source: `TCP_RETR2`, include/net/tcp.h: then the connection ends.
-const MOST_TIMES: i32 = 15;
 
 /// What the drops of one mechanism cost.
 pub(crate) struct Cost {
@@ -45,33 +25,26 @@ pub(crate) struct Cost {
     pub words: String,
 }
 
+/// Whether drops know of each other.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Drops {
+    /// Something was full.
+    Together,
+    AtRandom,
+}
+
 impl Cost {
     /// Of so many drops a second, at one share of the packets of the way that drops most.
-    pub fn of(facts: &Facts, per_second: f64, share: f64) -> Result<Self, Missing> {
-        Self::with(facts, per_second, share, |_| 0.0)
-    }
-
-    /// The same of drops that know nothing of each other.
-    pub fn at_random(facts: &Facts, per_second: f64, share: f64) -> Result<Self, Missing> {
-        Self::with(facts, per_second, share, |windows| windows.sent_again(share))
-    }
-
-    fn with(
-        facts: &Facts,
-        per_second: f64,
-        share: f64,
-        again: impl Fn(&Windows) -> f64,
-    ) -> Result<Self, Missing> {
+    pub fn of(facts: &Facts, drops: Drops, per_s: f64, share: f64) -> Result<Self, Missing> {
         let stalls = Stalls::of(&facts.run)?;
         let all: f64 = facts.ways.iter().map(dropped).sum();
-        let mut timers =
-            stalls.by(per_second / facts.attained.max(1e-9), per_second / all.max(1e-9));
+        let mut timers = stalls.by(facts.per_exchange(per_s), per_s / all.max(1e-9));
         let mut words = stalls.words();
-        let windows = Windows::of(&facts.run);
         let mut held = 0.0;
-        if let Ok(windows) = &windows {
+        if let Ok(windows) = Windows::of(&facts.run) {
             held = windows.by(share);
-            timers += again(windows) * (1.0 - stalls.exchanges);
+            let again = if drops == Drops::AtRandom { windows.sent_again(share) } else { 0.0 };
+            timers += again * (1.0 - stalls.exchanges);
             words = format!("{words}; {}", windows.words());
         }
         Ok(Self { each: timers.max(held), words })
@@ -122,10 +95,9 @@ impl Stalls {
     }
 
     fn words(&self) -> String {
+        let (stood, time) = (percent(self.exchanges), in_percent(self.time));
         format!(
-            "{} of the exchanges stood until a retransmission timer ran out, and that was {:.0} % of their time",
-            percent(self.exchanges),
-            self.time * 100.0
+            "{stood} of the exchanges stood until a retransmission timer ran out, and that was {time} of their time"
         )
     }
 }
@@ -146,13 +118,12 @@ struct Windows {
 
 impl Windows {
     fn of(run: &Run) -> Result<Self, Missing> {
-        let [heavier, _] = directions(run);
-        let senders = run.flows(heavier.sender);
+        let (sender, bytes) = heavier(run);
+        let senders = run.flows(sender);
         Ok(Self {
             full: mean_over(&senders, full_share)?,
-            bytes: heavier.bytes,
-            segment: mean_over(&senders, |flow| Ok(flow.max(tcp_info::SND_MSS)?.0 as f64))?
-                .max(1.0),
+            bytes,
+            segment: segment(&senders)?.max(1.0),
             rtt: min_rtt(run)?,
             mean: run.load.service.mean() / 1e9,
         })
@@ -161,29 +132,19 @@ impl Windows {
     /// What such a share of lost packets adds: round trips with the window that it leaves, in so far as windows
     /// were full; the first round trip would be there anyway.
     fn by(&self, share: f64) -> f64 {
-        let window = segments(share, self.rtt) * self.segment;
+        let window = window_with_losses(share, self.rtt) * self.segment;
         let moved = self.bytes / window.max(1.0) * self.rtt;
         (moved.min(self.full * self.mean) - self.rtt).max(0.0)
     }
 
     /// Round trips in which what was lost is sent again, until all of an exchange is there.
     fn sent_again(&self, share: f64) -> f64 {
-        let told = (self.bytes / self.segment - TELLING).max(0.0);
-        let lost_often = |times| 1.0 - (1.0 - share.powi(times)).powf(told);
-        self.rtt * (1..=MOST_TIMES).map(lost_often).sum::<f64>()
+        self.rtt * trips_again(share, self.bytes / self.segment)
     }
 
     fn words(&self) -> String {
-        format!("in {:.0} % of busy samples the congestion window was full", self.full * 100.0)
+        format!("in {} of busy samples the congestion window was full", in_percent(self.full))
     }
-}
-
-/// The window that one loss in `1/p` segments leaves. Unit: segments.
-pub(crate) fn segments(p: f64, rtt: f64) -> f64 {
-    let p = p.max(1e-12);
-    let reno = 1.22 / p.sqrt();
-    let cubic = 1.054 * (rtt / p).powf(0.75);
-    reno.max(cubic)
 }
 
 /// `0.12 %`: so many digits that it is not zero.
@@ -195,25 +156,17 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Of the samples in which a sender had segments out: in how many they were as many as congestion control
-/// lets it have, or it was mending a loss.
+/// The share of a sender's busy samples in which its window was full, or it was mending a loss.
 fn full_share(flow: &Of) -> Result<f64, Missing> {
-    let unacked = flow.all(tcp_info::UNACKED)?;
-    let cwnd = flow.all(tcp_info::SND_CWND)?;
-    let state = flow.all(tcp_info::CA_STATE)?;
-    let (mut busy, mut full) = (0u32, 0u32);
-    for (((_, unacked), (_, cwnd)), (_, state)) in unacked.iter().zip(&cwnd).zip(&state) {
-        if *unacked == 0 {
-            continue;
-        }
-        busy += 1;
-        // Source: `TCP_CA_Recovery`, linux/tcp.h; from then on the window is being cut down.
-        full += u32::from(*unacked as f64 >= FULL * *cwnd as f64 || *state >= 3);
-    }
-    match busy {
-        0 => Err(missing("tcp.unacked", "flow/* while sending")),
-        busy => Ok(f64::from(full) / f64::from(busy)),
-    }
+    let windows = flow.both(tcp_info::UNACKED, tcp_info::SND_CWND)?;
+    let mut busy: Vec<_> = windows.into_iter().zip(flow.values(tcp_info::CA_STATE)?).collect();
+    busy.retain(|((unacked, _), _)| *unacked > 0);
+    busy.first().ok_or_else(|| missing(tcp_info::UNACKED.name, "flow/* while sending"))?;
+    // Source: `TCP_CA_Recovery`, linux/tcp.h; from then on the window is being cut down.
+    let is_full = |((unacked, cwnd), state): &&((u64, u64), u64)| {
+        *unacked as f64 >= FULL * *cwnd as f64 || *state >= 3
+    };
+    Ok(busy.iter().filter(is_full).count() as f64 / busy.len() as f64)
 }
 
 #[cfg(test)]
@@ -221,28 +174,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_is_renos_on_short_paths_and_cubics_on_long_ones() {
-        // 1.22 / sqrt(0.001) = 38.6 segments; CUBIC: 1.054 x (0.02 / 0.001)^0.75 = 10.
-        assert!((segments(1e-3, 0.02) - 38.58).abs() < 0.01);
-        // 1.22 / sqrt(0.0001) = 122; CUBIC: 1.054 x (0.2 / 0.0001)^0.75 = 315.
-        assert!((segments(1e-4, 0.2) - 315.2).abs() < 1.0, "{}", segments(1e-4, 0.2));
-    }
-
-    #[test]
     fn no_exchange_stands_without_a_drop_and_none_for_anothers() {
         let stalls = Stalls { exchanges: 0.02, each: 0.004, time: 0.3 };
         assert_eq!(stalls.by(0.05, 1.0), 0.004);
         assert_eq!(stalls.by(0.01, 1.0), 0.002);
         assert_eq!(stalls.by(0.05, 0.5), 0.002);
-    }
-
-    #[test]
-    fn what_is_lost_at_random_comes_a_round_trip_later() {
-        let windows = Windows { full: 0.0, bytes: 200e3, segment: 1448.0, rtt: 0.02, mean: 0.06 };
-        // Of 135 segments at 2 % 93 of 100 times one or more are lost, and 5 of 100 times one of them again.
-        assert!((windows.sent_again(0.02) - 0.0197).abs() < 0.0002, "{}", windows.sent_again(0.02));
-        let small = Windows { bytes: 2e3, ..windows };
-        assert_eq!(small.sent_again(0.02), 0.0);
     }
 
     #[test]

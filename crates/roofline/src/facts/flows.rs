@@ -1,34 +1,17 @@
 //! The sampled connections as the kernel sees them: which end sends the bulk, how long a round trip is, how
 //! much may be under way and what keeps it from being more.
 
-use std::time::Duration;
-
-use linerate_evidence::sources::{port, tcp_info};
-use linerate_evidence::{Metric, Missing, Of, Side};
-use linerate_model::{Bytes, OpRate};
-
-use crate::chosen::HALFWAY;
-use crate::claim::missing;
-use crate::facts::{Facts, Load};
-use crate::run::{Run, duration};
+use crate::prelude::*;
 
 /// What a connection begins with. Unit: segments.
 // Source: RFC 6928; `TCP_INIT_CWND`, linux/include/net/tcp.h.
 pub(crate) const INITIAL_WINDOW: f64 = 10.0;
 
-/// One direction of the run's traffic.
-pub(crate) struct Direction {
-    pub sender: Side,
-    /// Payload of one exchange in this direction. Unit: bytes.
-    pub bytes: f64,
-}
-
-/// Both directions, the heavier first.
-pub(crate) fn directions(run: &Run) -> [Direction; 2] {
-    let exchanges = run.load.exchanges.max(1) as f64;
-    let up = Direction { sender: Side::Client, bytes: run.load.bytes_written as f64 / exchanges };
-    let down = Direction { sender: Side::Server, bytes: run.load.bytes_read as f64 / exchanges };
-    if up.bytes > down.bytes { [up, down] } else { [down, up] }
+/// Who sends more, and the payload of one exchange in that direction. Unit: bytes.
+pub(crate) fn heavier(run: &Run) -> (Side, f64) {
+    let each = |bytes: u64| bytes as f64 / run.load.exchanges.max(1) as f64;
+    let (up, down) = (each(run.load.bytes_written), each(run.load.bytes_read));
+    if up > down { (Side::Client, up) } else { (Side::Server, down) }
 }
 
 /// The direction that carries more, and its connections from both ends.
@@ -81,8 +64,11 @@ impl Moment {
 impl<'a> Bulk<'a> {
     pub fn of(facts: &Facts<'a>) -> Self {
         let run = &facts.run;
-        let [Direction { sender, bytes }, _] = directions(run);
-        let receiver = other(sender);
+        let (sender, bytes) = heavier(run);
+        let receiver = match sender {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        };
         Self {
             sender,
             receiver,
@@ -94,8 +80,7 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// What moving no more than so many bytes a round trip adds to an exchange, whose first round trip would be
-    /// there anyway. Unit: seconds.
+    /// What moving so many bytes a round trip adds to an exchange after its first. Unit: seconds.
     pub fn round_trips(&self, most: f64, rtt: f64) -> Result<f64, Missing> {
         match self.load {
             Load::Made => Ok((self.bytes / most.max(1.0) - 1.0).max(0.0) * rtt),
@@ -111,13 +96,6 @@ impl<'a> Bulk<'a> {
     pub fn busy(&self, share: f64) -> Result<f64, Missing> {
         let busy = mean_over(&self.senders, |flow| flow.rate(tcp_info::BUSY_TIME))?;
         Ok(share * busy.min(1.0) * self.cycle)
-    }
-
-    /// Of the time in which senders have something to send, the share that a clock of the kernel's counts.
-    pub fn clock(&self, metric: Metric<Duration>) -> Result<f64, Missing> {
-        mean_over(&self.senders, |flow| {
-            Ok(flow.grown(metric)? / flow.grown(tcp_info::BUSY_TIME)?.max(1e-9))
-        })
     }
 
     /// Of the senders' samples with something to send, the share in which `is`.
@@ -137,7 +115,10 @@ impl<'a> Bulk<'a> {
         let rate = OpRate(f64::from(run.connections()) * most / rtt / self.bytes);
         let (connections, all) = (run.connections_words(), Bytes(self.bytes as u64));
         let (most, rtt) = (Bytes(most as u64), duration(rtt));
-        format!("{connections} x {most} {what} / {rtt} round trip / {all} {} = {rate}", run.each())
+        format!(
+            "{connections} x {most} {what} / {rtt} round trip / {all} {} = {rate}",
+            facts.each()
+        )
     }
 
     /// A buffer in which all of an exchange is under way at once; twice the size at least. Unit: bytes.
@@ -151,45 +132,35 @@ impl<'a> Bulk<'a> {
 /// A sender's samples at which it had bytes on their way or to send.
 pub(crate) fn moments(flow: &Of) -> Result<Vec<Moment>, Missing> {
     let segment = flow.max(tcp_info::SND_MSS)?.0.max(1);
-    let (unacked, cwnd) = (counts(flow, tcp_info::UNACKED)?, counts(flow, tcp_info::SND_CWND)?);
-    let bytes = |metric: Metric<Bytes>| -> Result<Vec<u64>, Missing> {
-        Ok(flow.all(metric)?.into_iter().map(|(_, bytes)| bytes.0).collect())
-    };
-    let (unsent, window) = (bytes(tcp_info::NOTSENT_BYTES)?, bytes(tcp_info::SND_WND)?);
-    let (queued, buffer) = (bytes(tcp_info::WMEM_QUEUED)?, bytes(tcp_info::SNDBUF)?);
-    let columns = [&unacked, &cwnd, &unsent, &window, &queued, &buffer];
     // One answer of the kernel has them all.
-    let samples = columns.iter().map(|column| column.len()).min().unwrap_or(0);
-    let moment = |index: usize| {
-        let [unacked, cwnd, unsent, window, queued, buffer] = columns.map(|column| column[index]);
+    let segments = flow.both(tcp_info::UNACKED, tcp_info::SND_CWND)?;
+    let windows = flow.both(tcp_info::NOTSENT_BYTES, tcp_info::SND_WND)?;
+    let buffers = flow.both(tcp_info::WMEM_QUEUED, tcp_info::SNDBUF)?;
+    let all = segments.into_iter().zip(windows).zip(buffers);
+    let busy = all.filter_map(|(((unacked, cwnd), (unsent, window)), (queued, buffer))| {
         let in_flight = unacked * segment;
-        (in_flight + unsent > 0).then_some(Moment {
+        (in_flight + unsent.0 > 0).then_some(Moment {
             in_flight: in_flight as f64,
-            unsent: unsent as f64,
+            unsent: unsent.0 as f64,
             segment: segment as f64,
             // Source: `sk_stream_is_writeable`, include/net/sock.h: a writer waits until a third is free.
-            is_full: queued * 3 > buffer * 2,
-            has_room: unacked < cwnd && in_flight + segment <= window,
+            is_full: queued.0 * 3 > buffer.0 * 2,
+            has_room: unacked < cwnd && in_flight + segment <= window.0,
         })
-    };
-    Ok((0..samples).filter_map(moment).collect())
-}
-
-fn counts(flow: &Of, metric: Metric<u64>) -> Result<Vec<u64>, Missing> {
-    Ok(flow.all(metric)?.into_iter().map(|(_, count)| count).collect())
+    });
+    Ok(busy.collect())
 }
 
 /// Whether sockets' pacing rate was set: then it stands still while bytes move at it, and is not congestion
 /// control's, which follows the path.
 pub(crate) fn pacing_was_set(flows: &[Of]) -> Result<bool, Missing> {
     let still = mean_over(flows, |flow| {
-        let samples = flow.all(tcp_info::PACING_RATE)?;
-        let rate = samples[0].1;
-        let (bytes, _) = flow.delta(tcp_info::BYTES_ACKED)?;
-        let (busy, _) = flow.delta(tcp_info::BUSY_TIME)?;
+        let samples = flow.values(tcp_info::PACING_RATE)?;
+        let rate = samples[0];
+        let (bytes, busy) = (flow.grown(tcp_info::BYTES_ACKED)?, flow.grown(tcp_info::BUSY_TIME)?);
         // A rate that is set for its sake is one that bytes move at; and two samples may be alike by chance.
-        let is_met = bytes.0 as f64 >= HALFWAY * rate as f64 * busy.as_secs_f64() && bytes.0 > 0;
-        let alike = samples.len() > 2 && samples.iter().all(|(_, other)| *other == rate);
+        let is_met = bytes >= HALFWAY * rate as f64 * busy && bytes > 0.0;
+        let alike = samples.len() > 2 && samples.iter().all(|other| *other == rate);
         Ok(f64::from(u8::from(is_met && alike)))
     })?;
     Ok(still >= HALFWAY)
@@ -201,28 +172,23 @@ pub(crate) fn size(
     buffer: Metric<Bytes>,
     most: Result<f64, Missing>,
 ) -> Result<Size, Missing> {
-    let share = |is: &dyn Fn(f64, f64) -> bool| {
+    let share = |is: &dyn Fn(u64, u64) -> bool| {
         mean_over(flows, |flow| {
-            let (least, largest) = (flow.min(buffer)?.0 as f64, flow.max(buffer)?.0 as f64);
+            let (least, largest) = (flow.min(buffer)?.0, flow.max(buffer)?.0);
             Ok(f64::from(u8::from(is(least, largest))))
         })
     };
-    if let Ok(most) = most
-        && share(&|_, largest| largest == most)? >= HALFWAY
-    {
-        return Ok(Size::AtMost(most));
-    }
-    if share(&|least, largest| least == largest)? <= HALFWAY {
-        return Ok(Size::Tuned);
-    }
-    let is_initial = buffer.name == tcp_info::SNDBUF.name
-        && share(&|_, largest| is_initial_send_buffer(largest as u64))? > HALFWAY;
-    Ok(if is_initial { Size::Initial } else { Size::Fixed })
+    let is_sent_from = buffer.name == tcp_info::SNDBUF.name;
+    Ok(match most {
+        Ok(most) if share(&|_, largest| largest as f64 == most)? >= HALFWAY => Size::AtMost(most),
+        _ if share(&|least, largest| least == largest)? <= HALFWAY => Size::Tuned,
+        _ if is_sent_from && share(&|_, of| is_initial_send_buffer(of))? > HALFWAY => Size::Initial,
+        _ => Size::Fixed,
+    })
 }
 
 /// Whether a send buffer has a size that the kernel begins with: ten segments (`TCP_INIT_CWND`), each in a block
 /// of a power of two with a `sk_buff` of 256 bytes, times 2, or 3 of bbr.
-///
 /// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
 fn is_initial_send_buffer(bytes: u64) -> bool {
     [20, 30].into_iter().any(|segments| {
@@ -241,31 +207,31 @@ pub(crate) fn is_nodelay(flow: &Of) -> bool {
     flow.last(port::NODELAY) == Ok(1)
 }
 
-pub(crate) fn other(side: Side) -> Side {
-    match side {
-        Side::Client => Side::Server,
-        Side::Server => Side::Client,
-    }
-}
-
 /// The smallest round-trip time that either end saw. Unit: seconds.
 pub(crate) fn min_rtt(run: &Run) -> Result<f64, Missing> {
-    let mut smallest = Err(missing("tcp.min_rtt", "flow/*"));
-    for flow in run.flows(Side::Client).into_iter().chain(run.flows(Side::Server)) {
-        match (flow.min(tcp_info::MIN_RTT), &smallest) {
-            (Ok(rtt), Ok(so_far)) if rtt.as_secs_f64() >= *so_far => {}
-            (Ok(rtt), _) => smallest = Ok(rtt.as_secs_f64().max(1e-6)),
-            (Err(missing), Err(_)) => smallest = Err(missing),
-            (Err(_), Ok(_)) => {}
-        }
-    }
-    smallest
+    let flows = [Side::Client, Side::Server].map(|side| run.flows(side)).concat();
+    let rtts = over(&flows, missing(tcp_info::MIN_RTT.name, "flow/*"), |flow| {
+        Ok(flow.min(tcp_info::MIN_RTT)?.as_secs_f64())
+    })?;
+    Ok(rtts.into_iter().fold(f64::INFINITY, f64::min).max(1e-6))
 }
 
-/// The most that tuning may give a buffer: the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`. Unit:
-/// bytes.
+/// The most that tuning gives a buffer: the third number of such a setting. Unit: bytes.
 pub(crate) fn setting(run: &Run, name: &str) -> Result<f64, Missing> {
-    run.sysctl_third(name).ok_or_else(|| missing(name, "host"))
+    let third = run.header.host.sysctls.get(name).and_then(|all| all.split_whitespace().nth(2));
+    third.and_then(|most| most.parse().ok()).ok_or_else(|| missing(name, "host"))
+}
+
+/// Segments of senders. Unit: bytes.
+pub(crate) fn segment(senders: &[Of]) -> Result<f64, Missing> {
+    mean_over(senders, |flow| Ok(flow.max(tcp_info::SND_MSS)?.0 as f64))
+}
+
+/// The middle one.
+pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied()
 }
 
 /// The mean over flows of a figure, over those flows that have it.
@@ -273,15 +239,19 @@ pub(crate) fn mean_over(
     flows: &[Of],
     figure: impl Fn(&Of) -> Result<f64, Missing>,
 ) -> Result<f64, Missing> {
-    let mut none = missing("tcp.info", "flow/*");
-    let mut found = Vec::new();
-    for flow in flows {
-        match figure(flow) {
-            Ok(value) => found.push(value),
-            Err(missing) => none = missing,
-        }
-    }
-    if found.is_empty() { Err(none) } else { Ok(found.iter().sum::<f64>() / found.len() as f64) }
+    let found = over(flows, missing("tcp.info", "flow/*"), figure)?;
+    Ok(found.iter().sum::<f64>() / found.len() as f64)
+}
+
+/// A figure of those flows that have it; never none.
+fn over(
+    flows: &[Of],
+    none: Missing,
+    figure: impl Fn(&Of) -> Result<f64, Missing>,
+) -> Result<Vec<f64>, Missing> {
+    let (found, lacks): (Vec<_>, Vec<_>) = flows.iter().map(figure).partition(Result::is_ok);
+    let lacks = lacks.into_iter().filter_map(Result::err).last().unwrap_or(none);
+    if found.is_empty() { Err(lacks) } else { Ok(found.into_iter().flatten().collect()) }
 }
 
 #[cfg(test)]

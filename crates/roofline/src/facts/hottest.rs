@@ -1,10 +1,6 @@
 //! The connection of a node that carries most.
 
-use linerate_evidence::sources::port;
-use linerate_evidence::{Missing, Side, Subject};
-
-use crate::claim::missing;
-use crate::run::Run;
+use crate::prelude::*;
 
 pub(crate) struct Hottest<'a> {
     /// Its part of all bytes, 0 to 1.
@@ -25,13 +21,8 @@ impl<'a> Hottest<'a> {
         let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| sum > 0.0);
         let missing = || missing(port::RECV_OCT.name, "flow/*/server");
         let (of, bytes) = most.ok_or_else(missing)?;
-        let fact = |name| run.fact(*of, name).unwrap_or("?");
-        Ok(Self {
-            share: bytes / sum,
-            connections: all.len(),
-            owner: fact("owner"),
-            peer: fact("peer"),
-        })
+        let [owner, peer] = ["owner", "peer"].map(|name| run.fact(*of, name).unwrap_or("?"));
+        Ok(Self { share: bytes / sum, connections: all.len(), owner, peer })
     }
 }
 

@@ -1,15 +1,9 @@
 //! What several roofs need before they can say anything, or why it is not there.
 
-use linerate_evidence::{Missing, Of};
-
-use crate::claim::{Silent, silent_if};
-use crate::facts::{Facts, Load};
-use crate::node_cpu::NodeCpu;
-use crate::utilisation::Target;
+use crate::prelude::*;
 
 impl<'a> Facts<'a> {
-    /// The samples of the node that the target is; silent where it is none, none that was sampled inside, or
-    /// one that serves nobody.
+    /// The node's samples; silent where it is none, is not sampled inside, or serves nobody.
     pub(crate) fn serving_node(&self) -> Result<Of<'a>, Silent> {
         let node = self.run.node()?;
         self.has_traffic()?;
@@ -47,11 +41,6 @@ impl<'a> Facts<'a> {
         silent_if(self.load == Load::Watched, "linerate makes no load here")
     }
 
-    /// Silent where the plan lays no path.
-    pub(crate) fn has_path(&self) -> Result<(), Silent> {
-        silent_if(self.ways.is_empty(), "the plan lays no path")
-    }
-
     /// Silent where the target's own host is not the one that is sampled.
     pub(crate) fn is_local(&self) -> Result<(), Silent> {
         silent_if(!self.run.header.target.local, "the target is on another host")?;
@@ -60,19 +49,19 @@ impl<'a> Facts<'a> {
 
     /// The plan's flags of the emulator without these, and those that replace them.
     pub(crate) fn vm_flags(&self, without: &[&str], instead: &[String]) -> String {
-        let mut flags: Vec<String> = Vec::new();
+        let mut flags: Vec<&str> = Vec::new();
         let mut words = self.run.header.plan.target.vm_flags.iter();
         while let Some(word) = words.next() {
             // `+S 2:2`, or `+S2:2`.
             let number = word.trim_start_matches(|each: char| !each.is_ascii_digit());
             let flag = word.strip_suffix(number).unwrap_or(word);
             if !without.contains(&flag) {
-                flags.push(word.clone());
+                flags.push(word);
             } else if number.is_empty() {
                 let _ = words.next();
             }
         }
-        flags.extend(instead.iter().cloned());
+        flags.extend(instead.iter().map(String::as_str));
         flags.join(" ")
     }
 }

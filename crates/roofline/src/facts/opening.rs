@@ -6,14 +6,7 @@
 //! in it, so it is a least cost. Kernel time that has nothing to do with segments (a disk's) is.
 //! Source: RFC 9293, 3.5 and 3.6.
 
-use std::time::Duration;
-
-use linerate_account::Station;
-use linerate_evidence::sources::{process, snmp, stat};
-use linerate_evidence::{Metric, Missing, Of, Side, Subject};
-
-use crate::claim::{At, Part, Resource};
-use crate::facts::{Facts, Load};
+use crate::prelude::*;
 
 // Source: RFC 9293, 3.5 (three segments open a connection) and 3.6 (four close it).
 const SEGMENTS: f64 = 7.0;
@@ -33,26 +26,18 @@ pub(crate) struct Opening {
 impl Facts<'_> {
     pub(crate) fn opening(&self) -> Opening {
         let (run, load) = (&self.run, self.run.load);
+        let headers = || self.watched.iter().filter_map(|port| port.exchanges.as_ref());
+        let answered: f64 = headers().map(|of| of.per_s).sum();
+        let opened: f64 = headers().map(|of| of.opened_per_s).sum();
         let each = match self.load {
             Load::Made => run.opened_per_exchange(),
-            Load::Watched => {
-                let headers = self.watched.iter().filter_map(|port| port.exchanges.as_ref());
-                let sums =
-                    headers.fold((0.0, 0.0), |sum, of| (sum.0 + of.opened_per_s, sum.1 + of.per_s));
-                let seconds = run.seconds().max(1e-9);
-                let (opened, per_s) =
-                    if sums.1 > 0.0 { sums } else { (load.opened as f64 / seconds, self.attained) };
-                opened / per_s.max(1e-9)
-            }
+            Load::Watched if answered > 0.0 => opened / answered.max(1e-9),
+            Load::Watched => self.per_exchange(load.opened as f64 / run.seconds().max(1e-9)),
         };
         let connect_s = load.connect.at(50.0).map_or(0.0, |at| at.value as f64 / 1e9);
         let stack = run.of(Subject::Stack(Side::Server));
-        Opening {
-            each,
-            upstream: self.upstream(&stack, each).unwrap_or(0.0),
-            connect_s,
-            share: share(&stack),
-        }
+        let upstream = self.upstream(&stack, each).unwrap_or(0.0);
+        Opening { each, upstream, connect_s, share: share(&stack) }
     }
 
     /// Connections that the target opens itself: those of its stack that the engine did not.
@@ -63,7 +48,7 @@ impl Facts<'_> {
         let opened = stack.rate(snmp::ACTIVE_OPENS).ok()?;
         let shared = !self.run.evidence.subjects().any(|of| of == Subject::Stack(Side::Client));
         let ours = if shared { each } else { 0.0 };
-        Some((opened / self.attained.max(1e-9) - ours).max(0.0))
+        Some((self.per_exchange(opened) - ours).max(0.0))
     }
 
     /// The parts of a claim that so many of the client's connections an exchange are opened, or of the target's.
@@ -86,7 +71,7 @@ impl Facts<'_> {
         for (resource, kernel) in
             [(Resource::TargetCpu, per_s(&target, process::STIME)), (Resource::HostCpu, kernel)]
         {
-            let each = kernel.unwrap_or(0.0) * theirs / self.attained.max(1e-9);
+            let each = self.per_exchange(kernel.unwrap_or(0.0) * theirs);
             if self.run.header.target.local && each > 0.0 {
                 parts.push(Part::Work { resource, each });
             }

@@ -4,14 +4,11 @@
 //! off shrinks in the last one. What is with consumers unacknowledged counts too where they may hold any number.
 
 use linerate_evidence::sources::{broker, queue};
-use linerate_evidence::{Metric, Of, Subject};
+use linerate_model::Timestamp;
 
-use crate::chosen::{FEW, HALFWAY, HOLDS, TURNED_AWAY};
-use crate::claim::{Silent, not_here};
-use crate::run::Run;
+use crate::prelude::*;
 
 /// Messages that were published and not taken, of one queue or of all of them.
-#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Growing {
     /// The queue's name; absent where only all of them together are counted.
     pub name: Option<String>,
@@ -40,10 +37,7 @@ pub(crate) struct Consumers {
 impl Consumers {
     /// Whether they hold most of what they may: it is they who are waited for, and not the broker.
     pub fn are_full(&self) -> bool {
-        match (self.prefetch, self.held) {
-            (Some(limit), Some(held)) => held >= HALFWAY * limit,
-            _ => false,
-        }
+        self.prefetch.zip(self.held).is_some_and(|(limit, held)| held >= HALFWAY * limit)
     }
 }
 
@@ -57,33 +51,22 @@ impl Growing {
 
 /// The queue that grows most, or that all of them together grow where single ones are not counted.
 pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
-    let queues = run.evidence.queues();
-    let node = run.of(Subject::Node);
-    let consumers = node.last(broker::CONSUMERS);
-    if consumers.is_err() {
-        return not_here("no message broker that keeps counts was sampled (RabbitMQ's are known)");
-    }
-    let others = run.whole(Subject::Node).max(broker::NODES).map_or(0, |nodes| nodes - 1);
-    let counted: Vec<Subject> =
-        queues.iter().copied().filter(|of| run.of(*of).last(queue::READY).is_ok()).collect();
+    let (queues, whole) = (run.evidence.queues(), run.whole(Subject::Node));
+    let none = "no message broker that keeps counts was sampled (RabbitMQ's are known)";
+    silent_if(run.of(Subject::Node).last(broker::CONSUMERS).is_err(), none)?;
+    let others = whole.max(broker::NODES).map_or(0, |nodes| nodes - 1);
+    let is_counted = |of: &&Subject| run.of(**of).last(queue::READY).is_ok();
+    let counted: Vec<&Subject> = queues.iter().filter(is_counted).collect();
     if !counted.is_empty() {
-        let each = counted.iter().filter_map(|of| one(run, *of, others > 0));
+        let each = counted.iter().filter_map(|of| one(run, **of, others > 0));
         let most = each.max_by(|a, b| a.grown.total_cmp(&b.grown));
-        return most.map_or_else(
-            || not_here(format!("none of {} queues grew all the time", counted.len())),
-            Ok,
-        );
+        return most.or_not_here(format!("none of {} queues grew all the time", counted.len()));
     }
-    if others > 0 {
-        return not_here(format!(
-            "queues are not counted one by one here, and {others} other nodes may take what is published on this one"
-        ));
-    }
-    if run.whole(Subject::Node).max(broker::STREAMS)? > 0 {
-        return not_here(
-            "queues are not counted one by one here, and streams keep what is consumed",
-        );
-    }
+    let why = "queues are not counted one by one here, and";
+    let elsewhere = format!("{why} {others} other nodes may take what is published on this one");
+    silent_if(others > 0, elsewhere)?;
+    let streams = whole.max(broker::STREAMS)? > 0;
+    silent_if(streams, format!("{why} streams keep what is consumed"))?;
     all(run, &queues)
 }
 
@@ -94,13 +77,10 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     let unlimited = of.max(queue::CONSUMERS_UNLIMITED).is_ok_and(|count| count > 0);
     let mut held = of.all(queue::READY).ok()?;
     if unlimited {
-        let with = of.all(queue::UNACKNOWLEDGED).ok()?;
-        for (ready, with) in held.iter_mut().zip(with) {
-            ready.1 += with.1;
-        }
+        let with = of.values(queue::UNACKNOWLEDGED).ok()?;
+        held.iter_mut().zip(with).for_each(|(ready, with)| ready.1 += with);
     }
-    let first = held.first()?;
-    let last = held.last()?;
+    let (first, last) = (held.first()?, held.last()?);
     let grown = last.1 as f64 - first.1 as f64;
     // RabbitMQ renews it every 5 s: between two steps nothing is seen of it.
     let rises = held.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
@@ -118,30 +98,22 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
         taken: &[queue::ACKNOWLEDGED, queue::DELIVERED_NO_ACK],
     };
     // Channels of other nodes are counted there.
-    let balance = flow.balance(unlimited).filter(|_| !is_cluster);
-    match balance {
+    let Some(of) = flow.balance(unlimited).filter(|_| !is_cluster) else {
         // One step may be a burst.
-        None => (rises > 1).then_some(grows),
-        // A queue of a length that is set drops what is too much; nobody counts that by queue.
-        Some(balance) => {
-            (balance.is_growing() && grown >= HOLDS * balance.more()).then_some(Growing {
-                published: balance.published,
-                taken: balance.taken,
-                seconds: balance.seconds,
-                ..grows
-            })
-        }
-    }
+        return (rises > 1).then_some(grows);
+    };
+    // A queue of a length that is set drops what is too much; nobody counts that by queue.
+    let is_kept = of.is_growing() && grown >= HOLDS * of.more();
+    let Balance { published, taken, seconds, .. } = of;
+    is_kept.then_some(Growing { published, taken, seconds, ..grows })
 }
 
 /// All queues together.
 fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let of = run.of(Subject::Node);
     of.last(broker::PUBLISHED)?;
-    let sum = |metric| {
-        let counts = queues.iter().filter_map(|queue| run.of(*queue).last(metric).ok());
-        counts.sum::<u64>()
-    };
+    let counts = |metric| queues.iter().filter_map(move |of| run.of(*of).last(metric).ok());
+    let sum = |metric| counts(metric).sum::<u64>();
     // What is handed out to consumers that need not acknowledge is not counted apart.
     let acknowledges = sum(queue::CONSUMERS_NO_ACK) == 0;
     let unlimited = sum(queue::CONSUMERS_UNLIMITED);
@@ -155,15 +127,14 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
             false => &[broker::DELIVERED],
         },
     };
-    let Some(balance) = flow.balance(unlimited > 0 && acknowledges) else {
-        return not_here("its counts were sampled too few times");
-    };
-    if !balance.is_growing() {
-        return not_here(format!(
-            "of {:.0} messages published {:.0} were taken, and the queues did not grow all the time",
-            balance.published, balance.taken
-        ));
-    }
+    let balance = flow.balance(unlimited > 0 && acknowledges);
+    let balance = balance.or_not_here("its counts were sampled too few times")?;
+    let (grown, is_growing) = (balance.more(), balance.is_growing());
+    let Balance { published, taken, seconds, .. } = balance;
+    let why = format!(
+        "of {published:.0} messages published {taken:.0} were taken, and the queues did not grow all the time"
+    );
+    silent_if(!is_growing, why)?;
     let of_all = |metrics: &[Metric<u64>]| -> Option<u64> {
         metrics.iter().map(|metric| of.last(*metric).ok()).sum()
     };
@@ -174,27 +145,12 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let count = of.last(broker::CONSUMERS)?;
     let known = sum(queue::CONSUMERS) == count;
     let limit = sum(queue::PREFETCH);
-    let name = match queues {
-        [only]
-            if of.max(broker::QUEUES).or_else(|_| run.whole(Subject::Node).max(broker::QUEUES))
-                == Ok(1) =>
-        {
-            run.fact(*only, "name").map(str::to_owned)
-        }
-        _ => None,
-    };
-    Ok(Growing {
-        name,
-        published: balance.published,
-        taken: balance.taken,
-        grown: balance.more(),
-        seconds: balance.seconds,
-        consumers: Some(Consumers {
-            count: count as f64,
-            prefetch: (known && unlimited == 0 && limit > 0).then_some(limit as f64),
-            held,
-        }),
-    })
+    let there = of.max(broker::QUEUES).or_else(|_| run.whole(Subject::Node).max(broker::QUEUES));
+    let only = queues.first().filter(|_| queues.len() == 1 && there == Ok(1));
+    let name = only.and_then(|only| run.fact(*only, "name")).map(str::to_owned);
+    let prefetch = (known && unlimited == 0 && limit > 0).then_some(limit as f64);
+    let consumers = Some(Consumers { count: count as f64, prefetch, held });
+    Ok(Growing { name, published, taken, grown, seconds, consumers })
 }
 
 fn consumers(of: &Of, held: Option<f64>) -> Option<Consumers> {
@@ -222,7 +178,6 @@ struct Flow<'a> {
 }
 
 /// What came of it in the window.
-#[derive(Debug)]
 struct Balance {
     published: f64,
     taken: f64,
@@ -265,30 +220,21 @@ impl Flow<'_> {
             let more = |series: &Series| grown(series, at(index), at(index + 1));
             *third = more(counted) - more(out) - more(&dropped);
         }
-        Some(Balance {
-            published: grown(&published, first, last),
-            taken: grown(&taken, first, last),
-            seconds,
-            thirds,
-        })
+        let [published, taken] = [&published, &taken].map(|series| grown(series, first, last));
+        Some(Balance { published, taken, seconds, thirds })
     }
 
     /// The sum of several counters by seconds; they are sampled together.
     fn series(&self, metrics: &[Metric<u64>]) -> Option<Series> {
-        let mut sum: Option<Series> = None;
-        for metric in metrics {
-            let samples = self.of.all(*metric).ok()?;
-            let samples = samples.iter().map(|(at, count)| (at.0 as f64 / 1e9, *count as f64));
-            match &mut sum {
-                None => sum = Some(samples.collect()),
-                Some(sum) => {
-                    for (total, (_, count)) in sum.iter_mut().zip(samples) {
-                        total.1 += count;
-                    }
-                }
-            }
+        let (first, others) = metrics.split_first()?;
+        let samples = self.of.all(*first).ok()?;
+        let seconds = |(at, count): (Timestamp, u64)| (at.0 as f64 / 1e9, count as f64);
+        let mut sum: Series = samples.into_iter().map(seconds).collect();
+        for metric in others {
+            let counts = self.of.values(*metric).ok()?;
+            sum.iter_mut().zip(counts).for_each(|(total, count)| total.1 += count as f64);
         }
-        sum.filter(|series| series.len() > 3)
+        Some(sum).filter(|series| series.len() > 3)
     }
 }
 

@@ -1,10 +1,6 @@
 //! The node's processes that were sampled, each with its figures over the run.
 
-use linerate_evidence::sources::suspect;
-use linerate_evidence::{Metric, Of, Side, Subject};
-
-use crate::chosen::SAMPLES;
-use crate::run::Run;
+use crate::prelude::*;
 
 #[derive(Clone, Debug)]
 pub struct Process<'a> {
@@ -64,6 +60,21 @@ impl Process<'_> {
     pub fn words(&self) -> String {
         format!("{} ({})", self.name, self.pid)
     }
+}
+
+/// Whether a process is idle there that would take any message: in the loop of a behaviour.
+pub(crate) fn is_in_loop(function: &str) -> bool {
+    // Source: the loops of OTP's behaviours, of p1_utils (ejabberd) and of RabbitMQ's gen_server2.
+    let loops = [
+        "gen_server:",
+        "gen_statem:",
+        "gen_fsm:",
+        "p1_server:",
+        "p1_fsm:",
+        "gen_server2:",
+        "erlang:hibernate/",
+    ];
+    loops.iter().any(|own| function.starts_with(own))
 }
 
 impl<'a> Run<'a> {

@@ -1,11 +1,9 @@
 //! The ways of the path that the lab laid: what the plan asked of each, and what went over it.
 
-use linerate_evidence::sources::link;
-use linerate_evidence::{Direction, Metric, Missing, Of, Subject};
+use linerate_evidence::{Direction, Quantity};
 use linerate_model::{BitRate, Plan, Queue, Way, WayChange};
 
-use crate::chosen::AGREE;
-use crate::run::Run;
+use crate::prelude::*;
 
 /// One direction of one link.
 pub(crate) struct LaidWay<'a> {
@@ -26,19 +24,18 @@ pub(crate) struct LaidWay<'a> {
 /// The way with a rate that is used most, the exchanges a second that it carries, and how far it is used, 0 to
 /// 1; none where no rate was asked of the path.
 pub(crate) fn fullest<'a>(run: &Run<'a>) -> Result<Option<(LaidWay<'a>, f64, f64)>, Missing> {
-    let mut fullest: Option<(LaidWay, f64, f64)> = None;
+    let mut found = Vec::new();
     for way in laid(run) {
-        let (Some(most), Some(used)) = (way.most()?, way.utilisation()?) else { continue };
-        if fullest.as_ref().is_none_or(|(_, _, so_far)| used > *so_far) {
-            fullest = Some((way, most, used));
+        if let Some((most, used)) = way.most()?.zip(way.utilisation()?) {
+            found.push((way, most, used));
         }
     }
-    Ok(fullest)
+    Ok(found.into_iter().reduce(|fullest, of| if of.2 > fullest.2 { of } else { fullest }))
 }
 
 /// The share of a CPU that the busiest of the threads uses which carry the ways; none where none is known.
 pub(crate) fn busiest_thread(run: &Run) -> Option<f64> {
-    laid(run).iter().filter_map(|way| way.cpu().ok()).reduce(f64::max)
+    laid(run).iter().filter_map(|way| way.per_second(link::CPU).ok()).reduce(f64::max)
 }
 
 /// Every direction of every link; none where the plan lays no path.
@@ -46,46 +43,46 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidWay<'a>> {
     let plan = &run.header.plan;
     let mut all = Vec::new();
     for (index, path) in plan.paths().into_iter().enumerate() {
-        for (asked, direction) in path.ways().into_iter().zip(Direction::BOTH) {
-            let number = u16::try_from(index).unwrap_or(u16::MAX);
-            all.push(LaidWay {
-                asked,
-                name: name(plan, index, direction),
-                rtt: path.round_trip().as_secs_f64(),
-                crossing: crossing(plan, index),
-                change: match direction {
-                    Direction::Out => path.out.clone(),
-                    Direction::Back => path.back.clone(),
-                },
-                keys: run.path_key(""),
-                direction,
-                of: run.of(Subject::Link(number, direction)),
-                attained: run.attained().0.max(1e-9),
-            });
-        }
+        let number = u16::try_from(index).unwrap_or(u16::MAX);
+        let changes = [path.out.clone(), path.back.clone()];
+        let ways = path.ways().into_iter().zip(Direction::BOTH).zip(changes);
+        all.extend(ways.map(|((asked, direction), change)| LaidWay {
+            asked,
+            name: name(plan, index, direction),
+            rtt: path.round_trip().as_secs_f64(),
+            crossing: plan.crossing(index),
+            change,
+            keys: run.path_key(""),
+            direction,
+            of: run.of(Subject::Link(number, direction)),
+            attained: run.attained().0.max(1e-9),
+        }));
     }
     all
 }
 
+impl<'a> Facts<'a> {
+    /// The way of which a figure is largest; silent where the plan lays no path.
+    pub(crate) fn worst_way(
+        &self,
+        figure: impl Fn(&LaidWay) -> Result<f64, Missing>,
+    ) -> Result<(&LaidWay<'a>, f64), Silent> {
+        let figures = self.ways.iter().map(|way| Ok((way, figure(way)?)));
+        let figures = figures.collect::<Result<Vec<_>, Missing>>()?;
+        let worst = figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        worst.or_not_here("the plan lays no path")
+    }
+}
+
 impl LaidWay<'_> {
     /// What a counter of it grew by, a second.
-    pub fn per_second(&self, metric: Metric<u64>) -> Result<f64, Missing> {
+    pub fn per_second<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         self.of.rate(metric)
     }
 
     /// The same by exchanges, wherever they went.
-    pub fn each(&self, metric: Metric<u64>) -> Result<f64, Missing> {
+    pub fn each<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         Ok(self.per_second(metric)? / self.attained)
-    }
-
-    /// Bytes that left it at its end, a second, IP headers included.
-    pub fn bytes_per_second(&self) -> Result<f64, Missing> {
-        self.of.rate(link::BYTES_OUT)
-    }
-
-    /// The same by exchanges.
-    pub fn bytes_each(&self) -> Result<f64, Missing> {
-        Ok(self.bytes_per_second()? / self.attained)
     }
 
     /// Packets of an exchange that goes over this link, acknowledgements and what is sent again included.
@@ -93,24 +90,22 @@ impl LaidWay<'_> {
         Ok(self.each(link::PACKETS_IN)? / self.crossing.max(1e-9))
     }
 
-    /// Packets dropped because something was full, a second: the queue before the rate, and all that the
-    /// path holds.
+    /// Packets dropped a second because its queue, or all that the path holds, was full.
     pub fn overflows(&self) -> Result<Overflows, Missing> {
         let of = |metric| self.per_second(metric);
-        match (of(link::DROPPED_QUEUE), of(link::DROPPED_LIMIT)) {
-            (Ok(queue), Ok(limit)) => Ok(Overflows { queue, limit }),
-            // Where it isn't said why, what was lost on purpose is known by the plan.
-            (queue, _) => {
-                let dropped = of(link::DROPPED).or(queue)?;
-                let lost = of(link::PACKETS_IN)? * self.asked.loss.0;
-                let full = if self.asked.largest.is_some() { 0.0 } else { dropped - lost };
-                let full = if full > AGREE * lost { full } else { 0.0 };
-                Ok(match self.asked.limit {
-                    Some(_) => Overflows { queue: 0.0, limit: full },
-                    None => Overflows { queue: full, limit: 0.0 },
-                })
-            }
+        let queue = of(link::DROPPED_QUEUE);
+        if let (Ok(queue), Ok(limit)) = (&queue, of(link::DROPPED_LIMIT)) {
+            return Ok(Overflows { queue: *queue, limit });
         }
+        // Where it isn't said why, what was lost on purpose is known by the plan.
+        let dropped = of(link::DROPPED).or(queue)?;
+        let lost = of(link::PACKETS_IN)? * self.asked.loss.0;
+        let is_full = self.asked.largest.is_none() && dropped - lost > AGREE * lost;
+        let full = if is_full { dropped - lost } else { 0.0 };
+        Ok(match self.asked.limit {
+            Some(_) => Overflows { queue: 0.0, limit: full },
+            None => Overflows { queue: full, limit: 0.0 },
+        })
     }
 
     /// Packets dropped as too large, a second.
@@ -142,7 +137,7 @@ impl LaidWay<'_> {
     /// where it is as fast as the machine.
     pub fn utilisation(&self) -> Result<Option<f64>, Missing> {
         if let Some(BitRate(rate)) = self.asked.rate {
-            return Ok(Some(self.bytes_per_second()? * 8.0 / rate));
+            return Ok(Some(self.per_second(link::BYTES_OUT)? * 8.0 / rate));
         }
         if self.asked.trace.is_none() {
             return Ok(None);
@@ -153,7 +148,7 @@ impl LaidWay<'_> {
     /// Exchanges a second that its rate carries; none where it is as fast as the machine.
     pub fn most(&self) -> Result<Option<f64>, Missing> {
         if let Some(BitRate(rate)) = self.asked.rate {
-            return Ok(Some(rate / 8.0 / self.bytes_each()?.max(1e-9)));
+            return Ok(Some(rate / 8.0 / self.each(link::BYTES_OUT)?.max(1e-9)));
         }
         // A trace's mean stands in its file; while packets wait it is used as far as it goes.
         Ok(self.utilisation()?.map(|used| self.attained / used.max(0.01)))
@@ -167,11 +162,6 @@ impl LaidWay<'_> {
     /// Packets that wait for the rate, in the median.
     pub fn standing(&self) -> Result<f64, Missing> {
         Ok(self.of.median(link::QUEUE)? as f64)
-    }
-
-    /// The share of a CPU that carries it.
-    pub fn cpu(&self) -> Result<f64, Missing> {
-        self.of.rate(link::CPU)
     }
 
     /// Time by which a frame leaves later than it is due, in the mean. Unit: seconds.
@@ -191,10 +181,8 @@ impl LaidWay<'_> {
             "largest" => change.largest.is_some(),
             _ => false,
         });
-        match changed {
-            true => format!("{}{}.{part}", self.keys, self.direction),
-            false => format!("{}{part}", self.keys),
-        }
+        let of = if changed { format!("{}.", self.direction) } else { String::new() };
+        format!("{}{of}{part}", self.keys)
     }
 
     /// Packets of full size that its rate carries in its round trip; none without a rate.
@@ -232,24 +220,12 @@ pub(crate) fn rounded_up(number: f64) -> u64 {
 }
 
 fn name(plan: &Plan, index: usize, direction: Direction) -> String {
-    match (plan.links.get(index), direction) {
-        (None, Direction::Out) => "the way out".into(),
-        (None, Direction::Back) => "the way back".into(),
-        (Some(link), Direction::Out) => format!("{} to {}", link.between[0], link.between[1]),
-        (Some(link), Direction::Back) => format!("{} to {}", link.between[1], link.between[0]),
+    let between = plan.links.get(index).map(|link| &link.between);
+    match (between, direction) {
+        (None, direction) => format!("the way {direction}"),
+        (Some([one, other]), Direction::Out) => format!("{one} to {other}"),
+        (Some([one, other]), Direction::Back) => format!("{other} to {one}"),
     }
-}
-
-/// Servers are chosen uniformly at random, and engine hosts have equal parts of the load.
-fn crossing(plan: &Plan, index: usize) -> f64 {
-    let Some(link) = plan.links.get(index) else { return 1.0 };
-    let of = |name: &str| plan.sites.iter().find(|site| site.name == name);
-    let [Some(one), Some(other)] = [of(&link.between[0]), of(&link.between[1])] else { return 1.0 };
-    let engines: f64 = plan.sites.iter().map(|site| f64::from(site.engines)).sum();
-    let servers = f64::from(plan.servers());
-    let there = f64::from(one.engines) * f64::from(other.servers);
-    let back = f64::from(other.engines) * f64::from(one.servers);
-    (there + back) / (engines * servers).max(1.0)
 }
 
 #[cfg(test)]
@@ -259,16 +235,5 @@ mod tests {
     #[test]
     fn two_digits_are_enough_and_never_less_than_what_is_needed() {
         assert_eq!([1.0, 9.2, 99.0, 101.0, 1234.0].map(rounded_up), [1, 10, 99, 110, 1300]);
-    }
-
-    #[test]
-    fn half_of_all_exchanges_go_over_the_link_of_two_equal_sites() {
-        let plan = Plan::from_toml(
-            "[target]\nbeam = 'echo'\n[[sites]]\nname = 'a'\nservers = 2\nengines = 1\n\
-             [[sites]]\nname = 'b'\nservers = 2\nengines = 1\n[[links]]\nbetween = ['a', 'b']\n",
-        )
-        .unwrap();
-        // An engine of each site: two of its four servers are beyond the link.
-        assert_eq!(crossing(&plan, 0), 0.5);
     }
 }

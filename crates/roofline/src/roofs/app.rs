@@ -1,5 +1,4 @@
-//! Limits of the application itself, of any process: what it serves at a time, what it waits for, whom it
-//! turns away.
+//! Limits of the application itself: what it serves at a time, waits for, and turns away.
 
 pub(super) mod alarm;
 pub(super) mod at_once;

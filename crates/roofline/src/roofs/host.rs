@@ -1,5 +1,4 @@
-//! Limits of the machines: their CPUs, what a control group grants of them, who else has them, and what a process
-//! may open.
+//! Limits of the machines: their CPUs, quotas and neighbours, and what a process may open.
 
 pub(super) mod cpu;
 pub(super) mod neighbours;

@@ -59,7 +59,7 @@ pub(super) fn verdict(run: &RunDocument) -> String {
             let _ = write!(
                 out,
                 "<p class=\"kind\">Limit</p><h2>Not found</h2><p>{}</p><p>{}</p>",
-                escape(run.verdict.says()),
+                escape(&run.verdict.says),
                 escape(&facts::evidence(run))
             );
         }

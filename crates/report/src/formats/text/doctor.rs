@@ -1,6 +1,6 @@
 //! A service that was watched.
 
-use linerate_roofline::Verdict;
+use linerate_roofline::Answer;
 
 use super::ceilings::{CureLines, ceilings, cures, first_cure};
 use super::sheet::{Sheet, Tone};
@@ -72,7 +72,7 @@ fn answer(sheet: &mut Sheet, doctor: &DoctorDocument, left_out: usize) {
         sheet.labelled("TIME", Tone::Loud, &bar);
     }
     sheet.labelled("OF", Tone::Loud, &facts::watched(doctor));
-    if matches!(doctor.verdict, Verdict::Idle { .. }) {
+    if doctor.verdict.state == Answer::Idle {
         return;
     }
     sheet.labelled("READS", Tone::Loud, &facts::reads(doctor));

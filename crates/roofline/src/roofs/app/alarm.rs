@@ -1,13 +1,9 @@
 //! An alarm of the service's own: while it stands, connections that publish are not read.
 //!
 //! `delay = share of the time that it stands x time of an exchange`
-//!
-//! The service says itself that it stands, so nothing is concluded from queues; the kernel's side shows what
-//! waits because of it. That no bytes wait is no sign of health: clients that are told to wait do.
-//! Blind spot: services that keep alarms in a way that the probe does not know; RabbitMQ's are known.
 //! Source: `rabbit_alarm` of RabbitMQ; its guides "Memory and Disk Alarms" and "Blocked Connections".
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
@@ -25,7 +21,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
     Ok(Claim {
         // One that comes and goes within seconds (a burst, a collection) holds nobody for long.
-        known: if share >= HALFWAY { Known::Sized } else { Known::PresentOnly },
+        known: Known::sized_if(share >= HALFWAY),
         sum: format!("{named}: connections that publish are not read while it stands"),
         seen: format!(
             "an alarm stood in {} of samples, the last: {named}{}",

@@ -7,44 +7,23 @@
 //!
 //! Distinguished from a full CPU by what is known of the CPUs: solved as a network they would give more.
 //! Distinguished from too few connections by the experiment: half of them gave as much.
-//! Blind spot: which lock or pool; what the threads sleep on tells the sort.
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
-use linerate_account::{Estimate, Inside, Pace, Station, Threads, Watched};
-use linerate_evidence::Subject;
-use linerate_evidence::sources::process;
-use linerate_model::OpRate;
+use linerate_account::Threads;
 
-use crate::chosen::{EXPLAINED, FULL, HALFWAY, NO_GAIN};
-use crate::claim::{Claim, Known, Part, Resource, Role, Silent, not_here};
-use crate::facts::{Facts, Load};
-use crate::place::Regime;
-use crate::remedy::Remedy;
-use crate::roof::Roof;
-use crate::run::duration;
+use crate::prelude::*;
 
-pub(in crate::roofs) const SERIAL: Roof = Roof {
-    id: "app.serial",
-    title: "one at a time inside the server",
-    page: include_str!("../../../../../docs/roofs/app.serial.md"),
-    explain: |facts| AtOnce::Serial.explain(facts),
-};
-
-pub(in crate::roofs) const POOL: Roof = Roof {
-    id: "app.pool",
-    title: "a pool inside the server",
-    page: include_str!("../../../../../docs/roofs/app.pool.md"),
-    explain: |facts| AtOnce::Pool.explain(facts),
-};
-
-/// Which of the two.
-enum AtOnce {
+pub(in crate::roofs) enum AtOnce {
     Serial,
     Pool,
 }
 
 impl AtOnce {
-    fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
+    // An exchange alone takes no less than its part that is served at a time, so what is computed is never less
+    // than what is served: two that are full are two.
+    const TWO: f64 = 2.0 * FULL;
+
+    pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
         let (at_once, alone) = match facts.load {
             Load::Made => loaded(facts)?,
             Load::Watched => watched(facts)?,
@@ -56,39 +35,27 @@ impl AtOnce {
         let served = at_once.mid.max(1.0);
         let count = if is_one { "one".to_owned() } else { number(at_once) };
         let rate = OpRate(served / alone);
-        let spread = match self {
-            AtOnce::Serial => Remedy::human(
+        let remedy = match self {
+            AtOnce::Serial => Remedy::by_knob(
+                ("shards", "16"),
                 "serves several at a time where it serves one",
                 "find what only one request holds at a time: a global lock, a queue with one consumer, one \
                  thread or process that all ask, a row that all update; shard it, or hold it for less",
             ),
-            AtOnce::Pool => Remedy::human(
+            AtOnce::Pool => Remedy::by_knob(
+                ("workers", facts.run.connections().to_string()),
                 "serves as many at a time as are asked",
                 "a larger pool: worker threads or processes, database connections, permits of a semaphore; \
                  or less time in each",
             ),
         };
-        let remedies = match self {
-            AtOnce::Serial => vec![spread.with_knob("shards", "16")],
-            AtOnce::Pool => {
-                vec![spread.with_knob("workers", facts.run.connections().to_string())]
-            }
-        };
         Ok(Claim {
-            parts: vec![Part::Capacity { resource: Resource::Slots, at_once: served, each: alone }],
-            known: Known::Sized,
-            role: Role::Place,
             sum: format!("{count} at a time / {} = {rate}", duration(alone)),
             seen: seen(facts),
-            remedies,
+            remedies: vec![remedy],
+            ..Claim::place(vec![Part::capacity(Resource::Slots, served, alone)])
         })
     }
-}
-
-impl AtOnce {
-    // An exchange alone takes no less than its part that is served at a time, so what is computed is never less
-    // than what is served: two that are full are two.
-    const TWO: f64 = 2.0 * FULL;
 }
 
 /// How many at a time, and how long each takes.
@@ -102,13 +69,8 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     if !full && !few {
         return not_here("what is known explains the throughput, or more connections give more");
     }
-    let inside = [
-        Station::Application,
-        Station::Unread,
-        Station::AcceptQueue,
-        Station::Beyond,
-        Station::Brief,
-    ];
+    use Station::*;
+    let inside = [Application, Unread, AcceptQueue, Beyond, Brief];
     if facts.is_split() && !place.station.is_some_and(|station| inside.contains(&station)) {
         return not_here("the exchanges are not inside the server");
     }
@@ -126,11 +88,7 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     if !place.station.is_some_and(|station| waiting.contains(&station)) {
         return not_here("the requests under way are not inside the server");
     }
-    let Some((port, headers)) =
-        facts.watched.iter().find_map(|port| Some((port, port.exchanges.as_ref()?)))
-    else {
-        return not_here("the headers of its exchanges were not captured");
-    };
+    let (port, headers) = facts.captured()?;
     // Whoever is in service shows as a connection that was accepted, or read, while others are not; as a
     // question out to somebody else; or as a thread that sleeps and neither waits for a lock nor for events. Threads that
     // wait for a CPU are no such number: how many they are is the CPUs' affair.
@@ -222,10 +180,6 @@ fn one_cpu(facts: &Facts, threads: &Threads) -> bool {
         && threads.lock + threads.lock_timed >= 1.0
 }
 
-/// One thread's time, nearly all of it in turn.
-// Chosen: what is left is handing the lock over.
-const HOLDS_ONE: f64 = 0.7;
-
 /// `4`, or `3 to 5`.
 fn number(k: Estimate) -> String {
     let (low, high) = (k.low.round().max(1.0), k.high.round());
@@ -237,32 +191,19 @@ fn number(k: Estimate) -> String {
 }
 
 fn seen(facts: &Facts) -> String {
-    let place = &facts.place;
-    let mut says = String::new();
-    if let Some(station) = place.station {
-        says =
-            format!("{:.1} of {:.1} requests are {}", place.exchanges, place.of, station.words());
-    }
+    let mut says = facts.place.words("requests ");
     if let Some(target) = &facts.target {
         says.push_str(&format!("; its CPUs: {:.2}", target.running));
         if let Some(limit) = target.limit() {
             says.push_str(&format!(" of {limit:.0} used"));
         }
     }
-    if let Some(experiment) = &facts.experiment
-        && let Some(half) = &experiment.half
-    {
-        says.push_str(&format!(
-            "; half of the connections gave {} and all of them {}",
-            OpRate(half.per_s),
-            OpRate(experiment.full.per_s)
-        ));
+    let tried = facts.experiment.as_ref().and_then(|it| Some((it.half?.per_s, it.full.per_s)));
+    if let Some((half, full)) = tried.map(|(half, full)| (OpRate(half), OpRate(full))) {
+        says.push_str(&format!("; half of the connections gave {half} and all of them {full}"));
     }
+    says.push_str(&facts.inside.threads_words());
     if let Some(threads) = &facts.inside.threads {
-        let words = threads.words();
-        if !words.is_empty() {
-            says.push_str(&format!("; its threads: {words}"));
-        }
         if threads.running >= 0.5 && threads.together < 0.05 {
             says.push_str(", never two running at once");
         }

@@ -1,23 +1,18 @@
 //! Consumers of a broker's queue: more is published into it than they take, and the rest waits there.
 //!
 //! `taken = messages that consumers may hold / time that they take for one`
-//!
-//! By the broker's own counts. Where consumers hold what they may, it is they who are waited for, and what they do
-//! not take is turned away; where they do not, or where there are none, the queue only grows.
-//! Blind spot: a burst that is longer than the window.
 //! Source: RabbitMQ guides, "Consumer Prefetch", "Consumers" (consumer capacity); Little (1961).
 
 use crate::facts::queues::{Growing, growing};
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let queue = growing(&facts.run)?;
-    let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
     let part = if queue.consumers.is_some_and(|of| of.are_full()) {
         Part::TurnedAway { asked: queue.published, served: queue.taken }
     } else {
-        let each = queue.each().unwrap_or(0.0);
-        Part::capacity(Resource::Slots, at_once, each)
+        let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
+        Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0))
     };
     Ok(Claim {
         sum: sum(&queue),
@@ -27,23 +22,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     })
 }
 
-fn named(queue: &Growing) -> String {
-    queue.name.as_ref().map_or_else(|| "its queues together".into(), |name| format!("queue {name}"))
-}
-
 fn sum(queue: &Growing) -> String {
-    let more =
-        format!("{} grew by {:.0} in {}", named(queue), queue.grown, duration(queue.seconds));
-    let rate = |count: f64| OpRate(count / queue.seconds);
+    let name = queue.name.as_ref().map_or("its queues together".into(), |of| format!("queue {of}"));
+    let more = format!("{name} grew by {:.0} in {}", queue.grown, duration(queue.seconds));
+    let [put, taken] = [queue.published, queue.taken].map(|count| OpRate(count / queue.seconds));
     match (queue.published > 0.0, queue.consumers.is_some_and(|of| of.count == 0.0)) {
-        (true, true) => format!("{} published, and nobody consumes; {more}", rate(queue.published)),
-        (true, false) => {
-            format!(
-                "{} published, {} acknowledged; {more}",
-                rate(queue.published),
-                rate(queue.taken)
-            )
-        }
+        (true, true) => format!("{put} published, and nobody consumes; {more}"),
+        (true, false) => format!("{put} published, {taken} acknowledged; {more}"),
         (false, true) => format!("nobody consumes; {more}"),
         (false, false) => more,
     }
@@ -73,8 +58,7 @@ fn seen(queue: &Growing) -> String {
 }
 
 fn remedies(queue: &Growing) -> Vec<Remedy> {
-    let consumers = queue.consumers;
-    if consumers.is_some_and(|of| of.count == 0.0) {
+    if queue.consumers.is_some_and(|of| of.count == 0.0) {
         return vec![
             Remedy::human(
                 "has what is published taken",
@@ -86,22 +70,18 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
             ),
         ];
     }
-    // As many as it would take to hold what is published for as long as a message takes.
-    let wanted = queue.each().filter(|_| consumers.is_some_and(|of| of.are_full()));
-    let wanted = wanted.map(|each| (queue.published / queue.seconds * each).ceil());
     let mut remedies = Vec::new();
-    if let (Some(wanted), Some(of)) = (wanted, consumers) {
+    if let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) {
+        // As many as it would take to hold what is published for as long as a message takes.
+        let wanted = (queue.published / queue.seconds * takes).ceil();
         let each = (wanted / of.count.max(1.0)).ceil();
-        remedies.push(Remedy::size(
-            "consumer.prefetch",
-            format!("{each:.0}"),
+        remedies.push(Remedy::size(("consumer.prefetch", format!("{each:.0}")),
             wanted,
             "has a consumer work on several messages at a time, if it can",
             format!(
                 "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on \
                  its messages concurrently"
-            ),
-        ));
+            )));
         remedies.push(Remedy::human(
             "takes as many messages at a time as are published in the time that one takes",
             format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count),

@@ -4,17 +4,15 @@
 //!
 //! Seen on the target's own connections: those on which it sent last and has no answer yet. On this host the
 //! peer's process is named, and how busy it is.
-//! Blind spot: what the dependency itself waits for, where it is on another host.
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use linerate_account::Asked;
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let Some(asked) = facts.inside.asked.first().filter(|asked| asked.asked > 0.0) else {
-        return not_here("it has no question out to anybody");
-    };
+    let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
+    let asked = asked.or_not_here("it has no question out to anybody")?;
     let inside = facts.at(Station::Application).max(facts.inside.asleep);
     // What runs, or is ready to, does not wait for an answer.
     let out = asked.asked.min(facts.inside.asleep);
@@ -24,8 +22,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             asked.address
         ));
     }
-    let each = out / facts.attained.max(1e-9);
-    let (who, took) = (who(asked), duration(each));
+    let each = facts.per_exchange(out);
+    let who = asked.process.as_ref().map(|process| format!("{} ({process})", asked.address));
+    let who = who.unwrap_or_else(|| asked.address.clone());
+    let took = duration(each);
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
         _ => Part::Delay { at: At::Station(Station::Application), each },
@@ -42,13 +42,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         remedies: vec![Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))],
         ..Claim::cause(vec![part])
     })
-}
-
-fn who(asked: &Asked) -> String {
-    match &asked.process {
-        Some(process) => format!("{} ({process})", asked.address),
-        None => asked.address.clone(),
-    }
 }
 
 fn by_hand(asked: &Asked, who: &str) -> String {

@@ -1,15 +1,13 @@
-//! Synced writes: for each exchange the node waits until the disk has what it wrote, and it does so once
-//! a record rather than once for many.
+//! Synced writes: each exchange waits until the disk has what it wrote, record by record.
 //!
 //! `delay = dirty I/O schedulers that are busy / throughput`
 //!
 //! The calls are made on dirty I/O schedulers, so how many of those are busy is how many exchanges wait
 //! for the disk; that it is for a sync is what the processes' stacks say (`waits.disk`).
-//! Blind spot: a process that syncs for all others is one of the many; they wait for its mailbox then.
 //! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
 use crate::facts::channels::share;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
@@ -18,7 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let busy = used * threads;
     let syncing = share(&node, &[waits::DISK])?;
     silent_if(syncing == 0.0, "no process was seen to wait for a sync")?;
-    let each = busy / facts.attained.max(1e-9);
+    let each = facts.per_exchange(busy);
     let (took, syncing) = (duration(each), in_percent(syncing));
     Ok(Claim {
         sum: format!("{busy:.2} exchanges in the disk's calls, {took} for {}", facts.each()),

@@ -1,15 +1,13 @@
-//! A rate that is set: a limiter, a shaper, a token bucket. The service does so much a second, whatever is
-//! asked and however long each takes.
+//! A rate that is set (limiter, shaper, token bucket): so much a second, whatever is asked.
 //!
 //! `ceiling = that rate`
 //!
 //! Of a service that is watched it shows by its answers: those of a clock follow each other at its beat, and what one
 //! is late the next is not.
-//! Blind spot: a bucket that holds more than the pauses let it fill.
 //! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986 (leaky
 //! bucket).
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_set = facts.place.regime == Regime::RateSet;
@@ -45,7 +43,7 @@ fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
 }
 
 fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
-    let headers = facts.headers().or_not_here("the headers of its exchanges were not captured")?;
+    let (_, headers) = facts.captured()?;
     let rhythm = headers.rhythm.or_not_here("its answers have no rhythm")?;
     if let Some(beat) = rhythm.beat.filter(|beat| beat.answers > headers.under_way) {
         let seen = format!(

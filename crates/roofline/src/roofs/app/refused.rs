@@ -1,12 +1,10 @@
-//! Refusals: exchanges that got nothing, or were told no. Throughput counts them, the service does not serve
-//! them.
+//! Refusals: exchanges that got nothing, or were told no. Throughput counts them all the same.
 //!
 //! Told no is a status of 429 or 5xx, a refused or reset connection, one that was closed before its answer.
 //! Other statuses of 4xx are answers: a service that knows no such page has done its work.
-//! Blind spot: an application's own refusal inside a status of 200.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if facts.load == Load::Watched {
@@ -45,9 +43,8 @@ fn watched(facts: &Facts) -> Result<Claim, Silent> {
     let headers =
         facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges.as_ref()?)));
     let worst = headers.max_by(|a, b| a.1.refused_per_s.total_cmp(&b.1.refused_per_s));
-    let Some((port, headers)) = worst.filter(|(_, headers)| headers.refused_per_s > 0.0) else {
-        return not_here("no connection was refused or reset");
-    };
+    let worst = worst.filter(|(_, headers)| headers.refused_per_s > 0.0);
+    let (port, headers) = worst.or_not_here("no connection was refused or reset")?;
     let refused = headers.refused_per_s * seconds;
     // Those that were open already when they were reset come on top.
     let asked = (headers.opened_per_s * seconds).max(refused);

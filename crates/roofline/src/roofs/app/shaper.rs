@@ -1,13 +1,11 @@
-//! A rate set for each connection: every one moves as many bytes a second as every other, and waits in
-//! between for its program, with nothing held back by the network.
+//! A rate set for each connection: all move as many bytes a second, and wait in between.
 //!
 //! `delay = (last byte - first byte) x share of samples in which nothing was held back`
 //!
 //! Where the load is not ours: [`watched`].
-//! Blind spot: a program that makes its answers bit by bit, each at the same pace, looks the same.
 //! Source: limit_rate of nginx, shapers of ejabberd, limiters of EMQX, per-connection limits of proxies.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 mod watched;
 
@@ -43,24 +41,18 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     // One answer more or less at either end of what was counted.
     let chance = 2.0 / (answers * flows.over).max(1e-9);
     let each = Bytes(flows.rate as u64);
-    if flows.spread > chance {
-        return not_here(format!(
-            "connections differ: {each}/s on average, and one by {:.0} %",
-            flows.spread * 100.0
-        ));
-    }
-    let (service, first) = (load.service.mean() / 1e9, load.first_byte.mean() / 1e9);
+    let within = in_percent(flows.spread);
+    let differ = format!("connections differ: {each}/s on average, and one by {within}");
+    silent_if(flows.spread > chance, differ)?;
     let inside = facts.at(Station::Application);
     let asleep = if inside > 0.0 { facts.inside.asleep / inside } else { 1.0 };
+    let [first, service] = [&load.first_byte, &load.service].map(|of| of.mean() / 1e9);
     let spread = (service - first).max(0.0) * flows.idle * asleep;
-    if spread <= 0.0 {
-        return not_here(
-            "what is late of an answer is held back in the kernel, or made by the CPU",
-        );
-    }
+    let why = "what is late of an answer is held back in the kernel, or made by the CPU";
+    silent_if(spread <= 0.0, why)?;
     let rate = OpRate(f64::from(facts.run.connections()) * answers);
     let (first, service) = (duration(first), duration(service));
-    let (within, idle) = (in_percent(flows.spread), in_percent(flows.idle));
+    let idle = in_percent(flows.idle);
     let connections = facts.run.connections_words();
     Ok(Claim {
         sum: format!("{connections} x {each}/s / {} = {rate}", Bytes(bytes as u64)),
@@ -99,10 +91,10 @@ fn flows(facts: &Facts) -> Result<Flows, Missing> {
 /// In which share of the samples had this end nothing left to send, and two segments on their way at most:
 /// a piece, and the one before it where its ACK was delayed.
 fn idle_share(flow: &Of) -> Result<f64, Missing> {
-    let unacked = flow.all(tcp_info::UNACKED)?;
-    let notsent = flow.all(tcp_info::NOTSENT_BYTES)?;
-    let idle = unacked.iter().zip(&notsent).filter(|((_, a), (_, b))| *a <= 2 && b.0 == 0).count();
-    Ok(idle as f64 / unacked.len().max(1) as f64)
+    let unacked = flow.values(tcp_info::UNACKED)?.len();
+    let both = flow.both(tcp_info::UNACKED, tcp_info::NOTSENT_BYTES)?;
+    let idle = both.iter().filter(|(unacked, unsent)| *unacked <= 2 && unsent.0 == 0).count();
+    Ok(idle as f64 / unacked as f64)
 }
 
 fn remedy() -> Remedy {

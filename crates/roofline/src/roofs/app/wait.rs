@@ -1,14 +1,12 @@
-//! Waits of the application: requests are taken, and what they wait for is neither a CPU, a disk nor
-//! somebody that the service asked: a timer, a poll interval, a sleep.
+//! Waits of the application for no CPU, disk or other service: a timer, a poll interval, a sleep.
 //!
 //! `each = application asleep / throughput`
 //!
 //! Of a service that is watched it shows by its threads, of which as many sleep for a set time as requests wait; or by
 //! its answers, which repeat after as many as there are clients, long after anybody asked: none of them waits for another.
-//! Blind spot: a question to somebody over a pipe or shared memory looks the same.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_seen = match facts.load {
@@ -18,15 +16,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(!is_seen, "where the exchanges are was not seen, or something is full")?;
     let asleep = facts.inside.asleep;
     let under_way = facts.under_way();
-    if asleep < HALFWAY * under_way {
-        return not_here(format!(
-            "{asleep:.1} of {under_way:.1} exchanges sleep in the application"
-        ));
-    }
+    let few = format!("{asleep:.1} of {under_way:.1} exchanges sleep in the application");
+    silent_if(asleep < HALFWAY * under_way, few)?;
     let questions = facts.inside.questions();
-    if questions >= HALFWAY * asleep {
-        return not_here(format!("{questions:.1} of them have asked somebody else"));
-    }
+    let asked = format!("{questions:.1} of them have asked somebody else");
+    silent_if(questions >= HALFWAY * asleep, asked)?;
     let each = asleep / facts.attained;
     let rate = OpRate(match &facts.account {
         Some(account) => f64::from(facts.run.connections()) / account.seconds(),
@@ -45,22 +39,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     )];
     if facts.load == Load::Made {
         remedies.push(Remedy::plan(
-            "load.connections",
-            twice.to_string(),
+            ("load.connections", twice.to_string()),
             "keeps twice as many exchanges under way: nothing is full",
             format!("-c {twice}"),
         ));
     }
-    let threads = facts.inside.threads.as_ref().map(|threads| threads.words());
-    let threads = threads.filter(|words| !words.is_empty());
+    let (took, threads) = (duration(each), facts.inside.threads_words());
     Ok(Claim {
-        sum: format!(
-            "{many} / {whole}, of which {} asleep in the application = {rate}",
-            duration(each)
-        ),
+        sum: format!("{many} / {whole}, of which {took} asleep in the application = {rate}"),
         seen: format!(
-            "{asleep:.1} of {under_way:.1} exchanges are taken by the service and nothing of it runs for them{}",
-            threads.map_or(String::new(), |words| format!("; its threads: {words}"))
+            "{asleep:.1} of {under_way:.1} exchanges are taken by the service and nothing of it runs for them{threads}"
         ),
         remedies,
         ..Claim::place(vec![Part::Delay { at: At::Station(Station::Application), each }])

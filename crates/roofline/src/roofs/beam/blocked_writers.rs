@@ -7,19 +7,15 @@
 //!   others with it.
 //! - `beam.busy-port`: several processes write to the same socket, and are suspended at its port.
 //!
-//! Blind spot: which of several writers matters to whom.
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
 
 use std::collections::BTreeMap;
 
-use linerate_account::Held;
-
 use crate::facts::connections::Connection;
-use crate::facts::sampled;
-use crate::roofs::prelude::*;
+use crate::facts::sampled::Process;
+use crate::prelude::*;
 
-/// Which of the two.
-#[derive(Clone, Copy, Eq, PartialEq)]
+#[derive(Clone, Copy)]
 pub(in crate::roofs) enum BlockedWriters {
     One,
     Several,
@@ -29,22 +25,25 @@ impl BlockedWriters {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
         let all = facts.connections()?;
         let queued: Vec<&Connection> = all.iter().filter(|each| is_queued(each)).collect();
-        let Some(longest) = queued.iter().map(|each| queue(each)).reduce(f64::max) else {
-            return not_here(
-                "no connection kept bytes in its driver's queue, which is where senders wait",
-            );
-        };
+        let longest = queued.iter().map(|each| queue(each)).reduce(f64::max);
+        let none = "no connection kept bytes in its driver's queue, which is where senders wait";
+        let longest = Bytes(longest.or_not_here(none)? as u64);
         let node = facts.run.of(Subject::Node);
         let (share, seen) = match self {
-            BlockedWriters::One => match one(&facts.run, &node, all) {
-                Err(why) => for_others(facts, &node, all)?.ok_or(why)?,
-                found => found?,
-            },
+            BlockedWriters::One => {
+                let (who, alone) = writer(facts, all)?;
+                // Where others are suspended at its port it is not alone.
+                let share = waiting(&node, |sending, suspended| sending > 0 && suspended == 0)?;
+                let shown = in_percent(share);
+                let seen = format!(
+                    "{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}"
+                );
+                (share, seen)
+            }
             BlockedWriters::Several => {
                 let share = waiting(&node, |_, suspended| suspended > 0)?;
                 let events = node.rate(vm::BUSY_PORT).unwrap_or(0.0);
-                let (count, longest, shown) =
-                    (queued.len(), Bytes(longest as u64), in_percent(share));
+                let (count, shown) = (queued.len(), in_percent(share));
                 let seen = format!(
                     "{count} of {} connections kept up to {longest} in the driver's queue; in {shown} of the samples \
                      processes were suspended at a port; {events:.0} busy_port events a second",
@@ -55,71 +54,19 @@ impl BlockedWriters {
         };
         silent_if(share <= 0.0, "in no sample a writer waited so")?;
         let exchange = facts.under_way() / facts.attained;
+        // Those who asked wait in the service; the slow peer's own bytes wait for its window.
+        let waits = [At::Service, At::Held(Station::ServerSending, Held::Window)];
         Ok(Claim {
             sum: format!("{} of {}", in_percent(share), facts.took(exchange)),
             seen,
             remedies: self.remedies(),
-            // Those who asked wait in the service; the slow peer's own bytes wait for its window.
-            ..Claim::cause(
-                [At::Service, At::Held(Station::ServerSending, Held::Window)]
-                    .map(|at| Part::Delay { at, each: share * exchange })
-                    .into(),
-            )
+            ..Claim::cause(waits.map(|at| Part::Delay { at, each: share * exchange }).into())
         })
     }
-}
 
-/// The share of samples in which the writer to many waits, and what was seen of it.
-fn one(run: &Run, node: &Of, all: &[Connection]) -> Result<(f64, String), Silent> {
-    let Some(hub) = hub(all) else {
-        return not_here("no process owns several connections of which only a few have a queue");
-    };
-    if !sends(run, hub.owner) {
-        return not_here("whoever owns them waits for something else than their peers");
-    }
-    // Where others are suspended at its port it is not alone.
-    let share = waiting(node, |sending, suspended| sending > 0 && suspended == 0)?;
-    let Hub { owner, full, all, queue } = hub;
-    let (owner, queue, shown) = (name(run, owner), Bytes(queue as u64), in_percent(share));
-    let seen = format!(
-        "{owner} owns {all} connections; {full} of them kept {queue} in the driver's queue, the others nothing; in \
-         {shown} of the samples a process waited in gen_tcp:send, and none was suspended at a port"
-    );
-    Ok((share, seen))
-}
-
-/// The same of a process that writes to sockets which others own, and that has mail while it waits in a send.
-fn for_others(
-    facts: &Facts,
-    node: &Of,
-    all: &[Connection],
-) -> Result<Option<(f64, String)>, Silent> {
-    let waits =
-        |of: &&sampled::Process| !of.is_owner && of.with_mail >= HALFWAY && of.wait == Some("send");
-    let Some(writer) = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox) else {
-        return Ok(None);
-    };
-    let full = all.iter().filter(|each| is_queued(each)).count();
-    if full as f64 >= HALFWAY * all.len() as f64 {
-        return Ok(None);
-    }
-    let share = waiting(node, |sending, suspended| sending > 0 && suspended == 0)?;
-    let seen = format!(
-        "{} writes to connections that others own, and has {} messages waiting; {full} of {} connections have a queue in \
-         the driver, the others none; in {} of the samples a process waited in gen_tcp:send",
-        writer.words(),
-        writer.mailbox,
-        all.len(),
-        in_percent(share)
-    );
-    Ok(Some((share, seen)))
-}
-
-impl BlockedWriters {
     fn remedies(self) -> Vec<Remedy> {
         let drop = Remedy::erlang(
-            "send_timeout_ms",
-            "50",
+            ("send_timeout_ms", "50"),
             "drops a peer that takes nothing for so long, and goes on with the others",
             "{send_timeout, 50}, {send_timeout_close, true} among the socket's options",
         );
@@ -144,6 +91,36 @@ impl BlockedWriters {
     }
 }
 
+/// Who writes to many, of which few have a queue, and whether nobody else does: their owner, or a process that has
+/// mail while it waits in a send.
+fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
+    let run = &facts.run;
+    let why = match hub(all) {
+        Some(Hub { owner, full, all, queue }) if sends(run, owner) => {
+            let name = process(run, owner).and_then(|process| run.fact(process, "name"));
+            let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
+            let queue = Bytes(queue as u64);
+            let says = format!(
+                "{name} owns {all} connections; {full} of them kept {queue} in the driver's queue, the others nothing"
+            );
+            return Ok((says, ", and none was suspended at a port"));
+        }
+        Some(_) => "whoever owns them waits for something else than their peers",
+        None => "no process owns several connections of which only a few have a queue",
+    };
+    let waits = |of: &&Process| !of.is_owner && of.with_mail >= HALFWAY && of.wait == Some("send");
+    let writer = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox);
+    let (full, all) = (all.iter().filter(|each| is_queued(each)).count(), all.len());
+    let writer = writer.filter(|_| (full as f64) < HALFWAY * all as f64).or_not_here(why)?;
+    let says = format!(
+        "{} writes to connections that others own, and has {} messages waiting; {full} of {all} connections have a \
+         queue in the driver, the others none",
+        writer.words(),
+        writer.mailbox
+    );
+    Ok((says, ""))
+}
+
 /// The sockets of one owner: those with a queue in most samples, and those without.
 struct Hub<'a> {
     owner: &'a str,
@@ -165,9 +142,8 @@ fn hub<'a>(all: &[Connection<'a>]) -> Option<Hub<'a>> {
             hub.queue = hub.queue.max(queue(each));
         }
     }
-    let hubs = by_owner.into_values();
-    hubs.filter(|hub| hub.full > 0 && (hub.full as f64) < HALFWAY * hub.all as f64)
-        .max_by_key(|hub| hub.all)
+    let is_few = |hub: &Hub| hub.full > 0 && (hub.full as f64) < HALFWAY * hub.all as f64;
+    by_owner.into_values().filter(is_few).max_by_key(|hub| hub.all)
 }
 
 /// Whether its queue was at the low watermark or over it in most samples: from there on, once it was over the
@@ -184,25 +160,16 @@ fn queue(connection: &Connection) -> f64 {
 
 /// The share of samples of which this is so, given how many processes sent and how many were suspended.
 fn waiting(node: &Of, is: impl Fn(u64, u64) -> bool) -> Result<f64, Missing> {
-    let (sending, suspended) = (node.all(waits::SEND)?, node.all(waits::PORT)?);
-    let both = sending.iter().zip(&suspended);
-    let some = both.filter(|((_, sending), (_, suspended))| is(*sending, *suspended)).count();
-    Ok(some as f64 / sending.len().min(suspended.len()) as f64)
+    let both = node.both(waits::SEND, waits::PORT)?;
+    let some = both.iter().filter(|(sending, suspended)| is(*sending, *suspended)).count();
+    Ok(some as f64 / both.len() as f64)
 }
 
 /// Whether that process was sending when it was last asked; also where nobody asked it.
 fn sends(run: &Run, owner: &str) -> bool {
-    process(run, owner).and_then(|process| run.fact(process, "wait")).is_none_or(|wait| {
-        // It may have been let go by the last sample: the load is over.
-        matches!(wait, "send" | "receive" | "running")
-    })
-}
-
-fn name(run: &Run, owner: &str) -> String {
-    match process(run, owner).and_then(|process| run.fact(process, "name")) {
-        Some(name) => format!("{name} ({owner})"),
-        None => owner.to_owned(),
-    }
+    let wait = process(run, owner).and_then(|process| run.fact(process, "wait"));
+    // It may have been let go by the last sample: the load is over.
+    wait.is_none_or(|wait| matches!(wait, "send" | "receive" | "running"))
 }
 
 fn process(run: &Run, pid: &str) -> Option<Subject> {

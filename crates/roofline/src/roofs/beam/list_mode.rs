@@ -1,15 +1,10 @@
-//! List mode: data is delivered as lists, which take 16 bytes for each, all of them to be made, walked and
-//! collected again.
+//! List mode: data is delivered as lists, 16 bytes for each, to be made, walked and collected.
 //!
 //! `each = the lists' part of all garbage x (code of processes + collection) / throughput`
-//!
-//! It is what `gen_tcp` does unless told `binary`, and harms nobody as long as little is read: it has a size
-//! only where the least that so many bytes take as lists is a large part of the node's work.
-//! Blind spot: what the driver takes to make the lists is left out.
 //! Source: gen_tcp(3), inet(3): `list` is the default; a cons cell is two words (efficiency guide, "Memory").
 
-use crate::facts::connections::{Connection, Work, bytes};
-use crate::roofs::prelude::*;
+use crate::facts::connections::Work;
+use crate::prelude::*;
 
 // Measured: 4.3 ns of a scheduler a byte with buffers of 64 KiB (2 connections, OTP 25), collection on
 // dirty schedulers not counted; 20 ns with that, on one core. Less than either. Unit: seconds.
@@ -19,33 +14,28 @@ const BYTE: f64 = 3.0e-9;
 const CELL: f64 = 16.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let all = facts.connections()?;
-    let is_list = |each: &&Connection| each.is_list() && each.bytes > 0.0;
-    let lists: Vec<&Connection> = all.iter().filter(is_list).collect();
-    silent_if(lists.is_empty(), "no connection that carried data is in list mode")?;
-    let carried = bytes(lists.iter().copied());
+    let lists = facts.those(|each| each.is_list() && each.bytes > 0.0)?;
+    silent_if(lists.these.is_empty(), "no connection that carried data is in list mode")?;
     let work = Work::of(facts)?;
     let collected = facts.run.of(Subject::Node).rate(vm::GC_RECLAIMED)?;
-    let part = (CELL * carried / collected.max(1.0)).min(1.0);
+    let part = (CELL * lists.bytes / collected.max(1.0)).min(1.0);
     let making = work.emulator + work.collection + work.dirty;
-    let spared = part * making;
-    let each = spared / facts.attained;
-    let (brought, garbage, took) = (Bytes(carried as u64), in_percent(part), facts.took(each));
+    let each = facts.per_exchange(part * making);
+    let (brought, garbage, took) = (Bytes(lists.bytes as u64), in_percent(part), facts.took(each));
     Ok(Claim {
-        known: work.known((BYTE * carried).min(spared)),
+        known: work.known((BYTE * lists.bytes).min(part * making)),
         sum: format!(
             "{brought} a second x 16 = {garbage} of all garbage; that part of {making:.2} CPUs that make and collect \
              it is {took}"
         ),
         seen: format!(
             "{} of {} connections are in list mode and brought {brought} a second; {} a second were collected again",
-            lists.len(),
-            all.len(),
+            lists.these.len(),
+            lists.all.len(),
             Bytes(collected as u64)
         ),
         remedies: vec![Remedy::erlang(
-            "mode",
-            "binary",
+            ("mode", "binary"),
             "delivers data as it came, without a list cell for each byte",
             "binary among the listen (or connect) options, and code that matches binaries",
         )],

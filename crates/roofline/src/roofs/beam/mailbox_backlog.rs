@@ -1,35 +1,29 @@
-//! Mailbox backlog: in active mode data is delivered whether the process has handled the last or not, so
-//! what it cannot keep up with waits in its mailbox, without bound.
+//! Mailbox backlog: in active mode what a process cannot keep up with waits in its mailbox.
 //!
 //! `each = mailbox / messages a second` (Little's law), of the bytes that went through such mailboxes
-//!
-//! Blind spot: messages of another kind in the same mailbox.
 //! Source: inet(3), `active`; Little (1961).
 
-use crate::facts::connections::{bytes, reads};
-use crate::roofs::prelude::*;
+use crate::facts::connections::Connection;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let all = facts.connections()?;
-    let (mut behind, mut waiting) = (Vec::new(), 0.0);
-    for each in all.iter().filter(|each| each.is_pushed() && each.bytes > 0.0) {
-        let mailbox = each.mean_mailbox()?;
-        if mailbox >= FEW && each.standing()? < FEW {
-            waiting += mailbox;
-            behind.push(each);
-        }
-    }
-    if behind.is_empty() {
-        return not_here(
-            "no owner of a connection in active mode, true or a count, is behind with its data",
-        );
-    }
-    let messages = reads(behind.iter().copied());
-    let part = bytes(behind.iter().copied()) / bytes(all).max(1e-9);
-    let wait = waiting / messages.max(1e-9);
-    let owners = behind.len() as f64;
-    let (waiting, handled, through) = (waiting / owners, messages / owners, in_percent(part));
-    let one = duration(owners / messages.max(1e-9));
+    let pushed = facts.those(|each| each.is_pushed() && each.bytes > 0.0)?;
+    let length = |each: &Connection| each.of.mean(owner::MAILBOX);
+    // Missing where one of them was not sampled.
+    pushed.these.iter().try_for_each(|each| length(each).map(drop))?;
+    let is_behind = |each: &Connection| {
+        let stands = each.standing().is_ok_and(|standing| standing >= FEW);
+        each.is_pushed() && each.bytes > 0.0 && length(each).is_ok_and(|of| of >= FEW) && !stands
+    };
+    let behind = facts.those(is_behind)?;
+    let owners = behind.these.len() as f64;
+    let why = "no owner of a connection in active mode, true or a count, is behind with its data";
+    silent_if(owners == 0.0, why)?;
+    let waiting: f64 = behind.these.iter().filter_map(|each| length(each).ok()).sum();
+    let wait = waiting / behind.reads.max(1e-9);
+    let (waiting, handled, through) =
+        (waiting / owners, behind.reads / owners, in_percent(behind.part));
+    let one = duration(owners / behind.reads.max(1e-9));
     Ok(Claim {
         sum: format!(
             "{waiting:.0} messages in a mailbox / {handled:.0} handled a second = {} that each waits",
@@ -47,13 +41,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
                  process; {buffer, 65536} among the socket's options makes fewer of them",
             ),
             Remedy::erlang(
-                "active",
-                "once",
+                ("active", "once"),
                 "leaves in the kernel what is not handled yet, so that the peer slows down and memory is \
                  bounded; by itself it is no faster",
                 "{active, once} or {active, N}, set again when the last was handled",
             ),
         ],
-        ..Claim::cause(vec![Part::Delay { at: At::Reading, each: wait * part }])
+        ..Claim::cause(vec![Part::Delay { at: At::Reading, each: wait * behind.part }])
     })
 }

@@ -8,40 +8,35 @@
 //!
 //! An owner of a connection searches once a read, or a write; another process that works, and that requests go
 //! through, once a request at least.
-//! Blind spot: processes that nobody asks and that work little.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
-use crate::facts::connections::{Connection, Work};
-use crate::roofs::prelude::*;
+use crate::facts::connections::Work;
+use crate::prelude::*;
 
 // Measured: 5.5 to 7 ns a message looked at (OTP 25, mailboxes of 1,000 and 20,000). Unit: seconds.
 const MESSAGE: f64 = 5.5e-9;
 
-/// Which of the two.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(in crate::roofs) enum MailboxScan {
     Send,
     Receive,
 }
 
-/// What searching takes at least. Unit: CPUs' worth of time.
-#[derive(Default)]
-struct Searches {
-    send: f64,
-    receive: f64,
-    /// The most messages that stand.
-    mailbox: f64,
-}
-
-impl Searches {
-    /// Through messages that stand, by all owners of connections.
-    fn of(facts: &Facts, all: &[Connection], sends_search: bool) -> Result<Self, Missing> {
-        let mut found = Self::default();
+impl MailboxScan {
+    pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
+        let all = facts.connections()?;
+        let release: Option<u32> =
+            facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse().ok());
+        let sends_search = release.is_none_or(|release| release < 26);
+        let is_new = self == MailboxScan::Send && !sends_search;
+        silent_if(is_new, "from OTP 26 on gen_tcp:send searches no mailbox")?;
+        // What searching takes at least, in CPUs' worth of time; and the most messages that stand.
+        let (mut send, mut receive, mut mailbox) = (0.0, 0.0, 0.0_f64);
         let mut search = |standing: f64, receives: f64, sends: f64| {
             if standing >= FEW {
-                found.receive += receives * standing * MESSAGE;
-                found.send += sends * standing * MESSAGE;
-                found.mailbox = found.mailbox.max(standing);
+                receive += receives * standing * MESSAGE;
+                send += sends * standing * MESSAGE;
+                mailbox = mailbox.max(standing);
             }
         };
         for each in all {
@@ -53,54 +48,31 @@ impl Searches {
             let standing = asked.standing(callers) as f64;
             search(standing, facts.attained.min(asked.running / (standing * MESSAGE)), 0.0);
         }
-        Ok(found)
-    }
-}
-
-impl MailboxScan {
-    pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        let all = facts.connections()?;
-        let release: Option<u32> =
-            facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse().ok());
-        let sends_search = release.is_none_or(|release| release < 26);
-        let is_new = self == MailboxScan::Send && !sends_search;
-        silent_if(is_new, "from OTP 26 on gen_tcp:send searches no mailbox")?;
-        let searches = Searches::of(facts, all, sends_search)?;
-        if searches.mailbox == 0.0 {
-            return not_here(
-                "no owner of a connection, nor who they ask, has messages that nobody takes",
-            );
-        }
+        let none = "no owner of a connection, nor who they ask, has messages that nobody takes";
+        silent_if(mailbox == 0.0, none)?;
         let work = Work::of(facts)?;
-        let both = searches.send + searches.receive;
+        let both = send + receive;
         let mine = match self {
-            MailboxScan::Send => searches.send,
-            MailboxScan::Receive => searches.receive,
+            MailboxScan::Send => send,
+            MailboxScan::Receive => receive,
         };
-        // What a message takes is another machine's figure: it says that searching is most of the code that
-        // runs, and the node's own account says how much that is at most.
-        let is_most = both >= HALFWAY * work.emulator;
         let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
+        let (one, took) = (duration(mailbox * MESSAGE), facts.took(each));
         Ok(Claim {
-            known: if is_most { Known::Sized } else { Known::PresentOnly },
-            sum: format!(
-                "{:.0} messages, {} each time they are searched: {}",
-                searches.mailbox,
-                duration(searches.mailbox * MESSAGE),
-                facts.took(each)
-            ),
+            // What a message takes is another machine's figure: it says that searching is most of the code that
+            // runs, and the node's own account says how much that is at most.
+            known: Known::sized_if(both >= HALFWAY * work.emulator),
+            sum: format!("{mailbox:.0} messages, {one} each time they are searched: {took}"),
             seen: format!(
-                "{:.0} messages stand in a mailbox; sends search for {:.2} and receives for {:.2} of the {:.2} CPUs \
-                 that run code",
-                searches.mailbox, searches.send, searches.receive, work.emulator
+                "{mailbox:.0} messages stand in a mailbox; sends search for {send:.2} and receives for {receive:.2} of the \
+                 {:.2} CPUs that run code",
+                work.emulator
             ),
             remedies: self.remedies(),
             ..Claim::cause(vec![Part::Work { resource: Resource::Process, each }])
         })
     }
-}
 
-impl MailboxScan {
     fn remedies(self) -> Vec<Remedy> {
         let empty = Remedy::by_knob(
             ("mailbox_junk", "0"),

@@ -1,32 +1,26 @@
-//! Lines by the driver: with `{packet, line}` or `{packet, http}` each line of a head is a read of its own,
-//! and its delivery costs more than finding the line end would.
+//! Lines by the driver (`{packet, line}`, `{packet, http}`): each line of a head is a read.
 //!
 //! `each = time of the drivers for lines, with their delivery / throughput`, but for a line an answer
-//!
-//! Blind spot: what the delivery of a line takes its owner is an estimate by what it takes the driver.
 //! Source: inet(3), `packet`; erlang:decode_packet/3 does the same without a port.
 
-use crate::facts::connections::{Connection, Work, bytes, reads};
-use crate::roofs::prelude::*;
+use crate::facts::connections::Work;
+use crate::prelude::*;
 
 // Measured: with its asking and its delivery a line takes 3 to 4 times what the drivers do for it (OTP 25 and
 // 27, a slow machine and a quick one). The smaller figure stands for lines that are hardly looked at. Unit: 1.
 const WITH_DELIVERY: f64 = 2.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let all = facts.connections()?;
-    let is_cut = |each: &&Connection| matches!(each.packet(), 10 | 11);
-    let cut: Vec<&Connection> = all.iter().filter(is_cut).collect();
-    let lines = reads(cut.iter().copied());
-    let answers: f64 = cut.iter().map(|each| each.writes).sum();
+    let cut = facts.those(|each| matches!(each.packet(), 10 | 11))?;
+    let lines = cut.reads;
+    let answers: f64 = cut.these.iter().map(|each| each.writes).sum();
     // A request whole is one read.
     let spared = lines - answers;
     silent_if(spared <= 0.0, "no connection is read line by line, by the driver")?;
     let work = Work::of(facts)?;
-    let spared = WITH_DELIVERY * work.of_reads(&cut, all) * spared / lines;
+    let spared = WITH_DELIVERY * work.of_reads(&cut) * spared / lines;
     let each = spared / facts.attained;
-    let (long, part) =
-        (bytes(cut.iter().copied()) / lines, in_percent((spared / work.all()).min(1.0)));
+    let (long, part) = (cut.bytes / lines, in_percent((spared / work.all()).min(1.0)));
     Ok(Claim {
         known: work.known(spared),
         sum: format!(
@@ -39,8 +33,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             lines / answers.max(1e-9)
         ),
         remedies: vec![Remedy::erlang(
-            "packet",
-            "raw",
+            ("packet", "raw"),
             "takes the whole head in one read",
             "{packet, raw} and erlang:decode_packet/3 over what has arrived, or a server that does so \
              (cowboy, bandit)",

@@ -10,19 +10,16 @@
 //! - `beam.active-poll`: the inet driver with `{active, true}` or a count. It asks again after each buffer.
 //! - `beam.socket-buffer`: sockets of the `socket` module, whose default is another and whose reads cost more.
 //!
-//! Blind spot: sockets of the `socket` module that their owner reads itself; what it does besides is not told
-//! from that.
 //! Source: inet(3), `buffer`; `INET_DEF_BUFFER` and `tcp_recv`, erts/emulator/drivers/common/inet_drv.c;
 //! `otp` option `rcvbuf`, socket(3).
 
-use crate::facts::connections::{Connection, LARGE, Work, bytes, reads};
-use crate::roofs::prelude::*;
+use crate::facts::connections::{Connection, LARGE, These, Work};
+use crate::prelude::*;
 
 // Measured: 6.3 us of a scheduler a read of 8 KiB by the socket module, which calls a process of its own (2
 // connections, OTP 25, 2 CPUs); half as much on quieter machines. Unit: seconds.
 const CALLED_READ: f64 = 3.5e-6;
 
-/// Which of the three.
 #[derive(Clone, Copy)]
 pub(in crate::roofs) enum SmallBuffer {
     Driver,
@@ -32,53 +29,54 @@ pub(in crate::roofs) enum SmallBuffer {
 
 impl SmallBuffer {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        let all = facts.connections()?;
-        let mine = all.iter().filter(|each| self.reads(each) && each.fills_buffer());
-        let these: Vec<&Connection> = mine.filter(|each| each.buffer() < LARGE).collect();
-        let Some(buffer) = these.iter().map(|each| each.buffer()).reduce(f64::min) else {
-            let how = match self {
-                SmallBuffer::Driver => "that reads as it comes",
-                SmallBuffer::ActivePoll => "in active mode",
-                SmallBuffer::SocketModule => "of the socket module",
-            };
-            return not_here(format!(
-                "no connection {how} fills a buffer of less than 64 KiB while more waits"
-            ));
+        let is_small = |each: &Connection| each.fills_buffer() && each.buffer() < LARGE;
+        let of = facts.those(|each| self.reads(each) && is_small(each))?;
+        let how = match self {
+            SmallBuffer::Driver => "that reads as it comes",
+            SmallBuffer::ActivePoll => "in active mode",
+            SmallBuffer::SocketModule => "of the socket module",
         };
+        let none =
+            format!("no connection {how} fills a buffer of less than 64 KiB while more waits");
+        let (buffer, _) = of.buffers().or_not_here(none)?;
         let work = Work::of(facts)?;
-        let part = bytes(these.iter().copied()) / bytes(all).max(1e-9);
-        let count = reads(these.iter().copied());
-        let (reading, is_measured) = self.reading(facts, &work, &these, all, count);
-        let spared = (reading - facts.price_of(part)).max(0.0) * (1.0 - buffer / LARGE);
-        let each = spared / facts.attained;
+        let (reading, is_measured) = match self {
+            SmallBuffer::Driver | SmallBuffer::ActivePoll => (work.of_reads(&of), true),
+            SmallBuffer::SocketModule => match of_backend(facts, &of) {
+                Some(share) => (share * (work.emulator + work.collection), true),
+                None => (of.reads * CALLED_READ, false),
+            },
+        };
+        // linerate's own end reads the same bytes in large calls: as cheap as can be.
+        let there = facts.utilisation.engine_cores * of.part;
+        let spared = (reading - there).max(0.0) * (1.0 - buffer / LARGE);
+        let each = facts.per_exchange(spared);
         let mut parts = vec![Part::Work { resource: Resource::TargetCpu, each }];
         let mut held = spared / work.all();
         let mut waits = String::new();
-        if let Some(share) =
-            facts.undelivered(&these, |each| each.buffer()).filter(|share| *share > 0.0)
-        {
+        let undelivered = facts.undelivered(&of, |each| each.buffer());
+        if let Some(share) = undelivered.filter(|share| *share > 0.0) {
             let exchange = facts.under_way() / facts.attained;
-            parts.push(Part::Delay { at: At::Reading, each: share * part * exchange });
-            held = held.max(share * part);
-            let share = in_percent(share);
+            parts.push(Part::Delay { at: At::Reading, each: share * of.part * exchange });
+            held = held.max(share * of.part);
             waits = format!(
-                "; in {share} of the time a bufferful had come that its owner would have taken"
+                "; in {} of the time a bufferful had come that its owner would have taken",
+                in_percent(share)
             );
         }
-        let is_sized = is_measured && held >= HOLDS;
         Ok(Claim {
-            known: if is_sized { Known::Sized } else { Known::PresentOnly },
+            known: Known::sized_if(is_measured && held >= HOLDS),
             sum: format!(
-                "{count:.0} reads a second of {:.0} bytes: {} of the schedulers {} that reads of 64 KiB \
-                 would spare",
-                bytes(these.iter().copied()) / count.max(1e-9),
+                "{:.0} reads a second of {:.0} bytes: {} of the schedulers {} that reads of 64 KiB would spare",
+                of.reads,
+                of.read_size(),
                 duration(each),
                 facts.each()
             ),
             seen: format!(
                 "{} of the bytes came in reads that filled a buffer of {} while more waited; reading took {} of the \
                  node's work{waits}",
-                in_percent(part),
+                in_percent(of.part),
                 Bytes(buffer as u64),
                 in_percent((reading / work.all()).min(1.0))
             ),
@@ -86,9 +84,7 @@ impl SmallBuffer {
             ..Claim::cause(parts)
         })
     }
-}
 
-impl SmallBuffer {
     fn reads(self, connection: &Connection) -> bool {
         let of_module = connection.is_of_socket_module();
         connection.packet() == 0
@@ -99,43 +95,27 @@ impl SmallBuffer {
             }
     }
 
-    /// What reading took, in CPUs' worth of time, and whether that was measured in this run.
-    fn reading(
-        self,
-        facts: &Facts,
-        work: &Work,
-        these: &[&Connection],
-        all: &[Connection],
-        count: f64,
-    ) -> (f64, bool) {
-        match self {
-            SmallBuffer::Driver | SmallBuffer::ActivePoll => (work.of_reads(these, all), true),
-            SmallBuffer::SocketModule => match of_backend(facts, these) {
-                Some(share) => (share * (work.emulator + work.collection), true),
-                None => (count * CALLED_READ, false),
-            },
-        }
-    }
-
     fn remedies(self) -> Vec<Remedy> {
-        let larger = "moves a whole buffer of that size in a read";
-        let by_driver = "{buffer, 65536} among the listen (or connect) options, and no {recbuf, N}; without \
-                         touching code: erl -kernel inet_default_listen_options '[{buffer,65536}]'";
+        let larger = |size, how| {
+            Remedy::erlang(("buffer", size), "moves a whole buffer of that size in a read", how)
+        };
+        let by_driver = larger(
+            "65536",
+            "{buffer, 65536} among the listen (or connect) options, and no {recbuf, N}; without touching code: \
+             erl -kernel inet_default_listen_options '[{buffer,65536}]'",
+        );
         match self {
-            SmallBuffer::Driver => vec![Remedy::erlang("buffer", "65536", larger, by_driver)],
+            SmallBuffer::Driver => vec![by_driver],
             SmallBuffer::ActivePoll => vec![
-                Remedy::erlang("buffer", "65536", larger, by_driver),
+                by_driver,
                 Remedy::erlang(
-                    "active",
-                    "once",
+                    ("active", "once"),
                     "reads within the call that asks for data, without asking the kernel first",
                     "{active, once}, set again after each message; or gen_tcp:recv/2",
                 ),
             ],
-            SmallBuffer::SocketModule => vec![Remedy::erlang(
-                "buffer",
+            SmallBuffer::SocketModule => vec![larger(
                 "262144",
-                larger,
                 "{buffer, 262144} among the listen (or connect) options of gen_tcp; with the module socket: \
                  socket:setopt(Socket, {otp, rcvbuf}, 262144)",
             )],
@@ -145,17 +125,16 @@ impl SmallBuffer {
 
 /// Of what the processes that were asked did, in reductions, the part of `gen_tcp`'s own that read for these
 /// connections; none where their owners do other things as well.
-fn of_backend(facts: &Facts, these: &[&Connection]) -> Option<f64> {
+fn of_backend(facts: &Facts, connections: &These) -> Option<f64> {
     let run = &facts.run;
     let (mut own, mut all) = (0.0, 0.0);
     for process in run.evidence.processes() {
-        let Ok((count, _)) = run.whole(process).delta(suspect::REDUCTIONS) else { continue };
-        all += count as f64;
-        let is_owner =
-            these.iter().any(|of| of.owner.is_some() && of.owner == run.fact(process, "pid"));
-        let is_backend =
-            run.fact(process, "name").is_some_and(|name| name.starts_with("gen_tcp_socket:"));
-        own += if is_owner && is_backend { count as f64 } else { 0.0 };
+        let Ok(count) = run.whole(process).grown(suspect::REDUCTIONS) else { continue };
+        let fact = |name| run.fact(process, name);
+        let owns = |of: &&Connection| of.owner.is_some() && of.owner == fact("pid");
+        let is_backend = fact("name").is_some_and(|name| name.starts_with("gen_tcp_socket:"));
+        all += count;
+        own += if is_backend && connections.these.iter().any(owns) { count } else { 0.0 };
     }
     (own > 0.0).then(|| own / all)
 }

@@ -1,14 +1,10 @@
-//! Busy distribution channel: more is written to another node than the channel carries, its queue is
-//! full, and whoever sends to that node is suspended until half of it has left.
+//! Busy distribution channel: its queue is full, and whoever sends to that node is suspended.
 //!
 //! `each = share of the processes at work that are suspended at the channel x an exchange's time`
-//!
-//! Blind spot: why the channel carries no more (its link, the other node) is the other end's matter; and
-//! suspended processes that serve no request are counted with those that do.
 //! Source: `erts_dsig_send`, erts/emulator/beam/dist.c; erl(1), `+zdbbl`.
 
 use crate::facts::channels::share;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, channels) = facts.channels()?;
@@ -21,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let each = suspended * facts.exchange_s();
     let (sent, exchange) = (Bytes(channel.sent() as u64), facts.took(facts.exchange_s()));
-    let carried = Bytes((channel.sent() / facts.attained.max(1e-9)) as u64);
+    let carried = Bytes(facts.per_exchange(channel.sent()) as u64);
     let (full, suspended) = (in_percent(full), in_percent(suspended));
     Ok(Claim {
         sum: format!(

@@ -1,16 +1,13 @@
-//! Terms from another node: a term is read in the process that receives it, and that takes ten times as
-//! long as a binary of its size.
+//! Terms from another node: reading one takes ten times as long as a binary of its size.
 //!
 //! `each = bytes of terms an exchange x 10 ns`, at most what the node's schedulers worked
 //!
 //! Two things together tell it from any other use of CPU: the bytes that come account for most of the CPU
 //! time at the price of reading terms, and the node makes more garbage than bytes come. A binary makes none: it
 //! stays where it was received.
-//! Blind spot: a program that takes large binaries apart itself looks the same, and has the same cure; many small
-//! frames cost more than their bytes.
 //! Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Measured: OTP 25, 2.5 GHz: 5 ns/B for lists of integers, 20 to 45 ns/B for maps, 0.3 ns/B for binaries.
 const READING: f64 = 10e-9;
@@ -33,16 +30,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     );
     // A term has a heap of its own, no smaller than its bytes.
     silent_if(garbage < 1.0, format!("{seen}: they are binaries"))?;
-    let attained = facts.attained.max(1e-9);
-    let each = share.min(1.0) * cores / attained;
-    let (terms, whole) = (Bytes((received / attained) as u64), duration(cores / attained));
+    let each = facts.per_exchange(share.min(1.0) * cores);
+    let terms = Bytes(facts.per_exchange(received) as u64);
+    let (took, whole) = (duration(each), duration(facts.per_exchange(cores)));
     Ok(Claim {
         // The price of a byte is another machine's; that it is most of the work is this run's.
-        known: if share >= HALFWAY { Known::Sized } else { Known::PresentOnly },
+        known: Known::sized_if(share >= HALFWAY),
         sum: format!(
-            "{terms} of terms {} x {price:.0} ns = {} of {whole} of the node's work",
-            facts.each(),
-            duration(each)
+            "{terms} of terms {} x {price:.0} ns = {took} of {whole} of the node's work",
+            facts.each()
         ),
         seen,
         remedies: vec![Remedy::by_knob(

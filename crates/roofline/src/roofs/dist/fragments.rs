@@ -1,14 +1,11 @@
-//! Large messages between nodes: they are cut into fragments of 64 KiB, those of one sender leave one
-//! after the other, and all wait for the same channel.
+//! Large messages between nodes: fragments of 64 KiB, one after the other on one channel.
 //!
 //! `each = share of the processes at work that wait for another node x share of the time in which something waits
 //! for the channel x an exchange's time`
-//!
-//! Blind spot: what the other node sends here in fragments waits there, and is seen there.
 //! Source: erl_dist_protocol, "Distribution header for fragmented messages".
 
 use crate::facts::channels::{FRAGMENT, share};
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, channels) = facts.channels()?;
@@ -18,7 +15,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(!channel.is_fragments()?, format!("{frames}: few are fragments"))?;
     let (waited, waiting) = (channel.waited()?, share(&node, &[waits::DIST, waits::CALL])?);
     let each = waited * waiting * facts.exchange_s();
-    let carried = channel.sent() / facts.attained.max(1e-9);
+    let carried = facts.per_exchange(channel.sent());
     let (took, exchange) = (duration(each), duration(facts.exchange_s()));
     let (waited, waiting) = (in_percent(waited), in_percent(waiting));
     let sent = Bytes(channel.sent() as u64);

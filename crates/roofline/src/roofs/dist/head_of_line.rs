@@ -1,13 +1,10 @@
-//! Head of the line: a small message to another node waits until all that was sent there before it has
-//! left, for there is one channel.
+//! Head of the line: a small message waits until all that was sent to that node before has left.
 //!
 //! `each = bytes ahead / rate at which they leave`, in so far as processes wait for the answers to calls
-//!
-//! Blind spot: what the other node's kernel holds is not seen from here, so the wait is at least this.
 //! Source: erl_dist_protocol: signals between two nodes are carried in order, by one connection.
 
 use crate::facts::channels::share;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Source: `do_call/4` of lib/stdlib/src/gen.erl: monitor, request and demonitor. Unit: frames.
 const CALL: f64 = 3.0;
@@ -23,14 +20,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let wait = (ahead - own) / channel.sent().max(1.0);
     let each = wait.min(calling * facts.exchange_s());
+    let (before, sent) = (Bytes((ahead - own) as u64), Bytes(channel.sent() as u64));
+    let (waits, exchange) = (duration(wait), facts.took(facts.exchange_s()));
     Ok(Claim {
-        sum: format!(
-            "{} ahead / {}/s = {} of {}",
-            Bytes((ahead - own) as u64),
-            Bytes(channel.sent() as u64),
-            duration(wait),
-            facts.took(facts.exchange_s())
-        ),
+        sum: format!("{before} ahead / {sent}/s = {waits} of {exchange}"),
         seen: format!(
             "{stood}; {} of the processes at work waited for the answer to a call",
             in_percent(calling)

@@ -1,17 +1,11 @@
-//! Calls in lockstep: for each request a process asks another node several times, and waits for each
-//! answer before it asks again.
+//! Calls in lockstep: a process asks another node again and again, and waits for each answer.
 //!
 //! `each = share of the processes at work in a call x an exchange's time x (1 - 1 / calls)`: all asked at once, and
 //! waited for once
-//!
-//! A process waits for one call at a time. So where those that serve requests are in a call nearly
-//! always, and each request makes several, the calls follow each other: no clock is needed to see it.
-//! Blind spots: calls by a process that many requests share look the same; then its mailbox shows it. Calls that
-//! need each other's answers. Calls beside much other traffic on the channel can't be counted, and are not.
 //! Source: `do_call/4` of lib/stdlib/src/gen.erl, `call/5` of lib/kernel/src/erpc.erl; Little's law.
 
 use crate::facts::channels::share;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, channels) = facts.channels()?;
@@ -22,20 +16,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let count = calls / facts.requests().max(1e-9);
     let calling = share(&node, &[waits::CALL])?;
+    let waited = in_percent(calling);
     let seen = format!(
-        "{count:.1} calls to another node for each request, and {:.0} % of the processes at work waited for one",
-        calling * 100.0
+        "{count:.1} calls to another node for each request, and {waited} of the processes at work waited for one"
     );
     silent_if(count <= 1.0 || calling <= 0.0, &seen)?;
     let in_calls = calling * facts.exchange_s();
     let each = in_calls * (1.0 - 1.0 / count);
+    let (one, all) = (duration(in_calls / count), duration(in_calls));
+    let exchange = facts.took(facts.exchange_s());
     Ok(Claim {
-        sum: format!(
-            "{count:.1} calls x {} one after the other: {} of {}",
-            duration(in_calls / count),
-            duration(in_calls),
-            facts.took(facts.exchange_s())
-        ),
+        sum: format!("{count:.1} calls x {one} one after the other: {all} of {exchange}"),
         seen,
         remedies: vec![Remedy::by_knob(
             ("order", "together"),
@@ -60,10 +51,8 @@ fn calls_among(sent: f64, received: f64, by_erpc: bool) -> f64 {
 
 /// Whether a process was seen to wait in a call of `erpc` (or `rpc`, which is made of it).
 fn by_erpc(run: &Run) -> bool {
-    let waits = |process: &Subject| {
-        run.fact(*process, "stack").is_some_and(|stack| stack.contains("erpc:call"))
-    };
-    run.evidence.processes().iter().any(waits)
+    let stacks = run.evidence.processes().into_iter().filter_map(|of| run.fact(of, "stack"));
+    stacks.into_iter().any(|stack| stack.contains("erpc:call"))
 }
 
 #[cfg(test)]

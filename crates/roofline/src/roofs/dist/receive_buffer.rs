@@ -1,18 +1,12 @@
-//! The channel's read buffer: the node reads what comes from another node 1460 bytes at a time, and
-//! falls behind.
+//! The channel's read buffer: the node reads 1460 bytes at a time, and falls behind.
 //!
 //! `each = reads / turns of schedulers x share of the processes at work that wait for another node x an exchange's
 //! time`
-//!
-//! A system call and a turn of the port for each frame or two, where one could take forty. That reads are
-//! full shows in the node's own counts: bytes / buffer is the least number of reads, and where it comes
-//! near the number of all turns that schedulers took, there is always more to read.
-//! Blind spot: that a read is a turn of its own is so for small frames; large ones are read whole.
 //! Source: `INET_DEF_BUFFER`, erts/emulator/drivers/common/inet_drv.c; kernel(6),
 //! `inet_dist_listen_options`.
 
 use crate::facts::channels::share;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Measured: OTP 25, messages of 1 kB by 4 writers: 0.72 of all turns were reads with 1460 bytes, 0.02 with this;
 // `docs/roofs/dist.receive-buffer.md`. Unit: bytes.
@@ -25,11 +19,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let buffer = channel.of.last(dist::BUFFER)?;
     let (frame, frames) = (channel.frame_received()?, channel.frames()?.1);
     let size = Bytes(frame as u64);
-    if frame > buffer.0 as f64 {
-        return not_here(format!(
-            "frames from {peer} are {size} on average: each is read whole, whatever the buffer"
-        ));
-    }
+    let whole = format!(
+        "frames from {peer} are {size} on average: each is read whole, whatever the buffer"
+    );
+    silent_if(frame > buffer.0 as f64, whole)?;
     let reads = channel.received() / buffer.0.max(1) as f64;
     let turns = (reads / node.rate(vm::CONTEXT_SWITCHES)?.max(1.0)).min(1.0);
     let waiting = share(&node, &[waits::DIST, waits::CALL])?;
@@ -38,24 +31,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let flags =
         "inet_dist_listen_options [{buffer,N}] -kernel inet_dist_connect_options [{buffer,N}]";
     let flags = format!("-kernel {}", flags.replace('N', &ENOUGH.to_string()));
+    let does = "lets one read take many messages; on both nodes, for either may dial";
+    let (took, exchange) = (duration(each.max(1e-9)), facts.took(facts.exchange_s()));
+    let waiting = in_percent(waiting);
     Ok(Claim {
         sum: format!(
-            "{came}/s from {peer} in {reads:.0} reads of {buffer}, {turns} of all turns: {} of {}",
-            duration(each.max(1e-9)),
-            facts.took(facts.exchange_s())
+            "{came}/s from {peer} in {reads:.0} reads of {buffer}, {turns} of all turns: {took} of {exchange}"
         ),
         seen: format!(
             "{frames:.0} frames a second of {size} from {peer} take {reads:.0} reads of {buffer}, {turns} of all turns \
-             that schedulers took; {} of the processes at work waited for another node",
-            in_percent(waiting)
+             that schedulers took; {waiting} of the processes at work waited for another node"
         ),
-        remedies: vec![
-            Remedy::vm(
-                flags,
-                "lets one read take many messages; on both nodes, for either may dial",
-            )
-            .with_knob("dist_buffer", ENOUGH.to_string()),
-        ],
+        remedies: vec![Remedy::vm(flags, does).with_knob("dist_buffer", ENOUGH.to_string())],
         ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
     })
 }

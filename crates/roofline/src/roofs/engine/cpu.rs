@@ -1,11 +1,9 @@
 //! The engine itself: no more load than its threads can make.
 //!
 //! `ceiling = attained / utilisation of the busiest thread`
-//!
-//! Blind spot: connections are dealt out evenly, their exchanges may not be; the busiest thread counts.
 //! Source: the utilisation law, Lazowska et al., 1984, chapter 3; clock_gettime(2), CLOCK_THREAD_CPUTIME_ID.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
@@ -16,23 +14,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let threads = host.engine_threads.max(1);
     let at_once = (facts.utilisation.engine_cores / busiest).max(1.0);
-    let each = at_once * busiest / facts.attained.max(1e-9);
+    let each = facts.per_exchange(at_once * busiest);
     let cost = facts.run.load.engine_cpu.as_secs_f64() / facts.run.load.exchanges.max(1) as f64;
     let rate = OpRate(facts.attained / busiest);
     let (s, used) = (if threads == 1 { "" } else { "s" }, in_percent(busiest));
     let more = (threads + 1).min(host.engine_cpus.max(1));
     let remedy = if more > threads {
         Remedy::size(
-            "engine.threads",
-            more.to_string(),
+            ("engine.threads", more.to_string()),
             at_once * f64::from(more) / f64::from(threads),
             "spreads the load over one more thread",
             format!("-t {more}"),
         )
     } else {
         Remedy::plan(
-            "engine.host",
-            "another machine",
+            ("engine.host", "another machine"),
             "gives the engine CPUs of its own",
             "run linerate on a second machine, against this one's address",
         )

@@ -1,36 +1,26 @@
 //! CPU quota: a control group takes the CPUs away from the target for part of each period.
 //!
 //! `ceiling = quota / CPU time of an exchange`; where it is used in bursts, `delay = time stopped / throughput`
-//!
-//! Blind spot: a group around linerate's own view (a container's host) may have another quota.
 //! Source: `Documentation/scheduler/sched-bwc.rst`.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let used = facts.target_cpu()?;
-    let Some(quota) = used.quota else { return not_here("it has no CPU quota") };
-    let Some(stopped) = facts.target.as_ref().filter(|of| of.periods_throttled > 0.0) else {
-        return not_here(format!("its quota of {quota:.2} CPUs never ran out"));
-    };
-    let attained = facts.attained.max(1e-9);
-    let each = used.cores / attained;
-    let rate = OpRate(quota / each.max(1e-12));
+    let quota = used.quota.or_not_here("it has no CPU quota")?;
+    let stopped = facts.target.as_ref().filter(|of| of.periods_throttled > 0.0);
+    let stopped = stopped.or_not_here(format!("its quota of {quota:.2} CPUs never ran out"))?;
+    let each = facts.per_exchange(used.cores);
+    let (took, rate) = (duration(each), rate(quota, each));
     let mut parts = vec![Part::capacity(Resource::TargetCpu, quota, each)];
     // Used up in bursts, it holds those exchanges that meet the rest of a period.
     let waits = facts.inside.throttled;
     let delays = waits > 0.0 && waits >= HOLDS * facts.under_way();
     if delays {
-        parts.push(Part::Delay { at: At::Service, each: waits / attained });
+        parts.push(Part::Delay { at: At::Service, each: facts.per_exchange(waits) });
     }
     let periods = in_percent(stopped.periods_throttled);
-    let mut seen = format!(
-        "it used {:.2} of {quota:.2} CPUs and was stopped in {periods} of the periods, on average {:.2} CPUs of it",
-        used.cores, stopped.throttled
-    );
-    seen.push_str(&facts.scheduled());
-    let sized = used.cores >= FULL * quota || delays;
     let advice = if facts.is_beam() {
         "; if it must stay: +S as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none +sbwtdio none, \
          so that none of it is spun away"
@@ -38,12 +28,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ""
     };
     Ok(Claim {
-        known: if sized { Known::Sized } else { Known::PresentOnly },
-        sum: format!("{quota:.2} CPUs / {} CPU {} = {rate}", duration(each), facts.each()),
-        seen,
+        known: Known::sized_if(used.cores >= FULL * quota || delays),
+        sum: format!("{quota:.2} CPUs / {took} CPU {} = {rate}", facts.each()),
+        seen: format!(
+            "it used {:.2} of {quota:.2} CPUs and was stopped in {periods} of the periods, on average {:.2} CPUs of it{}",
+            used.cores,
+            stopped.throttled,
+            facts.scheduled()
+        ),
         remedies: vec![Remedy::size(
-            "target.cpu_quota",
-            "default",
+            ("target.cpu_quota", "default"),
             used.cpus,
             "lets it run whenever a CPU is free",
             format!(

@@ -7,48 +7,45 @@
 //! - `vm.port-limit`: every inet socket of a node is a port, and its table is full.
 //! - `vm.process-limit`: so is the table of processes, and none can be started for a new connection.
 //!
-//! Blind spot: `fs.file-max`, the whole machine's limit. Sockets of the `socket` module are no ports. Who fills a table
-//! is not said. From another host the accept queue of a node cannot be seen, and of a load that is not linerate's nobody
-//! else tells who got in.
 //! Source: RLIMIT_NOFILE, getrlimit(2); EMFILE, accept(2); +Q and +P of erl(1); `erlang:system_info(port_limit)`.
 
 use crate::facts::admission::{Stock, Taken};
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
-/// Whether a stock is used up.
-pub(in crate::roofs) fn explain(stock: Stock, facts: &Facts) -> Result<Claim, Silent> {
-    let of = stock.of(facts)?;
-    let is = match stock {
-        Stock::Descriptors => "open",
-        Stock::Ports => "taken",
-        Stock::Processes => "there",
-    };
-    let taken = format!("{} of {} {} are {is}", of.taken, of.limit, stock.name());
-    silent_if(!of.is_out(), &taken)?;
-    let queue = facts.accept_queue();
-    let waiting = queue.as_ref().map_or(0.0, |queue| queue.waiting);
-    let lost = facts.not_let_in(waiting);
-    let (all, port, failed) = match stock {
-        Stock::Descriptors => ("all its", format!(" on port {}", queue?.port), String::new()),
-        Stock::Ports => ("(next to) all", String::new(), String::new()),
-        Stock::Processes => {
-            ("(next to) all", String::new(), format!(", {:.0} failed", lost - waiting))
-        }
-    };
-    let (asked, served, part) = facts.turned_away(lost);
-    let is_sized = lost > 0.0 || stock == Stock::Descriptors;
-    Ok(Claim {
-        known: if is_sized { Known::Sized } else { Known::PresentOnly },
-        sum: format!("{served:.0} of {asked:.0} connections were let in: {taken}"),
-        seen: format!(
-            "in {} of samples {all} {} were {is}; {waiting:.1} connections wait{port} for somebody to accept \
-             them{failed}",
-            in_percent(of.out),
-            stock.name()
-        ),
-        remedies: vec![remedy(stock, &of, lost)],
-        ..Claim::cause(vec![part])
-    })
+impl Stock {
+    /// Whether it is used up.
+    pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
+        let (of, name) = (self.of(facts)?, self.name());
+        let is = match self {
+            Stock::Descriptors => "open",
+            Stock::Ports => "taken",
+            Stock::Processes => "there",
+        };
+        let taken = format!("{} of {} {name} are {is}", of.taken, of.limit);
+        silent_if(!of.is_out(), &taken)?;
+        let queue = facts.accept_queue();
+        let waiting = queue.as_ref().map_or(0.0, |queue| queue.waiting);
+        let failed = facts.run.load.errors.values().sum::<u64>() as f64;
+        let failed = if facts.load == Load::Made { failed } else { 0.0 };
+        let lost = waiting + failed;
+        let (all, port, failures) = match self {
+            Stock::Descriptors => ("all its", format!(" on port {}", queue?.port), String::new()),
+            Stock::Ports => ("(next to) all", String::new(), String::new()),
+            Stock::Processes => ("(next to) all", String::new(), format!(", {failed:.0} failed")),
+        };
+        let (asked, served, part) = facts.turned_away(lost);
+        let out = in_percent(of.out);
+        Ok(Claim {
+            known: Known::sized_if(lost > 0.0 || self == Stock::Descriptors),
+            sum: format!("{served:.0} of {asked:.0} connections were let in: {taken}"),
+            seen: format!(
+                "in {out} of samples {all} {name} were {is}; {waiting:.1} connections wait{port} for somebody to accept \
+                 them{failures}"
+            ),
+            remedies: vec![remedy(self, &of, lost)],
+            ..Claim::cause(vec![part])
+        })
+    }
 }
 
 /// Room for all that are taken and all that want in, and for as many again.
@@ -61,7 +58,7 @@ fn remedy(stock: Stock, of: &Taken, turned_away: f64) -> Remedy {
                  `ulimit -n {more}` before it starts"
             );
             let does = "lets it accept the connections that wait now";
-            return Remedy::plan("target.descriptors", more.to_string(), does, by_hand);
+            return Remedy::plan(("target.descriptors", more.to_string()), does, by_hand);
         }
         Stock::Ports => ("+Q", "lets the node open the sockets that wait now"),
         Stock::Processes => (

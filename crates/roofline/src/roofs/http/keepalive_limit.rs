@@ -1,13 +1,9 @@
-//! A limit of requests for each connection: the server closes after so many answers, and the next
-//! exchange pays for a new connection.
+//! A limit of requests for each connection: after so many the next exchange pays for another.
 //!
 //! `K = answers / connections opened again`, and of each exchange `1 / K` of a connection's cost
-//!
-//! Blind spot: connections that end for another reason blur the number; then it is not named. Where so few
-//! are opened again that K is not known to the half, it may be none.
 //! Source: `max_keepalive` of cowboy, `max_keep_alive_request` of httpd, `keepalive_requests` of nginx.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (load, connections) = (facts.run.load, f64::from(facts.run.connections()));

@@ -7,12 +7,10 @@
 //! With servers near and far, of which each exchange picks one at random, the time is the mean over all of
 //! them: one far server in two is what everybody waits for.
 //!
-//! Blind spot: a server that is slower for every one of few connections than for the first looks held
-//! by something else; it is.
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
 
-use crate::roofs::prelude::*;
-use crate::utilisation::{unhindered, unhindered_by_place};
+use crate::prelude::*;
+use crate::utilisation::{Distance, unhindered_by_place};
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
@@ -23,30 +21,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let think = run.think_s();
     let rate = OpRate(f64::from(connections) / (alone + think));
     let more = connections.saturating_mul(2);
+    let (does, by_hand) = match think > 0.0 {
+        true => ("is twice as many clients that think", format!("-c {more}, or a shorter --think")),
+        false => (
+            "keeps twice as many exchanges under way",
+            format!(
+                "-c {more}; in the client: a larger pool, pipelining, or less time an exchange"
+            ),
+        ),
+    };
     Ok(Claim {
         // That more of them would give more must be known.
-        known: match facts.place.regime {
-            Regime::Unknown => Known::PresentOnly,
-            _ => Known::Sized,
-        },
+        known: Known::sized_if(facts.place.regime != Regime::Unknown),
         sum: format!("{} / {} = {rate}", run.connections_words(), alone_words(run, alone)),
         seen: seen(facts, alone),
-        remedies: vec![match think > 0.0 {
-            false => Remedy::plan(
-                "load.connections",
-                more.to_string(),
-                "keeps twice as many exchanges under way",
-                format!(
-                    "-c {more}; in the client: a larger pool, pipelining, or less time an exchange"
-                ),
-            ),
-            true => Remedy::plan(
-                "load.connections",
-                more.to_string(),
-                "is twice as many clients that think",
-                format!("-c {more}, or a shorter --think"),
-            ),
-        }],
+        remedies: vec![Remedy::plan(("load.connections", more.to_string()), does, by_hand)],
         ..Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone + think)])
     })
 }
@@ -59,14 +48,8 @@ fn seen(facts: &Facts, alone: f64) -> String {
         let (all, under_way) = (facts.run.connections_words(), facts.run.load.in_flight);
         says.push_str(&format!("; {under_way:.1} of {all} wait for an answer, the others think"));
     }
-    let place = &facts.place;
-    match place.station {
-        Some(station) => says.push_str(&format!(
-            "; {:.1} of {:.1} are {}",
-            place.exchanges,
-            place.of,
-            station.words()
-        )),
+    match facts.place.station {
+        Some(_) => says.push_str(&format!("; {}", facts.place.words(""))),
         None => says.push_str("; where they are meanwhile was not seen"),
     }
     if let Some((resource, full)) = facts.stations.fullest() {
@@ -85,16 +68,11 @@ fn alone_words(run: &Run, alone: f64) -> String {
     if distances.len() < 2 {
         return duration(alone);
     }
-    let terms: Vec<String> = distances
-        .iter()
-        .map(|distance| {
-            let place = match &distance.sites {
-                None => "within a site".to_owned(),
-                Some([one, other]) => format!("between {one} and {other}"),
-            };
-            let share = (distance.share * 100.0).round() / 100.0;
-            format!("{share} x {} {place}", duration(distance.alone))
-        })
-        .collect();
-    format!("({})", terms.join(" + "))
+    let term = |of: &Distance| {
+        let between = |[one, other]: &[String; 2]| format!("between {one} and {other}");
+        let place = of.sites.as_ref().map_or("within a site".into(), between);
+        let share = (of.share * 100.0).round() / 100.0;
+        format!("{share} x {} {place}", duration(of.alone))
+    };
+    format!("({})", distances.iter().map(term).collect::<Vec<_>>().join(" + "))
 }

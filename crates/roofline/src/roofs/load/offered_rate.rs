@@ -1,11 +1,9 @@
 //! Offered rate: an open loop reaches no more than it offers.
 //!
 //! `ceiling = rate`
-//!
-//! Blind spot: a rate that is carried late is carried; the latency tells.
 //! Source: Schroeder, Wierman, Harchol-Balter, "Open Versus Closed: A Cautionary Tale", NSDI 2006.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
@@ -20,8 +18,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         sum: format!("{rate} were offered, and no more"),
         seen: "97 % or more of the exchanges that became due were answered meanwhile".into(),
         remedies: vec![Remedy::plan(
-            "load.rate",
-            format!("{more:.0}"),
+            ("load.rate", format!("{more:.0}")),
             "offers twice as much, to find what the service can carry",
             format!("--rate {more:.0}"),
         )],

@@ -1,18 +1,15 @@
-//! MTU black hole: packets over some size vanish on the path and nobody says so; handshakes and small
-//! messages pass, so everything looks well until something larger is sent.
+//! MTU black hole: packets over some size vanish on the path and nobody says so.
 //!
 //! `each = share of the samples in which who sends stands with its timer doubled x an exchange's time`
 //!
 //! The sender repeats the same segment for ever, each time after twice the wait. With
 //! net.ipv4.tcp_mtu_probing = 1 it tries smaller ones once it has waited as long as three retransmissions
 //! (`tcp_retries1`) take: (2^4 - 1) x 200 ms. Each connection finds that out for itself.
-//! Blind spot: a size that every segment of the run is under.
 //! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `tcp_write_timeout`, `retransmits_timed_out`,
 //! net/ipv4/tcp_timer.c.
 
-use crate::facts::drops::{Cost, TIMER};
-use crate::facts::ways::LaidWay;
-use crate::roofs::prelude::*;
+use crate::facts::drops::{Cost, Drops, TIMER};
+use crate::prelude::*;
 
 const PROBING: &str = "net.ipv4.tcp_mtu_probing";
 
@@ -26,15 +23,8 @@ const LEAST: Bytes = Bytes(1280);
 const TIMERS: f64 = 15.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    facts.has_path()?;
-    let mut worst: Option<(&LaidWay, f64)> = None;
-    for way in &facts.ways {
-        let dropped = way.too_large()?;
-        if dropped > worst.map_or(0.0, |(_, most)| most) {
-            worst = Some((way, dropped));
-        }
-    }
-    let (way, dropped) = worst.or_not_here("no packet was too large for the path")?;
+    let (way, dropped) = facts.worst_way(|way| way.too_large())?;
+    silent_if(dropped <= 0.0, "no packet was too large for the path")?;
     let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
     let stood: Vec<f64> = flows.iter().filter_map(stood).collect();
     let share = stood.iter().sum::<f64>() / stood.len().max(1) as f64;
@@ -46,7 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         in_percent(share)
     );
     // Where nothing is answered at all there is nothing to be told from.
-    if let Ok(cost) = Cost::of(facts, dropped, 0.0) {
+    if let Ok(cost) = Cost::of(facts, Drops::Together, dropped, 0.0) {
         seen = format!("{seen}; {}", cost.words);
         each = each.max(cost.each);
     }
@@ -67,8 +57,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let most = way.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
     let mut remedies = vec![Remedy::plan(
-        way.knob("largest"),
-        "1500B",
+        (way.knob("largest"), "1500B"),
         "lets whole packets pass",
         format!(
             "let ICMP `fragmentation needed` through, or mend the hop that drops. Until then smaller segments: \
@@ -79,8 +68,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     )];
     if !probes {
         remedies.push(Remedy::plan(
-            facts.run.path_key(&format!("sysctls.{PROBING}")),
-            "1",
+            (facts.run.path_key(&format!("sysctls.{PROBING}")), "1"),
             "tries smaller segments after 3 s; each connection finds out for itself",
             format!("sysctl -w {PROBING}=1 on both hosts: of use where connections are kept"),
         ));
@@ -90,13 +78,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// The share of the samples with segments out in which the timer had doubled; none where it never had any.
 fn stood(flow: &Of) -> Option<f64> {
-    let unacked = flow.all(tcp_info::UNACKED).ok()?;
-    let backoff = flow.all(tcp_info::BACKOFF).ok()?;
-    let busy = unacked.iter().zip(&backoff).filter(|((_, unacked), _)| *unacked > 0);
-    let (mut all, mut doubled) = (0u32, 0u32);
-    for (_, (_, backoff)) in busy {
-        all += 1;
-        doubled += u32::from(*backoff > 0);
-    }
-    (all > 0).then(|| f64::from(doubled) / f64::from(all))
+    let mut busy = flow.both(tcp_info::UNACKED, tcp_info::BACKOFF).ok()?;
+    busy.retain(|(unacked, _)| *unacked > 0);
+    let doubled = busy.iter().filter(|(_, backoff)| *backoff > 0).count();
+    (!busy.is_empty()).then(|| doubled as f64 / busy.len() as f64)
 }

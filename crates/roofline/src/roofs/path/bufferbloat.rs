@@ -1,17 +1,12 @@
-//! Bufferbloat: the queue before a line is so long that it never says that it is full; windows grow into it,
-//! and every round trip takes what stands in it on top of the path's own.
+//! Bufferbloat: the queue before a line never says that it is full, and every round trip pays.
 //!
 //! `each = packets that stand / packets a second - round trip`
-//!
-//! A product of rate and round trip keeps the line as full; what stands beyond it is delay and nothing else. On
-//! a line that is full its cure moves the time and not the rate: it is an answer about latency.
-//! Blind spot: a queue that is not ours to read, in a box between.
 //! Source: RFC 7567; RFC 8289 (CoDel); Villamizar and Song, "High performance TCP in ANSNET", 1994 (one
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
 
 use crate::facts::flows::INITIAL_WINDOW;
 use crate::facts::ways::{fullest, in_packets, rounded_up};
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange that the first two windows hold is over
 // before a third could stand anywhere. Unit: packets.
@@ -20,40 +15,34 @@ const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (way, _, used) = fullest(&facts.run)?.or_not_here("no rate was asked of the path")?;
     let packets = way.packets_of_a_crossing()?;
-    if packets < GROWN {
-        return not_here(format!(
-            "an exchange is {packets:.1} packets on {}: no window stands in its queue",
-            way.name
-        ));
-    }
+    let name = &way.name;
+    let few =
+        format!("an exchange is {packets:.1} packets on {name}: no window stands in its queue");
+    silent_if(packets < GROWN, few)?;
     let standing = way.standing()?;
     let leaves = way.per_second(link::PACKETS_OUT)?.max(1e-9);
     let wait = standing / leaves;
     let stands =
         format!("{standing:.0} packets / {leaves:.0} a second = {}", duration(wait.max(1e-6)));
-    silent_if(wait <= way.rtt, format!("{stands} before {}: no more than a round trip", way.name))?;
-    let each = wait - way.rtt;
+    silent_if(wait <= way.rtt, format!("{stands} before {name}: no more than a round trip"))?;
+    let (each, used) = (wait - way.rtt, in_percent(used));
     let (stood, rtt) = (duration(wait), duration(way.rtt.max(1e-6)));
     let product = way.bandwidth_delay().unwrap_or(GROWN);
     let enough = rounded_up(product.max(GROWN)).min(rounded_up(in_packets(way.asked.queue)));
     Ok(Claim {
-        sum: format!("{stands} in the queue of {}", way.name),
+        sum: format!("{stands} in the queue of {name}"),
         seen: format!(
-            "what stood before {} was {stood} at its rate, on a round trip of {rtt}; {} of the rate were used",
-            way.name,
-            in_percent(used)
+            "what stood before {name} was {stood} at its rate, on a round trip of {rtt}; {used} of the rate were used"
         ),
         remedies: vec![
             Remedy::plan(
-                facts.run.path_key("aqm"),
-                "codel",
+                (facts.run.path_key("aqm"), "codel"),
                 format!("takes most of {stood} off each round trip; the rate stays what it is"),
                 "tc qdisc replace dev DEVICE root fq_codel on the box before the narrow line (or its shaper's \
                  child); at the ends: net.ipv4.tcp_notsent_lowat, a smaller SO_SNDBUF, bbr",
             ),
             Remedy::plan(
-                way.knob("queue"),
-                enough.to_string(),
+                (way.knob("queue"), enough.to_string()),
                 format!("lets no more stand than {}", duration((enough as f64 / leaves).max(1e-6))),
                 format!("a queue of {enough} packets (one product of rate and round trip) there"),
             ),

@@ -2,19 +2,15 @@
 //!
 //! `ceiling = attained / share of a CPU of the thread that carries the busiest way`;
 //! `each = how late packets leave in a round trip`, or what drops cost that the plan did not ask for
-//!
-//! With it full, or late, or losing, the run measures the path that linerate made and not the one that was
-//! asked for.
-//! Blind spot: the kernel's netem works in softirqs, on nobody's account; it tells neither CPU nor lateness.
 
-use crate::facts::drops::{Cost, percent};
-use crate::roofs::prelude::*;
+use crate::facts::drops::{Cost, Drops, percent};
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let mut busiest: Option<(&str, f64)> = None;
     let (mut late, mut lost, mut came) = (0.0, 0.0, 0.0);
     for way in &facts.ways {
-        let cpu = way.cpu()?;
+        let cpu = way.per_second(link::CPU)?;
         if busiest.is_none_or(|(_, most)| cpu > most) {
             busiest = Some((&way.name, cpu));
         }
@@ -24,21 +20,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         came += way.per_second(link::FRAMES_IN)?;
     }
     let (name, cpu) = busiest.or_not_here("the plan lays no path")?;
-    let each = cpu / facts.attained.max(1e-9);
-    let rate = OpRate(1.0 / each.max(1e-12));
+    let each = facts.per_exchange(cpu);
+    let rate = rate(1.0, each);
     let mut parts = vec![Part::capacity(Resource::Emulator, 1.0, each)];
     if late > 0.0 {
         parts.push(Part::Delay { at: At::Path, each: late });
     }
     if lost > 0.0 {
-        let cost = Cost::of(facts, lost, lost / came.max(1e-9))?;
+        let cost = Cost::of(facts, Drops::Together, lost, lost / came.max(1e-9))?;
         parts.push(Part::Delay { at: At::Path, each: cost.each });
     }
-    let path =
-        facts.run.header.plan.paths().first().map(|path| (*path).clone()).unwrap_or_default();
+    let has_offload = facts.run.header.plan.paths().first().is_some_and(|path| path.offload);
     let (attained, cpu) = (OpRate(facts.attained), in_percent(cpu));
     let (late, exchange) = (duration(late.max(1e-9)), duration(facts.exchange_s().max(1e-9)));
-    let (knob, value, does) = if path.offload {
+    let (knob, value, does) = if has_offload {
         ("backend", "netem", "has the kernel delay, where it has netem")
     } else {
         ("offload", "true", "lets the ends hand over many segments in one frame")
@@ -52,8 +47,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             percent(lost / came.max(1e-9))
         ),
         remedies: vec![Remedy::plan(
-            facts.run.path_key(knob),
-            value,
+            (facts.run.path_key(knob), value),
             does,
             "more CPUs, or fewer at work: the emulator has a thread a direction, and each needs a CPU; else a \
              lower rate or larger packets; else a kernel with netem",

@@ -4,29 +4,22 @@
 //! of larger ones `each = (bytes / W - 1) x RTT`, `W` the window that such losses leave ([`drops`]), at most as long
 //! as the congestion window was full.
 //!
-//! Blind spot: what drops on a path that is not linerate's.
 //! Source: Padhye, Firoiu, Towsley, Kurose, "Modeling TCP throughput", 1998; the rest with [`drops`].
 //!
 //! [`drops`]: crate::facts::drops
 
-use crate::facts::drops::{Cost, percent};
-use crate::facts::ways::LaidWay;
-use crate::roofs::prelude::*;
+use crate::facts::drops::{Cost, Drops, percent};
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    facts.has_path()?;
-    let lost = |way: &LaidWay| Ok(way.bytes_per_second()? * way.lost()?);
-    let shares = facts.ways.iter().map(lost).collect::<Result<Vec<f64>, Missing>>()?;
     // Where most bytes were lost.
-    let worst = facts.ways.iter().zip(shares).max_by(|a, b| a.1.total_cmp(&b.1));
-    let Some((way, _)) = worst.filter(|(_, bytes)| *bytes > 0.0) else {
-        return not_here("the path lost no packet at random");
-    };
+    let (way, bytes) = facts.worst_way(|way| Ok(way.per_second(link::BYTES_OUT)? * way.lost()?))?;
+    silent_if(bytes <= 0.0, "the path lost no packet at random")?;
     let (share, mut each_second) = (way.lost()?, 0.0);
     for way in &facts.ways {
         each_second += way.lost_per_second()?;
     }
-    let cost = Cost::at_random(facts, each_second, share)?;
+    let cost = Cost::of(facts, Drops::AtRandom, each_second, share)?;
     let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
     let lost = percent(share);
     Ok(Claim {
@@ -36,8 +29,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ),
         seen: format!("{} lost {lost} of its packets; {}", way.name, cost.words),
         remedies: vec![Remedy::plan(
-            way.knob("loss"),
-            "0%",
+            (way.knob("loss"), "0%"),
             "lets TCP take a loss for what it is elsewhere, a full line",
             "find who drops: ip -s link, ethtool -S (a policer, a bad cable, wireless, a full conntrack table), \
              tc -s qdisc; a policer wants pacing or a shaper in front of it. Where it can't be mended: \

@@ -2,30 +2,17 @@
 //!
 //! `each = those that stand for the timer x how long they do / all`, or the round trips that windows kept small
 //! by such drops take
-//!
-//! A limit in packets that counts those in delay as well (netem's, 1,000 if nobody sets it) is a rate in
-//! disguise: no more than `limit` packets can be under way for the time that each is under way.
-//! Drops alone prove nothing, every full line drops, and CoDel drops before its queue is full.
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
 use linerate_model::{Aqm, Queue};
 
-use crate::facts::drops::{Cost, percent};
-use crate::facts::flows::INITIAL_WINDOW;
+use crate::facts::drops::{Cost, Drops, percent};
+use crate::facts::flows::{INITIAL_WINDOW, setting};
 use crate::facts::ways::{LaidWay, Overflows, in_packets, rounded_up};
-use crate::roofs::prelude::*;
-
-/// What a way holds the least of.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Limit {
-    /// All that the path holds.
-    Path,
-    /// What waits for its rate.
-    Queue,
-}
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    facts.has_path()?;
+    silent_if(facts.ways.is_empty(), "the plan lays no path")?;
     let (mut worst, mut all): (Option<(&LaidWay, Overflows)>, f64) = (None, 0.0);
     for way in &facts.ways {
         let asked = &way.asked;
@@ -43,17 +30,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let (way, drops) = worst.or_not_here("the path holds whatever comes")?;
     silent_if(drops.sum() <= 0.0, "nothing was dropped because a queue was full")?;
-    let by = if drops.limit > drops.queue { Limit::Path } else { Limit::Queue };
     let share = drops.sum() / way.per_second(link::PACKETS_IN)?.max(1e-9);
-    let cost = Cost::of(facts, all, share)?;
-    let line = way.utilisation()?;
-    let line =
-        line.map_or(String::new(), |used| format!(" with its rate {} used", in_percent(used)));
+    let cost = Cost::of(facts, Drops::Together, all, share)?;
+    let used = |used| format!(" with its rate {} used", in_percent(used));
+    let line = way.utilisation()?.map_or(String::new(), used);
     let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
     let (lost, again) = (percent(share), again(&facts.run));
-    let (holds, remedy) = match by {
-        Limit::Path => (limit_words(way)?, larger_limit(facts, way)?),
-        Limit::Queue => (queue_words(way), larger_queue(facts, way)?),
+    // All that the path holds, or what waits for its rate.
+    let (holds, remedy) = match drops.limit > drops.queue {
+        true => (limit_words(way)?, larger_limit(facts, way)?),
+        false => (queue_words(way), larger_queue(facts, way)?),
     };
     Ok(Claim {
         sum: format!("{took} of {exchange} an exchange wait for {lost} dropped: {holds}"),
@@ -86,20 +72,15 @@ fn queue_words(way: &LaidWay) -> String {
 fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<Remedy, Missing> {
     // An exchange is all that a connection has out, or the largest window that its peer may offer.
     // Source: half of the buffer is window (`tcp_adv_win_scale`), ip-sysctl.rst; a packet is 1,500 B.
-    let window = facts
-        .run
-        .sysctl_third("net.ipv4.tcp_rmem")
-        .map_or(f64::INFINITY, |most| most / 2.0 / 1500.0);
+    let most = setting(&facts.run, "net.ipv4.tcp_rmem");
+    let window = most.map_or(f64::INFINITY, |most| most / 2.0 / 1500.0);
     let each = way.packets_of_a_crossing()?.min(window);
     let now = f64::from(way.asked.limit.unwrap_or_default());
     let need = rounded_up((f64::from(facts.run.connections()) * each).max(2.0 * now));
+    let all = facts.run.connections_words();
     Ok(Remedy::plan(
-        way.knob("limit"),
-        need.to_string(),
-        format!(
-            "holds all that {} may have under way at once, {each:.1} packets each",
-            facts.run.connections_words()
-        ),
+        (way.knob("limit"), need.to_string()),
+        format!("holds all that {all} may have under way at once, {each:.1} packets each"),
         format!(
             "where netem delays: tc qdisc change dev DEVICE root netem delay {} limit {need} (its default is 1000 \
              packets, those in delay included); elsewhere: the queue of the box that drops",
@@ -115,8 +96,7 @@ fn larger_queue(facts: &Facts, way: &LaidWay) -> Result<Remedy, Missing> {
     let each = way.packets_of_a_crossing()?.min(INITIAL_WINDOW.max(2.0 * product / connections));
     let need = rounded_up((connections * each).max(2.0 * in_packets(way.asked.queue)));
     Ok(Remedy::plan(
-        way.knob("queue"),
-        need.to_string(),
+        (way.knob("queue"), need.to_string()),
         "holds what comes at once until the rate has carried it",
         format!(
             "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen; on the box whose queue it \

@@ -7,17 +7,12 @@
 //! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it; or it is the send buffer that the kernel began with.
 //! - `tcp.rmem-max`, `tcp.wmem-max`: tuning has brought it to the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`.
 //!
-//! Blind spot: a window that opened and shut again between two samples; an option that asks for just as much as the
-//! setting gives. The kernel's own `sndbuf_limited` clock misses writers that do not block, so it is not asked.
 //! Source: RFC 9293, 3.8.6; `tcpi_snd_wnd`, `tcpi_unacked`, `tcpi_min_rtt`, linux/tcp.h; `SK_MEMINFO_SNDBUF`,
 //! `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h; SO_RCVBUF turns autotuning off (`SOCK_RCVBUF_LOCK`, net/core/sock.c);
 //! `tcp_rcv_space_adjust`, `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `tcp_rmem`, `tcp_wmem`, ip-sysctl.rst.
 
-use linerate_account::Held;
-
-use crate::facts::flows::{Bulk, Moment, Size, mean_over, min_rtt, moments, setting, size};
-use crate::remedy::SocketOption;
-use crate::roofs::prelude::*;
+use crate::facts::flows::{Bulk, Moment, Size, mean_over, middle, min_rtt, moments, setting, size};
+use crate::prelude::*;
 
 /// Whose buffers: those that a window is made of, or those that are sent from.
 #[derive(Clone, Copy)]
@@ -43,10 +38,8 @@ impl Buffers {
         if found.size == Size::Initial {
             return initial(&found, facts);
         }
-        if found.size != Size::Fixed {
-            let name = self.name();
-            return not_here(format!("the kernel tunes the {}'s {name} buffers", found.side));
-        }
+        let tuned = format!("the kernel tunes the {}'s {} buffers", found.side, self.name());
+        silent_if(found.size != Size::Fixed, tuned)?;
         let (option, what) = match self {
             Buffers::Receive => (SocketOption::DefaultReceiveBuffer, "window"),
             Buffers::Send => (SocketOption::DefaultSendBuffer, "buffer"),
@@ -61,9 +54,8 @@ impl Buffers {
         setting(&facts.run, self.setting())?;
         let (found, name) = (self.find(facts)?, self.name());
         let Size::AtMost(most) = found.size else {
-            return not_here(format!(
-                "{name} buffers are not as large as the kernel lets them grow"
-            ));
+            let why = format!("{name} buffers are not as large as the kernel lets them grow");
+            return not_here(why);
         };
         let claim = self.holds(&found, facts)?;
         let (least, window, what) = match self {
@@ -123,49 +115,32 @@ impl Buffers {
 fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let (bulk, receiver, window) = (&of.bulk, of.side, Bytes(of.bytes as u64));
     // What is not read is no part of the window: more of it would fill as well.
-    let unread = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
-    if unread >= HALFWAY * of.bytes {
-        return not_here(format!("the {receiver} leaves {} unread", Bytes(unread as u64)));
-    }
+    let left = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
+    let unread = Bytes(left as u64);
+    silent_if(left >= HALFWAY * of.bytes, format!("the {receiver} leaves {unread} unread"))?;
     // A window that is used up has about as much in flight; one that is shut, because its reader is slow, has not.
-    let in_flight = mean_over(&bulk.senders, |flow| {
-        let mut held: Vec<f64> = moments(flow)?
-            .iter()
-            .filter(|at| at.unsent > 0.0 && !at.has_room)
-            .map(|at| at.in_flight)
-            .collect();
-        held.sort_by(f64::total_cmp);
-        let missing = || missing(tcp_info::UNACKED.name, "flow/* with bytes that wait");
-        held.get(held.len() / 2).copied().ok_or_else(missing)
-    });
-    if let Ok(out) = in_flight
-        && out < HALFWAY * of.bytes
-    {
-        let out = Bytes(out as u64);
-        return not_here(format!(
-            "the {receiver}'s window of {window} was shut, with {out} in flight"
-        ));
-    }
+    let is_held = |at: &Moment| at.unsent > 0.0 && !at.has_room;
+    let out = in_flight(bulk, "with bytes that wait", is_held).unwrap_or(of.bytes);
+    let (is_shut, out) = (out < HALFWAY * of.bytes, Bytes(out as u64));
+    let why = format!("the {receiver}'s window of {window} was shut, with {out} in flight");
+    silent_if(is_shut, why)?;
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(of.bytes, rtt)?;
-    if trips <= 0.0 {
-        let all = Bytes(bulk.bytes as u64);
-        return not_here(format!(
-            "the {all} of an exchange fit in the {receiver}'s window of {window}"
-        ));
-    }
-    let clock = bulk.clock(tcp_info::RWND_LIMITED).map_or(String::new(), |share| {
-        format!(
-            "for {:.0} % of the time in which senders had something to send it held them; ",
-            share * 100.0
-        )
+    let all = Bytes(bulk.bytes as u64);
+    let fits = format!("the {all} of an exchange fit in the {receiver}'s window of {window}");
+    silent_if(trips <= 0.0, fits)?;
+    let clock = mean_over(&bulk.senders, |flow| {
+        Ok(flow.grown(tcp_info::RWND_LIMITED)? / flow.grown(tcp_info::BUSY_TIME)?.max(1e-9))
+    });
+    let clock = clock.map_or(String::new(), |share| {
+        let share = in_percent(share);
+        format!("for {share} of the time in which senders had something to send it held them; ")
     });
     let each = trips.max(facts.held_by(bulk.sender, Held::Window));
     Ok(Claim {
         sum: bulk.sum(facts, of.bytes, "window", rtt),
         seen: format!(
-            "the {receiver}'s window never exceeded {window}; {clock}{} were unread at a time",
-            Bytes(unread as u64)
+            "the {receiver}'s window never exceeded {window}; {clock}{unread} were unread at a time"
         ),
         ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
     })
@@ -178,13 +153,9 @@ fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let name = Buffers::Send.setting();
     // Without it: what Linux has by itself, ip-sysctl.rst.
     let most = setting(&facts.run, name).map_or(4 << 20, |most| most as u64);
-    let remedy = Remedy::sysctl(
-        facts,
-        name,
-        format!("4096 {first} {}", most.max(first)),
-        of.side,
-        "has send buffers begin with room for a whole exchange",
-    );
+    let value = format!("4096 {first} {}", most.max(first));
+    let does = "has send buffers begin with room for a whole exchange";
+    let remedy = Remedy::sysctl(facts, name, value, of.side, does);
     let seen = format!(
         "{}; it is the kernel's first size for ten segments, which it makes larger only while the congestion window is \
          full",
@@ -193,22 +164,22 @@ fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim { seen, remedies: vec![remedy], ..claim })
 }
 
-/// All that the buffer lets out is out, and neither window asks it to wait.
-fn is_held(moment: &Moment) -> bool {
-    moment.is_full && moment.has_room && moment.in_flight > 0.0
+/// What is in flight in the middle of the senders' moments of which this is so.
+fn in_flight(bulk: &Bulk, when: &str, is: fn(&Moment) -> bool) -> Result<f64, Missing> {
+    mean_over(&bulk.senders, |flow| {
+        let held = moments(flow)?.into_iter().filter(is).map(|at| at.in_flight);
+        let missing = || missing(tcp_info::UNACKED.name, &format!("flow/* {when}"));
+        middle(held).ok_or_else(missing)
+    })
 }
 
 fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let (bulk, sender, buffer) = (&of.bulk, of.side, Bytes(of.bytes as u64));
+    // All that the buffer lets out is out, and neither window asks it to wait.
+    let is_held = |at: &Moment| at.is_full && at.has_room && at.in_flight > 0.0;
     let full = bulk.share(is_held)?;
     silent_if(full <= 0.0, format!("the {sender}'s send buffer of {buffer} is never what holds"))?;
-    let in_flight = mean_over(&bulk.senders, |flow| {
-        let mut held: Vec<f64> =
-            moments(flow)?.iter().filter(|at| is_held(at)).map(|at| at.in_flight).collect();
-        held.sort_by(f64::total_cmp);
-        let missing = || missing(tcp_info::UNACKED.name, "flow/* with a full buffer");
-        held.get(held.len() / 2).copied().ok_or_else(missing)
-    })?;
+    let in_flight = in_flight(bulk, "with a full buffer", is_held)?;
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(in_flight, rtt)?.min(bulk.busy(full)?);
     let at_once = Bytes(in_flight as u64);
@@ -218,9 +189,9 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim {
         sum: bulk.sum(facts, in_flight, "in flight", rtt),
         seen: format!(
-            "in {:.0} % of the samples with something to send the {sender}'s buffer of {buffer} was full, with \
-             {at_once} in flight and room in both windows",
-            full * 100.0
+            "in {} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} in \
+             flight and room in both windows",
+            in_percent(full)
         ),
         ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
     })

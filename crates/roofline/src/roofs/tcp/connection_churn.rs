@@ -1,15 +1,10 @@
-//! Connection churn: a connection is opened and closed for each exchange: by the client, or by a proxy to
-//! whom it asks.
+//! Connection churn: a connection for each exchange, by the client, or by a proxy to whom it asks.
 //!
 //! `work = kernel's CPU time x segments that open and close connections / all segments`
 //! `delay = time of a connect x connections an exchange`
-//!
-//! Both are measured in this run, and shrink with an exchange that is large.
-//! Blind spot: what the programs do for a new connection (a process, a log line) is not told from what they
-//! do for its exchange, so what lifting it gives is a least.
 //! Source: RFC 9293, 3.5 and 3.6; RFC 9112, 9.3.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let opening = facts.opening();

@@ -1,13 +1,9 @@
-//! Ephemeral ports: each connection of the client takes a local port, and keeps it for a minute after
-//! closing it first (TIME_WAIT).
+//! Ephemeral ports: each connection of the client keeps one, a minute longer if it closes first.
 //!
 //! `turned away = connects that found no port / all connects`
-//!
-//! Blind spot: other programs' connections to the same address use the same ports. Connections that the
-//! target itself opens may lack ports as well; it says so in its log alone.
 //! Source: EADDRNOTAVAIL, connect(2); `TCP_TIMEWAIT_LEN` = 60 s, linux/include/net/tcp.h.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
@@ -26,8 +22,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             waiting.map_or("unknown how many".into(), |waiting| waiting.to_string())
         ),
         remedies: vec![Remedy::plan(
-            "engine.local_ports",
-            "default",
+            ("engine.local_ports", "default"),
             "uses the host's whole range, whose ports it may take again after 1 s on loopback",
             "keep connections; or more source or destination addresses; or \
              sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1",

@@ -1,43 +1,36 @@
-//! Initial window: each exchange has a connection of its own, which begins with ten segments and doubles
-//! what it has in flight each round trip; the exchange ends before that is much.
+//! Initial window: each exchange's own connection begins with ten segments, doubling a round trip.
 //!
 //! `each = (rounds - 1) x RTT`, `rounds = log2(bytes / (10 x MSS) + 1)` rounded up: an open window takes one
 //!
 //! The handshake is not in it: that is the connection's price, not its window's; who keeps connections is spared
 //! both. A loss would end the
 //! doubling; there is none.
-//! Blind spot: a route with an `initcwnd` of its own.
 //! Source: RFC 6928 (ten segments); RFC 5681, 3.1 (slow start).
 
-use crate::facts::flows::{Bulk, INITIAL_WINDOW, mean_over, min_rtt};
-use crate::roofs::prelude::*;
+use crate::facts::flows::{Bulk, INITIAL_WINDOW, mean_over, min_rtt, segment};
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let opened = facts.run.opened_per_exchange();
     silent_if(opened < HALFWAY, "connections are kept, and their windows with them")?;
     let bulk = Bulk::of(facts);
-    let mss = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::SND_MSS)?.0 as f64))?;
-    let first = INITIAL_WINDOW * mss;
+    let first = INITIAL_WINDOW * segment(&bulk.senders)?;
     let rounds = (bulk.bytes / first.max(1.0) + 1.0).log2().ceil();
     let (all, begin) = (Bytes(bulk.bytes as u64), Bytes(first as u64));
     silent_if(rounds <= 1.0, format!("the {all} of an exchange fit in the first {begin}"))?;
     let again = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::TOTAL_RETRANS)? as f64))?;
-    if again >= 1.0 {
-        return not_here(format!(
-            "{again:.1} segments of a connection were sent again, which ends slow start"
-        ));
-    }
+    let lost =
+        format!("{again:.1} segments of a connection were sent again, which ends slow start");
+    silent_if(again >= 1.0, lost)?;
     let rtt = min_rtt(&facts.run)?;
     let each = (rounds - 1.0) * rtt;
     let rate = OpRate(f64::from(facts.run.connections()) / each);
-    let connections = facts.run.connections_words();
+    let (connections, trips, rtt) = (facts.run.connections_words(), rounds - 1.0, duration(rtt));
     let mean = duration(facts.run.load.service.mean() / 1e9);
     Ok(Claim {
         sum: format!(
-            "{connections} / ({:.0} round trips of {}, from {begin} to {all}) = {rate}",
-            rounds - 1.0,
-            duration(rtt)
+            "{connections} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
         ),
         seen: format!(
             "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was sent again"

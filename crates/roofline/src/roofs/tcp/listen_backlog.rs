@@ -1,5 +1,4 @@
-//! Listen backlog: more connections arrive at once than the listener's queue holds; the others' SYNs or
-//! final ACKs are dropped and come again a second later and more.
+//! Listen backlog: more connections arrive at once than the queue holds; the others try again.
 //!
 //! `turned away = overflows / (connections made + overflows)`
 //!
@@ -7,11 +6,9 @@
 //! (a phantom): its request waits for the same timers.
 //! What the listeners themselves dropped counts only as far as the stack's overflows confirm it: with
 //! `TCP_DEFER_ACCEPT` they drop the bare ACK of each healthy connection.
-//! Blind spot: the overflow counters are the network namespace's, all its listeners together.
 //! Source: `LINUX_MIB_LISTENOVERFLOWS`, net/ipv4/tcp_ipv4.c; `tcp_check_req`, net/ipv4/tcp_minisocks.c.
 
-use crate::remedy::SocketOption;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 const SOMAXCONN: &str = "net.core.somaxconn";
 
@@ -31,21 +28,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let own = listener.and_then(|(_, own)| own).map(|own| own.saturating_sub(deferred));
     let lost = confirmed.min(own.unwrap_or(confirmed)) as f64;
     silent_if(lost == 0.0, "no listener's queue overflowed")?;
-    if facts.load == Load::Made && run.load.opened <= u64::from(run.connections()) {
-        return not_here(format!(
-            "each connection was made once and kept; a queue overflowed {lost:.0} times meanwhile"
-        ));
-    }
+    let is_kept = facts.load == Load::Made && run.load.opened <= u64::from(run.connections());
+    let kept = "each connection was made once and kept";
+    silent_if(is_kept, format!("{kept}; a queue overflowed {lost:.0} times meanwhile"))?;
     let made = grown(snmp::PASSIVE_OPENS)? as f64;
-    if made == 0.0 {
-        return not_here(format!(
-            "a queue overflowed {lost:.0} times, and no connection was made: nobody accepts, and a longer one \
-             would be full as well"
-        ));
-    }
+    let none = format!(
+        "a queue overflowed {lost:.0} times, and no connection was made: nobody accepts, and a longer one would be full \
+         as well"
+    );
+    silent_if(made == 0.0, none)?;
     let asked = made + lost;
-    let backlog = listener
-        .and_then(|(port, _)| run.whole(Subject::Listener(port)).last(listener::WQUEUE).ok());
+    let longest = |(port, _)| run.whole(Subject::Listener(port)).last(listener::WQUEUE).ok();
+    let backlog = listener.and_then(longest);
     let late = match run.load.connect.share_within(1_000_000_000, u64::MAX) {
         late if late > 0.0 => format!("; {:.1} % of connects took a second or more", late * 100.0),
         _ => String::new(),
@@ -66,23 +60,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// The listener that dropped most, and how many that were; absent where none tells.
 fn worst(facts: &Facts) -> Option<(u16, Option<u64>)> {
-    let run = &facts.run;
-    let ports = run.evidence.subjects().filter_map(|of| match of {
-        Subject::Listener(port) => Some(port),
-        _ => None,
-    });
-    let dropped = |port| {
-        let of = run.of(Subject::Listener(port));
-        (port, of.delta(listener::DROPS).ok().map(|(drops, _)| drops))
-    };
-    ports.map(dropped).max_by_key(|(_, drops)| *drops)
+    let dropped = |(port, of): (u16, Of)| (port, of.delta(listener::DROPS).ok().map(|of| of.0));
+    facts.run.listeners().map(dropped).max_by_key(|(_, drops)| *drops)
 }
 
 /// As long as the kernel lets it be; where that is what cuts it short, that first.
 fn remedies(facts: &Facts, backlog: Option<u64>) -> Vec<Remedy> {
     let does = "holds a burst of connections until they are accepted";
-    let most =
-        facts.run.header.host.sysctls.get(SOMAXCONN).and_then(|most| most.parse::<u64>().ok());
+    let most = facts.run.header.host.sysctls.get(SOMAXCONN);
+    let most = most.and_then(|most| most.parse::<u64>().ok());
     let capped = most.is_some() && backlog >= most;
     let enough = most.filter(|_| !capped).unwrap_or(MOST);
     let longer = Remedy::socket(facts, SocketOption::Backlog(enough), Side::Server, does)

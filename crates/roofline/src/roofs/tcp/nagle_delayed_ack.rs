@@ -1,34 +1,22 @@
-//! Nagle with delayed ACK: a message leaves in two writes, the second waits for the first's ACK, and the
-//! receiver delays that ACK by 40 ms.
+//! Nagle with delayed ACK: the second write waits for the first one's ACK, which comes 40 ms late.
 //!
 //! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census where there is one, of a
 //! service that is watched by all of its connections
 //! `each = share of exchanges that stall x length of the stall`, by the stamps, where sockets are not seen
-//!
-//! Blind spot: the kernel does not tell `TCP_NODELAY`; that Nagle holds is inferred from less than a segment
-//! unsent, an ACK outstanding, and room in both windows.
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
 
-use linerate_account::Held;
 use linerate_evidence::Percentiles;
 
 use crate::facts::flows::{Moment, is_nodelay, mean_over, moments};
-use crate::remedy::SocketOption;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 /// Lengths of a stall and what shows as one, from the first byte on. Unit: seconds.
 // Source: `TCP_DELACK_MIN` (HZ/25) and `TCP_DELACK_MAX` (HZ/5), include/net/tcp.h; a tick of 4 ms before it.
 // Measured: up to half as long again on 2 noisy cores (docs/roofs/tcp.nagle-delayed-ack.md).
 const STALLS: [(f64, f64, f64); 2] = [(0.04, 0.036, 0.06), (0.2, 0.19, 0.23)];
 
-/// What is held, and where.
-struct Stall {
-    /// The end that writes in two parts.
-    side: Side,
-    /// Unit: seconds an exchange.
-    each: f64,
-    seen: String,
-}
+/// The end that writes in two parts, what is held there in seconds an exchange, and what was seen of it.
+type Stall = (Side, f64, String);
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.attained <= 0.0, "nothing was answered")?;
@@ -36,36 +24,28 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_set = !servers.is_empty() && servers.iter().all(is_nodelay);
     silent_if(is_set, "TCP_NODELAY is set on the target's sockets")?;
     let is_seen = facts.is_split() && facts.at(Station::Beyond) <= 0.0;
-    let stall = match facts.load {
+    let (side, each, seen) = match facts.load {
         Load::Watched => watched(facts)?,
         Load::Made if is_seen => census(facts)?,
         Load::Made => stamps(facts)?,
     };
-    let station = match stall.side {
+    let station = match side {
         Side::Client => Station::ClientSending,
         Side::Server => Station::ServerSending,
     };
-    let connections = facts.run.connections_words();
-    let option = |option, does| Remedy::socket(facts, option, stall.side, does);
-    let rate = OpRate(f64::from(facts.run.connections()) / stall.each);
+    let (connections, took) = (facts.run.connections_words(), duration(each));
+    let option = |option, does| Remedy::socket(facts, option, side, does);
+    let at_once = "sends the second write at once, not after the first one's ACK";
+    let in_one = "sends head and body in one write: there is no second one to hold back";
+    let rate = OpRate(f64::from(facts.run.connections()) / each);
     Ok(Claim {
-        sum: format!(
-            "{connections} / {} held by Nagle {} = {rate}",
-            duration(stall.each),
-            facts.each()
-        ),
-        seen: stall.seen,
+        sum: format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()),
+        seen,
         remedies: vec![
-            option(
-                SocketOption::NoDelay,
-                "sends the second write at once, not after the first one's ACK",
-            ),
-            option(
-                SocketOption::OneWrite,
-                "sends head and body in one write: there is no second one to hold back",
-            ),
+            option(SocketOption::NoDelay, at_once),
+            option(SocketOption::OneWrite, in_one),
         ],
-        ..Claim::cause(vec![Part::Delay { at: At::Held(station, Held::Nagle), each: stall.each }])
+        ..Claim::cause(vec![Part::Delay { at: At::Held(station, Held::Nagle), each }])
     })
 }
 
@@ -79,7 +59,7 @@ fn census(facts: &Facts) -> Result<Stall, Silent> {
         "{held:.1} of {all:.1} exchanges wait in the {side}'s socket: less than a segment, an ACK outstanding, room in \
          both windows"
     );
-    Ok(Stall { side, each, seen })
+    Ok((side, each, seen))
 }
 
 fn watched(facts: &Facts) -> Result<Stall, Silent> {
@@ -91,19 +71,17 @@ fn watched(facts: &Facts) -> Result<Stall, Silent> {
         "{held:.1} connections at a time hold back less than a segment, with an ACK outstanding and room in both \
          windows"
     );
-    Ok(Stall { side: Side::Server, each: held / facts.attained, seen })
+    Ok((Side::Server, held / facts.attained, seen))
 }
 
 /// The same where connections were sampled one by one: each one's share of its samples.
 fn held_by_flows(facts: &Facts) -> Result<f64, Missing> {
     let flows = facts.run.flows(Side::Server);
-    let writes = |flow: &linerate_evidence::Of| {
-        Ok(!is_nodelay(flow) && flow.delta(tcp_info::DATA_SEGS_OUT)?.0 > 0)
-    };
     let share = mean_over(&flows, |flow| {
-        let samples = flow.all(tcp_info::UNACKED)?.len();
+        let samples = flow.values(tcp_info::UNACKED)?.len();
         let held = moments(flow)?.iter().filter(|at| at.is_nagle()).count();
-        Ok(if writes(flow)? { held as f64 / samples.max(1) as f64 } else { 0.0 })
+        let writes = !is_nodelay(flow) && flow.delta(tcp_info::DATA_SEGS_OUT)?.0 > 0;
+        Ok(if writes { held as f64 / samples as f64 } else { 0.0 })
     })?;
     Ok(share * f64::from(facts.run.connections()))
 }
@@ -128,15 +106,13 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
     // Who waits: the target's socket holds bytes back. From far away only the stamps tell.
     let held = mean_over(&facts.run.flows(Side::Server), |flow| {
         let busy = moments(flow)?;
-        Ok(busy.iter().filter(|at: &&Moment| at.is_nagle()).count() as f64
-            / busy.len().max(1) as f64)
+        let held = busy.iter().filter(|at: &&Moment| at.is_nagle()).count();
+        Ok(held as f64 / busy.len().max(1) as f64)
     });
-    let kept = match &held {
-        Ok(held) => {
-            format!("bytes were held back in {} of the target's busy samples", in_percent(*held))
-        }
-        Err(_) => "the target's sockets were not seen".to_owned(),
+    let of_samples = |held: &f64| {
+        format!("bytes were held back in {} of the target's busy samples", in_percent(*held))
     };
+    let kept = held.as_ref().map_or("the target's sockets were not seen".into(), of_samples);
     let (first, last, stalling) = (duration(first), duration(last), in_percent(stalled));
     let seen = format!(
         "{stalling} of exchanges stall; the first byte comes after {first}, the last after {last}; {acks:.2} delayed \
@@ -145,5 +121,5 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
     if acks < HALFWAY * stalled || !(is_split || held.is_ok_and(|held| held >= HOLDS)) {
         return not_here(format!("something else takes that time: {seen}"));
     }
-    Ok(Stall { side: Side::Server, each, seen })
+    Ok((Side::Server, each, seen))
 }

@@ -2,15 +2,10 @@
 //!
 //! `each = bytes an exchange / pacing rate`, and no more than the time in which bytes waited with room in both
 //! windows
-//!
-//! A rate that congestion control makes (bbr, or cubic's own spacing) follows the path and moves from
-//! sample to sample; one that was set stands still. Only that is a limit by itself.
-//! Blind spot: a limit in the queueing discipline (`fq maxrate`) is not the socket's.
 //! Source: SO_MAX_PACING_RATE, socket(7); `tcp_update_pacing_rate`, net/ipv4/tcp_input.c.
 
 use crate::facts::flows::{Bulk, mean_over, pacing_was_set};
-use crate::remedy::SocketOption;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let bulk = Bulk::of(facts);
@@ -22,6 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rate = OpRate(f64::from(facts.run.connections()) * paced / bulk.bytes);
     let each = (bulk.bytes / paced.max(1.0)).min(bulk.busy(waits)?);
     let connections = facts.run.connections_words();
+    let does = "sends as fast as windows and path allow";
     let (set, all) = (Bytes(paced as u64), Bytes(bulk.bytes as u64));
     Ok(Claim {
         sum: format!("{connections} x {set}/s / {all} {} = {rate}", facts.each()),
@@ -30,12 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              room in both windows",
             in_percent(waits)
         ),
-        remedies: vec![Remedy::socket(
-            facts,
-            SocketOption::NoPacing,
-            bulk.sender,
-            "sends as fast as windows and path allow",
-        )],
+        remedies: vec![Remedy::socket(facts, SocketOption::NoPacing, bulk.sender, does)],
         ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
     })
 }

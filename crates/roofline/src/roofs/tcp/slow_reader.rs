@@ -1,27 +1,13 @@
-//! Slow reader: the target's application reads more slowly than its peers send, so its receive queues are
-//! full, their windows shut, and nothing in between is at fault.
+//! Slow reader: the target reads more slowly than its peers send, and their windows shut.
 //!
 //! `each = connections with a full queue x share of its CPUs that rest / throughput`, and no more than the census
 //! finds unread
-//!
-//! Blind spot: an application that computes between reads, and so keeps a CPU.
 //! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293,
 //! 3.8.6.
 
 use crate::facts::flows::mean_over;
-use crate::roofs::prelude::*;
-
-/// Where a process is that would take any message, and so rests by its own decision.
-// Source: the loops of OTP's behaviours, of p1_utils (ejabberd) and of RabbitMQ's gen_server2.
-const LOOPS: [&str; 7] = [
-    "gen_server:",
-    "gen_statem:",
-    "gen_fsm:",
-    "p1_server:",
-    "p1_fsm:",
-    "gen_server2:",
-    "erlang:hibernate/",
-];
+use crate::facts::sampled::is_in_loop;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.attained <= 0.0, "nothing was read")?;
@@ -31,11 +17,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let unread = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
     let target = facts.target_cpu()?;
     let function = reader(facts);
-    if function.is_some_and(|function| LOOPS.iter().any(|own| function.starts_with(own))) {
-        return not_here(
-            "its readers are idle in their receive loops: they would take any message",
-        );
-    }
+    let why = "its readers are idle in their receive loops: they would take any message";
+    silent_if(function.is_some_and(is_in_loop), why)?;
     let connections = f64::from(facts.run.connections());
     let queued = full * connections;
     let queued = if facts.is_split() { queued.min(facts.at(Station::Unread)) } else { queued };
@@ -46,10 +29,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (all, full, unread) =
         (facts.run.connections_words(), in_percent(full), Bytes(unread as u64));
     Ok(Claim {
-        parts: vec![Part::Delay { at: At::Station(Station::Unread), each }],
-        known: Known::Sized,
-        // A queue fills behind whatever reads slowly: small reads, a long mailbox. Those say why.
-        role: Role::Place,
         sum: format!(
             "{all} / {} unread while the application sleeps = {}",
             duration(each),
@@ -66,6 +45,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "in the receiver: hand over what was read and read on, or shorten what is done (or waited for) \
              between two reads; more connections, if each has a reader of its own",
         )],
+        // A queue fills behind whatever reads slowly: small reads, a long mailbox. Those say why.
+        ..Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
     })
 }
 
@@ -77,15 +58,16 @@ fn carries(flow: &Of) -> bool {
 
 /// The share of its samples in which the receive queue was full.
 fn full(flow: &Of) -> Result<f64, Missing> {
-    let (buffer, bytes) = (flow.all(tcp_info::RCVBUF)?, flow.all(tcp_info::RQUEUE)?);
-    let memory = flow.all(tcp_info::RMEM_ALLOC).unwrap_or_else(|_| bytes.clone());
+    let all = flow.both(tcp_info::RCVBUF, tcp_info::RQUEUE)?;
+    let memory = flow.values(tcp_info::RMEM_ALLOC);
+    let memory = memory.unwrap_or_else(|_| all.iter().map(|(_, bytes)| *bytes).collect());
     // Source: `tcp_win_from_space`, include/net/tcp.h: half of the buffer is offered as a window.
-    let is_full =
-        |(((_, buffer), (_, bytes)), (_, memory)): &((&(_, Bytes), &(_, Bytes)), &(_, Bytes))| {
-            bytes.0 > 0 && bytes.0.max(memory.0) * 2 >= buffer.0
-        };
-    let samples = bytes.len().max(1) as f64;
-    Ok(buffer.iter().zip(&bytes).zip(&memory).filter(is_full).count() as f64 / samples)
+    let full = all
+        .iter()
+        .zip(memory)
+        .filter(|((buffer, bytes), memory)| bytes.0 > 0 && bytes.0.max(memory.0) * 2 >= buffer.0);
+    let samples = flow.values(tcp_info::RQUEUE)?.len();
+    Ok(full.count() as f64 / samples as f64)
 }
 
 /// Where a reader was, of a node that is sampled inside: its owner's function.
@@ -93,8 +75,8 @@ fn reader<'a>(facts: &Facts<'a>) -> Option<&'a str> {
     let run = &facts.run;
     let read = run.ends(Side::Server).filter(|end| carries(&run.of(*end)));
     let owners: Vec<&str> = read.filter_map(|end| run.fact(end, "owner")).collect();
-    let processes = run.evidence.processes().into_iter();
-    let of_owner =
-        |process: &Subject| run.fact(*process, "pid").is_some_and(|pid| owners.contains(&pid));
-    processes.filter(of_owner).find_map(|process| run.fact(process, "function"))
+    let all = run.evidence.processes().into_iter();
+    let mut readers =
+        all.filter(|of| run.fact(*of, "pid").is_some_and(|pid| owners.contains(&pid)));
+    readers.find_map(|process| run.fact(process, "function"))
 }

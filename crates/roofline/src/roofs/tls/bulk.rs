@@ -3,12 +3,10 @@
 //! `work = bytes an exchange x what encrypting one costs`
 //!
 //! Sized only where that is much of the CPU time that the target works for an exchange.
-//! Blind spot: the price is that of one kind of CPU; one without instructions for AES pays ten times as
-//! much. A program that computes its answers at that price a byte looks the same.
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1 (a record carries 16 KiB at most).
 
 use crate::facts::tls::priced;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Measured: OTP 25, 2.5 GHz, AES-256-GCM: 1.0 ns/B in the server, of which the same answers without TLS
 // take 0.3. Unit: seconds a byte.

@@ -1,15 +1,13 @@
-//! TLS handshakes: each connection begins with key agreement and a signature, and these cost the target
-//! far more than what the connection then carries.
+//! TLS handshakes: they cost the target far more than what a connection then carries.
 //!
 //! `delay = exchanges in the handshake / throughput`
 //! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside the target`
 //!
 //! Without the account, of a BEAM node: handshakes by what one costs it at least.
-//! Blind spot: resumed sessions cost less and count the same there.
 //! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
 
 use crate::facts::tls::priced;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Measured: OTP 25, 2.5 GHz: CPU time of a handshake with a key on P-256; RSA of 2048 bits takes twice as much.
 // Unit: seconds.
@@ -22,9 +20,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Load::Watched => 0,
     };
     let again = facts.run.load.opened.saturating_sub(kept);
-    if (again as f64) < FEW {
-        return not_here(format!("{again} connections were opened, and their handshakes made"));
-    }
+    let few = format!("{again} connections were opened, and their handshakes made");
+    silent_if((again as f64) < FEW, few)?;
     let opened = facts.opening().each;
     let (known, parts, how) = if let Some((each, work)) = facts.shaking() {
         let mut parts = vec![Part::Delay { at: At::Station(Station::TlsHandshake), each }];
@@ -50,12 +47,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 fn remedy(facts: &Facts) -> Remedy {
     let does = "keeps a connection for many exchanges, and its handshake with it";
+    let how = match facts.is_beam() {
+        true => " ({session_tickets, stateless} in the server's ssl options)",
+        false => "",
+    };
     let by_hand = format!(
-        "keep-alive or a connection pool in the client; session tickets{}; a key on P-256 and not RSA",
-        match facts.is_beam() {
-            true => " ({session_tickets, stateless} in the server's ssl options)",
-            false => "",
-        }
+        "keep-alive or a connection pool in the client; session tickets{how}; a key on P-256 and not RSA"
     );
     Remedy::keep_connections(facts, does, by_hand)
 }

@@ -1,13 +1,10 @@
-//! Small TLS records: each write becomes a record of its own, with its own header, tag, encryption, turn
-//! through two processes and system call, and the writes are small.
+//! Small TLS records: each small write is encrypted, framed and sent by itself.
 //!
 //! `work = records that fewer, full ones would spare x what one costs at least`
-//!
-//! Blind spot: without the node's own counts of its writes nothing is seen: the kernel joins them.
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1.
 
 use crate::facts::tls::priced;
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Source: RFC 8446, 5.1: 2^14 bytes at most.
 const RECORD: f64 = 16_384.0;
@@ -24,12 +21,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are not many"))?;
     let work = facts.target_work()?;
     let (known, part) = priced(spared * PRICE, work);
+    let works = duration(work);
     Ok(Claim {
         known,
         sum: format!("{writes:.0} records of {size} for {what}, {} each at least", duration(PRICE)),
         seen: format!(
-            "the node writes {writes:.0} times {size} for {what}, and works {} for it",
-            duration(work)
+            "the node writes {writes:.0} times {size} for {what}, and works {works} for it"
         ),
         remedies: vec![Remedy::by_knob(
             ("piece", "0"),

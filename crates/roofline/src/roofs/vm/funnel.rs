@@ -5,17 +5,14 @@
 //! It has mail whenever it is sampled and it works: more schedulers would not help, a second such process
 //! would. Callers wait for an answer each, so its mailbox is no longer than there are connections: a longer
 //! one is that of a process nobody waits for.
-//! Blind spot: a funnel that waits itself, for a disk or another node, works little; it looks idle here.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.serving_node()?;
     let (node, _, let_run) = facts.schedulers()?;
-    if facts.processes.is_empty() {
-        return Err(missing("suspect.running", "process/*").into());
-    }
+    facts.processes.first().ok_or_else(|| missing(suspect::RUNNING.name, "process/*"))?;
     let connections = u64::from(facts.run.connections());
     let asked = facts.processes.iter().filter(|of| {
         let is_asked = of.standing(connections) > 0 || of.mailbox > 0;
@@ -24,18 +21,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             && of.with_mail >= HALFWAY
             && of.waiting(connections) <= connections
     });
-    let Some(funnel) = asked.max_by(|a, b| a.running.total_cmp(&b.running)) else {
-        return not_here("no process has as much mail as callers who wait for an answer");
-    };
-    if funnel.running <= 0.0 {
-        return not_here(format!("{} has mail, and waits for something itself", funnel.words()));
-    }
+    let funnel = asked.max_by(|a, b| a.running.total_cmp(&b.running));
+    let funnel =
+        funnel.or_not_here("no process has as much mail as callers who wait for an answer")?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
-    let each = node.of_one(funnel.running) * let_run / facts.attained.max(1e-9);
-    let rate = OpRate(1.0 / each.max(1e-12));
+    let waits = format!("{who} has mail, and waits for something itself");
+    silent_if(funnel.running <= 0.0, waits)?;
+    let each = facts.per_exchange(node.of_one(funnel.running) * let_run);
+    let (took, rate) = (duration(each), rate(1.0, each));
     let shards = (node.online.ceil() as u64).max(2);
     Ok(Claim {
-        sum: format!("{who}: one call at a time, {} each = {rate}", duration(each)),
+        sum: format!("{who}: one call at a time, {took} each = {rate}"),
         seen: format!(
             "{who} had {} messages waiting and worked in {worked} of the samples, with {:.2} of {:.0} schedulers in \
              use; it was in {}",
@@ -45,8 +41,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             funnel.function
         ),
         remedies: vec![Remedy::size(
-            "shards",
-            shards.to_string(),
+            ("shards", shards.to_string()),
             shards as f64,
             format!("spreads the calls over {shards} processes, each with a part of the keys"),
             format!(

@@ -1,15 +1,13 @@
-//! Large heaps that are collected: processes keep much and make much garbage, and each collection copies
-//! what they keep.
+//! Large heaps that are collected: each collection copies what processes keep.
 //!
 //! `work = garbage collection, on normal and dirty schedulers / throughput`
 //!
 //! Large heaps are collected on dirty schedulers for computing, and small ones where their process runs:
 //! both are counted. A process that is collected answers nobody until that is done, so it is never sampled
 //! at it; what is sampled is a process with a large heap at work.
-//! Blind spot: native code on dirty schedulers (crypto, images) in the same node counts as collection.
 //! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
@@ -22,25 +20,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (cpu, _, let_run) = facts.schedulers()?;
     silent_if(is_listed(&facts.run), "data is delivered as lists, and that is the garbage")?;
     let (dirty, collected) = (cpu.dirty_cpu, cpu.collecting + cpu.dirty_cpu);
-    let attained = facts.attained.max(1e-9);
-    let each = collected * let_run / attained;
+    let each = facts.per_exchange(collected * let_run);
     silent_if(each <= 0.0, "nothing was collected")?;
     let share = collected / cpu.scheduled().max(1e-6);
-    let rate = OpRate(attained / (1.0 - share).max(1e-3));
+    let (part, took, rate) = (in_percent(share), facts.took(each), facts.rate_without(share));
     let (who, heap, worked) = (worst.words(), Bytes(worst.heap as u64), in_percent(worst.running));
     let mut seen = format!(
         "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {:.2} schedulers' work \
          was garbage collection, {dirty:.2} of it on dirty ones",
         cpu.scheduled(),
     );
-    if let Ok((events, _)) = node.delta(vm::LONG_GC)
-        && events > 0
-    {
-        let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |longest| longest.as_secs_f64());
-        seen.push_str(&format!(
-            "; {events} collections took 20 ms or more, the longest {:.0} ms",
-            longest * 1e3
-        ));
+    let events = node.grown(vm::LONG_GC).unwrap_or(0.0);
+    if events > 0.0 {
+        let longest =
+            node.max(vm::LONG_GC_WORST).map_or(0.0, |longest| longest.as_secs_f64() * 1e3);
+        let took = format!("took 20 ms or more, the longest {longest:.0} ms");
+        seen.push_str(&format!("; {events:.0} collections {took}"));
     }
     let remedy = if worst.fullsweep_after == Some("0") {
         Remedy::by_knob(
@@ -60,15 +55,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let mut parts = vec![Part::Work { resource: Resource::Process, each }];
     if dirty > 0.0 {
-        let each = dirty * let_run / attained;
+        let each = facts.per_exchange(dirty * let_run);
         parts.push(Part::Work { resource: Resource::DirtySchedulers, each });
     }
     Ok(Claim {
-        sum: format!(
-            "{} of the node's work is collection, {}: {rate} without it",
-            in_percent(share),
-            facts.took(each)
-        ),
+        sum: format!("{part} of the node's work is collection, {took}: {rate} without it"),
         seen,
         remedies: vec![remedy],
         ..Claim::cause(parts)

@@ -1,24 +1,19 @@
 //! Logging in step: processes that serve requests wait until a log handler has taken their event.
 //!
 //! `delay = requests whose process waits for a handler / throughput`
-//!
-//! Blind spot: a handler that is no `logger_olp` (a library's own) is not told from any other process
-//! that is called.
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
-    let sum = |metric| -> Result<u64, Missing> {
-        Ok(node.all(metric)?.iter().map(|(_, count): &(_, u64)| *count).sum())
-    };
-    let (asked, waited) = (sum(waits::ASKED)?, sum(waits::LOGGER)?);
+    let asked: u64 = node.values(waits::ASKED)?.iter().sum();
+    let waited: u64 = node.values(waits::LOGGER)?.iter().sum();
     let most = node.max(waits::LOGGER)?;
     silent_if(waited == 0, "no process was sampled waiting for a log handler")?;
     // Of those that are sampled some serve nobody: it is the least of what serving ones wait.
     let share = waited as f64 / asked.max(1) as f64;
-    let each = share * facts.under_way() / facts.attained.max(1e-9);
+    let each = facts.per_exchange(share * facts.under_way());
     let waits = in_percent(share);
     let mut seen =
         format!("{waits} of the sampled processes waited for a log handler, {most} at once");

@@ -7,13 +7,9 @@
 //! process is put off after 4,000 reductions, which is a millisecond.
 //! A call that waits (a device, a lock of its own) holds a scheduler as well and takes no CPU: the scheduler has work by its
 //! own account, and for the kernel it neither runs nor is ready to.
-//! Blind spot: where the operating system takes CPUs away, an ordinary slice looks long too; and where
-//! another process has the node's system monitor, nothing is known.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3).
 
-use std::time::Duration;
-
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Source: agent/src/probe/linerate_probe_monitor.erl, `timed_kinds/0`: what the system monitor is asked to tell of.
 // Unit: seconds.
@@ -30,31 +26,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(slices == 0, "no time slice took 20 ms")?;
     let (node, target, let_run) = facts.schedulers()?;
     let a_second = slices as f64 / over.as_secs_f64();
-    if let_run < HALFWAY {
-        return not_here(format!(
-            "{a_second:.0} time slices a second took 20 ms or more; but the kernel let schedulers run for {:.0} % of \
-             what they had work for",
-            let_run * 100.0
-        ));
-    }
-    let attained = facts.attained.max(1e-9);
+    let slices = format!("{a_second:.0} time slices a second took 20 ms or more");
+    let ran = in_percent(let_run);
+    let why =
+        format!("{slices}; but the kernel let schedulers run for {ran} of what they had work for");
+    silent_if(let_run < HALFWAY, why)?;
     let used = (a_second * LONG).min(node.active) * let_run;
-    let each = used / attained;
+    let each = facts.per_exchange(used);
     let share = (used / target.work().max(1e-6)).min(1.0);
-    let rate = OpRate(attained / (1.0 - share).max(1e-3));
-    let mut seen = format!(
-        "{a_second:.0} time slices a second took 20 ms or more: at least {} of the time of {:.0} schedulers",
-        in_percent(a_second * LONG / node.online),
-        node.online
-    );
+    let (took, rate) = (facts.took(each), facts.rate_without(share));
+    let (least, online) = (in_percent(a_second * LONG / node.online), node.online);
+    let mut seen = format!("{slices}: at least {least} of the time of {online:.0} schedulers");
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     if let Some(who) = at_work.max_by(|a, b| a.running.total_cmp(&b.running)) {
         seen.push_str(&format!("; {} was at work in {}", who.words(), who.function));
     }
     Ok(Claim {
         sum: format!(
-            "{a_second:.0} long time slices a second, {} at the least: {rate} without them",
-            facts.took(each)
+            "{a_second:.0} long time slices a second, {took} at the least: {rate} without them"
         ),
         seen,
         remedies: vec![Remedy::by_knob(
@@ -75,18 +64,14 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
     if held < HOLDS * node.online {
         return Ok(None);
     }
-    let each = held / facts.attained.max(1e-9);
+    let each = facts.per_exchange(held);
+    let (online, took) = (node.online, facts.took(each));
+    let ready = facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0);
     Ok(Some(Claim {
-        sum: format!(
-            "{held:.1} of {:.0} schedulers are in native code that waits, {}",
-            node.online,
-            facts.took(each)
-        ),
+        sum: format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"),
         seen: format!(
-            "schedulers had work for {:.2} of their time, and for the kernel {:.2} of them ran and {:.2} could have",
-            node.active,
-            target.cores,
-            facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0)
+            "schedulers had work for {:.2} of their time, and for the kernel {:.2} of them ran and {ready:.2} could have",
+            node.active, target.cores
         ),
         remedies: vec![Remedy::human(
             "takes the native call off the normal schedulers",

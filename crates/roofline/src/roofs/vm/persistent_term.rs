@@ -5,10 +5,9 @@
 //! The emulator's process that does it (`erts_literal_area_collector`) is at rest in a node that sets its
 //! terms once; its reductions tell how many processes it went through. The cost of one is not this run's, so
 //! it counts for no more than that process's part of all sampled ones' reductions has of the schedulers' account.
-//! Blind spot: which term it is the node does not tell.
 //! Source: "Storing and deleting", persistent_term(3).
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 // Measured: OTP 25, 2.5 GHz, 5,000 idle processes: 6.8 million reductions and 1.16 schedulers a second,
 // which is 170 ns for each; with 50 of them, in the cache, 75 ns. Between. Unit: seconds of a scheduler a reduction.
@@ -20,29 +19,27 @@ const REDUCTIONS: f64 = 17.0;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let samples = facts.serving_node()?;
     let (_, target, let_run) = facts.schedulers()?;
-    let collector =
-        facts.processes.iter().find(|of| of.name.starts_with("erts_literal_area_collector"));
-    let missing = || missing("suspect.reductions", "the collector of literals");
+    let is_collector = |name: &str| name.starts_with("erts_literal_area_collector");
+    let collector = facts.processes.iter().find(|of| is_collector(of.name));
+    let missing = || missing(suspect::REDUCTIONS.name, "the collector of literals");
     let collector = collector.ok_or_else(missing)?;
     let asked = collector.reductions / REDUCTIONS;
     let processes = samples.last(vm::PROCESS_COUNT)?.max(1) as f64;
     silent_if(asked < processes, "no term was changed or erased once a second")?;
     let all: f64 = facts.processes.iter().map(|of| of.reductions).sum();
     let most = samples.rate(vm::MICRO_EMULATOR)? * collector.reductions / all.max(1.0);
-    let attained = facts.attained.max(1e-9);
     let used = (collector.reductions * EACH).min(most) * let_run;
-    let each = used / attained;
+    let each = facts.per_exchange(used);
     let share = used / target.work().max(1e-6);
-    let rate = OpRate(attained / (1.0 - share).max(1e-3));
+    let (took, rate) = (facts.took(each), facts.rate_without(share));
+    let (often, part) = (asked / processes, in_percent(share));
     Ok(Claim {
         sum: format!(
-            "{asked:.0} processes a second were asked for a term that had gone, {}: {rate} without it",
-            facts.took(each)
+            "{asked:.0} processes a second were asked for a term that had gone, {took}: {rate} without it"
         ),
         seen: format!(
-            "all {processes:.0} processes were asked {:.0} times a second, which is {} of the node's work at the least",
-            asked / processes,
-            in_percent(share)
+            "all {processes:.0} processes were asked {often:.0} times a second, which is {part} of the node's work at the \
+             least"
         ),
         remedies: vec![Remedy::by_knob(
             ("put_ms", "0"),

@@ -1,34 +1,21 @@
 //! The node's schedulers: all of them have work all the time.
 //!
 //! `ceiling = schedulers, or CPUs that it may use / work of an exchange`, whichever is less
-//!
-//! Work is what the schedulers counted and the kernel gave (`node_cpu.rs`): spinning is none, and neither
-//! is waiting for a CPU. So for a node that is sampled inside this stands where `target.cpu` stands for
-//! any other target.
-//! Blind spot: all the work is told from none of it; which of it could go only a profile tells.
 //! Source: `statistics(scheduler_wall_time)`, `statistics(microstate_accounting)`, erlang(3).
 
-use std::time::Duration;
-
-use linerate_evidence::Metric;
-
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let samples = facts.serving_node()?;
     let (node, target, let_run) = facts.schedulers()?;
-    let attained = facts.attained.max(1e-9);
     // Dirty ones compute on the same CPUs.
     let (normal, all) = (node.active * let_run, target.work());
     let by_scheduler = normal / node.online >= all / target.cpus;
     let (used, at_once) = if by_scheduler { (normal, node.online) } else { (all, target.cpus) };
-    let each = used / attained;
-    let (took, rate) = (duration(each), OpRate(at_once / each.max(1e-12)));
-    let micro = micro(&samples);
-    let mut seen = format!(
-        "{:.2} of {:.0} schedulers had work and {:.1} processes waited for one{micro}",
-        node.active, node.online, node.run_queue
-    );
+    let each = facts.per_exchange(used);
+    let (took, rate) = (duration(each), rate(at_once, each));
+    let mut seen = node.had_work() + &micro(&samples);
+    let (online, cpus) = (node.online, target.cpus);
     let spun = node.spun(target.cores);
     if facts.run.header.target.local && spun > 0.0 {
         seen.push_str(&format!(
@@ -38,13 +25,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     Ok(Claim {
         sum: format!(
-            "{:.0} schedulers on {} CPUs, {took} of work {} = {rate}",
-            node.online,
-            target.cpus,
+            "{online:.0} schedulers on {cpus} CPUs, {took} of work {} = {rate}",
             facts.each()
         ),
         seen,
-        remedies: vec![Remedy::more_cpus(facts, target.cpus)],
+        remedies: vec![Remedy::more_cpus(facts, cpus)],
         ..Claim::place(vec![Part::capacity(Resource::TargetCpu, at_once, each)])
     })
 }
@@ -62,7 +47,6 @@ fn micro(node: &Of) -> String {
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all: f64 = parts.iter().map(|(_, time)| time).sum();
     let most = parts.iter().take(3).filter(|(_, time)| *time > 0.0);
-    let most: Vec<_> =
-        most.map(|(what, time)| format!("{what} {:.0} %", time / all * 100.0)).collect();
+    let most: Vec<_> = most.map(|(of, time)| format!("{of} {}", in_percent(time / all))).collect();
     if most.is_empty() { String::new() } else { format!("; of the work: {}", most.join(", ")) }
 }

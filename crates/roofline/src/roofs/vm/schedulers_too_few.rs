@@ -1,11 +1,9 @@
 //! Too few schedulers: the node has fewer than the CPUs it may use (`+S`), and CPUs are idle.
 //!
 //! `ceiling = schedulers / work of an exchange`; with as many as CPUs it is that many times as much
-//!
-//! Blind spot: who wrote `+S 2:2` may have meant the other CPUs for something else.
 //! Source: erl(1), `+S`.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let samples = facts.serving_node()?;
@@ -15,17 +13,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let allowed = facts.run.header.target.cpus.map_or(found, f64::from);
     let quota = target.quota.map_or(found, |quota| quota.ceil().max(1.0));
     let cpus = found.min(allowed).min(quota);
-    if node.online >= cpus {
-        return not_here(format!(
-            "{:.0} schedulers for the {cpus:.0} CPUs it may use",
-            node.online
-        ));
-    }
+    let online = node.online;
+    let enough = format!("{online:.0} schedulers for the {cpus:.0} CPUs it may use");
+    silent_if(online >= cpus, enough)?;
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle for more schedulers")?;
-    let attained = facts.attained.max(1e-9);
     let used = node.active * let_run;
-    let each = used / attained;
-    let (full, rate) = (in_percent(used / node.online), OpRate(node.online / each.max(1e-12)));
+    let each = facts.per_exchange(used);
+    let (full, rate) = (in_percent(used / online), rate(online, each));
     let idle = match &facts.utilisation.host {
         Ok(host) if facts.utilisation.local => {
             format!(" and {:.2} of the machine's idle", (host.cpus - host.busy).max(0.0))
@@ -34,15 +28,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let flags = facts.vm_flags(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
     Ok(Claim {
-        sum: format!("{:.0} schedulers, {full} used = {rate}", node.online),
-        seen: format!(
-            "{:.2} of {:.0} schedulers had work and {:.1} processes waited for one, with {cpus:.0} CPUs that it \
-             may use{idle}",
-            node.active, node.online, node.run_queue
-        ),
+        sum: format!("{online:.0} schedulers, {full} used = {rate}"),
+        seen: format!("{}, with {cpus:.0} CPUs that it may use{idle}", node.had_work()),
         remedies: vec![Remedy::size(
-            "target.vm_flags",
-            flags,
+            ("target.vm_flags", flags),
             cpus,
             format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
             format!(
@@ -50,6 +39,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
                  erlang:system_flag(schedulers_online, N), up to the first number of +S"
             ),
         )],
-        ..Claim::cause(vec![Part::capacity(Resource::TargetCpu, node.online, each)])
+        ..Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
     })
 }

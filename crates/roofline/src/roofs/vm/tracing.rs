@@ -5,11 +5,10 @@
 //! The tracer is a process at work that is not traced, owns no connection and has more mail than there are
 //! callers. An emulator without JIT, or one built for debugging, is slow in the same way; it is said here,
 //! and what it costs is not known.
-//! Blind spot: only processes that were sampled are known to be traced.
 //! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
 //! `erlang:system_info/1`.
 
-use crate::roofs::prelude::*;
+use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let samples = facts.serving_node()?;
@@ -19,26 +18,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let set = run.fact(Subject::Node, "tracing").filter(|fact| fact.starts_with("on"));
     let traced: Vec<_> = facts.processes.iter().filter(|of| of.traced).collect();
     let slow = slow_emulator(run);
-    if traced.is_empty() && set.is_none() && slow.is_none() {
-        return not_here(format!(
-            "none of {} sampled processes is traced, and the emulator has its JIT",
-            facts.processes.len()
-        ));
-    }
+    let all = facts.processes.len();
+    let none = format!("none of {all} sampled processes is traced, and the emulator has its JIT");
+    silent_if(traced.is_empty() && set.is_none() && slow.is_none(), none)?;
     let connections = u64::from(run.connections());
-    let tracer = facts
-        .processes
-        .iter()
-        .filter(|of| !traced.is_empty() && !of.traced && !of.is_owner && of.mailbox > connections);
-    let tracer = tracer.max_by(|a, b| a.running.total_cmp(&b.running));
-    let attained = facts.attained.max(1e-9);
-    let each = tracer.map_or(0.0, |tracer| {
+    let others = facts.processes.iter().filter(|of| !of.traced && !of.is_owner);
+    let told = others.filter(|of| of.mailbox > connections && !traced.is_empty());
+    let tracer = told.max_by(|a, b| a.running.total_cmp(&b.running));
+    let used = tracer.map_or(0.0, |tracer| {
         // What lies in its mailbox is collected with it, on dirty schedulers.
         let collected = if tracer.is_large() { node.dirty_cpu } else { 0.0 };
-        (node.of_one(tracer.running) + collected) * let_run / attained
+        (node.of_one(tracer.running) + collected) * let_run
     });
-    let mut seen =
-        format!("{} of {} sampled processes are traced", traced.len(), facts.processes.len());
+    let each = facts.per_exchange(used);
+    let mut seen = format!("{} of {all} sampled processes are traced", traced.len());
     if let Some(first) = traced.first() {
         seen.push_str(&format!(", {} among them", first.words()));
     }
@@ -59,22 +52,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         "dbg:stop(), recon_trace:clear(); then erlang:trace(all, false, [all]) and \
          erlang:trace_pattern({'_', '_', '_'}, false, [local])"
     };
+    let does = "lets the processes run without telling anybody";
     let sum = if each > 0.0 {
-        let share = (each * attained / target.work().max(1e-6)).min(1.0);
-        let rate = OpRate(attained / (1.0 - share).max(1e-3));
+        let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
         format!("the tracer takes {}: {rate} or more without", facts.took(each))
     } else {
         "what it costs is not known".into()
     };
     Ok(Claim {
-        known: if each > 0.0 { Known::Sized } else { Known::PresentOnly },
+        known: Known::sized_if(each > 0.0),
         sum,
         seen,
-        remedies: vec![Remedy::by_knob(
-            ("trace", "off"),
-            "lets the processes run without telling anybody",
-            by_hand,
-        )],
+        remedies: vec![Remedy::by_knob(("trace", "off"), does, by_hand)],
         ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
     })
 }

@@ -1,0 +1,67 @@
+//! What sets the rate of a watched service, by the rhythm of its answers.
+
+use linerate_account::{Beat, Exchanges, Pace, Rhythm};
+
+/// 20 requests wait, 400 answers a second; as they are told with this rhythm.
+fn paced(rhythm: Rhythm) -> Option<Pace> {
+    let headers = Exchanges {
+        per_s: 400.0,
+        under_way: 20.0,
+        service_s: 0.05,
+        p50_s: 0.05,
+        p99_s: 0.06,
+        refused_per_s: 0.0,
+        opened_per_s: 0.0,
+        alternate: true,
+        idle_s: 0.0001,
+        rhythm: Some(rhythm),
+    };
+    let asks_late = Exchanges { idle_s: 0.01, ..headers };
+    assert_eq!(asks_late.pace(), None, "its clients set when");
+    let clumps = Exchanges { per_s: 100.0, ..headers };
+    assert_eq!(clumps.pace(), None, "pauses are most of it");
+    let steps = Exchanges { p50_s: 0.001, ..headers };
+    assert!(!matches!(steps.pace(), Some(Pace::AtOnce(k)) if k > 1.0), "a transaction's steps");
+    headers.pace()
+}
+
+const ONE: Rhythm = Rhythm {
+    gaps: 2000.0,
+    mean_s: 0.0025,
+    unasked_s: Some(0.0022),
+    low_s: 0.0021,
+    spread_s: 0.0003,
+    turn: 1.0,
+    turn_spread_s: 0.0003,
+    spreads_s: [0.0006, 0.0017],
+    beat: None,
+};
+
+#[test]
+fn bursts_of_more_than_wait_are_what_a_clock_gives_out() {
+    let beat = Beat { period_s: 0.1, spread_s: 0.001, answers: 40.0 };
+    let bursts = Rhythm { low_s: 0.0, beat: Some(beat), ..ONE };
+    assert_eq!(paced(bursts), Some(Pace::Clock));
+    let of = |beat| paced(Rhythm { beat: Some(beat), ..bursts });
+    assert_eq!(of(Beat { answers: 20.0, ..beat }), None, "all that wait, once");
+    assert_eq!(of(Beat { spread_s: 0.03, ..beat }), None, "uneven");
+}
+
+#[test]
+fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {
+    assert_eq!(paced(ONE), Some(Pace::AtOnce(1.0)));
+    assert_eq!(paced(Rhythm { spreads_s: [0.0003, 0.0003], ..ONE }), Some(Pace::Clock));
+    assert_eq!(paced(Rhythm { gaps: 50.0, ..ONE }), None, "too few");
+}
+
+#[test]
+fn answers_that_repeat_after_some_are_of_so_many_at_a_time_and_others_of_nothing() {
+    let passed_on = Rhythm { unasked_s: Some(0.0004), ..ONE };
+    assert_eq!(paced(passed_on), None, "the rhythm of whoever sends");
+    assert!(paced(Rhythm { unasked_s: None, ..ONE }).is_some(), "older evidence");
+    let pool = Rhythm { low_s: 0.0001, spread_s: 0.002, turn: 4.0, ..ONE };
+    assert_eq!(paced(pool), Some(Pace::AtOnce(4.0)));
+    assert_eq!(paced(Rhythm { turn_spread_s: 0.0015, ..pool }), None, "hardly");
+    assert_eq!(paced(Rhythm { turn: 12.0, ..pool }), None, "hardly anybody waits");
+    assert_eq!(paced(Rhythm { turn: 20.0, ..pool }), Some(Pace::Apart), "as many as ask");
+}

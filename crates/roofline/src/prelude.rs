@@ -1,0 +1,23 @@
+//! The words in which the crate speaks: metrics, values that were chosen, and what facts and claims are made of.
+
+pub(crate) use std::time::Duration;
+
+pub(crate) use linerate_account::{
+    Estimate, Experiment, Held, Inside, Pace, Running, Station, Watched,
+};
+pub(crate) use linerate_evidence::sources::{
+    dist, link, listener, netstat, owner, port, process, snmp, sockstat, stat, suspect, tcp_info,
+    vm, waits,
+};
+pub(crate) use linerate_evidence::{Metric, Missing, Of, Side, Subject};
+pub(crate) use linerate_model::{Bytes, OpRate};
+
+pub(crate) use crate::chosen::*;
+pub(crate) use crate::claim::{At, Claim, Known, OrNotHere, Part, Resource, Role, Silent};
+pub(crate) use crate::claim::{missing, not_here, rate, silent_if};
+pub(crate) use crate::facts::{Facts, Load};
+pub(crate) use crate::node_cpu::NodeCpu;
+pub(crate) use crate::place::{Place, Regime};
+pub(crate) use crate::remedy::{Remedy, SocketOption};
+pub(crate) use crate::run::{Run, duration, in_percent};
+pub(crate) use crate::utilisation::{Target, Utilisation, unhindered};

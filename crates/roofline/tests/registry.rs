@@ -1,0 +1,43 @@
+//! The registry of roofs: ids, pages, and what provokes each.
+
+use linerate_roofline::roofs::ROOFS;
+
+#[test]
+fn ids_are_unique_and_of_the_form_layer_dot_limit() {
+    let mut ids: Vec<_> = ROOFS.iter().map(|roof| roof.id).collect();
+    assert!(ids.iter().all(|id| id.split('.').count() == 2), "{ids:?}");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), ROOFS.len());
+}
+
+#[test]
+fn every_roof_has_a_page_that_begins_with_its_id() {
+    for roof in ROOFS {
+        let heading = format!("# {}\n", roof.id);
+        assert!(roof.page.starts_with(&heading), "{}", roof.id);
+    }
+}
+
+#[test]
+fn every_roof_has_a_plan_that_provokes_it_or_a_node_that_has_it() {
+    let plans = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/provoke"));
+    let nodes = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/nodes"));
+    // linerate itself is planted by whoever starts it.
+    let foreign = texts(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/foreign"));
+    let holds = |texts: &[String], line: String| texts.iter().any(|text| text.contains(&line));
+    for roof in ROOFS {
+        let by_plan = ["verdict", "latency"]
+            .iter()
+            .any(|answer| holds(&plans, format!("{answer} = \"{}\"", roof.id)));
+        let by_node = holds(&nodes, format!("roof=\"{}\"", roof.id));
+        let by_service = holds(&foreign, format!("accepted = [\"{}\"]", roof.id));
+        assert!(by_plan || by_node || by_service, "{}", roof.id);
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test reads the repository")]
+fn texts(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("it is part of the repository").flatten();
+    entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).collect()
+}
