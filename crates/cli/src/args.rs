@@ -35,6 +35,9 @@ pub enum Command {
         #[arg(value_parser = crate::known::roofs(), hide_possible_values = true)]
         id: Option<String>,
     },
+    /// Be the far end of streams: read, or write, as fast as it goes, for whoever loads it
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
     /// Reproduce a published study: its figures beside this machine's
     Study(StudyArgs),
     /// Predict throughput and latency over concurrency: a measured or published column behind a path
@@ -81,6 +84,8 @@ Examples:
   linerate run 'http://127.0.0.1:8080/items/{{random:1-1000}}' -H 'X-Token: {{env:TOKEN}}'
   linerate run tcp://127.0.0.1:9000 --request 64 --response 64 --framing length2
   linerate run tcp://127.0.0.1:6379 --send 'PING\\r\\n' --until '\\r\\n' --expect-body PONG
+  linerate run stream://db1                               as iperf3 -c: one stream to `linerate serve` there
+  linerate run --stream down --rtt 20ms -c 4              from a far end that it starts itself
   linerate run plan.toml -o run.html -o run.jsonl --name checkout --label build=1423
   linerate run http://127.0.0.1:8080/ --fail-if 'p99>10ms' --fail-if 'limit=tcp.*' -o gates.xml
 
@@ -129,6 +134,17 @@ by --forward are there.
 Exit code: the command's; 128 + N if signal N ended it; 127 if there is no such program, 126 if it
 can't be started; 1 if the path can't be laid, 2 if the flags are wrong.";
 
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  linerate serve                                          on all addresses, port 5210
+  linerate serve --bind 10.0.0.2 --port 7000
+  linerate run stream://10.0.0.2:7000                     on another host: to it, one connection, 10 s
+  linerate run stream://10.0.0.2:7000 --stream down -c 4  from it
+  linerate run stream://10.0.0.2:7000 --stream both -c 2  one connection each way
+
+It serves whoever reaches it, as `iperf3 -s` does: have a firewall say who that is, or --bind. It
+prints a line for each stream that ends. Ctrl-C ends it.";
+
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   linerate compare before.json after.json                 one run a side: large differences only
@@ -168,6 +184,8 @@ Examples:
   linerate what-if run.jsonl --rtt 10ms --limit 1000
   linerate what-if run.jsonl --cpus 8 -c 200 --json
   linerate what-if run.jsonl --hosts 2 --limit none   two machines like it, and no queue limit";
+
+const STREAM: &str = "Streams (bulk bytes, as iperf3)";
 
 const RAW: &str = "TCP, any protocol (raw)";
 
@@ -261,8 +279,8 @@ pub struct WhatIfArgs {
 /// Flags of one load.
 #[derive(Args, Debug, Clone, Default)]
 pub struct LoadArgs {
-    /// http://HOST:PORT/PATH, https://..., tcp://HOST:PORT, or a plan's file (.toml); beside --also with
-    /// its weight in front: 9:http://HOST:PORT/PATH
+    /// http://HOST:PORT/PATH, https://..., tcp://HOST:PORT, stream://HOST (of a `linerate serve`), or a plan's
+    /// file (.toml); beside --also with its weight in front: 9:http://HOST:PORT/PATH
     pub target: Option<String>,
     /// Load one of the agent's servers in a BEAM node of its own: httpd, http, https, echo, rr, pool, ...
     /// (an unknown name lists all)
@@ -394,6 +412,25 @@ pub struct LoadArgs {
     /// crr: a connection for each exchange
     #[arg(long, help_heading = "TCP (rr, crr)")]
     pub crr: bool,
+
+    /// Bulk bytes up (to the target, as iperf3), down (from it, as iperf3 -R) or both (every second connection down),
+    /// over one connection unless -c says more. The target is stream://HOST[:PORT], where `linerate serve` runs;
+    /// tcp://HOST:PORT, something that reads everything (up) or writes unasked (down); without one, a far end is started
+    /// here. -n counts blocks; buffers are -k engine.sndbuf=256KiB and engine.recbuf
+    #[arg(long, value_name = "DIRECTION", help_heading = STREAM)]
+    pub stream: Option<String>,
+    /// What each write hands over, and each read takes [default: 128KiB]
+    #[arg(long, value_name = "SIZE", help_heading = STREAM)]
+    pub block: Option<String>,
+    /// End after so many bytes: 10GiB
+    #[arg(long, value_name = "SIZE", conflicts_with = "exchanges", help_heading = STREAM)]
+    pub bytes: Option<String>,
+    /// Send from the page cache, without a copy (sendfile)
+    #[arg(long, help_heading = STREAM)]
+    pub zerocopy: bool,
+    /// Congestion control of the sockets, at both ends of a stream: cubic, bbr, reno [default: each host's]
+    #[arg(short = 'C', long, value_name = "NAME", help_heading = STREAM)]
+    pub congestion: Option<String>,
 
     /// Send this, as often as it is answered: \r, \n, \t, \0, \\ and \xNN mean bytes; @FILE: what the file
     /// holds
@@ -537,6 +574,26 @@ pub struct DiagnoseArgs {
     pub fail_if: Vec<String>,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `serve`.
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// The port to listen on; 0: a free one
+    #[arg(long, default_value_t = 5210, value_name = "PORT")]
+    pub port: u16,
+    /// The address to listen on [default: all of this host's]
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<std::net::IpAddr>,
+    /// Pin the sockets' receive buffers, and with them the window that senders are offered [default: tuned]
+    #[arg(long, value_name = "SIZE")]
+    pub recbuf: Option<String>,
+    /// Pin the sockets' send buffers [default: tuned]
+    #[arg(long, value_name = "SIZE")]
+    pub sndbuf: Option<String>,
+    /// Say nothing
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// `study`.

@@ -9,6 +9,7 @@ pub mod explain;
 pub mod path;
 pub mod predict;
 pub mod run;
+pub mod serve;
 pub mod shell;
 pub mod study;
 pub mod what_if;

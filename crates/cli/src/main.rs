@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::doctor(args),
         Command::Explain { id } => commands::explain::explain(id.as_deref()),
         Command::Path(args) => commands::path::path(args),
+        Command::Serve(args) => commands::serve::serve(args),
         Command::Study(args) => commands::study::study(args),
         Command::Predict(args) => commands::predict::predict(args),
         Command::WhatIf(args) => commands::what_if::what_if(args),

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linerate_model::{
-    Also, Arrivals, Body, Bytes, Endian, Ending, Expected, Framing, LengthField, MOST_SENT, OpRate,
+    Also, Arrivals, Body, Bytes, Endian, Ending, Expected, Flow, Framing, LengthField, MOST_SENT, OpRate,
     Order, Plan, Requests, Sent, Stage, Target, Until, Workload,
 };
 
@@ -17,6 +17,9 @@ use crate::failure::Failure;
 use crate::turn::turn;
 
 const AUTHORIZATION: &str = "Authorization";
+
+/// Where `linerate serve` listens by itself.
+const FAR_END: u16 = 5210;
 
 /// The plan that the flags ask for.
 pub fn plan_of(args: &LoadArgs) -> Result<Plan, Failure> {
@@ -72,7 +75,11 @@ fn named(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
 
 /// A plan's file names target and workload; flags that name others would be passed over.
 fn nothing_of_its_own(file: &str, args: &LoadArgs) -> Result<(), Failure> {
-    let flags = [("--beam", args.beam.is_some()), ("--command", args.command.is_some())];
+    let flags = [
+        ("--beam", args.beam.is_some()),
+        ("--command", args.command.is_some()),
+        ("--stream", args.stream.is_some()),
+    ];
     match flags.into_iter().chain(tcp_flags(args)).find(|(_, given)| *given) {
         None => Ok(()),
         Some((flag, _)) => Err(Failure::plan(format!(
@@ -104,7 +111,17 @@ fn raw_flags(args: &LoadArgs) -> [(&'static str, bool); 5] {
 
 /// Those that mean bare TCP.
 fn tcp_flags(args: &LoadArgs) -> impl Iterator<Item = (&'static str, bool)> {
-    rr_flags(args).into_iter().chain(raw_flags(args))
+    let stream = ("--stream", args.stream.is_some());
+    rr_flags(args).into_iter().chain(raw_flags(args)).chain([stream])
+}
+
+/// Those that only streams have.
+fn of_streams(args: &LoadArgs) -> [(&'static str, bool); 3] {
+    [
+        ("--block", args.block.is_some()),
+        ("--bytes", args.bytes.is_some()),
+        ("--zerocopy", args.zerocopy),
+    ]
 }
 
 fn looks_like_a_file(text: &str) -> bool {
@@ -154,6 +171,12 @@ fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
                 of_started(path, http, args)?,
             )
         }
+        // The far end is this program too.
+        (None, None, None) if args.stream.is_some() => {
+            let command = ["{linerate}", "serve", "--quiet", "--port", "{port}"];
+            let command = command.map(str::to_owned).to_vec();
+            (Target { command, ..Target::default() }, stream(args, false)?)
+        }
         (None, None, None) => {
             return Err(Failure::plan(
                 "no target: write a URL (http://127.0.0.1:8080/), a plan's file, --beam SERVER or --command COMMAND",
@@ -167,6 +190,10 @@ fn from_flags(args: &LoadArgs) -> Result<Plan, Failure> {
         *weight = own;
     }
     let mut plan = Plan::of(target);
+    if let Workload::Stream { direction, .. } = &workload {
+        // As iperf3 has it: one, and one each way.
+        plan.load.connections = if *direction == Flow::Both { 2 } else { 1 };
+    }
     plan.workload = workload;
     Ok(plan)
 }
@@ -282,8 +309,12 @@ fn from_url(url: &str, args: &LoadArgs) -> Result<(Target, Workload), Failure> {
         }
         "tcp" if authority.contains(':') => Ok((target(authority.to_owned(), false), tcp(args)?)),
         "tcp" => Err(Failure::plan(format!("`{url}` has no port: write tcp://{authority}:PORT"))),
+        "stream" if user.is_some() || path != "/" => Err(Failure::plan(format!(
+            "`{shown}`: a far end of streams has neither users nor paths: write stream://HOST:PORT"
+        ))),
+        "stream" => Ok((target(with_port(FAR_END), false), stream(args, false)?)),
         other => Err(Failure::plan(format!(
-            "`{other}://` is not spoken here: write http://, https:// or tcp://"
+            "`{other}://` is not spoken here: write http://, https://, tcp:// or stream://"
         ))),
     }
 }
@@ -314,8 +345,24 @@ fn as_user(mut workload: Workload, user: &str) -> Option<Workload> {
     Some(workload)
 }
 
+/// Bulk bytes, to or from a far end of ours, or a bare service.
+fn stream(args: &LoadArgs, bare: bool) -> Result<Workload, Failure> {
+    let others = rr_flags(args).into_iter().chain(raw_flags(args));
+    if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::plan(format!(
+            "{other}: a stream asks nothing and is not answered: leave it out, or write tcp:// without --stream"
+        )));
+    }
+    let direction = args.stream.as_deref().map_or(Ok(Flow::Up), |text| read("--stream", text))?;
+    let block = read("--block", args.block.as_deref().unwrap_or("128KiB"))?;
+    Ok(Workload::Stream { direction, block, zerocopy: args.zerocopy, bare })
+}
+
 /// What is said over bare TCP.
 fn tcp(args: &LoadArgs) -> Result<Workload, Failure> {
+    if args.stream.is_some() {
+        return stream(args, true);
+    }
     let Some((of_raw, _)) = raw_flags(args).into_iter().find(|(_, given)| *given) else {
         return rr(args);
     };
@@ -441,6 +488,14 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     if args.exchanges.is_some() {
         plan.until = Until { duration: None, exchanges: args.exchanges, ..plan.until };
     }
+    if let Some(congestion) = &args.congestion {
+        plan.engine.congestion = Some(congestion.clone());
+    }
+    if let (Some(bytes), Workload::Stream { block, .. }) = (&args.bytes, &plan.workload) {
+        let bytes: Bytes = read("--bytes", bytes)?;
+        let blocks = bytes.0.div_ceil(block.0.max(1));
+        plan.until = Until { duration: None, exchanges: Some(blocks), ..plan.until };
+    }
     if let Some(length) = &args.duration {
         plan.until.duration = Some(duration("--duration", length)?);
     }
@@ -516,6 +571,13 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         expects(&args.expect_body, expected)?;
     }
     let is_raw = matches!(plan.workload, Workload::Raw { .. });
+    if let (false, Some((flag, _))) =
+        (plan.is_stream(), of_streams(args).into_iter().find(|(_, given)| *given))
+    {
+        return Err(Failure::plan(format!(
+            "{flag} is of streams, and this workload is none: write stream://HOST:PORT, or --stream"
+        )));
+    }
     let Workload::Http { method, headers, body, close, also, requests, expected, .. } =
         &mut plan.workload
     else {

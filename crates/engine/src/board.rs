@@ -171,6 +171,7 @@ const fn code(state: SlotState) -> u64 {
         SlotState::Idle => 3,
         SlotState::Waiting => 4,
         SlotState::Answering => 5,
+        SlotState::Sending => 6,
     }
 }
 
@@ -181,6 +182,7 @@ const fn state_of(word: u64) -> SlotState {
         2 => SlotState::TlsHandshake,
         3 => SlotState::Idle,
         4 => SlotState::Waiting,
+        6 => SlotState::Sending,
         _ => SlotState::Answering,
     }
 }

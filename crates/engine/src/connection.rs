@@ -3,12 +3,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use linerate_evidence::sources::census::SlotState;
 use linerate_model::Timestamp;
 use linerate_workload::Session;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::tls;
+use crate::{tls, zero_copy};
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -47,6 +48,8 @@ pub(crate) struct Connection {
     pub(crate) blocked: bool,
     /// An exchange was begun with the connect (a connection for each exchange).
     pub(crate) carries: bool,
+    /// Its exchanges are blocks of a stream to the target.
+    pub(crate) sends: bool,
     /// When the connect call was made.
     pub(crate) opened: Timestamp,
     /// When the current exchange was due.
@@ -75,6 +78,7 @@ impl Connection {
             failures: 0,
             blocked: false,
             carries: false,
+            sends: false,
             opened: Timestamp(0),
             intended: Timestamp(0),
             written: Timestamp(0),
@@ -83,14 +87,20 @@ impl Connection {
         }
     }
 
+    /// What it is doing once an exchange has begun.
+    pub(crate) fn under_way(&self) -> SlotState {
+        if self.sends { SlotState::Sending } else { SlotState::Waiting }
+    }
+
     /// Whether an exchange of this connection is written and unanswered.
     pub(crate) fn is_charged(&self) -> bool {
         self.state == State::Busy || self.carries
     }
 
-    /// Writes what the session has; how many bytes went out.
+    /// Writes what the session has; how many bytes went out. A block of a stream is sent from its file, if there is
+    /// one.
     #[inline]
-    pub(crate) fn flush(&mut self) -> Result<usize, Errno> {
+    pub(crate) fn flush(&mut self, file: Option<&OwnedFd>) -> Result<usize, Errno> {
         let Some(socket) = &self.socket else { return Err(Errno::NOTCONN) };
         let mut total = 0;
         self.blocked = false;
@@ -116,7 +126,11 @@ impl Connection {
             if unsent.is_empty() {
                 return Ok(total);
             }
-            match send(socket, unsent, SendFlags::NOSIGNAL) {
+            let wrote = match (file, self.session.offset()) {
+                (Some(file), Some(offset)) => zero_copy::send(socket, file, offset, unsent.len()),
+                _ => send(socket, unsent, SendFlags::NOSIGNAL),
+            };
+            match wrote {
                 Ok(bytes) => {
                     self.session.sent(bytes);
                     total += bytes;

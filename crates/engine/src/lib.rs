@@ -4,6 +4,7 @@
 
 mod board;
 mod clock;
+mod far;
 mod connection;
 mod job;
 mod opening;
@@ -14,9 +15,11 @@ mod spaced;
 mod thread;
 mod tls;
 mod trust;
+mod zero_copy;
 
 pub use board::Board;
 pub use clock::now;
+pub use far::{Ended, FarEnd, FarEndOptions, totals};
 pub use job::{EngineHost, Flow, Flows, Job, Running, ServerAddress, start};
 pub use probe::{PairPreflight, Preflight, Trouble, probe};
 pub use spaced::{Spaced, Spacing, spaced};

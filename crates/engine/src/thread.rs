@@ -14,7 +14,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use linerate_evidence::{Live, Phase, Slice};
-use linerate_model::Timestamp;
+use linerate_model::{Flow, Timestamp, Workload};
 use linerate_workload::Schedule;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -32,9 +32,11 @@ use crate::job::{Flows, Job};
 use crate::opening::Opening;
 use crate::record::Record;
 use crate::socket::Opener;
+use crate::zero_copy::page_cache;
 
 mod connections;
 mod exchanges;
+mod streaming;
 mod thinking;
 mod workers;
 
@@ -47,6 +49,12 @@ const EVENTS: usize = 256;
 
 // Chosen: an answer of this size is read in one call; larger ones stream through it.
 const BUFFER: usize = 64 * 1024;
+
+// Chosen: a larger block streams through this.
+const LARGEST_BUFFER: usize = 1024 * 1024;
+
+// Chosen: so many blocks of a stream in a wake, then what else there is to do.
+const BLOCKS: usize = 16;
 
 // Chosen: while connections are opened, how often to look whether all threads' are.
 const LOOK: Duration = Duration::from_millis(5);
@@ -105,6 +113,10 @@ pub(crate) struct Thread {
     ramped: Timestamp,
     ends: Timestamp,
     next_scan: Timestamp,
+    /// Whether exchanges are blocks of streams.
+    streams: bool,
+    /// A block of them, to be sent from the page cache.
+    file: Option<OwnedFd>,
     buffer: Vec<u8>,
     plain: Vec<u8>,
     /// Connections that became free in this wake (closed loop), or workers where there are several
@@ -156,7 +168,9 @@ impl Thread {
             .flat_map(|worker| all.clone().map(move |server| (worker, server)))
             .map(|(worker, server)| {
                 let slot = board.slot_of(worker, server);
-                Connection::new(worker, server, slot, job.template.session())
+                let session = job.template.session_of(worker);
+                let sends = matches!(&job.plan.workload, Workload::Stream { direction, .. } if direction.of(worker) == Flow::Up);
+                Connection { sends, ..Connection::new(worker, server, slot, session) }
             })
             .collect();
         let first = job.plan.load.stages.first().and_then(|stage| stage.connections);
@@ -169,6 +183,10 @@ impl Thread {
         let left = job.plan.until.exchanges.map_or(u64::MAX, |all| {
             all / u64::from(threads) + u64::from(u64::from(index) < all % u64::from(threads))
         });
+        let stream = job.template.stream();
+        let largest = stream.map_or(0, |stream| stream.block.len()).min(LARGEST_BUFFER);
+        let file = stream.filter(|stream| stream.zerocopy);
+        let file = file.map(|stream| page_cache(&stream.block)).transpose()?;
         let span = job.threads.max(1);
         let first = u16::try_from(u32::from(index) * 65_536 / u32::from(span)).unwrap_or(0);
         Ok(Self {
@@ -197,7 +215,9 @@ impl Thread {
             ramped: Timestamp(u64::MAX),
             ends: Timestamp(u64::MAX),
             next_scan: Timestamp(0),
-            buffer: vec![0; BUFFER],
+            streams: stream.is_some(),
+            file,
+            buffer: vec![0; BUFFER.max(largest)],
             plain: if job.tls.is_some() { vec![0; BUFFER] } else { Vec::new() },
             freed: Vec::new(),
             again: Vec::new(),
@@ -249,11 +269,12 @@ impl Thread {
             for event in &events {
                 self.on_event(event.data.u64(), event.flags);
             }
-            for index in std::mem::take(&mut self.again) {
-                self.on_readable(index, Edge::Last);
-            }
+            self.read_again();
             self.end_pauses();
             self.begin_freed();
+            if self.streams {
+                self.go_on_streaming();
+            }
         }
         self.finish(now());
         Ok(())

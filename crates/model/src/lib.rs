@@ -10,6 +10,7 @@ mod raw;
 mod requests;
 mod secrets;
 mod sites;
+mod stream;
 mod think;
 mod units;
 
@@ -22,6 +23,7 @@ pub use raw::{Endian, Ending, LengthField, Sent};
 pub use requests::{BadStatus, Expected, Order, Requests, Statuses};
 pub use secrets::REDACTED;
 pub use sites::{Link, Site};
+pub use stream::{BadFlow, Flow, MOST_BLOCK};
 pub use think::{BadThink, Think};
 pub use units::{
     BadDuration, BadQuantity, BitRate, Bytes, Cpus, OpRate, Share, Timestamp, parse_duration,

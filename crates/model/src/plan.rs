@@ -10,6 +10,7 @@ use crate::path::Path;
 use crate::raw::{Ending, Sent};
 use crate::requests::{Expected, Requests};
 use crate::sites::{self, Link, Site};
+use crate::stream::{self, Flow, MOST_BLOCK};
 use crate::think::Think;
 use crate::units::{Bytes, Cpus, OpRate, duration, optional_duration};
 
@@ -68,7 +69,7 @@ pub struct Target {
     /// `host:port` of something that already listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// A command to start, its words; `{port}` and `{KNOB}` are replaced.
+    /// A command to start, its words; `{port}`, `{KNOB}` and `{linerate}` (this program) are replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Where the command will listen; 0 or absent: a free port is chosen and put for `{port}`.
@@ -215,6 +216,22 @@ pub enum Workload {
         /// What a right answer is: `body` alone, a text in it. Absent: any.
         #[serde(default, skip_serializing_if = "Expected::is_anything")]
         expected: Expected,
+    },
+    /// Bulk bytes, as fast as they go: iperf3's load. An exchange is a block that the kernel has taken, or given.
+    Stream {
+        /// `up` (to the target), `down` (from it) or `both` (every second connection down). Default `up`.
+        #[serde(default)]
+        direction: Flow,
+        /// What a write hands over, and what a read takes. Default 128KiB.
+        #[serde(default = "stream::block")]
+        block: Bytes,
+        /// Have the kernel send from the page cache (`sendfile`), without a copy of the sender's.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        zerocopy: bool,
+        /// The target is no `linerate serve` but reads whatever comes (discard), or writes without being asked
+        /// (chargen).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        bare: bool,
     },
 }
 
@@ -689,6 +706,7 @@ impl Plan {
                 format!("an echo has its request's length: write {}", request.0),
             );
         }
+        self.check_stream()?;
         if self.engine.client == Client::Beam
             && (self.is_open_loop() || target.tls || !matches!(self.workload, Workload::Rr { .. }))
         {
@@ -752,6 +770,51 @@ impl Plan {
             }
         }
         self.check_http()
+    }
+
+    /// Refuses streams that nobody could make.
+    fn check_stream(&self) -> Result<(), BadPlan> {
+        let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
+        let Workload::Stream { direction, block, zerocopy, bare } = &self.workload else {
+            return Ok(());
+        };
+        if !(1..=MOST_BLOCK).contains(&block.0) {
+            return wrong(
+                "workload.block",
+                format!("{} bytes are no block: write 1B to {}", block.0, Bytes(MOST_BLOCK)),
+            );
+        }
+        if *direction == Flow::Both && self.load.connections < 2 {
+            return wrong(
+                "load.connections",
+                "a stream in both directions has a connection for each: write 2 or more".into(),
+            );
+        }
+        if *direction == Flow::Both && *bare {
+            return wrong(
+                "workload.direction",
+                "a service that only reads or only writes has one: write up or down, or load a \
+                 `linerate serve`"
+                    .into(),
+            );
+        }
+        if *zerocopy && self.target.tls {
+            return wrong(
+                "workload.zerocopy",
+                "TLS encrypts a copy: leave one of both out".into(),
+            );
+        }
+        let by_time = [
+            ("load.rate", self.is_open_loop()),
+            ("load.think", self.load.think.is_some()),
+            ("load.stages", !self.load.stages.is_empty()),
+        ];
+        match by_time.into_iter().find(|(_, given)| *given) {
+            Some((key, _)) => {
+                wrong(key, "a stream is as fast as it goes, all the time: leave it out".into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses levels of load that can't be held one after the other.
@@ -925,6 +988,11 @@ impl Plan {
         self.load.rate.is_some()
     }
 
+    /// Whether its exchanges are blocks of streams.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.workload, Workload::Stream { .. })
+    }
+
     /// Whether exchanges are due at times of their own: in an open loop, and where clients think. Latency then runs
     /// from that, and the engine may be late.
     pub fn has_due_times(&self) -> bool {
@@ -935,7 +1003,7 @@ impl Plan {
     pub fn opens_each(&self) -> bool {
         match &self.workload {
             Workload::Http { close, .. } | Workload::Raw { close, .. } => *close,
-            Workload::Rr { .. } => false,
+            Workload::Rr { .. } | Workload::Stream { .. } => false,
             Workload::Crr { .. } => true,
         }
     }
@@ -1097,6 +1165,29 @@ mod tests {
         assert!(error.contains("write 0.01 to 1024"), "{error}");
         let error = quota("address = 'a:1'\ncpu_quota = 1").unwrap_err().to_string();
         assert!(error.contains("somebody else runs"), "{error}");
+    }
+
+    #[test]
+    fn a_stream_is_a_block_size_and_a_direction_and_nothing_by_the_clock() {
+        let of = |rest: &str| Plan::from_toml(&format!("{SMALLEST}[workload]\nkind = 'stream'\n{rest}"));
+        let plan = of("").unwrap();
+        let Workload::Stream { direction, block, .. } = plan.workload else { panic!("stream") };
+        assert_eq!((direction, block), (Flow::Up, Bytes(131_072)));
+        assert!(plan.is_stream() && !plan.opens_each());
+        assert_eq!(Plan::from_toml(&plan.to_toml()).unwrap(), plan);
+        assert_eq!([0, 1, 2].map(|worker| Flow::Both.of(worker)), [Flow::Up, Flow::Down, Flow::Up]);
+        for (rest, says) in [
+            ("block = 0", "workload.block: 0 bytes are no block: write 1B to 64.0 MiB"),
+            ("block = '65MiB'", "workload.block"),
+            ("direction = 'both'\n[load]\nconnections = 1", "write 2 or more"),
+            ("direction = 'both'\nbare = true", "write up or down"),
+            ("direction = 'sideways'", "unknown variant `sideways`"),
+            ("[load]\nrate = 5", "load.rate: a stream is as fast as it goes"),
+            ("[load]\nthink = '5ms'", "load.think: a stream is as fast as it goes"),
+        ] {
+            let error = of(rest).unwrap_err().to_string();
+            assert!(error.contains(says), "{rest}: {error}");
+        }
     }
 
     #[test]

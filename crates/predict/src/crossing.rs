@@ -277,7 +277,7 @@ fn messages(workload: &Workload) -> [Bytes; 2] {
             [Bytes(request.0 + prefix), Bytes(response.0 + prefix)]
         }
         Workload::Http { body: Body::Size(size), .. } => [*size, Crossing::default().response],
-        Workload::Http { .. } | Workload::Raw { .. } => {
+        Workload::Http { .. } | Workload::Raw { .. } | Workload::Stream { .. } => {
             [Crossing::default().request, Crossing::default().response]
         }
     }

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use linerate_model::{Body, MOST_SENT, Plan, Sent, Workload};
 use linerate_workload::{Given, Template};
@@ -13,13 +14,25 @@ use crate::error::RunError;
 pub(crate) fn template(plan: &Plan, authority: &str) -> Result<Arc<dyn Template>, RunError> {
     let workload = read(&plan.workload)?;
     let variable = |name: &str| std::env::var(name).ok();
-    let given = Given { authority, seed: plan.engine.seed, variable: &variable };
+    let given = Given {
+        authority,
+        seed: plan.engine.seed,
+        variable: &variable,
+        congestion: plan.engine.congestion.as_deref(),
+        run: fresh(),
+    };
     linerate_workload::template(&workload, &given).map_err(|wrong| match &workload {
         Workload::Http { requests: Some(requests), .. } => {
             RunError::Requests { file: PathBuf::from(&requests.file), wrong: wrong.to_string() }
         }
         _ => RunError::Workload(wrong),
     })
+}
+
+/// A number that no other run on any machine is likely to have.
+fn fresh() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (since.as_nanos() as u64) ^ u64::from(std::process::id()).rotate_right(20)
 }
 
 /// The workload with its files read; any other as it is.
@@ -40,7 +53,7 @@ fn read(workload: &Workload) -> Result<Workload, RunError> {
                 *send = Sent::Read(of("workload.send", file)?);
             }
         }
-        Workload::Rr { .. } | Workload::Crr { .. } => {}
+        Workload::Rr { .. } | Workload::Crr { .. } | Workload::Stream { .. } => {}
     }
     if let Workload::Http { requests: Some(requests), .. } = &mut workload {
         let file = Path::new(&requests.file);

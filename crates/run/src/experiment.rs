@@ -12,7 +12,7 @@
 //!
 //! Clients that think do so in the last two; where that leaves them fewer than 30 answers, they are left out.
 //!
-//! An open loop has only the first: how much it asks is not the connections' to say. Between steps the server is
+//! Of streams there is no first, and of a single one nothing. An open loop has only the first: how much it asks is not the connections' to say. Between steps the server is
 //! given time to close its ends, so that no step has the connections of the one before.
 
 use std::sync::Arc;
@@ -84,6 +84,13 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
     let mut steps = vec![step(StepKind::Spaced, 1, SPACED_LONGEST)];
     if plan.is_open_loop() {
         return steps;
+    }
+    if plan.is_stream() {
+        // A block with a pause before it finds an empty buffer; and one stream is alone already.
+        steps.clear();
+        if all == 1 {
+            return steps;
+        }
     }
     let shortest = (longest_exchange(slices) * 2).min(LONGEST);
     let bounded = |part: u32, least: u64, most: Duration| {
@@ -219,6 +226,17 @@ mod tests {
         );
         assert_eq!(kinds("[load]\nconnections = 2\n", 60.0)[2], (Half, 1, 3000));
         assert_eq!(kinds("[load]\nconnections = 1\n", 8.0).len(), 2);
+    }
+
+    #[test]
+    fn streams_have_no_single_exchanges_and_one_stream_is_alone_already() {
+        use StepKind::{Again, Alone, Half};
+        let of = |count: u32| {
+            let rest = format!("[load]\nconnections = {count}\n[workload]\nkind = 'stream'\n");
+            kinds(&rest, 8.0).iter().map(|(kind, ..)| *kind).collect::<Vec<_>>()
+        };
+        assert_eq!(of(4), [Alone, Half, Again]);
+        assert_eq!(of(1), []);
     }
 
     #[test]

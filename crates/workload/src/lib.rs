@@ -14,6 +14,7 @@ mod requests;
 mod rr;
 mod schedule;
 mod session;
+mod stream;
 mod thinking;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use http::{Chunked, HttpSession};
 pub use requests::BadRequests;
 pub use schedule::Schedule;
 pub use session::{Answer, Broken, Judged, Session, Step, Template};
+pub use stream::{Asked, BadHello, Hello, LONGEST_LINE, NO, OK, Stream, Totals};
 pub use thinking::Thinking;
 
 /// What a plan does not say itself.
@@ -35,12 +37,16 @@ pub struct Given<'a> {
     pub seed: u64,
     /// A variable of the environment, by its name.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// `TCP_CONGESTION` of both ends of a stream.
+    pub congestion: Option<&'a str>,
+    /// The run among all that a far end of streams serves.
+    pub run: u64,
 }
 
 impl<'a> Given<'a> {
     /// Of a target, and nothing else: for tests.
     pub fn of(authority: &'a str) -> Self {
-        Self { authority, seed: 1, variable: &|_| None }
+        Self { authority, seed: 1, variable: &|_| None, congestion: None, run: 1 }
     }
 }
 
@@ -58,7 +64,7 @@ pub struct Kind {
 pub type Made = Result<Arc<dyn Template>, BadRequests>;
 
 /// Every workload. To add one: its parameters in `linerate_model::Workload`, a file here, a line here.
-pub static WORKLOADS: &[&Kind] = &[&http::KIND, &raw::KIND, &rr::RR, &rr::CRR];
+pub static WORKLOADS: &[&Kind] = &[&http::KIND, &raw::KIND, &rr::RR, &rr::CRR, &stream::KIND];
 
 /// The template of a plan's workload.
 pub fn template(workload: &Workload, given: &Given<'_>) -> Made {
@@ -76,7 +82,7 @@ fn random_of(seed: u64, session: u64) -> fastrand::Rng {
 
 #[cfg(test)]
 mod tests {
-    use linerate_model::{Bytes, Ending, Expected, Framing, Sent};
+    use linerate_model::{Bytes, Ending, Expected, Flow, Framing, Sent};
 
     use super::*;
 
@@ -92,6 +98,12 @@ mod tests {
                 until: Ending { bytes: Some(Bytes(1)), ..Ending::default() },
                 close: false,
                 expected: Expected::default(),
+            },
+            Workload::Stream {
+                direction: Flow::Up,
+                block: Bytes(1),
+                zerocopy: false,
+                bare: true,
             },
         ] {
             let given = Given::of("a");

@@ -1,5 +1,7 @@
 //! A session: one connection's part of a workload, as a state machine over bytes.
 
+use crate::stream::Stream;
+
 /// What a session made of bytes that arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
@@ -58,6 +60,14 @@ pub enum Broken {
         "the answer's length field says {0}, which no answer is long: are its place, width, byte order and what it counts right?"
     )]
     NoLength(u64),
+    /// A far end of streams that will not.
+    #[error("the far end refuses the stream: {0}")]
+    Refused(String),
+    /// None at all.
+    #[error(
+        "no far end of streams: start `linerate serve` there, or load what reads or writes unasked with tcp:// and --stream"
+    )]
+    NoFarEnd,
     /// An echo of something else.
     #[error("the answer is not the request's own bytes, as an echo's is")]
     NotTheSame,
@@ -77,10 +87,33 @@ pub trait Session: Send {
     fn closed(&mut self) -> Result<Step, Broken>;
     /// A new connection took the place of the old one.
     fn renew(&mut self);
+
+    /// How many bytes to read at most: what comes behind them is another exchange's.
+    fn wanted(&self) -> usize {
+        usize::MAX
+    }
+    /// Whether the exchange is over though nothing is answered: with its last byte written.
+    fn is_over(&self) -> bool {
+        false
+    }
+    /// Where [`Session::unsent`] begins in [`crate::Stream::block`], where it is a part of that.
+    fn offset(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Makes the sessions of one plan; shared by all threads.
 pub trait Template: Send + Sync {
     /// A session for one connection.
     fn session(&self) -> Box<dyn Session>;
+
+    /// A session for one connection of this worker, where it makes a difference whose it is.
+    fn session_of(&self, _worker: u32) -> Box<dyn Session> {
+        self.session()
+    }
+
+    /// Of streams; none: exchanges are asked and answered.
+    fn stream(&self) -> Option<&Stream> {
+        None
+    }
 }

@@ -126,15 +126,20 @@ impl Thread {
         }
         connection.state = State::Busy;
         connection.session.begin();
-        self.board.begun(connection.slot, SlotState::Waiting, written);
+        self.board.begun(connection.slot, connection.under_way(), written);
         self.write_on(index);
     }
 
     #[inline]
     pub(super) fn write_on(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        match connection.flush() {
-            Ok(bytes) => self.record.slice.bytes_written += bytes as u64,
+        match connection.flush(self.file.as_ref()) {
+            Ok(bytes) => {
+                self.record.slice.bytes_written += bytes as u64;
+                if self.streams && connection.state == State::Busy {
+                    self.on_streamed(index);
+                }
+            }
             // What the peer said before it reset may explain more: reading finds either.
             Err(Errno::PIPE | Errno::CONNRESET) if connection.tls.is_none() => {
                 self.on_readable(index, Edge::Last)
@@ -149,8 +154,13 @@ impl Thread {
         for _ in 0..32 {
             let connection = &mut self.connections[index];
             let Some(socket) = &connection.socket else { return };
+            // What a stream brings before a block of it is begun stays where it is.
+            if self.streams && connection.state == State::Idle && edge == Edge::More {
+                return;
+            }
             let generation = connection.generation;
-            match recv(socket, &mut self.buffer[..], RecvFlags::empty()) {
+            let most = self.buffer.len().min(connection.session.wanted());
+            match recv(socket, &mut self.buffer[..most], RecvFlags::empty()) {
                 Ok((_, 0)) => return self.on_closed(index),
                 Ok((_, bytes)) => {
                     self.record.slice.bytes_read += bytes as u64;
@@ -166,8 +176,11 @@ impl Thread {
                     }
                     // Short of the buffer, the socket was empty, and new bytes bring a new edge; but an
                     // end that came with these bytes brings none.
-                    let emptied = bytes < self.buffer.len() && edge == Edge::More;
+                    let emptied = bytes < most && edge == Edge::More;
                     if emptied || self.connections[index].generation != generation {
+                        return;
+                    }
+                    if self.streams && self.connections[index].state != State::Busy {
                         return;
                     }
                 }
@@ -216,6 +229,7 @@ impl Thread {
     pub(super) fn on_step(&mut self, index: usize, step: Result<Step, Broken>, at: Timestamp) {
         let busy = self.connections[index].state == State::Busy;
         match step {
+            Ok(Step::More) if self.streams => self.on_more_of_a_stream(index),
             Ok(Step::More) if busy => {
                 self.board.is_now(self.connections[index].slot, SlotState::Answering);
             }

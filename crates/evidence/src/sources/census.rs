@@ -99,6 +99,8 @@ pub enum SlotState {
     Waiting,
     /// A part of its answer was read.
     Answering,
+    /// A block of a stream is being written, which nobody answers.
+    Sending,
 }
 
 /// One connection of the engine at one instant.

@@ -93,10 +93,12 @@ fn specs(target: &Target) -> Result<Vec<KnobSpec>, LayError> {
     target.knobs.iter().map(spec).collect()
 }
 
-/// The words with their holes filled.
+/// The words with their holes filled; `{linerate}` is this program.
 fn fill(words: &[String], port: u16, knobs: &BTreeMap<String, String>) -> Vec<String> {
+    let own = std::env::current_exe().unwrap_or_else(|_| "linerate".into());
     let fill = |word: &String| {
         let word = word.replace("{port}", &port.to_string());
+        let word = word.replace("{linerate}", &own.to_string_lossy());
         knobs.iter().fold(word, |word, (name, value)| word.replace(&format!("{{{name}}}"), value))
     };
     words.iter().map(fill).collect()

@@ -138,7 +138,9 @@ fn payload(workload: &Workload) -> (Bytes, Bytes) {
             (Bytes(request.0 + prefix), Bytes(response.0 + prefix))
         }
         // A request's and a small answer's head; no study has a raw one.
-        Workload::Http { .. } | Workload::Raw { .. } => (Bytes(100), Bytes(200)),
+        Workload::Http { .. } | Workload::Raw { .. } | Workload::Stream { .. } => {
+            (Bytes(100), Bytes(200))
+        }
     }
 }
 

@@ -101,11 +101,20 @@ pub fn place(slot: &SlotView, client: Option<&End>, server: Option<&End>) -> Sta
             _ => Station::Connect,
         },
         SlotState::TlsHandshake => handshake(client, server),
-        SlotState::Waiting | SlotState::Answering => match (client, server) {
-            (None, _) => Station::Unresolved,
-            (Some(client), None) => one_sided(slot, client),
-            (Some(client), Some(server)) => two_sided(slot, client, server),
-        },
+        SlotState::Waiting | SlotState::Answering | SlotState::Sending => {
+            let station = match (client, server) {
+                (None, _) => Station::Unresolved,
+                (Some(client), None) => one_sided(slot, client),
+                (Some(client), Some(server)) => two_sided(slot, client, server),
+            };
+            match station {
+                // Of a stream to the target nothing is asked but that it is read: all was, and it is the engine's turn.
+                Station::Application | Station::Beyond if slot.state == SlotState::Sending => {
+                    Station::Engine
+                }
+                station => station,
+            }
+        }
     }
 }
 
@@ -183,6 +192,10 @@ fn one_sided(slot: &SlotView, client: &End) -> Station {
     }
     if request.outstanding == 0 {
         return Station::Beyond;
+    }
+    // A stream's bytes are on their way until they are acknowledged; whether they are read, the window tells.
+    if slot.state == SlotState::Sending {
+        return Station::PathOut;
     }
     // A peer may delay its ACK for as long as it works on the request: what is older than a round trip, and
     // not being sent again, has arrived. So the path has a round trip of each exchange, which is both of its
@@ -297,6 +310,21 @@ mod tests {
             assert_eq!(place(&slot(state), Some(&unread), Some(&unread)), Station::Idle);
             assert_eq!(place(&slot(state), None, None), Station::Idle);
         }
+    }
+
+    #[test]
+    fn a_block_of_a_stream_is_the_engines_once_all_before_it_was_read() {
+        let sending = slot(SlotState::Sending);
+        assert_eq!(place(&sending, Some(&quiet()), Some(&quiet())), Station::Engine);
+        assert_eq!(place(&sending, Some(&quiet()), None), Station::Engine);
+        let unread = End { rqueue: 9, ..quiet() };
+        assert_eq!(place(&sending, Some(&quiet()), Some(&unread)), Station::Unread);
+        let out = end(Sender { sent: 200, outstanding: 100, ..sender() });
+        assert_eq!(place(&sending, Some(&out), Some(&quiet())), Station::PathOut);
+        assert_eq!(place(&sending, Some(&out), None), Station::PathOut);
+        let shut = Sender { notsent: 9_000, outstanding: 60_000, snd_wnd: 60_500, ..sender() };
+        let held = Station::ClientSending(Held::Window);
+        assert_eq!(place(&sending, Some(&end(shut)), Some(&quiet())), held);
     }
 
     #[test]
