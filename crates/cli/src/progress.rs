@@ -5,9 +5,10 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use linerate_engine::now;
-use linerate_evidence::{Live, Phase, Slice, StepKind, live_histogram};
-use linerate_model::{OpRate, Plan, Timestamp};
+use linerate_engine::{Flows, now};
+use linerate_evidence::sources::tcp_info;
+use linerate_evidence::{Evidence, Live, Phase, Side, Slice, StepKind, Subject, live_histogram};
+use linerate_model::{BitRate, Bytes, Flow, OpRate, Plan, Timestamp, Workload};
 use linerate_run::Observer;
 use serde_json::json;
 
@@ -34,18 +35,51 @@ pub struct Progress {
     answered: u64,
     printed: Timestamp,
     since: Window,
+    /// Of streams: what its senders are.
+    stream: Option<Senders>,
+}
+
+/// Of a run of streams, what is known of its senders.
+struct Senders {
+    direction: Flow,
+    /// Segments that they had sent again by the last line.
+    resent: u64,
+}
+
+impl Senders {
+    /// Segments sent again since the last line, and the mean congestion window. Unit: bytes. None: not sampled yet.
+    fn look(&mut self, so_far: &Evidence) -> (u64, Option<Bytes>) {
+        let (mut all, mut windows) = (0, Vec::new());
+        for number in 0..Flows::WATCHED {
+            let side = match self.direction.of(number) {
+                Flow::Down => Side::Server,
+                _ => Side::Client,
+            };
+            let of = so_far.of(Subject::Flow(number, side));
+            all += of.last(tcp_info::TOTAL_RETRANS).unwrap_or(0);
+            if let (Ok(window), Ok(mss)) = (of.last(tcp_info::SND_CWND), of.last(tcp_info::SND_MSS)) {
+                windows.push(window * mss.0);
+            }
+        }
+        let resent = all.saturating_sub(self.resent);
+        self.resent = all;
+        let mean = windows.iter().sum::<u64>() / windows.len().max(1) as u64;
+        (resent, (!windows.is_empty()).then_some(Bytes(mean)))
+    }
 }
 
 struct Window {
     answered: u64,
     failed: u64,
+    up: u64,
+    down: u64,
     latency: Histogram<u64>,
     phase: Phase,
 }
 
 impl Window {
     fn new() -> Self {
-        Self { answered: 0, failed: 0, latency: live_histogram(), phase: Phase::Ramp }
+        Self { answered: 0, failed: 0, up: 0, down: 0, latency: live_histogram(), phase: Phase::Ramp }
     }
 }
 
@@ -61,6 +95,7 @@ impl Progress {
             answered: 0,
             printed: Timestamp(0),
             since: Window::new(),
+            stream: None,
         }
     }
 
@@ -72,26 +107,31 @@ impl Progress {
         }
     }
 
-    fn print(&mut self, at: Timestamp) {
+    fn print(&mut self, at: Timestamp, so_far: &Evidence) {
         let seconds = at.since(self.printed).as_secs_f64().max(1e-3);
         let window = std::mem::replace(&mut self.since, Window::new());
         self.printed = at;
         let rate = OpRate(window.answered as f64 / seconds);
         let elapsed = at.since(self.start).as_secs_f64();
         let at_percentile = |percentile| window.latency.value_at_percentile(percentile);
+        let senders = self.stream.as_mut().map(|senders| senders.look(so_far));
         if self.show == Show::Events {
-            self.event(
-                "interval",
-                json!({
-                    "at_s": elapsed,
-                    "phase": window.phase,
-                    "throughput_per_s": rate.0,
-                    "answered": window.answered,
-                    "failed": window.failed,
-                    "p50_us": at_percentile(50.0) as f64 / 1e3,
-                    "p99_us": at_percentile(99.0) as f64 / 1e3,
-                }),
-            );
+            let mut told = json!({
+                "at_s": elapsed,
+                "phase": window.phase,
+                "throughput_per_s": rate.0,
+                "answered": window.answered,
+                "failed": window.failed,
+                "p50_us": at_percentile(50.0) as f64 / 1e3,
+                "p99_us": at_percentile(99.0) as f64 / 1e3,
+            });
+            if let Some((resent, cwnd)) = senders {
+                told["up_bytes"] = json!(window.up);
+                told["down_bytes"] = json!(window.down);
+                told["resent"] = json!(resent);
+                told["cwnd_bytes"] = json!(cwnd.map(|window| window.0));
+            }
+            self.event("interval", told);
             return;
         }
         let left = match (self.length, self.exchanges) {
@@ -99,12 +139,24 @@ impl Progress {
             (None, Some(all)) => format!("{} of {all}", self.answered),
             (None, None) => format!("{elapsed:5.1} s"),
         };
-        let line = format!(
-            "  {left}  {rate:>10}  p50 {:>8}  p99 {:>8}  errors {}",
-            time(at_percentile(50.0)),
-            time(at_percentile(99.0)),
-            window.failed
-        );
+        let line = match senders {
+            None => format!(
+                "  {left}  {rate:>10}  p50 {:>8}  p99 {:>8}  errors {}",
+                time(at_percentile(50.0)),
+                time(at_percentile(99.0)),
+                window.failed
+            ),
+            Some((resent, cwnd)) => {
+                let way = |bytes: u64, way: &str| {
+                    let rate = BitRate(bytes as f64 * 8.0 / seconds).to_string();
+                    let bytes = Bytes(bytes).to_string();
+                    if bytes == "0 B" { String::new() } else { format!("  {way} {bytes:>8} {rate:>11}") }
+                };
+                let (up, down) = (way(window.up, "up"), way(window.down, "down"));
+                let cwnd = cwnd.map_or_else(|| "-".to_owned(), |window| window.to_string());
+                format!("  {left}{up}{down}  resent {resent:>5}  cwnd {cwnd:>8}")
+            }
+        };
         if std::io::stderr().is_terminal() {
             say(&format!("\r\x1b[K{line}"));
         } else {
@@ -173,12 +225,18 @@ impl Observer for Progress {
         self.exchanges = plan.until.exchanges;
         self.answered = 0;
         self.since = Window::new();
+        self.stream = match plan.workload {
+            Workload::Stream { direction, .. } => Some(Senders { direction, resent: 0 }),
+            _ => None,
+        };
         if self.show == Show::Events {
             self.event("start", json!({ "label": self.label, "plan": plan }));
         }
     }
 
-    fn on_slice(&mut self, slice: &Slice<Live>) {
+    fn on_slice(&mut self, slice: &Slice<Live>, so_far: &Evidence) {
+        self.since.up += slice.bytes_written;
+        self.since.down += slice.bytes_read;
         self.answered += slice.answered;
         self.since.answered += slice.answered;
         self.since.failed += slice.failed() + slice.timed_out;
@@ -195,7 +253,7 @@ impl Observer for Progress {
             Show::Lines | Show::Events => Duration::from_secs(1),
         };
         if slice.to.since(self.printed) >= every {
-            self.print(slice.to);
+            self.print(slice.to, so_far);
         }
     }
 

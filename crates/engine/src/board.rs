@@ -38,7 +38,7 @@ struct Slot {
     scope: AtomicU32,
 }
 
-const STATE_BITS: u32 = 3;
+const STATE_BITS: u32 = 4;
 const STATE: u64 = (1 << STATE_BITS) - 1;
 /// Its address is half the one and half the other; no state has this code.
 const IN_WRITING: u64 = STATE;
@@ -172,6 +172,7 @@ const fn code(state: SlotState) -> u64 {
         SlotState::Waiting => 4,
         SlotState::Answering => 5,
         SlotState::Sending => 6,
+        SlotState::Receiving => 7,
     }
 }
 
@@ -183,6 +184,7 @@ const fn state_of(word: u64) -> SlotState {
         3 => SlotState::Idle,
         4 => SlotState::Waiting,
         6 => SlotState::Sending,
+        7 => SlotState::Receiving,
         _ => SlotState::Answering,
     }
 }

@@ -48,8 +48,8 @@ pub(crate) struct Connection {
     pub(crate) blocked: bool,
     /// An exchange was begun with the connect (a connection for each exchange).
     pub(crate) carries: bool,
-    /// Its exchanges are blocks of a stream to the target.
-    pub(crate) sends: bool,
+    /// What it is doing while an exchange is under way and nothing came of it.
+    pub(crate) under_way: SlotState,
     /// When the connect call was made.
     pub(crate) opened: Timestamp,
     /// When the current exchange was due.
@@ -78,18 +78,13 @@ impl Connection {
             failures: 0,
             blocked: false,
             carries: false,
-            sends: false,
+            under_way: SlotState::Waiting,
             opened: Timestamp(0),
             intended: Timestamp(0),
             written: Timestamp(0),
             first_byte: Timestamp(0),
             free: Timestamp(0),
         }
-    }
-
-    /// What it is doing once an exchange has begun.
-    pub(crate) fn under_way(&self) -> SlotState {
-        if self.sends { SlotState::Sending } else { SlotState::Waiting }
     }
 
     /// Whether an exchange of this connection is written and unanswered.

@@ -14,7 +14,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use linerate_evidence::{Live, Phase, Slice};
-use linerate_model::{Flow, Timestamp, Workload};
+use linerate_model::Timestamp;
 use linerate_workload::Schedule;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -169,8 +169,8 @@ impl Thread {
             .map(|(worker, server)| {
                 let slot = board.slot_of(worker, server);
                 let session = job.template.session_of(worker);
-                let sends = matches!(&job.plan.workload, Workload::Stream { direction, .. } if direction.of(worker) == Flow::Up);
-                Connection { sends, ..Connection::new(worker, server, slot, session) }
+                let under_way = streaming::under_way(&job.plan.workload, worker);
+                Connection { under_way, ..Connection::new(worker, server, slot, session) }
             })
             .collect();
         let first = job.plan.load.stages.first().and_then(|stage| stage.connections);

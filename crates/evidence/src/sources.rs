@@ -55,6 +55,7 @@ pub mod sockets;
 pub mod sockstat;
 pub mod softnet;
 pub mod stat;
+pub mod stream;
 pub mod suspect;
 pub mod tcp_info;
 pub mod threads;
@@ -83,6 +84,7 @@ pub static SOURCES: &[&Source] = &[
     &link::SOURCE,
     &census::SOURCE,
     &process::SOURCE,
+    &stream::SOURCE,
     &engine::SOURCE,
     &threads::SOURCE,
     &peers::SOURCE,
@@ -146,6 +148,8 @@ pub enum Fetch {
     Capture,
     /// The kernel's answers to `sock_diag` dumps of the connections of a port, where they are asked for.
     Bursts,
+    /// What the far end of streams says that it counted.
+    FarEnd,
 }
 
 /// How to read what was fetched.
@@ -167,6 +171,8 @@ pub enum Parse {
     Capture,
     /// A round of dumps at a time, by [`bursts::Counts`].
     Bursts,
+    /// Nothing to read: [`stream::FarEndReading::push`].
+    FarEnd,
 }
 
 /// What was fetched.

@@ -106,7 +106,12 @@ impl Census {
         }
         let ends = self.ends(&before, now);
         // Asked for behind the ends: what they say is of this exchange only if it still goes on.
-        let after = settled(connections, number).filter(|after| after.sequence == before.sequence);
+        let after = settled(connections, number).filter(|after| match before.state.streams() {
+            true => after.client == before.client,
+            false => after.sequence == before.sequence,
+        });
+        // Between two blocks of a stream it is idle for an instant.
+        let after = after.map(|after| if before.state.streams() { before } else { after });
         let (Some(after), Some((client, server))) = (after, ends) else {
             return answer(Station::Unresolved, Asked::Kernel);
         };
@@ -114,7 +119,8 @@ impl Census {
     }
 
     /// Both ends, the engine's first: what the target has received can't then be less than was sent, and
-    /// what it sent meanwhile is on the path. None: one that is always there was not found.
+    /// what it sent meanwhile is on the path. Of a stream from the target that would be all of it: there the sender is
+    /// the first too. None: one that is always there was not found.
     fn ends(
         &mut self,
         slot: &SlotView,
@@ -122,12 +128,21 @@ impl Census {
     ) -> Option<(Option<End>, Option<End>)> {
         let local = slot.client?;
         let server = self.servers.get_mut(usize::from(slot.server))?;
-        let client = self.diags.get_mut((*self.clients.get(usize::from(slot.host))?)?)?;
-        let client = ask(client, local, server.address, &now, &mut self.faults)?;
-        let Some(diag) = server.diag.and_then(|place| self.diags.get_mut(place)) else {
-            return Some((client, None));
+        let near = (*self.clients.get(usize::from(slot.host))?)?;
+        let ways = [(near, local, server.address), (server.diag.unwrap_or(near), server.address, local)];
+        let mut of = |end: usize| {
+            let (diag, own, other) = ways[end];
+            ask(self.diags.get_mut(diag)?, own, other, &now, &mut self.faults)
         };
-        let found = ask(diag, server.address, local, &now, &mut self.faults)?;
+        if server.diag.is_none() {
+            return Some((of(0)?, None));
+        }
+        let (client, found) = if slot.state == SlotState::Receiving {
+            let found = of(1)?;
+            (of(0)?, found)
+        } else {
+            (of(0)?, of(1)?)
+        };
         if found.is_none() && server.is_seen {
             return None;
         }

@@ -66,6 +66,7 @@ impl Stack {
                 | Fetch::Peers
                 | Fetch::Node
                 | Fetch::Link
+                | Fetch::FarEnd
                 | Fetch::Census
                 | Fetch::Capture
                 | Fetch::Bursts => {}

@@ -15,6 +15,7 @@ use crate::document::{
 };
 use crate::experiment::Experiment;
 use crate::number::finite;
+use crate::streamed::Streamed;
 
 /// `linerate/run/1`, as [`RunDocument::schema`] has it.
 pub(crate) const RUN: &str = "linerate/run/1";
@@ -44,6 +45,7 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
         target: header.target.clone(),
         load: Load {
             target_cpu_us_per_exchange: target_cpu,
+            streamed: Streamed::of(&facts, moved(&summary)),
             carried: carries.map(|each| Carried::of(each, &facts, per_s, target_cpu)),
             ..load(header, &summary, Service::of(&evidence.slices, &header.plan, &summary))
         },
@@ -65,6 +67,13 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
     }
 }
 
+/// Bytes a second that were written and read, in the window.
+fn moved(summary: &LoadSummary) -> (f64, f64) {
+    let measured_s = summary.window.1.since(summary.window.0).as_secs_f64();
+    let per_second = |bytes: u64| finite(bytes as f64 / measured_s);
+    (per_second(summary.bytes_written), per_second(summary.bytes_read))
+}
+
 /// The target's CPU time by exchange, in microseconds.
 fn target_cpu(facts: &Facts, per_s: f64) -> Option<f64> {
     let cores = facts.target.as_ref()?.running;
@@ -74,7 +83,7 @@ fn target_cpu(facts: &Facts, per_s: f64) -> Option<f64> {
 
 fn load(header: &Header, summary: &LoadSummary, service: Service) -> Load {
     let measured_s = summary.window.1.since(summary.window.0).as_secs_f64();
-    let per_second = |bytes: u64| finite(bytes as f64 / measured_s);
+    let (written_bytes_per_s, read_bytes_per_s) = moved(summary);
     let (low, high) = summary.throughput_interval;
     Load {
         exchanges: summary.exchanges,
@@ -101,13 +110,14 @@ fn load(header: &Header, summary: &LoadSummary, service: Service) -> Load {
         codes: summary.codes.iter().map(|(code, count)| (code.to_string(), *count)).collect(),
         wrong: summary.wrong.clone(),
         connections_opened: summary.opened,
-        written_bytes_per_s: per_second(summary.bytes_written),
-        read_bytes_per_s: per_second(summary.bytes_read),
+        written_bytes_per_s,
+        read_bytes_per_s,
         engine_cpu_us_per_exchange: finite(
             summary.engine_cpu.as_nanos() as f64 / 1e3 / summary.exchanges as f64,
         ),
         target_cpu_us_per_exchange: None,
         carried: None,
+        streamed: None,
         engine_busiest_thread: finite(summary.busiest_thread),
         stages: summary.stages.iter().map(stage).collect(),
         series: summary.points.iter().map(point).collect(),

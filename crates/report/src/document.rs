@@ -14,6 +14,7 @@ use crate::breakdown::Breakdown;
 use crate::carried::Carried;
 use crate::experiment::Experiment;
 use crate::facts::subject;
+use crate::streamed::Streamed;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,6 +147,9 @@ pub struct Load {
     /// What that moved between the nodes of the target; absent of a target that does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Carried>,
+    /// What streams moved; absent of another workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streamed: Option<Streamed>,
     /// Busiest engine thread, share of one CPU.
     pub engine_busiest_thread: f64,
     /// Levels of load that were held, the last, whose the other figures are, among them; absent where there was one.

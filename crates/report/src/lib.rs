@@ -21,6 +21,7 @@ mod formats;
 mod number;
 mod read;
 mod segments;
+mod streamed;
 mod svg;
 mod table;
 
@@ -47,3 +48,4 @@ pub use forecast::{
 };
 pub use formats::{FORMATS, Format, Look};
 pub use read::{BadDocument, Document};
+pub use streamed::Streamed;

@@ -183,6 +183,7 @@ fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
         (Regime::Full | Regime::RateSet, Some(Resource::Slots)) => model.without_held(each),
         // Where something is full, time elsewhere is not what holds the rate.
         (Regime::Full | Regime::RateSet, _) => return None,
+        _ if facts.streams() => model.without_delay_of_streams(each),
         _ => model.without_delay(each),
     };
     gains(facts, predicted).then_some(predicted)

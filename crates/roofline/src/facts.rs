@@ -124,6 +124,12 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
+    /// Whether exchanges are blocks of streams of our own: one is not asked for when the last was answered, and what
+    /// each resource does for one goes on beside what the others do for the next.
+    pub fn streams(&self) -> bool {
+        self.load == Load::Made && self.run.header.plan.is_stream()
+    }
+
     /// Whether the account says where the exchanges are.
     pub fn is_split(&self) -> bool {
         self.account.as_ref().is_some_and(Account::is_split)
@@ -234,8 +240,12 @@ impl<'a> Facts<'a> {
         format!("{} {}", duration(seconds), self.each())
     }
 
-    /// What the throughput is counted in: `an exchange`, or `a read`.
+    /// What throughput is counted in: `an exchange`, `a block` of streams, or `a read` where the load is not ours.
     pub fn each(&self) -> &'static str {
-        if self.load == Load::Watched { "a read" } else { "an exchange" }
+        match self.load {
+            Load::Watched => "a read",
+            Load::Made if self.run.block().is_some() => "a block",
+            Load::Made => "an exchange",
+        }
     }
 }

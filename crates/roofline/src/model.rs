@@ -154,6 +154,14 @@ impl Model {
         self.without(each, &self.with_free_engine)
     }
 
+    /// The same of streams, whose resources work side by side: as fast as what is left, and the fullest of them, let.
+    pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
+        let left = |each: f64| (self.exchange_s - each).max(self.exchange_s * 1e-3);
+        let rate = |share: f64| f64::from(self.connections) / left(each * share);
+        let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
+        self.bounded(rates, &|_: &InUse, _: &mut QueueStation| {})
+    }
+
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
         let connections = f64::from(self.connections);
         // What takes no time at all cannot be solved.
@@ -346,6 +354,19 @@ fn at(stations: &[InUse], heat: Heat, by: By) -> Vec<QueueStation> {
 
 /// What an exchange takes alone.
 fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Alone> {
+    if run.header.plan.is_stream() {
+        // A block alone is one that finds an empty buffer: what a stream takes for one is all there is.
+        let one = experiment.and_then(|it| it.alone);
+        let each = |per_s: f64| 1.0 / per_s.max(1e-12);
+        let mean = run.load.in_flight / run.attained().0;
+        return Some(match one {
+            Some(one) => {
+                let (low, high) = (each(one.high), each(one.low));
+                Alone { service_s: each(one.per_s), low, high }
+            }
+            None => Alone { service_s: mean, low: mean, high: mean },
+        });
+    }
     if let Some(alone) = experiment.and_then(|it| it.alone_s) {
         // Connections that were refused pause before they ask again.
         let one = experiment.and_then(|it| it.alone).filter(|one| 1.0 / one.high > alone.high);

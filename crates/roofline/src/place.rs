@@ -7,6 +7,8 @@
 //! 4. Else something serves fewer at a time than it is asked, that is none of these: the experiment tells
 //!    whether it is full, and how many it serves; the account tells where they wait.
 //!
+//! Streams ask nothing, and have no time alone: their place is what is full, or else where their bytes are.
+//!
 //! Blind spot: two limits in balance; the fuller one is named then.
 
 use crate::facts::sampled::Process;
@@ -103,6 +105,9 @@ fn made(facts: &Facts) -> Place {
         let resource = Some(engine(facts));
         return Place { regime: Regime::Full, resource, ..place };
     }
+    if facts.streams() {
+        return streamed(facts, place);
+    }
     let Some(model) = &facts.model else { return place };
     place.explained = Some(facts.attained / model.known.per_s.max(1e-12));
     let measured = facts.experiment.as_ref().filter(|it| it.inconclusive.is_none());
@@ -142,6 +147,14 @@ fn made(facts: &Facts) -> Place {
         Some(e) if e.low >= HOLDS => Place { regime: Regime::Delayed, ..place },
         // Between the two, or not tried: it is not known which.
         _ => place,
+    }
+}
+
+/// Of streams: what is full; else where their bytes are, which no more of them at a time would change.
+fn streamed(facts: &Facts, place: Place) -> Place {
+    match facts.stations.fullest().filter(|(_, full)| *full >= FULL) {
+        Some((resource, _)) => Place { regime: Regime::Full, resource: Some(resource), ..place },
+        None => Place { regime: Regime::Delayed, ..place },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use linerate_evidence::sources::capture;
 use linerate_evidence::{Evidence, Header, LoadSummary};
-use linerate_model::Timestamp;
+use linerate_model::{Timestamp, Workload};
 
 use crate::prelude::*;
 
@@ -71,6 +71,14 @@ impl<'a> Run<'a> {
     /// Whether more than a connection a second was opened to the target's host or namespace.
     pub(crate) fn opens_many(&self) -> bool {
         self.load.opened as f64 > CHECKS * self.seconds().max(1.0)
+    }
+
+    /// Of streams, what an exchange moves. Unit: bytes.
+    pub(crate) fn block(&self) -> Option<f64> {
+        match &self.header.plan.workload {
+            Workload::Stream { block, .. } => Some(block.0 as f64),
+            _ => None,
+        }
     }
 
     /// What each connection pauses between an answer and its next request, in the mean. Unit: seconds.

@@ -21,6 +21,7 @@ mod preflight;
 mod runner;
 mod sampler;
 mod steps;
+mod streams;
 
 pub use deploy::Deployment;
 pub use error::{Refused, RunError};

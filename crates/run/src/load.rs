@@ -23,7 +23,7 @@ use crate::places::Names;
 use crate::runner::Runner;
 use crate::sampler::Sampler;
 use crate::steps::{self, Beside};
-use crate::{beam_client, places};
+use crate::{beam_client, places, streams};
 
 /// How a run ends that nothing cut short.
 const DONE: &str = "done";
@@ -46,6 +46,7 @@ impl<O: Observer> Runner<O> {
             .then(|| ServerEnds::open(&scope.target_ports, &scope.server_netns).ok());
         let mut closing = Closing::of(ends.flatten());
         let main = job.clone();
+        let before = streams::counted(&job);
         let running = match plan.engine.client {
             Client::Own => start(job).map_err(RunError::Engine)?,
             Client::Beam => beam_client::start(&job, deployment.lab.engine_hosts())?,
@@ -70,10 +71,12 @@ impl<O: Observer> Runner<O> {
             kept: Kept { evidence: Evidence::default(), file },
             ended: DONE.to_owned(),
         };
+        course.kept.add(before)?;
         course.begun(&running);
         self.observer.begin(&header.plan, running.started);
         let started = running.started;
         self.main_phase(running, &main.stop, &mut course)?;
+        course.kept.add(streams::counted(&main))?;
         if course.ended == DONE && checks {
             let slices = &course.kept.evidence.slices;
             let load = slices.iter().filter(|slice| slice.phase == Phase::Load);
@@ -95,7 +98,7 @@ impl<O: Observer> Runner<O> {
         loop {
             match running.slices.recv_timeout(Duration::from_millis(50)) {
                 Ok(slice) => {
-                    self.observer.on_slice(&slice);
+                    self.observer.on_slice(&slice, &course.kept.evidence);
                     let slice = slice.pack();
                     course.kept.write(&Line::Slice(Box::new(slice.clone())))?;
                     course.kept.evidence.slices.push(slice);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_evidence::{Live, Slice, StepKind};
+use linerate_evidence::{Evidence, Live, Slice, StepKind};
 use linerate_model::{Plan, Timestamp};
 
 /// Is told of a run's course, on the thread that runs it. What it does not care about it leaves out.
@@ -13,8 +13,8 @@ pub trait Observer {
     /// The load begins.
     fn begin(&mut self, _plan: &Plan, _start: Timestamp) {}
 
-    /// An engine thread finished a slice of the main phase.
-    fn on_slice(&mut self, _slice: &Slice<Live>) {}
+    /// An engine thread finished a slice of the main phase; what else was sampled by then.
+    fn on_slice(&mut self, _slice: &Slice<Live>, _so_far: &Evidence) {}
 
     /// The experiment goes on with this step; how long it and those after it take at most.
     fn on_step(&mut self, _kind: StepKind, _connections: u32, _left: Duration) {}

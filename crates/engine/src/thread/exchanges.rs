@@ -126,7 +126,7 @@ impl Thread {
         }
         connection.state = State::Busy;
         connection.session.begin();
-        self.board.begun(connection.slot, connection.under_way(), written);
+        self.board.begun(connection.slot, connection.under_way, written);
         self.write_on(index);
     }
 

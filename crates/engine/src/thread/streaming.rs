@@ -3,10 +3,23 @@
 //! A block up is over with its last byte written, so the next one begins in the same wake; one down is over when it is
 //! read. After some of each a thread looks at the clock and at its other connections.
 
+use linerate_evidence::sources::census::SlotState;
+use linerate_model::{Flow, Workload};
 use linerate_workload::Answer;
 
 use super::{BLOCKS, Edge, Thread};
 use crate::clock::now;
+
+/// What a connection of this worker does while an exchange is under way and nothing came of it.
+pub(super) fn under_way(workload: &Workload, worker: u32) -> SlotState {
+    match workload {
+        Workload::Stream { direction, .. } if direction.of(worker) == Flow::Down => {
+            SlotState::Receiving
+        }
+        Workload::Stream { .. } => SlotState::Sending,
+        _ => SlotState::Waiting,
+    }
+}
 
 impl Thread {
     /// What was left unread in this wake, in turn.

@@ -99,8 +99,17 @@ pub enum SlotState {
     Waiting,
     /// A part of its answer was read.
     Answering,
-    /// A block of a stream is being written, which nobody answers.
+    /// Blocks of a stream go to the target, which nobody answers.
     Sending,
+    /// Blocks of a stream come from the target, which nobody asks for.
+    Receiving,
+}
+
+impl SlotState {
+    /// Whether its exchanges are parts of one stream: where one ends and the next begins is nothing to either end.
+    pub fn streams(self) -> bool {
+        matches!(self, SlotState::Sending | SlotState::Receiving)
+    }
 }
 
 /// One connection of the engine at one instant.

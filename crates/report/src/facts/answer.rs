@@ -1,6 +1,7 @@
 //! The answer in a few sentences: what holds the rate, where the time is, what lifts it, what comes next.
 
 use linerate_account::Station;
+use linerate_model::Workload;
 use linerate_roofline::Advice;
 
 use super::*;
@@ -193,6 +194,19 @@ pub(crate) fn rate_line(run: &RunDocument) -> String {
     } else {
         "too short for an interval".into()
     };
+    if let Workload::Stream { block, .. } = &run.plan.workload {
+        let of = |per_s: f64| bits(per_s * block.0 as f64);
+        let interval = match high.is_finite() {
+            true => format!("95 % interval {} to {}", of(low), of(high)),
+            false => interval,
+        };
+        let at = |percentile| value(&load.latency_us, percentile);
+        let times = match load.latency_us.count {
+            0 => String::new(),
+            _ => format!(", a block of {block} p50 {}, p99 {}", at(50.0), at(99.0)),
+        };
+        return format!("{} ({interval}){times}", of(load.throughput_per_s));
+    }
     let mut said = format!("{} ({interval})", rate(load.throughput_per_s));
     if load.latency_us.count > 0 {
         let at = |percentile| value(&load.latency_us, percentile);

@@ -109,8 +109,15 @@ const COLUMNS: &[Column] = &[
     ("messages_per_s", |_, run| optional(carried(run).map(|of| of.messages_per_s))),
     ("moved_bytes_per_s", |_, run| optional(carried(run).map(|of| of.bytes_per_s))),
     ("cpu_us_per_message", |_, run| optional(carried(run).and_then(|of| of.cpu_us_per_message))),
+    ("up_bytes_per_s", |_, run| optional(streamed(run).and_then(|of| of.up_bytes_per_s))),
+    ("down_bytes_per_s", |_, run| optional(streamed(run).and_then(|of| of.down_bytes_per_s))),
+    ("resent", |_, run| optional(streamed(run).and_then(|of| of.resent))),
     ("labels", |_, run| crate::facts::labels(&run.plan.labels).unwrap_or_default()),
 ];
+
+fn streamed(run: &RunDocument) -> Option<&crate::Streamed> {
+    run.load.streamed.as_ref()
+}
 
 fn carried(run: &RunDocument) -> Option<&crate::Carried> {
     run.load.carried.as_ref()

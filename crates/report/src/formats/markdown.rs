@@ -54,6 +54,9 @@ fn whole_run(out: &mut String, run: &RunDocument) {
     if let Some(carried) = &run.load.carried {
         let _ = writeln!(out, "**Moved:** {}\n", escape(&carried.says()));
     }
+    if let Some(streamed) = &run.load.streamed {
+        let _ = writeln!(out, "**Moved:** {}\n", escape(&streamed.says()));
+    }
     account(out, run);
     let times = facts::times(run);
     if !times.rows.is_empty() {

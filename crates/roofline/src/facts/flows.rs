@@ -23,6 +23,8 @@ pub(crate) struct Bulk<'a> {
     pub senders: Vec<Of<'a>>,
     pub receivers: Vec<Of<'a>>,
     load: Load,
+    /// One of a stream: whatever goes in a round trip, a block is no more than its share of that.
+    streams: bool,
     /// A connection's time by its exchanges. Unit: seconds.
     cycle: f64,
 }
@@ -72,7 +74,8 @@ impl<'a> Bulk<'a> {
         Self {
             sender,
             receiver,
-            bytes: bytes.max(1.0),
+            bytes: run.block().unwrap_or(bytes).max(1.0),
+            streams: facts.streams(),
             senders: run.flows(sender),
             receivers: run.flows(receiver),
             load: facts.load,
@@ -83,6 +86,7 @@ impl<'a> Bulk<'a> {
     /// What moving so many bytes a round trip adds to an exchange after its first. Unit: seconds.
     pub fn round_trips(&self, most: f64, rtt: f64) -> Result<f64, Missing> {
         match self.load {
+            Load::Made if self.streams => Ok((self.bytes / most.max(1.0) * rtt).min(self.cycle)),
             Load::Made => Ok((self.bytes / most.max(1.0) - 1.0).max(0.0) * rtt),
             // A read is what one call took, not what its peer had to send.
             Load::Watched => {

@@ -101,7 +101,10 @@ pub fn place(slot: &SlotView, client: Option<&End>, server: Option<&End>) -> Sta
             _ => Station::Connect,
         },
         SlotState::TlsHandshake => handshake(client, server),
-        SlotState::Waiting | SlotState::Answering | SlotState::Sending => {
+        SlotState::Waiting
+        | SlotState::Answering
+        | SlotState::Sending
+        | SlotState::Receiving => {
             let station = match (client, server) {
                 (None, _) => Station::Unresolved,
                 (Some(client), None) => one_sided(slot, client),
@@ -184,7 +187,7 @@ fn one_sided(slot: &SlotView, client: &End) -> Station {
         return Station::Engine;
     }
     let Some(request) = &client.sender else { return Station::Unresolved };
-    if slot.state == SlotState::Answering {
+    if matches!(slot.state, SlotState::Answering | SlotState::Receiving) {
         return Station::Beyond;
     }
     if let Some(held) = held(request) {
@@ -325,6 +328,11 @@ mod tests {
         let shut = Sender { notsent: 9_000, outstanding: 60_000, snd_wnd: 60_500, ..sender() };
         let held = Station::ClientSending(Held::Window);
         assert_eq!(place(&sending, Some(&end(shut)), Some(&quiet())), held);
+        // The other way the far end's turn is the application's.
+        let receiving = slot(SlotState::Receiving);
+        assert_eq!(place(&receiving, Some(&quiet()), Some(&quiet())), Station::Application);
+        assert_eq!(place(&receiving, Some(&quiet()), None), Station::Beyond);
+        assert_eq!(place(&receiving, Some(&unread), Some(&quiet())), Station::Engine);
     }
 
     #[test]

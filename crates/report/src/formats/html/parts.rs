@@ -75,7 +75,9 @@ pub(super) fn verdict(run: &RunDocument) -> String {
         out += &figure("Attained", &facts::attained(roof));
     }
     out += &figure("p99 latency", &facts::value(&run.load.latency_us, 99.0));
-    let moved = run.load.carried.as_ref().map_or_else(String::new, |of| format!("{}; ", of.says()));
+    let carried = run.load.carried.as_ref().map(|of| format!("{}; ", of.says()));
+    let streamed = run.load.streamed.as_ref().map(|of| format!("{}; ", of.says()));
+    let moved = carried.or(streamed).unwrap_or_default();
     let says = escape(&format!("{moved}{}", facts::setting(run)));
     let _ = writeln!(out, "</dl><p class=\"quiet\">{says}</p></section>");
     out

@@ -122,6 +122,9 @@ fn answer(sheet: &mut Sheet, run: &RunDocument, left_out: usize) {
     if let Some(carried) = &run.load.carried {
         sheet.labelled("MOVED", Tone::Plain, &carried.says());
     }
+    if let Some(streamed) = &run.load.streamed {
+        sheet.labelled("MOVED", Tone::Plain, &streamed.says());
+    }
     if left_out < 3 {
         sheet.wrapped(7, &facts::setting(run));
     }
