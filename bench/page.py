@@ -14,6 +14,8 @@ FLOOR_TARGET = 0.9
 # What requests that differ, and answers that are judged, may cost.
 BUILT_TARGET = 0.95
 JUDGED_TARGET = 0.9
+# Of a stream's throughput, iperf3's being 1.
+STREAM_TARGET = 0.95
 
 
 @dataclasses.dataclass
@@ -32,6 +34,7 @@ class Results:
     requests: list = dataclasses.field(default_factory=list)
     memory: list = dataclasses.field(default_factory=list)
     latency: list = dataclasses.field(default_factory=list)
+    streams: list = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -64,6 +67,21 @@ class Compared:
     def threads_us(self):
         """The same of linerate's load threads alone, in its measured window."""
         return median(pair[0].engine_cpu_us for pair in self.pairs)
+
+
+@dataclasses.dataclass
+class Streams:
+    """One stream in one direction; the runs in pairs, linerate's first."""
+
+    direction: str
+    pairs: list
+
+    @property
+    def ratio(self):
+        return paired.ratio([(a.gbit, b.gbit) for a, b in self.pairs])
+
+    def middle(self, which, figure):
+        return median(getattr(pair[which], figure) for pair in self.pairs)
 
 
 @dataclasses.dataclass
@@ -141,6 +159,8 @@ def write(results):
         parts.append(memory(results.memory))
     if results.latency:
         parts.append(latency(results.latency))
+    if results.streams:
+        parts.append(streams(results.streams))
     parts.append(REPEAT)
     return "\n".join(parts)
 
@@ -247,6 +267,31 @@ Peak resident memory of the generator; the kernel's socket buffers are not in it
 
 Another connection costs {first.name} {first.slope / 1024:.1f} KiB, {second.name} \
 {second.slope / 1024:.1f} KiB.
+"""
+
+
+def streams(compared):
+    sure = compared[0].ratio.sure
+    rows = [
+        f"| | linerate, Gbit/s | iperf3, Gbit/s | ratio | {sure:.1%} interval | CPU of the client, s a run |",
+        "|---|---:|---:|---:|:---:|:---:|",
+    ]
+    for one in compared:
+        ratio = one.ratio
+        row = f"| {one.direction} | {one.middle(0, 'gbit'):.1f} | {one.middle(1, 'gbit'):.1f} "
+        row += f"| **{ratio.middle:.3f}** | {ratio.low:.3f} to {ratio.high:.3f} "
+        rows.append(row + f"| {one.middle(0, 'cpu_s'):.2f} and {one.middle(1, 'cpu_s'):.2f} |")
+    verdicts = ", ".join(f"{one.direction} {one.ratio.against(STREAM_TARGET)}" for one in compared)
+    return f"""\
+## Streams against iperf3
+
+One stream over loopback, writes of 128 KiB, cubic at both ends, the far end on one core and the client on another; \
+throughput by the receiver's count over the whole run, the samples that linerate takes included; in alternation. \
+`up` is to the far end, `down` from it (`iperf3 -R`).
+
+{chr(10).join(rows)}
+
+**Target: at least {STREAM_TARGET} of iperf3's throughput. {verdicts[0].upper()}{verdicts[1:]}.**
 """
 
 

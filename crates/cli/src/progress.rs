@@ -114,6 +114,7 @@ impl Progress {
         let rate = OpRate(window.answered as f64 / seconds);
         let elapsed = at.since(self.start).as_secs_f64();
         let at_percentile = |percentile| window.latency.value_at_percentile(percentile);
+        let goes = self.stream.as_ref().map(|senders| senders.direction);
         let senders = self.stream.as_mut().map(|senders| senders.look(so_far));
         if self.show == Show::Events {
             let mut told = json!({
@@ -147,12 +148,13 @@ impl Progress {
                 window.failed
             ),
             Some((resent, cwnd)) => {
-                let way = |bytes: u64, way: &str| {
+                let way = |way: Flow, bytes: u64| {
                     let rate = BitRate(bytes as f64 * 8.0 / seconds).to_string();
                     let bytes = Bytes(bytes).to_string();
-                    if bytes == "0 B" { String::new() } else { format!("  {way} {bytes:>8} {rate:>11}") }
+                    let goes = goes.is_some_and(|of| of == way || of == Flow::Both);
+                    if goes { format!("  {way} {bytes:>8} {rate:>11}") } else { String::new() }
                 };
-                let (up, down) = (way(window.up, "up"), way(window.down, "down"));
+                let (up, down) = (way(Flow::Up, window.up), way(Flow::Down, window.down));
                 let cwnd = cwnd.map_or_else(|| "-".to_owned(), |window| window.to_string());
                 format!("  {left}{up}{down}  resent {resent:>5}  cwnd {cwnd:>8}")
             }

@@ -199,7 +199,8 @@ fn one(mut stream: TcpStream, peer: SocketAddr, runs: &Runs) -> io::Result<Optio
     if runs.open.load(Ordering::Relaxed) > MOST {
         return refuse(stream, &format!("it serves {MOST} connections already"));
     }
-    let asked = match Asked::parse(&first_line(&mut stream)?) {
+    let (line, greeted) = first_line(&mut stream)?;
+    let asked = match Asked::parse(&line) {
         Ok(asked) => asked,
         Err(bad) => return refuse(stream, &bad.to_string()),
     };
@@ -227,7 +228,9 @@ fn one(mut stream: TcpStream, peer: SocketAddr, runs: &Runs) -> io::Result<Optio
     let counts = runs.of(hello.run);
     counts.connections.fetch_add(1, Ordering::Relaxed);
     let _of_run = Open::new(&counts.open);
+    counts.read.fetch_add(greeted, Ordering::Relaxed);
     stream.write_all(OK)?;
+    counts.written.fetch_add(OK.len() as u64, Ordering::Relaxed);
     stream.set_read_timeout(Some(SILENT))?;
     let began = Instant::now();
     let bytes =
@@ -235,21 +238,19 @@ fn one(mut stream: TcpStream, peer: SocketAddr, runs: &Runs) -> io::Result<Optio
     Ok(Some(Ended { peer, down: hello.down, bytes, took: began.elapsed() }))
 }
 
-/// Without its end. Who greets says no more before he is answered.
-fn first_line(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+/// Without its end, and how many bytes were read for it. Who greets says no more before he is answered.
+fn first_line(stream: &mut TcpStream) -> io::Result<(Vec<u8>, u64)> {
     let (mut line, mut buffer) = (Vec::new(), [0; LONGEST_LINE]);
-    while line.len() < LONGEST_LINE {
-        let read = stream.read(&mut buffer)?;
-        line.extend_from_slice(&buffer[..read]);
-        if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
-            line.truncate(end);
-            return Ok(line);
-        }
-        if read == 0 {
-            break;
+    while line.len() < LONGEST_LINE && !line.contains(&b'\n') {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            read => line.extend_from_slice(&buffer[..read]),
         }
     }
-    Ok(line)
+    let read = line.len() as u64;
+    let end = line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len());
+    line.truncate(end);
+    Ok((line, read))
 }
 
 fn refuse(mut stream: TcpStream, why: &str) -> io::Result<Option<Ended>> {

@@ -72,7 +72,7 @@ pub struct Totals {
     pub connections: u64,
     /// See above.
     pub open: u64,
-    /// Bytes read, greetings left out.
+    /// Bytes read, greetings included, as the engine counts them.
     pub read: u64,
     /// Bytes written.
     pub written: u64,

@@ -25,9 +25,9 @@ metrics! {
     CONNECTIONS: u64 = "stream.connections", "1";
     /// Of them, those that have not ended: of these it may still read; a state.
     OPEN: u64 = "stream.open", "1";
-    /// Bytes that the far end read, in this run.
+    /// Bytes that the far end read, in this run, greetings included.
     READ: Bytes = "stream.read", "B";
-    /// Bytes that the far end wrote, in this run; what it wrote is not all read where the engine had enough.
+    /// Bytes that the far end wrote, in this run, its answers to greetings included; what it wrote is not all read where the engine had enough.
     WRITTEN: Bytes = "stream.written", "B";
     /// CPU time of the far end's threads that read or wrote, in this run.
     CPU: Duration = "stream.cpu", "ns";
