@@ -8,8 +8,8 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use linerate_model::{
-    Also, Arrivals, Body, Bytes, Endian, Ending, Expected, Flow, Framing, LengthField, MOST_SENT, OpRate,
-    Order, Plan, Requests, Sent, Stage, Target, Until, Workload,
+    Also, Arrivals, Body, Bytes, Endian, Ending, Expected, Flow, Framing, LengthField, MOST_SENT,
+    OpRate, Order, Plan, Requests, Sent, Stage, Target, Until, Workload,
 };
 
 use crate::args::LoadArgs;

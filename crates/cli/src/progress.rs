@@ -57,7 +57,8 @@ impl Senders {
             };
             let of = so_far.of(Subject::Flow(number, side));
             all += of.last(tcp_info::TOTAL_RETRANS).unwrap_or(0);
-            if let (Ok(window), Ok(mss)) = (of.last(tcp_info::SND_CWND), of.last(tcp_info::SND_MSS)) {
+            if let (Ok(window), Ok(mss)) = (of.last(tcp_info::SND_CWND), of.last(tcp_info::SND_MSS))
+            {
                 windows.push(window * mss.0);
             }
         }
@@ -79,7 +80,14 @@ struct Window {
 
 impl Window {
     fn new() -> Self {
-        Self { answered: 0, failed: 0, up: 0, down: 0, latency: live_histogram(), phase: Phase::Ramp }
+        Self {
+            answered: 0,
+            failed: 0,
+            up: 0,
+            down: 0,
+            latency: live_histogram(),
+            phase: Phase::Ramp,
+        }
     }
 }
 

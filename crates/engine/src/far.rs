@@ -223,7 +223,10 @@ fn one(mut stream: TcpStream, peer: SocketAddr, runs: &Runs) -> io::Result<Optio
         let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
         let there = std::fs::read_to_string(path).unwrap_or_default();
         let there = there.split_whitespace().collect::<Vec<_>>().join(", ");
-        return refuse(stream, &format!("its kernel has no congestion control `{name}`: write one of {there}"));
+        return refuse(
+            stream,
+            &format!("its kernel has no congestion control `{name}`: write one of {there}"),
+        );
     }
     let counts = runs.of(hello.run);
     counts.connections.fetch_add(1, Ordering::Relaxed);
@@ -326,7 +329,9 @@ fn write(mut stream: TcpStream, hello: &Hello, counts: &Counts) -> u64 {
                 all += bytes as u64;
                 done = (done + bytes) % block.len();
                 counts.written.fetch_add(bytes as u64, Ordering::Relaxed);
-                counts.copied.fetch_add(u64::from(hello.zerocopy && file.is_none()), Ordering::Relaxed);
+                counts
+                    .copied
+                    .fetch_add(u64::from(hello.zerocopy && file.is_none()), Ordering::Relaxed);
                 meter.called();
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

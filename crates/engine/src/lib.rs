@@ -4,8 +4,8 @@
 
 mod board;
 mod clock;
-mod far;
 mod connection;
+mod far;
 mod job;
 mod opening;
 mod probe;

@@ -775,7 +775,7 @@ impl Plan {
     /// Refuses streams that nobody could make.
     fn check_stream(&self) -> Result<(), BadPlan> {
         let wrong = |key, wrong: String| Err(BadPlan::Wrong { key, wrong });
-        let Workload::Stream { direction, block, zerocopy, bare } = &self.workload else {
+        let Workload::Stream { direction, block, bare, .. } = &self.workload else {
             return Ok(());
         };
         if !(1..=MOST_BLOCK).contains(&block.0) {
@@ -798,11 +798,8 @@ impl Plan {
                     .into(),
             );
         }
-        if *zerocopy && self.target.tls {
-            return wrong(
-                "workload.zerocopy",
-                "TLS encrypts a copy: leave one of both out".into(),
-            );
+        if self.target.tls {
+            return wrong("target.tls", "streams are plain: leave it out".into());
         }
         let by_time = [
             ("load.rate", self.is_open_loop()),
@@ -1169,7 +1166,8 @@ mod tests {
 
     #[test]
     fn a_stream_is_a_block_size_and_a_direction_and_nothing_by_the_clock() {
-        let of = |rest: &str| Plan::from_toml(&format!("{SMALLEST}[workload]\nkind = 'stream'\n{rest}"));
+        let of =
+            |rest: &str| Plan::from_toml(&format!("{SMALLEST}[workload]\nkind = 'stream'\n{rest}"));
         let plan = of("").unwrap();
         let Workload::Stream { direction, block, .. } = plan.workload else { panic!("stream") };
         assert_eq!((direction, block), (Flow::Up, Bytes(131_072)));

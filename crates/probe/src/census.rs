@@ -129,7 +129,8 @@ impl Census {
         let local = slot.client?;
         let server = self.servers.get_mut(usize::from(slot.server))?;
         let near = (*self.clients.get(usize::from(slot.host))?)?;
-        let ways = [(near, local, server.address), (server.diag.unwrap_or(near), server.address, local)];
+        let ways =
+            [(near, local, server.address), (server.diag.unwrap_or(near), server.address, local)];
         let mut of = |end: usize| {
             let (diag, own, other) = ways[end];
             ask(self.diags.get_mut(diag)?, own, other, &now, &mut self.faults)

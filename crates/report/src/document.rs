@@ -372,6 +372,9 @@ pub struct Wire {
     /// Every round of it, in order. Empty: there was one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds_bit_s: Vec<f64>,
+    /// Throughput of linerate's own stream in its place, the median of the same rounds. Unit: bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_bit_s: Option<f64>,
     /// With what, in words.
     pub says: String,
 }

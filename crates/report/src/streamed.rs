@@ -65,7 +65,8 @@ impl Streamed {
             .filter(|of| run.evidence.of(*of).last(tcp_info::SND_CWND).is_ok())
             .collect();
         let all = |figure: &dyn Fn(&Of) -> Result<f64, Missing>| -> Vec<f64> {
-            let of = |sender: &Subject| figure(&run.evidence.of(*sender).within(window.clone())).ok();
+            let of =
+                |sender: &Subject| figure(&run.evidence.of(*sender).within(window.clone())).ok();
             senders.iter().filter_map(of).collect()
         };
         let mean = |of: Vec<f64>| {
@@ -112,9 +113,9 @@ impl Streamed {
     /// of one here, 0.34 there; 8.54 GiB written, all of it read there`.
     pub(crate) fn says(&self) -> String {
         let ways = [(self.up_bytes_per_s, "to"), (self.down_bytes_per_s, "from")];
-        let ways = ways.iter().filter_map(|(rate, way)| {
-            rate.map(|rate| format!("{} {way} the far end", bits(rate)))
-        });
+        let ways = ways
+            .iter()
+            .filter_map(|(rate, way)| rate.map(|rate| format!("{} {way} the far end", bits(rate))));
         let mut said = ways.collect::<Vec<_>>().join(", ");
         if let Some(resent) = self.resent {
             said += &format!("; resent {} segments", count(resent as u64));
@@ -171,6 +172,10 @@ mod tests {
              CPU 0.99 here, 0.34 there; 1.00 GiB written, all of it read there"
         );
         let lost = Streamed { far_read_bytes: Some(1 << 29), ..streamed };
-        assert!(lost.says().ends_with("1.00 GiB written, 512 MiB of it read there"), "{}", lost.says());
+        assert!(
+            lost.says().ends_with("1.00 GiB written, 512 MiB of it read there"),
+            "{}",
+            lost.says()
+        );
     }
 }

@@ -99,12 +99,7 @@ mod tests {
                 close: false,
                 expected: Expected::default(),
             },
-            Workload::Stream {
-                direction: Flow::Up,
-                block: Bytes(1),
-                zerocopy: false,
-                bare: true,
-            },
+            Workload::Stream { direction: Flow::Up, block: Bytes(1), zerocopy: false, bare: true },
         ] {
             let given = Given::of("a");
             let kinds =

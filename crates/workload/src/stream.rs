@@ -95,7 +95,9 @@ pub enum Asked {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadHello {
     /// Somebody else's protocol.
-    #[error("this is a far end of linerate's streams: load it with `linerate run stream://HOST:PORT`")]
+    #[error(
+        "this is a far end of linerate's streams: load it with `linerate run stream://HOST:PORT`"
+    )]
     NotOurs,
     /// A word that is not known.
     #[error("`{0}` is not known here: is one end's linerate older?")]
@@ -275,7 +277,8 @@ impl At {
 impl One {
     fn on_reply(&mut self, bytes: &[u8]) -> Result<Step, Broken> {
         self.reply.extend_from_slice(bytes);
-        let begins = |what: &[u8]| what.starts_with(&self.reply[..self.reply.len().min(what.len())]);
+        let begins =
+            |what: &[u8]| what.starts_with(&self.reply[..self.reply.len().min(what.len())]);
         if self.reply == OK {
             (self.at, self.done) = (At::Open, 0);
         } else if self.reply.starts_with(NO) {

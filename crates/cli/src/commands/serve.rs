@@ -18,8 +18,7 @@ pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
     let (recbuf, sndbuf) = (size("--recbuf", &args.recbuf)?, size("--sndbuf", &args.sndbuf)?);
     let bind = |ip: IpAddr| {
         let address = SocketAddr::new(ip, args.port);
-        FarEnd::bind(&FarEndOptions { address, recbuf, sndbuf })
-            .map_err(|error| (address, error))
+        FarEnd::bind(&FarEndOptions { address, recbuf, sndbuf }).map_err(|error| (address, error))
     };
     let far = match args.bind {
         Some(ip) => bind(ip),
@@ -57,7 +56,11 @@ pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
 
 /// What to write for it elsewhere.
 fn named(address: SocketAddr) -> String {
-    if address.ip().is_unspecified() { format!("THIS-HOST:{}", address.port()) } else { address.to_string() }
+    if address.ip().is_unspecified() {
+        format!("THIS-HOST:{}", address.port())
+    } else {
+        address.to_string()
+    }
 }
 
 /// `10.0.0.7:4000 up: 11.2 GiB in 10.0 s = 9.62 Gbit/s`.

@@ -288,9 +288,19 @@ impl Made<'_> {
             return Ok(());
         };
         self.runner.observer.label(format!("the wire, {}{of}", case.case));
-        match wire::wire(rule, length) {
+        // In turn, so that neither is always the first.
+        let stream = || wire::stream(rule, length);
+        let (own, other) = match wires.len() % 2 {
+            0 => (stream(), wire::wire(rule, length)),
+            _ => {
+                let other = wire::wire(rule, length);
+                (stream(), other)
+            }
+        };
+        match other {
             Ok((bit_s, says)) => {
-                wires.push(Wire { case: case.case, bit_s, rounds_bit_s: Vec::new(), says });
+                let (case, stream_bit_s) = (case.case, own.ok());
+                wires.push(Wire { case, bit_s, rounds_bit_s: Vec::new(), stream_bit_s, says });
             }
             // The rows are of use without it.
             Err(trouble) => {
@@ -310,8 +320,10 @@ impl Made<'_> {
                 self.rows.push(row);
             }
         }
+        let own: Vec<f64> = wires.iter().filter_map(|wire| wire.stream_bit_s).collect();
         if let Some((mut wire, rounds)) = median(wires, |wire| wire.bit_s) {
             wire.rounds_bit_s = rounds;
+            wire.stream_bit_s = median(own, |bit_s| *bit_s).map(|(middle, _)| middle);
             self.wire.push(wire);
         }
     }

@@ -34,6 +34,11 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8, Failure> {
             "of a service that was watched: nobody knows how many asked it; what-if takes what `run` writes",
         ));
     }
+    if header.plan.is_stream() {
+        return Err(wrong(
+            "streams ask nothing and wait for no answer, which what-if has no model of: run them again with what is to change",
+        ));
+    }
     if !run.is_held_back() {
         return Err(wrong(
             "an open loop that kept up did what it was asked, not what it could: record a run without --rate",

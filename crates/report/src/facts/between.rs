@@ -112,9 +112,14 @@ fn significant_of_three(value: f64) -> String {
 /// The wire's own rows: what it carried beside each case.
 pub(crate) fn wire(study: &StudyDocument) -> Table {
     let case = study.cases.as_deref().unwrap_or("case");
-    let mut table = Table::new("The wire, in turn with them", &[], &[case, "measured"]);
-    let row =
-        |wire: &Wire| vec![count(u64::from(wire.case)), rounds(wire.bit_s, &wire.rounds_bit_s)];
+    let columns = [case, "measured", "linerate's stream"];
+    let shown = if study.wire.iter().any(|wire| wire.stream_bit_s.is_some()) { 3 } else { 2 };
+    let mut table = Table::new("The wire, in turn with them", &[], &columns[..shown]);
+    let row = |wire: &Wire| {
+        let own = wire.stream_bit_s.map_or_else(|| "-".to_owned(), |bit_s| rounds(bit_s, &[]));
+        let cells = [count(u64::from(wire.case)), rounds(wire.bit_s, &wire.rounds_bit_s), own];
+        cells[..shown].to_vec()
+    };
     table.rows = study.wire.iter().map(row).collect();
     table
 }

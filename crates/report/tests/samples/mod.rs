@@ -500,6 +500,7 @@ pub fn link() -> StudyDocument {
         case,
         bit_s,
         rounds_bit_s: Vec::new(),
+        stream_bit_s: None,
         says: "iperf 3.12, one stream".into(),
     };
     let step = |says: &str, series: &str, bit_s| (says.to_owned(), series.to_owned(), bit_s);
@@ -638,6 +639,7 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             engine_cpu_us_per_exchange: 5.62,
             target_cpu_us_per_exchange: None,
             carried: None,
+            streamed: None,
             engine_busiest_thread: (per_s * 5.62e-6).min(0.99),
             stages: Vec::new(),
             series: (1..=53)

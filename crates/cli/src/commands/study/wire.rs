@@ -1,5 +1,5 @@
-//! What the network between the nodes carries by itself: iperf3 over the loopback that they talk over, with the
-//! congestion control that their sockets have.
+//! What the network between the nodes carries by itself: iperf3, and a stream of linerate's own, over the loopback that
+//! they talk over, with the congestion control that their sockets have.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
@@ -49,6 +49,23 @@ pub(super) fn wire(rule: &WireRule, length: Duration) -> Result<(f64, String), S
             Err(trouble) => return Err(trouble),
         }
     }
+}
+
+/// The same of linerate's own stream: bit/s, as its far end counted them.
+pub(super) fn stream(rule: &WireRule, length: Duration) -> Result<f64, String> {
+    let congestion = std::fs::read_to_string(CONGESTION).map_err(|error| error.to_string())?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let seconds = length.as_secs().max(1);
+    let output = Command::new(own)
+        .args(["run", "--stream", "up", "--no-check", "--json", "-q", "-d", &format!("{seconds}s")])
+        .args(["--block", &rule.length.to_string(), "-C", congestion.trim()])
+        .output()
+        .map_err(|error| error.to_string())?;
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|_| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
+    let arrived = said["load"]["streamed"]["far_read_bytes"].as_f64();
+    let arrived = arrived.ok_or("the far end of the stream told no count")?;
+    Ok(arrived * 8.0 / seconds as f64)
 }
 
 /// Throughput as the receiver counted it, and the program's version.

@@ -101,10 +101,7 @@ pub fn place(slot: &SlotView, client: Option<&End>, server: Option<&End>) -> Sta
             _ => Station::Connect,
         },
         SlotState::TlsHandshake => handshake(client, server),
-        SlotState::Waiting
-        | SlotState::Answering
-        | SlotState::Sending
-        | SlotState::Receiving => {
+        SlotState::Waiting | SlotState::Answering | SlotState::Sending | SlotState::Receiving => {
             let station = match (client, server) {
                 (None, _) => Station::Unresolved,
                 (Some(client), None) => one_sided(slot, client),
