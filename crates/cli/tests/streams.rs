@@ -123,7 +123,7 @@ fn what_no_stream_can_be_made_of_is_said_in_a_sentence() {
         (&["--stream", "up", "http://127.0.0.1:1/"], 2, "--stream is of bare TCP"),
         (&["--stream", "up", "-C", "nosuch"], 2, "this kernel has no `nosuch`: write one of"),
         (&[&http], 1, "no far end of streams: start `linerate serve` there"),
-        (&[&closed], 1, "nothing listens there"),
+        (&[&closed], 1, "nothing listens at 127.0.0.1:"),
     ] {
         let words = [&["run", "-q", "-d", "1s"], words].concat();
         let mut linerate = Linerate::start(&words);

@@ -92,7 +92,7 @@ pub struct Probe {
     tree: Option<TargetTree>,
     own: OwnThreads,
     /// Ends of connections whose congestion control was told.
-    named: BTreeSet<Subject>,
+    named: BTreeMap<Subject, String>,
     unread: BTreeMap<String, String>,
     /// Told by [`Probe::unread`], and not yet by an evidence.
     untold: BTreeMap<String, String>,
@@ -106,7 +106,7 @@ impl Probe {
             host_files: Vec::new(),
             tree: None,
             own: OwnThreads::default(),
-            named: BTreeSet::new(),
+            named: BTreeMap::new(),
             unread: BTreeMap::new(),
             untold: BTreeMap::new(),
             scope,
@@ -241,11 +241,11 @@ impl Probe {
                             faults.insert(source.id, format!("{side}: {error}"));
                             break;
                         }
-                        // Once: a connection that changes its congestion control is not met with.
-                        if !self.named.contains(&answer.of)
-                            && let Some(name) = tcp_info::congestion(bytes)
+                        // As it changes: the far end of a stream sets it once it is told.
+                        if let Some(name) = tcp_info::congestion(bytes)
+                            && self.named.get(&answer.of) != Some(&name)
                         {
-                            self.named.insert(answer.of);
+                            self.named.insert(answer.of, name.clone());
                             evidence.push_fact(answer.of, "congestion", name);
                         }
                     }

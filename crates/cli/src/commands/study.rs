@@ -297,15 +297,18 @@ impl Made<'_> {
                 (stream(), other)
             }
         };
-        match other {
-            Ok((bit_s, says)) => {
-                let (case, stream_bit_s) = (case.case, own.ok());
-                wires.push(Wire { case, bit_s, rounds_bit_s: Vec::new(), stream_bit_s, says });
-            }
-            // The rows are of use without it.
-            Err(trouble) => {
-                self.runner.observer.warn(&format!("the wire was not measured: {trouble}"));
-            }
+        if let Err(trouble) = &own {
+            self.runner.observer.warn(&format!("the stream was not measured: {trouble}"));
+        }
+        // The rows are of use without it.
+        if let Err(trouble) = &other {
+            self.runner.observer.warn(&format!("the wire was not measured: {trouble}"));
+        }
+        let own = own.ok();
+        let alone = own.map(|bit_s| (bit_s, "linerate's own stream".to_owned()));
+        if let Some((bit_s, says)) = other.ok().or(alone) {
+            let (case, rounds_bit_s) = (case.case, Vec::new());
+            wires.push(Wire { case, bit_s, rounds_bit_s, stream_bit_s: own, says });
         }
         Ok(())
     }
