@@ -544,8 +544,9 @@ pub struct StudyRow {
 pub struct Claim {
     /// The claim, as a sentence.
     pub says: String,
-    /// Whether it held here.
-    pub held: bool,
+    /// Whether it held here. None: the runs that it is about were not made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<bool>,
     /// The figures.
     pub because: String,
 }

@@ -9,6 +9,7 @@ mod ladder;
 mod percentiles;
 mod roofline;
 mod series;
+mod steps;
 
 pub(crate) use account::{Bar, account};
 pub(crate) use between::between;
@@ -17,6 +18,7 @@ pub(crate) use ladder::ladder;
 pub(crate) use percentiles::{Curve, percentiles};
 pub(crate) use roofline::{Picture, roofline};
 pub(crate) use series::series;
+pub(crate) use steps::steps;
 
 /// A figure with its caption.
 fn figure(id: &str, caption: &str, draw: impl Fn(Size) -> String) -> String {

@@ -165,7 +165,11 @@ pub(crate) fn claims(study: &StudyDocument) -> Table {
     let mut table =
         Table::new("What was claimed, and what became of it", &["claim", "here", "figures"], &[]);
     for claim in &study.claims {
-        let held = if claim.held { "held" } else { "not held" };
+        let held = match claim.held {
+            Some(true) => "held",
+            Some(false) => "not held",
+            None => "not tried",
+        };
         table.rows.push(vec![claim.says.clone(), held.into(), claim.because.clone()]);
     }
     table

@@ -48,6 +48,8 @@ enum Outcome {
     Failed,
     /// Nothing can be said of it.
     Error,
+    /// It was not tried.
+    Skipped,
 }
 
 impl Case {
@@ -69,10 +71,11 @@ fn render(document: &Document, _: &Look) -> String {
                 let of = format!("{}, {}", row.series, facts::connections(row.connections));
                 of_run(of, &row.run)
             });
-            let claims = study
-                .claims
-                .iter()
-                .map(|claim| Case::new(&claim.says, !claim.held, claim.because.clone()));
+            let claims = study.claims.iter().map(|claim| {
+                let judged = Case::new(&claim.says, claim.held == Some(false), claim.because.clone());
+                let tried = claim.held.map_or(Outcome::Skipped, |_| judged.outcome);
+                Case { outcome: tried, ..judged }
+            });
             let mut suites: Vec<Suite> = rows.collect();
             if !study.claims.is_empty() {
                 suites.push(Suite::of(&study.name, claims.collect()));
@@ -165,10 +168,11 @@ fn one(out: &mut String, suite: &Suite) {
     let name = escape(&suite.name);
     let _ = write!(
         out,
-        "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"0\" time=\"{:.3}\"",
+        "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
         suite.cases.len(),
         suite.count(Outcome::Failed),
         suite.count(Outcome::Error),
+        suite.count(Outcome::Skipped),
         suite.seconds,
     );
     if !suite.at.is_empty() {
@@ -193,6 +197,7 @@ fn one(out: &mut String, suite: &Suite) {
                 writeln!(out, "><failure message=\"{says}\">{says}</failure></testcase>")
             }
             Outcome::Error => writeln!(out, "><error message=\"{says}\">{says}</error></testcase>"),
+            Outcome::Skipped => writeln!(out, "><skipped message=\"{says}\"/></testcase>"),
         };
     }
     *out += "  </testsuite>\n";

@@ -72,7 +72,11 @@ fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
         sheet.heading("Claims");
     }
     for claim in &study.claims {
-        let label = if claim.held { "held      " } else { "NOT HELD  " };
+        let label = match claim.held {
+            Some(true) => "held      ",
+            Some(false) => "NOT HELD  ",
+            None => "not tried ",
+        };
         sheet.item(2, label, &claim.says);
         sheet.wrapped(12, &claim.because);
     }

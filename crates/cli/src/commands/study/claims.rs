@@ -34,21 +34,19 @@ pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow], wires: &[Wire]) -> Clai
 
 /// Whether a claim held, and the figures.
 pub(super) struct Outcome {
-    pub held: bool,
+    /// None: the runs that it is about were not made.
+    pub held: Option<bool>,
     pub because: String,
 }
 
-/// Of a claim about runs that were not made.
-const UNMEASURED: &str = "not measured in this run";
-
 impl Outcome {
     pub fn unmeasured() -> Self {
-        Self { held: false, because: UNMEASURED.into() }
+        Self { held: None, because: "not measured in this run".into() }
     }
 
     /// With the reason, where it was measured and does not hold.
     fn or_else(mut self, otherwise: Option<&str>) -> Self {
-        if let (false, Some(otherwise)) = (self.held || self.because == UNMEASURED, otherwise) {
+        if let (Some(false), Some(otherwise)) = (self.held, otherwise) {
             self.because = format!("{}. {otherwise}", self.because);
         }
         self
@@ -80,7 +78,7 @@ fn stall(rows: &[StudyRow], series: &str, within: f64) -> Outcome {
         .max_by(|a, b| a.abs().total_cmp(&b.abs()))
         .unwrap_or(f64::INFINITY);
     Outcome {
-        held: worst.abs() <= within,
+        held: Some(worst.abs() <= within),
         because: format!(
             "stall {:.1} ms; farthest from connections / stall: {:+.1} %",
             stall * 1e3,
@@ -102,11 +100,11 @@ fn ratio(rows: &[StudyRow], of: [(&str, u32); 2], [least, most]: [Option<f64>; 2
     if let (Some(first), Some(second)) = (first.measured_bit_s, second.measured_bit_s) {
         let [says, against] = [first, second].map(gbit);
         let because = format!("{says} against {against}: x{:.2}", first / second);
-        return Outcome { held: held(first, second), because };
+        return Outcome { held: Some(held(first, second)), because };
     }
     let (first, second) = (first.run.load.throughput_per_s, second.run.load.throughput_per_s);
     let because = format!("{} against {}: x{:.2}", OpRate(first), OpRate(second), first / second);
-    Outcome { held: held(first, second), because }
+    Outcome { held: Some(held(first, second)), because }
 }
 
 /// A throughput between nodes in the unit of these studies.
@@ -141,7 +139,7 @@ fn wire_share(
         least.is_none_or(|least| share >= least) && most.is_none_or(|most| share <= most)
     };
     let held = shares.iter().all(|(_, share)| within(*share));
-    Outcome { held, because: says.collect::<Vec<_>>().join(", ") }
+    Outcome { held: Some(held), because: says.collect::<Vec<_>>().join(", ") }
 }
 
 fn verdict(rows: &[StudyRow], series: &str, by: &str, at: Option<&[u32]>) -> Outcome {
@@ -157,7 +155,7 @@ fn verdict(rows: &[StudyRow], series: &str, by: &str, at: Option<&[u32]>) -> Out
         .collect();
     let counts: Vec<String> = rows.iter().map(|row| counted(row).to_string()).collect();
     Outcome {
-        held: others.is_empty(),
+        held: Some(others.is_empty()),
         because: match (others.is_empty(), at) {
             (true, None) => format!("{by} in every case"),
             (true, Some(_)) => format!("{by} at {}", counts.join(", ")),
@@ -178,7 +176,7 @@ fn never(rows: &[StudyRow], series: &str, by: &str) -> Outcome {
         .collect();
     let others: Vec<&str> = rows.iter().filter_map(|row| row.run.verdict.by()).collect();
     Outcome {
-        held: named.is_empty(),
+        held: Some(named.is_empty()),
         because: if named.is_empty() {
             format!("{} runs: {}", rows.len(), others.join(", "))
         } else {
@@ -200,7 +198,7 @@ fn slope(rows: &[StudyRow], series: &str, at: &[u32], within: f64) -> Outcome {
         .max_by(|a, b| (a.0 / a.1).ln().abs().total_cmp(&(b.0 / b.1).ln().abs()));
     let Some((here, published)) = worst else { return Outcome::unmeasured() };
     Outcome {
-        held: (here / published - 1.0).abs() <= within,
+        held: Some((here / published - 1.0).abs() <= within),
         because: format!(
             "farthest: {here:.1}/s a connection, published {published:.1}/s ({:+.1} %)",
             (here / published - 1.0) * 100.0

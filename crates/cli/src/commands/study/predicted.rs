@@ -45,7 +45,7 @@ impl Between<'_> {
         }
         let forecasts = match self.forecasts(&column, &counts) {
             Ok(forecasts) => forecasts,
-            Err(because) => return Outcome { held: false, because },
+            Err(because) => return Outcome { held: Some(false), because },
         };
         let mut worst: Option<(f64, String)> = None;
         for (row, said) in rows.iter_mut().filter(|row| row.series == to).zip(forecasts) {
@@ -64,7 +64,7 @@ impl Between<'_> {
             }
         }
         let (off, because) = worst.unwrap_or((f64::INFINITY, String::new()));
-        Outcome { held: off.abs() <= within, because }
+        Outcome { held: Some(off.abs() <= within), because }
     }
 
     /// The same of two published series.
@@ -83,7 +83,7 @@ impl Between<'_> {
         let counts: Vec<u32> = second.iter().map(|(count, _)| *count).collect();
         let forecasts = match self.forecasts(&column.collect::<Vec<_>>(), &counts) {
             Ok(forecasts) => forecasts,
-            Err(because) => return Outcome { held: false, because },
+            Err(because) => return Outcome { held: Some(false), because },
         };
         let off = |of: &dyn Fn(&Forecast, &Published) -> f64| {
             let rows =
@@ -93,7 +93,7 @@ impl Between<'_> {
         let (rate, rate_at) = off(&|said, row| said.throughput_per_s.mid.0 / row.per_s - 1.0);
         let (mean, mean_at) = off(&|said, row| said.mean_latency_us[1] / row.mean_us - 1.0);
         Outcome {
-            held: rate.abs() <= within[0] && mean.abs() <= within[1],
+            held: Some(rate.abs() <= within[0] && mean.abs() <= within[1]),
             because: format!(
                 "farthest: throughput {:+.1} % at {rate_at}, mean latency {:+.1} % at {mean_at}",
                 rate * 100.0,
@@ -162,7 +162,7 @@ mod tests {
         };
         let (a, b) = (plan("A"), plan("B"));
         let outcome = Between { from: &a, to: &b }.published(["A", "B"], [0.10, 0.20], &figures);
-        assert!(outcome.held, "{}", outcome.because);
+        assert_eq!(outcome.held, Some(true), "{}", outcome.because);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::parts;
 use crate::document::StudyDocument;
 use crate::facts;
-use crate::figures::{Curve, Picture, between, percentiles, roofline};
+use crate::figures::{Curve, Picture, between, percentiles, roofline, steps};
 use crate::svg::escape;
 
 pub(super) fn page(study: &StudyDocument) -> String {
@@ -31,6 +31,11 @@ pub(super) fn page(study: &StudyDocument) -> String {
     out += &parts::table(&facts::study(study));
     out += "</section>\n";
     out += &parts::section("The wire", &facts::wire(study), &facts::wire_notes(study));
+    out += &steps(
+        study,
+        "What a megabyte takes from the wire to the link, each step with one thing more to do. Filled: what it adds or, \
+         where the row is shorter than the one above, spares.",
+    );
     out += &parts::section("From the wire to the link", &facts::parts(study), &[]);
     out +=
         &percentiles(&curves(study), "Latency by percentile, each series at its most connections.");
