@@ -15,7 +15,7 @@ DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.j
 FUZZ_SECONDS := 60
 FUZZ_TARGETS := http_session evidence_reader dist_frame
 
-.PHONY: help setup agent agent-of-erl build static deb demo check test link-test page-test provoke truth soak bench fuzz bless clean
+.PHONY: help setup agent agent-of-erl build static deb demo check test link-test link-soak page-test provoke truth soak bench fuzz bless clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -62,8 +62,11 @@ test: agent ## every test but the long ones (provoke, soak, bench, fuzz)
 	$(MAKE) --no-print-directory page-test
 	cd bench && python3 -B paired.py && python3 -B binomial.py && python3 -B judged.py && python3 -B -m doctest page.py
 
-link-test: agent ## the link between two nodes under faults (not in `make test`: it is not finished)
-	cd agent && rebar3 as test compile && rebar3 ct --dir test_link
+link-test: agent setup ## the link between two nodes under faults; needs root (namespaces) and Elixir
+	cd agent && rebar3 as test compile && rebar3 ct --suite test_link/linerate_link_SUITE
+
+link-soak: agent ## the link for ten minutes: order, loss, memory
+	cd agent && rebar3 as test compile && rebar3 ct --suite test_link/linerate_link_soak_SUITE --verbose
 
 page-test: setup ## the HTML report in a browser
 	@[ -d tests/page/node_modules/playwright-core ] || { \
@@ -78,8 +81,8 @@ provoke: agent $(if $(ERL),agent-of-erl) ## make each roof bind, and see that it
 		cargo test --release --workspace --test provoke -- --nocapture
 
 agent-of-erl: agent
-	@mkdir -p out/agent && cp agent/_build/default/lib/linerate/ebin/linerate.app out/agent/
-	$(ERL) -noshell -pa out/agent -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || D <- ["", "*/"], F <- filelib:wildcard("agent/src/" ++ D ++ "*.erl")], halt().'
+	@mkdir -p out/agent && cp agent/_build/default/lib/linerate*/ebin/linerate*.app out/agent/
+	$(ERL) -noshell -pa out/agent -eval '[{ok, _} = compile:file(F, [{outdir, "out/agent"}, debug_info]) || D <- ["", "*/", "link/src/"], F <- filelib:wildcard("agent/src/" ++ D ++ "*.erl")], halt().'
 
 truth: build ## how often linerate is right: planted, foreign and healthy services (hours at TRIES=10; ONLY=WORD,... SUITE=foreign CORE=1)
 	@.ci/setup truth

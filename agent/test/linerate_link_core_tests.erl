@@ -127,3 +127,26 @@ arrive(Lane, [{Place, {_, _, _, _, What} = Run} | Runs], Ins, Got) ->
 
 run(Sender, Dest, Bytes) ->
     {Sender, Dest, Bytes, 1, {messages, [m]}}.
+
+%% Three destinations, of which two have spent all.
+a_lane_is_open_while_every_destination_has_credit_test() ->
+    Out = linerate_link_core:out(100),
+    {go, One} = linerate_link_core:admit(run(1, a, 50), Out),
+    ?assert(linerate_link_core:is_open(One)),
+    {go, Two} = linerate_link_core:admit(run(1, a, 50), One),
+    {go, Three} = linerate_link_core:admit(run(1, b, 200), Two),
+    ?assertNot(linerate_link_core:is_open(Three)),
+    {[], [], Four} = linerate_link_core:acknowledged({0, [], [], [], [{a, 1}]}, Three),
+    ?assertNot(linerate_link_core:is_open(Four)),
+    {[], [], Five} = linerate_link_core:acknowledged({0, [], [], [], [{b, 150}]}, Four),
+    ?assert(linerate_link_core:is_open(Five)).
+
+%% The sender of the third frame was killed: it may not have been written.
+a_frame_that_may_be_none_is_confirmed_all_the_same_test() ->
+    Out = lists:foldl(fun linerate_link_core:sent/2, linerate_link_core:out(1000), [[run(1, a, 5)], [run(2, a, 5)], [run(3, none, 0)]]),
+    {1, First} = linerate_link_core:frame(linerate_link_core:in(1000)),
+    {2, Second} = linerate_link_core:frame(First),
+    {{Seq, _, _, _, _} = Ack, _} = linerate_link_core:ack(linerate_link_core:frames(linerate_link_core:frames(Out), Second)),
+    ?assertEqual(3, Seq),
+    {[], [], Confirmed} = linerate_link_core:acknowledged(Ack, Out),
+    ?assert(linerate_link_core:is_confirmed(Confirmed)).

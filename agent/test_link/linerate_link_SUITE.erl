@@ -22,9 +22,17 @@
     links_that_were_opened_and_closed_leave_nothing/1,
     a_node_without_the_application_says_so/1,
     an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted/1,
-    a_killed_lane_is_reported/1
+    a_killed_lane_is_reported/1,
+    a_message_longer_than_a_part_arrives_whole/1,
+    large_binaries_arrive_where_they_were/1,
+    lone_messages_keep_their_order_with_others/1,
+    a_sender_killed_while_it_writes_harms_no_other/1,
+    senders_killed_at_any_time_harm_no_other/1,
+    a_partition_is_reported_and_ends/1,
+    the_guides_lines_work_as_written/1
 ]).
--export([echo/1, counts/3, hold/0, collect/2]).
+-export([with_link/1]).
+-export([echo/1, counts/3, hold/0, sink/0, collect/2, cut_off/2]).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -47,7 +55,14 @@ all() ->
         links_that_were_opened_and_closed_leave_nothing,
         a_node_without_the_application_says_so,
         an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted,
-        a_killed_lane_is_reported
+        a_killed_lane_is_reported,
+        a_message_longer_than_a_part_arrives_whole,
+        large_binaries_arrive_where_they_were,
+        lone_messages_keep_their_order_with_others,
+        a_sender_killed_while_it_writes_harms_no_other,
+        senders_killed_at_any_time_harm_no_other,
+        a_partition_is_reported_and_ends,
+        the_guides_lines_work_as_written
     ].
 
 init_per_suite(Config) ->
@@ -381,6 +396,200 @@ a_killed_lane_is_reported(_) ->
     ?assertMatch({lost, killed, unknown}, receive {linerate_link, Id, {lost, _, _} = Lost} -> Lost after 2000 -> none end),
     node_down(Peer).
 
+a_message_longer_than_a_part_arrives_whole(_) ->
+    with_link(#{part => 100000}, fun(Link, Node) ->
+        Echo = spawn(Node, ?MODULE, echo, [self()]),
+        Messages = [
+            crypto:strong_rand_bytes(250000), {tag, crypto:strong_rand_bytes(300001), self()}, lists:seq(1, 100000),
+            {crypto:strong_rand_bytes(70000), crypto:strong_rand_bytes(70000)}, small
+        ],
+        [ok = linerate_link:send(Link, Echo, Message) || Message <- Messages],
+        ?assertEqual(Messages, [receive M -> M after 5000 -> none end || _ <- Messages])
+    end).
+
+large_binaries_arrive_where_they_were(_) ->
+    with_link(fun(Link, Node) ->
+        Echo = spawn(Node, ?MODULE, echo, [self()]),
+        Large = crypto:strong_rand_bytes(40000),
+        Messages = [
+            Large, {Large}, {a, {b, Large, {c, Large}}}, {{{{Large}}}}, [Large], #{Large => Large}, {<<>>, Large, <<>>},
+            {binary:part(Large, 1, 39000), <<1:3>>}, {Large, lists:seq(1, 9000)}, list_to_tuple(lists:duplicate(9, Large))
+        ],
+        [ok = linerate_link:send(Link, Echo, Message) || Message <- Messages],
+        ?assertEqual(Messages, [receive M -> M after 5000 -> none end || _ <- Messages])
+    end).
+
+%% Pauses make some of them lone: these are written by their sender, the others by the lane.
+lone_messages_keep_their_order_with_others(_) ->
+    with_link(#{small => 1}, fun(Link, Node) ->
+        Self = self(),
+        [
+            spawn_link(fun() ->
+                There = spawn(Node, ?MODULE, counts, [Self, 1, 20000]),
+                [
+                    begin
+                        ok = linerate_link:send(Link, There, {N, if N rem 501 =:= 0 -> binary:copy(<<1>>, 40000); true -> <<>> end}),
+                        N rem 97 =:= 0 andalso erlang:yield(),
+                        N rem 499 =:= 0 andalso timer:sleep(1)
+                    end
+                 || N <- lists:seq(1, 20000)
+                ],
+                receive never -> ok end
+            end)
+         || _ <- lists:seq(1, 8)
+        ],
+        ?assertEqual([20000 || _ <- lists:seq(1, 8)],
+            [receive {in_order, N} -> N; Other -> Other after 30000 -> none end || _ <- lists:seq(1, 8)])
+    end).
+
+%% The other node is stopped, so that lone messages fill the connection until one is held inside its write.
+a_sender_killed_while_it_writes_harms_no_other(_) ->
+    with_link(#{small => 1, window => 100000000}, fun(Link, Node) ->
+        Os = erpc:call(Node, os, getpid, []),
+        Self = self(),
+        Holder = spawn(Node, ?MODULE, hold, []),
+        There = spawn(Node, ?MODULE, counts, [Self, 1, 2]),
+        ok = linerate_link:send(Link, There, {1, <<>>}),
+        timer:sleep(50),
+        _ = os:cmd("kill -STOP " ++ Os),
+        Held = held(fun() -> linerate_link:send(Link, Holder, binary:copy(<<1>>, 30000)) end, 5000),
+        exit(Held, kill),
+        _ = os:cmd("kill -CONT " ++ Os),
+        ok = linerate_link:send(Link, There, {2, <<>>}),
+        ?assertEqual({in_order, 2}, receive {in_order, _} = All -> All after 10000 -> none end),
+        ?assertEqual(ok, linerate_link:close(Link))
+    end).
+
+%% The first process that does not return from it; each has its turn.
+held(Do, Tries) when Tries > 0 ->
+    {Pid, Monitor} = spawn_monitor(Do),
+    receive
+        {'DOWN', Monitor, _, _, _} -> timer:sleep(1), held(Do, Tries - 1)
+    after 300 ->
+        demonitor(Monitor, [flush]),
+        Pid
+    end.
+
+senders_killed_at_any_time_harm_no_other(_) ->
+    with_link(#{small => 1}, fun(Link, Node) ->
+        Self = self(),
+        Sink = spawn(Node, ?MODULE, sink, []),
+        Kills = [spawn_link(fun() -> kills(Link, Sink) end) || _ <- [1, 2, 3]],
+        There = spawn(Node, ?MODULE, counts, [Self, 1, 3000]),
+        [
+            begin
+                ok = linerate_link:send(Link, There, {N, <<>>}),
+                N rem 3 =:= 0 andalso timer:sleep(1)
+            end
+         || N <- lists:seq(1, 3000)
+        ],
+        ?assertEqual({in_order, 3000}, receive {in_order, _} = All -> All after 10000 -> none end),
+        [begin unlink(Pid), exit(Pid, kill) end || Pid <- Kills],
+        ?assertEqual(ok, linerate_link:close(Link))
+    end).
+
+kills(Link, Sink) ->
+    Pid = spawn(fun() -> [linerate_link:send(Link, Sink, N) || N <- lists:seq(1, 50)] end),
+    [erlang:yield() || _ <- lists:seq(1, rand:uniform(50))],
+    exit(Pid, kill),
+    %% So that the lane has time for others.
+    timer:sleep(1),
+    kills(Link, Sink).
+
+%% Each node has a network namespace of its own; the device between them is taken down in the middle of messages of
+%% 100 MB. Needs root.
+a_partition_is_reported_and_ends(_) ->
+    Own = os:getpid(),
+    [A, B] = Spaces = ["lr-link-" ++ Own ++ "-" ++ End || End <- ["a", "b"]],
+    Ip = fun(Words) -> ?assertEqual({Words, ""}, {Words, os:cmd("ip " ++ Words)}) end,
+    [Ip("netns add " ++ Space) || Space <- Spaces],
+    try
+        Ip("-n " ++ A ++ " link add lr0 type veth peer name lr0 netns " ++ B),
+        [begin Ip(["-n ", S, " addr add 10.231.0.", N, "/24 dev lr0"]), Ip(["-n ", S, " link set lr0 up"]), Ip(["-n ", S, " link set lo up"]) end
+         || {S, N} <- [{A, "1"}, {B, "2"}]],
+        {One, _} = in_space(A, "10.231.0.1"),
+        {Two, Far} = in_space(B, "10.231.0.2"),
+        ?assert(peer:call(One, net_kernel, connect_node, [Far])),
+        Told = peer:call(One, ?MODULE, cut_off, [Far, A], 50000),
+        ?assertMatch({{closed, _}, {lost, _, [{_, N}]}, back} when N > 0, Told),
+        [peer:stop(Peer) || Peer <- [One, Two]]
+    after
+        [os:cmd("ip netns del " ++ Space) || Space <- Spaces]
+    end.
+
+in_space(Space, Address) ->
+    {ok, Peer, Node} = peer:start(#{
+        name => linerate_apart, host => Address, longnames => true, connection => standard_io,
+        exec => {os:find_executable("ip"), ["netns", "exec", Space, os:find_executable("erl")]},
+        args => [
+            "-setcookie", atom_to_list(erlang:get_cookie()), "-kernel", "net_ticktime", "4",
+            "-pa" | [filename:dirname(code:which(M)) || M <- [linerate_link, ?MODULE]]
+        ]
+    }),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [linerate_link]),
+    {Peer, Node}.
+
+%% On one of the nodes.
+cut_off(Far, Space) ->
+    {ok, Link} = linerate_link:open(Far),
+    Id = linerate_link:id(Link),
+    Self = self(),
+    Sink = spawn(Far, ?MODULE, sink, []),
+    spawn(fun() -> Self ! {sender, cut_off_sender(Link, Id, Sink)} end),
+    timer:sleep(100),
+    [] = os:cmd("ip -n " ++ Space ++ " link set lr0 down"),
+    Closed = receive {linerate_link, Id, What} -> What after 30000 -> none end,
+    Lost = receive {sender, Said} -> Said after 5000 -> none end,
+    [] = os:cmd("ip -n " ++ Space ++ " link set lr0 up"),
+    true = connects(Far, 50),
+    {ok, Again} = linerate_link:open(Far),
+    Echo = spawn(Far, ?MODULE, echo, [self()]),
+    ok = linerate_link:send(Again, Echo, back),
+    {Closed, Lost, receive back -> back after 5000 -> none end}.
+
+cut_off_sender(Link, Id, Sink) ->
+    case linerate_link:send(Link, Sink, binary:copy(<<1>>, 100000000)) of
+        ok -> cut_off_sender(Link, Id, Sink);
+        {error, closed} -> receive {linerate_link, Id, What} -> What after 10000 -> none end
+    end.
+
+connects(Node, Tries) when Tries > 0 ->
+    net_kernel:connect_node(Node) =:= true orelse begin timer:sleep(200), connects(Node, Tries - 1) end.
+
+%% Those of docs/link.md, typed into a shell.
+the_guides_lines_work_as_written(_) ->
+    Ebin = filename:dirname(code:which(linerate_link)),
+    {ok, Peer, Node} = peer:start(#{name => b, host => "127.0.0.1", longnames => true, connection => standard_io, args => [
+        "-setcookie", "x", "-pa", Ebin, filename:dirname(code:which(?MODULE))
+    ]}),
+    ?assertEqual('b@127.0.0.1', Node),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [linerate_link]),
+    {ok, Guide} = file:read_file(above(filename:absname(""), "docs/link.md")),
+    [
+        begin
+            _ = (catch peer:call(Peer, erlang, unregister, [receiver])),
+            true = peer:call(Peer, erlang, register, [receiver, peer:call(Peer, erlang, spawn, [?MODULE, hold, []])]),
+            Lines = [Line || Line <- binary:split(Guide, <<"\n">>, [global]), match =:= re:run(Line, Prompt, [{capture, none}])],
+            Typed = [[re:replace(Line, Prompt, ""), "\n"] || Line <- Lines],
+            [Command] = [string:replace(string:trim(Line, leading, " $"), "EBIN", Ebin) || Line <- binary:split(Guide, <<"\n">>, [global]), match =:= re:run(Line, Shell, [{capture, none}])],
+            File = filename:join(os:getenv("TMPDIR", "/tmp"), "linerate-link-" ++ os:getpid()),
+            ok = file:write_file(File, Typed),
+            Said = os:cmd(lists:flatten(io_lib:format("(cat ~ts; sleep 3) | ~ts", [File, unicode:characters_to_list(Command)]))),
+            ok = file:delete(File),
+            ?assertEqual(Count, length(Lines)),
+            ?assertMatch({messages, [hello]}, peer:call(Peer, erlang, process_info, [peer:call(Peer, erlang, whereis, [receiver]), messages]), Said)
+        end
+     || {Shell, Prompt, Count} <- [{"^    \\$ erl ", "^    [0-9]> ", 5}, {"^    \\$ iex ", "^    iex> ", 3}]
+    ],
+    peer:stop(Peer).
+
+above(Folder, Name) ->
+    Path = filename:join(Folder, Name),
+    case filelib:is_regular(Path) of
+        true -> Path;
+        false when Folder =/= "/" -> above(filename:dirname(Folder), Name)
+    end.
+
 flood(Link, To) ->
     case linerate_link:send(Link, To, a_message) of
         ok ->
@@ -396,8 +605,11 @@ listener(Node) ->
     Listener.
 
 with_link(Test) ->
+    with_link(#{}, Test).
+
+with_link(Options, Test) ->
     {Peer, Node} = node_up(),
-    {ok, Link} = linerate_link:open(Node),
+    {ok, Link} = linerate_link:open(Node, Options),
     Test(Link, Node),
     _ = linerate_link:close(Link, 0),
     node_down(Peer).
@@ -433,3 +645,6 @@ collect(To, Pieces) ->
         {linerate_stream, _, eof} -> To ! {collected, iolist_to_binary(lists:reverse(Pieces))};
         {linerate_stream, _, Piece} -> collect(To, [Piece | Pieces])
     end.
+
+sink() ->
+    receive _ -> sink() end.

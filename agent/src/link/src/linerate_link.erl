@@ -40,6 +40,9 @@
     %% Bytes that a destination may have there unconsumed: 1 MiB and 16 MiB.
     window => pos_integer(),
     bulk_window => pos_integer(),
+    %% A message that encoded is longer than that goes in parts of it, and its parts are put together by a
+    %% copy. 512 MiB.
+    part => pos_integer(),
     %% TCP congestion control, by its name in the kernel. Default: what the system has.
     congestion => none | string(),
     %% The link ends with this process. Default: the caller.
@@ -56,11 +59,14 @@
     id :: reference(),
     node :: node(),
     pid :: pid(),
-    %% 1: not 0 when the link has ended. 2: the last sender's number.
+    %% 1: not 0 when the link has ended. 2: the last sender's number. The others are `linerate_link_lane''s.
     flags :: atomics:atomics_ref(),
     senders :: ets:table(),
     small :: tuple(),
+    %% Of small lanes.
+    sockets :: tuple(),
     bulk :: tuple(),
+    safe :: boolean(),
     threshold :: pos_integer(),
     allowance :: pos_integer(),
     bulk_allowance :: pos_integer()
@@ -72,6 +78,7 @@
     %% 1 and 2: bytes unwritten, small and large. 3 and 4: whether it waits for them to be fewer.
     counts :: atomics:atomics_ref(),
     small :: pid(),
+    socket :: gen_tcp:socket(),
     bulk :: pid(),
     %% Numbers of the two lanes.
     numbers :: {pos_integer(), pos_integer()},
@@ -88,6 +95,9 @@
 
 %% Unit: bytes. What a message is charged beyond its encoded length: about what it takes in a mailbox.
 -define(OVERHEAD, 64).
+
+%% Unit: bytes. What of a message may go into a header. Chosen: small beside a large message.
+-define(REST, 4096).
 
 %% Unit: bytes. Pieces of a stream.
 -define(PIECE, 1048576).
@@ -133,6 +143,7 @@ defaults() ->
         bulk_allowance => 8388608,
         window => 1048576,
         bulk_window => 16777216,
+        part => 536870912,
         congestion => none,
         owner => self(),
         timeout => 5000
@@ -141,12 +152,12 @@ defaults() ->
 %% @private
 -spec handle(map()) -> link().
 handle(#{
-    id := Id, node := Node, pid := Pid, flags := Flags, senders := Senders, small := Small, bulk := Bulk,
-    threshold := Threshold, allowance := Allowance, bulk_allowance := BulkAllowance
+    id := Id, node := Node, pid := Pid, flags := Flags, senders := Senders, small := Small, sockets := Sockets,
+    bulk := Bulk, safe := Safe, threshold := Threshold, allowance := Allowance, bulk_allowance := BulkAllowance
 }) ->
     #link{
-        id = Id, node = Node, pid = Pid, flags = Flags, senders = Senders, small = Small, bulk = Bulk,
-        threshold = Threshold, allowance = Allowance, bulk_allowance = BulkAllowance
+        id = Id, node = Node, pid = Pid, flags = Flags, senders = Senders, small = Small,
+        sockets = Sockets, bulk = Bulk, safe = Safe, threshold = Threshold, allowance = Allowance, bulk_allowance = BulkAllowance
     }.
 
 %% @doc By what messages about this link name it.
@@ -169,7 +180,7 @@ send(#link{id = Id, flags = Flags} = Link, Dest, Term) ->
             There = there(Dest, Link),
             case erlang:external_size(Term) of
                 Size when Size < Link#link.threshold -> small(There, Term, Size, Sender, Link);
-                _ -> large(There, Term, Sender, Link)
+                Size -> large(There, Term, Size, Sender, Link)
             end;
         _ ->
             _ = erase(Id),
@@ -183,42 +194,81 @@ there({Name, Node}, #link{node = Node}) when is_atom(Name) -> Name.
 
 -spec small(pid() | atom(), term(), non_neg_integer(), #sender{}, #link{}) -> ok | {error, closed}.
 small(Dest, Term, Size, #sender{large = Large} = Sender, Link) when is_map_key(Dest, Large) ->
-    #sender{number = Number, small = Small, bulk = Bulk, numbers = {To, _}, steps = Steps} = Sender,
+    #sender{number = Number, bulk = Bulk, numbers = {To, _}, steps = Steps} = Sender,
     Bulk ! {Number, {fence, Steps + 1, To}, Dest, step},
-    Small ! {Number, {wait, Steps + 1}, Dest, step},
+    step({wait, Steps + 1}, Dest, Sender),
     Changed = Sender#sender{large = maps:remove(Dest, Large), steps = Steps + 1},
     _ = put(Link#link.id, Changed),
-    small(Dest, Term, Size, Changed, Link);
-small(Dest, Term, Size, #sender{number = Number, small = Small} = Sender, Link) ->
+    queued(Dest, Term, Size, Changed, Link);
+small(Dest, Term, Size, #sender{counts = Counts, number = Number, numbers = {Lane, _}} = Sender, #link{flags = Flags} = Link) ->
+    %% Where the lane has nothing to write, and nothing of this process, it is written here.
+    case atomics:get(Counts, 1) =:= 0 andalso linerate_link_lane:take(Flags, Lane, Number) of
+        true -> lone(Dest, Term, Size, Sender, Link);
+        false -> queued(Dest, Term, Size, Sender, Link)
+    end.
+
+-spec queued(pid() | atom(), term(), non_neg_integer(), #sender{}, #link{}) -> ok | {error, closed}.
+queued(Dest, Term, Size, #sender{number = Number, small = Small} = Sender, Link) ->
     Charged = Size + ?OVERHEAD,
     Small ! {Number, Charged, Dest, Term},
     taken(1, Charged, Small, Sender, Link).
 
--spec large(pid() | atom(), term(), #sender{}, #link{}) -> ok | {error, closed}.
-large(Dest, Term, #sender{large = Large} = Sender, Link) when is_map_key(Dest, Large) ->
+-spec lone(pid() | atom(), term(), non_neg_integer(), #sender{}, #link{}) -> ok | {error, closed}.
+lone(Dest, Term, Size, Sender, #link{flags = Flags, senders = Senders, safe = Safe}) ->
+    #sender{number = Number, small = Small, socket = Socket, numbers = {Lane, _}} = Sender,
+    Run = {Number, Dest, Size + ?OVERHEAD, 1, {messages, [Term]}},
+    case linerate_link_lane:write_lone({Small, Lane, Socket}, Run, Safe, Flags, Senders) of
+        ok ->
+            case atomics:get(Flags, 1) of
+                0 -> ok;
+                _ -> {error, closed}
+            end;
+        {error, _} ->
+            {error, closed}
+    end.
+
+%% It counts as a byte, so that nothing is written past it.
+-spec step({fence, pos_integer(), pos_integer()} | {wait, pos_integer()}, pid() | atom(), #sender{}) -> ok.
+step(Step, Dest, #sender{number = Number, small = Small, counts = Counts}) ->
+    Small ! {Number, Step, Dest, step},
+    atomics:add(Counts, 1, 1).
+
+-spec large(pid() | atom(), term(), non_neg_integer(), #sender{}, #link{}) -> ok | {error, closed}.
+large(Dest, Term, Size, #sender{large = Large} = Sender, Link) when is_map_key(Dest, Large) ->
     #sender{number = Number, bulk = Bulk} = Sender,
-    Payload = term_to_iovec(Term),
-    Size = iolist_size(Payload),
-    Bulk ! {Number, Size, Dest, Payload},
-    taken(2, Size, Bulk, Sender, Link);
-large(Dest, Term, Sender, Link) ->
-    #sender{number = Number, small = Small, bulk = Bulk, numbers = {_, To}, steps = Steps} = Sender,
-    Small ! {Number, {fence, Steps + 1, To}, Dest, step},
+    {Charged, Payload} = payload(Term, Size),
+    Bulk ! {Number, Charged, Dest, Payload},
+    taken(2, Charged, Bulk, Sender, Link);
+large(Dest, Term, Size, Sender, Link) ->
+    #sender{number = Number, bulk = Bulk, numbers = {_, To}, steps = Steps} = Sender,
+    step({fence, Steps + 1, To}, Dest, Sender),
     Bulk ! {Number, {wait, Steps + 1}, Dest, step},
     Changed = forget(Sender#sender{steps = Steps + 1}),
     Now = Changed#sender{large = (Changed#sender.large)#{Dest => []}},
     _ = put(Link#link.id, Now),
-    large(Dest, Term, Now, Link).
+    large(Dest, Term, Size, Now, Link).
+
+%% Where a few large binaries are most of a message, they leave as they are, and the rest with the header.
+-spec payload(term(), non_neg_integer()) -> {pos_integer(), linerate_link_lane:payload()}.
+payload(Term, Size) ->
+    {Left, Holes, Binaries} = linerate_link_holes:cut(Term),
+    case iolist_size(Binaries) of
+        Bytes when Bytes > 0, Size - Bytes =< ?REST ->
+            {Bytes, {{Left, Holes}, Binaries}};
+        _ ->
+            Iovec = term_to_iovec(Term),
+            {iolist_size(Iovec), {payload, Iovec}}
+    end.
 
 %% Destinations are not remembered for ever: past a thousand of them all go back to the small lane.
 -spec forget(#sender{}) -> #sender{}.
 forget(#sender{large = Large} = Sender) when map_size(Large) < 1000 ->
     Sender;
-forget(#sender{number = Number, small = Small, bulk = Bulk, numbers = {To, _}, large = Large} = Sender) ->
+forget(#sender{number = Number, bulk = Bulk, numbers = {To, _}, large = Large} = Sender) ->
     Steps = maps:fold(
         fun(Dest, [], Step) ->
             Bulk ! {Number, {fence, Step + 1, To}, Dest, step},
-            Small ! {Number, {wait, Step + 1}, Dest, step},
+            step({wait, Step + 1}, Dest, Sender),
             Step + 1
         end,
         Sender#sender.steps,
@@ -274,7 +324,7 @@ wait(Slot, Allowance, Lane, #sender{number = Number, counts = Counts}, #link{sen
     end.
 
 -spec register_sender(#link{}) -> #sender{}.
-register_sender(#link{id = Id, flags = Flags, senders = Senders, small = Smalls, bulk = Bulks}) ->
+register_sender(#link{id = Id, flags = Flags, senders = Senders, small = Smalls, sockets = Sockets, bulk = Bulks}) ->
     [erase(Key) || {Key, #sender{flags = Others}} <- get(), atomics:get(Others, 1) =/= 0],
     Number = atomics:add_get(Flags, 2, 1),
     SmallAt = 1 + Number rem tuple_size(Smalls),
@@ -283,6 +333,7 @@ register_sender(#link{id = Id, flags = Flags, senders = Senders, small = Smalls,
         number = Number,
         counts = atomics:new(4, []),
         small = element(SmallAt, Smalls),
+        socket = element(SmallAt, Sockets),
         bulk = element(BulkAt, Bulks),
         numbers = {SmallAt, tuple_size(Smalls) + BulkAt},
         flags = Flags

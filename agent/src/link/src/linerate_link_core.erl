@@ -10,8 +10,8 @@
 %% it goes on with. Runs behind the `wait' are kept until the `fence' has been reached.
 -module(linerate_link_core).
 
--export([out/1, admit/2, sent/2, acknowledged/2, outstanding/1, is_confirmed/1, gauges/1]).
--export([in/1, frame/1, arrived/3, passed/2, delivered/4, refused/4, measured/3, unmeasured/1, ack/1]).
+-export([out/1, admit/2, sent/2, lone/2, frames/1, acknowledged/2, outstanding/1, is_confirmed/1, is_open/1, gauges/1]).
+-export([in/1, frame/1, frames/2, arrived/3, passed/2, delivered/4, refused/4, measured/3, unmeasured/1, ack/1]).
 
 -export_type([out/0, in/0, run/0, what/0, dest/0, sender/0, place/0, key/0, ack/0, nack/0]).
 
@@ -48,6 +48,8 @@
     window :: pos_integer(),
     %% Destinations that do not have all their credit, with what is kept back, newest first.
     dests = #{} :: #{dest() => {integer(), [run()]}},
+    %% How many of those have no credit at all.
+    short = 0 :: non_neg_integer(),
     seq = 0 :: non_neg_integer(),
     %% Frames that were not confirmed, oldest first.
     unconfirmed = queue:new() :: queue:queue({pos_integer(), [{sender(), dest(), non_neg_integer()}]}),
@@ -86,21 +88,36 @@ out(Window) ->
 -spec admit(run(), out()) -> {go | keep, out()}.
 admit({_, Dest, Bytes, _, _} = Run, #out{window = Window, dests = Dests} = Out) ->
     case Dests of
-        #{Dest := {Credit, []}} when Credit > 0 ->
-            {go, Out#out{dests = Dests#{Dest := {Credit - Bytes, []}}}};
-        #{Dest := {Credit, Kept}} ->
-            {keep, Out#out{dests = Dests#{Dest := {Credit, [Run | Kept]}}}};
-        #{} when Bytes =:= 0 ->
-            {go, Out};
-        #{} ->
-            {go, Out#out{dests = Dests#{Dest => {Window - Bytes, []}}}}
+        #{Dest := {Credit, []}} when Credit > 0 -> {go, spent(Dest, Credit - Bytes, Out)};
+        #{Dest := {Credit, Kept}} -> {keep, Out#out{dests = Dests#{Dest := {Credit, [Run | Kept]}}}};
+        #{} when Bytes =:= 0 -> {go, Out};
+        #{} -> {go, spent(Dest, Window - Bytes, Out)}
     end.
+
+-spec spent(dest(), integer(), out()) -> out().
+spent(Dest, Credit, #out{dests = Dests, short = Short} = Out) ->
+    Out#out{dests = Dests#{Dest => {Credit, []}}, short = Short + short(Credit)}.
+
+%% @doc A run that left by itself, as a frame, while the lane was open: it has spent what it has.
+-spec lone(run(), out()) -> out().
+lone({_, Dest, Bytes, _, _} = Run, #out{window = Window, dests = Dests, short = Short} = Out) ->
+    {Credit, []} = maps:get(Dest, Dests, {Window, []}),
+    sent([Run], spent(Dest, Credit - Bytes, Out#out{short = Short - short(Credit)})).
+
+-spec short(integer()) -> 0 | 1.
+short(Credit) when Credit > 0 -> 0;
+short(_) -> 1.
 
 %% @doc These runs leave as one frame, the next one.
 -spec sent([run()], out()) -> out().
 sent(Runs, #out{seq = Seq, unconfirmed = Unconfirmed} = Out) ->
     Frame = {Seq + 1, [{Sender, Dest, Count} || {Sender, Dest, _, Count, _} <- Runs]},
     Out#out{seq = Seq + 1, unconfirmed = queue:in(Frame, Unconfirmed)}.
+
+%% @doc How many frames have left.
+-spec frames(out()) -> non_neg_integer().
+frames(#out{seq = Seq}) ->
+    Seq.
 
 %% @doc What the far end says: whom to tell of undelivered messages, and the runs that may go now.
 -spec acknowledged(ack(), out()) ->
@@ -138,14 +155,14 @@ confirmed(Seq, Unconfirmed, Confirmed) ->
     end.
 
 -spec grant({dest(), non_neg_integer()}, {[[run()]], out()}) -> {[[run()]], out()}.
-grant({Dest, Bytes}, {Runs, #out{window = Window, dests = Dests} = Out}) ->
+grant({Dest, Bytes}, {Runs, #out{window = Window, dests = Dests, short = Short} = Out}) ->
     case Dests of
         #{Dest := {Credit, Kept}} ->
-            case spend(Credit + Bytes, lists:reverse(Kept), []) of
-                {Window, Free, []} ->
-                    {[Free | Runs], Out#out{dests = maps:remove(Dest, Dests)}};
-                {Left, Free, Still} ->
-                    {[Free | Runs], Out#out{dests = Dests#{Dest := {Left, lists:reverse(Still)}}}}
+            {Left, Free, Still} = spend(Credit + Bytes, lists:reverse(Kept), []),
+            Now = Out#out{short = Short - short(Credit) + short(Left)},
+            case Still of
+                [] when Left >= Window -> {[Free | Runs], Now#out{dests = maps:remove(Dest, Dests)}};
+                _ -> {[Free | Runs], Now#out{dests = Dests#{Dest := {Left, lists:reverse(Still)}}}}
             end;
         #{} ->
             {Runs, Out}
@@ -178,6 +195,11 @@ is_confirmed(#out{dests = Dests, unconfirmed = Unconfirmed, waiting = Waiting}) 
     queue:is_empty(Unconfirmed) andalso map_size(Waiting) =:= 0 andalso
         lists:all(fun({_, Kept}) -> Kept =:= [] end, maps:values(Dests)).
 
+%% @doc Whether every destination has credit.
+-spec is_open(out()) -> boolean().
+is_open(#out{short = Short}) ->
+    Short =:= 0.
+
 %% @doc Frames not confirmed, destinations that messages are kept back for, and bytes of those.
 -spec gauges(out()) -> {non_neg_integer(), non_neg_integer(), non_neg_integer()}.
 gauges(#out{dests = Dests, unconfirmed = Unconfirmed}) ->
@@ -193,6 +215,12 @@ in(Window) ->
 -spec frame(in()) -> {pos_integer(), in()}.
 frame(#in{seq = Seq} = In) ->
     {Seq + 1, In#in{seq = Seq + 1}}.
+
+%% @doc So many frames have left at the near end, whether they are here or not: the last one may be
+%% none, if its sender was killed.
+-spec frames(non_neg_integer(), in()) -> in().
+frames(Seq, #in{} = In) ->
+    In#in{seq = Seq}.
 
 %% @doc A run of a frame: deliver it, say to that lane that its fence was reached, or nothing now.
 -spec arrived(place(), run(), in()) -> {deliver | {pass, pos_integer(), key()} | nothing, in()}.

@@ -3,19 +3,25 @@
 %%
 %% Frames, by their first byte: 0 runs with their terms; 1 a header of runs
 %% and the payloads of them; 2 a header of one run and the first part of a payload that is longer than
-%% a frame; 3 another part. What comes back is a `linerate_link_core:ack()'.
+%% a frame; 3 another part; 4 how many frames there are. What comes back is a `linerate_link_core:ack()'.
 -module(linerate_link_lane).
 
 -export([start_link/1, give/2, counters/0]).
+-export([flags/1, take/3, write_lone/5]).
 
--export_type([options/0]).
+-export_type([options/0, payload/0]).
+
+%% A large message: encoded, or what is left of it without its large binaries, and those.
+-type payload() :: {payload | {term(), [linerate_link_holes:hole()]}, [binary()]}.
 
 -type options() :: #{
     link := reference(),
     kind := small | bulk,
+    number := pos_integer(),
     %% Unit: bytes. Credit of a destination; what a sender may have here.
     window := pos_integer(),
     allowance := pos_integer(),
+    part := pos_integer(),
     safe := boolean(),
     state := atomics:atomics_ref(),
     senders := ets:table(),
@@ -28,8 +34,10 @@
 -define(FRAME_SMALL, 65536).
 -define(FRAME_BULK, 524288).
 
-%% Unit: bytes. A message that is longer goes in parts of it.
--define(PART, 8388608).
+
+%% How many lone messages may have no account yet, and how long these may be (bytes): together as much as a frame.
+-define(NOTES, 16).
+-define(NOTED, 4096).
 
 -record(state, {
     socket :: gen_tcp:socket(),
@@ -41,6 +49,10 @@
     out :: linerate_link_core:out(),
     senders = #{} :: #{pos_integer() => {pid(), atomics:atomics_ref()}},
     monitors = #{} :: #{reference() => pos_integer()},
+    %% Frames of the other end since more were asked for.
+    taken = 0 :: non_neg_integer(),
+    %% Notes of lone messages that were accounted for.
+    noted = 0 :: non_neg_integer(),
     %% A message that ended a batch and is not handled yet.
     next = none :: none | {next, term()},
     flush = none :: none | pid()
@@ -95,6 +107,117 @@ loop(#state{next = {next, Message}} = State) ->
 loop(State) ->
     receive
         Message -> loop(handle(Message, State))
+    after 0 ->
+        loop(idle(State))
+    end.
+
+%% Two flags of each small lane, behind the two that are the link's. One says who may write to its socket: 0 the lane,
+%% -1 whoever is first to put their number there, a number that sender. The other counts notes.
+-define(WRITER(Lane), (1 + 2 * Lane)).
+-define(NOTE(Lane), (2 + 2 * Lane)).
+
+%% @doc How many flags a link with so many small lanes has.
+-spec flags(pos_integer()) -> pos_integer().
+flags(Small) ->
+    ?NOTE(Small).
+
+%% @doc Whether that sender may write now.
+-spec take(atomics:atomics_ref(), pos_integer(), pos_integer()) -> boolean().
+take(Flags, Lane, Sender) ->
+    atomics:compare_exchange(Flags, ?WRITER(Lane), -1, Sender) =:= ok.
+
+%% @doc Writes a frame of one message, in the process that sends it and may write. A note is left of it, which the lane
+%% reads when it wakes for something else: to wake it for each would cost more than the way through it.
+-spec write_lone({pid(), pos_integer(), gen_tcp:socket()}, linerate_link_core:run(), boolean(),
+    atomics:atomics_ref(), ets:table()) -> ok | {error, term()}.
+write_lone({Pid, Lane, Socket}, {Sender, Dest, Bytes, 1, _} = Run, Safe, Flags, Senders) ->
+    case linerate_link_socket:send(Socket, small([Run], Safe)) of
+        ok ->
+            Note = atomics:add_get(Flags, ?NOTE(Lane), 1),
+            _ = note(Senders, {{note, Lane, Note}, {Sender, Dest, Bytes}}),
+            Keep = Note rem ?NOTES =/= 0 andalso Bytes =< ?NOTED,
+            case Keep andalso atomics:compare_exchange(Flags, ?WRITER(Lane), Sender, -1) of
+                ok -> ok;
+                _ -> Pid ! {written, Sender}, ok
+            end;
+        {error, _} = Error ->
+            Pid ! {written, Sender},
+            Error
+    end.
+
+%% The table is gone if the link is.
+-spec note(ets:table(), tuple()) -> boolean().
+note(Senders, Note) ->
+    try ets:insert(Senders, Note) catch error:badarg -> false end.
+
+%% Nothing waits, so senders may write, if no destination is without credit: a lone message does not wait for this
+%% process to wake. Before anything else is done all that they wrote has its account.
+-spec idle(#state{}) -> #state{}.
+idle(#state{out = Out, options = #{kind := Kind, number := Lane, state := Flags}} = State) ->
+    case Kind =:= small andalso linerate_link_core:is_open(Out) of
+        true ->
+            ok = atomics:put(Flags, ?WRITER(Lane), -1),
+            Message = receive First -> First end,
+            case atomics:exchange(Flags, ?WRITER(Lane), 0) of
+                -1 -> handle(Message, noted(State));
+                Sender -> written(Sender, Message, State)
+            end;
+        false ->
+            receive Message -> handle(Message, State) end
+    end.
+
+%% A sender has written or is about to; whatever was received before it says so waits until then. One that was
+%% killed meanwhile may have written or not: the far end is told how many frames there are.
+-spec written(pos_integer(), term(), #state{}) -> #state{}.
+written(Sender, {written, Sender}, State) ->
+    noted(State);
+written(Sender, {register, {Sender, _, _}} = Message, State) ->
+    awaited(Sender, handle(Message, State));
+written(Sender, {'DOWN', Monitor, _, _, _} = Message, #state{monitors = Monitors} = State) when
+    map_get(Monitor, Monitors) =:= Sender
+->
+    handle(Message, killed(Sender, noted(State)));
+written(Sender, Message, State) ->
+    handle(Message, awaited(Sender, State)).
+
+-spec awaited(pos_integer(), #state{}) -> #state{}.
+awaited(Sender, #state{near = Near, monitors = Monitors} = State) ->
+    receive
+        {written, Sender} ->
+            noted(State);
+        {register, {Sender, _, _}} = Message ->
+            awaited(Sender, handle(Message, State));
+        {'DOWN', Monitor, process, _, _} = Message when map_get(Monitor, Monitors) =:= Sender ->
+            handle(Message, killed(Sender, noted(State)));
+        {'EXIT', Near, Reason} ->
+            lost(Reason, noted(State))
+    end.
+
+-spec noted(#state{}) -> #state{}.
+noted(#state{noted = Noted, options = #{number := Lane, state := Flags}} = State) ->
+    case atomics:get(Flags, ?NOTE(Lane)) of
+        Noted -> State;
+        Notes -> gauges(lists:foldl(fun noted/2, State#state{noted = Notes}, lists:seq(Noted + 1, Notes)))
+    end.
+
+%% A sender that was killed before it left its note has counted it.
+-spec noted(pos_integer(), #state{}) -> #state{}.
+noted(Note, #state{out = Out, options = #{number := Lane, senders := Senders, counters := Counters}} = State) ->
+    case ets:take(Senders, {note, Lane, Note}) of
+        [{_, {Sender, Dest, Bytes}}] ->
+            Run = {Sender, Dest, Bytes, 1, {messages, []}},
+            ok = counted([Run], Counters),
+            State#state{out = linerate_link_core:lone(Run, Out)};
+        [] ->
+            State
+    end.
+
+-spec killed(pos_integer(), #state{}) -> #state{}.
+killed(Sender, #state{socket = Socket, out = Out} = State) ->
+    Sent = linerate_link_core:sent([{Sender, none, 0, 0, {messages, []}}], Out),
+    case linerate_link_socket:send(Socket, <<4, (linerate_link_core:frames(Sent)):64>>) of
+        ok -> State#state{out = Sent};
+        {error, Reason} -> lost(Reason, State#state{out = Sent})
     end.
 
 -spec handle(term(), #state{}) -> #state{}.
@@ -111,12 +234,9 @@ handle({register, {Sender, Pid, Counts}}, #state{senders = Senders, monitors = M
         senders = Senders#{Sender => {Pid, Counts}},
         monitors = Monitors#{monitor(process, Pid) => Sender}
     };
-handle({tcp, Socket, Bytes}, #state{socket = Socket} = State) ->
-    acknowledged(binary_to_term(Bytes, [safe]), State);
-handle({tcp_passive, Socket}, #state{socket = Socket} = State) ->
-    %% A socket that has been closed says so in a message of its own.
-    _ = linerate_link_socket:more(Socket),
-    State;
+handle({tcp, Socket, Bytes}, #state{socket = Socket, taken = Taken} = State) ->
+    Now = linerate_link_socket:taken(Socket, Taken),
+    acknowledged(binary_to_term(Bytes, [safe]), State#state{taken = Now});
 handle({tcp_closed, Socket}, #state{socket = Socket} = State) ->
     lost(closed, State);
 handle({tcp_error, Socket, Reason}, #state{socket = Socket} = State) ->
@@ -222,17 +342,23 @@ leave(Runs, #state{out = Out} = State) ->
 -spec leave_each([[linerate_link_core:run()]], #state{}) -> #state{}.
 leave_each([], State) ->
     gauges(State);
-leave_each([Runs | Frames], #state{socket = Socket, options = #{counters := Counters}} = State) ->
-    case send_each(Socket, encode(Runs, State)) of
+leave_each([Runs | Frames], #state{socket = Socket, options = Options} = State) ->
+    #{counters := Counters, kind := Kind, part := Part, safe := Safe} = Options,
+    Encoded = case Kind of small -> [small(Runs, Safe)]; bulk -> bulk(Runs, Part, Safe) end,
+    case send_each(Socket, Encoded) of
         ok ->
-            counters:add(Counters, 1, lists:sum([Count || {_, _, _, Count, _} <- Runs])),
-            counters:add(Counters, 2, lists:sum([Bytes || {_, _, Bytes, _, _} <- Runs])),
-            counters:add(Counters, 3, 1),
+            ok = counted(Runs, Counters),
             [release(Run, State) || Run <- Runs],
             leave_each(Frames, State);
         {error, Reason} ->
             lost(Reason, State)
     end.
+
+-spec counted([linerate_link_core:run()], counters:counters_ref()) -> ok.
+counted(Runs, Counters) ->
+    counters:add(Counters, 1, lists:sum([Count || {_, _, _, Count, _} <- Runs])),
+    counters:add(Counters, 2, lists:sum([Bytes || {_, _, Bytes, _, _} <- Runs])),
+    counters:add(Counters, 3, 1).
 
 -spec send_each(gen_tcp:socket(), [iodata()]) -> ok | {error, term()}.
 send_each(Socket, [Frame | Frames]) ->
@@ -245,6 +371,12 @@ send_each(_, []) ->
 
 %% A sender that waits goes on at half of its allowance, so that it is not woken for each message.
 -spec release(linerate_link_core:run(), #state{}) -> ok.
+release({Sender, _, 0, _, _}, #state{slot = 1, senders = Senders}) ->
+    %% A step, of a byte.
+    case Senders of
+        #{Sender := {_, Counts}} -> atomics:sub(Counts, 1, 1);
+        #{} -> ok
+    end;
 release({_, _, 0, _, _}, _) ->
     ok;
 release({Sender, _, Bytes, _, _}, #state{slot = Slot, senders = Senders, options = Options}) ->
@@ -294,29 +426,31 @@ frames([], _, _, _, [], Frames) ->
 frames([], _, _, _, Frame, Frames) ->
     lists:reverse([lists:reverse(Frame) | Frames]).
 
--spec encode([linerate_link_core:run()], #state{}) -> [iodata()].
-encode(Runs, #state{options = #{kind := small, safe := Safe}}) ->
+-spec small([linerate_link_core:run()], boolean()) -> iodata().
+small(Runs, Safe) ->
     Iovec = term_to_iovec([
         {Sender, dest(Dest, Safe), Bytes, terms(What, Safe)}
      || {Sender, Dest, Bytes, _, What} <- Runs
     ]),
-    [[<<0>> | Iovec]];
-encode([{Sender, Dest, Bytes, _, {messages, Payload}}], #state{options = #{safe := Safe}}) when
-    Bytes > ?PART
-->
-    Header = term_to_binary({Sender, dest(Dest, Safe), Bytes, payload}),
-    [First | Parts] = cut(Payload, ?PART),
-    [
-        [<<2, (byte_size(Header)):32>>, Header, First]
-        | [[<<3>>, Part] || Part <- Parts]
-    ];
-encode(Runs, #state{options = #{safe := Safe}}) ->
+    [<<0>> | Iovec].
+
+-spec bulk([linerate_link_core:run()], pos_integer(), boolean()) -> [iodata()].
+bulk([{Sender, Dest, Bytes, _, {messages, {What, Binaries}}}], Size, Safe) when Bytes > Size ->
+    Header = term_to_binary({Sender, dest(Dest, Safe), Bytes, what(What, Safe)}),
+    [First | Parts] = cut(Binaries, Size),
+    [[<<2, (byte_size(Header)):32>>, Header, First] | [[<<3>>, Part] || Part <- Parts]];
+bulk(Runs, _, Safe) ->
     Header = term_to_binary([
-        {Sender, dest(Dest, Safe), Bytes, case What of {messages, _} -> payload; Step -> Step end}
+        {Sender, dest(Dest, Safe), Bytes, case What of {messages, {Of, _}} -> what(Of, Safe); Step -> Step end}
      || {Sender, Dest, Bytes, _, What} <- Runs
     ]),
-    Payloads = [Payload || {_, _, _, _, {messages, Payload}} <- Runs],
+    Payloads = [Binaries || {_, _, _, _, {messages, {_, Binaries}}} <- Runs],
     [[<<1, (byte_size(Header)):32>>, Header | Payloads]].
+
+-spec what(payload | {term(), [linerate_link_holes:hole()]}, boolean()) -> term().
+what(payload, _) -> payload;
+what({Left, Holes}, false) -> {holes, Left, Holes};
+what({Left, Holes}, true) -> {holes, term_to_binary(Left), Holes}.
 
 -spec dest(linerate_link_core:dest(), boolean()) -> linerate_link_core:dest() | binary().
 dest(Dest, false) -> Dest;

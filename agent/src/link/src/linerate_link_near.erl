@@ -11,9 +11,11 @@
     owner :: pid(),
     options :: map(),
     link = make_ref() :: reference(),
-    flags = atomics:new(2, []) :: atomics:atomics_ref(),
+    %% What `linerate_link' says of them.
+    flags :: atomics:atomics_ref(),
     senders :: ets:table(),
     far = none :: none | pid(),
+    safe = false :: boolean(),
     lanes = [] :: [{pid(), small | bulk, gen_tcp:socket(), counters:counters_ref()}],
     closing = none :: none | {gen_server:from(), [pid()]}
 }).
@@ -27,7 +29,8 @@ init(#{node := Node, owner := Owner, options := Options, tell := Tell}) ->
     process_flag(trap_exit, true),
     _ = monitor(process, Owner),
     Senders = ets:new(?MODULE, [public, set, {write_concurrency, true}]),
-    {ok, #state{node = Node, owner = Owner, options = Options, senders = Senders}, {continue, Tell}}.
+    Flags = atomics:new(linerate_link_lane:flags(maps:get(small, Options)), []),
+    {ok, #state{node = Node, owner = Owner, options = Options, flags = Flags, senders = Senders}, {continue, Tell}}.
 
 -spec handle_continue({pid(), reference()}, #state{}) ->
     {noreply, #state{}} | {stop, term(), #state{}}.
@@ -51,9 +54,9 @@ opened(#state{node = Node, options = Options} = State, Deadline) ->
         window => Window, bulk_window => BulkWindow
     },
     case linerate_link_listener:ask(Node, Wanted, left(Deadline)) of
-        {ok, #{far := Far} = Offer} ->
+        {ok, #{far := Far, safe := Safe} = Offer} ->
             Kinds = lists:duplicate(Small, small) ++ lists:duplicate(Bulk, bulk),
-            lanes(lists:enumerate(Kinds), Offer, Deadline, State#state{far = Far});
+            lanes(lists:enumerate(Kinds), Offer, Deadline, State#state{far = Far, safe = Safe});
         {error, Reason} ->
             {error, Reason, State}
     end.
@@ -61,13 +64,13 @@ opened(#state{node = Node, options = Options} = State, Deadline) ->
 -spec lanes([{pos_integer(), small | bulk}], linerate_link_listener:offer(), integer(), #state{}) ->
     {ok, #state{}} | {error, term(), #state{}}.
 lanes([{Number, Kind} | Kinds], Offer, Deadline, #state{options = Options} = State) ->
-    #{ip := Ip, port := Port, ticket := Ticket, safe := Safe} = Offer,
+    #{ip := Ip, port := Port, ticket := Ticket} = Offer,
     #{congestion := Congestion} = Options,
     case linerate_link_socket:connect(Ip, Port, Congestion, left(Deadline)) of
         {ok, Socket} ->
             case linerate_link_auth:connect(Socket, Ticket, Number, Deadline) of
                 ok ->
-                    Lane = lane(Kind, Safe, Socket, State),
+                    Lane = lane(Kind, Number, Socket, State),
                     lanes(Kinds, Offer, Deadline, State#state{lanes = [Lane | State#state.lanes]});
                 {error, Reason} ->
                     ok = linerate_link_socket:abort(Socket),
@@ -85,16 +88,16 @@ lanes([], #{far := Far}, Deadline, #state{lanes = Lanes} = State) ->
         {error, timeout, State}
     end.
 
--spec lane(small | bulk, boolean(), gen_tcp:socket(), #state{}) ->
+-spec lane(small | bulk, pos_integer(), gen_tcp:socket(), #state{}) ->
     {pid(), small | bulk, gen_tcp:socket(), counters:counters_ref()}.
-lane(Kind, Safe, Socket, #state{link = Link, flags = Flags, senders = Senders, options = Options}) ->
+lane(Kind, Number, Socket, #state{safe = Safe, link = Link, flags = Flags, senders = Senders, options = Options}) ->
     {Window, Allowance} = case {Kind, Options} of
         {small, #{window := W, allowance := A}} -> {W, A};
         {bulk, #{bulk_window := W, bulk_allowance := A}} -> {W, A}
     end,
     Counters = counters:new(length(linerate_link_lane:counters()), []),
     Lane = linerate_link_lane:start_link(#{
-        link => Link, kind => Kind, window => Window, allowance => Allowance, safe => Safe,
+        link => Link, kind => Kind, number => Number, window => Window, allowance => Allowance, part => maps:get(part, Options), safe => Safe,
         state => Flags, senders => Senders, counters => Counters
     }),
     ok = linerate_link_lane:give(Lane, Socket),
@@ -109,10 +112,10 @@ handle(#state{} = State) ->
     #state{link = Link, node = Node, flags = Flags, senders = Senders, lanes = Lanes} = State,
     #{allowance := Allowance, bulk_allowance := BulkAllowance, threshold := Threshold} =
         State#state.options,
-    Pids = fun(Wanted) -> list_to_tuple([Pid || {Pid, Kind, _, _} <- Lanes, Kind =:= Wanted]) end,
+    Of = fun(Wanted, Place) -> list_to_tuple([element(Place, Lane) || {_, Kind, _, _} = Lane <- Lanes, Kind =:= Wanted]) end,
     linerate_link:handle(#{
         id => Link, node => Node, pid => self(), flags => Flags, senders => Senders,
-        small => Pids(small), bulk => Pids(bulk), threshold => Threshold,
+        small => Of(small, 1), sockets => Of(small, 3), bulk => Of(bulk, 1), safe => State#state.safe, threshold => Threshold,
         allowance => Allowance, bulk_allowance => BulkAllowance
     }).
 

@@ -18,8 +18,10 @@
     safe :: boolean(),
     in :: linerate_link_core:in(),
     frames = 0 :: non_neg_integer(),
-    %% Parts of a message that is longer than a frame, newest first; its bytes; where it goes.
-    parts = none :: none | {[binary()], non_neg_integer(), term()}
+    %% Frames since more were asked for.
+    taken = 0 :: non_neg_integer(),
+    %% What is there of a message that is longer than a frame; how much is missing; where it goes.
+    parts = none :: none | {binary(), non_neg_integer(), term()}
 }).
 
 %% @doc Becomes the reader of that lane, in the process that owns its socket.
@@ -44,8 +46,7 @@ become(Far, Lane, Socket) ->
 -spec loop(#state{}) -> no_return().
 loop(#state{socket = Socket, frames = Frames} = State) ->
     receive
-        {tcp, Socket, Frame} -> loop(acked(frame(Frame, State)));
-        {tcp_passive, Socket} -> ok = linerate_link_socket:more(Socket), loop(State);
+        {tcp, Socket, Frame} -> loop(acked(taken(frame(Frame, State))));
         {mailbox, Dest, Length, Ms} -> loop(ack(measured(Dest, Length, Ms, State)));
         {passed, Key} -> loop(passed(Key, State));
         {tcp_closed, Socket} -> exit({shutdown, closed});
@@ -53,6 +54,10 @@ loop(#state{socket = Socket, frames = Frames} = State) ->
         _ -> loop(State)
     after patience(Frames) -> loop(idle(State))
     end.
+
+-spec taken(#state{}) -> #state{}.
+taken(#state{socket = Socket, taken = Taken} = State) ->
+    State#state{taken = linerate_link_socket:taken(Socket, Taken)}.
 
 -spec patience(non_neg_integer()) -> timeout().
 patience(0) -> infinity;
@@ -90,9 +95,12 @@ frame(<<1, Length:32, Header:Length/binary, Payloads/binary>>, State) ->
     payloads(Seq, 1, binary_to_term(Header, safe(State)), Payloads, Next);
 frame(<<2, Length:32, Header:Length/binary, Part/binary>>, #state{parts = none} = State) ->
     {_, _, Bytes, _} = Run = binary_to_term(Header, safe(State)),
-    parts([Part], Bytes - byte_size(Part), Run, State);
+    parts(Part, Bytes - byte_size(Part), Run, State);
 frame(<<3, Part/binary>>, #state{parts = {Parts, Left, Run}} = State) ->
-    parts([Part | Parts], Left - byte_size(Part), Run, State).
+    %% The runtime appends in place: a part is copied once, soon after it was read.
+    parts(<<Parts/binary, Part/binary>>, Left - byte_size(Part), Run, State);
+frame(<<4, Seq:64>>, #state{in = In, frames = Frames} = State) ->
+    State#state{in = linerate_link_core:frames(Seq, In), frames = Frames + 1}.
 
 %% Nothing in a frame but a peer's terms may bring new atoms; where they may not, terms and destinations
 %% are binaries of their own, so that one refused atom costs one message.
@@ -105,11 +113,10 @@ begun(#state{in = In, frames = Frames} = State) ->
     {Seq, Next} = linerate_link_core:frame(In),
     {Seq, State#state{in = Next, frames = Frames + 1}}.
 
--spec parts([binary()], integer(), term(), #state{}) -> #state{}.
-parts(Parts, 0, {Sender, Dest, Bytes, What}, State) ->
+-spec parts(binary(), integer(), term(), #state{}) -> #state{}.
+parts(Whole, 0, {Sender, Dest, Bytes, What}, State) ->
     {Seq, Next} = begun(State#state{parts = none}),
-    Whole = iolist_to_binary(lists:reverse(Parts)),
-    run({Seq, 1}, {Sender, Dest, Bytes, length_of(What), payload(What, Whole)}, Next);
+    run({Seq, 1}, {Sender, Dest, Bytes, 1, {messages, {What, Whole}}}, Next);
 parts(Parts, Left, Run, State) when Left > 0 ->
     State#state{parts = {Parts, Left, Run}, frames = State#state.frames + 1}.
 
@@ -120,26 +127,24 @@ runs(_, _, [], State) ->
     State.
 
 -spec payloads(pos_integer(), pos_integer(), [term()], binary(), #state{}) -> #state{}.
-payloads(Seq, Index, [{Sender, Dest, Bytes, payload} | Runs], Payloads, State) ->
+payloads(Seq, Index, [{Sender, Dest, Bytes, What} | Runs], Payloads, State) when
+    What =:= payload; element(1, What) =:= holes
+->
     <<Payload:Bytes/binary, Rest/binary>> = Payloads,
-    Run = {Sender, Dest, Bytes, 1, {messages, {payload, Payload}}},
+    Run = {Sender, Dest, Bytes, 1, {messages, {What, Payload}}},
     payloads(Seq, Index + 1, Runs, Rest, run({Seq, Index}, Run, State));
-payloads(Seq, Index, [{Sender, Dest, Bytes, What} | Runs], Payloads, State) ->
-    payloads(Seq, Index + 1, Runs, Payloads, run({Seq, Index}, {Sender, Dest, Bytes, 0, What}, State));
+payloads(Seq, Index, [{Sender, Dest, Bytes, Step} | Runs], Payloads, State) ->
+    payloads(Seq, Index + 1, Runs, Payloads, run({Seq, Index}, {Sender, Dest, Bytes, 0, Step}, State));
 payloads(_, _, [], <<>>, State) ->
     State.
 
 -spec length_of(term()) -> non_neg_integer().
 length_of(Terms) when is_list(Terms) -> length(Terms);
-length_of(payload) -> 1;
 length_of(_) -> 0.
 
 -spec terms(term()) -> linerate_link_core:what().
 terms(Terms) when is_list(Terms) -> {messages, Terms};
 terms(Step) -> Step.
-
--spec payload(payload, binary()) -> linerate_link_core:what().
-payload(payload, Whole) -> {messages, {payload, Whole}}.
 
 -spec run(linerate_link_core:place(), linerate_link_core:run(), #state{}) -> #state{}.
 run(Place, Run, #state{in = In, readers = Readers} = State) ->
@@ -205,6 +210,15 @@ put_into(Pid, {payload, Bytes}, false) ->
     0;
 put_into(Pid, {payload, Bytes}, true) ->
     put_safe(Pid, [Bytes], 0);
+put_into(Pid, {{holes, Left, Holes}, Bytes}, false) ->
+    Pid ! linerate_link_holes:fill({Left, Holes}, Bytes),
+    0;
+put_into(Pid, {{holes, Encoded, Holes}, Bytes}, true) ->
+    try binary_to_term(Encoded, [safe]) of
+        Left -> put_into(Pid, {{holes, Left, Holes}, Bytes}, false)
+    catch
+        error:badarg -> 1
+    end;
 put_into(Pid, Terms, false) ->
     put_all(Pid, Terms);
 put_into(Pid, Terms, true) ->

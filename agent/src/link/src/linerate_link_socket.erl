@@ -2,14 +2,17 @@
 %% It reads a frame of any length straight into a binary of its own, which `socket' of OTP 25 does not.
 -module(linerate_link_socket).
 
--export([listen/1, connect/4, accept/1, send/2, recv/3, frames/2, more/1, abort/1]).
+-export([listen/1, connect/4, accept/1, send/2, recv/3, frames/2, taken/2, abort/1]).
 
-%% How many frames may come before {@link more/1} asks for others: what a reader that does not keep up
-%% may have in its mailbox. Chosen: one port call for so many frames is not seen in a profile.
+%% How many frames may come that were not taken: what a reader that does not keep up may have in its mailbox.
 -define(FRAMES, 16).
+%% Others are asked for when half of them were taken, so that the socket of one that keeps up is never passive: the
+%% runtime then has it polled by another thread again, and each wake-up of that is 14 us more a message (`{active, 16}'
+%% against `true', ping-pong over loopback).
+-define(AGAIN, 8).
 
 %% Unit: bytes. A frame that is longer closes the connection.
--define(FRAME_MAX, 16#2000000).
+-define(FRAME_MAX, 16#40000000).
 
 -spec listen(inet:ip_address()) -> {ok, gen_tcp:socket()} | {error, term()}.
 listen(Ip) ->
@@ -46,7 +49,8 @@ recv(Socket, Length, Timeout) ->
     gen_tcp:recv(Socket, Length, Timeout).
 
 %% @doc From now on what is sent is a frame, 4 bytes of length before it, and frames come as messages: `{tcp, Socket, Frame}',
-%% `{tcp_passive, Socket}' when {@link more/1} is due, `{tcp_closed, Socket}', `{tcp_error, Socket, _}'.
+%% `{tcp_closed, Socket}', `{tcp_error, Socket, _}'. Each is told to {@link taken/2}. `{tcp_passive, Socket}' says
+%% only that it was behind.
 %%
 %% Frames of `small' lanes are read many at a time. A `bulk' frame is longer than the buffer, so that the
 %% driver knows its length after the first bytes and reads the rest into a binary of just that length.
@@ -55,9 +59,14 @@ frames(Socket, Kind) ->
     Buffer = case Kind of small -> 262144; bulk -> 4096 end,
     inet:setopts(Socket, [{packet, 4}, {packet_size, ?FRAME_MAX}, {buffer, Buffer}, {active, ?FRAMES}]).
 
--spec more(gen_tcp:socket()) -> ok | {error, term()}.
-more(Socket) ->
-    inet:setopts(Socket, [{active, ?FRAMES}]).
+%% @doc One more frame was taken; so many were since others were asked for, and are from now on. `{active, N}' adds to
+%% what is left. A socket that has been closed says so in a message of its own.
+-spec taken(gen_tcp:socket(), non_neg_integer()) -> non_neg_integer().
+taken(Socket, Count) when Count + 1 >= ?AGAIN ->
+    _ = inet:setopts(Socket, [{active, ?AGAIN}]),
+    0;
+taken(_, Count) ->
+    Count + 1.
 
 %% @doc Closes at once, from any process; one that is inside `send' gets `{error, closed}'. What was
 %% not sent is thrown away.
