@@ -30,6 +30,8 @@ backends_and_buffers_do_as_well_test() ->
             #{buffer => 1000, recbuf => 4096, sndbuf => 4096, nodelay => on},
             #{delay_send => on},
             #{decode => off},
+            #{together => list},
+            #{together => list, batch => 7, cut => process, term => tree},
             #{term => binary, payload => 100000}
         ]
     ].
@@ -37,7 +39,7 @@ backends_and_buffers_do_as_well_test() ->
 every_kind_of_link_and_window_test() ->
     [
         bursts(linerate_dist_link, #{link => Link, window => Window, payload => Payload})
-     || Link <- [distribution, terms, copied, frames, bytes],
+     || Link <- [distribution, delivered, terms, copied, encoded, frames, bytes],
         Window <- [1, 2, 7, 1000],
         Payload <- [0, 100000]
     ].
@@ -64,6 +66,13 @@ what_cannot_be_is_refused_with_what_to_write_test() ->
     ?assertEqual(
         "a term of 70006 bytes does not fit packet=2: write packet=4", lists:flatten(Sentence)
     ),
+    List = knobs(linerate_stream_terms, #{together => list, packet => 2}),
+    {error, {listen, {knobs, Needs}}} = linerate_stream_terms:start(Where, List),
+    ?assertEqual(
+        "together=list needs packet=4 and decode=on, not packet=2 and decode=on", lists:flatten(Needs)
+    ),
+    Async = knobs(linerate_dist_link, #{async_dist => on}),
+    ?assertMatch("async_dist=on needs OTP 25.3" ++ _, refused_or(Async, "async_dist=on needs OTP 25.3, which this is")),
     Call = knobs(linerate_dist_link, #{call => erpc, link => frames}),
     {error, {listen, {knobs, Of}}} = linerate_dist_link:start(Where, Call),
     ?assertEqual("call=erpc is of the channel: write link=distribution", lists:flatten(Of)).
@@ -84,6 +93,16 @@ gone(Pids, Left) when Left > 0 ->
     end;
 gone(Pids, 0) ->
     error({left, [process_info(Pid, current_function) || Pid <- Pids]}).
+
+%% Where the OTP has the flag it is not refused, and is not tried here.
+refused_or(Knobs, Has) ->
+    case try process_flag(async_dist, false) catch error:badarg -> none end of
+        none ->
+            {error, {listen, {knobs, Sentence}}} = linerate_dist_link:start(#{ip => ?IP, port => 0}, Knobs),
+            lists:flatten(Sentence);
+        _ ->
+            Has
+    end.
 
 %% Two bursts of a pair, in a process of its own as a connection's is.
 bursts(Server, Set) ->

@@ -8,13 +8,16 @@
 
 -export([knobs/0, start/3, stop/1]).
 
--export_type([pair/0, open/0]).
+-export_type([pair/0, open/0, prepare/0]).
 
 %% What a connection's process does for a request; it returns when the far end has counted every message.
 -type pair() :: fun(() -> ok).
 
 %% Run in that process, at its first request.
 -type open() :: fun((node()) -> pair()).
+
+%% Run once, when both nodes are up, with the process that keeps the peer.
+-type prepare() :: fun((node(), pid()) -> {ok, open()} | {error, term()}).
 
 %% Chosen: 64 MiB, as with other knobs.
 -define(MAX_BUFFER, 16#4000000).
@@ -32,16 +35,15 @@ knobs() ->
 
 %% @doc `Carries' is what a burst brings to the far end: messages, and bytes of them. The peer has as many
 %% schedulers as this node: it works as hard.
--spec start(linerate_server:where(), {pos_integer(), non_neg_integer()}, open()) ->
+-spec start(linerate_server:where(), {pos_integer(), non_neg_integer()}, prepare()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
-start(Where, Carries, Open) ->
+start(Where, Carries, Prepare) ->
     Schedulers = erlang:system_info(schedulers_online),
     Options = #{link => #{kib => 0, ms => 0}, buffer => 0, sndbuf => 0, schedulers => Schedulers},
     case linerate_peer:start(Options) of
         {ok, Peer} ->
             Node = linerate_peer:node_of(Peer),
-            {ok, Asked} = linerate_knobs:read(?MODULE, linerate_asked:knobs(), []),
-            case linerate_asked:start(Where, Asked, fun() -> burst(Node, Open) end) of
+            case prepared(Where, Node, Prepare(Node, Peer)) of
                 {ok, #{handle := Handle} = Started} ->
                     {ok, Started#{handle := {Handle, Peer}, carries => Carries}};
                 {error, Fault} ->
@@ -51,6 +53,14 @@ start(Where, Carries, Open) ->
         {error, Reason} ->
             {error, {listen, {peer, Reason}}}
     end.
+
+-spec prepared(linerate_server:where(), node(), {ok, open()} | {error, term()}) ->
+    {ok, linerate_server:started()} | {error, linerate_server:fault()}.
+prepared(Where, Node, {ok, Open}) ->
+    {ok, Asked} = linerate_knobs:read(?MODULE, linerate_asked:knobs(), []),
+    linerate_asked:start(Where, Asked, fun() -> burst(Node, Open) end);
+prepared(_Where, _Node, {error, Reason}) ->
+    {error, {listen, {peer, Reason}}}.
 
 -spec stop({linerate_listener:handle(), pid()}) -> ok.
 stop({Handle, Peer}) ->

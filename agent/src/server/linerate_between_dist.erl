@@ -12,16 +12,22 @@
 
 -type plan() :: #{
     call := message | gen_server | erpc | rpc_cast,
+    %% How a message leaves. The link is the server's own knob.
+    send := fun((pid(), term()) -> term()),
+    link := distribution | lanes,
+    async_dist := on | off,
     window := pos_integer(),
     burst := pos_integer(),
     payload := term()
 }.
 
 -spec open(node(), plan()) -> linerate_between:pair().
-open(Node, #{call := message, window := Asked, burst := Burst, payload := Payload} = Plan) ->
+open(Node, #{call := message, window := Asked, burst := Burst, payload := Payload, send := Send} = Plan) ->
     Window = min(Asked, Burst),
     Far = far(Node, Plan#{window := Window}),
-    fun() -> stream({Far, Payload, Window}, Window, Burst) end;
+    _ = maps:get(async_dist, Plan) =:= on andalso process_flag(async_dist, true),
+    Ping = fun() -> Send(Far, {ping, self(), Payload}) end,
+    fun() -> stream({Far, Ping, Window}, Window, Burst) end;
 open(Node, #{call := Call, burst := Burst, payload := Payload} = Plan) ->
     Far = far(Node, Plan),
     fun() -> calls(Call, Far, Payload, Burst) end.
@@ -34,13 +40,13 @@ far(Node, #{window := Window, burst := Burst}) ->
     Far.
 
 %% As many as there is credit for; at the end all of it is back.
--spec stream({pid(), term(), pos_integer()}, non_neg_integer(), non_neg_integer()) -> ok.
-stream({_Far, _Payload, Window}, Window, 0) ->
+-spec stream({pid(), fun(() -> term()), pos_integer()}, non_neg_integer(), non_neg_integer()) -> ok.
+stream({_Far, _Ping, Window}, Window, 0) ->
     ok;
-stream({Far, Payload, _Window} = To, Credit, Left) when Credit > 0, Left > 0 ->
-    Far ! {ping, self(), Payload},
+stream({_Far, Ping, _Window} = To, Credit, Left) when Credit > 0, Left > 0 ->
+    _ = Ping(),
     stream(To, Credit - 1, Left - 1);
-stream({Far, _Payload, _Window} = To, Credit, Left) ->
+stream({Far, _Ping, _Window} = To, Credit, Left) ->
     receive
         {pong, Far, Count} -> stream(To, Credit + Count, Left)
     end.

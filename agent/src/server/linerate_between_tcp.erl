@@ -1,7 +1,7 @@
 %% @doc A pair over a TCP connection of its own between its nodes, on `gen_tcp'.
 %%
-%% The far end counts what arrives, in one of three forms: `terms' are cut out of the stream and read,
-%% `frames' are cut out, and of `bytes' only the length is taken. It answers half a window at a time, over
+%% The far end counts what arrives, in one of these forms: `terms' are cut out of the stream and read, and `delivered'
+%% passed on to another process; `frames' are cut out, and of `bytes' only the length is taken. It answers half a window at a time, over
 %% the same connection; the kernel holds the sender where its buffers are full.
 -module(linerate_between_tcp).
 
@@ -11,7 +11,7 @@
 -export_type([plan/0]).
 
 -type plan() :: #{
-    form := terms | frames | bytes,
+    form := delivered | terms | frames | bytes,
     %% The message of that number, as it goes onto the wire without its length: of one size always.
     message := fun((non_neg_integer()) -> iodata()),
     size := pos_integer(),
@@ -19,6 +19,8 @@
     window := pos_integer(),
     %% Messages a call of gen_tcp:send/2.
     batch := pos_integer(),
+    %% Those of a call as one message: so many from that number on.
+    list => fun((non_neg_integer(), pos_integer()) -> binary()),
     %% Bytes of length before each message, and who cuts by it: the driver of the far end or its process.
     packet := raw | 2 | 4,
     cut := driver | process,
@@ -44,7 +46,7 @@
 open(Node, Ip, #{window := Asked, burst := Burst, nodelay := Nodelay} = Asking) ->
     Window = min(Asked, Burst),
     Plan = Asking#{window := Window},
-    Far = spawn_link(Node, ?MODULE, far, [self(), Ip, maps:without([message, payload], Plan)]),
+    Far = spawn_link(Node, ?MODULE, far, [self(), Ip, maps:without([message, list, payload], Plan)]),
     receive
         {Far, Port} ->
             Options = backend(Plan) ++ [{packet, sends(Plan)} | options(Plan)],
@@ -59,6 +61,7 @@ open(Node, Ip, #{window := Asked, burst := Burst, nodelay := Nodelay} = Asking) 
 %% The driver writes the length of a message that goes alone; of several in one call they stand in it.
 -spec sends(plan()) -> raw | 2 | 4.
 sends(#{form := bytes}) -> raw;
+sends(#{together := list}) -> raw;
 sends(#{batch := 1, packet := Packet}) -> Packet;
 sends(#{}) -> raw.
 
@@ -78,6 +81,9 @@ send(Socket, Plan, Credit, Sent) ->
     send(Socket, Plan, Credit + answered(Socket, Plan), Sent).
 
 -spec messages(plan(), non_neg_integer(), pos_integer()) -> iodata().
+messages(#{list := List, packet := Packet}, Sent, Count) ->
+    Bytes = List(Sent, Count),
+    [<<(byte_size(Bytes)):Packet/unit:8>>, Bytes];
 messages(#{message := Message, batch := 1}, Sent, 1) ->
     Message(Sent);
 messages(#{form := bytes, message := Message}, Sent, Count) ->
@@ -140,7 +146,17 @@ far(Near, Ip, #{active := Mode} = Plan) ->
     %% Its answers are short and few.
     ok = inet:setopts(Socket, [{nodelay, true}]),
     ok = linerate_reading:start(Socket, Mode),
-    count(Socket, Plan, {0, 0, <<>>}).
+    count(Socket, with_sink(Plan), {0, 0, <<>>}).
+
+-spec with_sink(plan()) -> plan().
+with_sink(#{form := delivered} = Plan) -> Plan#{sink => spawn_link(fun sink/0)};
+with_sink(Plan) -> Plan.
+
+-spec sink() -> no_return().
+sink() ->
+    receive
+        _ -> sink()
+    end.
 
 %% Of this burst: counted, of them answered; and what is left of what arrived.
 -type counted() :: {non_neg_integer(), non_neg_integer(), binary() | non_neg_integer()}.
@@ -158,8 +174,7 @@ take(#{form := bytes} = Plan, Arrived, Counted) ->
 take(#{packet := raw} = Plan, Arrived, Counted) ->
     lengths(Plan, byte_size(Arrived), Counted);
 take(#{cut := driver} = Plan, Frame, {Count, Answered, Left}) ->
-    ok = took(Plan, Frame),
-    {Count + 1, Answered, Left};
+    {Count + took(Plan, Frame), Answered, Left};
 take(Plan, Arrived, {Count, Answered, <<>>}) ->
     cut(Plan, Arrived, Count, Answered);
 take(Plan, Arrived, {Count, Answered, Left}) ->
@@ -176,18 +191,23 @@ lengths(#{size := Size}, Bytes, {Count, Answered, Left}) ->
 cut(#{packet := Packet} = Plan, Arrived, Count, Answered) ->
     case Arrived of
         <<Size:Packet/unit:8, Frame:Size/binary, Rest/binary>> ->
-            ok = took(Plan, Frame),
-            cut(Plan, Rest, Count + 1, Answered);
+            cut(Plan, Rest, Count + took(Plan, Frame), Answered);
         _ ->
             {Count, Answered, Arrived}
     end.
 
--spec took(plan(), binary()) -> ok.
+%% How many messages are in a frame.
+-spec took(plan(), binary()) -> pos_integer().
+took(#{together := list}, Frame) ->
+    length(binary_to_term(Frame));
+took(#{sink := Sink}, Frame) ->
+    Sink ! binary_to_term(Frame),
+    1;
 took(#{form := terms}, Frame) ->
     _ = binary_to_term(Frame),
-    ok;
+    1;
 took(#{form := frames, size := Size}, Frame) when byte_size(Frame) =:= Size ->
-    ok.
+    1.
 
 -spec answer(gen_tcp:socket(), plan(), counted()) -> counted().
 answer(Socket, #{window := Window, burst := Burst} = Plan, {Count, Answered, Left}) when

@@ -2,12 +2,15 @@
 %% one here and one on a second node, and a burst of messages for each request.
 %%
 %% `link' takes causes away one by one, so that each has its cost: instead of the channel each pair has a
-%% TCP connection of its own between the same nodes, that carries terms, frames, or bytes.
+%% TCP connection of its own between the same nodes, that carries terms, frames, or bytes. With `lanes' all pairs send
+%% over one link of `linerate_link' between the same nodes, and are answered over the channel.
 -module(linerate_dist_link).
 -behaviour(linerate_server).
 
 -export([name/0, knobs/0, start/2, stop/1]).
 -export([plan/1, open/3]).
+%% Called on both nodes.
+-export([link_runs/0, channel_options_of/2]).
 
 %% Chosen: the study's largest, and as much again.
 -define(MAX_BYTES, 200000000).
@@ -24,8 +27,12 @@ knobs() ->
         {call, [message, gen_server, erpc, rpc_cast], message,
             "ping with messages, gen_server:call/2, erpc:call/4, rpc:cast/4 and an answer"},
         {window, [{1, 1000000}], 1, "messages that a pair leaves unanswered; 1: ping and pong"},
-        {link, [distribution, terms, copied, frames, bytes], distribution,
-            "the channel, or a TCP connection a pair: terms, terms encoded by a copy, frames, bytes"},
+        {link, [distribution, lanes, delivered, terms, copied, encoded, frames, bytes], distribution,
+            "the channel; lanes: linerate_link; or a TCP connection a pair: terms passed on to a process, terms, terms "
+            "encoded by a copy, terms that nobody decodes, frames, bytes"},
+        {beside, [{0, ?MAX_BYTES}], 0,
+            "bytes of messages that one more pair moves all the time the same way; 0: there is none"},
+        {async_dist, [off, on], off, "the sender's process flag: it is never held by a full channel (OTP 25.3)"},
         linerate_reading:knob(passive)
     ] ++ lists:keyreplace(nodelay, 1, linerate_between:knobs(), {
         nodelay, [off, on], on, "TCP_NODELAY of both ends of those connections"
@@ -36,16 +43,110 @@ knobs() ->
 start(_Where, #{link := Link, call := Call}) when Link =/= distribution, Call =/= message ->
     Sentence = io_lib:format("call=~w is of the channel: write link=distribution", [Call]),
     {error, {listen, {knobs, Sentence}}};
-start(#{ip := Ip} = Where, #{burst := Burst} = Knobs) ->
+start(Where, #{async_dist := on} = Knobs) ->
+    case sets_async_dist() of
+        true ->
+            started(Where, Knobs);
+        false ->
+            Release = erlang:system_info(otp_release),
+            Sentence = io_lib:format("async_dist=on needs OTP 25.3, and this OTP ~ts has no such flag", [Release]),
+            {error, {listen, {knobs, Sentence}}}
+    end;
+start(Where, Knobs) ->
+    started(Where, Knobs).
+
+-spec sets_async_dist() -> boolean().
+sets_async_dist() ->
+    try process_flag(async_dist, false) of
+        _ -> true
+    catch
+        error:badarg -> false
+    end.
+
+-spec started(linerate_server:where(), linerate_server:knobs()) ->
+    {ok, linerate_server:started()} | {error, linerate_server:fault()}.
+started(#{ip := Ip} = Where, #{burst := Burst} = Knobs) ->
     #{payload := Payload} = Plan = plan(Knobs),
-    Open = fun(Node) -> open(Node, Ip, Plan) end,
-    linerate_between:start(Where, {Burst, Burst * bytes(Payload)}, Open).
+    Carries = {Burst, Burst * bytes(Payload)},
+    linerate_between:start(Where, Carries, fun(Node, Peer) ->
+        ok = channel_options(Node, Knobs),
+        case linked(Node, Peer, Plan) of
+            {ok, Linked} ->
+                ok = beside(Node, Peer, Ip, Knobs, Linked),
+                {ok, fun(There) -> open(There, Ip, Linked) end};
+            {error, Reason} ->
+                {error, Reason}
+        end
+    end).
+
+%% Both ends of the channel get the buffers that are asked for, as `inet_dist_connect_options' would give them.
+-spec channel_options(node(), linerate_server:knobs()) -> ok.
+channel_options(Node, Knobs) ->
+    Options = [
+        {Name, Bytes}
+     || Name <- [sndbuf, recbuf, buffer], Bytes <- [maps:get(Name, Knobs)], Bytes > 0
+    ],
+    [ok, ok] = [
+        erpc:call(Here, ?MODULE, channel_options_of, [There, Options])
+     || {Here, There} <- [{node(), Node}, {Node, node()}]
+    ],
+    ok.
+
+%% @doc Of this node's channel to another.
+-spec channel_options_of(node(), [{sndbuf | recbuf | buffer, pos_integer()}]) -> ok.
+channel_options_of(_Node, []) ->
+    ok;
+channel_options_of(Node, Options) ->
+    {Node, Channel} = lists:keyfind(Node, 1, erlang:system_info(dist_ctrl)),
+    inet:setopts(Channel, Options).
+
+%% A pair that nobody asks, until the peer ends: what the others' messages have to pass.
+-spec beside(node(), pid(), inet:ip_address(), linerate_server:knobs(), Plan) -> ok when
+    Plan :: linerate_between_dist:plan() | linerate_between_tcp:plan().
+beside(_Node, _Peer, _Ip, #{beside := 0}, _Plan) ->
+    ok;
+beside(Node, Peer, Ip, #{beside := Bytes} = Knobs, Linked) ->
+    Plan = plan(Knobs#{payload := Bytes, burst := 64, window := 8, call := message}),
+    _ = spawn(fun() ->
+        Ends = monitor(process, Peer),
+        always(open(Node, Ip, maps:merge(Plan, maps:with([send], Linked))), Ends)
+    end),
+    ok.
+
+-spec always(linerate_between:pair(), reference()) -> ok.
+always(Pair, Ends) ->
+    ok = Pair(),
+    receive
+        {'DOWN', Ends, _, _, _} -> ok
+    after 0 -> always(Pair, Ends)
+    end.
+
+%% A link that ends with the peer, where one is asked for.
+-spec linked(node(), pid(), Plan) -> {ok, Plan} | {error, term()} when
+    Plan :: linerate_between_dist:plan() | linerate_between_tcp:plan().
+linked(Node, Peer, #{link := lanes} = Plan) ->
+    [ok, ok] = [erpc:call(There, ?MODULE, link_runs, []) || There <- [node(), Node]],
+    case linerate_link:open(Node, #{owner => Peer}) of
+        {ok, Link} -> {ok, Plan#{send => fun(To, Message) -> linerate_link:send(Link, To, Message) end}};
+        {error, Reason} -> {error, Reason}
+    end;
+linked(_Node, _Peer, Plan) ->
+    {ok, Plan}.
+
+%% @doc Starts the link's application, whose modules are beside ours, or in an application of their own.
+-spec link_runs() -> ok.
+link_runs() ->
+    Ours = filename:dirname(filename:absname(code:which(?MODULE))),
+    _ = code:add_pathz(filename:join([Ours, "..", "..", "linerate_link", "ebin"])),
+    {ok, _} = application:ensure_all_started(linerate_link),
+    ok.
 
 %% @doc What a pair is told.
 -spec plan(linerate_server:knobs()) ->
     linerate_between_dist:plan() | linerate_between_tcp:plan().
-plan(#{link := distribution} = Knobs) ->
-    (maps:with([call, window, burst], Knobs))#{payload => payload(Knobs)};
+plan(#{link := Link} = Knobs) when Link =:= distribution; Link =:= lanes ->
+    Plan = maps:with([link, call, window, burst, async_dist], Knobs),
+    Plan#{payload => payload(Knobs), send => fun erlang:send/2};
 plan(#{link := Link} = Knobs) ->
     Payload = payload(Knobs),
     (over_tcp(Link, Payload, Knobs))#{payload := Payload}.
@@ -70,13 +171,15 @@ payload(#{shape := Shape, payload := Bytes}) ->
 bytes(Payload) when is_binary(Payload) -> byte_size(Payload);
 bytes(Payload) -> erlang:external_size(Payload).
 
--spec over_tcp(terms | copied | frames | bytes, term(), linerate_server:knobs()) ->
+-spec over_tcp(delivered | terms | copied | encoded | frames | bytes, term(), linerate_server:knobs()) ->
     linerate_between_tcp:plan().
 over_tcp(Link, Payload, Knobs) ->
     Encoded = term_to_binary(Payload),
     {Form, Message} =
         case Link of
+            delivered -> {delivered, fun(_) -> erlang:term_to_iovec(Payload) end};
             terms -> {terms, fun(_) -> erlang:term_to_iovec(Payload) end};
+            encoded -> {frames, fun(_) -> erlang:term_to_iovec(Payload) end};
             copied -> {terms, fun(_) -> term_to_binary(Payload) end};
             frames -> {frames, fun(_) -> Encoded end};
             bytes -> {bytes, fun(_) -> Encoded end}

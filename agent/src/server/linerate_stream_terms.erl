@@ -28,6 +28,7 @@ knobs() ->
         {payload, [{1, ?MAX_BYTES}], 1000, "bytes of that binary"},
         {burst, [{1, 1000000}], 1000, "terms for each request"},
         {batch, [{1, 10000}], 1, "terms in one call of gen_tcp:send/2"},
+        {together, [each, list], each, "terms of a call: each by itself, or as one list (packet 4, decoded)"},
         {packet, [raw, 2, 4], 4, "bytes of length before each term; raw: they are not told apart"},
         {cut, [driver, process], driver, "who cuts terms out of what arrives"},
         {decode, [on, off], on, "the receiver reads each term"},
@@ -37,25 +38,37 @@ knobs() ->
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
-start(#{ip := Ip} = Where, #{burst := Burst, packet := Packet} = Knobs) ->
+start(#{ip := Ip} = Where, #{burst := Burst, packet := Packet, together := Together} = Knobs) ->
     #{size := Size} = Plan = plan(Knobs),
-    case Packet =/= raw andalso Size >= 1 bsl (8 * Packet) of
-        true ->
+    case Knobs of
+        #{packet := _} when Packet =/= raw, Size >= 1 bsl (8 * Packet) ->
             Sentence = "a term of ~w bytes does not fit packet=~w: write packet=4",
             {error, {listen, {knobs, io_lib:format(Sentence, [Size, Packet])}}};
-        false ->
+        #{decode := Decode} when Together =:= list, Packet =/= 4; Together =:= list, Decode =/= on ->
+            Sentence = "together=list needs packet=4 and decode=on, not packet=~w and decode=~w",
+            {error, {listen, {knobs, io_lib:format(Sentence, [Packet, Decode])}}};
+        #{} ->
             Open = fun(Node) -> open(Node, Ip, Plan) end,
-            linerate_between:start(Where, {Burst, Burst * Size}, Open)
+            linerate_between:start(Where, {Burst, Burst * Size}, fun(_Node, _Peer) -> {ok, Open} end)
     end.
 
 %% @doc What a pair is told.
 -spec plan(linerate_server:knobs()) -> linerate_between_tcp:plan().
 plan(#{burst := Burst} = Knobs) ->
-    Message = message(Knobs),
+    Term = term(Knobs),
+    Message = fun(Number) -> term_to_binary(Term(Number)) end,
     %% Nothing but the connection holds the sender.
-    Knobs#{
+    Plan = Knobs#{
         form => form(Knobs), message => Message, size => byte_size(Message(0)), window => Burst
-    }.
+    },
+    case Knobs of
+        #{together := list} -> Plan#{list => fun(From, Count) -> term_to_binary(list(Term, From, Count, [])) end};
+        #{together := each} -> Plan
+    end.
+
+-spec list(fun((non_neg_integer()) -> term()), non_neg_integer(), non_neg_integer(), [term()]) -> [term()].
+list(_Term, _From, 0, List) -> List;
+list(Term, From, Count, List) -> list(Term, From, Count - 1, [Term(From + Count - 1) | List]).
 
 -spec open(node(), inet:ip_address(), linerate_between_tcp:plan()) -> linerate_between:pair().
 open(Node, Ip, Plan) ->
@@ -71,14 +84,14 @@ form(#{decode := on}) -> terms;
 form(#{decode := off}) -> frames.
 
 %% A new term each time, of one size.
--spec message(linerate_server:knobs()) -> fun((non_neg_integer()) -> binary()).
-message(#{term := pair}) ->
-    fun(Number) -> term_to_binary({?FIRST + Number, ?FIRST + Number}) end;
-message(#{term := tree}) ->
-    fun(Number) -> term_to_binary(doubled(?FIRST + Number, ?DOUBLED)) end;
-message(#{term := binary, payload := Bytes}) ->
+-spec term(linerate_server:knobs()) -> fun((non_neg_integer()) -> term()).
+term(#{term := pair}) ->
+    fun(Number) -> {?FIRST + Number, ?FIRST + Number} end;
+term(#{term := tree}) ->
+    fun(Number) -> doubled(?FIRST + Number, ?DOUBLED) end;
+term(#{term := binary, payload := Bytes}) ->
     Binary = binary:copy(<<".">>, Bytes),
-    fun(_Number) -> term_to_binary(Binary) end.
+    fun(_Number) -> Binary end.
 
 -spec doubled(term(), non_neg_integer()) -> term().
 doubled(Term, 0) -> Term;

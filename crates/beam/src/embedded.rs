@@ -21,7 +21,7 @@ macro_rules! texts {
     };
 }
 
-/// Each file of `agent/src` but the link's, which is an application of its own: name and text.
+/// Each source of `agent/src`, and of the link's application beside it: name and text.
 const TEXTS: &[(&str, &str)] = texts![
     "linerate.app.src",
     "build/linerate_merge.erl",
@@ -35,6 +35,19 @@ const TEXTS: &[(&str, &str)] = texts![
     "control/linerate_verbs.erl",
     "linerate_app.erl",
     "linerate_sup.erl",
+    "link/src/linerate_link.app.src",
+    "link/src/linerate_link.erl",
+    "link/src/linerate_link_app.erl",
+    "link/src/linerate_link_auth.erl",
+    "link/src/linerate_link_core.erl",
+    "link/src/linerate_link_far.erl",
+    "link/src/linerate_link_holes.erl",
+    "link/src/linerate_link_lane.erl",
+    "link/src/linerate_link_listener.erl",
+    "link/src/linerate_link_near.erl",
+    "link/src/linerate_link_reader.erl",
+    "link/src/linerate_link_socket.erl",
+    "link/src/linerate_link_sup.erl",
     "probe/linerate_probe.erl",
     "probe/linerate_probe_alarms.erl",
     "probe/linerate_probe_broker.erl",
@@ -112,11 +125,12 @@ const COMPILING: &str = "
     end,
     Compile(Transform),
     true = code:add_patha(\"ebin\"),
-    Files = filelib:wildcard(\"src/*.erl\") ++ filelib:wildcard(\"src/*/*.erl\") -- [Transform],
+    Files = filelib:wildcard(\"src/*.erl\") ++ filelib:wildcard(\"src/*/*.erl\") ++ filelib:wildcard(\"src/link/src/*.erl\") -- [Transform],
     Running = [spawn_monitor(fun() -> Compile(File) end) || File <- Files],
     [receive {'DOWN', Reference, _, _, normal} -> ok; {'DOWN', Reference, _, _, Why} -> exit(Why) end
      || {_, Reference} <- Running],
     {ok, _} = file:copy(\"src/linerate.app.src\", \"ebin/linerate.app\"),
+    {ok, _} = file:copy(\"src/link/src/linerate_link.app.src\", \"ebin/linerate_link.app\"),
     halt(0).";
 
 /// The agent's version, as its application has it.
@@ -254,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_the_agent_is_inside_but_those_of_the_link() {
+    fn every_source_of_the_agent_is_inside() {
         let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../agent/src"));
         let mut there = BTreeSet::new();
         let mut folders = vec![source.to_path_buf()];
@@ -262,9 +276,9 @@ mod tests {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.strip_prefix(source).unwrap().to_str().unwrap().to_owned();
-                if path.is_dir() && name != "link" {
+                if path.is_dir() {
                     folders.push(path);
-                } else if path.is_file() {
+                } else if !name.ends_with("rebar.config") {
                     there.insert(name);
                 }
             }

@@ -88,10 +88,22 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     let us = |part: &Value, key: &str| part[key].as_f64().unwrap_or(0.0);
     let sum: f64 = parts.iter().map(|part| us(part, "adds_us_per_mb")).sum();
     let (first, last) = (&parts[0], &parts[parts.len() - 1]);
-    assert_eq!((&first["series"], &last["series"]), (&"wire".into(), &"one pair, the link".into()));
+    assert_eq!((&first["series"], &last["series"]), (&"wire".into(), &"one pair, linerate_link".into()));
     let whole = us(last, "us_per_mb");
     assert!((us(first, "us_per_mb") + sum - whole).abs() < whole * 1e-6);
-    assert!(page.contains(r#"id="between""#));
+    // Up to the link's own step they add up to what it moved.
+    let to_link = parts.iter().position(|part| part["series"] == "one pair, the link").unwrap();
+    let up_to: f64 = parts[..=to_link].iter().map(|part| us(part, "adds_us_per_mb")).sum();
+    let moved = row(&study, "one pair, the link", Some(1_000_000));
+    let measured = 8e12 / moved["measured_bit_s"].as_f64().unwrap();
+    assert!(((us(first, "us_per_mb") + up_to) / measured - 1.0).abs() < 0.15, "{said}");
+    for figure in ["between", "steps"] {
+        assert!(page.contains(&format!(r#"id="{figure}""#)), "{figure}");
+    }
+    // What a short form leaves out is not tried, and not refuted.
+    let claims = study["claims"].as_array().unwrap();
+    let large = claims.iter().find(|claim| claim["says"].as_str().unwrap().starts_with("Large messages"));
+    assert!(large.unwrap().get("held").is_none(), "{said}");
 }
 
 /// The row of the series that begins so, in that case.
