@@ -35,6 +35,7 @@ class Results:
     memory: list = dataclasses.field(default_factory=list)
     latency: list = dataclasses.field(default_factory=list)
     streams: list = dataclasses.field(default_factory=list)
+    link: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -161,6 +162,8 @@ def write(results):
         parts.append(latency(results.latency))
     if results.streams:
         parts.append(streams(results.streams))
+    if results.link:
+        parts.append(between(results.link))
     parts.append(REPEAT)
     return "\n".join(parts)
 
@@ -325,6 +328,18 @@ holds how late the request was written as well. The last column is the server's 
 """
 
 
+TITLES = {
+    "link": "A link between two nodes",
+    "link-bulk": "A link between two nodes: bulk against the wire",
+    "terms": "Many small terms through gen_tcp",
+}
+
+
+def between(parts):
+    """Parts of `link.py`, between the markers by which one of them is written again."""
+    return "\n".join(f"## {TITLES[part]}\n\n<!-- {part} -->\n{told}\n<!-- /{part} -->\n" for part, told in parts.items())
+
+
 def machine(server_core, core):
     """CPU, cores, kernel."""
     model = "unknown CPU"
@@ -357,6 +372,7 @@ REPEAT = """\
 
     make bench                       # all of it, on a quiet machine: about ten minutes
     bench/run --only wrk --pairs 15  # one part, more pairs
+    bench/run --only link --only link-bulk --only terms  # the link: these stay in this page when run alone
     bench/run --quick                # does it work? 3 pairs of 1 s; the figures are worth nothing
     bench/run --against OLD/linerate # two builds in alternation
 
