@@ -33,8 +33,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         remedies: vec![Remedy::by_knob(
             ("payload", "100"),
             "keeps large payloads off the channel between nodes",
-            "pass a reference and fetch the data over a connection of its own; or send it in parts of less \
-             than 64 KiB that wait for each other's answers",
+            "send it over a connection of its own (`linerate_link` has neither fragments nor their queue: docs/link.md), \
+             or pass a reference and fetch the data; or send it in parts of less than 64 KiB that wait for each \
+             other's answers",
         )],
         ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
     })
