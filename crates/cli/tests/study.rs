@@ -88,7 +88,10 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     let us = |part: &Value, key: &str| part[key].as_f64().unwrap_or(0.0);
     let sum: f64 = parts.iter().map(|part| us(part, "adds_us_per_mb")).sum();
     let (first, last) = (&parts[0], &parts[parts.len() - 1]);
-    assert_eq!((&first["series"], &last["series"]), (&"wire".into(), &"one pair, linerate_link".into()));
+    assert_eq!(
+        (&first["series"], &last["series"]),
+        (&"wire".into(), &"one pair, linerate_link".into())
+    );
     let whole = us(last, "us_per_mb");
     assert!((us(first, "us_per_mb") + sum - whole).abs() < whole * 1e-6);
     // Up to the link's own step they add up to what it moved.
@@ -102,7 +105,8 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     }
     // What a short form leaves out is not tried, and not refuted.
     let claims = study["claims"].as_array().unwrap();
-    let large = claims.iter().find(|claim| claim["says"].as_str().unwrap().starts_with("Large messages"));
+    let large =
+        claims.iter().find(|claim| claim["says"].as_str().unwrap().starts_with("Large messages"));
     assert!(large.unwrap().get("held").is_none(), "{said}");
 }
 

@@ -41,7 +41,8 @@ fn draw(parts: &[LinkPart], mut size: Size) -> String {
         bar(class, before, part.us_per_mb, &adds(part));
         before = part.us_per_mb;
     }
-    let says: Vec<String> = parts.iter().map(|part| format!("{}: {}", named(part), adds(part))).collect();
+    let says: Vec<String> =
+        parts.iter().map(|part| format!("{}: {}", named(part), adds(part))).collect();
     chart.finish("steps", "From the wire to the link", &says.join("; "))
 }
 

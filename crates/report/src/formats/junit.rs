@@ -72,7 +72,8 @@ fn render(document: &Document, _: &Look) -> String {
                 of_run(of, &row.run)
             });
             let claims = study.claims.iter().map(|claim| {
-                let judged = Case::new(&claim.says, claim.held == Some(false), claim.because.clone());
+                let judged =
+                    Case::new(&claim.says, claim.held == Some(false), claim.because.clone());
                 let tried = claim.held.map_or(Outcome::Skipped, |_| judged.outcome);
                 Case { outcome: tried, ..judged }
             });

@@ -520,15 +520,18 @@ pub fn link() -> StudyDocument {
         name: "dist-link".into(),
         about: "One link against the wire.".into(),
         rows,
-        claims: vec![Claim {
-            says: "Large messages are slower.".into(),
-            held: Some(false),
-            because: "15.30 Gbit/s against 11.20 Gbit/s: x1.37".into(),
-        }, Claim {
-            says: "gen_server:call is slower.".into(),
-            held: None,
-            because: "not measured in this run".into(),
-        }],
+        claims: vec![
+            Claim {
+                says: "Large messages are slower.".into(),
+                held: Some(false),
+                because: "15.30 Gbit/s against 11.20 Gbit/s: x1.37".into(),
+            },
+            Claim {
+                says: "gen_server:call is slower.".into(),
+                held: None,
+                because: "not measured in this run".into(),
+            },
+        ],
     }
 }
 

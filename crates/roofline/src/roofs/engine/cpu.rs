@@ -19,21 +19,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rate = OpRate(facts.attained / busiest);
     let (s, used) = (if threads == 1 { "" } else { "s" }, in_percent(busiest));
     let more = (threads + 1).min(host.engine_cpus.max(1));
-    let connections = facts.run.connections();
-    let remedy = if facts.streams() && more > threads && connections <= u32::from(threads) {
+    // A stream has a thread of its own.
+    let by_streams = facts.streams() && facts.run.connections() <= u32::from(threads);
+    let (key, flag, what) = match by_streams {
+        true => ("load.connections", 'c', "connection, which has a thread of its own"),
+        false => ("engine.threads", 't', "thread"),
+    };
+    let remedy = if more > threads {
         Remedy::size(
-            "load.connections",
-            more.to_string(),
+            (key, more.to_string()),
             at_once * f64::from(more) / f64::from(threads),
-            "spreads the load over one more connection, which has a thread of its own",
-            format!("-c {more}"),
-        )
-    } else if more > threads {
-        Remedy::size(
-            ("engine.threads", more.to_string()),
-            at_once * f64::from(more) / f64::from(threads),
-            "spreads the load over one more thread",
-            format!("-t {more}"),
+            format!("spreads the load over one more {what}"),
+            format!("-{flag} {more}"),
         )
     } else {
         Remedy::plan(
