@@ -46,6 +46,9 @@ pub enum Command {
     /// What a recorded run would have done with more connections, another path, more CPUs or machines
     #[command(name = "what-if", after_help = WHAT_IF_EXAMPLES)]
     WhatIf(WhatIfArgs),
+    /// How many connections host and target hold, by every limit that is known; makes no load
+    #[command(after_help = CAPACITY_EXAMPLES)]
+    Capacity(CapacityArgs),
     /// Run a command, or a shell, behind a network path
     #[command(after_help = PATH_EXAMPLES)]
     Path(PathArgs),
@@ -186,6 +189,19 @@ Examples:
   linerate what-if run.jsonl --hosts 2 --limit none   two machines like it, and no queue limit";
 
 const STREAM: &str = "Streams (bulk bytes, as iperf3)";
+const CAPACITY_EXAMPLES: &str = "\
+Examples:
+  linerate capacity http://127.0.0.1:8080/ -c 50k         of a service on this host
+  linerate capacity tcp://10.0.0.5:5222 -c 100k           of one elsewhere: this side's limits
+  linerate capacity --beam rr -c 30k                      of a node that linerate would start
+  linerate capacity plan.toml --json
+
+It reads limits and connects to nobody: descriptors, open files, source ports, accept queue,
+connection tracking, ports and processes of a BEAM node, buffers of TCP, memory (an estimate). The
+first row ends it first. Below the table: what linerate does about a limit by itself, and a line to
+paste for what is too little.
+
+Exit codes: 0 if all known limits hold the connections; 2 if one does not, or the flags are wrong.";
 
 const RAW: &str = "TCP, any protocol (raw)";
 
@@ -254,6 +270,16 @@ pub struct PredictArgs {
     pub path: PathChange,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// `capacity`.
+#[derive(Args, Debug)]
+pub struct CapacityArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Write JSON instead
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
 }
 
 /// `what-if`.

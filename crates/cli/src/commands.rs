@@ -1,6 +1,7 @@
 //! The commands, a file each. Each returns its exit code.
 
 pub mod ab;
+pub mod capacity;
 pub mod climb;
 pub mod compare;
 pub mod diagnose;

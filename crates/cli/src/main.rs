@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::diagnose(args),
         Command::Doctor(args) => commands::doctor::doctor(args),
         Command::Explain { id } => commands::explain::explain(id.as_deref()),
+        Command::Capacity(args) => commands::capacity::capacity(args),
         Command::Path(args) => commands::path::path(args),
         Command::Serve(args) => commands::serve::serve(args),
         Command::Study(args) => commands::study::study(args),

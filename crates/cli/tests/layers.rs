@@ -12,6 +12,7 @@ use serde_json::Value;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("workload", &["model"]),
+    ("capacity", &["model"]),
     ("netpath", &["model"]),
     ("simulate", &["model", "netpath"]),
     ("predict", &["model"]),
@@ -23,12 +24,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("beam", &["model", "evidence"]),
     ("lab", &["model", "netpath", "evidence", "beam"]),
     ("probe", &["model", "evidence"]),
-    ("run", &["model", "workload", "evidence", "engine", "beam", "lab", "probe"]),
+    ("run", &["model", "capacity", "workload", "evidence", "engine", "beam", "lab", "probe"]),
     (
         "cli",
         &[
-            "model", "workload", "simulate", "predict", "evidence", "roofline", "report", "engine",
-            "beam", "lab", "probe", "run",
+            "model", "capacity", "workload", "simulate", "predict", "evidence", "roofline",
+            "report", "engine", "beam", "lab", "probe", "run",
         ],
     ),
 ];
@@ -36,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// No clock, socket, file or thread.
 const PURE: &[&str] = &[
     "model", "workload", "netpath", "simulate", "predict", "evidence", "account", "roofline",
-    "report",
+    "report", "capacity",
 ];
 
 /// What pure crates may use of others': things that work on bytes and numbers. A list of what may be and

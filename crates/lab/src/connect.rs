@@ -64,7 +64,7 @@ fn open(address: SocketAddr) -> Result<rustix::fd::OwnedFd, Errno> {
 }
 
 /// Whether an address is one of this host's: the kernel lets a socket have it.
-pub(crate) fn is_local(ip: IpAddr) -> bool {
+pub fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 

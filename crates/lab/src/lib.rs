@@ -30,6 +30,7 @@ mod targets;
 mod tree;
 
 pub use behind::Behind;
+pub use connect::is_local;
 pub use hosts::{EngineHost, ServerHost};
 pub use knob::{KnobSpec, Permitted};
 pub use lab::{Lab, Left, Options};

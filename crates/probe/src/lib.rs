@@ -39,7 +39,7 @@ pub use census::{Asked, Census, CensusSampler, Sample};
 pub use ends::ServerEnds;
 pub use groups::{GroupFiles, group_files};
 pub use host::{host_facts, host_facts_of, host_files, sysctls_of};
-pub use owner::{cpus_of, owner_of_port};
+pub use owner::{Listening, cpus_of, listening, owner_of_port};
 pub use sampler::TargetSampler;
 pub use sockets::{NoSockets, ProcessSockets, Sockets, netns_of};
 pub use tree::processes_below;

@@ -18,6 +18,33 @@ pub fn owner_of_port(port: u16) -> Option<u32> {
     owner_in(&mut SockDiag::open().ok()?, port)
 }
 
+/// Who listens on a port of this host, in this network namespace.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Listening {
+    /// The processes that hold its sockets, so far as this one may look; without the one above them all, where there
+    /// are several: a master does not accept.
+    pub holders: Vec<u32>,
+    /// The backlog of its socket; the least of several.
+    pub backlog: Option<u64>,
+}
+
+/// See [`Listening`]; nothing in it where nobody listens.
+pub fn listening(port: u16) -> Listening {
+    let answer = SockDiag::open().and_then(|mut diag| diag.listeners());
+    let Ok(answer) = answer else { return Listening::default() };
+    let inodes = listener::inodes(&answer, port).into_iter();
+    let wanted: BTreeSet<String> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
+    let mut holders: Vec<u32> = match wanted.is_empty() {
+        true => Vec::new(),
+        false => numbers("/proc").filter(|pid| holds(*pid, &wanted)).collect(),
+    };
+    if holders.len() > 1 {
+        let root = root_of(holders.iter().copied().collect(), &parents(), std::process::id());
+        holders.retain(|pid| Some(*pid) != root);
+    }
+    Listening { holders, backlog: listener::backlog(&answer, port) }
+}
+
 /// The same in the network namespace of that socket.
 pub(crate) fn owner_in(diag: &mut SockDiag, port: u16) -> Option<u32> {
     let answers = diag.listeners().ok()?;

@@ -5,6 +5,7 @@
 
 mod beam_client;
 mod body;
+mod capacity;
 mod deploy;
 mod error;
 mod evidence_file;
@@ -23,6 +24,7 @@ mod sampler;
 mod steps;
 mod streams;
 
+pub use capacity::foresee;
 pub use deploy::Deployment;
 pub use error::{Refused, RunError};
 pub use evidence_file::EvidenceFile;

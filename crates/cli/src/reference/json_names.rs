@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{cell, text};
 
 /// Each schema and how its document is got.
-const SCHEMAS: [(&str, &str); 9] = [
+const SCHEMAS: [(&str, &str); 10] = [
     ("run", "`run --json`, `diagnose --json`"),
     ("climb", "`climb --json`"),
     ("study", "`study --json`, `run --scan ... --json`"),
@@ -16,6 +16,7 @@ const SCHEMAS: [(&str, &str); 9] = [
     ("predict", "`predict --json`"),
     ("what-if", "`what-if --json`"),
     ("path", "`path --json FILE`"),
+    ("capacity", "`capacity --json`"),
     ("event", "a line of `--json-stream`"),
 ];
 

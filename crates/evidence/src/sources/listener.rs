@@ -134,6 +134,13 @@ pub fn inodes(bytes: &[u8], port: u16) -> Vec<u32> {
     listening(bytes).into_iter().filter_map(of_port).collect()
 }
 
+/// The least backlog of the sockets that listen on a port, from the same answer.
+pub fn backlog(bytes: &[u8], port: u16) -> Option<u64> {
+    let messages = sock_diag::payloads(bytes).filter_map(|it| sock_diag::Message::read(it).ok());
+    let of_port = messages.filter(|it| it.state == LISTEN && it.local_port == port);
+    of_port.map(|it| u64::from(it.wqueue)).min()
+}
+
 #[cfg(test)]
 mod tests {
     use super::sock_diag::sample;

@@ -1,0 +1,47 @@
+//! What is asked for.
+
+use linerate_model::Plan;
+
+/// Where the target is, as far as its limits can be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// On this host: both sides share its kernel and its memory.
+    Here,
+    /// On another one.
+    Elsewhere,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ask {
+    /// Connections, all of them open at the same time.
+    pub connections: u64,
+    /// Addresses (IP and port) that they go to, as many to each.
+    pub servers: u64,
+    /// Engine threads: each opens 32 at a time.
+    pub threads: u64,
+    /// Where the target is.
+    pub place: Place,
+    /// The target is one of the agent's servers, in a node that linerate starts.
+    pub is_node: bool,
+    /// Local ports that the plan confines the engine to.
+    pub local_ports: Option<(u16, u16)>,
+}
+
+impl Ask {
+    /// What a plan asks for.
+    pub fn of(plan: &Plan, place: Place, threads: u16) -> Self {
+        let ports = plan.engine.local_ports.as_deref().and_then(|text| {
+            let (low, high) = text.split_once('-')?;
+            Some((low.trim().parse().ok()?, high.trim().parse().ok()?))
+        });
+        Self {
+            connections: u64::from(plan.connections()),
+            servers: u64::from(plan.servers().max(1)),
+            threads: u64::from(threads.max(1)),
+            place,
+            is_node: plan.target.beam.is_some(),
+            local_ports: ports,
+        }
+    }
+}
