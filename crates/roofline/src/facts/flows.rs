@@ -254,7 +254,7 @@ fn over(
     figure: impl Fn(&Of) -> Result<f64, Missing>,
 ) -> Result<Vec<f64>, Missing> {
     let (found, lacks): (Vec<_>, Vec<_>) = flows.iter().map(figure).partition(Result::is_ok);
-    let lacks = lacks.into_iter().filter_map(Result::err).last().unwrap_or(none);
+    let lacks = lacks.into_iter().rev().find_map(Result::err).unwrap_or(none);
     if found.is_empty() { Err(lacks) } else { Ok(found.into_iter().flatten().collect()) }
 }
 

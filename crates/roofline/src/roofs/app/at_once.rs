@@ -203,10 +203,11 @@ fn seen(facts: &Facts) -> String {
         says.push_str(&format!("; half of the connections gave {half} and all of them {full}"));
     }
     says.push_str(&facts.inside.threads_words());
-    if let Some(threads) = &facts.inside.threads {
-        if threads.running >= 0.5 && threads.together < 0.05 {
-            says.push_str(", never two running at once");
-        }
+    if let Some(threads) = &facts.inside.threads
+        && threads.running >= 0.5
+        && threads.together < 0.05
+    {
+        says.push_str(", never two running at once");
     }
     says
 }
