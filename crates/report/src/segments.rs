@@ -103,7 +103,6 @@ mod tests {
             connections: 9.0,
             asked: 8.0,
             cores: None,
-            other: None,
         };
         let inside = Inside { running: 1.0, asleep: 8.0, asked: vec![asked], ..Inside::default() };
         let found = segments(&account, Some(&inside));
