@@ -1,6 +1,8 @@
 //! What those in the application wait for, and the account of a service that is watched, of evidence made by
 //! hand.
 
+#![allow(clippy::unwrap_used)]
+
 mod hand;
 
 use std::time::Duration;
