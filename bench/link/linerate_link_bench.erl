@@ -100,10 +100,11 @@ asked({beside, Over, Payload, Bulk, Ms, Options}) ->
 %% What both nodes hold when a process that reads nothing is sent to by so many.
 asked({stalled, Over, Payload, Senders, Ms, Options}) ->
     with(Over, Options, fun(Way) ->
-        Before = memory(),
         Message = payload(Payload),
         Far = spawn(?NODE, ?MODULE, stalled, []),
-        Pids = [spawn(fun() -> (sender(Way, Far, Message))() end) || _ <- lists:seq(1, Senders)],
+        Pids = [spawn(fun() -> receive go -> (sender(Way, Far, Message))() end end) || _ <- lists:seq(1, Senders)],
+        Before = memory(),
+        [Pid ! go || Pid <- Pids],
         timer:sleep(Ms),
         First = memory(),
         timer:sleep(Ms),
@@ -176,7 +177,6 @@ floods(Socket, Message) ->
         {error, _} -> ok
     end.
 
-%% Messages of ten at a time, so that the loop is not what is measured.
 sender(stock, Far, Message) ->
     fun Send() -> Far ! Message, Far ! Message, Far ! Message, Far ! Message, Send() end;
 sender({link, Link}, Far, Message) ->

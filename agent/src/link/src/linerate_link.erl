@@ -94,7 +94,7 @@
 -opaque stream() :: #stream{}.
 
 %% Unit: bytes. What a message is charged beyond its encoded length: about what it takes in a mailbox.
--define(OVERHEAD, 64).
+-define(OVERHEAD, 128).
 
 %% Unit: bytes. What of a message may go into a header. Chosen: small beside a large message.
 -define(REST, 4096).

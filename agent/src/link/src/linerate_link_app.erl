@@ -7,6 +7,7 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
+    ok = linerate_link_socket:traffic(),
     linerate_link_sup:start_link().
 
 -spec stop(term()) -> ok.

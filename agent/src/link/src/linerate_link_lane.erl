@@ -50,7 +50,7 @@
     senders = #{} :: #{pos_integer() => {pid(), atomics:atomics_ref()}},
     monitors = #{} :: #{reference() => pos_integer()},
     %% Frames of the other end since more were asked for.
-    taken = 0 :: non_neg_integer(),
+    taken = {0, 0} :: {non_neg_integer(), integer()},
     %% Notes of lone messages that were accounted for.
     noted = 0 :: non_neg_integer(),
     %% A message that ended a batch and is not handled yet.
@@ -111,15 +111,20 @@ loop(State) ->
         loop(idle(State))
     end.
 
-%% Two flags of each small lane, behind the two that are the link's. One says who may write to its socket: 0 the lane,
-%% -1 whoever is first to put their number there, a number that sender. The other counts notes.
--define(WRITER(Lane), (1 + 2 * Lane)).
--define(NOTE(Lane), (2 + 2 * Lane)).
+%% Three flags of each small lane, behind the two that are the link's. One says who may write to its socket: 0 the lane,
+%% -1 whoever is first to put their number there, a number that sender. One counts notes. One is when the last was left.
+-define(WRITER(Lane), (3 * Lane)).
+-define(NOTE(Lane), (1 + 3 * Lane)).
+-define(LAST(Lane), (2 + 3 * Lane)).
+
+%% Two lone messages that follow sooner are more than a lane should leave to its senders: together they leave faster.
+%% Chosen: a write takes 5, a round trip over loopback 25. Unit: us.
+-define(SOON_US, 20).
 
 %% @doc How many flags a link with so many small lanes has.
 -spec flags(pos_integer()) -> pos_integer().
 flags(Small) ->
-    ?NOTE(Small).
+    ?LAST(Small).
 
 %% @doc Whether that sender may write now.
 -spec take(atomics:atomics_ref(), pos_integer(), pos_integer()) -> boolean().
@@ -135,7 +140,9 @@ write_lone({Pid, Lane, Socket}, {Sender, Dest, Bytes, 1, _} = Run, Safe, Flags, 
         ok ->
             Note = atomics:add_get(Flags, ?NOTE(Lane), 1),
             _ = note(Senders, {{note, Lane, Note}, {Sender, Dest, Bytes}}),
-            Keep = Note rem ?NOTES =/= 0 andalso Bytes =< ?NOTED,
+            Now = erlang:monotonic_time(microsecond),
+            Since = Now - atomics:exchange(Flags, ?LAST(Lane), Now),
+            Keep = Note rem ?NOTES =/= 0 andalso Bytes =< ?NOTED andalso Since >= ?SOON_US,
             case Keep andalso atomics:compare_exchange(Flags, ?WRITER(Lane), Sender, -1) of
                 ok -> ok;
                 _ -> Pid ! {written, Sender}, ok
@@ -237,6 +244,8 @@ handle({register, {Sender, Pid, Counts}}, #state{senders = Senders, monitors = M
 handle({tcp, Socket, Bytes}, #state{socket = Socket, taken = Taken} = State) ->
     Now = linerate_link_socket:taken(Socket, Taken),
     acknowledged(binary_to_term(Bytes, [safe]), State#state{taken = Now});
+handle({tcp_passive, Socket}, #state{socket = Socket} = State) ->
+    State#state{taken = linerate_link_socket:passive(Socket)};
 handle({tcp_closed, Socket}, #state{socket = Socket} = State) ->
     lost(closed, State);
 handle({tcp_error, Socket, Reason}, #state{socket = Socket} = State) ->
@@ -344,7 +353,11 @@ leave_each([], State) ->
     gauges(State);
 leave_each([Runs | Frames], #state{socket = Socket, options = Options} = State) ->
     #{counters := Counters, kind := Kind, part := Part, safe := Safe} = Options,
-    Encoded = case Kind of small -> [small(Runs, Safe)]; bulk -> bulk(Runs, Part, Safe) end,
+    Encoded =
+        case Kind of
+            small -> [small(Runs, Safe)];
+            bulk -> ok = linerate_link_socket:bulk(), bulk(Runs, Part, Safe)
+        end,
     case send_each(Socket, Encoded) of
         ok ->
             ok = counted(Runs, Counters),

@@ -19,7 +19,7 @@
     in :: linerate_link_core:in(),
     frames = 0 :: non_neg_integer(),
     %% Frames since more were asked for.
-    taken = 0 :: non_neg_integer(),
+    taken = {0, 0} :: {non_neg_integer(), integer()},
     %% What is there of a message that is longer than a frame; how much is missing; where it goes.
     parts = none :: none | {binary(), non_neg_integer(), term()}
 }).
@@ -47,6 +47,7 @@ become(Far, Lane, Socket) ->
 loop(#state{socket = Socket, frames = Frames} = State) ->
     receive
         {tcp, Socket, Frame} -> loop(acked(taken(frame(Frame, State))));
+        {tcp_passive, Socket} -> loop(State#state{taken = linerate_link_socket:passive(Socket)});
         {mailbox, Dest, Length, Ms} -> loop(ack(measured(Dest, Length, Ms, State)));
         {passed, Key} -> loop(passed(Key, State));
         {tcp_closed, Socket} -> exit({shutdown, closed});
@@ -91,6 +92,7 @@ frame(<<0, Runs/binary>>, State) ->
     {Seq, Next} = begun(State),
     runs(Seq, 1, binary_to_term(Runs, safe(State)), Next);
 frame(<<1, Length:32, Header:Length/binary, Payloads/binary>>, State) ->
+    ok = linerate_link_socket:bulk(),
     {Seq, Next} = begun(State),
     payloads(Seq, 1, binary_to_term(Header, safe(State)), Payloads, Next);
 frame(<<2, Length:32, Header:Length/binary, Part/binary>>, #state{parts = none} = State) ->
