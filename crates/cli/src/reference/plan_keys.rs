@@ -9,13 +9,14 @@ use toml::Value;
 use super::{cell, text};
 
 /// A table of a plan: how it is written there, the file and the struct or variant of its fields.
-const TABLES: [(&str, &str, &str); 19] = [
+const TABLES: [(&str, &str, &str); 20] = [
     ("", "plan", "pub struct Plan {"),
     ("target", "plan", "pub struct Target {"),
     ("workload", "plan", "    Http {"),
     ("workload", "plan", "    Rr {"),
     ("workload", "plan", "    Crr {"),
     ("workload", "plan", "    Raw {"),
+    ("workload", "plan", "    Stream {"),
     ("workload.until", "raw", "pub struct Ending {"),
     ("workload.until.length", "raw", "pub struct LengthField {"),
     ("[workload.also]", "plan", "pub struct Also {"),
@@ -186,7 +187,7 @@ fn default(kind: &str, attributes: &str) -> Option<String> {
 
 /// What stands in the braces of an enum.
 fn words_of(name: &str) -> Option<String> {
-    let files = ["plan", "path", "requests", "raw"]
+    let files = ["plan", "path", "requests", "raw", "stream"]
         .map(|file| text(&format!("crates/model/src/{file}.rs")));
     let opening = format!("pub enum {name} {{\n");
     let found = files
