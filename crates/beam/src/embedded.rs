@@ -125,7 +125,8 @@ const COMPILING: &str = "
     end,
     Compile(Transform),
     true = code:add_patha(\"ebin\"),
-    Files = filelib:wildcard(\"src/*.erl\") ++ filelib:wildcard(\"src/*/*.erl\") ++ filelib:wildcard(\"src/link/src/*.erl\") -- [Transform],
+    Patterns = [\"src/*.erl\", \"src/*/*.erl\", \"src/link/src/*.erl\"],
+    Files = lists:flatmap(fun filelib:wildcard/1, Patterns) -- [Transform],
     Running = [spawn_monitor(fun() -> Compile(File) end) || File <- Files],
     [receive {'DOWN', Reference, _, _, normal} -> ok; {'DOWN', Reference, _, _, Why} -> exit(Why) end
      || {_, Reference} <- Running],

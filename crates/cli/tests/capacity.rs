@@ -1,6 +1,7 @@
 //! `linerate capacity`: the limit that would end it first is named, with its arithmetic, before anybody connects.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::RwLock;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit};
@@ -13,8 +14,16 @@ use ours::{Linerate, http};
 
 const LONG: Duration = Duration::from_secs(60);
 
+/// The limits of this process, which what it starts begins with.
+static LIMITS: RwLock<()> = RwLock::new(());
+
 /// Its exit code, what it printed, and what it said, in a shell that a limit was set in.
 fn capacity(set: &str, words: &str) -> (i32, String, String) {
+    let _as_they_are = LIMITS.read().unwrap();
+    ran(set, words)
+}
+
+fn ran(set: &str, words: &str) -> (i32, String, String) {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &format!("{set} exec {} capacity {words}", env!("CARGO_BIN_EXE_linerate"))]);
     let mut linerate = Linerate::spawn(tempfile::TempDir::new().unwrap(), shell, |_| {});
@@ -32,12 +41,13 @@ fn first(out: &str) -> Value {
 fn a_service_of_this_host_is_limited_by_what_its_process_may_have() {
     // The service is this test: it has the limit that it is read to have.
     let port = http(Duration::ZERO, usize::MAX);
+    let _changed = LIMITS.write().unwrap();
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let before = Rlimit { current, maximum };
     let few = Rlimit { current: Some(1_000), maximum };
     rustix::process::setrlimit(Resource::Nofile, few).unwrap();
     let words = format!("http://127.0.0.1:{port}/ -c 5000 --json");
-    let (code, out, err) = capacity("", &words);
+    let (code, out, err) = ran("", &words);
     rustix::process::setrlimit(Resource::Nofile, before).unwrap();
     let first = first(&out);
     assert_eq!((code, first["id"].as_str()), (2, Some("target.descriptors")), "{err}");
@@ -65,7 +75,7 @@ fn the_engines_own_limits_are_named_with_what_to_paste() {
 #[test]
 fn a_nodes_flags_are_its_limits_and_nothing_is_started() {
     let plan = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
-    let text = "[target]\nbeam = 'rr'\nvm_flags = ['+Q', '1024']\n[workload]\nkind = 'rr'\n[load]\nconnections = 2000\n";
+    let text = "[target]\nbeam = 'rr'\nvm_flags = ['+Q', '1024']\n[workload]\nkind = 'rr'\nframing = 'fixed'\nrequest = 64\nresponse = 64\n[load]\nconnections = 2000\n";
     std::fs::write(plan.path(), text).unwrap();
     let (code, out, err) = capacity("", &format!("{} --json", plan.path().display()));
     let named = first(&out);

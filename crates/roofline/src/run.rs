@@ -1,6 +1,6 @@
 //! One run as the roofs see it: its header, its evidence, its load figures.
 
-use linerate_evidence::sources::capture;
+use linerate_evidence::sources::{capture, clients};
 use linerate_evidence::{Evidence, Header, LoadSummary};
 use linerate_model::{Timestamp, Workload};
 
@@ -143,6 +143,23 @@ impl<'a> Run<'a> {
             Subject::Listener(port) => Some((port, self.of(subject))),
             _ => None,
         })
+    }
+
+    /// Whether clients of a watched service are on its host, and their connections are over before anybody could see
+    /// whose they are.
+    pub(crate) fn has_unseen_clients(&self) -> bool {
+        let ports: Vec<u16> = Watched::of(self.evidence).iter().map(|of| of.port).collect();
+        let address = |end, name| self.fact(end, name)?.rsplit_once(':');
+        let comes_from_here = |end| {
+            let (Some((here, port)), Some((peer, _))) =
+                (address(end, "local"), address(end, "peer"))
+            else {
+                return false;
+            };
+            here == peer && port.parse().is_ok_and(|port| ports.contains(&port))
+        };
+        let none_seen = || self.of(Subject::Target).last(clients::PROCESSES).is_err();
+        self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)
     }
 
     /// Each sampled flow's end on that side.

@@ -87,7 +87,7 @@ fn with_nodelay_on_held_back_bytes_are_not_nagles() {
     assert!(judgement.roofs.iter().all(|roof| roof.id != "tcp.nagle-delayed-ack" || !roof.binds));
 }
 
-/// Recorded by `TRUTH_EVIDENCE=DIR bench/truth --cases fixtures/heldout2`, what each case is stands there.
+/// Recorded by `TRUTH_EVIDENCE=DIR bench/truth --cases fixtures/heldout`, what each case is stands there.
 fn named(name: &str) -> Option<String> {
     let (header, evidence) = recorded(name);
     judged(&header, &evidence).verdict.by().map(str::to_owned)
@@ -118,6 +118,19 @@ fn a_mailbox_with_junk_is_searched_by_whom_requests_ask_and_one_that_is_worked_o
         }
     }
     assert_ne!(judged(&header, &worked_off).verdict.by(), Some("beam.selective-receive"));
+}
+
+#[test]
+fn clients_whose_connections_are_over_before_anybody_looks_are_no_neighbours() {
+    // Four publishers on the same host, 391 connections a second, and not one of them was found.
+    assert_ne!(named("short-lived").as_deref(), Some("host.neighbours"));
+    let (header, evidence) = recorded("short-lived");
+    let mut found = only(&evidence, |_, _| true);
+    for (at, ..) in evidence.rows() {
+        found.push_raw(at, Subject::Target, "clients.processes", 4);
+        found.push_raw(at, Subject::Target, "clients.run", 0);
+    }
+    assert_eq!(judged(&header, &found).verdict.by(), Some("host.neighbours"));
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let (worked, waited) = (duration(facts.per_exchange(work)), duration(each));
     Ok(Claim {
-        // Else most of what fills the CPUs is the target's own work.
-        known: Known::sized_if(lost >= HOLDS * (work + lost)),
+        // Else most of what fills the CPUs is the target's own work; or its clients', which come with it.
+        known: Known::sized_if(lost >= HOLDS * (work + lost) && !facts.run.has_unseen_clients()),
         sum: format!(
             "{worked} of work and {waited} of waiting for CPUs that others had, {}; {rate} without the waiting",
             facts.each()
