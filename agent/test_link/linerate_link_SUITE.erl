@@ -514,6 +514,8 @@ a_partition_is_reported_and_ends(_) ->
         ?assertMatch({{closed, _}, {lost, _, [{_, N}]}, back} when N > 0, Told),
         [peer:stop(Peer) || Peer <- [One, Two]]
     after
+        %% Each node began an epmd there, which outlives it.
+        [os:cmd("ip netns pids " ++ Space ++ " | xargs -r kill") || Space <- Spaces],
         [os:cmd("ip netns del " ++ Space) || Space <- Spaces]
     end.
 
