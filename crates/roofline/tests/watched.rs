@@ -87,7 +87,7 @@ fn with_nodelay_on_held_back_bytes_are_not_nagles() {
     assert!(judgement.roofs.iter().all(|roof| roof.id != "tcp.nagle-delayed-ack" || !roof.binds));
 }
 
-/// Recorded by `TRUTH_EVIDENCE=DIR bench/truth --cases fixtures/heldout`, what each case is stands there.
+/// Recorded by `TRUTH_EVIDENCE=DIR bench/truth`, what each case is stands in `fixtures/foreign`.
 fn named(name: &str) -> Option<String> {
     let (header, evidence) = recorded(name);
     judged(&header, &evidence).verdict.by().map(str::to_owned)
