@@ -115,6 +115,8 @@ pub struct Beat {
     pub spread_s: f64,
     /// Answers of a burst.
     pub answers: f64,
+    /// The share by which the bursts' answers differ, and that by which their times do; absent in older evidence.
+    pub differ: Option<[f64; 2]>,
 }
 
 /// What sets the rate, by the rhythm of the answers while requests wait.
@@ -146,13 +148,16 @@ impl Exchanges {
         if rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s) {
             return None;
         }
-        // Bursts at a clock's beat, in which those that wait are answered more than once, and then wait again: what the
-        // clock gives is used up. Where each is answered once the beat lets all of them go.
-        if rhythm.beat.is_some_and(|beat| {
+        // Bursts at a clock's beat, in which those that wait are answered more than once, and then wait again. Where each
+        // is answered once the beat lets all of them go.
+        let bursts = |beat: &Beat| {
             beat.spread_s <= AGREE * beat.period_s
                 && beat.answers > (1.0 + HALFWAY) * self.under_way
-        }) {
-            return Some(Pace::Clock);
+        };
+        if let Some(beat) = rhythm.beat.filter(bursts) {
+            // What the clock gives out is used up; or one stops all the others for so long, and lets them go.
+            let gives_out = beat.differ.is_none_or(|[counts, times]| counts <= times);
+            return Some(if gives_out { Pace::Clock } else { Pace::AtOnce(1.0) });
         }
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
         if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
@@ -272,7 +277,12 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
     let gaps = count("capture.gaps").filter(|gaps| *gaps > 0.0)?;
     let beat = || {
         let (period_s, spread_s) = (time("capture.beat")?, time("capture.beat_spread")?);
-        Some(Beat { period_s, spread_s, answers: count("capture.burst")? })
+        let answers = count("capture.burst")?;
+        let share = |spread: f64, of: f64| spread / of.max(1e-9);
+        let differ = count("capture.burst_spread").zip(time("capture.burst_time_spread"));
+        let differ = differ.zip(time("capture.burst_time"));
+        let differ = differ.map(|((count, time), lasts)| [share(count, answers), share(time, lasts)]);
+        Some(Beat { period_s, spread_s, answers, differ })
     };
     Some(Rhythm {
         gaps,

@@ -153,8 +153,8 @@ pub fn doctor_document(header: &Header, evidence: &Evidence, ended: &str) -> Doc
         ports: facts.watched.iter().map(Port::of).collect(),
         verdict: judgement.verdict,
         roofline: Roofline {
-            unit: "reads/s".into(),
-            attained: load.throughput.0,
+            unit: if run.answered().is_some() { "answers/s" } else { "reads/s" }.into(),
+            attained: facts.attained,
             roofs: judgement.roofs,
         },
         advice: judgement.advice,

@@ -240,9 +240,11 @@ impl<'a> Facts<'a> {
         format!("{} {}", duration(seconds), self.each())
     }
 
-    /// What throughput is counted in: `an exchange`, `a block` of streams, or `a read` where the load is not ours.
+    /// What throughput is counted in: `an exchange`, `a block` of streams; where the load is not ours `an answer`, or
+    /// `a read` where answers are not known.
     pub fn each(&self) -> &'static str {
         match self.load {
+            Load::Watched if self.run.answered().is_some() => "an answer",
             Load::Watched => "a read",
             Load::Made if self.run.block().is_some() => "a block",
             Load::Made => "an exchange",

@@ -171,13 +171,14 @@ fn engine(facts: &Facts) -> Resource {
     }
 }
 
-/// A process in whose mailbox most of so many requests are, and that works: how full it is, samples of it, which are few,
-/// tell less surely.
+/// A process in whose mailbox most of so many requests are, and that works, or waits for somebody whom it asked: how full
+/// it is, samples of it, which are few, tell less surely.
 fn in_a_mailbox(facts: &Facts, of: f64) -> Option<Resource> {
     let connections = u64::from(facts.run.connections());
     let has_them = |process: &Process| {
         let most = (process.mailbox as f64) >= HALFWAY * of && of >= 2.0;
-        most && process.mailbox <= connections && !process.is_owner && process.running >= HALFWAY
+        let is_taken = process.running >= HALFWAY || process.waits_inside();
+        most && process.mailbox <= connections && !process.is_owner && is_taken
     };
     facts.processes.iter().any(has_them).then_some(Resource::Process)
 }

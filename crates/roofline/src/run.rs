@@ -18,18 +18,19 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The throughput that was reached; of a service that is watched what its sockets read a second, or, where
-    /// most connections were over before they were sampled, what the headers of their packets show.
+    /// The throughput that was reached; of a service that is watched its answers, as the headers of their packets
+    /// show them, or, where they do not, what its sockets read a second.
     pub fn attained(&self) -> OpRate {
-        let (reached, answered) = (self.load.throughput, self.answered());
-        if reached.0 < HALFWAY * answered { OpRate(answered) } else { reached }
+        self.answered().map_or(self.load.throughput, OpRate)
     }
 
-    /// Answers a second that the headers of a watched service's packets show; 0 where they do not.
-    pub(crate) fn answered(&self) -> f64 {
+    /// Answers a second that the headers of a watched service's packets show; absent where on one of its ports
+    /// requests and answers do not alternate.
+    pub fn answered(&self) -> Option<f64> {
         let ports = if self.is_watched() { Watched::of(self.evidence) } else { Vec::new() };
-        let headers = ports.iter().filter_map(|port| port.exchanges.as_ref());
-        headers.filter(|of| of.alternate).map(|of| of.per_s).sum()
+        let all: Vec<_> = ports.iter().filter_map(|port| port.exchanges).collect();
+        let answers = all.iter().map(|of| of.per_s).sum::<f64>();
+        (all.iter().all(|of| of.alternate) && answers > 0.0).then_some(answers)
     }
 
     /// Whether the load is not ours (`linerate doctor`): throughput is then what its sockets read.

@@ -212,8 +212,8 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
         used.push_str(&format!(", its busiest thread{name} {:.2} of one", thread.fullness()));
     }
     let does = match run.answered() {
-        answered if answered > 0.0 => format!("answers {}", OpRate(answered)),
-        _ => format!("reads {attained}"),
+        Some(_) => format!("answers {attained}"),
+        None => format!("reads {attained}"),
     };
     let (waits, is_work) = crate::waiting::of(facts);
     let says = format!("the target {does}{used}; {waits}");

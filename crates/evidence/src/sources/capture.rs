@@ -109,6 +109,12 @@ metrics! {
     BEAT_SPREAD: Duration = "capture.beat_spread", "ns";
     /// Answers of a burst on average.
     BURST: u64 = "capture.burst", "1";
+    /// The most answers of a burst less the fewest.
+    BURST_SPREAD: u64 = "capture.burst_spread", "1";
+    /// From a burst's first answer to its last, the median.
+    BURST_TIME: Duration = "capture.burst_time", "ns";
+    /// The longest of these times less the shortest.
+    BURST_TIME_SPREAD: Duration = "capture.burst_time_spread", "ns";
 }
 
 /// What the capture tells of itself.
@@ -170,11 +176,14 @@ pub fn push(
             let beat = rhythm.beat.inspect(|beat| {
                 time(BEAT, beat.period);
                 time(BEAT_SPREAD, beat.spread);
+                time(BURST_TIME, beat.lasts);
+                time(BURST_TIME_SPREAD, beat.lasts_spread);
             });
             evidence.push(at, of, GAPS, rhythm.gaps);
             evidence.push(at, of, TURN, rhythm.turn);
             if let Some(beat) = beat {
                 evidence.push(at, of, BURST, beat.answers);
+                evidence.push(at, of, BURST_SPREAD, beat.answers_spread);
             }
         }
     }

@@ -56,6 +56,12 @@ impl Process<'_> {
         self.mailbox - self.standing(callers)
     }
 
+    /// Whether it waits in the middle of something, for somebody whom it asked: what came meanwhile waits for it.
+    pub fn waits_inside(&self) -> bool {
+        let frames = self.stack.split(" < ").filter(|frame| !frame.starts_with("proc_lib:"));
+        self.running < HALFWAY && !is_in_loop(self.function) && frames.count() > 1
+    }
+
     /// How people know it: `my_server:init/1 (<0.123.0>)`.
     pub fn words(&self) -> String {
         format!("{} ({})", self.name, self.pid)

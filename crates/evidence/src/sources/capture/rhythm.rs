@@ -6,7 +6,8 @@
 //! clients waits for a time of its own, after n. A clock's answers spread the same however many are taken together.
 //!
 //! A clock that lets out several at a time (a limiter that counts by the second) shows as bursts: pauses are most of the
-//! time, and bursts begin a beat apart.
+//! time, and bursts begin a beat apart. What gives out so many has as many in each burst, however quickly they are used up;
+//! where something stops everybody for a while, and lets everybody go for a while, it is the time that is the same.
 //!
 //! All that is so of requests that wait. Where somebody's message is passed on to others who only confirm what they
 //! get (chat, publish and subscribe), those seem to wait, and answers have the rhythm of whoever sends: each follows a
@@ -100,6 +101,12 @@ pub struct Beat {
     pub spread: u64,
     /// See [`super::BURST`].
     pub answers: u64,
+    /// See [`super::BURST_SPREAD`].
+    pub answers_spread: u64,
+    /// See [`super::BURST_TIME`].
+    pub lasts: u64,
+    /// See [`super::BURST_TIME_SPREAD`].
+    pub lasts_spread: u64,
 }
 
 impl Rhythm {
@@ -171,7 +178,7 @@ impl Beat {
     /// None where pauses are not most of the time, or there are too few to tell whether they are alike.
     fn of(answers: &[u64]) -> Option<Self> {
         /// The fewest beats: two are alike or not, a third tells whether that is usual.
-        const FEWEST: usize = 3;
+        const FEWEST: u64 = 3;
         let rows = || answers.split(|at| *at == BREAK);
         let gaps =
             || rows().flat_map(|row| row.windows(2)).map(|pair| pair[1].saturating_sub(pair[0]));
@@ -182,21 +189,29 @@ impl Beat {
         if 2 * paused < all {
             return None;
         }
-        let (mut periods, mut within) = (Vec::new(), 0);
+        let (mut periods, mut counts, mut times) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows() {
             let begins: Vec<usize> =
                 (1..row.len()).filter(|at| row[*at].saturating_sub(row[*at - 1]) > long).collect();
-            periods.extend(begins.windows(2).map(|pair| row[pair[1]] - row[pair[0]]));
-            within += begins.last().zip(begins.first()).map_or(0, |(last, first)| last - first);
+            for pair in begins.windows(2) {
+                periods.push(row[pair[1]] - row[pair[0]]);
+                counts.push((pair[1] - pair[0]) as u64);
+                times.push(row[pair[1] - 1] - row[pair[0]]);
+            }
         }
-        periods.sort_unstable();
-        let (least, most) = (*periods.first()?, *periods.last()?);
-        (periods.len() >= FEWEST).then(|| Self {
-            period: periods[periods.len() / 2],
-            spread: most - least,
-            answers: (within / periods.len()) as u64,
-        })
+        let bursts = counts.len() as u64;
+        let answers = counts.iter().sum::<u64>().checked_div(bursts)?;
+        let ((period, spread), (_, answers_spread)) = (differences(periods)?, differences(counts)?);
+        let (lasts, lasts_spread) = differences(times)?;
+        let beat = Self { period, spread, answers, answers_spread, lasts, lasts_spread };
+        (bursts >= FEWEST).then_some(beat)
     }
+}
+
+/// The median, and the most less the least; none of nothing.
+fn differences(mut of: Vec<u64>) -> Option<(u64, u64)> {
+    of.sort_unstable();
+    Some((*of.get(of.len() / 2)?, of.last()? - of.first()?))
 }
 
 /// The times of so many answers in a row. Unit: ns.

@@ -3,7 +3,7 @@
 //! `turned away = connections that wait to be accepted, of all`
 //!
 //! The queue was never empty, and fewer connections came than wait in it: nobody accepts, though the target
-//! has all that accepting takes.
+//! has all that accepting takes. Where fewer are served at a time than were let in, more of them give nothing.
 //! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; MaxRequestWorkers of
 //! Apache with connections that are kept.
 
@@ -24,6 +24,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Begun and not made is whoever found the queue full, and tries again.
     let unmade = facts.begun().map_or(0.0, |begun| begun - came);
     let (asked, served, part) = facts.turned_away(waiting + unmade);
+    let fewer = facts.place.at_once.filter(|k| k.high < HALFWAY * served);
+    if let Some(k) = fewer {
+        let why = format!("of {served:.0} connections that were let in {:.1} are served at a time", k.mid);
+        return not_here(why);
+    }
     Ok(Claim {
         sum: format!("{served:.0} of {asked:.0} connections were let in"),
         seen: format!(

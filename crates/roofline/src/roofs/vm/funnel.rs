@@ -2,11 +2,12 @@
 //!
 //! `ceiling = 1 / what a call takes of that process`
 //!
-//! It has mail whenever it is sampled and it works: more schedulers would not help, a second such process
+//! It has mail whenever it is sampled, and works, or waits in the middle of a call: more schedulers would not help, a second such process
 //! would. Callers wait for an answer each, so its mailbox is no longer than there are connections: a longer
 //! one is that of a process nobody waits for.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
+use crate::facts::sampled::Process;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -14,6 +15,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, _, let_run) = facts.schedulers()?;
     facts.processes.first().ok_or_else(|| missing(suspect::RUNNING.name, "process/*"))?;
     let connections = u64::from(facts.run.connections());
+    let taken = |of: &Process| if of.waits_inside() { of.with_mail } else { of.running };
     let asked = facts.processes.iter().filter(|of| {
         let is_asked = of.standing(connections) > 0 || of.mailbox > 0;
         is_asked
@@ -21,13 +23,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             && of.with_mail >= HALFWAY
             && of.waiting(connections) <= connections
     });
-    let funnel = asked.max_by(|a, b| a.running.total_cmp(&b.running));
+    let funnel = asked.max_by(|a, b| taken(a).total_cmp(&taken(b)));
     let funnel =
         funnel.or_not_here("no process has as much mail as callers who wait for an answer")?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
-    let waits = format!("{who} has mail, and waits for something itself");
-    silent_if(funnel.running <= 0.0, waits)?;
-    let each = facts.per_exchange(node.of_one(funnel.running) * let_run);
+    // Who waits for somebody has the turn as long as who works.
+    let waits = if funnel.waits_inside() { funnel.with_mail - funnel.running } else { 0.0 };
+    let idle = format!("{who} has mail, and neither works nor waits for somebody whom it asked");
+    silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
+    let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
     let shards = (node.online.ceil() as u64).max(2);
     Ok(Claim {
