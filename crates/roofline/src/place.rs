@@ -139,8 +139,10 @@ fn made(facts: &Facts) -> Place {
         let at_once = Some(Estimate::exact(facts.attained * model.alone_s));
         return Place { at_once, ..place };
     }
+    // All of them together do no more than one alone: the widest interval does not change that.
+    let is_no_more = place.at_once.is_some_and(|k| k.high < 1.0) && place.of >= 2.0;
     match elasticity {
-        Some(e) if e.high < HALFWAY => {
+        Some(e) if e.high < HALFWAY || is_no_more => {
             Place { regime: Regime::Full, resource: Some(Resource::Slots), ..place }
         }
         // Where it is some of each, more connections give more all the same.

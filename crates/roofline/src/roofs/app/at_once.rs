@@ -77,6 +77,10 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let Some(at_once) = place.at_once.filter(|k| k.mid > 0.0) else {
         return not_here("the time of an exchange alone is not known");
     };
+    // Others make each take longer than alone: then those are served that were read, where the others are not read.
+    let read = facts.at(Application);
+    let slows = at_once.high < 1.0 && place.station == Some(Unread) && read >= 1.0;
+    let at_once = if slows { Estimate::exact(read) } else { at_once };
     Ok((at_once, at_once.mid / facts.attained))
 }
 
@@ -121,6 +125,9 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         port.accepted()
     } else if questions >= 1.0 {
         questions
+    } else if threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent(facts) {
+        // Not to their clients: to somebody else, who takes what they write one after the other.
+        1.0
     } else if place.station == Some(Station::Unread) {
         // Who reads a request serves it, and the others are not read.
         port.in_application()
@@ -140,6 +147,11 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         return not_here("requests and answers do not alternate: how long each takes is not known");
     }
     Ok((Estimate::exact(at_once), at_once / headers.per_s))
+}
+
+/// Whether answers wait to be sent.
+fn is_unsent(facts: &Facts) -> bool {
+    facts.ports(|port| port.held.all()) >= HOLDS * facts.place.of
 }
 
 /// Connections whose own process waits for events while their requests are unanswered, where each connection has a

@@ -23,9 +23,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no connection came in that was not there before: nobody accepts")?;
     let at_once = facts.place.served(1.0);
-    let each = facts.per_exchange(at_once);
-    let (took, rate) = (duration(each), OpRate(facts.attained.max(1e-9)));
-    let waits = duration(facts.per_exchange(waiting));
+    // Of a watched service several answers may be a connection's, a handshake's turns among them.
+    let connections = match (facts.load, facts.came()) {
+        (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),
+        _ => facts.attained,
+    };
+    let each = at_once / connections.max(1e-9);
+    let (took, rate) = (duration(each), OpRate(connections));
+    let waits = duration(waiting / connections.max(1e-9));
     Ok(Claim {
         sum: format!("{at_once:.0} at a time / {took} a connection = {rate}"),
         seen: format!(
