@@ -89,6 +89,20 @@ pub struct Threads {
     pub fullest_name: Option<String>,
 }
 
+impl Threads {
+    /// Those that wait for something to do.
+    pub fn idle(&self) -> f64 {
+        self.poll + self.poll_timed + self.accept
+    }
+
+    /// All of them.
+    pub fn all(&self) -> f64 {
+        let locks = self.lock + self.lock_timed;
+        let others = self.read + self.write + self.child + self.other;
+        self.idle() + self.running + self.disk + self.timer + locks + others
+    }
+}
+
 impl Inside {
     /// The split of so many exchanges.
     pub fn of(

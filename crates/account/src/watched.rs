@@ -115,7 +115,10 @@ pub struct Beat {
     pub spread_s: f64,
     /// Answers of a burst.
     pub answers: f64,
-    /// The share by which the bursts' answers differ, and that by which their times do; absent in older evidence.
+    /// From a burst's first answer to its last; 0 in older evidence.
+    pub lasts_s: f64,
+    /// The share by which the bursts' answers differ, but for one more or less, and that by which their times do; absent
+    /// in older evidence.
     pub differ: Option<[f64; 2]>,
 }
 
@@ -128,6 +131,23 @@ pub enum Pace {
     AtOnce(f64),
     /// Nothing that they share: each waits for a time of its own, however many others do.
     Apart,
+}
+
+impl Beat {
+    /// None where each of those that wait is answered once a burst: whatever lets them go lets all of them go.
+    pub fn pace(&self, waiting: f64) -> Option<Pace> {
+        if self.answers <= (1.0 + HALFWAY) * waiting {
+            return None;
+        }
+        let is_even = self.spread_s <= AGREE * self.period_s;
+        match self.differ {
+            None => is_even.then_some(Pace::Clock),
+            // Something stops all of them for a while, however many there are.
+            Some([counts, _]) if counts > AGREE => Some(Pace::AtOnce(1.0)),
+            // As many each time, however long that takes: what a clock gives out is used up.
+            Some([_, times]) => (is_even && times > AGREE).then_some(Pace::Clock),
+        }
+    }
 }
 
 impl Exchanges {
@@ -148,16 +168,8 @@ impl Exchanges {
         if rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s) {
             return None;
         }
-        // Bursts at a clock's beat, in which those that wait are answered more than once, and then wait again. Where each
-        // is answered once the beat lets all of them go.
-        let bursts = |beat: &Beat| {
-            beat.spread_s <= AGREE * beat.period_s
-                && beat.answers > (1.0 + HALFWAY) * self.under_way
-        };
-        if let Some(beat) = rhythm.beat.filter(bursts) {
-            // What the clock gives out is used up; or one stops all the others for so long, and lets them go.
-            let gives_out = beat.differ.is_none_or(|[counts, times]| counts <= times);
-            return Some(if gives_out { Pace::Clock } else { Pace::AtOnce(1.0) });
+        if let Some(pace) = rhythm.beat.and_then(|beat| beat.pace(self.under_way)) {
+            return Some(pace);
         }
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
         if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
@@ -279,10 +291,12 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
         let (period_s, spread_s) = (time("capture.beat")?, time("capture.beat_spread")?);
         let answers = count("capture.burst")?;
         let share = |spread: f64, of: f64| spread / of.max(1e-9);
+        let lasts_s = time("capture.burst_time").unwrap_or(0.0);
         let differ = count("capture.burst_spread").zip(time("capture.burst_time_spread"));
-        let differ = differ.zip(time("capture.burst_time"));
-        let differ = differ.map(|((count, time), lasts)| [share(count, answers), share(time, lasts)]);
-        Some(Beat { period_s, spread_s, answers, differ })
+        let differ = differ.map(|(count, time)| {
+            [share((count - 2.0).max(0.0), answers), share(time, lasts_s)]
+        });
+        Some(Beat { period_s, spread_s, answers, lasts_s, differ })
     };
     Some(Rhythm {
         gaps,

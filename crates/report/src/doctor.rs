@@ -153,7 +153,7 @@ pub fn doctor_document(header: &Header, evidence: &Evidence, ended: &str) -> Doc
         ports: facts.watched.iter().map(Port::of).collect(),
         verdict: judgement.verdict,
         roofline: Roofline {
-            unit: if run.answered().is_some() { "answers/s" } else { "reads/s" }.into(),
+            unit: run.counted().unit().into(),
             attained: facts.attained,
             roofs: judgement.roofs,
         },

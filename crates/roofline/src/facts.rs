@@ -243,11 +243,12 @@ impl<'a> Facts<'a> {
     /// What throughput is counted in: `an exchange`, `a block` of streams; where the load is not ours `an answer`, or
     /// `a read` where answers are not known.
     pub fn each(&self) -> &'static str {
-        match self.load {
-            Load::Watched if self.run.answered().is_some() => "an answer",
-            Load::Watched => "a read",
-            Load::Made if self.run.block().is_some() => "a block",
-            Load::Made => "an exchange",
+        match self.run.counted() {
+            Counted::Answers(_) => "an answer",
+            Counted::Reads => "a read",
+            Counted::Written => "a KiB",
+            Counted::Exchanges if self.run.block().is_some() => "a block",
+            Counted::Exchanges => "an exchange",
         }
     }
 }

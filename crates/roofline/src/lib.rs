@@ -32,5 +32,5 @@ pub use latency::Latency;
 pub use place::{Place, Regime};
 pub use predict::{Predicted, is_modelled, measured};
 pub use roofs::Roof;
-pub use run::Run;
+pub use run::{Counted, Run};
 pub use verdict::{Answer, Assessed, Judgement, State, Verdict, judge, judge_facts};

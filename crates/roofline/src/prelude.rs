@@ -19,5 +19,5 @@ pub(crate) use crate::facts::{Facts, Load};
 pub(crate) use crate::node_cpu::NodeCpu;
 pub(crate) use crate::place::{Place, Regime};
 pub(crate) use crate::remedy::{Remedy, SocketOption};
-pub(crate) use crate::run::{Run, duration, in_percent};
+pub(crate) use crate::run::{Counted, Run, duration, in_percent};
 pub(crate) use crate::utilisation::{Target, Utilisation, unhindered};

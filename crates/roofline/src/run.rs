@@ -17,16 +17,59 @@ pub struct Run<'a> {
     pub load: &'a LoadSummary,
 }
 
+/// What throughput is counted in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Counted {
+    /// Exchanges of a load of ours.
+    Exchanges,
+    /// Answers of a watched service, as the headers of their packets show them; so many a second.
+    Answers(OpRate),
+    /// What the sockets of one read.
+    Reads,
+    /// KiB that it writes unasked.
+    Written,
+}
+
+impl Counted {
+    /// Its unit: `answers/s`.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Counted::Exchanges => "exchanges/s",
+            Counted::Answers(_) => "answers/s",
+            Counted::Reads => "reads/s",
+            Counted::Written => "KiB/s",
+        }
+    }
+}
+
+/// Bytes.
+const KIB: f64 = 1024.0;
+
 impl<'a> Run<'a> {
     /// The throughput that was reached; of a service that is watched its answers, as the headers of their packets
-    /// show them, or, where they do not, what its sockets read a second.
+    /// show them, or, where they do not, what its sockets read a second, or, where they read nothing, the KiB that they
+    /// wrote.
     pub fn attained(&self) -> OpRate {
-        self.answered().map_or(self.load.throughput, OpRate)
+        match self.counted() {
+            Counted::Written => OpRate(self.load.bytes_read as f64 / KIB / self.seconds().max(1e-9)),
+            Counted::Answers(rate) => rate,
+            Counted::Exchanges | Counted::Reads => self.load.throughput,
+        }
+    }
+
+    /// What is counted.
+    pub fn counted(&self) -> Counted {
+        match self.answered() {
+            _ if !self.is_watched() => Counted::Exchanges,
+            Some(rate) => Counted::Answers(OpRate(rate)),
+            None if self.load.throughput.0 <= 0.0 && self.load.bytes_read > 0 => Counted::Written,
+            None => Counted::Reads,
+        }
     }
 
     /// Answers a second that the headers of a watched service's packets show; absent where on one of its ports
     /// requests and answers do not alternate.
-    pub fn answered(&self) -> Option<f64> {
+    fn answered(&self) -> Option<f64> {
         let ports = if self.is_watched() { Watched::of(self.evidence) } else { Vec::new() };
         let all: Vec<_> = ports.iter().filter_map(|port| port.exchanges).collect();
         let answers = all.iter().map(|of| of.per_s).sum::<f64>();

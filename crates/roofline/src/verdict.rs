@@ -211,9 +211,10 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
         let name = name.map_or(String::new(), |name| format!(" ({name})"));
         used.push_str(&format!(", its busiest thread{name} {:.2} of one", thread.fullness()));
     }
-    let does = match run.answered() {
-        Some(_) => format!("answers {attained}"),
-        None => format!("reads {attained}"),
+    let does = match run.counted() {
+        Counted::Answers(_) => format!("answers {attained}"),
+        Counted::Written => format!("writes {:.0} KiB/s", attained.0),
+        _ => format!("reads {attained}"),
     };
     let (waits, is_work) = crate::waiting::of(facts);
     let says = format!("the target {does}{used}; {waits}");

@@ -54,6 +54,9 @@ const SEGMENT: f64 = 1_448.0 / 1_460.0;
 /// A read buffer that is advised: with it a read costs more for its bytes than for itself. Unit: bytes.
 pub(crate) const LARGE: f64 = 65_536.0;
 
+/// `port.packet` of `{packet, line}`.
+pub(crate) const LINE: u64 = 10;
+
 impl Connection<'_> {
     /// Bytes of a read (of a packet, in packet modes).
     pub fn read_size(&self) -> f64 {

@@ -102,6 +102,23 @@ impl<'a> Bulk<'a> {
         Ok(share * busy.min(1.0) * self.cycle)
     }
 
+    /// What is in flight in the middle of the senders' moments of which this is so. Unit: bytes.
+    pub fn in_flight(&self, when: &str, is: fn(&Moment) -> bool) -> Result<f64, Missing> {
+        mean_over(&self.senders, |flow| {
+            let held = moments(flow)?.into_iter().filter(is).map(|at| at.in_flight);
+            let missing = || missing(tcp_info::UNACKED.name, &format!("flow/* {when}"));
+            middle(held).ok_or_else(missing)
+        })
+    }
+
+    /// What is in flight while bytes wait for a window that was so large, where that is less than it: a window that is
+    /// used up has about as much in flight; one that is shut, because its reader is slow, has not. Unit: bytes.
+    pub fn shut(&self, window: f64) -> Option<f64> {
+        let is_held = |at: &Moment| at.unsent > 0.0 && !at.has_room;
+        let out = self.in_flight("with bytes that wait", is_held).ok()?;
+        (out < HALFWAY * window).then_some(out)
+    }
+
     /// Of the senders' samples with something to send, the share in which `is`.
     pub fn share(&self, is: impl Fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {

@@ -128,6 +128,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     } else if threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent(facts) {
         // Not to their clients: to somebody else, who takes what they write one after the other.
         1.0
+    } else if place.station == Some(Station::Unread) && threads.is_some_and(is_away) {
+        1.0
     } else if place.station == Some(Station::Unread) {
         // Who reads a request serves it, and the others are not read.
         port.in_application()
@@ -147,6 +149,11 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         return not_here("requests and answers do not alternate: how long each takes is not known");
     }
     Ok((Estimate::exact(at_once), at_once / headers.per_s))
+}
+
+/// Whether there is one thread, and it is mostly at something else than waiting for requests.
+fn is_away(threads: &Threads) -> bool {
+    threads.all() < AtOnce::TWO && threads.idle() < HALFWAY * threads.all()
 }
 
 /// Whether answers wait to be sent.
@@ -213,6 +220,17 @@ fn seen(facts: &Facts) -> String {
     let tried = facts.experiment.as_ref().and_then(|it| Some((it.half?.per_s, it.full.per_s)));
     if let Some((half, full)) = tried.map(|(half, full)| (OpRate(half), OpRate(full))) {
         says.push_str(&format!("; half of the connections gave {half} and all of them {full}"));
+    }
+    if let Ok((_, headers)) = facts.captured()
+        && let Some(beat) = headers.rhythm.and_then(|rhythm| rhythm.beat)
+        && beat.pace(headers.under_way).is_some_and(|pace| pace != Pace::Clock)
+    {
+        says.push_str(&format!(
+            "; about {:.0} answers come within {}, and then none: all are stopped, each {} anew",
+            beat.answers,
+            duration(beat.lasts_s),
+            duration(beat.period_s)
+        ));
     }
     says.push_str(&facts.inside.threads_words());
     if let Some(threads) = &facts.inside.threads

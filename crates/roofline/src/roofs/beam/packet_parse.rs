@@ -3,7 +3,7 @@
 //! `each = time of the drivers for lines, with their delivery / throughput`, but for a line an answer
 //! Source: inet(3), `packet`; erlang:decode_packet/3 does the same without a port.
 
-use crate::facts::connections::Work;
+use crate::facts::connections::{Connection, LINE, Work};
 use crate::prelude::*;
 
 // Measured: with its asking and its delivery a line takes 3 to 4 times what the drivers do for it (OTP 25 and
@@ -11,7 +11,9 @@ use crate::prelude::*;
 const WITH_DELIVERY: f64 = 2.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let cut = facts.those(|each| matches!(each.packet(), 10 | 11))?;
+    // What is as long as the buffer is a piece of a line that is longer.
+    let is_cut = |each: &Connection| matches!(each.packet(), LINE | 11) && !each.fills_buffer();
+    let cut = facts.those(is_cut)?;
     let lines = cut.reads;
     let answers: f64 = cut.these.iter().map(|each| each.writes).sum();
     // A request whole is one read.

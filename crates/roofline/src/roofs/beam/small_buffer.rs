@@ -13,7 +13,7 @@
 //! Source: inet(3), `buffer`; `INET_DEF_BUFFER` and `tcp_recv`, erts/emulator/drivers/common/inet_drv.c;
 //! `otp` option `rcvbuf`, socket(3).
 
-use crate::facts::connections::{Connection, LARGE, These, Work};
+use crate::facts::connections::{Connection, LARGE, LINE, These, Work};
 use crate::prelude::*;
 
 // Measured: 6.3 us of a scheduler a read of 8 KiB by the socket module, which calls a process of its own (2
@@ -87,7 +87,8 @@ impl SmallBuffer {
 
     fn reads(self, connection: &Connection) -> bool {
         let of_module = connection.is_of_socket_module();
-        connection.packet() == 0
+        // A line that is longer than the buffer comes in pieces, as bytes do.
+        [0, LINE].contains(&connection.packet())
             && match self {
                 SmallBuffer::Driver => !of_module && !connection.is_pushed(),
                 SmallBuffer::ActivePoll => !of_module && connection.is_pushed(),

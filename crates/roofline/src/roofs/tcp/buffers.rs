@@ -11,7 +11,7 @@
 //! `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h; SO_RCVBUF turns autotuning off (`SOCK_RCVBUF_LOCK`, net/core/sock.c);
 //! `tcp_rcv_space_adjust`, `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `tcp_rmem`, `tcp_wmem`, ip-sysctl.rst.
 
-use crate::facts::flows::{Bulk, Moment, Size, mean_over, middle, min_rtt, moments, setting, size};
+use crate::facts::flows::{Bulk, Moment, Size, mean_over, min_rtt, setting, size};
 use crate::prelude::*;
 
 /// Whose buffers: those that a window is made of, or those that are sent from.
@@ -118,12 +118,10 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let left = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
     let unread = Bytes(left as u64);
     silent_if(left >= HALFWAY * of.bytes, format!("the {receiver} leaves {unread} unread"))?;
-    // A window that is used up has about as much in flight; one that is shut, because its reader is slow, has not.
-    let is_held = |at: &Moment| at.unsent > 0.0 && !at.has_room;
-    let out = in_flight(bulk, "with bytes that wait", is_held).unwrap_or(of.bytes);
-    let (is_shut, out) = (out < HALFWAY * of.bytes, Bytes(out as u64));
-    let why = format!("the {receiver}'s window of {window} was shut, with {out} in flight");
-    silent_if(is_shut, why)?;
+    if let Some(out) = bulk.shut(of.bytes) {
+        let out = Bytes(out as u64);
+        return not_here(format!("the {receiver}'s window of {window} was shut, with {out} in flight"));
+    }
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(of.bytes, rtt)?;
     let all = Bytes(bulk.bytes as u64);
@@ -164,22 +162,13 @@ fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim { seen, remedies: vec![remedy], ..claim })
 }
 
-/// What is in flight in the middle of the senders' moments of which this is so.
-fn in_flight(bulk: &Bulk, when: &str, is: fn(&Moment) -> bool) -> Result<f64, Missing> {
-    mean_over(&bulk.senders, |flow| {
-        let held = moments(flow)?.into_iter().filter(is).map(|at| at.in_flight);
-        let missing = || missing(tcp_info::UNACKED.name, &format!("flow/* {when}"));
-        middle(held).ok_or_else(missing)
-    })
-}
-
 fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let (bulk, sender, buffer) = (&of.bulk, of.side, Bytes(of.bytes as u64));
     // All that the buffer lets out is out, and neither window asks it to wait.
     let is_held = |at: &Moment| at.is_full && at.has_room && at.in_flight > 0.0;
     let full = bulk.share(is_held)?;
     silent_if(full <= 0.0, format!("the {sender}'s send buffer of {buffer} is never what holds"))?;
-    let in_flight = in_flight(bulk, "with a full buffer", is_held)?;
+    let in_flight = bulk.in_flight("with a full buffer", is_held)?;
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(in_flight, rtt)?.min(bulk.busy(full)?);
     let at_once = Bytes(in_flight as u64);

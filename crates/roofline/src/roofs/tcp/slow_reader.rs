@@ -1,16 +1,21 @@
-//! Slow reader: the target reads more slowly than its peers send, and their windows shut.
+//! Slow reader: somebody reads more slowly than the other side sends, and the window shuts. It is the target; or, of a
+//! target that is watched, those to whom it writes.
 //!
 //! `each = connections with a full queue x share of its CPUs that rest / throughput`, and no more than the census
-//! finds unread
+//! finds unread; of those to whom it writes `connections that their windows hold / throughput`
 //! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293,
 //! 3.8.6.
 
-use crate::facts::flows::mean_over;
+use crate::facts::flows::{Bulk, mean_over};
 use crate::facts::sampled::is_in_loop;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.attained <= 0.0, "nothing was read")?;
+    let held = facts.ports(|port| port.held.window);
+    if held >= HALFWAY * facts.place.of.max(1.0) {
+        return peers(facts, held);
+    }
     let readers: Vec<Of> = facts.run.flows(Side::Server).into_iter().filter(carries).collect();
     let full = mean_over(&readers, full)?;
     silent_if(full <= 0.0, "no receive queue of the target's was full")?;
@@ -47,6 +52,29 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )],
         // A queue fills behind whatever reads slowly: small reads, a long mailbox. Those say why.
         ..Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
+    })
+}
+
+/// Those to whom the target writes.
+fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
+    silent_if(facts.no_cpu_is_idle(), "no CPU is idle: whoever reads there may wait for one")?;
+    let bulk = Bulk::of(facts);
+    let window = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
+    let used_up = "its peers' windows are used up, and not shut";
+    let out = bulk.shut(window).filter(|_| bulk.sender == Side::Server).or_not_here(used_up)?;
+    let (of, each) = (facts.place.of, facts.per_exchange(held));
+    let (window, out) = (Bytes(window as u64), Bytes(out as u64));
+    Ok(Claim {
+        sum: format!("{held:.1} of {of:.1} connections that it writes to wait for their peers to read"),
+        seen: format!(
+            "their windows, {window} at the most, were shut while bytes waited, with {out} in flight: it is not the path"
+        ),
+        remedies: vec![Remedy::human(
+            "writes no faster than it is read, or has it read faster",
+            "in the reader: read on while what came is handled; in the service: bound what waits for a slow one \
+             (drop, thin out, or end it: send_timeout, high_watermark), and do not hold others for it",
+        )],
+        ..Claim::cause(vec![Part::Delay { at: At::Held(Station::ServerSending, Held::Window), each }])
     })
 }
 
