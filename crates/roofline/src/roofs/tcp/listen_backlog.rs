@@ -15,6 +15,9 @@ const SOMAXCONN: &str = "net.core.somaxconn";
 // Source: the backlog was a number of 16 bits until Linux 5.4, and is as good as none at its end.
 const MOST: u64 = 65_535;
 
+// Source: `TCP_TIMEOUT_INIT`, include/net/tcp.h; RFC 6298, 2.1. Unit: seconds.
+const RETRY_S: f64 = 1.0;
+
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     silent_if(!run.header.target.local, "the target's listener is on another host")?;
@@ -38,8 +41,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     );
     silent_if(made == 0.0, none)?;
     let asked = made + lost;
-    let longest = |(port, _)| run.whole(Subject::Listener(port)).last(listener::WQUEUE).ok();
-    let backlog = listener.and_then(longest);
+    let of_listener = |(port, _)| run.whole(Subject::Listener(port));
+    let backlog = listener.and_then(|found| of_listener(found).last(listener::WQUEUE).ok());
+    // Who finds the queue full tries again after a second: sooner than whoever is in a queue as long as that is taken.
+    let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
+    let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
+    let long = format!("who is in the queue waits for {}, and in a longer one longer", duration(waits_s));
+    silent_if(waits_s >= RETRY_S, long)?;
     let late = match run.load.connect.share_within(1_000_000_000, u64::MAX) {
         late if late > 0.0 => format!("; {:.1} % of connects took a second or more", late * 100.0),
         _ => String::new(),
