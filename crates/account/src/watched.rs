@@ -247,8 +247,16 @@ impl Watched {
             Some(headers) if headers.alternate => {
                 (headers.under_way - self.unread - self.accept_queue).max(0.0)
             }
-            _ => self.application,
+            // Who has to speak next cannot be told.
+            Some(_) => 0.0,
+            None => self.application,
         }
+    }
+
+    /// Connections of which nobody can tell whether something is under way.
+    pub fn untold(&self) -> f64 {
+        let one_way = self.exchanges.is_some_and(|headers| !headers.alternate);
+        self.undecided + if one_way { self.application } else { 0.0 }
     }
 
     /// Connections with something under way.
@@ -267,6 +275,10 @@ fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
     let per_s = |name| grown(of, name).unwrap_or(0.0) / seconds;
     let turns =
         grown(of, "capture.duplex").unwrap_or(0.0) + grown(of, "capture.unasked").unwrap_or(0.0);
+    // Where packets go on and nothing is an answer to anything, somebody sends unasked.
+    let connections = of.last(Metric::<u64>::new("capture.connections")).map_or(0, |of| of.max(1));
+    let many = grown(of, "capture.packets").unwrap_or(0.0) > FEW * connections as f64;
+    let is_one_way = count == 0.0 && many;
     Some(Exchanges {
         per_s: count / seconds,
         under_way: time("capture.asked_area")? / seconds,
@@ -275,7 +287,7 @@ fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
         p99_s: state("capture.service_p99"),
         refused_per_s: per_s("capture.refused") + per_s("capture.reset"),
         opened_per_s: per_s("capture.opened"),
-        alternate: turns <= TURNED_AWAY * count,
+        alternate: turns <= TURNED_AWAY * count && !is_one_way,
         // Not known: then nobody is known to ask again at once.
         idle_s: time("capture.idle_time").map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: rhythm(of),

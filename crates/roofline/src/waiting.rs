@@ -20,7 +20,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         (sum(|port| port.held.window), "held by their peer's window"),
         (sum(|port| port.held.other), "held in the send queue"),
         (sum(|port| port.air), "in the air"),
-        (sum(|port| port.undecided), "undecided"),
+        (sum(Watched::untold), "undecided"),
     ];
     // Less would be said to be 0.0.
     let said = states.iter().filter(|(count, _)| *count >= 0.05);

@@ -80,7 +80,7 @@ impl Port {
             held_congestion: finite(of.held.congestion),
             held_window: finite(of.held.window),
             air: finite(of.air),
-            undecided: finite(of.undecided),
+            undecided: finite(of.untold()),
             exchanges,
         }
     }
