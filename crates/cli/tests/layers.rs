@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("workload", &["model"]),
     ("capacity", &["model"]),
+    ("session", &["model"]),
     ("netpath", &["model"]),
     ("simulate", &["model", "netpath"]),
     ("predict", &["model"]),
@@ -37,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// No clock, socket, file or thread.
 const PURE: &[&str] = &[
     "model", "workload", "netpath", "simulate", "predict", "evidence", "account", "roofline",
-    "report", "capacity",
+    "report", "capacity", "session",
 ];
 
 /// What pure crates may use of others': things that work on bytes and numbers. A list of what may be and
