@@ -13,7 +13,7 @@ DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.j
 
 # How long `make fuzz` looks, by target. Unit: seconds.
 FUZZ_SECONDS := 60
-FUZZ_TARGETS := http_session evidence_reader dist_frame
+FUZZ_TARGETS := http_session login_session evidence_reader dist_frame
 
 .PHONY: help setup agent agent-of-erl build static deb demo check test link-test link-soak page-test provoke truth soak bench fuzz bless clean
 

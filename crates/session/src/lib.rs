@@ -7,15 +7,19 @@
 #![forbid(unsafe_code)]
 
 mod line;
+mod mqtt;
 mod pieces;
 mod session;
 mod settings;
+#[cfg(test)]
+mod testing;
 mod text;
+mod xmpp;
 
 use std::sync::Arc;
 
 pub use session::{
-    Act, Cause, Doing, Event, Fault, NotDone, Protocol, Refused, Session, Token, UserId,
+    Act, Cause, Doing, Event, Fault, NotDone, Protocol, Reason, Session, Token, UserId,
 };
 pub use settings::{BadSettings, Mechanism, Pattern, Quality, Settings, Tls};
 pub use text::LONGEST;
@@ -35,7 +39,7 @@ pub struct Kind {
 }
 
 /// Every protocol. To add one: a file here, a line here.
-pub static PROTOCOLS: &[&Kind] = &[&line::KIND];
+pub static PROTOCOLS: &[&Kind] = &[&line::KIND, &mqtt::KIND, &xmpp::KIND];
 
 /// The protocol of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {
@@ -62,7 +66,7 @@ mod tests {
         for kind in PROTOCOLS {
             let session = (kind.protocol)(&users).unwrap().session(UserId(7));
             let bytes = size_of_val(&*session);
-            assert!(bytes <= 128, "{}: {bytes} bytes", kind.name);
+            assert!(bytes <= 96, "{}: {bytes} bytes", kind.name);
         }
     }
 }

@@ -21,7 +21,7 @@ pub enum Act {
     /// A message to another user: it is [`Event::Delivered`] there, and [`Event::Answered`] here where the
     /// protocol acknowledges messages.
     Message {
-        /// To whom.
+        /// To whom. Where a protocol has rooms only, those in the room of the sender hear it instead.
         to: UserId,
         /// How long its text is. At least the token's own 18 bytes; at most [`crate::LONGEST`].
         size: Bytes,
@@ -61,27 +61,29 @@ pub enum Event {
     Online,
     /// The server has answered an act.
     Answered(Doing, Token),
+    /// The server has answered an act that it does not do it. The session goes on.
+    Declined(Doing, Token, Reason),
     /// A message has come. Its token, if it is one of ours.
     Delivered(Option<Token>),
     /// The server does not let the user in: close the connection.
-    Refused(Refused),
+    Refused(Reason),
     /// The server ends a session that was online: close the connection.
-    Ended(Refused),
+    Ended(Reason),
     /// The connection is to be wrapped in TLS, beginning with the next byte of both directions; then
     /// [`Session::connected`] is to be called again.
     StartTls,
 }
 
-/// Why a server does not want a user.
+/// Why a server does not do what was asked.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Refused {
+pub struct Reason {
     /// What it counts as.
     pub cause: Cause,
     /// What the server said.
     pub said: String,
 }
 
-/// What a refusal counts as.
+/// What a reason counts as.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Cause {
     /// Name or password.

@@ -118,18 +118,17 @@ pub enum BadSettings {
 impl Pattern {
     /// Of this user.
     pub fn of(&self, user: UserId) -> String {
-        let mut text = String::new();
-        self.write(user, &mut text);
-        text
+        self.named(user).to_string()
     }
 
-    /// Appends this user's.
-    pub(crate) fn write(&self, user: UserId, out: &mut String) {
-        use std::fmt::Write;
-        out.push_str(&self.before);
-        if let Some(after) = &self.after {
-            write!(out, "{}{after}", user.0).expect("a String takes all");
-        }
+    /// The same, for writing it somewhere.
+    pub(crate) fn named(&self, user: UserId) -> impl fmt::Display + '_ {
+        Named { pattern: self, user }
+    }
+
+    /// Fit for a password.
+    pub(crate) fn check(&self, what: &'static str, most: usize) -> Result<(), BadSettings> {
+        check(&self.of(UserId(u32::MAX)), self.to_string(), what, most, |_| false)
     }
 
     /// Fit for a name: different for each user, without what `bad` is.
@@ -183,6 +182,21 @@ impl FromStr for Pattern {
     }
 }
 
+struct Named<'a> {
+    pattern: &'a Pattern,
+    user: UserId,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.pattern.before)?;
+        match &self.pattern.after {
+            Some(after) => write!(f, "{}{after}", self.user.0),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.before)?;
@@ -217,7 +231,7 @@ mod tests {
         let names = |text: &str| {
             text.parse::<Pattern>()
                 .unwrap()
-                .check_name("a name", 12, |c| c == ' ')
+                .check_name("a name", 13, |c| c == ' ')
                 .map_err(|e| e.to_string())
         };
         assert_eq!(names("u{n}"), Ok(()));
@@ -226,6 +240,6 @@ mod tests {
             Err("`user` is the same for every user: write {n} where their number goes, as in user{n}".into())
         );
         assert!(names("a b{n}").unwrap_err().contains("has ` ` in it"));
-        assert_eq!(names("user{n}"), Err("`user{n}` has 14 bytes: a name has 1 to 12".into()));
+        assert_eq!(names("user{n}"), Err("`user{n}` has 14 bytes: a name has 1 to 13".into()));
     }
 }
