@@ -1,7 +1,7 @@
 //! The node's virtual machine: schedulers, microstates, run queues, memory, limits, events of the
 //! system monitor; and what the probe itself cost.
 //!
-//! Source: `erlang:statistics/1`, `erlang:system_info/1`, `erlang:memory/0`,
+//! Source: `erlang:statistics/1`, `erlang:system_info/1` (of `allocator_sizes` too), `erlang:memory/0`,
 //! `erlang:system_monitor/2`, asked by `agent/src/probe/linerate_probe_vm.erl`. Nothing whose asking
 //! would change what others are told: so no reductions.
 //!
@@ -114,6 +114,10 @@ metrics! {
     MEMORY_CODE: Bytes = "vm.memory_code", "B";
     /// Of it, atoms.
     MEMORY_ATOM: Bytes = "vm.memory_atom", "B";
+    /// Of `vm.memory_system`, what drivers of ports have: a socket's state, and what it has still to send.
+    MEMORY_DRIVERS: Bytes = "vm.memory_drivers", "B";
+    /// Memory that the node's allocators have of the operating system, in use or not; what `vm.memory_total` leaves of it is fragmentation and reserve.
+    MEMORY_CARRIERS: Bytes = "vm.memory_carriers", "B";
     /// Persistent terms; a state.
     PERSISTENT_TERMS: u64 = "vm.persistent_terms", "1";
     /// Their memory; a state.
