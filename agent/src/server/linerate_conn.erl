@@ -2,7 +2,12 @@
 -module(linerate_conn).
 
 -export([start_link/2, serve/2]).
--export([init/2]).
+-export([init/2, go_on/3]).
+
+-export_type([ended/0]).
+
+%% Why a connection is over; or how it goes on when its process is woken. Then it hibernates first.
+-type ended() :: {hibernate, fun(() -> ended())} | term().
 
 -spec start_link(linerate_listener:serve(), linerate_counts:counts()) -> {ok, pid()}.
 start_link(Serve, Counts) ->
@@ -19,8 +24,16 @@ serve(Conn, Socket) ->
 -spec init(linerate_listener:serve(), linerate_counts:counts()) -> ok.
 init(Serve, Counts) ->
     receive
-        {?MODULE, Socket} ->
-            _Ended = Serve(Socket),
+        {?MODULE, Socket} -> go_on(fun() -> Serve(Socket) end, Counts, Socket)
+    end.
+
+%% @private
+-spec go_on(fun(() -> ended()), linerate_counts:counts(), gen_tcp:socket()) -> ok.
+go_on(Next, Counts, Socket) ->
+    case Next() of
+        {hibernate, Later} ->
+            proc_lib:hibernate(?MODULE, go_on, [Later, Counts, Socket]);
+        _Ended ->
             ok = linerate_counts:ended(Counts, Socket),
             gen_tcp:close(Socket)
     end.

@@ -44,7 +44,8 @@ start(Where, #{active := Mode, response := Response} = Knobs) ->
             true = demonitor(Ref, [flush]),
             Answer = binary:copy(<<".">>, Response),
             Serve = fun(Socket) -> serve(Socket, Mode, {Writers, Answer, message(Knobs)}) end,
-            case linerate_listener:start(Where, Knobs, Serve) of
+            %% The timeout is the subscribers' alone.
+            case linerate_listener:start(Where, maps:remove(send_timeout_ms, Knobs), Serve) of
                 {ok, #{handle := Handle} = Started} ->
                     {ok, Started#{handle := {Hub, Handle}}};
                 {error, Fault} ->

@@ -6,8 +6,8 @@
 
 -export_type([serve/0, handle/0]).
 
-%% Returns when the connection is over; its socket is closed after that.
--type serve() :: fun((gen_tcp:socket()) -> Ended :: term()).
+%% Returns when the connection is over, and its socket is closed after that; or to hibernate.
+-type serve() :: fun((gen_tcp:socket()) -> linerate_conn:ended()).
 
 -opaque handle() :: {pid(), gen_tcp:socket()}.
 

@@ -3,7 +3,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--export([knob/1, start/2, next/2]).
+-export([knob/1, start/2, again/2, next/2]).
 
 -export_type([mode/0]).
 
@@ -25,13 +25,16 @@ start(Socket, Mode) -> inet:setopts(Socket, [{active, Mode}]).
 -spec next(gen_tcp:socket(), mode()) -> {ok, binary()} | {error, term()}.
 next(Socket, passive) ->
     gen_tcp:recv(Socket, 0);
-next(Socket, once) ->
-    case inet:setopts(Socket, [{active, once}]) of
-        ok -> await(Socket, once);
-        {error, Reason} -> {error, Reason}
-    end;
 next(Socket, Mode) ->
-    await(Socket, Mode).
+    case again(Socket, Mode) of
+        ok -> await(Socket, Mode);
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc For whoever receives the messages of an active socket himself: before each.
+-spec again(gen_tcp:socket(), mode()) -> ok | {error, term()}.
+again(Socket, once) -> inet:setopts(Socket, [{active, once}]);
+again(_Socket, _Mode) -> ok.
 
 -spec await(gen_tcp:socket(), mode()) -> {ok, binary()} | {error, term()}.
 await(Socket, Mode) ->

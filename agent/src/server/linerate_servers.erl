@@ -24,6 +24,7 @@ all() ->
         linerate_shaped,
         linerate_sink,
         linerate_hub,
+        linerate_chat,
         linerate_stream_terms,
         linerate_dist_link
     ].

@@ -55,7 +55,7 @@ listen(#{ip := Ip, port := Port}, Knobs) ->
     %% It must be the first of all.
     Backend = [{inet_backend, socket} || maps:get(backend, Knobs, inet) =:= socket],
     %% The driver raises its buffer to a recbuf set after it, so the buffer comes last.
-    Order = [nodelay, delay_send, packet, backlog, sndbuf, recbuf, buffer],
+    Order = [nodelay, delay_send, send_timeout_ms, packet, backlog, sndbuf, recbuf, buffer],
     Asked = [option(Name, maps:get(Name, Knobs)) || Name <- Order, is_map_key(Name, Knobs)],
     case gen_tcp:listen(Port, Backend ++ Always ++ lists:append(Asked)) of
         {ok, Socket} -> {ok, Socket};
@@ -65,6 +65,8 @@ listen(#{ip := Ip, port := Port}, Knobs) ->
 -spec option(atom(), linerate_server:value()) -> [gen_tcp:listen_option()].
 option(nodelay, Value) -> [{nodelay, Value =:= on}];
 option(delay_send, Value) -> [{delay_send, Value =:= on}];
+option(send_timeout_ms, 0) -> [];
+option(send_timeout_ms, Ms) -> [{send_timeout, Ms}, {send_timeout_close, true}];
 option(packet, Value) -> [{packet, Value}];
 option(backlog, Value) -> [{backlog, Value}];
 option(_Buffer, 0) -> [];

@@ -7,7 +7,7 @@ use linerate_roofline::roofs::ROOFS;
 use crate::commands::study;
 
 /// The agent's servers, as `linerate_servers` lists them.
-pub const SERVERS: [&str; 19] = [
+pub const SERVERS: [&str; 20] = [
     "httpd",
     "http",
     "echo",
@@ -25,6 +25,7 @@ pub const SERVERS: [&str; 19] = [
     "shaped",
     "sink",
     "hub",
+    "chat",
     "stream-terms",
     "dist-link",
 ];
