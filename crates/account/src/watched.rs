@@ -305,9 +305,8 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
         let share = |spread: f64, of: f64| spread / of.max(1e-9);
         let lasts_s = time("capture.burst_time").unwrap_or(0.0);
         let differ = count("capture.burst_spread").zip(time("capture.burst_time_spread"));
-        let differ = differ.map(|(count, time)| {
-            [share((count - 2.0).max(0.0), answers), share(time, lasts_s)]
-        });
+        let differ = differ
+            .map(|(count, time)| [share((count - 2.0).max(0.0), answers), share(time, lasts_s)]);
         Some(Beat { period_s, spread_s, answers, lasts_s, differ })
     };
     Some(Rhythm {

@@ -47,7 +47,11 @@ fn bursts_of_more_than_wait_are_what_a_clock_gives_out() {
     assert_eq!(of(Beat { answers: 20.0, ..beat }), None, "all that wait, once");
     assert_eq!(of(Beat { spread_s: 0.03, ..beat }), None, "uneven");
     let stopped = Beat { differ: Some([0.3, 0.3]), spread_s: 0.03, ..beat };
-    assert_eq!(of(stopped), Some(Pace::AtOnce(1.0)), "as many as happen to come until the next stop");
+    assert_eq!(
+        of(stopped),
+        Some(Pace::AtOnce(1.0)),
+        "as many as happen to come until the next stop"
+    );
     assert_eq!(of(Beat { differ: Some([0.0, 0.0]), ..beat }), None, "either");
     assert_eq!(of(Beat { differ: None, ..beat }), Some(Pace::Clock), "older evidence");
 }

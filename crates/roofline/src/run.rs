@@ -51,7 +51,9 @@ impl<'a> Run<'a> {
     /// wrote.
     pub fn attained(&self) -> OpRate {
         match self.counted() {
-            Counted::Written => OpRate(self.load.bytes_read as f64 / KIB / self.seconds().max(1e-9)),
+            Counted::Written => {
+                OpRate(self.load.bytes_read as f64 / KIB / self.seconds().max(1e-9))
+            }
             Counted::Answers(rate) => rate,
             Counted::Exchanges | Counted::Reads => self.load.throughput,
         }

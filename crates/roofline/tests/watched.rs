@@ -145,6 +145,44 @@ fn a_process_whose_mailbox_has_most_of_the_requests_is_full_whatever_few_samples
 }
 
 #[test]
+fn who_waits_in_the_middle_of_a_call_has_the_turn_and_who_waits_for_any_message_has_not() {
+    assert_eq!(named("waits-inside").as_deref(), Some("vm.funnel"));
+    let (header, mut in_loop) = recorded("waits-inside");
+    for of in in_loop.processes() {
+        in_loop.push_fact(of, "function", "gen_server:loop/7".into());
+    }
+    assert_ne!(judged(&header, &in_loop).verdict.by(), Some("vm.funnel"));
+}
+
+#[test]
+fn bursts_that_differ_are_stops_of_everybody_and_as_many_each_time_a_clocks() {
+    assert_eq!(named("stopped").as_deref(), Some("app.serial"));
+    let (header, evidence) = recorded("stopped");
+    let mut alike = only(&evidence, |_, metric| {
+        !["capture.burst_spread", "capture.beat_spread"].contains(&metric)
+    });
+    for (at, of, values) in evidence.rows() {
+        if values.contains_key("capture.burst_spread") {
+            alike.push_raw(at, of, "capture.burst_spread", 0);
+            alike.push_raw(at, of, "capture.beat_spread", 0);
+        }
+    }
+    assert_eq!(judged(&header, &alike).verdict.by(), Some("app.rate-limit"));
+}
+
+#[test]
+fn those_to_whom_it_writes_and_who_shut_their_windows_read_slowly() {
+    assert_eq!(named("slow-peers").as_deref(), Some("tcp.slow-reader"));
+    // One subscriber of four, among publishers that are never answered.
+    assert_eq!(named("one-way").as_deref(), Some("tcp.slow-reader"));
+}
+
+#[test]
+fn a_line_that_is_longer_than_the_buffer_comes_in_pieces() {
+    assert_eq!(named("long-lines").as_deref(), Some("beam.small-buffer"));
+}
+
+#[test]
 fn a_node_that_does_what_it_is_asked_is_limited_by_nothing() {
     let (header, evidence) = recorded("healthy");
     let judgement = judged(&header, &evidence);

@@ -26,7 +26,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (asked, served, part) = facts.turned_away(waiting + unmade);
     let fewer = facts.place.at_once.filter(|k| k.high < HALFWAY * served);
     if let Some(k) = fewer {
-        let why = format!("of {served:.0} connections that were let in {:.1} are served at a time", k.mid);
+        let why = format!(
+            "of {served:.0} connections that were let in {:.1} are served at a time",
+            k.mid
+        );
         return not_here(why);
     }
     Ok(Claim {

@@ -120,7 +120,9 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     silent_if(left >= HALFWAY * of.bytes, format!("the {receiver} leaves {unread} unread"))?;
     if let Some(out) = bulk.shut(of.bytes) {
         let out = Bytes(out as u64);
-        return not_here(format!("the {receiver}'s window of {window} was shut, with {out} in flight"));
+        return not_here(format!(
+            "the {receiver}'s window of {window} was shut, with {out} in flight"
+        ));
     }
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(of.bytes, rtt)?;

@@ -46,7 +46,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Who finds the queue full tries again after a second: sooner than whoever is in a queue as long as that is taken.
     let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
     let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
-    let long = format!("who is in the queue waits for {}, and in a longer one longer", duration(waits_s));
+    let long =
+        format!("who is in the queue waits for {}, and in a longer one longer", duration(waits_s));
     silent_if(waits_s >= RETRY_S, long)?;
     let late = match run.load.connect.share_within(1_000_000_000, u64::MAX) {
         late if late > 0.0 => format!("; {:.1} % of connects took a second or more", late * 100.0),

@@ -65,7 +65,9 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     let (of, each) = (facts.place.of, facts.per_exchange(held));
     let (window, out) = (Bytes(window as u64), Bytes(out as u64));
     Ok(Claim {
-        sum: format!("{held:.1} of {of:.1} connections that it writes to wait for their peers to read"),
+        sum: format!(
+            "{held:.1} of {of:.1} connections that it writes to wait for their peers to read"
+        ),
         seen: format!(
             "their windows, {window} at the most, were shut while bytes waited, with {out} in flight: it is not the path"
         ),
@@ -74,7 +76,10 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
             "in the reader: read on while what came is handled; in the service: bound what waits for a slow one \
              (drop, thin out, or end it: send_timeout, high_watermark), and do not hold others for it",
         )],
-        ..Claim::cause(vec![Part::Delay { at: At::Held(Station::ServerSending, Held::Window), each }])
+        ..Claim::cause(vec![Part::Delay {
+            at: At::Held(Station::ServerSending, Held::Window),
+            each,
+        }])
     })
 }
 
