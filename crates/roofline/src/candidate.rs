@@ -162,7 +162,11 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     let place = &facts.place;
     let share = each * facts.attained / place.of.max(1e-9);
     let is_there = place.station.is_some_and(|station| at.covers(station));
-    (place.of >= 1.0 && share >= HOLDS && is_there).then(|| watched_with(facts, 1.0 - share, None))
+    // Where CPUs are full, time elsewhere is not what holds the rate.
+    let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
+    let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
+    (place.of >= 1.0 && share >= HOLDS && is_there && !is_elsewhere)
+        .then(|| watched_with(facts, 1.0 - share, None))
 }
 
 fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {

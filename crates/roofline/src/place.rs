@@ -143,6 +143,11 @@ fn made(facts: &Facts) -> Place {
     let is_no_more = place.at_once.is_some_and(|k| k.high < 1.0) && place.of >= 2.0;
     match elasticity {
         Some(e) if e.high < HALFWAY || is_no_more => {
+            // Where others make each take longer than alone those are served that were read, and the others are not.
+            let read = facts.at(Station::Application);
+            if is_no_more && place.station == Some(Station::Unread) && read >= 1.0 {
+                place.at_once = Some(Estimate::exact(read));
+            }
             Place { regime: Regime::Full, resource: Some(Resource::Slots), ..place }
         }
         // Where it is some of each, more connections give more all the same.

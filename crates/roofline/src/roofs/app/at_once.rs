@@ -77,10 +77,6 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let Some(at_once) = place.at_once.filter(|k| k.mid > 0.0) else {
         return not_here("the time of an exchange alone is not known");
     };
-    // Others make each take longer than alone: then those are served that were read, where the others are not read.
-    let read = facts.at(Application);
-    let slows = at_once.high < 1.0 && place.station == Some(Unread) && read >= 1.0;
-    let at_once = if slows { Estimate::exact(read) } else { at_once };
     Ok((at_once, at_once.mid / facts.attained))
 }
 
