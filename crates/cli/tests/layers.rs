@@ -21,7 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("account", &["model", "predict", "evidence"]),
     ("roofline", &["model", "predict", "evidence", "account"]),
     ("report", &["model", "predict", "evidence", "account", "roofline"]),
-    ("engine", &["model", "workload", "evidence"]),
+    ("drive", &["model", "workload", "evidence"]),
+    ("engine", &["model", "workload", "evidence", "drive"]),
     ("beam", &["model", "evidence"]),
     ("lab", &["model", "netpath", "evidence", "beam"]),
     ("probe", &["model", "evidence"]),
@@ -38,7 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// No clock, socket, file or thread.
 const PURE: &[&str] = &[
     "model", "workload", "netpath", "simulate", "predict", "evidence", "account", "roofline",
-    "report", "capacity", "session",
+    "report", "capacity", "drive", "session",
 ];
 
 /// What pure crates may use of others': things that work on bytes and numbers. A list of what may be and

@@ -1,4 +1,4 @@
-//! One connection of the engine: its socket, its session, its four stamps.
+//! One connection of the engine: its socket and its session. Where it is in its life is the driver's.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,19 +11,6 @@ use rustix::net::{SendFlags, send};
 
 use crate::{tls, zero_copy};
 
-/// Where a connection is in its life.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum State {
-    /// No socket; to be opened not before this instant.
-    Closed(Timestamp),
-    /// Connect (and TLS handshake) under way.
-    Opening,
-    /// Open, no exchange.
-    Idle,
-    /// An exchange is under way.
-    Busy,
-}
-
 /// One connection.
 pub(crate) struct Connection {
     /// The worker that it belongs to, by its number among all threads'.
@@ -35,31 +22,20 @@ pub(crate) struct Connection {
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) tls: Option<tls::Session>,
     pub(crate) session: Box<dyn Session>,
-    pub(crate) state: State,
     /// Raised with each socket, so that events of an old one are told apart.
     pub(crate) generation: u32,
     /// The TCP connection is established (TLS may still be shaking hands).
     pub(crate) connected: bool,
     /// It was open before.
     pub(crate) known: bool,
-    /// Attempts in a row that failed, at opening or at an exchange.
-    pub(crate) failures: u32,
     /// The kernel's send buffer was full.
     pub(crate) blocked: bool,
-    /// An exchange was begun with the connect (a connection for each exchange).
-    pub(crate) carries: bool,
     /// What it is doing while an exchange is under way and nothing came of it.
     pub(crate) under_way: SlotState,
     /// When the connect call was made.
     pub(crate) opened: Timestamp,
-    /// When the current exchange was due.
-    pub(crate) intended: Timestamp,
-    /// When its first byte was handed to the kernel (the connect call, where it opens one).
-    pub(crate) written: Timestamp,
     /// When the answer's first byte was read; zero before.
     pub(crate) first_byte: Timestamp,
-    /// When the connection last became free.
-    pub(crate) free: Timestamp,
 }
 
 impl Connection {
@@ -71,25 +47,14 @@ impl Connection {
             socket: None,
             tls: None,
             session,
-            state: State::Closed(Timestamp(0)),
             generation: 0,
             connected: false,
             known: false,
-            failures: 0,
             blocked: false,
-            carries: false,
             under_way: SlotState::Waiting,
             opened: Timestamp(0),
-            intended: Timestamp(0),
-            written: Timestamp(0),
             first_byte: Timestamp(0),
-            free: Timestamp(0),
         }
-    }
-
-    /// Whether an exchange of this connection is written and unanswered.
-    pub(crate) fn is_charged(&self) -> bool {
-        self.state == State::Busy || self.carries
     }
 
     /// Writes what the session has; how many bytes went out. A block of a stream is sent from its file, if there is

@@ -51,11 +51,11 @@ impl Thread {
     /// Further blocks of the connections whose last one is over.
     pub(super) fn go_on_streaming(&mut self) {
         for _ in 0..BLOCKS {
-            if self.freed.is_empty() && self.again.is_empty() {
+            self.read_again();
+            let at = self.act();
+            if self.again.is_empty() && self.driver.next(at) > at {
                 return;
             }
-            self.read_again();
-            self.begin_freed();
         }
     }
 }

@@ -11,9 +11,8 @@ use linerate_evidence::Phase;
 use linerate_model::Timestamp;
 use linerate_workload::Choice;
 
-use super::Thread;
-use crate::clock::now;
 use crate::connection::State;
+use crate::driver::{Action, Driver};
 
 /// Where a worker stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,19 +26,19 @@ enum Stands {
 }
 
 /// A worker of a closed loop.
-pub(super) struct Worker {
+pub(crate) struct Worker {
     choice: Choice,
     stands: Stands,
 }
 
 impl Worker {
-    pub(super) fn new(seed: u64, worker: u32) -> Self {
+    pub(crate) fn new(seed: u64, worker: u32) -> Self {
         Self { choice: Choice::new(seed, worker), stands: Stands::Free }
     }
 }
 
 /// Exchanges of an open loop that have chosen their server and are not written.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     choice: Choice,
     /// Their due times by server, in order.
     due: Vec<VecDeque<Timestamp>>,
@@ -47,19 +46,19 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(seed: u64, thread: u16, servers: usize) -> Self {
+    pub(crate) fn new(seed: u64, thread: u16, servers: usize) -> Self {
         // Chosen: a stream that no worker has.
         let choice = Choice::new(seed, u32::MAX - u32::from(thread));
         Self { choice, due: vec![VecDeque::new(); servers], count: 0 }
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// When they were due.
-    pub(super) fn all(&self) -> impl Iterator<Item = Timestamp> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Timestamp> + '_ {
         self.due.iter().flatten().copied()
     }
 
@@ -77,18 +76,18 @@ impl Waiting {
     }
 }
 
-impl Thread {
+impl Driver {
     /// A connection can carry an exchange: its worker may have waited for it.
-    pub(super) fn on_usable(&mut self, index: usize) {
+    pub(crate) fn on_usable(&mut self, index: usize) {
         let worker = index / self.servers;
         if self.workers[worker].stands == Stands::Waits(self.connections[index].server) {
-            self.freed.push(worker);
+            self.freed.push_back(worker);
         }
     }
 
     /// An exchange of this connection ended, well or not.
     #[inline]
-    pub(super) fn on_ended(&mut self, index: usize, at: Timestamp) {
+    pub(crate) fn on_ended(&mut self, index: usize, at: Timestamp) {
         if let Some(thinking) = &mut self.thinking {
             return thinking.pause(index, at);
         }
@@ -97,14 +96,12 @@ impl Thread {
         }
         let worker = index / self.servers;
         self.workers[worker].stands = Stands::Free;
-        self.freed.push(worker);
+        self.freed.push_back(worker);
     }
 
-    /// The next exchanges of the workers that are free, or whose connection is.
-    pub(super) fn begin_of_workers(&mut self) {
-        let mut freed = std::mem::take(&mut self.freed);
-        for worker in freed.drain(..) {
-            let at = now();
+    /// The next exchange of the workers that are free, or whose connection is.
+    pub(crate) fn begin_of_workers(&mut self, at: Timestamp) -> Option<Action> {
+        while let Some(worker) = self.freed.pop_front() {
             let over = self.phase == Phase::Drain || at >= self.ends || self.left == 0;
             if over || self.begins.is_none() {
                 continue;
@@ -117,21 +114,18 @@ impl Thread {
             };
             let index = worker * self.servers + usize::from(server);
             let connection = &self.connections[index];
-            let opens = self.job.plan.opens_each();
-            if connection.state == State::Idle && (connection.socket.is_some() || opens) {
+            let opens = self.plan.opens_each();
+            if connection.state == State::Idle && (connection.is_open || opens) {
                 one.stands = Stands::Busy;
-                self.begin(index, at, at);
-            } else {
-                one.stands = Stands::Waits(server);
+                return Some(self.begin_on(index, at, at));
             }
+            one.stands = Stands::Waits(server);
         }
-        // Beginning one may have freed another: a connect that failed at once.
-        freed.append(&mut self.freed);
-        self.freed = freed;
+        None
     }
 
     /// Open loop: what is due chooses its server, and is sent as far as connections to that are free.
-    pub(super) fn dispatch_to_servers(&mut self, at: Timestamp) {
+    pub(crate) fn dispatch_to_servers(&mut self, at: Timestamp) -> Option<Action> {
         while let Some((send, _)) = &mut self.schedule {
             let due = send.peek();
             let over = due >= self.ends || self.phase == Phase::Drain;
@@ -144,28 +138,22 @@ impl Thread {
                 part.chosen += 1;
             }
         }
-        if self.phase == Phase::Drain {
-            return;
+        if self.phase == Phase::Drain || self.waiting.count() == 0 {
+            return None;
         }
         for server in 0..self.servers {
-            while let Some(due) = self.waiting.due[server].front().copied() {
-                let Some((index, generation)) = self.idle[server].pop_front() else { break };
-                let connection = &self.connections[index];
-                if connection.generation != generation || connection.state != State::Idle {
-                    continue;
-                }
+            if let Some(due) = self.waiting.due[server].front().copied()
+                && let Some(index) = self.next_idle(server)
+            {
                 self.waiting.take(server);
-                let written = now();
-                let available = due.max(connection.free);
-                self.record.slice.lateness.record(written.nanos_since(due));
-                self.record.slice.own_lateness.record(written.nanos_since(available));
-                self.begin(index, due, written);
+                return Some(self.send_due(index, due, at));
             }
         }
+        None
     }
 
     /// Takes the exchange that waited for this connection; whether one did.
-    pub(super) fn take_waiting(&mut self, index: usize) -> bool {
+    pub(crate) fn take_waiting(&mut self, index: usize) -> bool {
         let server = self.connections[index].server;
         if self.schedule.is_some() {
             return self.waiting.take(usize::from(server)).is_some();
@@ -179,13 +167,13 @@ impl Thread {
             part.chosen += 1;
         }
         self.workers[worker].stands = Stands::Free;
-        self.freed.push(worker);
+        self.freed.push_back(worker);
         true
     }
 
     /// Open loop: waiting exchanges older than the timeout.
-    pub(super) fn time_out_waiting(&mut self, at: Timestamp) {
-        let timeout = self.job.plan.load.timeout;
+    pub(crate) fn time_out_waiting(&mut self, at: Timestamp) {
+        let timeout = self.plan.load.timeout;
         for server in 0..self.servers {
             while let Some(due) = self.waiting.due[server].front().copied()
                 && at.since(due) > timeout

@@ -9,12 +9,11 @@ use std::collections::BinaryHeap;
 use linerate_evidence::Phase;
 use linerate_model::{Plan, Timestamp};
 
-use super::Thread;
-use crate::clock::now;
 use crate::connection::{Connection, State};
+use crate::driver::Driver;
 
 /// The pauses of a thread's connections, by index.
-pub(super) struct Thinking {
+pub(crate) struct Thinking {
     pauses: Vec<linerate_workload::Thinking>,
     /// When each is to ask again.
     due: Vec<Timestamp>,
@@ -23,7 +22,7 @@ pub(super) struct Thinking {
 }
 
 impl Thinking {
-    pub(super) fn of(plan: &Plan, connections: &[Connection]) -> Option<Self> {
+    pub(crate) fn of(plan: &Plan, connections: &[Connection]) -> Option<Self> {
         let think = plan.load.think?;
         let seed = plan.engine.seed;
         let pauses = connections
@@ -35,14 +34,14 @@ impl Thinking {
     }
 
     /// From here on this connection asks.
-    pub(super) fn start(&mut self, index: usize, at: Timestamp) {
+    pub(crate) fn start(&mut self, index: usize, at: Timestamp) {
         let rest = self.pauses[index].rest();
         self.wait(index, at.after(rest));
     }
 
     /// It was answered, or it failed.
     #[inline]
-    pub(super) fn pause(&mut self, index: usize, at: Timestamp) {
+    pub(crate) fn pause(&mut self, index: usize, at: Timestamp) {
         let pause = self.pauses[index].pause();
         self.wait(index, at.after(pause));
     }
@@ -54,43 +53,39 @@ impl Thinking {
 
     /// When this connection's next request is due.
     #[inline]
-    pub(super) fn due(&self, index: usize) -> Timestamp {
+    pub(crate) fn due(&self, index: usize) -> Timestamp {
         self.due[index]
     }
 
     /// When the next of all is.
-    pub(super) fn next(&self) -> Option<Timestamp> {
+    pub(crate) fn next(&self) -> Option<Timestamp> {
         self.next.peek().map(|Reverse((due, _))| *due)
     }
 }
 
-impl Thread {
+impl Driver {
     /// Connections whose pause is over are free.
-    pub(super) fn end_pauses(&mut self) {
+    pub(crate) fn end_pauses(&mut self, at: Timestamp) {
         let Some(thinking) = &mut self.thinking else { return };
-        if self.phase == Phase::Drain || thinking.next.is_empty() {
+        if self.phase == Phase::Drain || at >= self.ends {
             return;
         }
-        let at = now();
-        if at >= self.ends {
-            return;
-        }
-        let opens_each = self.job.plan.opens_each();
+        let opens_each = self.plan.opens_each();
         while let Some(Reverse((due, index))) = thinking.next.peek().copied()
             && due <= at
         {
             thinking.next.pop();
             let connection = &self.connections[index];
-            let is_open = connection.socket.is_some() || opens_each;
+            let is_open = connection.is_open || opens_each;
             // One that is being opened begins when it is; a due time that a later pause has put off is none.
             if connection.state == State::Idle && is_open && thinking.due[index] == due {
-                self.freed.push(index);
+                self.freed.push_back(index);
             }
         }
     }
 
     /// Whether this connection's next request is due.
-    pub(super) fn is_due(&self, index: usize, at: Timestamp) -> bool {
+    pub(crate) fn is_due(&self, index: usize, at: Timestamp) -> bool {
         self.thinking.as_ref().is_none_or(|thinking| thinking.due(index) <= at)
     }
 }

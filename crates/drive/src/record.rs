@@ -3,8 +3,6 @@
 use linerate_evidence::{Live, Part, Phase, Slice};
 use linerate_model::Timestamp;
 
-use crate::clock::thread_cpu;
-
 /// The live slice of one thread.
 pub(crate) struct Record {
     pub(crate) slice: Slice<Live>,
@@ -16,7 +14,6 @@ pub(crate) struct Record {
     since: Timestamp,
     failing: u64,
     failing_since: Timestamp,
-    cpu: u64,
 }
 
 impl Record {
@@ -36,7 +33,6 @@ impl Record {
             since: start,
             failing: 0,
             failing_since: start,
-            cpu: thread_cpu(),
         }
     }
 
@@ -121,7 +117,6 @@ impl Record {
     pub(crate) fn cut(&mut self, at: Timestamp, phase: Phase, next: Phase) -> Slice<Live> {
         self.integrate(at);
         self.integrate_failing(at);
-        let cpu = thread_cpu();
         // A thread that was kept off its CPU for longer than a slice has a long slice, and skips numbers.
         let skipped = at.0.saturating_sub(self.ends.0) / self.width;
         self.ends = Timestamp(self.ends.0 + (skipped + 1) * self.width);
@@ -134,8 +129,6 @@ impl Record {
         slice.phase = phase;
         slice.age_at_end =
             (u128::from(self.busy) * u128::from(at.0)).saturating_sub(self.written_sum);
-        slice.cpu = cpu - self.cpu;
-        self.cpu = cpu;
         slice
     }
 }
