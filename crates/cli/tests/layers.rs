@@ -22,16 +22,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("roofline", &["model", "predict", "evidence", "account"]),
     ("report", &["model", "predict", "evidence", "account", "roofline"]),
     ("drive", &["model", "workload", "evidence"]),
-    ("engine", &["model", "workload", "evidence", "drive"]),
+    ("ramp", &["model", "workload", "evidence", "session"]),
+    ("engine", &["model", "workload", "evidence", "drive", "session", "ramp"]),
     ("beam", &["model", "evidence"]),
     ("lab", &["model", "netpath", "evidence", "beam"]),
     ("probe", &["model", "evidence"]),
-    ("run", &["model", "capacity", "workload", "evidence", "engine", "beam", "lab", "probe"]),
+    (
+        "run",
+        &[
+            "model", "capacity", "workload", "evidence", "session", "ramp", "engine", "beam",
+            "lab", "probe",
+        ],
+    ),
     (
         "cli",
         &[
             "model", "capacity", "workload", "simulate", "predict", "evidence", "roofline",
-            "report", "engine", "beam", "lab", "probe", "run",
+            "report", "session", "ramp", "engine", "beam", "lab", "probe", "run",
         ],
     ),
 ];
@@ -39,7 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// No clock, socket, file or thread.
 const PURE: &[&str] = &[
     "model", "workload", "netpath", "simulate", "predict", "evidence", "account", "roofline",
-    "report", "capacity", "drive", "session",
+    "report", "capacity", "drive", "session", "ramp",
 ];
 
 /// What pure crates may use of others': things that work on bytes and numbers. A list of what may be and

@@ -1,0 +1,66 @@
+//! What was read of target and host at one moment of a climb.
+
+use std::collections::BTreeMap;
+
+use linerate_model::Timestamp;
+use serde::Serialize;
+
+/// When a reading is taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Moment {
+    /// Before the first user.
+    Before,
+    /// A level's users that say nothing are online, and those of the levels before.
+    Quiet,
+    /// The whole level is online and was held.
+    Level,
+    /// A limit was met.
+    Stopped,
+    /// Levels were stepped back, and the highest clean one was held.
+    Held,
+}
+
+/// A resource of which there is so much.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Roof {
+    /// `target.descriptors`.
+    pub id: &'static str,
+    /// In words.
+    pub what: &'static str,
+    /// So much is used.
+    pub used: u64,
+    /// So much there is.
+    pub most: u64,
+}
+
+impl Roof {
+    /// The part of it that is used.
+    pub fn share(&self) -> f64 {
+        if self.most == 0 { 0.0 } else { self.used as f64 / self.most as f64 }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// When.
+    pub at: Timestamp,
+    /// Resources that have an end.
+    pub roofs: Vec<Roof>,
+    /// Memory by kind: `target.rss`. Unit: bytes.
+    pub memory: BTreeMap<&'static str, u64>,
+    /// Counters that only grow: `listen.overflows`.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// CPUs of the host.
+    pub cpus: u64,
+    /// The target has ended; how.
+    pub died: Option<String>,
+}
+
+impl Reading {
+    /// How much a counter has grown since then; zero where either does not have it.
+    pub(crate) fn grown(&self, earlier: &Reading, counter: &str) -> u64 {
+        let of = |reading: &Reading| reading.counters.get(counter).copied();
+        of(self).zip(of(earlier)).map_or(0, |(now, then)| now.saturating_sub(then))
+    }
+}
