@@ -14,6 +14,7 @@ mod spaced;
 mod thread;
 mod tls;
 mod trust;
+mod users;
 mod zero_copy;
 
 pub use board::Board;
@@ -25,3 +26,4 @@ pub use probe::{PairPreflight, Preflight, Trouble, probe};
 pub use spaced::{Spaced, Spacing, spaced};
 pub use tls::Tls;
 pub use trust::{BadTrust, Trust, client_config};
+pub use users::{Beside, UsersJob, users};
