@@ -11,6 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::error::RunError;
 use crate::limits;
+use crate::memory_group::{MemoryGroup, memory_groups};
 
 /// What the plan's connections need, and what there is of it. Nothing is started and nobody connects.
 pub fn foresee(plan: &Plan) -> Result<Forecast, RunError> {
@@ -74,7 +75,7 @@ fn limits_of(plan: &Plan, ask: &Ask, listening: &Listening) -> Limits {
 }
 
 /// The descriptors that a process may have, and has.
-fn descriptors(pid: u32) -> Option<(u64, u64)> {
+pub(crate) fn descriptors(pid: u32) -> Option<(u64, u64)> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     let soft = line.split_whitespace().next()?;
@@ -93,12 +94,12 @@ fn vm(pid: u32) -> Option<Vm> {
     Some(Vm::of_flags(&flags, descriptors(pid).map(|(most, _)| most)))
 }
 
-fn sysctl(name: &str) -> Option<Vec<u64>> {
+pub(crate) fn sysctl(name: &str) -> Option<Vec<u64>> {
     let text = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     text.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -113,36 +114,23 @@ fn reserved(text: &str) -> u64 {
 }
 
 /// `TCP: inuse 1 orphan 0 tw 0 alloc 1 mem 207`: the pages.
-fn used_pages(text: &str) -> Option<u64> {
+pub(crate) fn used_pages(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("TCP:"))?;
     line.split_whitespace().skip_while(|word| *word != "mem").nth(1)?.parse().ok()
 }
 
-fn available(text: &str) -> Option<u64> {
+pub(crate) fn available(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1_024)
 }
 
-/// What this process's memory cgroup leaves, of either version.
+/// What this process's memory cgroup leaves.
 fn cgroup() -> Option<u64> {
-    let text = read("/proc/self/cgroup");
-    let number = |path: String| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let left = |line: &str| {
-        let mut parts = line.splitn(3, ':');
-        let (id, controllers, at) = (parts.next()?, parts.next()?, parts.next()?);
-        let (most, used) = if id == "0" {
-            let folder = format!("/sys/fs/cgroup{at}");
-            (number(format!("{folder}/memory.max"))?, number(format!("{folder}/memory.current"))?)
-        } else if controllers.split(',').any(|one| one == "memory") {
-            let folder = format!("/sys/fs/cgroup/memory{at}");
-            let usage = number(format!("{folder}/memory.usage_in_bytes"))?;
-            (number(format!("{folder}/memory.limit_in_bytes"))?, usage)
-        } else {
-            return None;
-        };
+    let left = |group: &MemoryGroup| {
+        let (used, most) = group.used_and_most()?;
         Some(most.saturating_sub(used))
     };
-    text.lines().filter_map(left).min()
+    memory_groups("self").iter().filter_map(left).min()
 }
 
 #[cfg(test)]

@@ -2,15 +2,20 @@
 
 use linerate_engine::Preflight;
 use linerate_model::Plan;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Carried, Refused, RunError};
 
+/// Lets this process open as many descriptors as the system allows, so far as it does.
+pub(crate) fn raise() {
+    let limit = getrlimit(Resource::Nofile);
+    // Failing leaves the soft limit, which whoever needs more finds.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 /// Lets this process open as many descriptors as the system allows, and says when that is too few.
 pub(crate) fn raise_descriptors(plan: &Plan) -> Result<(), Refused> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Failing leaves the soft limit, which is checked next.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    raise();
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // Chosen: standard streams, epoll, netlink, /proc files, the target's pipes.
     let needed = u64::from(plan.connections()) + 100;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use linerate_evidence::{Evidence, Live, Slice, StepKind};
 use linerate_model::{Plan, Timestamp};
+use linerate_ramp::Ramp;
 
 /// Is told of a run's course, on the thread that runs it. What it does not care about it leaves out.
 pub trait Observer {
@@ -18,6 +19,9 @@ pub trait Observer {
 
     /// The experiment goes on with this step; how long it and those after it take at most.
     fn on_step(&mut self, _kind: StepKind, _connections: u32, _left: Duration) {}
+
+    /// A climb goes on; ten times a second.
+    fn on_users(&mut self, _ramp: &Ramp, _at: Timestamp) {}
 
     /// The run is over.
     fn end(&mut self) {}
