@@ -1,21 +1,29 @@
-//! `capacity`: how many connections host and target hold, before any is opened.
+//! `capacity`: how many connections host and target hold, before any is opened; with `--hold`, and then by opening them.
 
 use std::fmt::Write;
 
 use linerate_capacity::{Forecast, Need};
-use linerate_model::Bytes;
+use linerate_model::{Bytes, Plan};
 use linerate_run::foresee;
+use linerate_session::Kind;
 use serde_json::json;
 
-use crate::args::CapacityArgs;
+use crate::args::{CapacityArgs, LoadArgs};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::plan_of::plan_of;
 
+mod hold;
+mod shown;
+
 /// See the module.
 pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
-    let plan = plan_of(&args.load)?;
+    let (target, kind) = hold::target_of(args)?;
+    let plan = plan_of(&LoadArgs { target, ..args.load.clone() })?;
     let forecast = foresee(&plan)?;
+    if args.hold.is_some() {
+        return held(args, &plan, kind, &forecast);
+    }
     if args.json {
         let document = json!({
             "schema": "linerate/capacity/1",
@@ -37,6 +45,35 @@ pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
         first.has.map_or("?".into(), |has| amount(has, first.unit)),
         if args.json { "paste" } else { "\"To do\" for what to write" },
     )))
+}
+
+/// Opens them.
+fn held(
+    args: &CapacityArgs,
+    plan: &Plan,
+    kind: Option<&'static Kind>,
+    forecast: &Forecast,
+) -> Result<u8, Failure> {
+    let held = hold::hold(args, plan, kind, forecast)?;
+    if args.json {
+        let document = json!({
+            "schema": "linerate/capacity/1",
+            "program": env!("CARGO_PKG_VERSION"),
+            "fits": forecast.fits(),
+            "forecast": forecast,
+            "held": shown::json(&held),
+        });
+        print(&format!("{document:#}\n"))?;
+    } else {
+        print(&shown::text(&held))?;
+    }
+    let outcome = &held.outcome;
+    match outcome.limit() {
+        Some(limit) if outcome.held == 0 && !outcome.interrupted => {
+            Err(Failure::run(format!("0 users are held: {}: {}", limit.id, limit.says)))
+        }
+        _ => Ok(held.code),
+    }
 }
 
 fn text(forecast: &Forecast) -> String {

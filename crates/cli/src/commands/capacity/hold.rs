@@ -1,0 +1,206 @@
+//! `capacity --hold`: users connect until the first limit.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linerate_capacity::Forecast;
+use linerate_model::{Bytes, Plan, Timestamp};
+use linerate_ramp::{Asked, Mix, Outcome, Ramp, Stage};
+use linerate_run::{Observer, Runner};
+use linerate_session::{Kind, PROTOCOLS, Pattern, Protocol, Settings, kind};
+
+use crate::args::CapacityArgs;
+use crate::failure::Failure;
+use crate::output::say;
+use crate::plan_of::duration;
+use crate::privileges;
+use crate::signals::Signals;
+
+/// The most users of one climb: their numbers fit beside an instant in a message.
+const MOST: u32 = (1 << 24) - 1;
+
+/// The agent's server that users log in to, and what they speak there.
+const CHAT: (&str, &str) = ("chat", "line");
+
+/// A target, as the plan's flags want it, and the protocol that its address or flag names.
+pub fn target_of(args: &CapacityArgs) -> Result<(Option<String>, Option<&'static Kind>), Failure> {
+    let Some(target) = &args.load.target else {
+        return Ok((None, named(args)?));
+    };
+    let scheme = target.split_once("://").and_then(|(scheme, rest)| Some((kind(scheme)?, rest)));
+    let Some((kind, rest)) = scheme else { return Ok((Some(target.clone()), named(args)?)) };
+    if let Some(other) = named(args)?
+        && other.name != kind.name
+    {
+        return Err(Failure::plan(format!(
+            "--protocol {} beside {target}: keep one of both",
+            other.name
+        )));
+    }
+    let host = rest.trim_end_matches('/');
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = if has_port { host.to_owned() } else { format!("{host}:{}", kind.port) };
+    Ok((Some(format!("tcp://{address}")), Some(kind)))
+}
+
+fn named(args: &CapacityArgs) -> Result<Option<&'static Kind>, Failure> {
+    let chat = args.load.beam.as_deref().filter(|server| *server == CHAT.0).map(|_| CHAT.1);
+    let Some(name) = args.protocol.as_deref().or(chat) else { return Ok(None) };
+    let known = || PROTOCOLS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+    let wrong =
+        || Failure::plan(format!("--protocol: `{name}` is not spoken here: write {}", known()));
+    kind(name).map(Some).ok_or_else(wrong)
+}
+
+/// What is asked of the climb.
+fn asked(args: &CapacityArgs, plan: &Plan, speaks: bool) -> Result<Asked, Failure> {
+    let users = plan.load.connections;
+    if users == 0 || users > MOST {
+        return Err(Failure::plan(format!("-c {users}: write 1 to {MOST} users")));
+    }
+    let mix: Mix = match &args.mix {
+        Some(text) => text.parse::<Mix>().map_err(|bad| Failure::plan(format!("--mix: {bad}")))?,
+        None if speaks => Mix::default(),
+        None => Mix::idle(),
+    };
+    if !speaks && mix.classes().iter().any(|class| class.think.is_some()) {
+        let schemes: Vec<_> = PROTOCOLS.iter().map(|kind| format!("{}://", kind.name)).collect();
+        return Err(Failure::plan(format!(
+            "--mix {mix}: connections to a target of no known protocol say nothing: write {} or --protocol, or --mix idle=100",
+            schemes.join(", ")
+        )));
+    }
+    let by_default = Asked::of(users);
+    let time = |flag: &str, text: &Option<String>, otherwise: Duration| {
+        text.as_ref().map_or(Ok(otherwise), |text| duration(flag, text))
+    };
+    if args.levels == Some(0) {
+        return Err(Failure::plan("--levels 0: write 1 or more"));
+    }
+    let rate = args.arrival_rate.as_ref().map(|text| {
+        let rate = text.parse::<linerate_model::OpRate>();
+        let rate = rate.map_err(|bad| Failure::plan(format!("--arrival-rate: {bad}")))?;
+        if rate.0 > 0.0 {
+            Ok(rate.0)
+        } else {
+            Err(Failure::plan("--arrival-rate: write more than 0"))
+        }
+    });
+    Ok(Asked {
+        mix,
+        levels: args.levels.unwrap_or(by_default.levels),
+        rate: rate.transpose()?,
+        settle: time("--settle", &args.settle, by_default.settle)?,
+        hold: time("--hold", &args.hold, by_default.hold)?,
+        gate: time("--gate", &args.gate, by_default.gate)?,
+        timeout: plan.load.timeout,
+        seed: plan.engine.seed,
+        ..by_default
+    })
+}
+
+fn protocol(
+    args: &CapacityArgs,
+    kind: Option<&'static Kind>,
+    plan: &Plan,
+) -> Result<Option<Arc<dyn Protocol>>, Failure> {
+    let Some(kind) = kind else { return Ok(None) };
+    let pattern = |flag: &str, text: &Option<String>, otherwise: Pattern| match text {
+        None => Ok(otherwise),
+        Some(text) => {
+            text.parse::<Pattern>().map_err(|bad| Failure::plan(format!("{flag}: {bad}")))
+        }
+    };
+    let by_default = Settings::default();
+    let settings = Settings {
+        users: pattern("--users", &args.users, by_default.users)?,
+        passwords: pattern("--passwords", &args.passwords, by_default.passwords)?,
+        domain: args.domain.clone().unwrap_or(by_default.domain),
+        seed: plan.engine.seed,
+        ..by_default
+    };
+    let made = (kind.protocol)(&settings);
+    made.map(Some).map_err(|bad| Failure::plan(format!("--users or --passwords: {bad}")))
+}
+
+/// What came of it.
+pub struct Held {
+    /// Its protocol; none: bare connections.
+    pub protocol: Option<&'static str>,
+    /// See [`Outcome`].
+    pub outcome: Outcome,
+    /// The planner's limit, if it saw one.
+    pub foretold: Option<(&'static str, u64)>,
+    /// Whether both ends of each connection were on this host.
+    pub local: bool,
+    /// Memory that users are to fit in.
+    pub fit: Bytes,
+    /// A signal's exit code.
+    pub code: u8,
+}
+
+/// Lays the target, climbs, takes it away.
+pub fn hold(
+    args: &CapacityArgs,
+    plan: &Plan,
+    kind: Option<&'static Kind>,
+    forecast: &Forecast,
+) -> Result<Held, Failure> {
+    let asked = asked(args, plan, kind.is_some())?;
+    let protocol = protocol(args, kind, plan)?;
+    let fit: Bytes = match &args.fit {
+        Some(text) => {
+            text.parse::<Bytes>().map_err(|bad| Failure::plan(format!("--fit: {bad}")))?
+        }
+        // Source: the study's host, published/capacity (2007).
+        None => Bytes(512 << 20),
+    };
+    privileges::for_plans([plan], false)?;
+    let signals = Signals::install().map_err(Failure::run)?;
+    let observer = Climb { quiet: args.json && !std::io::stderr().is_terminal(), told: None };
+    let (cancel, secrets) = (signals.flag(), false);
+    let mut runner = Runner { observer, cancel, verbose: false, show_secrets: secrets };
+    let mut deployment = runner.lay(plan)?;
+    let made = runner.hold(&mut deployment, plan, asked, protocol);
+    runner.remove(deployment);
+    let outcome = made?;
+    Ok(Held {
+        protocol: kind.map(|kind| kind.name),
+        local: outcome.points.iter().any(|point| point.reading.memory.contains_key("kernel.slab")),
+        outcome,
+        foretold: forecast.short().next().map(|need| (need.id, need.holds.unwrap_or(0))),
+        fit,
+        code: signals.exit_code().unwrap_or(0),
+    })
+}
+
+/// Says a line a stage.
+struct Climb {
+    quiet: bool,
+    told: Option<Stage>,
+}
+
+impl Observer for Climb {
+    fn warn(&mut self, sentence: &str) {
+        say(&format!("warning: {sentence}\n"));
+    }
+
+    fn on_users(&mut self, ramp: &Ramp, _at: Timestamp) {
+        let stage = ramp.stage();
+        if self.quiet || self.told == Some(stage) {
+            return;
+        }
+        self.told = Some(stage);
+        let account = ramp.account();
+        let doing = match stage {
+            Stage::Starting | Stage::Over => return,
+            Stage::Adding(level) => format!("level {}: users come", level + 1),
+            Stage::Settling(level) => format!("level {}: held", level + 1),
+            Stage::Stopped => "a limit was met: nobody is added".to_owned(),
+            Stage::SteppingBack => "back to the last clean level".to_owned(),
+            Stage::SettlingBack | Stage::Holding => "the highest clean level is held".to_owned(),
+        };
+        say(&format!("{doing} ({} online, {} failed)\n", account.online, account.all_failed()));
+    }
+}
