@@ -29,6 +29,7 @@
     a_sender_killed_while_it_writes_harms_no_other/1,
     senders_killed_at_any_time_harm_no_other/1,
     a_partition_is_reported_and_ends/1,
+    the_probe_sees_lanes_and_who_has_no_credit/1,
     the_guides_lines_work_as_written/1
 ]).
 -export([with_link/1]).
@@ -62,6 +63,7 @@ all() ->
         a_sender_killed_while_it_writes_harms_no_other,
         senders_killed_at_any_time_harm_no_other,
         a_partition_is_reported_and_ends,
+        the_probe_sees_lanes_and_who_has_no_credit,
         the_guides_lines_work_as_written
     ].
 
@@ -557,6 +559,25 @@ cut_off_sender(Link, Id, Sink) ->
 
 connects(Node, Tries) when Tries > 0 ->
     net_kernel:connect_node(Node) =:= true orelse begin timer:sleep(200), connects(Node, Tries - 1) end.
+
+%% One process that reads nothing is sent more than its window.
+the_probe_sees_lanes_and_who_has_no_credit(_) ->
+    with_link(#{small => 1}, fun(Link, Node) ->
+        {Idle, Words} = linerate_probe_links:told(),
+        ?assertEqual(<<(atom_to_binary(Node))/binary, ": 1 small, 1 bulk">>, Words),
+        ?assertEqual(
+            [{'vm.link_lanes', 2}, {'vm.link_queue', 0}, {'vm.link_unconfirmed', 0}, {'vm.link_stalled', 0}, {'vm.link_kept', 0}], Idle),
+        Stalled = spawn(Node, ?MODULE, hold, []),
+        Sender = spawn_link(fun() -> flood(Link, Stalled) end),
+        Credit = fun() -> {Values, _} = linerate_probe_links:told(), proplists:get_value('vm.link_stalled', Values) end,
+        ?assertEqual(1, stands(Credit, none, 20)),
+        {Held, _} = linerate_probe_links:told(),
+        ?assert(proplists:get_value('vm.link_kept', Held) > 0),
+        unlink(Sender),
+        exit(Sender, kill),
+        _ = linerate_link:close(Link, 0),
+        ?assertMatch({[{'vm.link_lanes', 0} | _], <<"none open">>}, linerate_probe_links:told())
+    end).
 
 %% Those of docs/link.md, typed into a shell.
 the_guides_lines_work_as_written(_) ->

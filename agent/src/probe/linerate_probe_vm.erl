@@ -67,14 +67,15 @@ rows(#{tell := Tell, events := Events} = Context, #{due := Due, accounts := Acco
             {Memory, Weighed} = memory(Gathered, State),
             {Carriers, Carried} = carriers(Weighed, State),
             {Alarms, Named, Done} = alarms(Carried, State),
+            {Links, Linked} = links(),
             #{facts := Told} = State,
-            Facts = Named ++ slow_facts(Events),
+            Facts = Named ++ Linked ++ slow_facts(Events),
             Known =
                 case Tell of
                     all -> descriptors() ++ boot_facts() ++ Facts;
                     changed -> Facts -- Told
                 end,
-            Node = lists:append([Memory, Carriers, Alarms, terms(), Known | Quick]),
+            Node = lists:append([Memory, Carriers, Alarms, Links, terms(), Known | Quick]),
             {[{node, Node} | Schedulers], Done, State#{
                 %% Chosen: a second. None of these moves a verdict within one.
                 due := Now + 1000000, facts := Facts
@@ -313,6 +314,13 @@ alarms(Context, State) ->
             {[{'vm.alarms', length(Names)}], [{alarms, Words}], Asked};
         unknown ->
             {[], [], Asked}
+    end.
+
+-spec links() -> {values(), [{atom(), binary()}]}.
+links() ->
+    case linerate_probe_links:told() of
+        {Values, Words} -> {Values, [{links, Words}]};
+        unknown -> {[], []}
     end.
 
 -spec terms() -> values().

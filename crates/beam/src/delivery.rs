@@ -43,6 +43,7 @@ pub const MODULES: &[Module] = modules![
     "linerate_probe_text",
     "linerate_probe_monitor",
     "linerate_probe_alarms",
+    "linerate_probe_links",
     "linerate_probe_microstates",
     "linerate_probe_vm",
     "linerate_probe_socket",

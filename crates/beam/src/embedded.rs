@@ -53,6 +53,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "probe/linerate_probe_broker.erl",
     "probe/linerate_probe_dist.erl",
     "probe/linerate_probe_kernel.erl",
+    "probe/linerate_probe_links.erl",
     "probe/linerate_probe_listeners.erl",
     "probe/linerate_probe_microstates.erl",
     "probe/linerate_probe_monitor.erl",

@@ -17,7 +17,7 @@
 %% `{linerate_link, Id, {closed, Reason}}' is told to the link's owner when it ends and nobody closed it.
 -module(linerate_link).
 
--export([open/1, open/2, send/3, call/3, call/4, close/1, close/2, info/1, id/1]).
+-export([open/1, open/2, send/3, call/3, call/4, close/1, close/2, info/1, lanes/0, id/1]).
 -export([stream/2, write/2, write_file/2, finish/1]).
 -export([handle/1]).
 
@@ -448,6 +448,11 @@ info(#link{pid = Near}) ->
     catch
         exit:_ -> {error, closed}
     end.
+
+%% @doc What the lanes of every link that was opened at this node have counted. No process is asked.
+-spec lanes() -> info().
+lanes() ->
+    linerate_link_near:lanes().
 
 %% @equiv close(Link, 5000)
 -spec close(link()) -> ok | {error, closed | unconfirmed}.

@@ -3,7 +3,7 @@
 -module(linerate_link_near).
 -behaviour(gen_server).
 
--export([start_link/1]).
+-export([start_link/1, lanes/0]).
 -export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -record(state, {
@@ -39,12 +39,31 @@ handle_continue({Pid, Tag}, State) ->
     Deadline = erlang:monotonic_time(millisecond) + Timeout,
     case opened(State, Deadline) of
         {ok, Opened} ->
+            ok = shown(Opened),
             Pid ! {Tag, {ok, handle(Opened)}},
             {noreply, Opened};
         {error, Reason, Partly} ->
             Pid ! {Tag, {error, Reason}},
             {stop, {shutdown, Reason}, Partly}
     end.
+
+%% Of one that was killed nobody took away what it showed.
+-spec shown(#state{}) -> ok.
+shown(#state{node = Node, lanes = Lanes}) ->
+    [ets:delete(linerate_link_lanes, Key) || {{Near, _} = Key, _, _, _, _} <- ets:tab2list(linerate_link_lanes), not is_process_alive(Near)],
+    [
+        true = ets:insert(linerate_link_lanes, {{self(), Number}, Node, Kind, Pid, Counters})
+     || {Number, {Pid, Kind, _, Counters}} <- lists:enumerate(Lanes)
+    ],
+    ok.
+
+%% @doc The lanes of every link that was opened at this node, in the shape of `info'.
+-spec lanes() -> linerate_link:info().
+lanes() ->
+    [
+        {[linerate_link, lane], measurements(Pid, Counters), #{node => Node, lane => Number, kind => Kind}}
+     || {{Near, Number}, Node, Kind, Pid, Counters} <- lists:sort(ets:tab2list(linerate_link_lanes)), is_process_alive(Near)
+    ].
 
 -spec opened(#state{}, integer()) -> {ok, #state{}} | {error, term(), #state{}}.
 opened(#state{node = Node, options = Options} = State, Deadline) ->
@@ -191,6 +210,7 @@ unknown(Reason, Link, Senders) ->
 %% then all senders are told that something may be lost.
 -spec terminate(term(), #state{}) -> ok.
 terminate(Reason, #state{link = Link, senders = Senders, lanes = Lanes, closing = Closing, flags = Flags}) ->
+    true = ets:match_delete(linerate_link_lanes, {{self(), '_'}, '_', '_', '_', '_'}),
     ok = atomics:put(Flags, 1, 1),
     Monitors = [{monitor(process, Pid), Pid} || {Pid, _, _, _} <- Lanes],
     [exit(Pid, Reason) || {Pid, _, _, _} <- Lanes],

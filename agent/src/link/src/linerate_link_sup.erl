@@ -15,6 +15,8 @@ start_links(Name, Module) ->
 
 -spec init(top | {links, module()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(top) ->
+    %% Of every link that was opened here. It outlives them, and whoever looks asks no process.
+    linerate_link_lanes = ets:new(linerate_link_lanes, [named_table, public, {read_concurrency, true}]),
     {ok,
         {#{strategy => one_for_one}, [
             links(linerate_link_nears_sup, linerate_link_near),

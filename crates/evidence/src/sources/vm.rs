@@ -124,6 +124,16 @@ metrics! {
     PERSISTENT_TERM_MEMORY: Bytes = "vm.persistent_term_memory", "B";
     /// Alarms that stand on the node or in its cluster, where an application that keeps such was found (RabbitMQ); which they are is the fact `alarms`.
     ALARMS: u64 = "vm.alarms", "1";
+    /// Lanes of the links that `linerate_link` opened at the node, where that application runs (64 at most are looked at); to which nodes is the fact `links`.
+    LINK_LANES: u64 = "vm.link_lanes", "1";
+    /// Messages that wait in those lanes to be written.
+    LINK_QUEUE: u64 = "vm.link_queue", "1";
+    /// Frames of those lanes that the far node has not confirmed.
+    LINK_UNCONFIRMED: u64 = "vm.link_unconfirmed", "1";
+    /// Destinations without credit, for which a lane keeps messages back: they do not take what they have.
+    LINK_STALLED: u64 = "vm.link_stalled", "1";
+    /// Bytes of the messages that are kept back so.
+    LINK_KEPT: Bytes = "vm.link_kept", "B";
     /// Bytes queued for another node above which senders are suspended (`+zdbbl`).
     DIST_BUF_BUSY_LIMIT: Bytes = "vm.dist_buf_busy_limit", "B";
     /// Age of the node.
@@ -187,6 +197,7 @@ mod tests {
             include_str!("../../../../agent/src/probe/linerate_probe_vm.erl"),
             include_str!("../../../../agent/src/probe/linerate_probe_microstates.erl"),
             include_str!("../../../../agent/src/probe/linerate_probe_worker.erl"),
+            include_str!("../../../../agent/src/probe/linerate_probe_links.erl"),
         ];
         for source in [&SOURCE, &scheduler::SOURCE] {
             let ours: BTreeSet<&str> = source.metrics.iter().map(|metric| metric.name).collect();

@@ -101,6 +101,15 @@ fn of_node(evidence: &Evidence, found: &mut Vec<Vital>) {
         let says = evidence.fact(Subject::Node, "alarms").unwrap_or("none");
         say("alarms", most == 0, if most == 0 { "none".into() } else { says.into() });
     }
+    if let (Ok(queue), Ok(stalled)) = (of.median(vm::LINK_QUEUE), of.median(vm::LINK_STALLED)) {
+        let says = format!(
+            "{}; {queue} messages queued, {} frames unconfirmed, {stalled} destinations without credit ({} kept for them)",
+            evidence.fact(Subject::Node, "links").unwrap_or("?"),
+            of.median(vm::LINK_UNCONFIRMED).unwrap_or_default(),
+            of.median(vm::LINK_KEPT).unwrap_or(Bytes(0)),
+        );
+        say("links", stalled == 0, says);
+    }
     if let Ok((count, _)) = of.delta(vm::LONG_GC) {
         let worst = of.last(vm::LONG_GC_WORST).unwrap_or_default();
         let mut says = format!("{count} over 20 ms, the longest {} ms", worst.as_millis());
