@@ -215,6 +215,30 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_shown_and_is_not_well_where_destinations_have_no_credit() {
+        for (stalled, well) in [(0, true), (2, false)] {
+            let mut evidence = Evidence::default();
+            let (at, of) = (Timestamp(0), Subject::Node);
+            evidence.push(at, of, vm::LINK_QUEUE, 3);
+            evidence.push(at, of, vm::LINK_UNCONFIRMED, 4);
+            evidence.push(at, of, vm::LINK_STALLED, stalled);
+            evidence.push(at, of, vm::LINK_KEPT, Bytes(512));
+            evidence.push_fact(of, "links", "b@there: 2 small, 1 bulk".into());
+            let mut found = Vec::new();
+            of_node(&evidence, &mut found);
+            let says = format!(
+                "b@there: 2 small, 1 bulk; 3 messages queued, 4 frames unconfirmed, {stalled} destinations without \
+                 credit ({} kept for them)",
+                Bytes(512)
+            );
+            assert_eq!(
+                (found[0].what.as_str(), &found[0].says, found[0].well),
+                ("links", &says, well)
+            );
+        }
+    }
+
+    #[test]
     fn what_was_not_measured_is_no_vital() {
         let mut found = Vec::new();
         of_node(&Evidence::default(), &mut found);
