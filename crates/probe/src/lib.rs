@@ -20,6 +20,7 @@ mod peers;
 mod sampler;
 mod sockets;
 mod stack;
+mod strangers;
 mod sums;
 mod sys;
 mod threads;
@@ -47,6 +48,7 @@ pub use tree::processes_below;
 use engine::OwnThreads;
 use kept::Kept;
 use stack::{Ends, Stack};
+use strangers::Strangers;
 use tree::TargetTree;
 
 /// Where to look. Namespaces are as `/run/netns/NAME` or `/proc/PID/ns/net`, none for this process's own.
@@ -93,6 +95,8 @@ pub struct Probe {
     own: OwnThreads,
     /// Ends of connections whose congestion control was told.
     named: BTreeMap<Subject, String>,
+    /// Who else listens on the target's ports.
+    strangers: Strangers,
     unread: BTreeMap<String, String>,
     /// Told by [`Probe::unread`], and not yet by an evidence.
     untold: BTreeMap<String, String>,
@@ -107,6 +111,7 @@ impl Probe {
             tree: None,
             own: OwnThreads::default(),
             named: BTreeMap::new(),
+            strangers: Strangers::default(),
             unread: BTreeMap::new(),
             untold: BTreeMap::new(),
             scope,
@@ -266,11 +271,13 @@ impl Probe {
                 continue;
             };
             let ports = &self.scope.target_ports;
+            let (roots, strangers) = (&self.scope.target_pids, &mut self.strangers);
             let mut readings = Vec::new();
             let servers = self.stacks.iter_mut().filter(|stack| stack.side == Side::Server);
             let read: Result<(), String> =
                 servers.filter_map(|stack| stack.diag.as_mut()).try_for_each(|diag| {
                     let bytes = diag.listeners().map_err(|error| error.to_string())?;
+                    let bytes = strangers.left_out(bytes, ports, roots);
                     let (at, mut reading) = (now(), Evidence::default());
                     for port in ports {
                         let answer = Answer { at, of: Subject::Listener(*port), bytes: &bytes };

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -182,6 +183,26 @@ fn a_connection_that_is_not_there_is_not_mistaken_for_its_listener() {
 
     assert_eq!(evidence.flows(Side::Server), [4]);
     assert!(!probe.unread().contains_key("tcp_info"), "{:?}", probe.unread());
+}
+
+#[test]
+fn who_else_listens_on_the_port_at_another_address_is_not_the_target() {
+    let others = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = others.local_addr().unwrap().port();
+    let waiting: Vec<TcpStream> =
+        (0..3).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    // Its standard input is the socket that it listens on.
+    let own = OwnedFd::from(TcpListener::bind(("127.0.0.2", port)).unwrap());
+    let mut target = Command::new("sleep").arg("60").stdin(Stdio::from(own)).spawn().unwrap();
+    let of_target = Scope { target_pids: vec![target.id()], ..scope(port) };
+
+    let evidence = Probe::open(of_target).sample(clock(), &[]);
+
+    target.kill().unwrap();
+    target.wait().unwrap();
+    let of = evidence.of(Subject::Listener(port));
+    assert_eq!((of.last(listener::RQUEUE_TOTAL), of.last(listener::SOCKETS)), (Ok(0), Ok(1)));
+    drop(waiting);
 }
 
 #[test]

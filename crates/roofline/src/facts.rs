@@ -195,6 +195,18 @@ impl<'a> Facts<'a> {
         ((load.service.mean() - load.first_byte.mean()) / 1e9).max(0.0)
     }
 
+    /// How many ask at a time at most: one a connection, or any number where nothing shows that each waits for its answer,
+    /// as between nodes.
+    pub(crate) fn callers(&self) -> u64 {
+        let is_told = |port: &Watched| port.exchanges.is_none_or(|of| of.alternate);
+        match self.load {
+            Load::Watched if self.watched.is_empty() || !self.watched.iter().all(is_told) => {
+                u64::MAX
+            }
+            _ => u64::from(self.run.connections()),
+        }
+    }
+
     /// How many servers a resource has; absent: unknown.
     pub(crate) fn servers(&self, resource: Resource) -> Option<f64> {
         match (self.stations.of_resource(resource), resource) {

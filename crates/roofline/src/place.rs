@@ -179,13 +179,18 @@ fn engine(facts: &Facts) -> Resource {
 }
 
 /// A process in whose mailbox most of so many requests are, and that works, or waits for somebody whom it asked: how full
-/// it is, samples of it, which are few, tell less surely.
+/// it is, samples of it, which are few, tell less surely. Where nothing shows how many are under way, one whose mailbox is
+/// never empty and does not grow.
 fn in_a_mailbox(facts: &Facts, of: f64) -> Option<Resource> {
-    let connections = u64::from(facts.run.connections());
+    let callers = facts.callers();
     let has_them = |process: &Process| {
-        let most = (process.mailbox as f64) >= HALFWAY * of && of >= 2.0;
+        let mail = process.mailbox as f64;
+        let most = match callers {
+            u64::MAX => process.with_mail >= FULL && mail >= FEW && process.is_steady(),
+            _ => mail >= HALFWAY * of && of >= 2.0 && process.mailbox <= callers,
+        };
         let is_taken = process.running >= HALFWAY || process.waits_inside();
-        most && process.mailbox <= connections && !process.is_owner && is_taken
+        most && !process.is_owner && is_taken
     };
     facts.processes.iter().any(has_them).then_some(Resource::Process)
 }

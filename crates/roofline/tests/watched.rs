@@ -155,6 +155,11 @@ fn who_waits_in_the_middle_of_a_call_has_the_turn_and_who_waits_for_any_message_
 }
 
 #[test]
+fn what_waits_in_a_mailbox_that_is_never_empty_waits_there_also_where_nothing_shows_how_many_ask() {
+    assert_eq!(named("asked-over-a-link").as_deref(), Some("vm.funnel"));
+}
+
+#[test]
 fn bursts_that_differ_are_stops_of_everybody_and_as_many_each_time_a_clocks() {
     assert_eq!(named("stopped").as_deref(), Some("app.serial"));
     let (header, evidence) = recorded("stopped");

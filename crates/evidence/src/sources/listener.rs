@@ -4,6 +4,8 @@
 //! `idiag_wqueue` its limit (`tcp_diag_get_info`, `net/ipv4/tcp_diag.c`). The limit is the smaller
 //! of `listen`'s argument and `net.core.somaxconn`; the kernel queues one more than it.
 
+use std::collections::BTreeSet;
+
 use linerate_model::Timestamp;
 
 use super::{Answer, Fetch, Parse, Source, UnreadableSource, sock_diag};
@@ -113,6 +115,16 @@ pub fn listening(bytes: &[u8]) -> Vec<(u16, u32)> {
     heads.filter(|head| head.state == LISTEN).map(|head| (head.local_port, head.inode)).collect()
 }
 
+/// The same answer without the sockets of these inodes: who listens on the port at another address is another service.
+pub fn without(bytes: &[u8], strangers: &BTreeSet<u32>) -> Vec<u8> {
+    let is_theirs = |payload: &[u8]| {
+        let head = sock_diag::Message::read(payload);
+        head.is_ok_and(|head| head.state == LISTEN && strangers.contains(&head.inode))
+    };
+    let others = sock_diag::messages(bytes).filter(|(_, payload)| !is_theirs(payload));
+    others.flat_map(|(whole, _)| whole).copied().collect()
+}
+
 /// The families (`AF_INET` is 2, `AF_INET6` 10) of the sockets that listen on any of these ports, from the same
 /// answer: a connection's family is that of its listener, whatever its addresses.
 pub fn families(bytes: &[u8], ports: &[u16]) -> Vec<u8> {
@@ -181,6 +193,20 @@ mod tests {
         assert_eq!(evidence.of(Subject::Listener(8080)).last(DROPS), Ok(7));
         let evidence = read(&socket(8080, 0, 5)).unwrap();
         assert!(evidence.of(Subject::Listener(8080)).last(DROPS).is_err());
+    }
+
+    #[test]
+    fn who_listens_on_the_port_elsewhere_is_left_out() {
+        let of = |inode: u32, rqueue| {
+            let mut message = sample::message(LISTEN, 8080, rqueue, 5);
+            message[68..72].copy_from_slice(&inode.to_ne_bytes());
+            sample::framed(20, &message)
+        };
+        let bytes = [of(7, 1), of(8, 5), socket(9090, 0, 5)].concat();
+        let ours = without(&bytes, &BTreeSet::from([8]));
+        assert_eq!(inodes(&ours, 8080), [7]);
+        assert_eq!(inodes(&ours, 9090).len(), 1);
+        assert_eq!(read(&ours).unwrap().of(Subject::Listener(8080)).last(RQUEUE_TOTAL), Ok(1));
     }
 
     #[test]

@@ -66,6 +66,11 @@ pub(super) fn attributes_after(bytes: &[u8], head: usize) -> impl Iterator<Item 
 
 /// The payloads of a run of netlink messages about sockets.
 pub(super) fn payloads(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    messages(bytes).map(|(_, payload)| payload)
+}
+
+/// The same, each behind its whole message: as it stands there, padded.
+pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     /// `SOCK_DIAG_BY_FAMILY`, `linux/sock_diag.h`.
     const SOCKET: u16 = 20;
     let mut rest = bytes;
@@ -76,10 +81,11 @@ pub(super) fn payloads(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
             if length < HEADER || length > rest.len() {
                 return None;
             }
-            let payload = &rest[HEADER..length];
-            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            let padded = length.next_multiple_of(4).min(rest.len());
+            let (whole, after) = rest.split_at(padded);
+            rest = after;
             if kind == SOCKET {
-                return Some(payload);
+                return Some((whole, &whole[HEADER..length]));
             }
         }
     })

@@ -51,6 +51,13 @@ impl Process<'_> {
         if least > callers && most - least <= callers { least } else { 0 }
     }
 
+    /// Whether its mailbox is about as long at all times: who asks waits for the answer. One that nobody waits for grows, or
+    /// is worked off.
+    pub fn is_steady(&self) -> bool {
+        let [least, most] = self.mail.map(|length| length as f64);
+        most - least <= HALFWAY * most
+    }
+
     /// Messages that wait to be taken.
     pub fn waiting(&self, callers: u64) -> u64 {
         self.mailbox - self.standing(callers)

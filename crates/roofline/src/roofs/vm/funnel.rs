@@ -3,8 +3,8 @@
 //! `ceiling = 1 / what a call takes of that process`
 //!
 //! It has mail whenever it is sampled, and works, or waits in the middle of a call: more schedulers would not help, a second such process
-//! would. Callers wait for an answer each, so its mailbox is no longer than there are connections: a longer
-//! one is that of a process nobody waits for.
+//! would. Callers wait for an answer each, so its mailbox is no longer than there are connections, where each
+//! of these asks one thing at a time: a longer one is that of a process nobody waits for.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::facts::sampled::Process;
@@ -14,14 +14,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.serving_node()?;
     let (node, _, let_run) = facts.schedulers()?;
     facts.processes.first().ok_or_else(|| missing(suspect::RUNNING.name, "process/*"))?;
-    let connections = u64::from(facts.run.connections());
+    let callers = facts.callers();
     let taken = |of: &Process| if of.waits_inside() { of.with_mail } else { of.running };
     let asked = facts.processes.iter().filter(|of| {
-        let is_asked = of.standing(connections) > 0 || of.mailbox > 0;
-        is_asked
-            && !of.is_owner
-            && of.with_mail >= HALFWAY
-            && of.waiting(connections) <= connections
+        let is_asked = of.standing(callers) > 0 || of.mailbox > 0;
+        is_asked && !of.is_owner && of.with_mail >= HALFWAY && of.waiting(callers) <= callers
     });
     let funnel = asked.max_by(|a, b| taken(a).total_cmp(&taken(b)));
     let funnel =
@@ -39,7 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         seen: format!(
             "{who} had {} messages waiting and worked in {worked} of the samples, with {:.2} of {:.0} schedulers in \
              use; it was in {}",
-            funnel.waiting(connections),
+            funnel.waiting(callers),
             node.active,
             node.online,
             funnel.function
