@@ -112,6 +112,11 @@ parts(Options) ->
             rows => fun linerate_probe_processes:rows/2,
             stop => fun linerate_probe_processes:stop/1
         }},
+        {doing, 'vm.probe_doing_time', 2, #{
+            start => fun linerate_probe_doing:start/1,
+            rows => fun linerate_probe_doing:rows/2,
+            stop => fun linerate_probe_doing:stop/1
+        }},
         {dist, 'vm.probe_dist_time', 2, #{
             start => fun linerate_probe_dist:start/1,
             rows => fun linerate_probe_dist:rows/2,

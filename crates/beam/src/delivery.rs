@@ -51,6 +51,7 @@ pub const MODULES: &[Module] = modules![
     "linerate_probe_sockets",
     "linerate_probe_turn",
     "linerate_probe_processes",
+    "linerate_probe_doing",
     "linerate_probe_dist",
     "linerate_probe_broker",
     "linerate_probe_kernel",

@@ -37,6 +37,7 @@ pub mod census;
 pub mod clients;
 pub mod diskstats;
 pub mod dist;
+pub mod doing;
 pub mod engine;
 pub mod far;
 pub mod link;
@@ -97,6 +98,7 @@ pub static SOURCES: &[&Source] = &[
     &scheduler::SOURCE,
     &suspect::SOURCE,
     &waits::SOURCE,
+    &doing::SOURCE,
     &broker::SOURCE,
     &queue::SOURCE,
 ];

@@ -207,6 +207,11 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// How many of a node's processes that own no connection work at a time; none where that was not sampled.
+    pub(crate) fn taken(&self) -> Option<f64> {
+        sampled::taken(&self.run)
+    }
+
     /// How many servers a resource has; absent: unknown.
     pub(crate) fn servers(&self, resource: Resource) -> Option<f64> {
         match (self.stations.of_resource(resource), resource) {

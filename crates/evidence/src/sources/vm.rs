@@ -169,6 +169,8 @@ metrics! {
     PROBE_SOCKETS_TIME: Duration = "vm.probe_sockets_time", "ns";
     /// Of `vm.probe_time`, what the processes' part took.
     PROBE_PROCESSES_TIME: Duration = "vm.probe_processes_time", "ns";
+    /// Of `vm.probe_time`, what the part that asks what processes are at took.
+    PROBE_DOING_TIME: Duration = "vm.probe_doing_time", "ns";
     /// Of `vm.probe_time`, what the distribution's part took.
     PROBE_DIST_TIME: Duration = "vm.probe_dist_time", "ns";
     /// Of `vm.probe_time`, what the part for a message broker took.

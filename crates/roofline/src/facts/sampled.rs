@@ -97,6 +97,20 @@ impl<'a> Run<'a> {
     }
 }
 
+/// How many of the node's processes worked on something at a time, those that own connections left out: they ran, or waited
+/// in the middle of it for no other process. None where too few were asked to tell.
+pub(crate) fn taken(run: &Run) -> Option<f64> {
+    let of = run.window_or_whole(Subject::Node, |of| of.last(doing::ASKED).is_ok());
+    let mean = |metric| of.mean(metric).ok();
+    let (asked, all) = (mean(doing::ASKED)?, mean(doing::PROCESSES)?);
+    let samples = of.all(doing::ASKED).ok()?.len() as f64;
+    let each = all / asked.max(1e-9);
+    // Who is always taken was met so often, or it was not looked for long enough; and of those not drawn nothing is known.
+    let is_enough = asked * samples / all.max(1.0) >= SAMPLES as f64;
+    (is_enough && mean(doing::DRAWN)? >= EXPLAINED * all)
+        .then_some((mean(doing::RUNNING)? + mean(doing::INSIDE)?) * each)
+}
+
 /// All that were sampled often enough.
 pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();

@@ -129,6 +129,9 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     } else if place.station == Some(Station::Unread) {
         // Who reads a request serves it, and the others are not read.
         port.in_application()
+    } else if let Some(taken) = facts.taken() {
+        // A node's threads are its schedulers: what serves its requests are processes.
+        taken
     } else if serving >= AtOnce::TWO || queues >= HALFWAY * place.of {
         serving
     } else if in_each_others_way(facts, port) >= HALFWAY * place.of {
