@@ -1,7 +1,7 @@
 %% @doc The near end of one lane: takes what waits in its mailbox, makes one frame of it, writes that.
 %% While it writes, more waits; so frames grow with the load, and a lone message leaves at once.
 %%
-%% Frames, by their first byte: 0 runs with their terms; 1 a header of runs
+%% Frames, by their first byte: 131, the external format's own, runs with their terms; 1 a header of runs
 %% and the payloads of them; 2 a header of one run and the first part of a payload that is longer than
 %% a frame; 3 another part; 4 how many frames there are. What comes back is a `linerate_link_core:ack()'.
 -module(linerate_link_lane).
@@ -136,7 +136,7 @@ take(Flags, Lane, Sender) ->
 -spec write_lone({pid(), pos_integer(), gen_tcp:socket()}, linerate_link_core:run(), boolean(),
     atomics:atomics_ref(), ets:table()) -> ok | {error, term()}.
 write_lone({Pid, Lane, Socket}, {Sender, Dest, Bytes, 1, _} = Run, Safe, Flags, Senders) ->
-    case linerate_link_socket:send(Socket, small([Run], Safe)) of
+    case linerate_link_socket:send(Socket, lone(Run, Safe)) of
         ok ->
             Note = atomics:add_get(Flags, ?NOTE(Lane), 1),
             _ = note(Senders, {{note, Lane, Note}, {Sender, Dest, Bytes}}),
@@ -441,11 +441,16 @@ frames([], _, _, _, Frame, Frames) ->
 
 -spec small([linerate_link_core:run()], boolean()) -> iodata().
 small(Runs, Safe) ->
-    Iovec = term_to_iovec([
-        {Sender, dest(Dest, Safe), Bytes, terms(What, Safe)}
-     || {Sender, Dest, Bytes, _, What} <- Runs
-    ]),
-    [<<0>> | Iovec].
+    term_to_iovec([outward(Run, Safe) || Run <- Runs]).
+
+%% One binary: of so little a vector costs more than the copy.
+-spec lone(linerate_link_core:run(), boolean()) -> iodata().
+lone({_, _, Bytes, _, _} = Run, Safe) when Bytes =< ?NOTED -> term_to_binary([outward(Run, Safe)]);
+lone(Run, Safe) -> small([Run], Safe).
+
+-spec outward(linerate_link_core:run(), boolean()) -> tuple().
+outward({Sender, Dest, Bytes, _, What}, Safe) ->
+    {Sender, dest(Dest, Safe), Bytes, terms(What, Safe)}.
 
 -spec bulk([linerate_link_core:run()], pos_integer(), boolean()) -> [iodata()].
 bulk([{Sender, Dest, Bytes, _, {messages, {What, Binaries}}}], Size, Safe) when Bytes > Size ->
