@@ -41,6 +41,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "link/src/linerate_link_auth.erl",
     "link/src/linerate_link_core.erl",
     "link/src/linerate_link_far.erl",
+    "link/src/linerate_link_frame.erl",
     "link/src/linerate_link_holes.erl",
     "link/src/linerate_link_lane.erl",
     "link/src/linerate_link_listener.erl",

@@ -249,7 +249,7 @@ large(Dest, Term, Size, Sender, Link) ->
     large(Dest, Term, Size, Now, Link).
 
 %% Where a few large binaries are most of a message, they leave as they are, and the rest with the header.
--spec payload(term(), non_neg_integer()) -> {pos_integer(), linerate_link_lane:payload()}.
+-spec payload(term(), non_neg_integer()) -> {pos_integer(), linerate_link_frame:payload()}.
 payload(Term, Size) ->
     {Left, Holes, Binaries} = linerate_link_holes:cut(Term),
     case iolist_size(Binaries) of

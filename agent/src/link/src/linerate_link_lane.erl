@@ -1,18 +1,11 @@
 %% @doc The near end of one lane: takes what waits in its mailbox, makes one frame of it, writes that.
 %% While it writes, more waits; so frames grow with the load, and a lone message leaves at once.
-%%
-%% Frames, by their first byte: 131, the external format's own, runs with their terms; 1 a header of runs
-%% and the payloads of them; 2 a header of one run and the first part of a payload that is longer than
-%% a frame; 3 another part; 4 how many frames there are. What comes back is a `linerate_link_core:ack()'.
 -module(linerate_link_lane).
 
 -export([start_link/1, give/2, counters/0]).
 -export([flags/1, take/3, write_lone/5]).
 
--export_type([options/0, payload/0]).
-
-%% A large message: encoded, or what is left of it without its large binaries, and those.
--type payload() :: {payload | {term(), [linerate_link_holes:hole()]}, [binary()]}.
+-export_type([options/0]).
 
 -type options() :: #{
     link := reference(),
@@ -136,7 +129,7 @@ take(Flags, Lane, Sender) ->
 -spec write_lone({pid(), pos_integer(), gen_tcp:socket()}, linerate_link_core:run(), boolean(),
     atomics:atomics_ref(), ets:table()) -> ok | {error, term()}.
 write_lone({Pid, Lane, Socket}, {Sender, Dest, Bytes, 1, _} = Run, Safe, Flags, Senders) ->
-    case linerate_link_socket:send(Socket, lone(Run, Safe)) of
+    case linerate_link_socket:send(Socket, linerate_link_frame:lone(Run, Safe)) of
         ok ->
             Note = atomics:add_get(Flags, ?NOTE(Lane), 1),
             _ = note(Senders, {{note, Lane, Note}, {Sender, Dest, Bytes}}),
@@ -222,7 +215,7 @@ noted(Note, #state{out = Out, options = #{number := Lane, senders := Senders, co
 -spec killed(pos_integer(), #state{}) -> #state{}.
 killed(Sender, #state{socket = Socket, out = Out} = State) ->
     Sent = linerate_link_core:sent([{Sender, none, 0, 0, {messages, []}}], Out),
-    case linerate_link_socket:send(Socket, <<4, (linerate_link_core:frames(Sent)):64>>) of
+    case linerate_link_socket:send(Socket, linerate_link_frame:left(linerate_link_core:frames(Sent))) of
         ok -> State#state{out = Sent};
         {error, Reason} -> lost(Reason, State#state{out = Sent})
     end.
@@ -355,8 +348,8 @@ leave_each([Runs | Frames], #state{socket = Socket, options = Options} = State) 
     #{counters := Counters, kind := Kind, part := Part, safe := Safe} = Options,
     Encoded =
         case Kind of
-            small -> [small(Runs, Safe)];
-            bulk -> ok = linerate_link_socket:bulk(), bulk(Runs, Part, Safe)
+            small -> [linerate_link_frame:small(Runs, Safe)];
+            bulk -> ok = linerate_link_socket:bulk(), linerate_link_frame:bulk(Runs, Part, Safe)
         end,
     case send_each(Socket, Encoded) of
         ok ->
@@ -438,64 +431,6 @@ frames([], _, _, _, [], Frames) ->
     lists:reverse(Frames);
 frames([], _, _, _, Frame, Frames) ->
     lists:reverse([lists:reverse(Frame) | Frames]).
-
--spec small([linerate_link_core:run()], boolean()) -> iodata().
-small(Runs, Safe) ->
-    term_to_iovec([outward(Run, Safe) || Run <- Runs]).
-
-%% One binary: of so little a vector costs more than the copy.
--spec lone(linerate_link_core:run(), boolean()) -> iodata().
-lone({_, _, Bytes, _, _} = Run, Safe) when Bytes =< ?NOTED -> term_to_binary([outward(Run, Safe)]);
-lone(Run, Safe) -> small([Run], Safe).
-
--spec outward(linerate_link_core:run(), boolean()) -> tuple().
-outward({Sender, Dest, Bytes, _, What}, Safe) ->
-    {Sender, dest(Dest, Safe), Bytes, terms(What, Safe)}.
-
--spec bulk([linerate_link_core:run()], pos_integer(), boolean()) -> [iodata()].
-bulk([{Sender, Dest, Bytes, _, {messages, {What, Binaries}}}], Size, Safe) when Bytes > Size ->
-    Header = term_to_binary({Sender, dest(Dest, Safe), Bytes, what(What, Safe)}),
-    [First | Parts] = cut(Binaries, Size),
-    [[<<2, (byte_size(Header)):32>>, Header, First] | [[<<3>>, Part] || Part <- Parts]];
-bulk(Runs, _, Safe) ->
-    Header = term_to_binary([
-        {Sender, dest(Dest, Safe), Bytes, case What of {messages, {Of, _}} -> what(Of, Safe); Step -> Step end}
-     || {Sender, Dest, Bytes, _, What} <- Runs
-    ]),
-    Payloads = [Binaries || {_, _, _, _, {messages, {_, Binaries}}} <- Runs],
-    [[<<1, (byte_size(Header)):32>>, Header | Payloads]].
-
--spec what(payload | {term(), [linerate_link_holes:hole()]}, boolean()) -> term().
-what(payload, _) -> payload;
-what({Left, Holes}, false) -> {holes, Left, Holes};
-what({Left, Holes}, true) -> {holes, term_to_binary(Left), Holes}.
-
--spec dest(linerate_link_core:dest(), boolean()) -> linerate_link_core:dest() | binary().
-dest(Dest, false) -> Dest;
-dest(Dest, true) -> term_to_binary(Dest).
-
--spec terms(linerate_link_core:what(), boolean()) -> term().
-terms({messages, Terms}, false) -> Terms;
-terms({messages, Terms}, true) -> [term_to_binary(Term) || Term <- Terms];
-terms(Step, _) -> Step.
-
-%% Pieces of that many bytes, the last one of what is left; nothing is copied.
--spec cut([binary()], pos_integer()) -> [[binary()]].
-cut(Binaries, Size) ->
-    cut(Binaries, Size, Size, [], []).
-
--spec cut([binary()], pos_integer(), non_neg_integer(), [binary()], [[binary()]]) -> [[binary()]].
-cut([], _, _, [], Pieces) ->
-    lists:reverse(Pieces);
-cut([], _, _, Piece, Pieces) ->
-    lists:reverse([lists:reverse(Piece) | Pieces]);
-cut(Binaries, Size, 0, Piece, Pieces) ->
-    cut(Binaries, Size, Size, [], [lists:reverse(Piece) | Pieces]);
-cut([Binary | Rest], Size, Left, Piece, Pieces) when byte_size(Binary) =< Left ->
-    cut(Rest, Size, Left - byte_size(Binary), [Binary | Piece], Pieces);
-cut([Binary | Rest], Size, Left, Piece, Pieces) ->
-    <<First:Left/binary, More/binary>> = Binary,
-    cut([More | Rest], Size, 0, [First | Piece], Pieces).
 
 %% Everything that was taken before the flush is confirmed.
 -spec flushed(#state{}) -> #state{}.

@@ -20,8 +20,7 @@
     frames = 0 :: non_neg_integer(),
     %% Frames since more were asked for.
     taken = {0, 0} :: {non_neg_integer(), integer()},
-    %% What is there of a message that is longer than a frame; how much is missing; where it goes.
-    parts = none :: none | {binary(), non_neg_integer(), term()}
+    parts = none :: none | linerate_link_frame:parts()
 }).
 
 %% @doc Becomes the reader of that lane, in the process that owns its socket.
@@ -86,67 +85,30 @@ ack(#state{socket = Socket, in = In} = State) ->
             end
     end.
 
-%% The frames that {@link linerate_link_lane} makes.
 -spec frame(binary(), #state{}) -> #state{}.
-frame(<<131, _/binary>> = Runs, State) ->
-    {Seq, Next} = begun(State),
-    runs(Seq, 1, binary_to_term(Runs, safe(State)), Next);
-frame(<<1, Length:32, Header:Length/binary, Payloads/binary>>, State) ->
-    ok = linerate_link_socket:bulk(),
-    {Seq, Next} = begun(State),
-    payloads(Seq, 1, binary_to_term(Header, safe(State)), Payloads, Next);
-frame(<<2, Length:32, Header:Length/binary, Part/binary>>, #state{parts = none} = State) ->
-    {_, _, Bytes, _} = Run = binary_to_term(Header, safe(State)),
-    parts(Part, Bytes - byte_size(Part), Run, State);
-frame(<<3, Part/binary>>, #state{parts = {Parts, Left, Run}} = State) ->
-    %% The runtime appends in place: a part is copied once, soon after it was read.
-    parts(<<Parts/binary, Part/binary>>, Left - byte_size(Part), Run, State);
-frame(<<4, Seq:64>>, #state{in = In, frames = Frames} = State) ->
-    State#state{in = linerate_link_core:frames(Seq, In), frames = Frames + 1}.
+frame(Frame, #state{safe = Safe, in = In, frames = Frames, parts = Parts} = State) ->
+    case linerate_link_frame:read(Frame, Safe, Parts) of
+        {small, Runs} ->
+            runs(Runs, State);
+        {bulk, Runs} ->
+            ok = linerate_link_socket:bulk(),
+            runs(Runs, State#state{parts = none});
+        {parts, More} ->
+            State#state{parts = More, frames = Frames + 1};
+        {left, Seq} ->
+            State#state{in = linerate_link_core:frames(Seq, In), frames = Frames + 1}
+    end.
 
-%% Nothing in a frame but a peer's terms may bring new atoms; where they may not, terms and destinations
-%% are binaries of their own, so that one refused atom costs one message.
--spec safe(#state{}) -> [safe].
-safe(#state{safe = true}) -> [safe];
-safe(#state{safe = false}) -> [].
-
--spec begun(#state{}) -> {pos_integer(), #state{}}.
-begun(#state{in = In, frames = Frames} = State) ->
+-spec runs([linerate_link_core:run()], #state{}) -> #state{}.
+runs(Runs, #state{in = In, frames = Frames} = State) ->
     {Seq, Next} = linerate_link_core:frame(In),
-    {Seq, State#state{in = Next, frames = Frames + 1}}.
+    runs(Seq, 1, Runs, State#state{in = Next, frames = Frames + 1}).
 
--spec parts(binary(), integer(), term(), #state{}) -> #state{}.
-parts(Whole, 0, {Sender, Dest, Bytes, What}, State) ->
-    {Seq, Next} = begun(State#state{parts = none}),
-    run({Seq, 1}, {Sender, Dest, Bytes, 1, {messages, {What, Whole}}}, Next);
-parts(Parts, Left, Run, State) when Left > 0 ->
-    State#state{parts = {Parts, Left, Run}, frames = State#state.frames + 1}.
-
--spec runs(pos_integer(), pos_integer(), [term()], #state{}) -> #state{}.
-runs(Seq, Index, [{Sender, Dest, Bytes, What} | Runs], State) ->
-    runs(Seq, Index + 1, Runs, run({Seq, Index}, {Sender, Dest, Bytes, length_of(What), terms(What)}, State));
+-spec runs(pos_integer(), pos_integer(), [linerate_link_core:run()], #state{}) -> #state{}.
+runs(Seq, Index, [Run | Runs], State) ->
+    runs(Seq, Index + 1, Runs, run({Seq, Index}, Run, State));
 runs(_, _, [], State) ->
     State.
-
--spec payloads(pos_integer(), pos_integer(), [term()], binary(), #state{}) -> #state{}.
-payloads(Seq, Index, [{Sender, Dest, Bytes, What} | Runs], Payloads, State) when
-    What =:= payload; element(1, What) =:= holes
-->
-    <<Payload:Bytes/binary, Rest/binary>> = Payloads,
-    Run = {Sender, Dest, Bytes, 1, {messages, {What, Payload}}},
-    payloads(Seq, Index + 1, Runs, Rest, run({Seq, Index}, Run, State));
-payloads(Seq, Index, [{Sender, Dest, Bytes, Step} | Runs], Payloads, State) ->
-    payloads(Seq, Index + 1, Runs, Payloads, run({Seq, Index}, {Sender, Dest, Bytes, 0, Step}, State));
-payloads(_, _, [], <<>>, State) ->
-    State.
-
--spec length_of(term()) -> non_neg_integer().
-length_of(Terms) when is_list(Terms) -> length(Terms);
-length_of(_) -> 0.
-
--spec terms(term()) -> linerate_link_core:what().
-terms(Terms) when is_list(Terms) -> {messages, Terms};
-terms(Step) -> Step.
 
 -spec run(linerate_link_core:place(), linerate_link_core:run(), #state{}) -> #state{}.
 run(Place, Run, #state{in = In, readers = Readers} = State) ->
