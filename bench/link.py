@@ -71,7 +71,10 @@ class Nodes:
         line = self.process.stdout.readline()
         if not line:
             raise Unfit(f"the nodes ended when asked for {words}")
-        return json.loads(line)
+        try:
+            return json.loads(line)
+        except json.JSONDecodeError:
+            raise Unfit(f"the nodes were asked for {words} and said: {line.strip()}")
 
 
 class Link:

@@ -34,6 +34,7 @@
 
 -record(state, {
     socket :: gen_tcp:socket(),
+    traffic :: linerate_link_socket:traffic(),
     near :: pid(),
     options :: options(),
     %% Which of a sender's two counts this lane keeps; see `linerate_link'.
@@ -87,7 +88,7 @@ init(Near, #{kind := Kind, window := Window} = Options) ->
             ok = linerate_link_socket:frames(Socket, small),
             {Slot, Most} = case Kind of small -> {1, ?FRAME_SMALL}; bulk -> {2, ?FRAME_BULK} end,
             loop(#state{
-                socket = Socket, near = Near, options = Options, slot = Slot, most = Most,
+                socket = Socket, traffic = linerate_link_socket:traffic({Socket, near}, Kind), near = Near, options = Options, slot = Slot, most = Most,
                 out = linerate_link_core:out(Window)
             });
         {'EXIT', Near, _} ->
@@ -131,6 +132,7 @@ take(Flags, Lane, Sender) ->
 write_lone({Pid, Lane, Socket}, {Sender, Dest, Bytes, 1, _} = Run, Safe, Flags, Senders) ->
     case linerate_link_socket:send(Socket, linerate_link_frame:lone(Run, Safe)) of
         ok ->
+            ok = linerate_link_socket:small(),
             Note = atomics:add_get(Flags, ?NOTE(Lane), 1),
             _ = note(Senders, {{note, Lane, Note}, {Sender, Dest, Bytes}}),
             Now = erlang:monotonic_time(microsecond),
@@ -344,18 +346,19 @@ leave(Runs, #state{out = Out} = State) ->
 -spec leave_each([[linerate_link_core:run()]], #state{}) -> #state{}.
 leave_each([], State) ->
     gauges(State);
-leave_each([Runs | Frames], #state{socket = Socket, options = Options} = State) ->
+leave_each([Runs | Frames], #state{socket = Socket, traffic = Traffic, options = Options} = State) ->
     #{counters := Counters, kind := Kind, part := Part, safe := Safe} = Options,
+    Moved = linerate_link_socket:moved(Traffic),
     Encoded =
         case Kind of
             small -> [linerate_link_frame:small(Runs, Safe)];
-            bulk -> ok = linerate_link_socket:bulk(), linerate_link_frame:bulk(Runs, Part, Safe)
+            bulk -> linerate_link_frame:bulk(Runs, Part, Safe)
         end,
     case send_each(Socket, Encoded) of
         ok ->
             ok = counted(Runs, Counters),
             [release(Run, State) || Run <- Runs],
-            leave_each(Frames, State);
+            leave_each(Frames, State#state{traffic = Moved});
         {error, Reason} ->
             lost(Reason, State)
     end.

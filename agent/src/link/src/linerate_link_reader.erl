@@ -15,6 +15,7 @@
 -record(state, {
     socket :: gen_tcp:socket(),
     readers :: tuple(),
+    traffic :: linerate_link_socket:traffic(),
     safe :: boolean(),
     in :: linerate_link_core:in(),
     frames = 0 :: non_neg_integer(),
@@ -35,7 +36,8 @@ become(Far, Lane, Socket) ->
             Readers = receive {readers, Tuple} -> Tuple end,
             ok = linerate_link_socket:frames(Socket, Kind),
             State = #state{
-                socket = Socket, readers = Readers, safe = Safe, in = linerate_link_core:in(Bytes)
+                socket = Socket, readers = Readers, safe = Safe, in = linerate_link_core:in(Bytes),
+                traffic = linerate_link_socket:traffic({Socket, far}, Kind)
             },
             loop(State);
         {error, _} ->
@@ -86,12 +88,10 @@ ack(#state{socket = Socket, in = In} = State) ->
     end.
 
 -spec frame(binary(), #state{}) -> #state{}.
-frame(Frame, #state{safe = Safe, in = In, frames = Frames, parts = Parts} = State) ->
+frame(Frame, #state{traffic = Traffic, safe = Safe, in = In, frames = Frames, parts = Parts} = Before) ->
+    State = Before#state{traffic = linerate_link_socket:moved(Traffic)},
     case linerate_link_frame:read(Frame, Safe, Parts) of
-        {small, Runs} ->
-            runs(Runs, State);
-        {bulk, Runs} ->
-            ok = linerate_link_socket:bulk(),
+        {Kind, Runs} when Kind =:= small; Kind =:= bulk ->
             runs(Runs, State#state{parts = none});
         {parts, More} ->
             State#state{parts = More, frames = Frames + 1};

@@ -3,7 +3,9 @@
 -module(linerate_link_socket).
 
 -export([listen/1, connect/4, accept/1, send/2, recv/3, frames/2, taken/2, passive/1, abort/1]).
--export([traffic/0, bulk/0]).
+-export([traffic/0, traffic/2, small/0, moved/1]).
+
+-export_type([traffic/0]).
 
 %% How many frames may come before others are asked for, and a few more: what a reader that does not keep up may
 %% have in its mailbox.
@@ -14,8 +16,34 @@
 %% large ones move at this node every socket is passive after so many frames.
 -define(AGAIN, 8).
 
+%% While small messages move at this node, what a bulk connection between ends on one host keeps unsent and unread (about
+%% twice as much): one system call copies as much at most, and the scheduler in it does nothing else meanwhile. With the
+%% kernel's own sizes it is megabytes, and a tiny message waits a millisecond for it; with these bulk has half of its rate
+%% (docs/link.md). Between hosts the kernel chooses, for what the path needs. Unit: bytes.
+-define(UNSENT, 196608).
+-define(UNREAD, 131072).
+
+%% For how long after a small message. Chosen: longer than a conversation's pauses. Unit: ms.
+-define(SMALL_MS, 100).
+
+%% Source: linux/asm-generic/socket.h, SOL_SOCKET 1, SO_BUF_LOCK 72 (Linux 5.14): 0 returns sizes that were set to the
+%% kernel's tuning. An older one keeps them.
+-define(TUNED_BY_KERNEL, {raw, 1, 72, <<0:32/native>>}).
+
 %% Unit: bytes. A frame that is longer closes the connection.
 -define(FRAME_MAX, 16#40000000).
+
+%% A bulk connection between ends on one host.
+-record(bulk, {
+    socket :: gen_tcp:socket(),
+    short :: [gen_tcp:option()],
+    %% Small frames of this node when it was last looked, and until when they make this connection short.
+    seen :: integer(),
+    until :: integer(),
+    is_short = false :: boolean()
+}).
+
+-opaque traffic() :: small | bulk | #bulk{}.
 
 -spec listen(inet:ip_address()) -> {ok, gen_tcp:socket()} | {error, term()}.
 listen(Ip) ->
@@ -79,19 +107,60 @@ passive(Socket) ->
     _ = inet:setopts(Socket, [{active, ?AGAIN}]),
     {0, bulk_frames()}.
 
-%% @doc Begins the count of large frames of this node.
+%% @doc Begins the counts of small and of large frames of this node.
 -spec traffic() -> ok.
 traffic() ->
-    persistent_term:put(?MODULE, counters:new(1, [write_concurrency])).
+    persistent_term:put(?MODULE, counters:new(2, [write_concurrency])).
 
-%% @doc A large frame came or went.
--spec bulk() -> ok.
-bulk() ->
+%% @doc A small frame came or went.
+-spec small() -> ok.
+small() ->
     counters:add(persistent_term:get(?MODULE), 1, 1).
+
+-spec small_frames() -> integer().
+small_frames() ->
+    counters:get(persistent_term:get(?MODULE), 1).
 
 -spec bulk_frames() -> integer().
 bulk_frames() ->
-    counters:get(persistent_term:get(?MODULE), 1).
+    counters:get(persistent_term:get(?MODULE), 2).
+
+%% @doc What {@link moved/1} is told of a connection of which this is the near or the far end.
+-spec traffic({gen_tcp:socket(), near | far}, small | bulk) -> traffic().
+traffic(_, small) ->
+    small;
+traffic({Socket, End}, bulk) ->
+    Short = case End of near -> [{sndbuf, ?UNSENT}]; far -> [{recbuf, ?UNREAD}] end,
+    Bulk = #bulk{socket = Socket, short = Short, seen = small_frames(), until = erlang:monotonic_time(millisecond)},
+    case {inet:sockname(Socket), inet:peername(Socket)} of
+        {{ok, {Ip, _}}, {ok, {Ip, _}}} -> Bulk;
+        {{ok, {{127, _, _, _}, _}}, _} -> Bulk;
+        _ -> bulk
+    end.
+
+%% @doc A frame is about to leave or has come.
+-spec moved(traffic()) -> traffic().
+moved(small) ->
+    ok = small(),
+    small;
+moved(bulk) ->
+    ok = bulk(),
+    bulk;
+moved(#bulk{socket = Socket, short = Short, seen = Seen, until = Until, is_short = Is} = Bulk) ->
+    ok = bulk(),
+    Now = erlang:monotonic_time(millisecond),
+    Small = small_frames(),
+    Last = case Small of Seen -> Until; _ -> Now + ?SMALL_MS end,
+    _ = case Now < Last of
+        Is -> ok;
+        true -> inet:setopts(Socket, Short);
+        false -> inet:setopts(Socket, [?TUNED_BY_KERNEL])
+    end,
+    Bulk#bulk{seen = Small, until = Last, is_short = Now < Last}.
+
+-spec bulk() -> ok.
+bulk() ->
+    counters:add(persistent_term:get(?MODULE), 2, 1).
 
 %% @doc Closes at once, from any process; one that is inside `send' gets `{error, closed}'. What was
 %% not sent is thrown away.

@@ -1,0 +1,40 @@
+%% What large messages leave to small ones, by the sockets' own words.
+-module(linerate_link_socket_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+%% Source: linux/asm-generic/socket.h, SOL_SOCKET 1, SO_BUF_LOCK 72: 1 the size of what is unsent was set, 2 of what is unread.
+-define(LOCK, {raw, 1, 72, 4}).
+
+bulk_is_short_while_small_messages_move_and_the_kernels_again_after_that_test() ->
+    ok = linerate_link_socket:traffic(),
+    {Near, Far} = connected(),
+    Ends = [{Near, near, 1}, {Far, far, 2}],
+    Begun = [{Socket, Lock, linerate_link_socket:traffic({Socket, End}, bulk)} || {Socket, End, Lock} <- Ends],
+    Alone = [{Socket, Lock, linerate_link_socket:moved(Traffic)} || {Socket, Lock, Traffic} <- Begun],
+    [?assertEqual(0, locked(Socket)) || {Socket, _, _} <- Alone],
+    ok = linerate_link_socket:small(),
+    Beside = [{Socket, Lock, linerate_link_socket:moved(Traffic)} || {Socket, Lock, Traffic} <- Alone],
+    [?assertEqual(Lock, locked(Socket)) || {Socket, Lock, _} <- Beside],
+    timer:sleep(150),
+    [linerate_link_socket:moved(Traffic) || {_, _, Traffic} <- Beside],
+    [?assertEqual(0, locked(Socket)) || {Socket, _, _} <- Beside],
+    [gen_tcp:close(Socket) || {Socket, _, _} <- Beside].
+
+small_messages_change_nothing_of_their_own_sockets_test() ->
+    ok = linerate_link_socket:traffic(),
+    {Near, _} = connected(),
+    Small = linerate_link_socket:traffic({Near, near}, small),
+    ?assertEqual(Small, linerate_link_socket:moved(linerate_link_socket:moved(Small))),
+    ?assertEqual(0, locked(Near)).
+
+connected() ->
+    {ok, Listen} = linerate_link_socket:listen({127, 0, 0, 1}),
+    {ok, Port} = inet:port(Listen),
+    {ok, Near} = linerate_link_socket:connect({127, 0, 0, 1}, Port, none, 1000),
+    {ok, Far} = linerate_link_socket:accept(Listen),
+    {Near, Far}.
+
+locked(Socket) ->
+    {ok, [{raw, 1, 72, <<Lock:32/native>>}]} = inet:getopts(Socket, [?LOCK]),
+    Lock.
