@@ -62,8 +62,11 @@ test: agent ## every test but the long ones (provoke, soak, bench, fuzz)
 	$(MAKE) --no-print-directory page-test
 	cd bench && python3 -B paired.py && python3 -B binomial.py && python3 -B judged.py && python3 -B -m doctest page.py
 
+LINK_SUITES = $(subst $() $(),$(COMMA),$(foreach of,delivery processes peers opening,test_link/linerate_link_$(of)_SUITE))
+COMMA = ,
+
 link-test: agent setup ## the link between two nodes under faults; needs root (namespaces) and Elixir
-	cd agent && rebar3 as test compile && rebar3 ct --suite test_link/linerate_link_SUITE
+	cd agent && rebar3 as test compile && rebar3 ct --suite $(LINK_SUITES)
 
 link-soak: agent ## the link for ten minutes: order, loss, memory
 	cd agent && rebar3 as test compile && rebar3 ct --suite test_link/linerate_link_soak_SUITE --verbose

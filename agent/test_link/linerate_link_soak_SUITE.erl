@@ -14,13 +14,13 @@ suite() -> [{timetrap, {minutes, 20}}].
 
 all() -> [every_message_arrives_once_and_memory_stays].
 
-init_per_suite(Config) -> linerate_link_SUITE:init_per_suite(Config).
+init_per_suite(Config) -> linerate_link_nodes:up(Config).
 
-end_per_suite(Config) -> linerate_link_SUITE:end_per_suite(Config).
+end_per_suite(Config) -> linerate_link_nodes:down(Config).
 
 every_message_arrives_once_and_memory_stays(_) ->
     Seconds = list_to_integer(os:getenv("LINK_SOAK_S", "600")),
-    linerate_link_SUITE:with_link(fun(Link, Node) ->
+    linerate_link_nodes:with_link(fun(Link, Node) ->
         Self = self(),
         Until = erlang:monotonic_time(second) + Seconds,
         Senders = [

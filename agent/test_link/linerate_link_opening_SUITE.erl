@@ -1,0 +1,145 @@
+%% Who may open a link, and what opening and closing leaves.
+-module(linerate_link_opening_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([
+    strangers_are_refused_and_links_still_open/1,
+    a_wrong_token_is_refused/1,
+    both_ends_open_at_once/1,
+    links_that_were_opened_and_closed_leave_nothing/1,
+    a_node_without_the_application_says_so/1,
+    an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted/1
+]).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        strangers_are_refused_and_links_still_open,
+        a_wrong_token_is_refused,
+        both_ends_open_at_once,
+        links_that_were_opened_and_closed_leave_nothing,
+        a_node_without_the_application_says_so,
+        an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted
+    ].
+
+init_per_suite(Config) -> linerate_link_nodes:up(Config).
+
+end_per_suite(Config) -> linerate_link_nodes:down(Config).
+
+strangers_are_refused_and_links_still_open(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    {ok, First} = linerate_link:open(Node),
+    {Ip, Port} = listener(Node),
+    %% More than the 64 that are kept: those who say nothing, half of it, garbage.
+    Strangers = [begin
+        {ok, S} = gen_tcp:connect(Ip, Port, [binary, {active, false}]),
+        case N rem 3 of
+            0 -> ok;
+            1 -> gen_tcp:send(S, <<"half">>);
+            2 -> gen_tcp:send(S, crypto:strong_rand_bytes(100))
+        end,
+        S
+    end || N <- lists:seq(1, 100)],
+    {ok, Second} = linerate_link:open(Node),
+    Echo = spawn(Node, linerate_link_nodes, echo, [self()]),
+    [begin ok = linerate_link:send(L, Echo, L), ?assertEqual(L, receive L -> L after 1000 -> none end) end || L <- [First, Second]],
+    %% All are closed when their 5 s are over, also one that sends a byte at a time.
+    Slow = hd(Strangers),
+    _ = spawn_link(fun() -> drip(Slow) end),
+    timer:sleep(5200),
+    [?assertMatch({error, _}, closed(S)) || S <- Strangers],
+    [ok = linerate_link:close(L) || L <- [First, Second]],
+    linerate_link_nodes:node_down(Peer).
+
+closed(Socket) ->
+    case gen_tcp:recv(Socket, 0, 500) of
+        {ok, _} -> closed(Socket);
+        {error, timeout} -> {ok, open};
+        {error, _} = Error -> Error
+    end.
+
+drip(Socket) ->
+    case gen_tcp:send(Socket, <<1>>) of
+        ok -> timer:sleep(100), drip(Socket);
+        {error, _} -> ok
+    end.
+
+a_wrong_token_is_refused(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    {Ip, Port} = listener(Node),
+    {state, _, Tickets, _} = erpc:call(Node, sys, get_state, [linerate_link_listener]),
+    [Id] = maps:keys(Tickets),
+    {ok, Socket} = linerate_link_socket:connect(Ip, Port, none, 1000),
+    Deadline = erlang:monotonic_time(millisecond) + 2000,
+    ?assertEqual({error, closed}, linerate_link_auth:connect(Socket, {Id, binary:copy(<<0>>, 32)}, 1, Deadline)),
+    %% Who has the token does not get a lane that is taken.
+    {Token, _} = maps:get(Id, Tickets),
+    {ok, Second} = linerate_link_socket:connect(Ip, Port, none, 1000),
+    ok = linerate_link_auth:connect(Second, {Id, Token}, 1, Deadline),
+    ?assertEqual({error, closed}, linerate_link_socket:recv(Second, 1, 1000)),
+    ok = linerate_link:close(Link),
+    linerate_link_nodes:node_down(Peer).
+
+both_ends_open_at_once(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    Self = self(),
+    There = [erpc:send_request(Node, linerate_link, open, [node(), #{owner => whereis_init(Node)}]) || _ <- lists:seq(1, 10)],
+    Here = [linerate_link:open(Node) || _ <- lists:seq(1, 10)],
+    Theirs = [erpc:receive_response(Request) || Request <- There],
+    [ok = erpc:call(Node, linerate_link, send, [Link, Self, Link]) || {ok, Link} <- Theirs],
+    ?assertEqual(10, length([ok || {ok, Link} <- Theirs, receive Link -> true after 1000 -> false end])),
+    [ok = linerate_link:close(Link) || {ok, Link} <- Here],
+    ?assertEqual(10, length(Here)),
+    linerate_link_nodes:node_down(Peer).
+
+whereis_init(Node) -> erpc:call(Node, erlang, whereis, [init]).
+
+links_that_were_opened_and_closed_leave_nothing(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    Echo = spawn(Node, linerate_link_nodes, echo, [self()]),
+    Once = fun(N) ->
+        {ok, Link} = linerate_link:open(Node, #{small => 1}),
+        ok = linerate_link:send(Link, Echo, N),
+        ok = linerate_link:close(Link),
+        receive N -> ok after 1000 -> exit(lost) end
+    end,
+    Count = fun() -> timer:sleep(300), {there(Node), there(node()), map_size(maps:from_list(get()))} end,
+    Once(0),
+    Before = Count(),
+    [Once(N) || N <- lists:seq(1, 1000)],
+    ?assertEqual(Before, Count()),
+    linerate_link_nodes:node_down(Peer).
+
+there(Node) ->
+    {erpc:call(Node, erlang, system_info, [process_count]), erpc:call(Node, erlang, system_info, [port_count]),
+        length(erpc:call(Node, ets, all, []))}.
+
+a_node_without_the_application_says_so(_) ->
+    {ok, Peer, Node} = peer:start(#{name => peer:random_name(), host => "127.0.0.1", connection => standard_io}),
+    true = net_kernel:connect_node(Node),
+    ?assertEqual({error, {not_started, Node}}, linerate_link:open(Node)),
+    ?assertEqual({error, {nodedown, 'no@127.0.0.1'}}, linerate_link:open('no@127.0.0.1')),
+    linerate_link_nodes:node_down(Peer).
+
+an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    ok = erpc:call(Node, application, set_env, [linerate_link, trusted, false]),
+    {ok, Link} = linerate_link:open(Node),
+    Id = linerate_link:id(Link),
+    Echo = spawn(Node, linerate_link_nodes, echo, [self()]),
+    New = list_to_atom("linerate_new_" ++ integer_to_list(erlang:unique_integer([positive]))),
+    [ok = linerate_link:send(Link, Echo, M) || M <- [ok, New, {New, binary:copy(<<1>>, 99999)}, true]],
+    ?assertEqual([ok, true], [receive M when is_atom(M) -> M after 1000 -> none end || _ <- [1, 2]]),
+    ?assertEqual([1, 1], [receive {linerate_link, Id, {undelivered, unsafe, Echo, N}} -> N after 1000 -> none end || _ <- [1, 2]]),
+    ok = linerate_link:close(Link),
+    linerate_link_nodes:node_down(Peer).
+
+%% The port of a node's listener, as anybody could find it.
+listener(Node) ->
+    {state, Listeners, _, _} = erpc:call(Node, sys, get_state, [linerate_link_listener]),
+    [Listener] = maps:to_list(Listeners),
+    Listener.

@@ -1,0 +1,146 @@
+%% A node at the other end of a link that is killed, stopped or cut off.
+-module(linerate_link_peers_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([
+    a_killed_peer_is_reported/1,
+    a_stopped_peer_goes_on_when_it_is_continued/1,
+    a_netsplit_ends_the_link_and_another_can_be_opened/1,
+    a_partition_is_reported_and_ends/1
+]).
+-export([cut_off/2]).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        a_killed_peer_is_reported,
+        a_stopped_peer_goes_on_when_it_is_continued,
+        a_netsplit_ends_the_link_and_another_can_be_opened,
+        a_partition_is_reported_and_ends
+    ].
+
+init_per_suite(Config) -> linerate_link_nodes:up(Config).
+
+end_per_suite(Config) -> linerate_link_nodes:down(Config).
+
+a_killed_peer_is_reported(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    Id = linerate_link:id(Link),
+    Pid = list_to_integer(erpc:call(Node, os, getpid, [])),
+    Holder = spawn(Node, linerate_link_nodes, hold, []),
+    Large = binary:copy(<<1>>, 100000000),
+    Self = self(),
+    spawn_link(fun() ->
+        Answers = [linerate_link:send(Link, Holder, Large) || _ <- lists:seq(1, 3)],
+        receive {linerate_link, Id, {lost, _, [{Holder, N}]}} -> Self ! {told, N, Answers} end
+    end),
+    timer:sleep(20),
+    _ = os:cmd("kill -9 " ++ integer_to_list(Pid)),
+    ?assertMatch({told, N, _} when N >= 1, receive {told, _, _} = Told -> Told after 10000 -> none end),
+    ?assertMatch({closed, _}, receive {linerate_link, Id, What} -> What after 10000 -> none end),
+    ?assertEqual({error, closed}, linerate_link:send(Link, Holder, more)),
+    ?assertEqual({error, closed}, linerate_link:info(Link)),
+    ?assertEqual({error, closed}, linerate_link:close(Link)),
+    linerate_link_nodes:node_down(Peer).
+
+a_stopped_peer_goes_on_when_it_is_continued(_) ->
+    linerate_link_nodes:with_link(fun(Link, Node) ->
+        Pid = erpc:call(Node, os, getpid, []),
+        Self = self(),
+        There = spawn(Node, linerate_link_nodes, counts, [Self, 1, 40]),
+        _ = os:cmd("kill -STOP " ++ Pid),
+        spawn_link(fun() ->
+            [ok = linerate_link:send(Link, There, {N, binary:copy(<<1>>, 2500000)}) || N <- lists:seq(1, 40)],
+            Self ! sent,
+            receive never -> ok end
+        end),
+        ?assertEqual(none, receive sent -> sent after 500 -> none end),
+        _ = os:cmd("kill -CONT " ++ Pid),
+        ?assertEqual({in_order, 40}, receive {in_order, _} = All -> All after 20000 -> none end)
+    end).
+
+a_netsplit_ends_the_link_and_another_can_be_opened(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    Id = linerate_link:id(Link),
+    Holder = spawn(Node, linerate_link_nodes, hold, []),
+    Sender = spawn(fun() -> linerate_link_nodes:flood(Link, Holder) end),
+    Monitor = monitor(process, Sender),
+    timer:sleep(100),
+    true = erlang:disconnect_node(Node),
+    ?assertEqual({closed, nodedown}, receive {linerate_link, Id, What} -> What after 5000 -> none end),
+    ?assertMatch({lost, nodedown, [{Holder, N}]} when N > 0,
+        receive {'DOWN', Monitor, _, _, {ended, Lost}} -> Lost after 5000 -> none end),
+    true = net_kernel:connect_node(Node),
+    {ok, Again} = linerate_link:open(Node),
+    Echo = spawn(Node, linerate_link_nodes, echo, [self()]),
+    ok = linerate_link:send(Again, Echo, back),
+    ?assertEqual(back, receive back -> back after 1000 -> none end),
+    ok = linerate_link:close(Again),
+    linerate_link_nodes:node_down(Peer).
+
+%% Each node has a network namespace of its own; the device between them is taken down in the middle of messages of
+%% 100 MB. Needs root.
+a_partition_is_reported_and_ends(_) ->
+    Own = os:getpid(),
+    [A, B] = Spaces = ["lr-link-" ++ Own ++ "-" ++ End || End <- ["a", "b"]],
+    Ip = fun(Words) -> ?assertEqual({Words, ""}, {Words, os:cmd("ip " ++ Words)}) end,
+    [Ip("netns add " ++ Space) || Space <- Spaces],
+    try
+        Ip("-n " ++ A ++ " link add lr0 type veth peer name lr0 netns " ++ B),
+        [begin Ip(["-n ", S, " addr add 10.231.0.", N, "/24 dev lr0"]), Ip(["-n ", S, " link set lr0 up"]), Ip(["-n ", S, " link set lo up"]) end
+         || {S, N} <- [{A, "1"}, {B, "2"}]],
+        {One, _} = in_space(A, "10.231.0.1"),
+        {Two, Far} = in_space(B, "10.231.0.2"),
+        ?assert(peer:call(One, net_kernel, connect_node, [Far])),
+        Told = peer:call(One, ?MODULE, cut_off, [Far, A], 50000),
+        ?assertMatch({{closed, _}, {lost, _, [{_, N}]}, back} when N > 0, Told),
+        [peer:stop(Peer) || Peer <- [One, Two]]
+    after
+        %% Each node began an epmd there, which outlives it.
+        [os:cmd("ip netns pids " ++ Space ++ " | xargs -r kill") || Space <- Spaces],
+        [os:cmd("ip netns del " ++ Space) || Space <- Spaces]
+    end.
+
+in_space(Space, Address) ->
+    {ok, Peer, Node} = peer:start(#{
+        name => linerate_apart, host => Address, longnames => true, connection => standard_io,
+        exec => {os:find_executable("ip"), ["netns", "exec", Space, os:find_executable("erl")]},
+        args => [
+            "-setcookie", atom_to_list(erlang:get_cookie()), "-kernel", "net_ticktime", "4",
+            "-pa" | [filename:dirname(code:which(M)) || M <- [linerate_link, ?MODULE]]
+        ]
+    }),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [linerate_link]),
+    {Peer, Node}.
+
+%% On one of the nodes.
+cut_off(Far, Space) ->
+    {ok, Link} = linerate_link:open(Far),
+    Id = linerate_link:id(Link),
+    Self = self(),
+    Sink = spawn(Far, linerate_link_nodes, sink, []),
+    spawn(fun() -> Self ! {sender, cut_off_sender(Link, Id, Sink)} end),
+    timer:sleep(100),
+    [] = os:cmd("ip -n " ++ Space ++ " link set lr0 down"),
+    Closed = receive {linerate_link, Id, What} -> What after 30000 -> none end,
+    Lost = receive {sender, Said} -> Said after 5000 -> none end,
+    [] = os:cmd("ip -n " ++ Space ++ " link set lr0 up"),
+    true = connects(Far, 50),
+    {ok, Again} = linerate_link:open(Far),
+    Echo = spawn(Far, linerate_link_nodes, echo, [self()]),
+    ok = linerate_link:send(Again, Echo, back),
+    {Closed, Lost, receive back -> back after 5000 -> none end}.
+
+cut_off_sender(Link, Id, Sink) ->
+    case linerate_link:send(Link, Sink, binary:copy(<<1>>, 100000000)) of
+        ok -> cut_off_sender(Link, Id, Sink);
+        {error, closed} -> receive {linerate_link, Id, What} -> What after 10000 -> none end
+    end.
+
+connects(Node, Tries) when Tries > 0 ->
+    net_kernel:connect_node(Node) =:= true orelse begin timer:sleep(200), connects(Node, Tries - 1) end.
