@@ -12,7 +12,7 @@ mod series;
 mod steps;
 
 pub(crate) use account::{Bar, account};
-pub(crate) use between::between;
+pub(crate) use between::{between, messages};
 pub(crate) use experiment::experiment;
 pub(crate) use ladder::ladder;
 pub(crate) use percentiles::{Curve, percentiles};

@@ -161,6 +161,15 @@ fn text_of_a_study_between_nodes() {
 }
 
 #[test]
+fn a_page_of_a_study_between_nodes_draws_throughput_and_messages() {
+    let html = plain("html", &Document::Study(samples::link()));
+    for (figure, says) in [("between", "11.2 Gbit/s at 60k"), ("messages", "23,333/s at 60k")] {
+        assert!(html.contains(&format!("id=\"{figure}\"")), "{figure}");
+        assert!(html.contains(&format!("the link: {says}")), "{says}");
+    }
+}
+
+#[test]
 fn text_of_a_study() {
     insta::assert_snapshot!(plain("text", &Document::Study(samples::study())));
 }

@@ -3,7 +3,7 @@
 use super::parts;
 use crate::document::StudyDocument;
 use crate::facts;
-use crate::figures::{Curve, Picture, between, percentiles, roofline, steps};
+use crate::figures::{Curve, Picture, between, messages, percentiles, roofline, steps};
 use crate::svg::escape;
 
 pub(super) fn page(study: &StudyDocument) -> String {
@@ -21,6 +21,7 @@ pub(super) fn page(study: &StudyDocument) -> String {
             study,
             "Throughput between the nodes by what a message carries. Filled: measured here. Hollow: published, on other machines.",
         );
+        out += &messages(study, "Messages a second by what each carries, measured here.");
     } else if study.rows.iter().all(|row| row.measured_bit_s.is_none()) {
         out += &roofline(
             &Picture::of_study(study),
