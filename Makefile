@@ -62,7 +62,7 @@ test: agent ## every test but the long ones (provoke, soak, bench, fuzz)
 	$(MAKE) --no-print-directory page-test
 	cd bench && python3 -B paired.py && python3 -B binomial.py && python3 -B judged.py && python3 -B -m doctest page.py
 
-LINK_SUITES = $(subst $() $(),$(COMMA),$(foreach of,delivery processes peers opening,test_link/linerate_link_$(of)_SUITE))
+LINK_SUITES = $(subst $() $(),$(COMMA),$(foreach of,delivery processes peers opening tls,test_link/linerate_link_$(of)_SUITE))
 COMMA = ,
 
 link-test: agent setup ## the link between two nodes under faults; needs root (namespaces) and Elixir

@@ -11,13 +11,13 @@ bulk_is_short_while_small_messages_move_and_the_kernels_again_after_that_test() 
     {Near, Far} = connected(),
     Ends = [{Near, near, 1}, {Far, far, 2}],
     Begun = [{Socket, Lock, linerate_link_socket:traffic({Socket, End}, bulk)} || {Socket, End, Lock} <- Ends],
-    Alone = [{Socket, Lock, linerate_link_socket:moved(Traffic)} || {Socket, Lock, Traffic} <- Begun],
+    Alone = [{Socket, Lock, linerate_link_socket:moved(1, Traffic)} || {Socket, Lock, Traffic} <- Begun],
     [?assertEqual(0, locked(Socket)) || {Socket, _, _} <- Alone],
     ok = linerate_link_socket:small(),
-    Beside = [{Socket, Lock, linerate_link_socket:moved(Traffic)} || {Socket, Lock, Traffic} <- Alone],
+    Beside = [{Socket, Lock, linerate_link_socket:moved(1, Traffic)} || {Socket, Lock, Traffic} <- Alone],
     [?assertEqual(Lock, locked(Socket)) || {Socket, Lock, _} <- Beside],
     timer:sleep(150),
-    [linerate_link_socket:moved(Traffic) || {_, _, Traffic} <- Beside],
+    [linerate_link_socket:moved(1, Traffic) || {_, _, Traffic} <- Beside],
     [?assertEqual(0, locked(Socket)) || {Socket, _, _} <- Beside],
     [gen_tcp:close(Socket) || {Socket, _, _} <- Beside].
 
@@ -25,7 +25,7 @@ small_messages_change_nothing_of_their_own_sockets_test() ->
     ok = linerate_link_socket:traffic(),
     {Near, _} = connected(),
     Small = linerate_link_socket:traffic({Near, near}, small),
-    ?assertEqual(Small, linerate_link_socket:moved(linerate_link_socket:moved(Small))),
+    ?assertEqual(Small, linerate_link_socket:moved(1, linerate_link_socket:moved(1, Small))),
     ?assertEqual(0, locked(Near)).
 
 connected() ->

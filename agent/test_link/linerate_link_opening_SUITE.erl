@@ -141,5 +141,5 @@ an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted(_) ->
 %% The port of a node's listener, as anybody could find it.
 listener(Node) ->
     {state, Listeners, _, _} = erpc:call(Node, sys, get_state, [linerate_link_listener]),
-    [Listener] = maps:to_list(Listeners),
-    Listener.
+    [{{Ip, _Tls}, Port}] = maps:to_list(Listeners),
+    {Ip, Port}.

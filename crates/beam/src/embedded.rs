@@ -49,6 +49,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "link/src/linerate_link_reader.erl",
     "link/src/linerate_link_socket.erl",
     "link/src/linerate_link_sup.erl",
+    "link/src/linerate_link_tls.erl",
     "probe/linerate_probe.erl",
     "probe/linerate_probe_alarms.erl",
     "probe/linerate_probe_broker.erl",

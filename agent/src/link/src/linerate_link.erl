@@ -45,6 +45,8 @@
     part => pos_integer(),
     %% TCP congestion control, by its name in the kernel. Default: what the system has.
     congestion => none | string(),
+    %% TLS, with the certificates of the distribution or of the application's `tls'. Default: whether that is set.
+    tls => boolean(),
     %% The link ends with this process. Default: the caller.
     owner => pid(),
     %% For opening. Default: 5,000 ms.
@@ -78,7 +80,7 @@
     %% 1 and 2: bytes unwritten, small and large. 3 and 4: whether it waits for them to be fewer.
     counts :: atomics:atomics_ref(),
     small :: pid(),
-    socket :: gen_tcp:socket(),
+    socket :: linerate_link_socket:socket(),
     bulk :: pid(),
     %% Numbers of the two lanes.
     numbers :: {pos_integer(), pos_integer()},
@@ -108,7 +110,8 @@ open(Node) ->
     open(Node, #{}).
 
 %% @doc Opens a link. Errors: `{nodedown, Node}'; `{not_started, Node}' if the application does not run
-%% there; `{other_version, _}'; `{connect, Ip, Port, Reason}'; `{lane, Reason}'; `timeout'.
+%% there; `{other_version, _}'; `{no_tls, Node}' if a node has no certificates; `{tls_wanted, Node}' if that
+%% one takes no link without; `{connect, Ip, Port, Reason}'; `{lane, Reason}'; `timeout'.
 -spec open(node(), options()) -> {ok, link()} | {error, term()}.
 open(Node, Options) when is_atom(Node), is_map(Options) ->
     Known = defaults(),
@@ -145,6 +148,7 @@ defaults() ->
         bulk_window => 16777216,
         part => 536870912,
         congestion => none,
+        tls => linerate_link_tls:is_wanted(),
         owner => self(),
         timeout => 5000
     }.

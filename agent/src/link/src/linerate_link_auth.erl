@@ -23,7 +23,7 @@ ticket() ->
     {crypto:strong_rand_bytes(16), crypto:strong_rand_bytes(32)}.
 
 %% @doc The accepting end: which link and lane it is. `Ticket' finds a link's token.
--spec accept(gen_tcp:socket(), fun((id()) -> {ok, token(), Far} | error), integer()) ->
+-spec accept(linerate_link_socket:socket(), fun((id()) -> {ok, token(), Far} | error), integer()) ->
     {ok, Far, pos_integer()} | {error, term()}.
 accept(Socket, Ticket, Deadline) ->
     Nonce = crypto:strong_rand_bytes(16),
@@ -50,7 +50,7 @@ accept(Socket, Ticket, Deadline) ->
     ]).
 
 %% @doc The opening end.
--spec connect(gen_tcp:socket(), {id(), token()}, pos_integer(), integer()) -> ok | {error, term()}.
+-spec connect(linerate_link_socket:socket(), {id(), token()}, pos_integer(), integer()) -> ok | {error, term()}.
 connect(Socket, {Id, Token}, Lane, Deadline) ->
     Nonce = crypto:strong_rand_bytes(16),
     case linerate_link_socket:recv(Socket, 21, left(Deadline)) of

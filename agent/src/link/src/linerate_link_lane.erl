@@ -33,7 +33,7 @@
 -define(NOTED, 4096).
 
 -record(state, {
-    socket :: gen_tcp:socket(),
+    socket :: linerate_link_socket:socket(),
     traffic :: linerate_link_socket:traffic(),
     near :: pid(),
     options :: options(),
@@ -74,9 +74,9 @@ start_link(Options) ->
     ]).
 
 %% @doc Gives the lane its socket, whose owner the caller is.
--spec give(pid(), gen_tcp:socket()) -> ok.
+-spec give(pid(), linerate_link_socket:socket()) -> ok.
 give(Lane, Socket) ->
-    ok = gen_tcp:controlling_process(Socket, Lane),
+    ok = linerate_link_socket:give(Socket, Lane),
     Lane ! {socket, Socket},
     ok.
 
@@ -127,7 +127,7 @@ take(Flags, Lane, Sender) ->
 
 %% @doc Writes a frame of one message, in the process that sends it and may write. A note is left of it, which the lane
 %% reads when it wakes for something else: to wake it for each would cost more than the way through it.
--spec write_lone({pid(), pos_integer(), gen_tcp:socket()}, linerate_link_core:run(), boolean(),
+-spec write_lone({pid(), pos_integer(), linerate_link_socket:socket()}, linerate_link_core:run(), boolean(),
     atomics:atomics_ref(), ets:table()) -> ok | {error, term()}.
 write_lone({Pid, Lane, Socket}, {Sender, Dest, Bytes, 1, _} = Run, Safe, Flags, Senders) ->
     case linerate_link_socket:send(Socket, linerate_link_frame:lone(Run, Safe)) of
@@ -236,15 +236,6 @@ handle({register, {Sender, Pid, Counts}}, #state{senders = Senders, monitors = M
         senders = Senders#{Sender => {Pid, Counts}},
         monitors = Monitors#{monitor(process, Pid) => Sender}
     };
-handle({tcp, Socket, Bytes}, #state{socket = Socket, taken = Taken} = State) ->
-    Now = linerate_link_socket:taken(Socket, Taken),
-    acknowledged(binary_to_term(Bytes, [safe]), State#state{taken = Now});
-handle({tcp_passive, Socket}, #state{socket = Socket} = State) ->
-    State#state{taken = linerate_link_socket:passive(Socket)};
-handle({tcp_closed, Socket}, #state{socket = Socket} = State) ->
-    lost(closed, State);
-handle({tcp_error, Socket, Reason}, #state{socket = Socket} = State) ->
-    lost(Reason, State);
 handle({flush, Near}, State) ->
     flushed(State#state{flush = Near});
 handle({'DOWN', Monitor, process, _, _}, #state{senders = Senders, monitors = Monitors} = State) ->
@@ -253,8 +244,18 @@ handle({'DOWN', Monitor, process, _, _}, #state{senders = Senders, monitors = Mo
     State#state{senders = maps:remove(Sender, Senders), monitors = Others};
 handle({'EXIT', Near, Reason}, #state{near = Near} = State) ->
     lost(Reason, State);
-handle(_, State) ->
-    State.
+handle(Message, #state{socket = Socket, taken = Taken} = State) ->
+    case linerate_link_socket:told(Message, Socket) of
+        {frame, Ack} ->
+            Now = linerate_link_socket:taken(Socket, Taken),
+            acknowledged(binary_to_term(Ack, [safe]), State#state{taken = Now});
+        passive ->
+            State#state{taken = linerate_link_socket:passive(Socket)};
+        {ended, Reason} ->
+            lost(Reason, State);
+        nothing ->
+            State
+    end.
 
 %% Takes messages in the order in which they came, and nothing out of it: one that is no data ends the
 %% batch and comes after it.
@@ -346,9 +347,9 @@ leave(Runs, #state{out = Out} = State) ->
 -spec leave_each([[linerate_link_core:run()]], #state{}) -> #state{}.
 leave_each([], State) ->
     gauges(State);
-leave_each([Runs | Frames], #state{socket = Socket, traffic = Traffic, options = Options} = State) ->
+leave_each([[{_, _, _, First, _} | _] = Runs | Frames], #state{socket = Socket, traffic = Traffic, options = Options} = State) ->
     #{counters := Counters, kind := Kind, part := Part, safe := Safe} = Options,
-    Moved = linerate_link_socket:moved(Traffic),
+    Moved = linerate_link_socket:moved(First, Traffic),
     Encoded =
         case Kind of
             small -> [linerate_link_frame:small(Runs, Safe)];
@@ -369,7 +370,7 @@ counted(Runs, Counters) ->
     counters:add(Counters, 2, lists:sum([Bytes || {_, _, Bytes, _, _} <- Runs])),
     counters:add(Counters, 3, 1).
 
--spec send_each(gen_tcp:socket(), [iodata()]) -> ok | {error, term()}.
+-spec send_each(linerate_link_socket:socket(), [iodata()]) -> ok | {error, term()}.
 send_each(Socket, [Frame | Frames]) ->
     case linerate_link_socket:send(Socket, Frame) of
         ok -> send_each(Socket, Frames);

@@ -25,7 +25,7 @@
 -define(STRANGERS, 64).
 
 -record(state, {
-    listeners = #{} :: #{inet:ip_address() => inet:port_number()},
+    listeners = #{} :: #{{inet:ip_address(), boolean()} => inet:port_number()},
     tickets = #{} :: #{linerate_link_auth:id() => {linerate_link_auth:token(), pid()}},
     monitors = #{} :: #{reference() => linerate_link_auth:id()}
 }).
@@ -53,7 +53,7 @@ init([]) ->
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call({link, #{version := 1, near := Near} = Wanted}, _From, State) ->
-    case listening(address(node(Near)), State) of
+    case listening(address(node(Near)), maps:get(tls, Wanted, false), State) of
         {ok, Ip, Port, #state{tickets = Tickets, monitors = Monitors} = Listening} ->
             Safe = not application:get_env(linerate_link, trusted, true),
             {ok, Far} = supervisor:start_child(linerate_link_fars_sup, [Wanted#{safe => Safe}]),
@@ -64,7 +64,7 @@ handle_call({link, #{version := 1, near := Near} = Wanted}, _From, State) ->
                 monitors = Monitors#{monitor(process, Far) => Id}
             }};
         {error, Reason} ->
-            {reply, {error, {listen, Reason}}, State}
+            {reply, {error, Reason}, State}
     end;
 handle_call({link, Wanted}, _From, State) ->
     {reply, {error, {other_version, maps:get(version, Wanted, none)}}, State};
@@ -91,23 +91,25 @@ handle_info({'EXIT', _, Reason}, State) ->
 handle_info(_, State) ->
     {noreply, State}.
 
--spec listening(inet:ip_address(), #state{}) ->
+-spec listening(inet:ip_address(), boolean(), #state{}) ->
     {ok, inet:ip_address(), inet:port_number(), #state{}} | {error, term()}.
-listening(Ip, #state{listeners = Listeners} = State) ->
-    case Listeners of
-        #{Ip := Port} ->
+listening(Ip, Tls, #state{listeners = Listeners} = State) ->
+    case {linerate_link_tls:options(far, Tls, node()), Listeners} of
+        {{ok, _}, #{{Ip, Tls} := Port}} ->
             {ok, Ip, Port, State};
-        #{} ->
+        {{ok, Secure}, #{}} ->
             case linerate_link_socket:listen(Ip) of
                 {ok, Listen} ->
                     {ok, Port} = inet:port(Listen),
-                    Acceptor = spawn_link(fun() -> receive go -> accepts(Listen, []) end end),
+                    Acceptor = spawn_link(fun() -> receive go -> accepts(Listen, Secure, []) end end),
                     ok = gen_tcp:controlling_process(Listen, Acceptor),
                     Acceptor ! go,
-                    {ok, Ip, Port, State#state{listeners = Listeners#{Ip => Port}}};
-                {error, _} = Error ->
-                    Error
-            end
+                    {ok, Ip, Port, State#state{listeners = Listeners#{{Ip, Tls} => Port}}};
+                {error, Reason} ->
+                    {error, {listen, Reason}}
+            end;
+        {{error, _} = Error, _} ->
+            Error
     end.
 
 %% What the application's `ip' says, or the address on which the distribution reaches that node.
@@ -129,18 +131,18 @@ address(Node) ->
     end.
 
 %% Strangers, oldest first.
--spec accepts(gen_tcp:socket(), [{pid(), reference()}]) -> no_return().
-accepts(Listen, Strangers) ->
+-spec accepts(gen_tcp:socket(), none | [term()], [{pid(), reference()}]) -> no_return().
+accepts(Listen, Secure, Strangers) ->
     case linerate_link_socket:accept(Listen) of
         {ok, Socket} ->
             Acceptor = self(),
-            {Pid, _} = Stranger = spawn_monitor(fun() -> receive go -> meet(Acceptor, Socket) end end),
+            {Pid, _} = Stranger = spawn_monitor(fun() -> receive go -> meet(Acceptor, Socket, Secure) end end),
             _ = gen_tcp:controlling_process(Socket, Pid),
             Pid ! go,
-            accepts(Listen, still(Strangers ++ [Stranger]));
+            accepts(Listen, Secure, still(Strangers ++ [Stranger]));
         {error, Reason} when Reason =:= emfile; Reason =:= enfile; Reason =:= econnaborted ->
             receive
-            after 10 -> accepts(Listen, still(Strangers))
+            after 10 -> accepts(Listen, Secure, still(Strangers))
             end;
         {error, Reason} ->
             exit({accept, Reason})
@@ -169,14 +171,19 @@ still(Strangers) ->
     end.
 
 %% A connection that is known becomes the far end of its lane, in this process.
--spec meet(pid(), gen_tcp:socket()) -> ok.
-meet(Acceptor, Socket) ->
+-spec meet(pid(), gen_tcp:socket(), none | [term()]) -> ok.
+meet(Acceptor, Tcp, Secure) ->
     Deadline = erlang:monotonic_time(millisecond) + ?AUTH_MS,
     Ticket = fun(Id) -> gen_server:call(?MODULE, {ticket, Id}) end,
-    case linerate_link_auth:accept(Socket, Ticket, Deadline) of
-        {ok, Far, Lane} ->
-            Acceptor ! {known, self()},
-            linerate_link_reader:become(Far, Lane, Socket);
+    case linerate_link_socket:secured(Tcp, far, Secure, ?AUTH_MS) of
+        {ok, Socket} ->
+            case linerate_link_auth:accept(Socket, Ticket, Deadline) of
+                {ok, Far, Lane} ->
+                    Acceptor ! {known, self()},
+                    linerate_link_reader:become(Far, Lane, Socket);
+                {error, _} ->
+                    ok
+            end;
         {error, _} ->
             ok
     end.

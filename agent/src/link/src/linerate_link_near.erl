@@ -16,7 +16,7 @@
     senders :: ets:table(),
     far = none :: none | pid(),
     safe = false :: boolean(),
-    lanes = [] :: [{pid(), small | bulk, gen_tcp:socket(), counters:counters_ref()}],
+    lanes = [] :: [{pid(), small | bulk, linerate_link_socket:socket(), counters:counters_ref()}],
     closing = none :: none | {gen_server:from(), [pid()]}
 }).
 
@@ -67,38 +67,42 @@ lanes() ->
 
 -spec opened(#state{}, integer()) -> {ok, #state{}} | {error, term(), #state{}}.
 opened(#state{node = Node, options = Options} = State, Deadline) ->
-    #{small := Small, bulk := Bulk, window := Window, bulk_window := BulkWindow} = Options,
+    #{small := Small, bulk := Bulk, window := Window, bulk_window := BulkWindow, tls := Tls} = Options,
     Wanted = #{
         version => 1, near => self(), lanes => Small + Bulk, small => Small,
-        window => Window, bulk_window => BulkWindow
+        window => Window, bulk_window => BulkWindow, tls => Tls
     },
-    case linerate_link_listener:ask(Node, Wanted, left(Deadline)) of
-        {ok, #{far := Far, safe := Safe} = Offer} ->
-            Kinds = lists:duplicate(Small, small) ++ lists:duplicate(Bulk, bulk),
-            lanes(lists:enumerate(Kinds), Offer, Deadline, State#state{far = Far, safe = Safe});
+    case linerate_link_tls:options(near, Tls, Node) of
+        {ok, Secure} ->
+            case linerate_link_listener:ask(Node, Wanted, left(Deadline)) of
+                {ok, #{far := Far, safe := Safe} = Offer} ->
+                    Kinds = lists:duplicate(Small, small) ++ lists:duplicate(Bulk, bulk),
+                    lanes(lists:enumerate(Kinds), {Offer, Secure}, Deadline, State#state{far = Far, safe = Safe});
+                {error, Reason} ->
+                    {error, Reason, State}
+            end;
         {error, Reason} ->
             {error, Reason, State}
     end.
 
--spec lanes([{pos_integer(), small | bulk}], linerate_link_listener:offer(), integer(), #state{}) ->
+-spec lanes([{pos_integer(), small | bulk}], {linerate_link_listener:offer(), none | [term()]}, integer(), #state{}) ->
     {ok, #state{}} | {error, term(), #state{}}.
-lanes([{Number, Kind} | Kinds], Offer, Deadline, #state{options = Options} = State) ->
-    #{ip := Ip, port := Port, ticket := Ticket} = Offer,
-    #{congestion := Congestion} = Options,
+lanes([{Number, Kind} | Kinds], {#{ip := Ip, port := Port, ticket := Ticket}, Secure} = Offer, Deadline, State) ->
+    #state{options = #{congestion := Congestion}, lanes = Lanes} = State,
     case linerate_link_socket:connect(Ip, Port, Congestion, left(Deadline)) of
-        {ok, Socket} ->
-            case linerate_link_auth:connect(Socket, Ticket, Number, Deadline) of
-                ok ->
+        {ok, Tcp} ->
+            case proved(Tcp, Secure, Ticket, Number, Deadline) of
+                {ok, Socket} ->
                     Lane = lane(Kind, Number, Socket, State),
-                    lanes(Kinds, Offer, Deadline, State#state{lanes = [Lane | State#state.lanes]});
+                    lanes(Kinds, Offer, Deadline, State#state{lanes = [Lane | Lanes]});
                 {error, Reason} ->
-                    ok = linerate_link_socket:abort(Socket),
+                    ok = linerate_link_socket:abort(Tcp),
                     {error, {lane, Reason}, State}
             end;
         {error, Reason} ->
             {error, {connect, Ip, Port, Reason}, State}
     end;
-lanes([], #{far := Far}, Deadline, #state{lanes = Lanes} = State) ->
+lanes([], {#{far := Far}, _}, Deadline, #state{lanes = Lanes} = State) ->
     _ = monitor(process, Far),
     receive
         {ready, Far} -> {ok, State#state{lanes = lists:reverse(Lanes)}};
@@ -107,8 +111,21 @@ lanes([], #{far := Far}, Deadline, #state{lanes = Lanes} = State) ->
         {error, timeout, State}
     end.
 
--spec lane(small | bulk, pos_integer(), gen_tcp:socket(), #state{}) ->
-    {pid(), small | bulk, gen_tcp:socket(), counters:counters_ref()}.
+-spec proved(gen_tcp:socket(), none | [term()], {linerate_link_auth:id(), linerate_link_auth:token()}, pos_integer(), integer()) ->
+    {ok, linerate_link_socket:socket()} | {error, term()}.
+proved(Tcp, Secure, Ticket, Number, Deadline) ->
+    case linerate_link_socket:secured(Tcp, near, Secure, left(Deadline)) of
+        {ok, Socket} ->
+            case linerate_link_auth:connect(Socket, Ticket, Number, Deadline) of
+                ok -> {ok, Socket};
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+-spec lane(small | bulk, pos_integer(), linerate_link_socket:socket(), #state{}) ->
+    {pid(), small | bulk, linerate_link_socket:socket(), counters:counters_ref()}.
 lane(Kind, Number, Socket, #state{safe = Safe, link = Link, flags = Flags, senders = Senders, options = Options}) ->
     {Window, Allowance} = case {Kind, Options} of
         {small, #{window := W, allowance := A}} -> {W, A};
@@ -217,7 +234,8 @@ terminate(Reason, #state{link = Link, senders = Senders, lanes = Lanes, closing 
     [linerate_link_socket:abort(Socket) || {_, _, Socket, _} <- Lanes],
     Ended = [
         receive
-            {'DOWN', Monitor, _, _, _} -> true
+            {'DOWN', Monitor, _, _, {shutdown, _}} -> true;
+            {'DOWN', Monitor, _, _, Crash} -> Crash =:= noproc
         after ?LAST_WORDS -> not exit(Pid, kill)
         end
      || {Monitor, Pid} <- Monitors

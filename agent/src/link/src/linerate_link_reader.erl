@@ -13,7 +13,7 @@
 -define(AGAIN_MAX_MS, 32).
 
 -record(state, {
-    socket :: gen_tcp:socket(),
+    socket :: linerate_link_socket:socket(),
     readers :: tuple(),
     traffic :: linerate_link_socket:traffic(),
     safe :: boolean(),
@@ -25,7 +25,7 @@
 }).
 
 %% @doc Becomes the reader of that lane, in the process that owns its socket.
--spec become(pid(), pos_integer(), gen_tcp:socket()) -> ok.
+-spec become(pid(), pos_integer(), linerate_link_socket:socket()) -> ok.
 become(Far, Lane, Socket) ->
     case gen_server:call(Far, {reader, Lane}) of
         {ok, #{small := Small, window := Window, bulk_window := BulkWindow, safe := Safe}} ->
@@ -47,13 +47,15 @@ become(Far, Lane, Socket) ->
 -spec loop(#state{}) -> no_return().
 loop(#state{socket = Socket, frames = Frames} = State) ->
     receive
-        {tcp, Socket, Frame} -> loop(acked(taken(frame(Frame, State))));
-        {tcp_passive, Socket} -> loop(State#state{taken = linerate_link_socket:passive(Socket)});
         {mailbox, Dest, Length, Ms} -> loop(ack(measured(Dest, Length, Ms, State)));
         {passed, Key} -> loop(passed(Key, State));
-        {tcp_closed, Socket} -> exit({shutdown, closed});
-        {tcp_error, Socket, Reason} -> exit({shutdown, Reason});
-        _ -> loop(State)
+        Message ->
+            case linerate_link_socket:told(Message, Socket) of
+                {frame, Frame} -> loop(acked(taken(frame(Frame, State))));
+                passive -> loop(State#state{taken = linerate_link_socket:passive(Socket)});
+                {ended, Reason} -> exit({shutdown, Reason});
+                nothing -> loop(State)
+            end
     after patience(Frames) -> loop(idle(State))
     end.
 
@@ -88,13 +90,12 @@ ack(#state{socket = Socket, in = In} = State) ->
     end.
 
 -spec frame(binary(), #state{}) -> #state{}.
-frame(Frame, #state{traffic = Traffic, safe = Safe, in = In, frames = Frames, parts = Parts} = Before) ->
-    State = Before#state{traffic = linerate_link_socket:moved(Traffic)},
+frame(Frame, #state{traffic = Traffic, safe = Safe, in = In, frames = Frames, parts = Parts} = State) ->
     case linerate_link_frame:read(Frame, Safe, Parts) of
-        {Kind, Runs} when Kind =:= small; Kind =:= bulk ->
-            runs(Runs, State#state{parts = none});
+        {Kind, [{_, _, _, First, _} | _] = Runs} when Kind =:= small; Kind =:= bulk ->
+            runs(Runs, State#state{parts = none, traffic = linerate_link_socket:moved(First, Traffic)});
         {parts, More} ->
-            State#state{parts = More, frames = Frames + 1};
+            State#state{parts = More, traffic = linerate_link_socket:moved(1, Traffic), frames = Frames + 1};
         {left, Seq} ->
             State#state{in = linerate_link_core:frames(Seq, In), frames = Frames + 1}
     end.

@@ -1,11 +1,11 @@
-%% @doc The sockets of a link, the only module that knows what they are: gen_tcp's, by the inet driver.
-%% It reads a frame of any length straight into a binary of its own, which `socket' of OTP 25 does not.
+%% @doc The sockets of a link, the only module that knows what they are: gen_tcp's, by the inet driver, which reads a
+%% frame of any length straight into a binary of its own, which `socket' of OTP 25 does not; or TLS over one of those.
 -module(linerate_link_socket).
 
--export([listen/1, connect/4, accept/1, send/2, recv/3, frames/2, taken/2, passive/1, abort/1]).
--export([traffic/0, traffic/2, small/0, moved/1]).
+-export([listen/1, connect/4, accept/1, secured/4, give/2, send/2, recv/3, frames/2, told/2, taken/2, passive/1, abort/1]).
+-export([traffic/0, traffic/2, moved/2, small/0]).
 
--export_type([traffic/0]).
+-export_type([socket/0, traffic/0]).
 
 %% How many frames may come before others are asked for, and a few more: what a reader that does not keep up may
 %% have in its mailbox.
@@ -32,6 +32,14 @@
 
 %% Unit: bytes. A frame that is longer closes the connection.
 -define(FRAME_MAX, 16#40000000).
+
+-record(tls, {
+    socket :: ssl:sslsocket(),
+    %% Under it.
+    tcp :: gen_tcp:socket()
+}).
+
+-opaque socket() :: gen_tcp:socket() | #tls{}.
 
 %% A bulk connection between ends on one host.
 -record(bulk, {
@@ -70,42 +78,78 @@ options(Ip) ->
 accept(Listen) ->
     gen_tcp:accept(Listen).
 
--spec send(gen_tcp:socket(), iodata()) -> ok | {error, term()}.
+%% @doc TLS over a connection of which nothing was read, with what {@link linerate_link_tls} found for this end.
+-spec secured(gen_tcp:socket(), near | far, none | [term()], timeout()) -> {ok, socket()} | {error, term()}.
+secured(Socket, _, none, _) ->
+    {ok, Socket};
+secured(Socket, End, Options, Timeout) ->
+    All = [{packet_size, ?FRAME_MAX} | Options],
+    case case End of near -> ssl:connect(Socket, All, Timeout); far -> ssl:handshake(Socket, All, Timeout) end of
+        {ok, Tls} -> {ok, #tls{socket = Tls, tcp = Socket}};
+        {error, Reason} -> {error, {tls, Reason}}
+    end.
+
+%% @doc Makes another process the one that it tells.
+-spec give(socket(), pid()) -> ok | {error, term()}.
+give(#tls{socket = Socket}, Pid) -> ssl:controlling_process(Socket, Pid);
+give(Socket, Pid) -> gen_tcp:controlling_process(Socket, Pid).
+
+-spec send(socket(), iodata()) -> ok | {error, term()}.
+send(#tls{socket = Socket}, Bytes) ->
+    %% Its own processes may end while they are asked.
+    try ssl:send(Socket, Bytes) catch exit:_ -> {error, closed} end;
 send(Socket, Bytes) ->
     gen_tcp:send(Socket, Bytes).
 
 %% @doc So many bytes, before frames begin.
--spec recv(gen_tcp:socket(), pos_integer(), timeout()) -> {ok, binary()} | {error, term()}.
-recv(Socket, Length, Timeout) ->
-    gen_tcp:recv(Socket, Length, Timeout).
+-spec recv(socket(), pos_integer(), timeout()) -> {ok, binary()} | {error, term()}.
+recv(#tls{socket = Socket}, Length, Timeout) -> ssl:recv(Socket, Length, Timeout);
+recv(Socket, Length, Timeout) -> gen_tcp:recv(Socket, Length, Timeout).
 
-%% @doc From now on what is sent is a frame, 4 bytes of length before it, and frames come as messages: `{tcp, Socket, Frame}',
-%% `{tcp_passive, Socket}', `{tcp_closed, Socket}', `{tcp_error, Socket, _}'. The first two are told to {@link taken/2} and
-%% {@link passive/1}.
+%% @doc From now on what is sent is a frame, 4 bytes of length before it, and frames come as messages, which {@link told/2}
+%% knows.
 %%
 %% Frames of `small' lanes are read many at a time. A `bulk' frame is longer than the buffer, so that the
 %% driver knows its length after the first bytes and reads the rest into a binary of just that length.
--spec frames(gen_tcp:socket(), small | bulk) -> ok | {error, term()}.
+-spec frames(socket(), small | bulk) -> ok | {error, term()}.
+frames(#tls{socket = Socket}, _) ->
+    ssl:setopts(Socket, [{packet, 4}, {active, ?FRAMES}]);
 frames(Socket, Kind) ->
     Buffer = case Kind of small -> 262144; bulk -> 4096 end,
     inet:setopts(Socket, [{packet, 4}, {packet_size, ?FRAME_MAX}, {buffer, Buffer}, {active, ?FRAMES}]).
 
+%% @doc What a message to a socket's process says of it. The first two are followed by {@link taken/2} and {@link passive/1}.
+-spec told(term(), socket()) -> {frame, binary()} | passive | {ended, term()} | nothing.
+told({tcp, Socket, Frame}, Socket) -> {frame, Frame};
+told({tcp_passive, Socket}, Socket) -> passive;
+told({tcp_closed, Socket}, Socket) -> {ended, closed};
+told({tcp_error, Socket, Reason}, Socket) -> {ended, Reason};
+told({ssl, Socket, Frame}, #tls{socket = Socket}) -> {frame, Frame};
+told({ssl_passive, Socket}, #tls{socket = Socket}) -> passive;
+told({ssl_closed, Socket}, #tls{socket = Socket}) -> {ended, closed};
+told({ssl_error, Socket, Reason}, #tls{socket = Socket}) -> {ended, Reason};
+told(_, _) -> nothing.
+
 %% @doc Of frames taken and large frames at this node when others were last asked for: what it is after one more.
 %% `{active, N}' adds to what is left. A socket that has been closed says so in a message of its own.
--spec taken(gen_tcp:socket(), {non_neg_integer(), integer()}) -> {non_neg_integer(), integer()}.
+-spec taken(socket(), {non_neg_integer(), integer()}) -> {non_neg_integer(), integer()}.
 taken(Socket, {Count, Bulk}) when Count + 1 >= ?AGAIN ->
     case bulk_frames() of
-        Bulk -> _ = inet:setopts(Socket, [{active, ?AGAIN}]), {0, Bulk};
+        Bulk -> _ = again(Socket), {0, Bulk};
         More -> {0, More}
     end;
 taken(_, {Count, Bulk}) ->
     {Count + 1, Bulk}.
 
-%% @doc For `{tcp_passive, Socket}'.
--spec passive(gen_tcp:socket()) -> {non_neg_integer(), integer()}.
+%% @doc The socket waits to be asked for more.
+-spec passive(socket()) -> {non_neg_integer(), integer()}.
 passive(Socket) ->
-    _ = inet:setopts(Socket, [{active, ?AGAIN}]),
+    _ = again(Socket),
     {0, bulk_frames()}.
+
+-spec again(socket()) -> ok | {error, term()}.
+again(#tls{socket = Socket}) -> ssl:setopts(Socket, [{active, ?AGAIN}]);
+again(Socket) -> inet:setopts(Socket, [{active, ?AGAIN}]).
 
 %% @doc Begins the counts of small and of large frames of this node.
 -spec traffic() -> ok.
@@ -125,10 +169,12 @@ small_frames() ->
 bulk_frames() ->
     counters:get(persistent_term:get(?MODULE), 2).
 
-%% @doc What {@link moved/1} is told of a connection of which this is the near or the far end.
--spec traffic({gen_tcp:socket(), near | far}, small | bulk) -> traffic().
+%% @doc What {@link moved/2} is told of a connection of which this is the near or the far end.
+-spec traffic({socket(), near | far}, small | bulk) -> traffic().
 traffic(_, small) ->
     small;
+traffic({#tls{tcp = Socket}, End}, bulk) ->
+    traffic({Socket, End}, bulk);
 traffic({Socket, End}, bulk) ->
     Short = case End of near -> [{sndbuf, ?UNSENT}]; far -> [{recbuf, ?UNREAD}] end,
     Bulk = #bulk{socket = Socket, short = Short, seen = small_frames(), until = erlang:monotonic_time(millisecond)},
@@ -138,15 +184,18 @@ traffic({Socket, End}, bulk) ->
         _ -> bulk
     end.
 
-%% @doc A frame is about to leave or has come.
--spec moved(traffic()) -> traffic().
-moved(small) ->
+%% @doc A frame is about to leave or has come, whose first run has so many messages: of a step there are none, and nobody
+%% waits for it as for a small message.
+-spec moved(non_neg_integer(), traffic()) -> traffic().
+moved(0, Traffic) ->
+    Traffic;
+moved(_, small) ->
     ok = small(),
     small;
-moved(bulk) ->
+moved(_, bulk) ->
     ok = bulk(),
     bulk;
-moved(#bulk{socket = Socket, short = Short, seen = Seen, until = Until, is_short = Is} = Bulk) ->
+moved(_, #bulk{socket = Socket, short = Short, seen = Seen, until = Until, is_short = Is} = Bulk) ->
     ok = bulk(),
     Now = erlang:monotonic_time(millisecond),
     Small = small_frames(),
@@ -163,8 +212,10 @@ bulk() ->
     counters:add(persistent_term:get(?MODULE), 2, 1).
 
 %% @doc Closes at once, from any process; one that is inside `send' gets `{error, closed}'. What was
-%% not sent is thrown away.
--spec abort(gen_tcp:socket()) -> ok.
+%% not sent is thrown away. Of TLS nothing is left when the process that it tells has ended.
+-spec abort(socket()) -> ok.
+abort(#tls{tcp = Socket}) ->
+    abort(Socket);
 abort(Socket) ->
     _ = inet:setopts(Socket, [{linger, {true, 0}}]),
     try erlang:port_close(Socket) of
