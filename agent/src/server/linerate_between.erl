@@ -30,6 +30,7 @@ knobs() ->
         {buffer, [{0, ?MAX_BUFFER}], 0, "bytes of the drivers' read buffers; 0: their default"},
         {recbuf, [{0, ?MAX_BUFFER}], 0, "bytes of SO_RCVBUF; 0: leave it to the kernel to tune"},
         {sndbuf, [{0, ?MAX_BUFFER}], 0, "bytes of SO_SNDBUF; 0: leave it to the kernel to tune"},
+        {tls, [off, on], off, "TLS over those connections, with a certificate made at the start that nobody checks"},
         linerate_socket:backend_knob()
     ].
 

@@ -1,4 +1,4 @@
-%% @doc A pair over a TCP connection of its own between its nodes, on `gen_tcp'.
+%% @doc A pair over a TCP connection of its own between its nodes, on `gen_tcp', or TLS over one.
 %%
 %% The far end counts what arrives, in one of these forms: `terms' are cut out of the stream and read, and `delivered'
 %% passed on to another process; `frames' are cut out, and of `bytes' only the length is taken. It answers half a window at a time, over
@@ -31,6 +31,7 @@
     recbuf := non_neg_integer(),
     sndbuf := non_neg_integer(),
     backend := inet | socket,
+    tls := on | off,
     %% The server's other knobs.
     atom() => term()
 }.
@@ -45,18 +46,36 @@
 -spec open(node(), inet:ip_address(), plan()) -> linerate_between:pair().
 open(Node, Ip, #{window := Asked, burst := Burst, nodelay := Nodelay} = Asking) ->
     Window = min(Asked, Burst),
-    Plan = Asking#{window := Window},
+    Plan = secure(Asking#{window := Window}),
     Far = spawn_link(Node, ?MODULE, far, [self(), Ip, maps:without([message, list, payload], Plan)]),
     receive
         {Far, Port} ->
-            Options = backend(Plan) ++ [{packet, sends(Plan)} | options(Plan)],
-            {ok, Socket} = gen_tcp:connect(Ip, Port, Options, ?PATIENCE),
+            {ok, Tcp} = gen_tcp:connect(Ip, Port, backend(Plan) ++ [{packet, raw} | options(Plan)], ?PATIENCE),
+            Socket = secured(near, Tcp, Plan),
+            ok = linerate_reading:setopts(Socket, [{packet, sends(Plan)}]),
             fun() ->
                 ok = send(Socket, Plan, Window, 0),
-                inet:setopts(Socket, [{nodelay, Nodelay =:= on}])
+                linerate_reading:setopts(Socket, [{nodelay, Nodelay =:= on}])
             end
     after ?PATIENCE -> exit({far_end, silent})
     end.
+
+%% The far end's certificate is made here: it is told all that it needs.
+-spec secure(plan()) -> plan().
+secure(#{tls := off} = Plan) -> Plan;
+secure(#{tls := on} = Plan) -> Plan#{certificate => linerate_certificate:options(ecdsa)}.
+
+-spec secured(near | far, gen_tcp:socket(), plan()) -> linerate_reading:socket().
+secured(End, Tcp, #{certificate := Certificate}) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    {ok, Socket} =
+        case End of
+            near -> ssl:connect(Tcp, [{verify, verify_none}], ?PATIENCE);
+            far -> ssl:handshake(Tcp, Certificate, ?PATIENCE)
+        end,
+    Socket;
+secured(_End, Tcp, _Plan) ->
+    Tcp.
 
 %% The driver writes the length of a message that goes alone; of several in one call they stand in it.
 -spec sends(plan()) -> raw | 2 | 4.
@@ -66,16 +85,16 @@ sends(#{batch := 1, packet := Packet}) -> Packet;
 sends(#{}) -> raw.
 
 %% Messages of this burst so far, and how many more may be unanswered.
--spec send(gen_tcp:socket(), plan(), non_neg_integer(), non_neg_integer()) -> ok.
+-spec send(linerate_reading:socket(), plan(), non_neg_integer(), non_neg_integer()) -> ok.
 send(_Socket, #{window := Window, burst := Burst}, Window, Burst) ->
     ok;
 send(Socket, #{burst := Burst, batch := Batch} = Plan, Credit, Sent) when
     Credit > 0, Sent < Burst
 ->
     Count = lists:min([Batch, Credit, Burst - Sent]),
-    ok = gen_tcp:send(Socket, messages(Plan, Sent, Count)),
+    ok = linerate_reading:send(Socket, messages(Plan, Sent, Count)),
     %% The last segment of a burst is a short one, and must not wait for an ACK that is delayed.
-    _ = [ok = inet:setopts(Socket, [{nodelay, true}]) || Sent + Count =:= Burst],
+    _ = [ok = linerate_reading:setopts(Socket, [{nodelay, true}]) || Sent + Count =:= Burst],
     send(Socket, Plan, Credit - Count, Sent + Count);
 send(Socket, Plan, Credit, Sent) ->
     send(Socket, Plan, Credit + answered(Socket, Plan), Sent).
@@ -95,16 +114,16 @@ messages(#{message := Message, packet := Packet, size := Size}, Sent, Count) ->
     [[Length | Message(Number)] || Number <- lists:seq(Sent, Sent + Count - 1)].
 
 %% An answer has its length in front as messages have theirs, whoever writes and takes it off.
--spec answered(gen_tcp:socket(), plan()) -> pos_integer().
+-spec answered(linerate_reading:socket(), plan()) -> pos_integer().
 answered(Socket, Plan) ->
     case sends(Plan) of
         raw ->
             Length = length_bytes(Plan),
             Bytes = Length + ?ANSWER,
-            {ok, <<_:Length/binary, Count:?ANSWER/unit:8>>} = gen_tcp:recv(Socket, Bytes),
+            {ok, <<_:Length/binary, Count:?ANSWER/unit:8>>} = linerate_reading:recv(Socket, Bytes),
             Count;
         _ ->
-            {ok, <<Count:?ANSWER/unit:8>>} = gen_tcp:recv(Socket, 0),
+            {ok, <<Count:?ANSWER/unit:8>>} = linerate_reading:recv(Socket, 0),
             Count
     end.
 
@@ -137,14 +156,15 @@ options(#{nodelay := Nodelay, delay_send := DelaySend} = Plan) ->
 %% @doc The far end, on the peer: it listens, tells where, and counts until it ends.
 -spec far(pid(), inet:ip_address(), plan()) -> no_return().
 far(Near, Ip, #{active := Mode} = Plan) ->
-    Options = backend(Plan) ++ [{ip, Ip}, {packet, receives(Plan)} | options(Plan)],
+    Options = backend(Plan) ++ [{ip, Ip}, {packet, raw} | options(Plan)],
     {ok, Listen} = gen_tcp:listen(0, Options),
     {ok, Port} = inet:port(Listen),
     Near ! {self(), Port},
-    {ok, Socket} = gen_tcp:accept(Listen, ?PATIENCE),
+    {ok, Tcp} = gen_tcp:accept(Listen, ?PATIENCE),
     ok = gen_tcp:close(Listen),
+    Socket = secured(far, Tcp, Plan),
     %% Its answers are short and few.
-    ok = inet:setopts(Socket, [{nodelay, true}]),
+    ok = linerate_reading:setopts(Socket, [{packet, receives(Plan)}, {nodelay, true}]),
     ok = linerate_reading:start(Socket, Mode),
     count(Socket, with_sink(Plan), {0, 0, <<>>}).
 
@@ -161,7 +181,7 @@ sink() ->
 %% Of this burst: counted, of them answered; and what is left of what arrived.
 -type counted() :: {non_neg_integer(), non_neg_integer(), binary() | non_neg_integer()}.
 
--spec count(gen_tcp:socket(), plan(), counted()) -> no_return().
+-spec count(linerate_reading:socket(), plan(), counted()) -> no_return().
 count(Socket, #{active := Mode} = Plan, Counted) ->
     case linerate_reading:next(Socket, Mode) of
         {ok, Arrived} -> count(Socket, Plan, answer(Socket, Plan, take(Plan, Arrived, Counted)));
@@ -209,15 +229,15 @@ took(#{form := terms}, Frame) ->
 took(#{form := frames, size := Size}, Frame) when byte_size(Frame) =:= Size ->
     1.
 
--spec answer(gen_tcp:socket(), plan(), counted()) -> counted().
+-spec answer(linerate_reading:socket(), plan(), counted()) -> counted().
 answer(Socket, #{window := Window, burst := Burst} = Plan, {Count, Answered, Left}) when
     Count =:= Burst; (Count - Answered) * 2 >= Window
 ->
     Answer = <<(Count - Answered):?ANSWER/unit:8>>,
     ok =
         case receives(Plan) of
-            raw -> gen_tcp:send(Socket, [<<?ANSWER:(length_bytes(Plan))/unit:8>>, Answer]);
-            _ -> gen_tcp:send(Socket, Answer)
+            raw -> linerate_reading:send(Socket, [<<?ANSWER:(length_bytes(Plan))/unit:8>>, Answer]);
+            _ -> linerate_reading:send(Socket, Answer)
         end,
     case Count of
         Burst -> {0, 0, Left};

@@ -10,7 +10,7 @@
 -export([name/0, knobs/0, start/2, stop/1]).
 -export([plan/1, open/3]).
 %% Called on both nodes.
--export([link_runs/0, channel_options_of/2]).
+-export([link_runs/1, channel_options_of/2]).
 
 %% Chosen: the study's largest, and as much again.
 -define(MAX_BYTES, 200000000).
@@ -43,6 +43,10 @@ knobs() ->
 start(_Where, #{link := Link, call := Call}) when Link =/= distribution, Call =/= message ->
     Sentence = io_lib:format("call=~w is of the channel: write link=distribution", [Call]),
     {error, {listen, {knobs, Sentence}}};
+start(_Where, #{link := distribution, tls := on}) ->
+    {error, {listen, {knobs,
+        "tls=on is of linerate_link and gen_tcp: for the channel write target.vm_flags = [\"-proto_dist\", \"inet_tls\", "
+        "\"inet_tcp\", \"-ssl_dist_optfile\", FILE]"}}};
 start(Where, #{async_dist := on} = Knobs) ->
     case sets_async_dist() of
         true ->
@@ -125,8 +129,10 @@ always(Pair, Ends) ->
 -spec linked(node(), pid(), Plan) -> {ok, Plan} | {error, term()} when
     Plan :: linerate_between_dist:plan() | linerate_between_tcp:plan().
 linked(Node, Peer, #{link := lanes} = Plan) ->
-    [ok, ok] = [erpc:call(There, ?MODULE, link_runs, []) || There <- [node(), Node]],
-    case linerate_link:open(Node, #{owner => Peer}) of
+    #{tls := Tls} = Plan,
+    Certificates = [{server, linerate_certificate:options(ecdsa)}, {client, [{verify, verify_none}]}],
+    [ok, ok] = [erpc:call(There, ?MODULE, link_runs, [[{tls, Certificates} || Tls =:= on]]) || There <- [node(), Node]],
+    case linerate_link:open(Node, #{owner => Peer, tls => Tls =:= on}) of
         {ok, Link} -> {ok, Plan#{send => fun(To, Message) -> linerate_link:send(Link, To, Message) end}};
         {error, Reason} -> {error, Reason}
     end;
@@ -134,18 +140,18 @@ linked(_Node, _Peer, Plan) ->
     {ok, Plan}.
 
 %% @doc Starts the link's application, whose modules are beside ours, or in an application of their own.
--spec link_runs() -> ok.
-link_runs() ->
+-spec link_runs([{atom(), term()}]) -> ok.
+link_runs(Environment) ->
     Ours = filename:dirname(filename:absname(code:which(?MODULE))),
     _ = code:add_pathz(filename:join([Ours, "..", "..", "linerate_link", "ebin"])),
     {ok, _} = application:ensure_all_started(linerate_link),
-    ok.
+    ok = application:set_env([{linerate_link, Environment}]).
 
 %% @doc What a pair is told.
 -spec plan(linerate_server:knobs()) ->
     linerate_between_dist:plan() | linerate_between_tcp:plan().
 plan(#{link := Link} = Knobs) when Link =:= distribution; Link =:= lanes ->
-    Plan = maps:with([link, call, window, burst, async_dist], Knobs),
+    Plan = maps:with([link, call, window, burst, async_dist, tls], Knobs),
     Plan#{payload => payload(Knobs), send => fun erlang:send/2};
 plan(#{link := Link} = Knobs) ->
     Payload = payload(Knobs),

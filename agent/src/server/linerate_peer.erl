@@ -66,7 +66,7 @@ init(#{link := Link} = Options) ->
             {stop, not_distributed}
     end.
 
-%% The socket on which net_kernel accepts other nodes.
+%% The socket on which net_kernel accepts other nodes, of several protocols the first's.
 -spec distribution_port() -> {ok, inet:port_number()} | error.
 distribution_port() ->
     Kernel = {connected, whereis(net_kernel)},
@@ -81,6 +81,19 @@ distribution_port() ->
     case Ports of
         [Number | _] -> {ok, Number};
         [] -> error
+    end.
+
+%% The peer's flags for a channel over TLS, where this node was started with them.
+-spec secure() -> [string()].
+secure() ->
+    case {init:get_argument(proto_dist), init:get_argument(ssl_dist_optfile)} of
+        {{ok, Protocols}, {ok, [[File] | _]}} ->
+            case lists:member("inet_tls", lists:append(Protocols)) of
+                true -> ["-proto_dist", "inet_tls", "-ssl_dist_optfile", File];
+                false -> []
+            end;
+        _ ->
+            []
     end.
 
 %% On the same host as ours, and with a name nobody has: peers of one node are numbered.
@@ -104,7 +117,7 @@ boot(Wish, Schedulers) ->
     Flags =
         ["+Bd", "+S", integer_to_list(Schedulers), "+sbwt", "none"] ++
             ["-noshell", "-noinput", "-hidden"] ++
-            ["-start_epmd", "false", "-epmd_module", "linerate_peer_epmd"],
+            ["-start_epmd", "false", "-epmd_module", "linerate_peer_epmd"] ++ secure(),
     Port = open_port({spawn_executable, Program}, [
         {args, Flags ++ ["-pa", Folder, "-s", "linerate_peer_main", "main"]},
         {env, [{"ERL_CRASH_DUMP_BYTES", "0"}, {"ERL_FLAGS", false}, {"ERL_AFLAGS", false}]},
@@ -138,7 +151,7 @@ set_channel(Peer, Options) ->
     {Peer, Channel} = lists:keyfind(Peer, 1, erlang:system_info(dist_ctrl)),
     case [Option || {_, Bytes} = Option <- Options, Bytes > 0] of
         [] -> ok;
-        Set -> inet:setopts(Channel, Set)
+        Set when is_port(Channel) -> inet:setopts(Channel, Set)
     end.
 
 -spec handle_call(term(), gen_server:from(), state()) -> {reply, term(), state()}.

@@ -1,11 +1,16 @@
-%% @doc One way to read for every value of the knob `active': the caller asks for what comes next.
+%% @doc One way to read for every value of the knob `active', of TCP and of TLS: the caller asks for what comes next.
 -module(linerate_reading).
 
 -include_lib("kernel/include/logger.hrl").
 
 -export([knob/1, start/2, again/2, next/2]).
 
--export_type([mode/0]).
+-export([setopts/2, send/2, recv/2]).
+
+-export_type([mode/0, socket/0]).
+
+%% TLS is read the same way.
+-type socket() :: gen_tcp:socket() | ssl:sslsocket().
 
 -type mode() :: passive | once | true | 1..32767.
 
@@ -15,16 +20,16 @@ knob(Default) ->
         "how data reaches the process: gen_tcp:recv/2, or {active, ...}"}.
 
 %% @doc Before the first `next/2', by the process that owns the socket.
--spec start(gen_tcp:socket(), mode()) -> ok | {error, term()}.
+-spec start(socket(), mode()) -> ok | {error, term()}.
 start(_Socket, passive) -> ok;
 start(_Socket, once) -> ok;
-start(Socket, Mode) -> inet:setopts(Socket, [{active, Mode}]).
+start(Socket, Mode) -> setopts(Socket, [{active, Mode}]).
 
 %% @doc Whatever has arrived, or the next packet. Never more than that: waiting for a second segment
 %% would add our batching to its latency.
--spec next(gen_tcp:socket(), mode()) -> {ok, binary()} | {error, term()}.
+-spec next(socket(), mode()) -> {ok, binary()} | {error, term()}.
 next(Socket, passive) ->
-    gen_tcp:recv(Socket, 0);
+    recv(Socket, 0);
 next(Socket, Mode) ->
     case again(Socket, Mode) of
         ok -> await(Socket, Mode);
@@ -32,25 +37,25 @@ next(Socket, Mode) ->
     end.
 
 %% @doc For whoever receives the messages of an active socket himself: before each.
--spec again(gen_tcp:socket(), mode()) -> ok | {error, term()}.
-again(Socket, once) -> inet:setopts(Socket, [{active, once}]);
+-spec again(socket(), mode()) -> ok | {error, term()}.
+again(Socket, once) -> setopts(Socket, [{active, once}]);
 again(_Socket, _Mode) -> ok.
 
--spec await(gen_tcp:socket(), mode()) -> {ok, binary()} | {error, term()}.
+-spec await(socket(), mode()) -> {ok, binary()} | {error, term()}.
 await(Socket, Mode) ->
     receive
-        {tcp, Socket, Bytes} ->
+        {Kind, Socket, Bytes} when Kind =:= tcp; Kind =:= ssl ->
             {ok, Bytes};
-        {tcp_passive, Socket} ->
+        {Kind, Socket} when Kind =:= tcp_passive; Kind =:= ssl_passive ->
             %% The count ran out with the message before: it is set again only when that one has
             %% been served, so a slow server is never more than one count behind.
-            case inet:setopts(Socket, [{active, Mode}]) of
+            case setopts(Socket, [{active, Mode}]) of
                 ok -> await(Socket, Mode);
                 {error, Reason} -> {error, Reason}
             end;
-        {tcp_closed, Socket} ->
+        {Kind, Socket} when Kind =:= tcp_closed; Kind =:= ssl_closed ->
             {error, closed};
-        {tcp_error, Socket, Reason} ->
+        {Kind, Socket, Reason} when Kind =:= tcp_error; Kind =:= ssl_error ->
             {error, Reason};
         Unexpected ->
             ?LOG_WARNING("a connection was sent ~0p, which it does not know and dropped", [
@@ -58,3 +63,15 @@ await(Socket, Mode) ->
             ]),
             await(Socket, Mode)
     end.
+
+-spec setopts(socket(), [gen_tcp:option()]) -> ok | {error, term()}.
+setopts(Socket, Options) when element(1, Socket) =:= sslsocket -> ssl:setopts(Socket, Options);
+setopts(Socket, Options) -> inet:setopts(Socket, Options).
+
+-spec send(socket(), iodata()) -> ok | {error, term()}.
+send(Socket, Bytes) when element(1, Socket) =:= sslsocket -> ssl:send(Socket, Bytes);
+send(Socket, Bytes) -> gen_tcp:send(Socket, Bytes).
+
+-spec recv(socket(), non_neg_integer()) -> {ok, binary()} | {error, term()}.
+recv(Socket, Length) when element(1, Socket) =:= sslsocket -> ssl:recv(Socket, Length);
+recv(Socket, Length) -> gen_tcp:recv(Socket, Length).
