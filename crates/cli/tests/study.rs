@@ -64,6 +64,20 @@ fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
     assert!(bit_s("1 + 64 terms a call, cut") > 1.5 * bit_s("1 a pair"), "{said}");
     assert!(bit_s("4 + 64 leaves") > 1.5 * bit_s("3 +"), "{said}");
     assert!(page.contains("by first"), "{page}");
+    agrees(&study);
+}
+
+/// The account of each row beside the same measured in another way: its run time beside the CPU time of the processes.
+fn agrees(study: &Value) {
+    for row in study["rows"].as_array().unwrap() {
+        let agreements = row["account"]["agreement"].as_array().unwrap();
+        assert!(!agreements.is_empty(), "{}", row["series"]);
+        for by in agreements {
+            let [says, measured] =
+                ["seconds", "measured_seconds"].map(|key| by[key].as_f64().unwrap());
+            assert!((says / measured - 1.0).abs() < 0.15, "{}: {by}", row["series"]);
+        }
+    }
 }
 
 #[test]
@@ -100,7 +114,8 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     let moved = row(&study, "one pair, the link", Some(1_000_000));
     let measured = 8e12 / moved["measured_bit_s"].as_f64().unwrap();
     assert!(((us(first, "us_per_mb") + up_to) / measured - 1.0).abs() < 0.15, "{said}");
-    for figure in ["between", "steps"] {
+    agrees(&study);
+    for figure in ["between", "messages", "steps"] {
         assert!(page.contains(&format!(r#"id="{figure}""#)), "{figure}");
     }
     // What a short form leaves out is not tried, and not refuted.
