@@ -1,6 +1,11 @@
 //! A user against a server whose words are written here.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::scram::Hash;
 use super::*;
+use crate::settings::Tls;
 use crate::testing::{Told, online, protocol};
 
 const HEADER: &str = "<?xml version='1.0'?><stream:stream id='1' version='1.0' xml:lang='en' \
