@@ -1,10 +1,14 @@
 //! What was typed. What it means is `plan_of`'s and the commands' part.
 
+mod capacity;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::failure::EXIT_CODES;
+use capacity::CAPACITY_EXAMPLES;
+pub use capacity::CapacityArgs;
 
 /// Tells why a TCP service is not running at line rate, and proves it by fixing it.
 #[derive(Parser, Debug)]
@@ -189,29 +193,6 @@ Examples:
   linerate what-if run.jsonl --hosts 2 --limit none   two machines like it, and no queue limit";
 
 const STREAM: &str = "Streams (bulk bytes, as iperf3)";
-const CAPACITY_EXAMPLES: &str = "\
-Examples:
-  linerate capacity http://127.0.0.1:8080/ -c 50k         of a service on this host
-  linerate capacity tcp://10.0.0.5:5222 -c 100k           of one elsewhere: this side's limits
-  linerate capacity --beam rr -c 30k                      of a node that linerate would start
-  linerate capacity plan.toml --json
-  linerate capacity line://127.0.0.1:5220 -c 20k --hold 60s       users log in, talk, and are held
-  linerate capacity tcp://127.0.0.1:8080 -c 5000 --hold           bare connections, to any service
-  linerate capacity mqtt://broker:1883 -c 5000 --hold --arrival-rate 500 --mix idle=80,active=20@exp:10s
-
-Without --hold it reads limits and connects to nobody: descriptors, open files, source ports, accept queue,
-connection tracking, ports and processes of a BEAM node, buffers of TCP, memory (an estimate). The
-first row ends it first. Below the table: what linerate does about a limit by itself, and a line to
-paste for what is too little.
-
-With --hold users come in ten levels. At the first limit (users that fail, or a 99th percentile of
-message latency above --gate) nobody is added; the highest level that was clean is gone back to and
-held. The report names the limit and the next ones, accounts for each user, and says what a user
-costs by slope: memory of the target, of a BEAM node by kind, and of the kernel, apart.
-
-Exit codes: without --hold, 0 if all known limits hold the connections, 2 if one does not; with it
-0, also when a limit is named, and 1 if none are held; 2 if the flags are wrong.";
-
 const RAW: &str = "TCP, any protocol (raw)";
 
 /// What a prediction's path has otherwise. Keys as in a plan's `[path]`.
@@ -279,52 +260,6 @@ pub struct PredictArgs {
     pub path: PathChange,
     #[command(flatten)]
     pub output: OutputArgs,
-}
-
-/// `capacity`.
-#[derive(Args, Debug)]
-pub struct CapacityArgs {
-    #[command(flatten)]
-    pub load: LoadArgs,
-    /// Make the load: users connect level by level until the first limit, then the highest level that was clean is
-    /// held for this time [default: 30s]
-    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", help_heading = "Users")]
-    pub hold: Option<String>,
-    /// What users speak, where the address does not say it: line, mqtt or xmpp (bare connections, if it is neither there
-    /// nor in the address)
-    #[arg(long, value_name = "NAME", requires = "hold", help_heading = "Users")]
-    pub protocol: Option<String>,
-    /// Who they are: classes by share, and the pause between what one of them says
-    /// [default: idle=20,semi-active=60@exp:60s,active=20@exp:10s]
-    #[arg(long, value_name = "NAME=SHARE[@PAUSE],...", requires = "hold", help_heading = "Users")]
-    pub mix: Option<String>,
-    /// New users a second [default: 32 at a time, as fast as they are logged in]
-    #[arg(long, value_name = "RATE", requires = "hold", help_heading = "Users")]
-    pub arrival_rate: Option<String>,
-    /// Levels on the way to -c, as many users more at each [default: 10]
-    #[arg(long, value_name = "N", requires = "hold", help_heading = "Users")]
-    pub levels: Option<u32>,
-    /// How long a level is held before it is judged [default: 5s]
-    #[arg(long, value_name = "TIME", requires = "hold", help_heading = "Users")]
-    pub settle: Option<String>,
-    /// A level is not clean if the 99th percentile of message latency is above this [default: 1s]
-    #[arg(long, value_name = "TIME", requires = "hold", help_heading = "Users")]
-    pub gate: Option<String>,
-    /// Their names, with {n} where the number goes [default: user{n}]
-    #[arg(long, value_name = "PATTERN", requires = "hold", help_heading = "Users")]
-    pub users: Option<String>,
-    /// Their passwords [default: secret{n}]
-    #[arg(long, value_name = "PATTERN", requires = "hold", help_heading = "Users")]
-    pub passwords: Option<String>,
-    /// The server's own name, where the protocol has one [default: localhost]
-    #[arg(long, value_name = "NAME", requires = "hold", help_heading = "Users")]
-    pub domain: Option<String>,
-    /// Say how many users so much memory would hold [default: 512MiB]
-    #[arg(long, value_name = "SIZE", requires = "hold", help_heading = "Users")]
-    pub fit: Option<String>,
-    /// Write JSON instead
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
 }
 
 /// `what-if`.
