@@ -15,11 +15,19 @@ use ours::Linerate;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Its exit code, what it found, and what it said.
-fn hold(words: &[&str]) -> (i32, Value, String) {
-    let mut all = vec!["capacity", "--hold=2s", "--settle=1s", "--json"];
-    all.extend(words);
-    let mut linerate = Linerate::start(&all);
+/// Its exit code, what it found, and what it said. The words are those of a shell, without its quotes.
+fn hold(words: &str) -> (i32, Value, String) {
+    climb(words.split(' '))
+}
+
+/// Of this command, whose users speak `line`.
+fn hold_line(command: &str, words: &str) -> (i32, Value, String) {
+    climb(["--command", command, "--protocol", "line"].into_iter().chain(words.split(' ')))
+}
+
+fn climb<'a>(words: impl Iterator<Item = &'a str>) -> (i32, Value, String) {
+    let all = ["capacity", "--hold=2s", "--settle=1s", "--json"].into_iter().chain(words);
+    let mut linerate = Linerate::start(&all.collect::<Vec<_>>());
     let code = linerate.end(LONG);
     let document = linerate.json();
     schemas::assert_as_promised("capacity", &document);
@@ -51,19 +59,8 @@ fn chat(before: &str, options: &str) -> String {
 #[test]
 fn all_users_are_held_where_there_is_no_limit_and_what_they_cost_is_told_apart() {
     let command = chat("", "each=20000");
-    let mix = "idle=50,active=50@exp:500ms";
-    let (code, held, err) = hold(&[
-        "--command",
-        &command,
-        "--protocol",
-        "line",
-        "-c",
-        "600",
-        "--mix",
-        mix,
-        "--levels",
-        "6",
-    ]);
+    let words = "-c 600 --mix idle=50,active=50@exp:500ms --levels 6";
+    let (code, held, err) = hold_line(&command, words);
     assert_eq!((code, limit(&held)), (0, "none"), "{err} {held:#}");
     assert_eq!((&held["held"], &held["fewest_in_hold"]), (&600.into(), &600.into()));
     let classes = held["classes"].as_array().unwrap();
@@ -83,18 +80,7 @@ fn all_users_are_held_where_there_is_no_limit_and_what_they_cost_is_told_apart()
 #[test]
 fn a_target_that_may_open_a_thousand_descriptors_is_named_by_them() {
     let command = chat("ulimit -n 1000;", "");
-    let (code, held, err) = hold(&[
-        "--command",
-        &command,
-        "--protocol",
-        "line",
-        "-c",
-        "3000",
-        "--levels",
-        "12",
-        "--timeout",
-        "3s",
-    ]);
+    let (code, held, err) = hold_line(&command, "-c 3000 --levels 12 --timeout 3s");
     assert_eq!((code, limit(&held)), (0, "target.descriptors"), "{err} {held:#}");
     assert_eq!(held["held"], 750, "{held:#}");
     let most = held["most_online"].as_u64().unwrap();
@@ -107,20 +93,8 @@ fn a_target_that_may_open_a_thousand_descriptors_is_named_by_them() {
 #[test]
 fn an_accept_queue_that_a_burst_overruns_is_named() {
     let command = chat("", "backlog=5 accept_ms=20");
-    let (code, held, err) = hold(&[
-        "--command",
-        &command,
-        "--protocol",
-        "line",
-        "-c",
-        "400",
-        "--levels",
-        "2",
-        "--timeout",
-        "2s",
-        "--arrival-rate",
-        "100k",
-    ]);
+    let (code, held, err) =
+        hold_line(&command, "-c 400 --levels 2 --timeout 2s --arrival-rate 100k");
     assert_eq!((code, limit(&held)), (1, "target.backlog"), "{err} {held:#}");
     assert!(err.contains("0 users are held: target.backlog"), "{err}");
 }
@@ -128,15 +102,13 @@ fn an_accept_queue_that_a_burst_overruns_is_named() {
 #[test]
 fn a_service_that_turns_users_away_is_named_with_what_it_said() {
     let command = chat("", "places=250");
-    let (code, held, err) = hold(&["--command", &command, "--protocol", "line", "-c", "1000"]);
+    let (code, held, err) = hold_line(&command, "-c 1000");
     assert_eq!((code, limit(&held)), (0, "target.turns_away"), "{err} {held:#}");
     assert_eq!(held["held"], 200);
     assert!(held["limit"]["says"].as_str().unwrap().contains("no place"), "{held:#}");
     // What they say is turned away.
     let command = chat("", "declines=1");
-    let mix = "active=100@exp:200ms";
-    let (code, held, err) =
-        hold(&["--command", &command, "--protocol", "line", "-c", "20", "--mix", mix]);
+    let (code, held, err) = hold_line(&command, "-c 20 --mix active=100@exp:200ms");
     assert_eq!((code, limit(&held)), (1, "target.turns_away"), "{err} {held:#}");
     assert!(held["limit"]["says"].as_str().unwrap().contains("refused while online"), "{held:#}");
 }
@@ -146,7 +118,7 @@ fn a_nodes_ports_are_named_where_they_end_it() {
     let plan = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
     let text = "[target]\nbeam = 'rr'\nvm_flags = ['+Q', '1024']\n[workload]\nkind = 'rr'\nframing = 'fixed'\nrequest = 64\nresponse = 64\n[load]\nconnections = 2100\ntimeout = '3s'\n";
     fs::write(plan.path(), text).unwrap();
-    let (code, held, err) = hold(&[plan.path().to_str().unwrap(), "--levels", "7"]);
+    let (code, held, err) = hold(&format!("{} --levels 7", plan.path().display()));
     assert_eq!((code, limit(&held)), (0, "target.vm_ports"), "{err} {held:#}");
     assert_eq!((&held["held"], &held["foretold"]["id"]), (&900.into(), &"target.vm_ports".into()));
     let kinds: Vec<_> = held["costs"]
@@ -195,18 +167,7 @@ fn a_memory_cgroup_that_is_full_is_named() {
     let group = Group::new(64 << 20);
     let enter = format!("echo $$ > {}/cgroup.procs;", group.0.display());
     let command = chat(&enter, "each=200000");
-    let (_, held, err) = hold(&[
-        "--command",
-        &command,
-        "--protocol",
-        "line",
-        "-c",
-        "1000",
-        "--mix",
-        "idle=100",
-        "--levels",
-        "20",
-    ]);
+    let (_, held, err) = hold_line(&command, "-c 1000 --mix idle=100 --levels 20");
     assert_eq!(limit(&held), "target.memory", "{err} {held:#}");
     let most = held["most_online"].as_u64().unwrap();
     assert!((100..335).contains(&most), "{most}");
