@@ -3,6 +3,7 @@
 //! The sources are pure and know how to read an answer; this crate knows how to get one. Nothing
 //! here fails a run: what can't be read is told by [`Probe::unread`], and its metrics are missing.
 
+mod accepting;
 mod bursts;
 mod capture;
 mod census;
@@ -34,6 +35,7 @@ use linerate_evidence::sources::{Answer, Fetch, Parse, SOURCES, Source, tcp_info
 use linerate_evidence::{Evidence, Side, Subject};
 use linerate_model::Timestamp;
 
+pub use accepting::{Accepting, accepting};
 pub use bursts::{BurstSampler, NoBursts};
 pub use capture::{CaptureSampler, MOST_PORTS, NoCapture};
 pub use census::{Asked, Census, CensusSampler, Sample};

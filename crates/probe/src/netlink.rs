@@ -117,6 +117,11 @@ impl SockDiag {
         self.dump(1 << ESTABLISHED | 1 << CLOSE_WAIT, 0)
     }
 
+    /// The same about all whose handshake is over and that nobody has closed.
+    pub(crate) fn established(&mut self) -> io::Result<Vec<u8>> {
+        self.dump(1 << ESTABLISHED, 0)
+    }
+
     /// The same about all that are made or being made, with `struct tcp_info` of each.
     pub(crate) fn connections_with_info(&mut self) -> io::Result<Vec<u8>> {
         self.dump(1 << ESTABLISHED | 1 << SYN_SENT, INFO)

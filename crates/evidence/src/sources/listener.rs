@@ -148,9 +148,26 @@ pub fn inodes(bytes: &[u8], port: u16) -> Vec<u32> {
 
 /// The least backlog of the sockets that listen on a port, from the same answer.
 pub fn backlog(bytes: &[u8], port: u16) -> Option<u64> {
+    of_port(bytes, port).map(|it| u64::from(it.wqueue)).min()
+}
+
+/// Connections made and not yet accepted of all sockets that listen on a port; none where nobody listens.
+pub fn queued(bytes: &[u8], port: u16) -> Option<u64> {
+    of_port(bytes, port).map(|it| u64::from(it.rqueue)).reduce(|sum, it| sum + it)
+}
+
+/// What those sockets dropped, from the same answer; none where nobody listens, or the kernel does not tell.
+pub fn drops(bytes: &[u8], port: u16) -> Option<u64> {
+    let of_port = |payload: &&[u8]| {
+        let head = sock_diag::Message::read(payload);
+        head.is_ok_and(|head| head.state == LISTEN && head.local_port == port)
+    };
+    sock_diag::payloads(bytes).filter(of_port).filter_map(dropped).reduce(|sum, it| sum + it)
+}
+
+fn of_port(bytes: &[u8], port: u16) -> impl Iterator<Item = sock_diag::Message> {
     let messages = sock_diag::payloads(bytes).filter_map(|it| sock_diag::Message::read(it).ok());
-    let of_port = messages.filter(|it| it.state == LISTEN && it.local_port == port);
-    of_port.map(|it| u64::from(it.wqueue)).min()
+    messages.filter(move |it| it.state == LISTEN && it.local_port == port)
 }
 
 #[cfg(test)]
