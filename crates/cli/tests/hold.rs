@@ -3,31 +3,43 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::geteuid;
 use serde_json::Value;
+use tempfile::TempDir;
 
 mod ours;
 mod schemas;
 
-use ours::Linerate;
+use ours::{Linerate, needs};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Its exit code, what it found, and what it said. The words are those of a shell, without its quotes.
-fn hold(words: &str) -> (i32, Value, String) {
-    climb(words.split(' '))
-}
-
-/// Of this command, whose users speak `line`.
+/// Of this command, whose users speak `line`: the exit code, what was found, and what was said. The words are those
+/// of a shell, without its quotes.
 fn hold_line(command: &str, words: &str) -> (i32, Value, String) {
     climb(["--command", command, "--protocol", "line"].into_iter().chain(words.split(' ')))
 }
 
+/// The same in a network namespace of its own, in which this shell's line was run.
+fn hold_line_in(prepared: &str, command: &str, words: &str) -> (i32, Value, String) {
+    needs(&["unshare", "ip", "nft"]);
+    let mut shell = Command::new("unshare");
+    let script = format!("ip link set lo up && {prepared} && exec \"$@\"");
+    shell.args(["--net", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_linerate")]);
+    shell.args(AS_ALL).args(["--command", command, "--protocol", "line"]).args(words.split(' '));
+    found(Linerate::spawn(TempDir::new().unwrap(), shell, |_| {}))
+}
+
+const AS_ALL: [&str; 4] = ["capacity", "--hold=1s", "--settle=500ms", "--json"];
+
 fn climb<'a>(words: impl Iterator<Item = &'a str>) -> (i32, Value, String) {
-    let all = ["capacity", "--hold=2s", "--settle=1s", "--json"].into_iter().chain(words);
-    let mut linerate = Linerate::start(&all.collect::<Vec<_>>());
+    found(Linerate::start(&AS_ALL.into_iter().chain(words).collect::<Vec<_>>()))
+}
+
+fn found(mut linerate: Linerate) -> (i32, Value, String) {
     let code = linerate.end(LONG);
     let document = linerate.json();
     schemas::assert_as_promised("capacity", &document);
@@ -100,6 +112,84 @@ fn an_accept_queue_that_a_burst_overruns_is_named() {
 }
 
 #[test]
+fn one_slow_acceptor_is_named_with_what_it_accepts_a_second() {
+    // 50 a second, of 200 that come.
+    let command = chat("", "accept_ms=20");
+    let words = "-c 600 --levels 6 --mix idle=1 --timeout 1s --arrival-rate 200";
+    let (_, held, err) = hold_line(&command, words);
+    assert_eq!(limit(&held), "target.acceptor", "{err} {held:#}");
+    let says = held["limit"]["says"].as_str().unwrap();
+    let (_, rate) = says.rsplit_once("it accepts ").unwrap_or_else(|| panic!("{says}"));
+    let rate: f64 = rate.split(' ').next().unwrap().parse().unwrap();
+    assert!((30.0..55.0).contains(&rate), "{says}");
+}
+
+#[test]
+fn a_service_that_accepts_nobody_any_more_is_named_whether_its_users_log_in_or_not() {
+    let command = chat("", "accepts=130");
+    let (_, held, err) = hold_line(&command, "-c 500 --levels 5 --mix idle=1 --timeout 1s");
+    assert_eq!(
+        (limit(&held), &held["held"]),
+        ("target.accept_suspended", &100.into()),
+        "{err} {held:#}"
+    );
+    // The kernel completes what it accepts for nobody.
+    let (_, held, err) = climb(["--command", &command, "-c", "500", "--levels", "5"].into_iter());
+    assert_eq!(
+        (limit(&held), &held["held"]),
+        ("target.accept_suspended", &100.into()),
+        "{err} {held:#}"
+    );
+    // One that was accepted was linerate's own, to see whether the service is up.
+    assert!((70..=71).contains(&held["levels"][1]["not_accepted"].as_u64().unwrap()), "{held:#}");
+}
+
+#[test]
+fn logins_that_take_the_services_cpu_are_named_with_what_each_takes() {
+    let command = chat("", "login_ms=20");
+    let words = "-c 600 --levels 6 --mix idle=1 --timeout 1s --arrival-rate 200";
+    let (_, held, err) = hold_line(&command, words);
+    assert_eq!(limit(&held), "target.login_cpu", "{err} {held:#}");
+}
+
+#[test]
+fn source_ports_that_are_used_up_are_foretold_and_named() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let ports = "echo 40000 40999 > /proc/sys/net/ipv4/ip_local_port_range";
+    let (code, held, err) = hold_line_in(ports, &chat("", ""), "-c 2100 --levels 7 --mix idle=1");
+    assert_eq!((code, limit(&held)), (0, "engine.source_ports"), "{err} {held:#}");
+    assert_eq!(
+        (&held["held"], &held["foretold"]["id"]),
+        (&900.into(), &"engine.source_ports".into())
+    );
+    assert_eq!(held["foretold"]["holds"], 1_000);
+    assert!((990..=1_000).contains(&held["most_online"].as_u64().unwrap()), "{held:#}");
+}
+
+/// Has connections tracked; with what is to become of new ones.
+fn tracked(rule: &str) -> String {
+    format!(
+        "nft 'table ip t {{ chain in {{ type filter hook input priority 0; tcp dport > 0 ct state new {rule}; }}; }}'"
+    )
+}
+
+#[test]
+fn connections_that_a_packet_filter_counts_to_500_are_named_by_it() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let rule = tracked("ct count over 500 drop");
+    let words = "-c 900 --levels 9 --mix idle=1 --timeout 2s";
+    let (code, held, err) = hold_line_in(&rule, &chat("", ""), words);
+    assert_eq!((code, limit(&held)), (0, "host.packet_filter"), "{err} {held:#}");
+    assert_eq!((&held["held"], &held["most_online"]), (&500.into(), &500.into()), "{held:#}");
+    let says = held["limit"]["says"].as_str().unwrap();
+    assert!(says.contains(" connections are tracked here"), "{says}");
+}
+
+#[test]
 fn a_service_that_turns_users_away_is_named_with_what_it_said() {
     let command = chat("", "places=250");
     let (code, held, err) = hold_line(&command, "-c 1000");
@@ -118,7 +208,8 @@ fn a_nodes_ports_are_named_where_they_end_it() {
     let plan = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
     let text = "[target]\nbeam = 'rr'\nvm_flags = ['+Q', '1024']\n[workload]\nkind = 'rr'\nframing = 'fixed'\nrequest = 64\nresponse = 64\n[load]\nconnections = 2100\ntimeout = '3s'\n";
     fs::write(plan.path(), text).unwrap();
-    let (code, held, err) = hold(&format!("{} --levels 7", plan.path().display()));
+    let plan = plan.path().to_str().unwrap();
+    let (code, held, err) = climb([plan, "--levels", "7"].into_iter());
     assert_eq!((code, limit(&held)), (0, "target.vm_ports"), "{err} {held:#}");
     assert_eq!((&held["held"], &held["foretold"]["id"]), (&900.into(), &"target.vm_ports".into()));
     let kinds: Vec<_> = held["costs"]

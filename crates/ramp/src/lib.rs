@@ -24,5 +24,5 @@ pub use limit::{Limit, Met};
 pub use mix::{BadMix, Class, Mix};
 pub use outcome::{ClassTimes, Cost, Level, Next, Outcome, Point};
 pub use ramp::{Action, Ramp, Stage};
-pub use reading::{Moment, Reading, Roof};
+pub use reading::{Moment, Queue, Reading, Roof};
 pub use slope::{Estimate, Slopes, slopes};

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::account::Account;
 use crate::asked::Asked;
-use crate::limit::{self, Limit, Met};
+use crate::limit::{self, Limit, Met, Seen};
 use crate::reading::{Moment, Reading};
 use crate::slope::{Slopes, slopes};
 
@@ -20,6 +20,8 @@ pub struct Level {
     pub clean: bool,
     /// Users that failed in it.
     pub failed: u64,
+    /// Users that were online when it was judged, and whom the service had not accepted.
+    pub not_accepted: u64,
     /// Messages answered or delivered while it was held.
     pub messages: u64,
     /// The 99th percentile of their latency; none where there were too few. Unit: ns.
@@ -50,6 +52,8 @@ pub struct Point {
     pub idle: u64,
     /// Online, saying something now and then.
     pub active: u64,
+    /// Connecting, or logging in.
+    pub under_way: u64,
     /// What was read.
     pub reading: Reading,
 }
@@ -110,13 +114,21 @@ impl Outcome {
         let met = self.met.as_ref()?;
         let mut stopped = self.points.iter().filter(|point| point.moment == Moment::Stopped);
         let at = stopped.next()?;
+        let later = stopped.clone().next().unwrap_or(at);
         let clean =
             |point: &&Point| point.moment != Moment::Stopped && point.reading.at < at.reading.at;
         let before = self.points.iter().rfind(clean).unwrap_or(at);
         // That it ended may have been seen only later.
         let ended = stopped.find(|point| point.reading.died.is_some()).unwrap_or(at);
         let at = if at.reading.died.is_some() { at } else { ended };
-        Some(limit::name(met, &before.reading, &at.reading, self.asked.gate))
+        Some(limit::name(&Seen {
+            met,
+            before: &before.reading,
+            at: &at.reading,
+            later: &later.reading,
+            under_way: at.under_way,
+            gate: self.asked.gate,
+        }))
     }
 
     /// Points of clean levels: a climb that was stopped shows what a full target does.

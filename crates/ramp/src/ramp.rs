@@ -252,13 +252,16 @@ impl Ramp {
 
     /// What was read at this moment.
     pub fn on_reading(&mut self, moment: Moment, reading: Reading) {
-        let idle = self.idle;
-        let active = self.account.online - idle;
-        if reading.died.is_some() {
+        let (idle, at, died) = (self.idle, reading.at, reading.died.is_some());
+        let (active, not_accepted) = (self.account.online - idle, reading.not_accepted());
+        let under_way = self.account.connecting + self.account.logging_in;
+        self.points.push(Point { moment, idle, active, under_way, reading });
+        match (moment, self.stage) {
             // There is nothing to step back to.
-            self.enter(Stage::Over, Duration::ZERO, reading.at);
+            _ if died => self.enter(Stage::Over, Duration::ZERO, at),
+            (Moment::Level, Stage::Settling(level)) => self.judge(level, not_accepted, at),
+            _ => {}
         }
-        self.points.push(Point { moment, idle, active, reading });
     }
 
     /// All that came of it.

@@ -40,6 +40,17 @@ impl Roof {
     }
 }
 
+/// Connections that the service has not accepted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Queue {
+    /// What stands in the accept queue, with what its client has closed since.
+    pub queued: u64,
+    /// Connected by the kernel, and held by no process.
+    pub waiting: u64,
+    /// Connected by what their client says only: the service's kernel dropped the end of the handshake.
+    pub phantoms: u64,
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
@@ -51,6 +62,10 @@ pub struct Reading {
     pub memory: BTreeMap<&'static str, u64>,
     /// Counters that only grow: `listen.overflows`.
     pub counters: BTreeMap<&'static str, u64>,
+    /// CPU time of each of the target's threads. Unit: ns.
+    pub threads: BTreeMap<u32, u64>,
+    /// Who is not accepted yet; none: the service is not on this host, or cannot be seen.
+    pub queue: Option<Queue>,
     /// CPUs of the host.
     pub cpus: u64,
     /// The target has ended; how.
@@ -58,6 +73,11 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Connections that are there, and the service has not accepted.
+    pub(crate) fn not_accepted(&self) -> u64 {
+        self.queue.map_or(0, |queue| queue.waiting + queue.phantoms)
+    }
+
     /// How much a counter has grown since then; zero where either does not have it.
     pub(crate) fn grown(&self, earlier: &Reading, counter: &str) -> u64 {
         let of = |reading: &Reading| reading.counters.get(counter).copied();

@@ -28,7 +28,7 @@ impl<O: Observer> Runner<O> {
         limits::raise();
         let facts = deployment.lab.facts();
         let pids = deployment.lab.servers().iter().filter_map(|server| server.pid).collect();
-        let meter = Meter::new(pids, deployment.lab.node(), facts.local);
+        let meter = Meter::new(pids, deployment.lab.node(), deployment.address, facts.local);
         let job = UsersJob {
             ramp: Ramp::new(asked, now()),
             protocol,

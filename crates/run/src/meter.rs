@@ -1,23 +1,25 @@
 //! What a climb reads of host and target: how full everything is that has an end, and memory by kind.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod files;
+
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_beam::Node;
 use linerate_beam::term::{as_atom, as_list, as_tuple, as_u64, atom};
 use linerate_engine::now;
-use linerate_ramp::{Reading, Roof};
+use linerate_probe::{Accepting, accepting};
+use linerate_ramp::{Queue, Reading, Roof};
 use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::capacity::{available, descriptors, read, sysctl, used_pages};
 use crate::memory_group::{MemoryGroup, memory_groups};
+use files::{busy, conntrack_drops, cpu_time, field_kib, tcp_counter, tree};
 
 // Chosen: a node that does not answer within this is not waited for: users are.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Source: /proc/stat counts in USER_HZ, which is 100 on every architecture that Linux runs on now. Unit: ns.
-const TICK: u64 = 10_000_000;
 
 /// Kinds of memory of a node, as `erlang:memory/0` has them, and as reports do.
 const OF_A_NODE: &[(&str, &str)] = &[
@@ -33,15 +35,22 @@ pub(crate) struct Meter {
     roots: Vec<u32>,
     groups: Vec<MemoryGroup>,
     node: Option<Node>,
+    /// Where users go to.
+    server: SocketAddr,
     /// Whether the target is on this host.
     local: bool,
 }
 
 impl Meter {
-    pub(crate) fn new(roots: Vec<u32>, node: Option<Node>, local: bool) -> Self {
+    pub(crate) fn new(
+        roots: Vec<u32>,
+        node: Option<Node>,
+        server: SocketAddr,
+        local: bool,
+    ) -> Self {
         // Found now: a process that has ended has none.
         let groups = roots.first().map(|pid| memory_groups(&pid.to_string())).unwrap_or_default();
-        Self { roots, groups, node, local }
+        Self { roots, groups, node, server, local }
     }
 
     pub(crate) fn read(&mut self, died: Option<String>) -> Reading {
@@ -63,6 +72,10 @@ impl Meter {
             let what = "descriptors of the engine";
             reading.roofs.push(Roof { id: "engine.descriptors", what, used, most });
         }
+        // This thread is the one that drives all users.
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        reading.counters.insert("engine.cpu_ns", ns);
     }
 
     fn target(&self, reading: &mut Reading) {
@@ -74,6 +87,7 @@ impl Meter {
             rss +=
                 statm.split(' ').nth(1).and_then(|it| it.parse::<u64>().ok()).unwrap_or(0) * page;
             cpu += cpu_time(&read(&format!("/proc/{pid}/stat"))).unwrap_or(0);
+            reading.threads.extend(files::threads(pid));
             if let Some((most, used)) = descriptors(pid) {
                 let what = "descriptors of the target";
                 let roof = Roof { id: "target.descriptors", what, used, most };
@@ -103,7 +117,17 @@ impl Meter {
         if let Some(slab) = field_kib(&read("/proc/meminfo"), "SUnreclaim:") {
             reading.memory.insert("kernel.slab", slab);
         }
-        reading.counters.extend(listen_overflows().map(|count| ("listen.overflows", count)));
+        for (name, field) in
+            [("listen.overflows", "ListenOverflows"), ("syncookies.sent", "SyncookiesSent")]
+        {
+            reading.counters.extend(tcp_counter(field).map(|count| (name, count)));
+        }
+        reading.counters.extend(conntrack_drops().map(|count| ("conntrack.drops", count)));
+        if let Some(found) = accepting(self.server) {
+            let Accepting { queued, waiting, phantoms, drops } = found;
+            reading.queue = Some(Queue { queued, waiting, phantoms });
+            reading.counters.extend(drops.map(|count| ("listen.drops", count)));
+        }
     }
 
     fn node(&self, reading: &mut Reading) {
@@ -164,80 +188,17 @@ fn host(reading: &mut Reading) {
     }
 }
 
-/// Processes and what they have started, each once.
-fn tree(roots: &[u32]) -> BTreeSet<u32> {
-    let mut all: BTreeSet<u32> = roots.iter().copied().collect();
-    let mut parents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let stat = read(&format!("/proc/{pid}/stat"));
-        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-        if let Some(parent) = after.split_whitespace().nth(1).and_then(|it| it.parse().ok()) {
-            parents.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut new: Vec<u32> = roots.to_vec();
-    while let Some(pid) = new.pop() {
-        for child in parents.get(&pid).into_iter().flatten() {
-            if all.insert(*child) {
-                new.push(*child);
-            }
-        }
-    }
-    all
-}
-
-/// Of `/proc/PID/stat`: user and system time. Unit: ns.
-fn cpu_time(stat: &str) -> Option<u64> {
-    let (_, after) = stat.rsplit_once(')')?;
-    let mut fields = after.split_whitespace().skip(11);
-    let mut next = || fields.next()?.parse::<u64>().ok();
-    Some((next()? + next()?) * TICK)
-}
-
-/// Of `/proc/stat`: time of all CPUs that was not idle (unit: ns), and how many there are.
-fn busy(stat: &str) -> Option<(u64, u64)> {
-    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = all.split_whitespace().map_while(|it| it.parse().ok()).collect();
-    let [user, nice, system, _, _, irq, softirq, steal, ..] = ticks[..] else { return None };
-    let cpus = stat.lines().filter(|line| line.starts_with("cpu")).count() as u64 - 1;
-    Some(((user + nice + system + irq + softirq + steal) * TICK, cpus))
-}
-
-/// `SUnreclaim:  45 kB`, in bytes.
-fn field_kib(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1_024)
-}
-
-/// `TcpExt: ListenOverflows` of this network namespace.
-fn listen_overflows() -> Option<u64> {
-    let text = read("/proc/net/netstat");
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let place = names.split_whitespace().position(|name| name == "ListenOverflows")?;
-    values.split_whitespace().nth(place)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_kernel_are_read_as_they_are_written() {
-        assert_eq!(cpu_time("7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 30 12 0 0 20"), Some(420_000_000));
-        let stat = "cpu  10 1 5 900 3 1 2 4 0 0\ncpu0 1\ncpu1 2\nintr 5\n";
-        assert_eq!(busy(stat), Some((230_000_000, 2)));
-        assert_eq!(field_kib("Slab: 9 kB\nSUnreclaim:   45 kB\n", "SUnreclaim:"), Some(46_080));
-    }
-
-    #[test]
     fn this_process_is_in_its_own_tree_and_has_memory() {
         let pid = std::process::id();
         assert!(tree(&[pid]).contains(&pid));
-        let reading = Meter::new(vec![pid], None, true).read(None);
+        let server = SocketAddr::from(([127, 0, 0, 1], 1));
+        let reading = Meter::new(vec![pid], None, server, true).read(None);
+        assert!(reading.threads.contains_key(&pid) && reading.queue.is_none(), "{reading:?}");
         assert!(reading.memory["target.rss"] > 1 << 20, "{reading:?}");
         let ids: Vec<_> = reading.roofs.iter().map(|roof| roof.id).collect();
         assert!(ids.contains(&"target.descriptors") && ids.contains(&"host.memory"), "{ids:?}");

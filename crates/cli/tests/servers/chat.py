@@ -1,6 +1,8 @@
 """A chat by lines, in rooms of two (docs/chat.md), with limits of its own to be found.
 
-chat.py PORT [backlog=N] [accept_ms=N] [each=BYTES] [places=N] [declines=1]
+chat.py PORT [backlog=N] [accept_ms=N] [accepts=N] [login_ms=N] [each=BYTES] [places=N] [declines=1]
+
+accept_ms is slept, login_ms computed; after so many as accepts says nobody is accepted any more.
 """
 
 import selectors
@@ -11,6 +13,8 @@ import time
 options = dict(word.split("=") for word in sys.argv[2:])
 backlog = int(options.get("backlog", 1024))
 accept_s = int(options.get("accept_ms", 0)) / 1000
+accepts = int(options.get("accepts", 1 << 30))
+login_s = int(options.get("login_ms", 0)) / 1000
 each = int(options.get("each", 0))
 declines = "declines" in options
 places = int(options.get("places", 1 << 30))
@@ -42,6 +46,10 @@ def leave(user):
 
 
 def accept():
+    global accepts
+    accepts -= 1
+    if accepts < 0:
+        return ready.unregister(listener)
     try:
         user, _ = listener.accept()
     except BlockingIOError:
@@ -56,6 +64,9 @@ def accept():
 
 
 def login(user, name):
+    until = time.thread_time() + login_s
+    while time.thread_time() < until:
+        pass
     if sum(1 for other in users.values() if other[0]) >= places:
         return send(user, b"error no place\n")
     users[user][0] = name

@@ -58,7 +58,7 @@ impl Ramp {
         let under_way = self.account.connecting + self.account.logging_in;
         match self.stage {
             Stage::Starting => self.add(0, at),
-            Stage::Adding(_) if self.fails() => self.meet(None, at),
+            Stage::Adding(_) if self.fails() => self.fail(at),
             Stage::Adding(level) => {
                 if self.next_user < self.bound_now(level) || under_way > 0 {
                     return false;
@@ -73,8 +73,9 @@ impl Ramp {
                     }
                 }
             }
-            Stage::Settling(_) if self.fails() => self.meet(None, at),
-            Stage::Settling(level) if at >= self.until => self.judge(level, at),
+            Stage::Settling(_) if self.fails() => self.fail(at),
+            // Judged by what is read then, too.
+            Stage::Settling(_) if at >= self.until => self.measures.push_back(Moment::Level),
             Stage::Stopped if at >= self.until => {
                 // A target that ends closes its connections first, and is seen to have ended after that.
                 self.measures.push_back(Moment::Stopped);
@@ -115,6 +116,7 @@ impl Ramp {
             online: self.account.online,
             clean: false,
             failed: 0,
+            not_accepted: 0,
             messages: 0,
             p99_ns: None,
             came_s,
@@ -126,12 +128,17 @@ impl Ramp {
 
     /// Whether more users have failed in this stage than happens.
     pub(super) fn fails(&self) -> bool {
+        self.failed_now > self.few()
+    }
+
+    /// So many users may fail.
+    fn few(&self) -> u64 {
         let level = match self.stage {
             Stage::Adding(level) | Stage::Settling(level) => self.bounds[level],
             _ => 0,
         };
-        let users = self.account.asked.max(u64::from(level));
-        self.failed_now > FEW.min(users / OF_FEW).max((users as f64 * FEW_SHARE) as u64)
+        let all = self.account.asked.max(u64::from(level));
+        FEW.min(all / OF_FEW).max((all as f64 * FEW_SHARE) as u64)
     }
 
     /// The 99th percentile of message latency in this stage, if there are enough for one.
@@ -146,20 +153,24 @@ impl Ramp {
         self.asked.gate.as_nanos() as u64
     }
 
-    pub(super) fn judge(&mut self, level: usize, at: Timestamp) {
+    /// By how its messages fared, and how many of its users the service had not accepted.
+    pub(super) fn judge(&mut self, level: usize, not_accepted: u64, at: Timestamp) {
         let (messages, p99_ns) = self.p99();
         let slow = p99_ns.filter(|p99| *p99 > self.gate_ns());
+        let is_clean = slow.is_none() && not_accepted <= self.few();
         let (online, failed) = (self.account.online, self.failed_now);
         if let Some(last) = self.levels.last_mut() {
             (last.online, last.messages, last.p99_ns) = (online, messages, p99_ns);
-            (last.failed, last.clean) = (failed, slow.is_none());
+            (last.failed, last.not_accepted, last.clean) = (failed, not_accepted, is_clean);
         }
-        if slow.is_some() {
-            return self.meet(slow, at);
+        if !is_clean {
+            if let Some(point) = self.points.last_mut() {
+                point.moment = Moment::Stopped;
+            }
+            return self.meet(slow, not_accepted, at);
         }
         self.clean.push(self.bounds[level]);
         self.failed.clear();
-        self.measures.push_back(Moment::Level);
         if level + 1 < self.bounds.len() {
             self.add(level + 1, at);
         } else {
@@ -167,16 +178,23 @@ impl Ramp {
         }
     }
 
-    /// A limit was met: nobody is added, and what there is is read.
-    pub(super) fn meet(&mut self, p99_ns: Option<u64>, at: Timestamp) {
+    /// More users have failed than happens.
+    fn fail(&mut self, at: Timestamp) {
         if let Stage::Adding(level) = self.stage {
             self.settle(level, at);
         }
-        if let Some(last) = self.levels.last_mut() {
-            (last.online, last.failed) = (self.account.online, self.failed_now);
-        }
-        self.met = Some(Met { online: self.account.online, failed: self.failed.clone(), p99_ns });
         self.measures.push_back(Moment::Stopped);
+        self.meet(None, 0, at);
+    }
+
+    /// A limit was met: nobody is added, and what there is was read, or is.
+    fn meet(&mut self, p99_ns: Option<u64>, not_accepted: u64, at: Timestamp) {
+        let (online, failed) = (self.account.online, self.failed.clone());
+        if let Some(last) = self.levels.last_mut() {
+            (last.online, last.failed) = (online, self.failed_now);
+        }
+        let came = u64::from(self.next_user - self.clean.last().copied().unwrap_or(0));
+        self.met = Some(Met { online, came, not_accepted, failed, p99_ns });
         self.enter(Stage::Stopped, self.asked.settle, at);
     }
 
@@ -217,8 +235,8 @@ impl Ramp {
         // What held for a moment does not hold for long: the one below it.
         self.clean.pop();
         if self.met.is_none() {
-            let met = Met { online: self.fewest, failed: self.failed.clone(), p99_ns: slow };
-            self.met = Some(met);
+            let (online, failed) = (self.fewest, self.failed.clone());
+            self.met = Some(Met { online, failed, p99_ns: slow, ..Met::default() });
             self.measures.push_back(Moment::Stopped);
         }
         self.step_back(at);
