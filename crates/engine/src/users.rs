@@ -17,7 +17,7 @@ use linerate_session::{Event, Protocol, Session, UserId};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use rustix::time::Timespec;
 
 use crate::clock::now;
@@ -197,6 +197,10 @@ impl Users {
         let Some(socket) = &connection.socket else { return };
         if let Err(errno) = connected(socket, self.server) {
             return self.fail(user, cause(errno));
+        }
+        // A path that is cut is noticed by who says something: its connection ends with it.
+        if let Ok(timeout) = u32::try_from(self.ramp.asked().timeout.as_millis()) {
+            let _ = sockopt::set_tcp_user_timeout(socket, timeout);
         }
         connection.is_connected = true;
         let at = now();

@@ -11,6 +11,7 @@
 
 mod account;
 mod asked;
+mod dip;
 mod limit;
 mod mix;
 mod outcome;
@@ -20,6 +21,7 @@ mod slope;
 
 pub use account::Account;
 pub use asked::Asked;
+pub use dip::Dip;
 pub use limit::{Limit, Met};
 pub use mix::{BadMix, Class, Mix};
 pub use outcome::{ClassTimes, Cost, Level, Next, Outcome, Point};

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::account::Account;
 use crate::asked::Asked;
+use crate::dip::Dip;
 use crate::limit::{self, Limit, Met, Seen};
 use crate::reading::{Moment, Reading};
 use crate::slope::{Slopes, slopes};
@@ -94,6 +95,8 @@ pub struct Outcome {
     pub most_online: u64,
     /// The fewest in the last hold.
     pub fewest_in_hold: u64,
+    /// Users that were lost in the last hold, and came back.
+    pub dips: Vec<Dip>,
     /// What was seen when the climb ended; none: all that were asked for are held.
     pub met: Option<Met>,
     /// Where everybody was when it ended, before all were closed.

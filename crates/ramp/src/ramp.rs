@@ -1,6 +1,7 @@
 //! The climb: who connects, acts and leaves when, and what is judged of it.
 
 mod acts;
+mod reconnects;
 mod stages;
 mod users;
 
@@ -15,6 +16,7 @@ use linerate_workload::Thinking;
 
 use crate::account::Account;
 use crate::asked::Asked;
+use crate::dip::Dips;
 use crate::limit::Met;
 use crate::outcome::{ClassTimes, Level, Outcome, Point};
 use crate::reading::{Moment, Reading};
@@ -88,6 +90,9 @@ pub struct Ramp {
     /// Users to be closed, and to be connected again.
     leaving: VecDeque<u32>,
     again: VecDeque<u32>,
+    /// Users that lost their connection in the hold, by when they come back.
+    back: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    dips: Dips,
     measures: VecDeque<Moment>,
     measured_quiet: bool,
     /// Failures since the last level that was clean, by cause, and of this stage.
@@ -125,7 +130,8 @@ impl Ramp {
                     let user = users.len() as u32;
                     let thinking = think.map(|it| Box::new(Thinking::new(it, asked.seed, user)));
                     let (class, state) = (class as u8, State::Unasked);
-                    let user = User { state, class, attempt: 0, since: at, waits: None, thinking };
+                    let (since, waits) = (at, None);
+                    let user = User { state, class, attempt: 0, tries: 0, since, waits, thinking };
                     users.push(user);
                 }
             }
@@ -156,6 +162,8 @@ impl Ramp {
             next_comes: at,
             leaving: VecDeque::new(),
             again: VecDeque::new(),
+            back: BinaryHeap::new(),
+            dips: Dips::default(),
             measures: VecDeque::from([Moment::Before]),
             measured_quiet: false,
             failed: BTreeMap::new(),
@@ -173,6 +181,11 @@ impl Ramp {
     /// How far it is.
     pub fn stage(&self) -> Stage {
         self.stage
+    }
+
+    /// What was asked.
+    pub fn asked(&self) -> &Asked {
+        &self.asked
     }
 
     /// Where everybody is.
@@ -236,6 +249,9 @@ impl Ramp {
         if let Some((deadline, _, _)) = self.acts.front() {
             sooner(*deadline);
         }
+        if let Some(due) = self.next_back() {
+            sooner(due);
+        }
         match self.stage {
             Stage::Settling(_) | Stage::Stopped | Stage::SettlingBack | Stage::Holding => {
                 sooner(self.until);
@@ -270,6 +286,7 @@ impl Ramp {
             held: self.held,
             most_online: self.most_online,
             fewest_in_hold: self.fewest,
+            dips: self.dips.into_all(),
             met: self.met,
             account: self.account,
             levels: self.levels,

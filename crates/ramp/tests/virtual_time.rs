@@ -18,8 +18,11 @@ struct Service {
     login: Duration,
     /// Of each message, for each user that is online.
     slower: Duration,
-    /// When all connections end.
+    /// When connections end, and of how many users.
     dies: Option<Timestamp>,
+    lost: u32,
+    /// How long they cannot connect after that.
+    down: Duration,
     /// How long after that its process has ended; none: never.
     gone_after: Option<Duration>,
 }
@@ -32,13 +35,22 @@ impl Default for Service {
             login: Duration::from_millis(1),
             slower: Duration::ZERO,
             dies: None,
+            lost: 50,
+            down: Duration::ZERO,
             gone_after: None,
         }
     }
 }
 
+impl Service {
+    fn is_down_for(&self, user: u32, at: Timestamp) -> bool {
+        user < self.lost && self.dies.is_some_and(|dies| at >= dies && at < dies.after(self.down))
+    }
+}
+
 #[derive(Eq, Ord, PartialEq, PartialOrd)]
 enum Event {
+    Unreachable(u32),
     Connected(u32),
     Online(u32),
     Refused(u32),
@@ -47,6 +59,16 @@ enum Event {
 }
 
 fn climb(asked: Asked, service: &Service) -> Outcome {
+    climb_and_tell(asked, service, &mut Vec::new())
+}
+
+/// The same, with when each user connected.
+fn climb_and_tell(
+    asked: Asked,
+    service: &Service,
+    connects: &mut Vec<(Timestamp, u32)>,
+) -> Outcome {
+    let at_once = asked.rate.is_none().then_some(u64::from(asked.under_way));
     let mut at = Timestamp(1_000_000_000);
     let mut ramp = Ramp::new(asked, at);
     let mut events: BinaryHeap<Reverse<(Timestamp, Event)>> = BinaryHeap::new();
@@ -57,7 +79,19 @@ fn climb(asked: Asked, service: &Service) -> Outcome {
             let online = ramp.account().online;
             let half = at.after(service.login / 2);
             match action {
-                Action::Connect(user) => events.push(Reverse((half, Event::Connected(user)))),
+                Action::Connect(user) => {
+                    connects.push((at, user));
+                    events.push(Reverse((
+                        half,
+                        match service.is_down_for(user, at) {
+                            true => Event::Unreachable(user),
+                            false => Event::Connected(user),
+                        },
+                    )));
+                    let account = ramp.account();
+                    let under_way = account.connecting + account.logging_in;
+                    assert!(at_once.is_none_or(|most| under_way <= most), "{account:?}");
+                }
                 Action::Close(_) => {}
                 Action::Act(user, Act::Message { to, .. }, Token(token)) => {
                     assert!(to.0 != user || online == 1);
@@ -94,8 +128,9 @@ fn climb(asked: Asked, service: &Service) -> Outcome {
         at = at.max(next.min(ramp.next(at)));
         if service.dies.is_some_and(|dies| at >= dies) && !died {
             died = true;
-            for user in 0..50 {
+            for user in 0..service.lost {
                 ramp.on_failed(user, "reset", at);
+                assert!(ramp.account().closes(), "{:?}", ramp.account());
             }
         }
         while let Some(Reverse((when, event))) = events.peek()
@@ -115,6 +150,7 @@ fn climb(asked: Asked, service: &Service) -> Outcome {
                     }
                     continue;
                 }
+                Event::Unreachable(user) => ramp.on_failed(*user, "refused", at),
                 Event::Online(user) => ramp.on_online(*user, at),
                 Event::Refused(user) => ramp.on_failed(*user, "turned away: full", at),
                 Event::Answered(token) => ramp.on_answered(Doing::Message, Token(*token), at),
@@ -200,9 +236,10 @@ fn users_come_at_the_rate_that_was_asked() {
 }
 
 #[test]
-fn users_that_are_lost_while_a_level_is_held_end_the_climb_and_come_again_below_it() {
-    // All 200 are online by then and held.
-    let service = Service { dies: Some(Timestamp(16_000_000_000)), ..Service::default() };
+fn users_that_are_away_for_most_of_the_hold_end_it_and_come_again_below_it() {
+    // All 200 are online by then and held, from 11 s on.
+    let dies = Some(Timestamp(16_000_000_000));
+    let service = Service { dies, down: Duration::from_secs(11), ..Service::default() };
     let asked =
         Asked { levels: 2, mix: Mix::idle(), hold: Duration::from_secs(20), ..Asked::of(200) };
     let outcome = climb(asked, &service);
@@ -210,6 +247,54 @@ fn users_that_are_lost_while_a_level_is_held_end_the_climb_and_come_again_below_
     assert_eq!(met.failed.get("reset while online"), Some(&50), "{met:?}");
     assert_eq!(outcome.held, 100, "{:?}", outcome.account);
     assert!(outcome.account.closes());
+    // Those of the last hold.
+    assert!(outcome.dips.is_empty(), "{:?}", outcome.dips);
+}
+
+/// A thousand users, held from before 15 s on, of whom some lose their connection then.
+fn interrupted(lost: u32, down: Duration) -> (Outcome, Vec<(Timestamp, u32)>) {
+    let dies = Timestamp(15_000_000_000);
+    let service = Service { dies: Some(dies), lost, down, ..Service::default() };
+    let mut connects = Vec::new();
+    let asked = Asked { levels: 1, hold: Duration::from_secs(40), ..Asked::of(1_000) };
+    let outcome = climb_and_tell(asked, &service, &mut connects);
+    connects.retain(|(at, _)| *at >= dies);
+    (outcome, connects)
+}
+
+#[test]
+fn users_of_a_server_that_is_started_again_come_back_and_the_dip_is_told() {
+    for lost in [1_000, 500] {
+        let (outcome, connects) = interrupted(lost, Duration::from_secs(3));
+        let all = u64::from(lost);
+        assert_eq!((outcome.held, outcome.account.online), (1_000, 1_000), "{:?}", outcome.dips);
+        assert!(outcome.limit().is_none() && outcome.account.all_failed() == 0);
+        assert_eq!(outcome.fewest_in_hold, 1_000 - all);
+        let [dip] = &outcome.dips[..] else { panic!("{:?}", outcome.dips) };
+        assert_eq!((dip.of, dip.fewest), (1_000, 1_000 - all));
+        assert_eq!(dip.lost, [("reset while online".to_owned(), all)].into());
+        let failed = dip.failed_again["refused while connecting"];
+        // Each tried at least once, and less than four times, in three seconds.
+        assert!((all..4 * all).contains(&failed), "{failed}");
+        assert_eq!(connects.len() as u64, failed + all);
+        // The longest pause before the one that succeeds is 4 s.
+        let back = dip.back_after_s.unwrap();
+        assert!((3.0..3.0 + 4.0).contains(&back), "{back}");
+    }
+}
+
+#[test]
+fn users_do_not_come_back_all_at_once() {
+    let (_, connects) = interrupted(1_000, Duration::ZERO);
+    let after_ms =
+        |(at, _): &(Timestamp, u32)| at.nanos_since(Timestamp(15_000_000_000)) / 1_000_000;
+    // Half a second, of which up to a half is taken off.
+    assert!(connects.iter().all(|it| (250..=501).contains(&after_ms(it))), "{connects:?}");
+    for tenth in 0..10 {
+        let from = 250 + 25 * tenth;
+        let count = connects.iter().filter(|it| (from..from + 25).contains(&after_ms(it))).count();
+        assert!((60..140).contains(&count), "{tenth}: {count}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use linerate_model::Timestamp;
 
 use super::users::State;
 use super::{Ramp, Stage};
+use crate::dip::Dips;
 use crate::limit::Met;
 use crate::outcome::Level;
 use crate::reading::Moment;
@@ -26,7 +27,6 @@ const ENOUGH: u64 = 20;
 impl Ramp {
     /// Who is asked for next, if it is time.
     pub(super) fn comes(&mut self, at: Timestamp) -> Option<u32> {
-        let under_way = self.account.connecting + self.account.logging_in;
         match self.stage {
             Stage::Adding(level) if self.next_user < self.bound_now(level) => {
                 match self.asked.rate {
@@ -35,17 +35,26 @@ impl Ramp {
                         self.next_comes =
                             self.next_comes.after(Duration::from_secs_f64(1.0 / rate));
                     }
-                    None if under_way >= u64::from(self.asked.under_way) => return None,
+                    None if self.is_busy() => return None,
                     None => {}
                 }
                 self.next_user += 1;
                 Some(self.next_user - 1)
             }
-            Stage::SteppingBack if under_way < u64::from(self.asked.under_way) => {
-                self.again.pop_front()
-            }
+            Stage::SteppingBack if !self.is_busy() => self.again.pop_front(),
+            Stage::Holding => self.comes_back(at),
             _ => None,
         }
+    }
+
+    /// Users that connect or log in.
+    fn under_way(&self) -> u64 {
+        self.account.connecting + self.account.logging_in
+    }
+
+    /// As many of them as there may be at once.
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way() >= u64::from(self.asked.under_way)
     }
 
     /// Where this level's users end for now: first come those that say nothing, and are measured.
@@ -55,7 +64,7 @@ impl Ramp {
 
     /// What the stage comes to; whether it changed.
     pub(super) fn step(&mut self, at: Timestamp) -> bool {
-        let under_way = self.account.connecting + self.account.logging_in;
+        let under_way = self.under_way();
         match self.stage {
             Stage::Starting => self.add(0, at),
             Stage::Adding(_) if self.fails() => self.fail(at),
@@ -213,6 +222,7 @@ impl Ramp {
             matches!(state(user), State::Online | State::Connecting | State::LoggingIn)
         };
         let gone = |user: &u32| matches!(state(user), State::Failed(_) | State::Closed);
+        self.back.clear();
         self.leaving = (level..self.next_user).filter(there).collect();
         self.again = (0..level).filter(gone).collect();
         self.enter(Stage::SteppingBack, Duration::ZERO, at);
@@ -220,13 +230,22 @@ impl Ramp {
 
     pub(super) fn hold(&mut self, at: Timestamp) {
         self.fewest = self.account.online;
+        self.dips = Dips::of_hold(at);
         self.enter(Stage::Holding, self.asked.hold, at);
+    }
+
+    /// All are there, and were for most of the time.
+    fn is_held(&self, at: Timestamp) -> bool {
+        let few = self.few();
+        let away = self.back.len() as u64 + self.under_way();
+        // Chosen: a service that keeps losing users, who keep coming back, does not hold them.
+        away <= few && self.dips.away(few, at) <= at.since(self.since) / 2
     }
 
     pub(super) fn judge_hold(&mut self, at: Timestamp) {
         let (_, p99_ns) = self.p99();
         let slow = p99_ns.filter(|p99| *p99 > self.gate_ns());
-        if !self.fails() && slow.is_none() {
+        if self.is_held(at) && slow.is_none() {
             self.held = self.account.online;
             self.measures.push_back(Moment::Held);
             self.enter(Stage::Over, Duration::ZERO, at);

@@ -22,6 +22,8 @@ pub(super) struct User {
     pub(super) class: u8,
     /// Attempts so far: what was set for an earlier one does not concern this.
     pub(super) attempt: u32,
+    /// Attempts to come back since it was online.
+    pub(super) tries: u32,
     /// When the state began.
     pub(super) since: Timestamp,
     /// What it did last and what was not answered yet, by when that was due.
@@ -63,11 +65,15 @@ impl Ramp {
         self.account.logging_in -= 1;
         self.account.online += 1;
         self.most_online = self.most_online.max(self.account.online);
+        if self.stage == Stage::Holding {
+            self.dips.on_back(self.account.online, at);
+        }
     }
 
     /// Its connection is over, and not by us: `why` is a word, what it was doing is added here.
     pub fn on_failed(&mut self, user: u32, why: &str, at: Timestamp) {
-        let doing = match self.users[user as usize].state {
+        let was = self.users[user as usize].state;
+        let doing = match was {
             State::Connecting => "while connecting",
             State::LoggingIn => "while logging in",
             State::Online => "while online",
@@ -82,6 +88,7 @@ impl Ramp {
         self.users[user as usize].state = State::Failed(number as u16);
         self.users[user as usize].since = at;
         *self.account.failed.entry(cause.clone()).or_default() += 1;
+        self.come_back(user, was == State::Online, &cause, at);
         *self.failed.entry(cause).or_default() += 1;
         self.failed_now += 1;
     }

@@ -1,5 +1,6 @@
 //! What a climb found, as text and as JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use linerate_evidence::Live;
@@ -52,6 +53,7 @@ pub fn json(held: &Held) -> Value {
         "hold_s": outcome.asked.hold.as_secs_f64(),
         "most_online": outcome.most_online,
         "fewest_in_hold": outcome.fewest_in_hold,
+        "dips": outcome.dips,
         "interrupted": outcome.interrupted,
         "limit": outcome.limit(),
         "met": outcome.met,
@@ -117,11 +119,44 @@ pub fn text(held: &Held) -> String {
             next.what
         );
     }
+    dips(outcome, &mut out);
     let _ = writeln!(out, "accounted {}", accounted(outcome));
     levels(outcome, &mut out);
     classes(outcome, &mut out);
     costs(held, &mut out);
     out
+}
+
+/// Users that were lost in the hold, and came back.
+fn dips(outcome: &Outcome, out: &mut String) {
+    // Chosen: the first of many tell what the others do.
+    const SHOWN: usize = 5;
+    for (at, dip) in outcome.dips.iter().take(SHOWN).enumerate() {
+        let head = if at == 0 { "dip" } else { "" };
+        let back = match dip.back_after_s {
+            Some(seconds) => format!("all were back after {seconds:.1} s"),
+            None => "not all came back".to_owned(),
+        };
+        let listed = |causes: &BTreeMap<String, u64>| {
+            let each = causes.iter().map(|(cause, count)| format!("{} {cause}", number(*count)));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let _ = write!(
+            out,
+            "{head:9} {:.1} s into the hold {} of {} users were online: {}; {back}",
+            dip.at_s,
+            number(dip.fewest),
+            number(dip.of),
+            listed(&dip.lost)
+        );
+        let _ = match dip.failed_again.is_empty() {
+            true => writeln!(out),
+            false => writeln!(out, "; attempts that failed: {}", listed(&dip.failed_again)),
+        };
+    }
+    if outcome.dips.len() > SHOWN {
+        let _ = writeln!(out, "{:9} and {} more", "", outcome.dips.len() - SHOWN);
+    }
 }
 
 fn accounted(outcome: &Outcome) -> String {
