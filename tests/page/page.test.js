@@ -214,6 +214,15 @@ describe('the roofline', () => {
     assert.equal(result.marks, rows.length + rows.filter((row) => row.published_per_s).length);
   });
 
+  test('of a study of users has each server over time, and the limit that it met as a line', async () => {
+    const { result } = await open('users', {}, (page) => page.evaluate(() => [...document.querySelectorAll('figure.chart')]
+      .filter((figure) => figure.id.startsWith('climb-'))
+      .map((figure) => figure.querySelectorAll('svg.wide path.roof.binds').length)));
+    const { users } = document('users');
+    const servers = users.climbs.filter((climb) => climb.purpose === 'server');
+    assert.deepEqual(result, servers.map((climb) => (climb.held.limit ? 1 : 0)));
+  });
+
   test('reads out what the pointer is over', async () => {
     const { result } = await open('run', {}, async (page) => {
       await page.locator('#roofline svg.wide .mark').hover();

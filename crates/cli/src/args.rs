@@ -620,6 +620,9 @@ pub struct StudyArgs {
     /// A quicker form, where the study has one: fewer counts, shorter runs
     #[arg(long)]
     pub short: bool,
+    /// Keep what an earlier, interrupted one has measured, as its JSON (-o FILE.json) says, and measure the rest
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

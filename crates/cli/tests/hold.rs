@@ -10,9 +10,11 @@ use rustix::process::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+mod nodes;
 mod ours;
 mod schemas;
 
+use nodes::Node;
 use ours::{Linerate, needs};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -204,6 +206,32 @@ fn a_service_that_turns_users_away_is_named_with_what_it_said() {
 }
 
 #[test]
+fn logins_that_go_wrong_are_accounted_for_by_how_they_did() {
+    for (fault, by, cause) in [
+        ("login_error", "target.turns_away", "turned away"),
+        ("login_close", "unexplained", "closed while logging in"),
+        ("login_stall", "unexplained", "timed out while logging in"),
+    ] {
+        let (fault, share) = (format!("fault={fault}"), "fault_share=20");
+        let words = ["--beam", "chat", "-k", &fault, "-k", share, "-c", "100", "--timeout", "1s"];
+        let (code, held, err) = climb(words.iter().copied());
+        assert_eq!((code, limit(&held)), (1, by), "{fault}: {err} {held:#}");
+        let failed = held["met"]["failed"].as_object().unwrap();
+        assert!(failed.keys().all(|it| it.starts_with(cause)), "{fault}: {failed:?}");
+        assert!(failed.values().any(|count| count.as_u64() > Some(0)), "{fault}: {failed:?}");
+    }
+}
+
+#[test]
+fn a_nodes_processes_are_named_where_they_end_it() {
+    let more = ["--beam", "chat", "-k", "target.vm_flags=+P 1024", "-c", "1500", "--levels", "3"];
+    let (code, held, err) =
+        climb([&more[..], &["--mix", "idle=100", "--timeout", "3s"]].concat().into_iter());
+    assert_eq!((code, limit(&held)), (0, "target.vm_processes"), "{err} {held:#}");
+    assert_eq!(held["held"], 500, "{held:#}");
+}
+
+#[test]
 fn a_nodes_ports_are_named_where_they_end_it() {
     let plan = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
     let text = "[target]\nbeam = 'rr'\nvm_flags = ['+Q', '1024']\n[workload]\nkind = 'rr'\nframing = 'fixed'\nrequest = 64\nresponse = 64\n[load]\nconnections = 2100\ntimeout = '3s'\n";
@@ -219,6 +247,85 @@ fn a_nodes_ports_are_named_where_they_end_it() {
         .map(|cost| cost["kind"].as_str().unwrap())
         .collect();
     assert!(kinds.contains(&"vm.processes") && kinds.contains(&"vm.system"), "{kinds:?}");
+}
+
+/// Words of a climb of an ejabberd that runs, which is looked into.
+fn at(ejabberd: &Node, users: &str) -> Vec<String> {
+    let mut words = vec![format!("xmpp://127.0.0.1:{}", ejabberd.port("xmpp"))];
+    words.extend(["--node", ejabberd.name(), "--node-port"].map(str::to_owned));
+    words.push(ejabberd.port("dist").to_string());
+    words.extend(["--cookie-file".to_owned(), ejabberd.cookie_file().display().to_string()]);
+    words.extend(["--mechanism", "plain", "-c", users].map(str::to_owned));
+    words
+}
+
+fn hold_at(ejabberd: &Node, users: &str, more: &[&str]) -> (i32, Value, String) {
+    let words = at(ejabberd, users);
+    let words: Vec<&str> = words.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    climb(words.iter().copied())
+}
+
+#[test]
+fn ejabberd_holds_users_who_talk_and_its_node_says_what_they_cost() {
+    let ejabberd = Node::start_with(&["ejabberd", "--users", "240"]);
+    let mix = "idle=50,active=50@exp:300ms";
+    let more = ["--mix", mix, "--levels", "4"];
+    let (code, held, err) = hold_at(&ejabberd, "240", &more);
+    assert_eq!((code, limit(&held), &held["held"]), (0, "none", &240.into()), "{err} {held:#}");
+    let active = &held["classes"][1];
+    assert!(active["delivered"]["count"].as_u64().unwrap() > 100, "{active:#}");
+    let kinds: Vec<_> = held["costs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cost| cost["kind"].as_str().unwrap())
+        .collect();
+    for kind in ["target.rss", "vm.total", "vm.processes", "kernel.slab"] {
+        assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
+    }
+    let roofs = held["points"][0]["roofs"].as_array().unwrap();
+    assert!(roofs.iter().any(|roof| roof["id"] == "target.vm_ports"), "{roofs:#?}");
+    let course = held["course"].as_array().unwrap();
+    let most = course.iter().map(|moment| moment["online"].as_u64().unwrap()).max();
+    assert_eq!(most, Some(240));
+
+    // The same users, whose passwords are others.
+    let (code, held, err) = hold_at(&ejabberd, "240", &["--passwords", "wrong{n}"]);
+    assert_eq!((code, limit(&held)), (1, "target.turns_away"), "{err} {held:#}");
+    assert!(err.contains("wrong credentials"), "{err}");
+
+    let words = at(&ejabberd, "10");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let dist = words.iter().position(|word| *word == "--node-port").unwrap() + 1;
+    let closed = ours::closed_port().to_string();
+    let mut elsewhere = [&["capacity", "--hold=1s"], &words[..]].concat();
+    elsewhere[dist + 2] = &closed;
+    let mut linerate = Linerate::start(&elsewhere);
+    assert_eq!(linerate.end(LONG), 1);
+    assert!(linerate.err().contains("ejabberd@localhost"), "{}", linerate.err());
+}
+
+#[test]
+fn a_memory_cgroup_that_ejabberds_users_fill_is_named() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let ejabberd = Node::start_with(&["ejabberd", "--users", "1500", "--memory", "192"]);
+    let more = ["--mix", "idle=100", "--levels", "10", "--timeout", "5s"];
+    let (_, held, err) = hold_at(&ejabberd, "1500", &more);
+    assert_eq!(limit(&held), "target.memory", "{err} {held:#}");
+}
+
+#[test]
+fn mosquitto_holds_users_who_publish_to_each_other() {
+    let command = "sh -c 'PATH=$PATH:/usr/sbin exec mosquitto -p {port}'";
+    let mix = "idle=50,active=50@exp:300ms";
+    let words =
+        ["--command", command, "--protocol", "mqtt", "-c", "300", "--mix", mix, "--levels", "4"];
+    let (code, held, err) = climb(words.iter().copied());
+    assert_eq!((code, limit(&held), &held["held"]), (0, "none", &300.into()), "{err} {held:#}");
+    let active = &held["classes"][1];
+    assert!(active["delivered"]["count"].as_u64().unwrap() > 100, "{active:#}");
 }
 
 /// A memory cgroup of this size, of either version; it goes with it.
@@ -277,6 +384,8 @@ fn what_was_typed_wrong_is_said_with_what_to_write() {
         (&["line://127.0.0.1:9", "--hold", "--levels", "0"], "--levels 0: write 1 or more"),
         (&["line://127.0.0.1:9", "--hold", "--gate", "soon"], "--gate: "),
         (&["line://127.0.0.1:9", "--mix", "idle=1"], "--hold"),
+        (&["xmpp://127.0.0.1:9", "--hold", "--mechanism", "digest"], "write plain, scram-sha-1"),
+        (&["xmpp://127.0.0.1:9", "--hold", "--node", "a@b@c"], "write NAME@HOST"),
         (&["line://127.0.0.1:9", "--hold", "-c", "9"], "nothing listens at 127.0.0.1:9"),
     ] {
         let mut linerate = Linerate::start(&[&["capacity"], words].concat());

@@ -4,9 +4,11 @@
 //! buffer: bytes are read into one that all share, and what is to be written is kept only while the kernel does not
 //! take it.
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::Timespec;
 
 use crate::clock::now;
@@ -38,6 +41,8 @@ pub struct UsersJob {
     pub protocol: Option<Arc<dyn Protocol>>,
     /// Where.
     pub server: SocketAddr,
+    /// The network namespace that they connect from; none: the host's own.
+    pub netns: Option<PathBuf>,
     /// Of their sockets.
     pub options: EngineOptions,
     /// Ends it before its time.
@@ -55,6 +60,7 @@ pub trait Beside {
 
 /// Runs it to its end, with all connections closed; the climb as it is then.
 pub fn users(job: UsersJob, beside: &mut impl Beside) -> io::Result<Ramp> {
+    let _entered = job.netns.as_deref().map(Entered::new).transpose()?;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut users = Users {
         epoll,
@@ -69,6 +75,27 @@ pub fn users(job: UsersJob, beside: &mut impl Beside) -> io::Result<Ramp> {
     };
     users.run(&job.stop, beside)?;
     Ok(users.ramp)
+}
+
+/// This thread is in another network namespace, until this is dropped.
+struct Entered {
+    own: File,
+}
+
+impl Entered {
+    fn new(netns: &Path) -> io::Result<Self> {
+        let own = File::open("/proc/thread-self/ns/net")?;
+        let network = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(File::open(netns)?.as_fd(), network)?;
+        Ok(Self { own })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // Into where it was it may go.
+        let _ = move_into_link_name_space(self.own.as_fd(), Some(LinkNameSpaceType::Network));
+    }
 }
 
 #[derive(Default)]

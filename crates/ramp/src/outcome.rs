@@ -8,7 +8,7 @@ use crate::asked::Asked;
 use crate::dip::Dip;
 use crate::limit::{self, Limit, Met, Seen};
 use crate::reading::{Moment, Reading};
-use crate::slope::{Slopes, slopes};
+use crate::slope::{Estimate, Slopes, slopes};
 
 /// One level: users asked for, and how it went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -163,16 +163,26 @@ impl Outcome {
         kinds.into_iter().filter_map(cost).collect()
     }
 
-    /// A mean user's bytes of one kind of memory, and the bytes without any user.
-    pub fn of_a_user(&self, kind: &str) -> Option<(f64, f64)> {
-        let slopes = self.costs().into_iter().find(|cost| cost.kind == kind)?.slopes;
+    /// What a mean user of the mix takes of these kinds of memory together, each with a weight, and what is taken
+    /// without any user. Kinds that were not read count nothing; none where none of them was.
+    pub fn of_a_user(&self, kinds: &[(&str, f64)]) -> Option<(Estimate, Estimate)> {
         let classes = self.asked.mix.classes().iter().enumerate();
-        let quiet: f64 = classes
-            .filter(|(_, class)| class.think.is_none())
-            .map(|(at, _)| self.asked.mix.share(at))
-            .sum();
-        let of = |estimate: Option<crate::slope::Estimate>| estimate.map_or(0.0, |it| it.bytes);
-        Some((quiet * of(slopes.idle) + (1.0 - quiet) * of(slopes.active), slopes.base.bytes))
+        let talks = classes.filter(|(_, class)| class.think.is_some());
+        let talking: f64 = talks.map(|(at, _)| self.asked.mix.share(at)).sum();
+        let point = |point: &Point| {
+            let memory = &point.reading.memory;
+            let read = kinds
+                .iter()
+                .filter_map(|(kind, weight)| Some(memory.get(kind).copied()? as f64 * weight));
+            let read: Vec<f64> = read.collect();
+            let all = (point.idle + point.active) as f64;
+            // By how many fewer talk than of the mix: the slope over all users is then one of the mix.
+            let fewer = (talking * all - point.active as f64).round();
+            (!read.is_empty()).then(|| [all, fewer, read.iter().sum()])
+        };
+        let points: Vec<_> = self.clean_points().filter_map(point).collect();
+        let slopes = slopes(&points)?;
+        Some((slopes.idle?, slopes.base))
     }
 
     /// Other limits, by the users they hold, the nearest first: what the users that were there took, as a line.

@@ -22,6 +22,7 @@ fn main() -> std::io::Result<()> {
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
         ("link", Document::Study(samples::link())),
+        ("users", Document::Study(samples::users())),
         ("scan", Document::Study(samples::scan())),
         ("doctor", Document::Doctor(Box::new(samples::doctor()))),
     ];

@@ -14,6 +14,7 @@ use crate::breakdown::Breakdown;
 use crate::carried::Carried;
 use crate::experiment::Experiment;
 use crate::facts::subject;
+use crate::held::UsersStudy;
 use crate::streamed::Streamed;
 
 /// One run.
@@ -360,6 +361,9 @@ pub struct StudyDocument {
     /// Where the rate is lost between the wire and the link, a part a row; empty: that was not asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<LinkPart>,
+    /// What a study of users found, which has no rows; absent: this is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<UsersStudy>,
 }
 
 /// What the network carried by itself.
@@ -443,6 +447,7 @@ impl StudyDocument {
             wire: Vec::new(),
             published_wire_bit_s: None,
             parts: Vec::new(),
+            users: None,
         }
     }
 }

@@ -17,6 +17,7 @@ mod compare;
 mod course;
 mod forecast;
 mod gates;
+mod held;
 mod scan;
 mod setting;
 mod watched;
@@ -30,6 +31,7 @@ pub(crate) use compare::{compared, figures as compared_figures, notes as compare
 pub(crate) use course::{claims, climb, climb_line, effect_line, held, outcome, study, turned};
 pub(crate) use forecast::{Told, predict, what_if};
 pub(crate) use gates::{compared_gates, gates, study_gates};
+pub(crate) use held::{limit as limit_met, users, users_notes};
 pub(crate) use scan::{scan, scan_notes};
 pub(crate) use setting::{climbed, host, labels, plan, subject, target};
 pub(crate) use watched::{

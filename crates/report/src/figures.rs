@@ -4,6 +4,7 @@ use crate::svg::{Size, escape};
 
 mod account;
 mod between;
+mod climbs;
 mod experiment;
 mod ladder;
 mod percentiles;
@@ -13,6 +14,7 @@ mod steps;
 
 pub(crate) use account::{Bar, account};
 pub(crate) use between::{between, messages};
+pub(crate) use climbs::climbs;
 pub(crate) use experiment::experiment;
 pub(crate) use ladder::ladder;
 pub(crate) use percentiles::{Curve, percentiles};

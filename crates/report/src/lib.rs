@@ -18,6 +18,7 @@ mod facts;
 mod figures;
 mod forecast;
 mod formats;
+mod held;
 mod number;
 mod read;
 mod segments;
@@ -47,5 +48,10 @@ pub use forecast::{
     Asked, Between, Known, PredictDocument, PredictRow, Simulated, WasRun, WhatIfDocument,
 };
 pub use formats::{FORMATS, Format, Look};
+pub use held::{
+    BytesEach, Fit, Foretold, Held, HeldClass, HeldDip, HeldLevel, HeldMoment, HeldPoint, HeldRoof,
+    HeldTimes, MetLimit, NextLimit, PublishedUsers, Purpose, Seen, UserCost, Users, UsersClimb,
+    UsersEffect, UsersSetting, UsersStudy,
+};
 pub use read::{BadDocument, Document};
 pub use streamed::Streamed;

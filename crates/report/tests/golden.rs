@@ -170,6 +170,24 @@ fn a_page_of_a_study_between_nodes_draws_throughput_and_messages() {
 }
 
 #[test]
+fn text_of_a_study_of_users() {
+    let study = Document::Study(samples::users());
+    insta::assert_snapshot!(plain("text", &study));
+    let csv = plain("csv", &study);
+    assert_eq!(csv.lines().count(), 6, "{csv}");
+    let html = plain("html", &study);
+    // What the limit was stands in the figure of the server that met one.
+    for figure in ["climb-0", "climb-1", "percentiles"] {
+        assert!(html.contains(&format!(r#"id="{figure}""#)), "{figure}");
+    }
+    assert_eq!(
+        html.matches("roof binds").count(),
+        2,
+        "one line, drawn for wide and for narrow pages"
+    );
+}
+
+#[test]
 fn text_of_a_study() {
     insta::assert_snapshot!(plain("text", &Document::Study(samples::study())));
 }
@@ -284,6 +302,7 @@ fn text_keeps_to_80_columns_but_for_what_is_to_be_pasted() {
         Document::Climb(samples::climb()),
         Document::Study(samples::study()),
         Document::Study(samples::link()),
+        Document::Study(samples::users()),
         Document::Study(samples::scan()),
         doctor(samples::doctor()),
         doctor(samples::idle()),

@@ -18,10 +18,11 @@ fn schema(name: &str) -> Value {
 }
 
 fn check(name: &str, document: &Value) {
-    let (run, climb) = (schema("run"), schema("climb"));
+    let [run, climb, capacity] = ["run", "climb", "capacity"].map(schema);
     let registry = Registry::new()
         .add(format!("{BASE}run.json"), &run)
         .and_then(|registry| registry.add(format!("{BASE}climb.json"), &climb))
+        .and_then(|registry| registry.add(format!("{BASE}capacity.json"), &capacity))
         .and_then(|registry| registry.prepare())
         .expect("run.json stands for itself");
     let schema = schema(name);
@@ -50,6 +51,7 @@ fn documents() -> Vec<(&'static str, Document)> {
         ("climb", Document::Climb(samples::climb())),
         ("study", Document::Study(samples::study())),
         ("study", Document::Study(samples::link())),
+        ("study", Document::Study(samples::users())),
         ("study", Document::Study(samples::scan())),
         ("doctor", Document::Doctor(Box::new(samples::doctor()))),
         ("doctor", Document::Doctor(Box::new(samples::idle()))),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use linerate_beam::Node;
 use linerate_engine::{Beside, UsersJob, now, users};
 use linerate_lab::Lab;
 use linerate_model::{Plan, Timestamp};
@@ -17,22 +18,25 @@ use crate::runner::Runner;
 
 impl<O: Observer> Runner<O> {
     /// Connects users to the target level by level, until the first limit; steps back, and holds. Without a protocol
-    /// they connect and say nothing.
+    /// they connect and say nothing. What a target that somebody else runs is inside, `node` tells.
     pub fn hold(
         &mut self,
         deployment: &mut Deployment,
         plan: &Plan,
         asked: Asked,
         protocol: Option<Arc<dyn Protocol>>,
+        node: Option<Node>,
     ) -> Result<Outcome, RunError> {
         limits::raise();
         let facts = deployment.lab.facts();
         let pids = deployment.lab.servers().iter().filter_map(|server| server.pid).collect();
-        let meter = Meter::new(pids, deployment.lab.node(), deployment.address, facts.local);
+        let meter =
+            Meter::new(pids, node.or(deployment.lab.node()), deployment.address, facts.local);
         let job = UsersJob {
             ramp: Ramp::new(asked, now()),
             protocol,
             server: deployment.address,
+            netns: deployment.lab.client_netns().map(Into::into),
             options: plan.engine.clone(),
             stop: Arc::clone(&self.cancel),
         };

@@ -6,12 +6,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use linerate_beam::Node;
 use linerate_beam::term::{as_atom, as_list, as_tuple, as_u64, atom};
+use linerate_beam::{CallFault, Node};
 use linerate_engine::now;
 use linerate_probe::{Accepting, accepting};
 use linerate_ramp::{Queue, Reading, Roof};
-use rustix::process::{Resource, getrlimit};
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, getrlimit, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::capacity::{available, descriptors, read, sysctl, used_pages};
@@ -39,7 +40,11 @@ pub(crate) struct Meter {
     server: SocketAddr,
     /// Whether the target is on this host.
     local: bool,
+    /// How many processes the node may have, once it has told.
+    processes: Option<u64>,
 }
+
+const PROCESSES: &str = "target.vm_processes";
 
 impl Meter {
     pub(crate) fn new(
@@ -50,10 +55,11 @@ impl Meter {
     ) -> Self {
         // Found now: a process that has ended has none.
         let groups = roots.first().map(|pid| memory_groups(&pid.to_string())).unwrap_or_default();
-        Self { roots, groups, node, server, local }
+        Self { roots, groups, node, server, local, processes: None }
     }
 
     pub(crate) fn read(&mut self, died: Option<String>) -> Reading {
+        let died = died.or_else(|| self.ended());
         let mut reading = Reading { at: now(), died, ..Reading::default() };
         self.engine(&mut reading);
         host(&mut reading);
@@ -64,6 +70,18 @@ impl Meter {
             self.node(&mut reading);
         }
         reading
+    }
+
+    /// How a target that nobody here waits for ended: its processes are no more. That needs no descriptor: there may be
+    /// none left.
+    fn ended(&self) -> Option<String> {
+        let lives = |pid: &u32| {
+            let is_there = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+            is_there.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+                && !matches!(state(*pid), Some('Z' | 'X'))
+        };
+        let is_over = !self.roots.is_empty() && !self.roots.iter().any(lives);
+        is_over.then(|| "its process is no more".to_owned())
     }
 
     fn engine(&self, reading: &mut Reading) {
@@ -114,13 +132,18 @@ impl Meter {
         if let Some(pages) = used_pages(&read("/proc/net/sockstat")) {
             reading.memory.insert("kernel.tcp", pages * page);
         }
-        if let Some(slab) = field_kib(&read("/proc/meminfo"), "SUnreclaim:") {
+        let of_sockets = slabs(&read("/proc/slabinfo"));
+        if let Some(slab) = of_sockets.or_else(|| field_kib(&read("/proc/meminfo"), "SUnreclaim:"))
+        {
             reading.memory.insert("kernel.slab", slab);
         }
+        // Behind a path it has a network namespace of its own.
+        let whose = self.roots.first().map_or("self".to_owned(), u32::to_string);
+        let netstat = read(&format!("/proc/{whose}/net/netstat"));
         for (name, field) in
             [("listen.overflows", "ListenOverflows"), ("syncookies.sent", "SyncookiesSent")]
         {
-            reading.counters.extend(tcp_counter(field).map(|count| (name, count)));
+            reading.counters.extend(tcp_counter(&netstat, field).map(|count| (name, count)));
         }
         reading.counters.extend(conntrack_drops().map(|count| ("conntrack.drops", count)));
         if let Some(found) = accepting(self.server) {
@@ -130,9 +153,15 @@ impl Meter {
         }
     }
 
-    fn node(&self, reading: &mut Reading) {
+    fn node(&mut self, reading: &mut Reading) {
         let Some(node) = &self.node else { return };
-        if let Ok(memory) = node.call("erlang", "memory", Vec::new(), PATIENCE) {
+        let memory = node.call("erlang", "memory", Vec::new(), PATIENCE);
+        // A call is a process there. Where one that was answered before can't be made, all of them are taken.
+        if let (Err(CallFault::Crashed { .. }), Some(most)) = (&memory, self.processes) {
+            let what = "processes of the virtual machine (+P), which can start no more";
+            return reading.roofs.push(Roof { id: PROCESSES, what, used: most, most });
+        }
+        if let Ok(memory) = memory {
             for row in as_list(&memory).iter().flat_map(|rows| rows.iter()) {
                 let Some([kind, bytes]) = as_tuple(row) else { continue };
                 let known = OF_A_NODE.iter().find(|(name, _)| as_atom(kind) == Some(*name));
@@ -147,17 +176,14 @@ impl Meter {
         };
         for (id, what, count, limit) in [
             ("target.vm_ports", "ports of the virtual machine (+Q)", "port_count", "port_limit"),
-            (
-                "target.vm_processes",
-                "processes of the virtual machine (+P)",
-                "process_count",
-                "process_limit",
-            ),
+            (PROCESSES, "processes of the virtual machine (+P)", "process_count", "process_limit"),
         ] {
             if let (Some(used), Some(most)) = (asked(count), asked(limit)) {
                 reading.roofs.push(Roof { id, what, used, most });
             }
         }
+        let processes = reading.roofs.iter().find(|roof| roof.id == PROCESSES);
+        self.processes = processes.map(|roof| roof.most).or(self.processes);
     }
 }
 
@@ -188,9 +214,49 @@ fn host(reading: &mut Reading) {
     }
 }
 
+/// The letter of a process's state; none: it can't be read.
+fn state(pid: u32) -> Option<char> {
+    read(&format!("/proc/{pid}/stat")).rsplit_once(") ")?.1.chars().next()
+}
+
+/// What sockets, their files and their places in epoll have of the slabs, which root can read; none: it could not be
+/// read. Everything else of the host's slabs changes for reasons of its own.
+fn slabs(text: &str) -> Option<u64> {
+    // Source: net/socket.c, fs/file_table.c, fs/eventpoll.c, and the name of a protocol's `struct proto`.
+    const OF_SOCKETS: [&str; 5] = ["TCP", "TCPv6", "sock_inode_cache", "filp", "eventpoll_epi"];
+    let bytes = |line: &str| {
+        let mut words = line.split_whitespace();
+        OF_SOCKETS.contains(&words.next()?).then_some(())?;
+        // In use; what slabs have beside them may be of sockets that were there before.
+        let [objects, _, size] = [words.next()?, words.next()?, words.next()?];
+        Some(objects.parse::<u64>().ok()? * size.parse::<u64>().ok()?)
+    };
+    let all: Vec<u64> = text.lines().filter_map(bytes).collect();
+    (!all.is_empty()).then(|| all.iter().sum())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_slabs_of_sockets_are_counted_and_only_where_they_can_be_read() {
+        let text = "slabinfo - version: 2.1\n# name  <active_objs> <num_objs> <objsize>\n\
+                    TCP  66  143  2368  13  8 : tunables\ndentry 9 10 192 21 1 :\nfilp 2 3 192 21 1 :\n";
+        assert_eq!(slabs(text), Some(66 * 2_368 + 2 * 192));
+        assert_eq!(slabs(""), None);
+    }
+
+    #[test]
+    fn a_process_that_is_no_more_has_ended() {
+        let meter = |roots: &[u32]| {
+            Meter::new(roots.to_vec(), None, SocketAddr::from(([127, 0, 0, 1], 1)), true)
+        };
+        // Source: pid_max(5): no pid is 2^22 or more.
+        assert_eq!(meter(&[1 << 22]).ended().as_deref(), Some("its process is no more"));
+        assert_eq!(meter(&[1 << 22, std::process::id()]).ended(), None);
+        assert_eq!(meter(&[]).ended(), None);
+    }
 
     #[test]
     fn this_process_is_in_its_own_tree_and_has_memory() {

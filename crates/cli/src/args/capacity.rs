@@ -1,5 +1,7 @@
 //! Flags of `capacity`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::LoadArgs;
@@ -13,6 +15,7 @@ Examples:
   linerate capacity line://127.0.0.1:5220 -c 20k --hold 60s       users log in, talk, and are held
   linerate capacity tcp://127.0.0.1:8080 -c 5000 --hold           bare connections, to any service
   linerate capacity mqtt://broker:1883 -c 5000 --hold --arrival-rate 500 --mix idle=80,active=20@exp:10s
+  linerate capacity xmpp://127.0.0.1 -c 5000 --hold --node ejabberd@localhost     and what its node says of memory
 
 Without --hold it reads limits and connects to nobody: descriptors, open files, source ports, accept queue,
 connection tracking, ports and processes of a BEAM node, buffers of TCP, memory (an estimate). The
@@ -65,9 +68,21 @@ pub struct CapacityArgs {
     /// The server's own name, where the protocol has one [default: localhost]
     #[arg(long, value_name = "NAME", requires = "hold", help_heading = "Users")]
     pub domain: Option<String>,
+    /// How XMPP's users log in: plain, scram-sha-1 or scram-sha-256 [default: the best that the server offers]
+    #[arg(long, value_name = "NAME", requires = "hold", help_heading = "Users")]
+    pub mechanism: Option<String>,
     /// Say how many users so much memory would hold [default: 512MiB]
     #[arg(long, value_name = "SIZE", requires = "hold", help_heading = "Users")]
     pub fit: Option<String>,
+    /// The Erlang node that the address is in: read its memory by kind, its ports and processes
+    #[arg(long, value_name = "NAME@HOST", requires = "hold", help_heading = "Node")]
+    pub node: Option<String>,
+    /// Its distribution port, without asking EPMD
+    #[arg(long, value_name = "PORT", requires = "node", help_heading = "Node")]
+    pub node_port: Option<u16>,
+    /// The file that holds its cookie [default: as doctor finds it]
+    #[arg(long, value_name = "FILE", requires = "node", help_heading = "Node")]
+    pub cookie_file: Option<PathBuf>,
     /// Write JSON instead
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -12,9 +12,13 @@ use crate::args::{CapacityArgs, LoadArgs};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::plan_of::plan_of;
+use crate::signals::Signals;
 
 mod hold;
 mod shown;
+
+pub use hold::Held;
+pub use shown::document;
 
 /// See the module.
 pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
@@ -47,6 +51,13 @@ pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
     )))
 }
 
+/// One climb, as flags of `capacity` with `--hold` ask for it.
+pub fn climb(args: &CapacityArgs, signals: &Signals, label: &str) -> Result<Held, Failure> {
+    let (target, kind) = hold::target_of(args)?;
+    let plan = plan_of(&LoadArgs { target, ..args.load.clone() })?;
+    hold::hold(args, &plan, kind, &foresee(&plan)?, signals, label)
+}
+
 /// Opens them.
 fn held(
     args: &CapacityArgs,
@@ -54,14 +65,15 @@ fn held(
     kind: Option<&'static Kind>,
     forecast: &Forecast,
 ) -> Result<u8, Failure> {
-    let held = hold::hold(args, plan, kind, forecast)?;
+    let signals = Signals::install().map_err(Failure::run)?;
+    let held = hold::hold(args, plan, kind, forecast, &signals, "")?;
     if args.json {
         let document = json!({
             "schema": "linerate/capacity/1",
             "program": env!("CARGO_PKG_VERSION"),
             "fits": forecast.fits(),
             "forecast": forecast,
-            "held": shown::json(&held),
+            "held": shown::document(&held),
         });
         print(&format!("{document:#}\n"))?;
     } else {
@@ -133,7 +145,7 @@ fn amount(value: u64, unit: &str) -> String {
 }
 
 /// `28,232`; what nobody counts to is no limit.
-fn number(value: u64) -> String {
+pub fn number(value: u64) -> String {
     // Chosen: more than any host has of anything that is counted here.
     if value > 1 << 50 {
         return "no limit".into();

@@ -22,12 +22,14 @@ mod claims;
 mod file;
 mod predicted;
 pub(crate) mod published;
+mod users;
 mod wire;
 
 use claims::{Outcome, claim};
 use file::{Case, ClaimRule, ScaleRule, Series, Study};
 use predicted::Between;
 use published::{Publication, published};
+use users::UsersFile;
 
 /// Studies that come with linerate: name, file. Their folder is found beside the program or below the
 /// current one.
@@ -39,6 +41,15 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         return list();
     };
     let path = find(name)?;
+    if UsersFile::is_one(&path) {
+        return users::study(args, &path);
+    }
+    if let Some(file) = &args.resume {
+        return Err(Failure::plan(format!(
+            "--resume {}: what {name} measures is measured in turn, and not in parts: leave it out",
+            file.display()
+        )));
+    }
     let mut study = Study::read(&path)?;
     if args.short {
         study.shorten()?;
@@ -96,6 +107,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         cases: study.cases_are,
         wire,
         parts,
+        users: None,
         schema: "linerate/study/1".into(),
         program: env!("CARGO_PKG_VERSION").into(),
         name: study.name,

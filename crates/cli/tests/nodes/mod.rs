@@ -42,8 +42,13 @@ pub fn cases() -> Vec<Case> {
 
 impl Node {
     pub fn start(node: &str, case: &str, load: Duration) -> Self {
+        Self::start_with(&[node, case, "--seconds", &load.as_secs().to_string()])
+    }
+
+    /// As the words say to `serve`.
+    pub fn start_with(words: &[&str]) -> Self {
         let mut serve = Command::new(folder().join("serve"))
-            .args([node, case, "--seconds", &load.as_secs().to_string()])
+            .args(words)
             .env("LINERATE", env!("CARGO_BIN_EXE_linerate"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,7 +56,7 @@ impl Node {
             .unwrap();
         let mut line = String::new();
         BufReader::new(serve.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "{node} {case} did not start; its output is above");
+        assert!(!line.is_empty(), "{words:?} did not start; its output is above");
         Self { serve, told: serde_json::from_str(&line).unwrap() }
     }
 

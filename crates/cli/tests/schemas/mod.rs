@@ -15,10 +15,11 @@ fn schema(name: &str) -> Value {
 
 /// Panics with all that is not as the schema says.
 pub fn assert_as_promised(name: &str, document: &Value) {
-    let (run, climb) = (schema("run"), schema("climb"));
+    let [run, climb, capacity] = ["run", "climb", "capacity"].map(schema);
     let registry = Registry::new()
         .add(format!("{BASE}run.json"), &run)
         .and_then(|registry| registry.add(format!("{BASE}climb.json"), &climb))
+        .and_then(|registry| registry.add(format!("{BASE}capacity.json"), &capacity))
         .and_then(|registry| registry.prepare())
         .unwrap();
     let validator = jsonschema::options()

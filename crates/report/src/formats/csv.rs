@@ -1,6 +1,6 @@
 //! One row a run: of a climb a row a step, of a study a row a case;
 //! of a service that was watched a row a connection, of a prediction a row a concurrency,
-//! of a comparison a row a figure.
+//! of a comparison a row a figure, of a study of users a row a climb.
 //!
 //! Source: RFC 4180: CRLF, quotes doubled, a header. Times in microseconds, rates a second.
 
@@ -10,9 +10,10 @@ use linerate_roofline::Predicted;
 
 use crate::compare::CompareDocument;
 use crate::doctor::{DoctorDocument, Kernel};
-use crate::document::{Distribution, RunDocument};
+use crate::document::{Distribution, RunDocument, StudyDocument};
 use crate::forecast::Known;
 use crate::formats::{Format, Look};
+use crate::held::{BytesEach, UsersClimb, UsersStudy};
 use crate::read::Document;
 
 pub(super) const FORMAT: Format =
@@ -165,6 +166,7 @@ fn render(document: &Document, _: &Look) -> String {
             };
             climb.steps.iter().enumerate().map(|at| (step(at), &at.1.run)).collect()
         }
+        Document::Study(StudyDocument { users: Some(users), .. }) => return climbs(users),
         Document::Study(study) => {
             let case = |row: &crate::StudyRow| Beside {
                 series: row.series.clone(),
@@ -212,6 +214,53 @@ fn forecasts<'a>(of: impl Iterator<Item = (&'a Forecast, Option<Known>)>) -> Str
             forecast.dropped.to_string(),
             optional(known.map(|known| known.per_s)),
             optional(known.and_then(|known| known.mean_us)),
+        ];
+        csv += &line(cells.into_iter());
+    }
+    csv
+}
+
+/// Of a study of users, a row a climb.
+fn climbs(users: &UsersStudy) -> String {
+    let head = [
+        "series",
+        "purpose",
+        "round",
+        "asked",
+        "held",
+        "most_online",
+        "limit",
+        "vm_bytes_a_user",
+        "vm_within",
+        "rss_bytes_a_user",
+        "rss_within",
+        "kernel_bytes_a_user_both_ends",
+        "kernel_within",
+        "fit_users",
+        "command",
+    ];
+    let mut csv = line(head.into_iter().map(str::to_owned));
+    for UsersClimb { series, purpose, round, command, held } in &users.climbs {
+        let mean = |kind| held.mean(kind);
+        let [vm, rss, kernel] = ["vm.total", "target.rss", "kernel.slab"].map(mean);
+        let bytes = |of: Option<BytesEach>| optional(of.map(|it| it.bytes));
+        let within = |of: Option<BytesEach>| optional(of.map(|it| it.within));
+        let cells = [
+            series.clone(),
+            format!("{purpose:?}").to_lowercase(),
+            round.to_string(),
+            held.asked.to_string(),
+            held.held.to_string(),
+            held.most_online.to_string(),
+            held.limit.as_ref().map_or(String::new(), |limit| limit.id.clone()),
+            bytes(vm),
+            within(vm),
+            bytes(rss),
+            within(rss),
+            bytes(kernel),
+            within(kernel),
+            optional(held.fit.as_ref().map(|fit| fit.users)),
+            command.clone(),
         ];
         csv += &line(cells.into_iter());
     }

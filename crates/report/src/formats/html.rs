@@ -12,6 +12,7 @@ mod parts;
 mod run;
 mod scan;
 mod study;
+mod users;
 
 pub(super) const FORMAT: Format = Format {
     name: "html",
@@ -50,7 +51,11 @@ fn render(document: &Document, _: &Look) -> String {
             (format!("{}: {}", scan.name, scan.about), scan::page(scan))
         }
         Document::Study(study) => {
-            (format!("{}: published and measured", study.name), study::page(study))
+            let page = match &study.users {
+                Some(users) => users::page(study, users),
+                None => study::page(study),
+            };
+            (format!("{}: published and measured", study.name), page)
         }
     };
     // The policy lets nothing be fetched, whatever may slip into the text.

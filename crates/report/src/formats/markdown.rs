@@ -221,7 +221,13 @@ fn whole_study(out: &mut String, study: &StudyDocument) {
     if let Some(scale) = &study.scale {
         paragraph(out, &scale.says);
     }
-    table(out, &facts::study(study));
+    if study.users.is_none() {
+        table(out, &facts::study(study));
+    }
+    let mut notes = facts::users_notes(study);
+    for of in facts::users(study) {
+        captioned(out, &of, &std::mem::take(&mut notes));
+    }
     captioned(out, &facts::wire(study), &facts::wire_notes(study));
     captioned(out, &facts::parts(study), &[]);
     if !study.claims.is_empty() {

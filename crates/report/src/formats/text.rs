@@ -58,6 +58,14 @@ fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
         table(sheet, 2, &of_series);
         from += length;
     }
+    for of in facts::users(study) {
+        sheet.gap();
+        sheet.heading(&of.caption);
+        items(sheet, &of);
+    }
+    for note in facts::users_notes(study) {
+        sheet.item(2, "", &note);
+    }
     let notes = [facts::wire_notes(study), Vec::new()];
     for (of, notes) in [facts::wire(study), facts::parts(study)].into_iter().zip(notes) {
         if !of.rows.is_empty() {
@@ -146,6 +154,16 @@ fn compared(sheet: &mut Sheet, of: &CompareDocument) {
     }
     for note in facts::compared_notes(of) {
         sheet.item(2, "", &note);
+    }
+}
+
+/// A table whose rows are wider than a terminal: each as its first cell, and the others with what they are.
+fn items(sheet: &mut Sheet, table: &Table) {
+    for row in &table.rows {
+        let said = table.head.iter().zip(row).skip(1).filter(|(_, cell)| *cell != "-");
+        let said: Vec<String> = said.map(|(head, cell)| format!("{}: {cell}", head.says)).collect();
+        sheet.item(2, "", &row[0]);
+        sheet.wrapped(6, &said.join("; "));
     }
 }
 

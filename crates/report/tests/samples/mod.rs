@@ -10,6 +10,9 @@ use linerate_report::*;
 use linerate_roofline::{Advice, Answer, Assessed, Kind, Predicted, State, Verdict};
 
 mod split;
+mod users;
+
+pub use users::users;
 
 /// Default httpd, 10 connections, held by Nagle with delayed ACK.
 pub fn nagle() -> RunDocument {
@@ -451,6 +454,7 @@ pub fn study() -> StudyDocument {
         wire: Vec::new(),
         published_wire_bit_s: None,
         parts: Vec::new(),
+        users: None,
         scale: None,
         schema: "linerate/study/1".into(),
         program: "0.1.0".into(),
@@ -509,6 +513,7 @@ pub fn link() -> StudyDocument {
         cases: Some("bytes a message".into()),
         wire: vec![wire(60_000, 45e9), wire(10_000_000, 46e9)],
         published_wire_bit_s: Some(28.5e9),
+        users: None,
         parts: LinkPart::steps([
             step("iperf 3.12", "wire", 45e9),
             step("gen_tcp", "one pair, bytes", 40e9),

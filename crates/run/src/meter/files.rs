@@ -56,9 +56,8 @@ pub(super) fn field_kib(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1_024)
 }
 
-/// A counter of `TcpExt` of this network namespace: `ListenOverflows`.
-pub(super) fn tcp_counter(name: &str) -> Option<u64> {
-    let text = read("/proc/net/netstat");
+/// A counter of `TcpExt` of a network namespace, of whose `net/netstat` that is the text: `ListenOverflows`.
+pub(super) fn tcp_counter(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);
     let place = names.split_whitespace().position(|it| it == name)?;

@@ -4,11 +4,12 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_beam::{Cookie, Node, Where};
 use linerate_capacity::Forecast;
 use linerate_model::{Bytes, Plan, Timestamp};
 use linerate_ramp::{Asked, Mix, Outcome, Ramp, Stage};
 use linerate_run::{Observer, Runner};
-use linerate_session::{Kind, PROTOCOLS, Pattern, Protocol, Settings, kind};
+use linerate_session::{Kind, Mechanism, PROTOCOLS, Pattern, Protocol, Settings, kind};
 
 use crate::args::CapacityArgs;
 use crate::failure::Failure;
@@ -117,11 +118,34 @@ fn protocol(
         users: pattern("--users", &args.users, by_default.users)?,
         passwords: pattern("--passwords", &args.passwords, by_default.passwords)?,
         domain: args.domain.clone().unwrap_or(by_default.domain),
+        mechanism: args.mechanism.as_deref().map(mechanism).transpose()?,
         seed: plan.engine.seed,
         ..by_default
     };
     let made = (kind.protocol)(&settings);
     made.map(Some).map_err(|bad| Failure::plan(format!("--users or --passwords: {bad}")))
+}
+
+fn mechanism(name: &str) -> Result<Mechanism, Failure> {
+    const ALL: [(&str, Mechanism); 3] = [
+        ("plain", Mechanism::Plain),
+        ("scram-sha-1", Mechanism::ScramSha1),
+        ("scram-sha-256", Mechanism::ScramSha256),
+    ];
+    let found = ALL.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+    found.map(|(_, mechanism)| *mechanism).ok_or_else(|| {
+        let known = ALL.map(|(known, _)| known).join(", ");
+        Failure::plan(format!("--mechanism: `{name}` is not spoken here: write {known}"))
+    })
+}
+
+/// The node that the address is in, reached.
+fn node(args: &CapacityArgs) -> Result<Option<Node>, Failure> {
+    let Some(name) = &args.node else { return Ok(None) };
+    let place: Where = name.parse().map_err(Failure::plan)?;
+    let place = Where { port: args.node_port, ..place };
+    let cookie = Cookie::find(args.cookie_file.as_deref()).map_err(Failure::run)?;
+    Node::connect(&place, &cookie).map(Some).map_err(Failure::run)
 }
 
 /// What came of it.
@@ -136,16 +160,20 @@ pub struct Held {
     pub local: bool,
     /// Memory that users are to fit in.
     pub fit: Bytes,
+    /// How it went, twice a second.
+    pub course: Vec<Told>,
     /// A signal's exit code.
     pub code: u8,
 }
 
-/// Lays the target, climbs, takes it away.
+/// Lays the target, climbs, takes it away. `label` stands before each line that is said.
 pub fn hold(
     args: &CapacityArgs,
     plan: &Plan,
     kind: Option<&'static Kind>,
     forecast: &Forecast,
+    signals: &Signals,
+    label: &str,
 ) -> Result<Held, Failure> {
     let asked = asked(args, plan, kind.is_some())?;
     let protocol = protocol(args, kind, plan)?;
@@ -157,12 +185,13 @@ pub fn hold(
         None => Bytes(512 << 20),
     };
     privileges::for_plans([plan], false)?;
-    let signals = Signals::install().map_err(Failure::run)?;
-    let observer = Climb { quiet: args.json && !std::io::stderr().is_terminal(), told: None };
+    let node = node(args)?;
+    let quiet = args.json && !std::io::stderr().is_terminal();
+    let observer = Climb { quiet, label: label.to_owned(), told: None, course: Vec::new() };
     let (cancel, secrets) = (signals.flag(), false);
     let mut runner = Runner { observer, cancel, verbose: false, show_secrets: secrets };
     let mut deployment = runner.lay(plan)?;
-    let made = runner.hold(&mut deployment, plan, asked, protocol);
+    let made = runner.hold(&mut deployment, plan, asked, protocol, node);
     runner.remove(deployment);
     let outcome = made?;
     Ok(Held {
@@ -171,14 +200,32 @@ pub fn hold(
         outcome,
         foretold: forecast.short().next().map(|need| (need.id, need.holds.unwrap_or(0))),
         fit,
+        course: runner.observer.course,
         code: signals.exit_code().unwrap_or(0),
     })
 }
 
-/// Says a line a stage.
+/// How far it was at a moment.
+pub struct Told {
+    /// When.
+    pub at: Timestamp,
+    /// Users online.
+    pub online: u64,
+    /// Users that had failed.
+    pub failed: u64,
+    /// What was done.
+    pub stage: Stage,
+}
+
+// Chosen: a climb of minutes has some hundred points.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Says a line a stage, and keeps the course.
 struct Climb {
     quiet: bool,
+    label: String,
     told: Option<Stage>,
+    course: Vec<Told>,
 }
 
 impl Observer for Climb {
@@ -186,13 +233,17 @@ impl Observer for Climb {
         say(&format!("warning: {sentence}\n"));
     }
 
-    fn on_users(&mut self, ramp: &Ramp, _at: Timestamp) {
-        let stage = ramp.stage();
+    fn on_users(&mut self, ramp: &Ramp, at: Timestamp) {
+        let (stage, account) = (ramp.stage(), ramp.account());
+        let is_due = |last: &Told| at.since(last.at) >= EVERY || stage != last.stage;
+        if self.course.last().is_none_or(is_due) {
+            let (online, failed) = (account.online, account.all_failed());
+            self.course.push(Told { at, online, failed, stage });
+        }
         if self.quiet || self.told == Some(stage) {
             return;
         }
         self.told = Some(stage);
-        let account = ramp.account();
         let doing = match stage {
             Stage::Starting | Stage::Over => return,
             Stage::Adding(level) => format!("level {}: users come", level + 1),
@@ -201,6 +252,11 @@ impl Observer for Climb {
             Stage::SteppingBack => "back to the last clean level".to_owned(),
             Stage::SettlingBack | Stage::Holding => "the highest clean level is held".to_owned(),
         };
-        say(&format!("{doing} ({} online, {} failed)\n", account.online, account.all_failed()));
+        let label = &self.label;
+        say(&format!(
+            "{label}{doing} ({} online, {} failed)\n",
+            account.online,
+            account.all_failed()
+        ));
     }
 }

@@ -1,88 +1,186 @@
-//! What a climb found, as text and as JSON.
+//! What a climb found, as a document and as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use linerate_evidence::Live;
-use linerate_model::Bytes;
-use linerate_ramp::{Cost, Estimate, Outcome};
-use serde_json::{Value, json};
+use linerate_model::{Bytes, Timestamp};
+use linerate_ramp::{Cost, Dip, Estimate, Outcome, Stage};
+use linerate_report as report;
+use linerate_report::{BytesEach, Fit, HeldTimes, UserCost};
 
 use super::hold::Held;
 use super::number;
 
-/// Users that so much memory holds, with what it takes without any.
-struct Fit {
-    memory: Bytes,
-    users: u64,
-    each: f64,
-    base: f64,
-}
-
 fn fit(held: &Held) -> Option<Fit> {
-    let (each, base) = held.outcome.of_a_user("target.rss")?;
-    let (kernel, _) = held.outcome.of_a_user("kernel.slab").unwrap_or((0.0, 0.0));
-    let (tcp, _) = held.outcome.of_a_user("kernel.tcp").unwrap_or((0.0, 0.0));
-    // Both ends are in this kernel, and alike: the service's is half of it.
-    let each = each + (kernel + tcp).max(0.0) / 2.0;
-    let users = (held.fit.0 as f64 - base) / each;
-    (each > 0.0).then_some(Fit { memory: held.fit, users: users.max(0.0) as u64, each, base })
-}
-
-pub fn json(held: &Held) -> Value {
-    let outcome = &held.outcome;
-    let classes = outcome.asked.mix.classes().iter().zip(&outcome.classes).enumerate();
-    let classes: Vec<_> = classes
-        .map(|(at, (class, times))| {
-            json!({
-                "name": class.name,
-                "share": outcome.asked.mix.share(at),
-                "think": class.think.map(|think| think.to_string()),
-                "connect": times_json(&times.connect),
-                "login": times_json(&times.login),
-                "delivered": times_json(&times.delivered),
-                "answered": times_json(&times.answered),
-            })
-        })
-        .collect();
-    json!({
-        "protocol": held.protocol,
-        "asked": outcome.asked.users,
-        "mix": outcome.asked.mix.to_string(),
-        "held": outcome.held,
-        "hold_s": outcome.asked.hold.as_secs_f64(),
-        "most_online": outcome.most_online,
-        "fewest_in_hold": outcome.fewest_in_hold,
-        "dips": outcome.dips,
-        "interrupted": outcome.interrupted,
-        "limit": outcome.limit(),
-        "met": outcome.met,
-        "foretold": held.foretold.map(|(id, holds)| json!({ "id": id, "holds": holds })),
-        "next": outcome.next(),
-        "account": outcome.account,
-        "levels": outcome.levels,
-        "classes": classes,
-        "both_ends_here": held.local,
-        "costs": outcome.costs(),
-        "fit": fit(held).map(|fit| json!({
-            "memory": fit.memory.0, "users": fit.users, "bytes_a_user": fit.each, "base": fit.base,
-        })),
-        "points": outcome.points.iter().map(|point| json!({
-            "idle": point.idle, "active": point.active, "memory": point.reading.memory,
-            "roofs": point.reading.roofs,
-        })).collect::<Vec<_>>(),
+    // What the kernel has without any user is not the service's.
+    let (_, base) = held.outcome.of_a_user(&[("target.rss", 1.0)])?;
+    // Both ends of a connection are in this kernel, and alike: half of it is the service's.
+    let of_it = [("target.rss", 1.0), ("kernel.slab", 0.5), ("kernel.tcp", 0.5)];
+    let (each, _) = held.outcome.of_a_user(&of_it)?;
+    let users = (held.fit.0 as f64 - base.bytes) / each.bytes;
+    (each.bytes > 0.0).then_some(Fit {
+        memory: held.fit.0,
+        users: users.max(0.0) as u64,
+        bytes_a_user: each.bytes,
+        within: Some(each.within),
+        base: base.bytes,
     })
 }
 
-fn times_json(live: &Live) -> Value {
-    let Some(all) = live.recorded() else { return Value::Null };
+fn each(estimate: Estimate) -> BytesEach {
+    BytesEach { bytes: estimate.bytes, within: estimate.within }
+}
+
+/// What users cost, by kind.
+fn user_costs(outcome: &Outcome) -> Vec<UserCost> {
+    let cost = |Cost { kind, slopes }: Cost| UserCost {
+        base: each(slopes.base),
+        idle: slopes.idle.map(each),
+        active: slopes.active.map(each),
+        mean: outcome.of_a_user(&[(&kind, 1.0)]).map(|(mean, _)| each(mean)),
+        kind,
+    };
+    outcome.costs().into_iter().map(cost).collect()
+}
+
+/// As `--json` has it.
+pub fn document(held: &Held) -> report::Held {
+    let outcome = &held.outcome;
+    let start = outcome.points.first().map_or(Timestamp(0), |point| point.reading.at);
+    let since = |at: Timestamp| at.since(start).as_secs_f64();
+    let classes = outcome.asked.mix.classes().iter().zip(&outcome.classes).enumerate();
+    let account = &outcome.account;
+    report::Held {
+        protocol: held.protocol.map(str::to_owned),
+        asked: u64::from(outcome.asked.users),
+        mix: outcome.asked.mix.to_string(),
+        held: outcome.held,
+        hold_s: outcome.asked.hold.as_secs_f64(),
+        most_online: outcome.most_online,
+        fewest_in_hold: outcome.fewest_in_hold,
+        dips: outcome.dips.iter().map(dip).collect(),
+        interrupted: outcome.interrupted,
+        limit: outcome.limit().map(|it| report::MetLimit { id: it.id, says: it.says }),
+        met: outcome.met.as_ref().map(|met| report::Seen {
+            online: met.online,
+            came: met.came,
+            not_accepted: met.not_accepted,
+            failed: met.failed.clone(),
+            p99_ns: met.p99_ns,
+        }),
+        foretold: held.foretold.map(|(id, holds)| report::Foretold { id: id.to_owned(), holds }),
+        next: outcome
+            .next()
+            .into_iter()
+            .map(|it| report::NextLimit {
+                id: it.id,
+                what: it.what,
+                holds: it.holds,
+                used: it.used,
+                most: it.most,
+            })
+            .collect(),
+        account: report::Users {
+            asked: account.asked,
+            connecting: account.connecting,
+            logging_in: account.logging_in,
+            online: account.online,
+            closed: account.closed,
+            failed: account.failed.clone(),
+        },
+        levels: outcome
+            .levels
+            .iter()
+            .map(|level| report::HeldLevel {
+                users: level.users,
+                online: level.online,
+                clean: level.clean,
+                failed: level.failed,
+                not_accepted: level.not_accepted,
+                messages: level.messages,
+                p99_ns: level.p99_ns,
+                came_s: level.came_s,
+            })
+            .collect(),
+        classes: classes
+            .map(|(at, (class, times))| report::HeldClass {
+                name: class.name.clone(),
+                share: outcome.asked.mix.share(at),
+                think: class.think.map(|think| think.to_string()),
+                connect: times_of(&times.connect),
+                login: times_of(&times.login),
+                delivered: times_of(&times.delivered),
+                answered: times_of(&times.answered),
+            })
+            .collect(),
+        both_ends_here: held.local,
+        costs: user_costs(outcome),
+        fit: fit(held),
+        points: outcome
+            .points
+            .iter()
+            .map(|point| report::HeldPoint {
+                at_s: Some(since(point.reading.at)),
+                idle: point.idle,
+                active: point.active,
+                memory: point
+                    .reading
+                    .memory
+                    .iter()
+                    .map(|(kind, bytes)| ((*kind).to_owned(), *bytes))
+                    .collect(),
+                roofs: point
+                    .reading
+                    .roofs
+                    .iter()
+                    .map(|roof| report::HeldRoof {
+                        id: roof.id.to_owned(),
+                        what: roof.what.to_owned(),
+                        used: roof.used,
+                        most: roof.most,
+                    })
+                    .collect(),
+            })
+            .collect(),
+        course: held
+            .course
+            .iter()
+            .map(|told| report::HeldMoment {
+                at_s: since(told.at),
+                online: told.online,
+                failed: told.failed,
+                stage: stage(told.stage).to_owned(),
+            })
+            .collect(),
+    }
+}
+
+fn dip(dip: &Dip) -> report::HeldDip {
+    let Dip { at_s, back_after_s, of, fewest, lost, failed_again } = dip.clone();
+    report::HeldDip { at_s, back_after_s, of, fewest, lost, failed_again }
+}
+
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Starting | Stage::Adding(_) => "adding",
+        Stage::Settling(_) => "settling",
+        Stage::Stopped => "stopped",
+        Stage::SteppingBack | Stage::SettlingBack => "back",
+        Stage::Holding | Stage::Over => "holding",
+    }
+}
+
+fn times_of(live: &Live) -> Option<HeldTimes> {
+    let all = live.recorded()?;
     let ms = |ns: u64| ns as f64 / 1e6;
-    json!({
-        "count": all.len(),
-        "p50_ms": ms(all.value_at_quantile(0.5)),
-        "p99_ms": ms(all.value_at_quantile(0.99)),
-        "p999_ms": ms(all.value_at_quantile(0.999)),
-        "max_ms": ms(all.max()),
+    Some(HeldTimes {
+        count: all.len(),
+        p50_ms: ms(all.value_at_quantile(0.5)),
+        p90_ms: Some(ms(all.value_at_quantile(0.9))),
+        p99_ms: ms(all.value_at_quantile(0.99)),
+        p999_ms: ms(all.value_at_quantile(0.999)),
+        max_ms: ms(all.max()),
     })
 }
 
@@ -250,10 +348,11 @@ fn costs(held: &Held, out: &mut String) {
     if let Some(fit) = fit(held) {
         let _ = writeln!(
             out,
-            "\n{} would hold {} users: {:.0} bytes each (target.rss, and half of kernel.*), beside {}",
-            fit.memory,
+            "\n{} would hold {} users: {:.0} ± {:.0} bytes each (target.rss, and half of kernel.*), beside {}",
+            Bytes(fit.memory),
             number(fit.users),
-            fit.each,
+            fit.bytes_a_user,
+            fit.within.unwrap_or(0.0),
             Bytes(fit.base.max(0.0) as u64)
         );
     }

@@ -45,7 +45,7 @@ impl Outcome {
     }
 
     /// With the reason, where it was measured and does not hold.
-    fn or_else(mut self, otherwise: Option<&str>) -> Self {
+    pub fn or_else(mut self, otherwise: Option<&str>) -> Self {
         if let (Some(false), Some(otherwise)) = (self.held, otherwise) {
             self.because = format!("{}. {otherwise}", self.because);
         }
