@@ -33,6 +33,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "control/linerate_control.erl",
     "control/linerate_epmd.erl",
     "control/linerate_verbs.erl",
+    "host/linerate_host.erl",
     "linerate_app.erl",
     "linerate_sup.erl",
     "link/src/linerate_link.app.src",

@@ -1,6 +1,6 @@
 //! What is asked for.
 
-use linerate_model::Plan;
+use linerate_model::{MOST_PROCESSES, Plan};
 
 /// Where the target is, as far as its limits can be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,6 +18,8 @@ pub struct Ask {
     pub connections: u64,
     /// Addresses (IP and port) that they go to, as many to each.
     pub servers: u64,
+    /// Processes that the engine may be, at most.
+    pub processes: u64,
     /// Engine threads: each opens 32 at a time.
     pub threads: u64,
     /// Where the target is.
@@ -38,6 +40,10 @@ impl Ask {
         Self {
             connections: u64::from(plan.connections()),
             servers: u64::from(plan.servers().max(1)),
+            processes: u64::from(match plan.engine.processes {
+                0 => MOST_PROCESSES,
+                asked => asked,
+            }),
             threads: u64::from(threads.max(1)),
             place,
             is_node: plan.target.beam.is_some(),

@@ -47,9 +47,23 @@ const ENGINE_END: u64 = 2_048;
 const TARGET_END: u64 = 4_096;
 
 fn engine_descriptors(ask: &Ask, limits: &Limits) -> Option<Need> {
-    let needs = ask.connections + OTHER_DESCRIPTORS;
-    let has = limits.engine_descriptors;
-    let holds = has.map(|has| has.saturating_sub(OTHER_DESCRIPTORS));
+    let room = limits.engine_descriptors.map(|has| has.saturating_sub(OTHER_DESCRIPTORS));
+    // As many processes as it takes, as far as there may be.
+    let processes = match room {
+        Some(room @ 1..) => ask.connections.div_ceil(room).clamp(1, ask.processes),
+        _ => 1,
+    };
+    let needs = ask.connections + OTHER_DESCRIPTORS * processes;
+    let has = limits.engine_descriptors.map(|has| has.saturating_mul(processes));
+    let holds = room.map(|room| room.saturating_mul(ask.processes));
+    let each = ask.connections.div_ceil(processes) + OTHER_DESCRIPTORS;
+    let (of, more) = match processes {
+        1 => (String::new(), String::new()),
+        many => (
+            format!(" in each of {many} processes"),
+            format!(", and makes the load with {many} processes"),
+        ),
+    };
     Some(Need {
         id: "engine.descriptors",
         side: Side::Engine,
@@ -58,12 +72,12 @@ fn engine_descriptors(ask: &Ask, limits: &Limits) -> Option<Need> {
         has,
         holds,
         unit: "",
-        sum: format!("a descriptor each, and {OTHER_DESCRIPTORS} more"),
+        sum: format!("a descriptor each, and {OTHER_DESCRIPTORS} more{of}"),
         is_estimate: false,
-        arranged: Some("raises its soft limit to the hard one (RLIMIT_NOFILE)".into()),
+        arranged: Some(format!("raises its soft limit to the hard one (RLIMIT_NOFILE){more}")),
         paste: holds
             .is_some_and(|holds| holds < ask.connections)
-            .then(|| format!("ulimit -Hn {needs} && ulimit -Sn {needs}    # as root, in the shell that starts linerate")),
+            .then(|| format!("ulimit -Hn {each} && ulimit -Sn {each}    # as root, in the shell that starts linerate")),
     })
 }
 
@@ -301,6 +315,7 @@ mod tests {
         Ask {
             connections,
             servers: 1,
+            processes: 1,
             threads: 2,
             place: Place::Here,
             is_node: false,
@@ -328,6 +343,20 @@ mod tests {
     fn first(limits: &Limits) -> (&'static str, u64) {
         let forecast = forecast(&ask(20_000), limits);
         (forecast.needs[0].id, forecast.needs[0].holds.unwrap())
+    }
+
+    #[test]
+    fn an_engine_of_several_processes_has_the_descriptors_of_all() {
+        let limits = Limits { engine_descriptors: Some(1_100), ..roomy() };
+        let of = |processes| {
+            let ask = Ask { processes, ..ask(3_500) };
+            let need = engine_descriptors(&ask, &limits).unwrap();
+            (need.needs, need.has.unwrap(), need.holds.unwrap())
+        };
+        // Four of 1,000 each, of 256 that there may be.
+        assert_eq!(of(256), (3_900, 4_400, 256_000));
+        assert_eq!(of(2), (3_700, 2_200, 2_000));
+        assert_eq!(of(1), (3_600, 1_100, 1_000));
     }
 
     #[test]

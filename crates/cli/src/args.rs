@@ -62,6 +62,9 @@ pub enum Command {
     /// Start and load two targets in turn until their difference is known; exit 5 on a regression
     #[command(after_help = AB_EXAMPLES)]
     Ab(AbArgs),
+    /// What several engine processes are; not for typing
+    #[command(name = linerate_run::COMMAND, hide = true)]
+    EngineWorker,
     /// Print shell completions
     Completions {
         /// For this shell
@@ -192,6 +195,7 @@ Examples:
   linerate what-if run.jsonl --cpus 8 -c 200 --json
   linerate what-if run.jsonl --hosts 2 --limit none   two machines like it, and no queue limit";
 
+const HOSTS: &str = "Hosts of the engine (docs/hosts.md)";
 const STREAM: &str = "Streams (bulk bytes, as iperf3)";
 const RAW: &str = "TCP, any protocol (raw)";
 
@@ -324,6 +328,28 @@ pub struct LoadArgs {
     /// Engine threads [default: one a CPU]
     #[arg(short, long, value_name = "N", help_heading = "Load")]
     pub threads: Option<u16>,
+    /// Have so many processes make the load, one result: each has descriptors of its own [default: one, or as many as
+    /// the connections need descriptors for]
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    pub processes: Option<u16>,
+    /// Have the host of this BEAM node make the load, or its part of it: NAME@HOST, as `doctor` reaches it; repeatable
+    #[arg(long = "host", value_name = "NODE", help_heading = HOSTS)]
+    pub hosts: Vec<String>,
+    /// The file that holds the hosts' cookie [default: LINERATE_COOKIE, ~/.erlang.cookie]
+    #[arg(long, value_name = "FILE", help_heading = HOSTS)]
+    pub cookie_file: Option<PathBuf>,
+    /// Reach the hosts over TLS distribution (nodes with -proto_dist inet_tls)
+    #[arg(long, help_heading = HOSTS)]
+    pub host_tls: bool,
+    /// Whom to trust there, PEM; without it any certificate
+    #[arg(long, value_name = "FILE", requires = "host_tls", help_heading = HOSTS)]
+    pub host_ca: Option<PathBuf>,
+    /// Our certificate, PEM, for hosts that ask for one
+    #[arg(long, value_name = "FILE", requires = "host_tls", help_heading = HOSTS)]
+    pub host_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "host_cert", help_heading = HOSTS)]
+    pub host_key: Option<PathBuf>,
     /// Open loop: so many exchanges are due a second, answered or not (20k, 2000/s)
     #[arg(short = 'R', long, value_name = "RATE", help_heading = "Load")]
     pub rate: Option<String>,

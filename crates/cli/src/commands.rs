@@ -6,6 +6,7 @@ pub mod climb;
 pub mod compare;
 pub mod diagnose;
 pub mod doctor;
+pub mod engine_worker;
 pub mod explain;
 pub mod path;
 pub mod predict;

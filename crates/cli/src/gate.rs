@@ -168,7 +168,7 @@ impl Figure {
                 (load.throughput_per_s, format!("throughput is {}", OpRate(load.throughput_per_s)))
             }
             Self::Errors => {
-                let (lost, due) = load.lost();
+                let (lost, due) = load.unserved();
                 // Where it was said what a right answer is, a 404 may be one.
                 let bad = match &load.wrong {
                     Some(wrong) => wrong.values().sum(),

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::diagnose(args),
         Command::Doctor(args) => commands::doctor::doctor(args),
         Command::Explain { id } => commands::explain::explain(id.as_deref()),
+        Command::EngineWorker => commands::engine_worker::engine_worker(),
         Command::Capacity(args) => commands::capacity::capacity(args),
         Command::Path(args) => commands::path::path(args),
         Command::Serve(args) => commands::serve::serve(args),

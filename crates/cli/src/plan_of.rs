@@ -7,10 +7,12 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use linerate_beam::TlsFiles;
 use linerate_model::{
     Also, Arrivals, Body, Bytes, Endian, Ending, Expected, Flow, Framing, LengthField, MOST_SENT,
     OpRate, Order, Plan, Requests, Sent, Stage, Target, Until, Workload,
 };
+use linerate_run::Access;
 
 use crate::args::LoadArgs;
 use crate::failure::Failure;
@@ -503,6 +505,12 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     if let Some(threads) = args.threads {
         plan.engine.threads = threads;
     }
+    if !args.hosts.is_empty() {
+        plan.engine.hosts = args.hosts.clone();
+    }
+    if let Some(processes) = args.processes {
+        plan.engine.processes = processes;
+    }
     if let Some(seed) = args.seed {
         plan.engine.seed = seed;
     }
@@ -765,6 +773,18 @@ pub fn combinations(scans: &[(String, String)]) -> Vec<BTreeMap<String, String>>
             .collect();
     }
     all
+}
+
+/// What reaching the engine's hosts needs, beside their names.
+pub fn access_of(args: &LoadArgs) -> Access {
+    Access {
+        cookie_file: args.cookie_file.clone(),
+        tls: args.host_tls.then(|| TlsFiles {
+            ca: args.host_ca.clone(),
+            cert: args.host_cert.clone(),
+            key: args.host_key.clone(),
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use linerate_engine::{Flows, now};
 use linerate_evidence::sources::tcp_info;
-use linerate_evidence::{Evidence, Live, Phase, Side, Slice, StepKind, Subject, live_histogram};
+use linerate_evidence::{Evidence, Phase, Side, Slice, StepKind, Subject, live_histogram};
 use linerate_model::{BitRate, Bytes, Flow, OpRate, Plan, Timestamp, Workload};
 use linerate_run::Observer;
 use serde_json::json;
@@ -244,18 +244,15 @@ impl Observer for Progress {
         }
     }
 
-    fn on_slice(&mut self, slice: &Slice<Live>, so_far: &Evidence) {
+    fn on_slice(&mut self, slice: &Slice, so_far: &Evidence) {
         self.since.up += slice.bytes_written;
         self.since.down += slice.bytes_read;
         self.answered += slice.answered;
         self.since.answered += slice.answered;
         self.since.failed += slice.failed() + slice.timed_out;
         self.since.phase = slice.phase;
-        if self.show != Show::Nothing
-            && let Some(latency) = slice.live_latency()
-        {
-            // Grows by itself, so it holds whatever the slice's does.
-            let _ = self.since.latency.add(latency);
+        if self.show != Show::Nothing {
+            slice.latency.add_to(&mut self.since.latency);
         }
         let every = match self.show {
             Show::Nothing => return,

@@ -15,11 +15,11 @@ const ALIASES: [(&str, &str); 6] = [
 ];
 
 /// Keys that are lists, and by what their values are divided when they are turned.
-const LISTS: [(&str, char); 3] =
-    [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ',')];
+const LISTS: [(&str, char); 4] =
+    [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ','), ("engine.hosts", ',')];
 
 /// What the lab lays before a run, by how its knobs begin.
-const LAID: [&str; 4] = ["path.", "links.", "sites.", "target."];
+const LAID: [&str; 5] = ["path.", "links.", "sites.", "target.", "engine.hosts"];
 
 /// Of a plan's keys, those that it may have several of.
 const TABLES_OF_A_LIST: [&str; 2] = ["links", "sites"];

@@ -54,6 +54,7 @@ fn run(address: SocketAddr, kind: &str) -> (LoadSummary, impl Fn(Station) -> f64
         tls: None,
         stop: Arc::new(AtomicBool::new(false)),
         threads: 1,
+        process: (0, 1),
         slice: None,
     };
     let scope = Scope {

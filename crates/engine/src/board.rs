@@ -21,6 +21,31 @@ pub struct Board(Arc<Slots>);
 struct Slots {
     slots: Vec<Slot>,
     servers: u32,
+    workers: Workers,
+}
+
+/// Which of a run's workers this process has: every so-many-th. Their number is dealt out over threads, whose number is
+/// a multiple of that of processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Workers {
+    /// Those of all processes.
+    pub(crate) all: u32,
+    /// This process, of how many.
+    pub(crate) process: u16,
+    pub(crate) of: u16,
+}
+
+impl Workers {
+    /// How many it has.
+    pub(crate) fn count(&self) -> u32 {
+        let left = self.all.saturating_sub(u32::from(self.process));
+        left.div_ceil(u32::from(self.of.max(1)))
+    }
+
+    /// Of one of its own, its place among them.
+    fn place(&self, worker: u32) -> u32 {
+        worker / u32::from(self.of.max(1))
+    }
 }
 
 /// What is written together stands in a cache line, which no other thread writes.
@@ -44,11 +69,12 @@ const STATE: u64 = (1 << STATE_BITS) - 1;
 const IN_WRITING: u64 = STATE;
 
 impl Board {
-    /// One for so many workers, each with a connection to every server.
-    pub(crate) fn new(workers: u32, servers: usize) -> Self {
+    /// One for these workers, each with a connection to every server.
+    pub(crate) fn new(workers: &Workers, servers: usize) -> Self {
         let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
-        let count = workers.saturating_mul(servers);
-        Self(Arc::new(Slots { slots: (0..count).map(|_| Slot::default()).collect(), servers }))
+        let count = workers.count().saturating_mul(servers);
+        let slots = (0..count).map(|_| Slot::default()).collect();
+        Self(Arc::new(Slots { slots, servers, workers: *workers }))
     }
 
     /// How many connections there are, open or not; none where this engine does not tell.
@@ -88,7 +114,8 @@ impl Board {
 
     /// The slot of a worker's connection to a server.
     pub(crate) fn slot_of(&self, worker: u32, server: u16) -> u32 {
-        worker.saturating_mul(self.0.servers).saturating_add(u32::from(server))
+        let place = self.0.workers.place(worker);
+        place.saturating_mul(self.0.servers).saturating_add(u32::from(server))
     }
 
     /// An exchange begins: in the state that follows from whether its connection is open.
@@ -195,9 +222,28 @@ mod tests {
 
     use super::*;
 
+    fn all(workers: u32) -> Workers {
+        Workers { all: workers, process: 0, of: 1 }
+    }
+
+    #[test]
+    fn the_workers_of_all_processes_are_all_workers_and_each_has_a_place_of_its_own() {
+        for (all, of) in [(10, 4), (7, 3), (2, 2), (2, 3), (5, 1)] {
+            let mut count = 0;
+            for process in 0..of {
+                let workers = Workers { all, process, of };
+                let own = (0..all).filter(|id| id % u32::from(of) == u32::from(process));
+                let places: Vec<u32> = own.map(|id| workers.place(id)).collect();
+                assert!(places.iter().copied().eq(0..workers.count()), "{workers:?}: {places:?}");
+                count += workers.count();
+            }
+            assert_eq!(count, all);
+        }
+    }
+
     #[test]
     fn a_slot_reads_back_as_it_was_written_in_both_families() {
-        let board = Board::new(3, 2);
+        let board = Board::new(&all(3), 2);
         assert_eq!(board.connections(), 6);
         assert_eq!(board.read(6), None);
         assert_eq!(board.read(5).unwrap().state, SlotState::Closed);
@@ -226,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_reader_never_has_an_address_of_two_sockets() {
-        let board = Board::new(1, 1);
+        let board = Board::new(&all(1), 1);
         let (of_one, of_two) = ("10.0.0.1:1".parse().unwrap(), "[2001:db8::2]:2".parse().unwrap());
         let writer = board.clone();
         let thread = std::thread::spawn(move || {
@@ -251,7 +297,7 @@ mod tests {
     #[test]
     fn cost() {
         // Chosen: more than a cache of the first level holds.
-        let board = Board::new(1_000, 1);
+        let board = Board::new(&all(1_000), 1);
         let (rounds, began) = (2_000_u64, Instant::now());
         for round in 0..rounds {
             for slot in 0..1_000 {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use linerate_evidence::{Live, Slice};
 use linerate_model::{Plan, Timestamp};
 use linerate_workload::Template;
 
-use crate::board::Board;
+use crate::board::{Board, Workers};
 use crate::clock::now;
 use crate::opening::Opening;
 use crate::thread::Thread;
@@ -36,8 +36,10 @@ pub struct Job {
     pub tls: Option<Tls>,
     /// Set by somebody else to end the run early.
     pub stop: Arc<AtomicBool>,
-    /// Engine threads.
+    /// Engine threads, those of other processes among them.
     pub threads: u16,
+    /// Which process this is, and of how many: it has every so-many-th thread, from that one on.
+    pub process: (u16, u16),
     /// How long a slice is; none: by the plan's duration ([`crate::slice_width`]).
     pub slice: Option<Duration>,
 }
@@ -119,10 +121,37 @@ impl Flows {
     }
 }
 
+/// A slice as it is handed over.
+#[derive(Debug)]
+pub enum Delivered {
+    /// By a thread of this process.
+    Live(Box<Slice<Live>>),
+    /// By another process.
+    Packed(Box<Slice>),
+}
+
+impl Delivered {
+    /// At rest.
+    pub fn pack(self) -> Slice {
+        match self {
+            Delivered::Live(slice) => slice.pack(),
+            Delivered::Packed(slice) => *slice,
+        }
+    }
+
+    /// With its times as they were recorded.
+    pub fn live(self) -> Slice<Live> {
+        match self {
+            Delivered::Live(slice) => *slice,
+            Delivered::Packed(slice) => slice.unpack(),
+        }
+    }
+}
+
 /// A run under way.
 pub struct Running {
     /// Slices as the threads finish them; ends when all threads have.
-    pub slices: Receiver<Slice<Live>>,
+    pub slices: Receiver<Delivered>,
     /// The watched connections.
     pub flows: Flows,
     /// What each connection is doing; empty where somebody else makes the load.
@@ -135,7 +164,7 @@ pub struct Running {
 impl Running {
     /// A run that somebody else makes, as an Erlang client does.
     pub fn of(
-        slices: Receiver<Slice<Live>>,
+        slices: Receiver<Delivered>,
         flows: Flows,
         started: Timestamp,
         threads: Vec<JoinHandle<io::Result<()>>>,
@@ -156,19 +185,55 @@ impl Running {
     }
 }
 
-/// Starts the threads; they wait for each other and begin at one instant.
-pub fn start(job: Job) -> io::Result<Running> {
+/// Threads that have all they need, and wait for the instant at which they begin.
+pub struct Prepared {
+    /// Says when their connections are open, and has them begin the load.
+    pub opening: Arc<Opening>,
+    slices: Receiver<Delivered>,
+    flows: Flows,
+    board: Board,
+    barrier: Arc<Barrier>,
+    start: Arc<OnceLock<Timestamp>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Prepared {
+    /// They begin at that instant, or at once if it has passed.
+    pub fn start(self, at: Timestamp) -> Running {
+        let Self { slices, flows, board, threads, .. } = self;
+        std::thread::sleep(at.since(now()));
+        let started = at.max(now());
+        let _ = self.start.set(started);
+        self.barrier.wait();
+        Running { slices, flows, board, started, threads }
+    }
+}
+
+/// Who says when the load begins, once connections are open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Begins {
+    /// The first of the threads to see that all are.
+    ByThemselves,
+    /// Whoever coordinates several processes: [`Opening::begin`].
+    WhenTold,
+}
+
+/// Starts the threads as far as they get without the network.
+pub fn prepare(job: Job, begins: Begins) -> io::Result<Prepared> {
     let (sender, slices) = channel();
     let flows = Flows::default();
-    let plan = &job.plan;
-    let board = Board::new(plan.workers(), job.servers.len());
+    let (plan, (process, of)) = (&job.plan, job.process);
+    let workers = Workers { all: plan.workers(), process, of };
+    let board = Board::new(&workers, job.servers.len());
     let first = plan.load.stages.first().and_then(|stage| stage.connections);
-    let first = first.unwrap_or(plan.load.connections);
-    let opening = Arc::new(Opening::of(first.saturating_mul(job.servers.len() as u32)));
-    let barrier = Arc::new(Barrier::new(usize::from(job.threads) + 1));
-    let start = Arc::new(std::sync::OnceLock::new());
+    let first = Workers { all: first.unwrap_or(plan.load.connections), ..workers };
+    let planned = first.count().saturating_mul(job.servers.len() as u32);
+    let opening = Arc::new(Opening::of(planned, begins));
+    let own = (process..job.threads).step_by(usize::from(of.max(1)));
+    let barrier = Arc::new(Barrier::new(own.len() + 1));
+    let start = Arc::new(OnceLock::new());
     let mut threads = Vec::new();
-    for index in 0..job.threads {
+    for index in own {
         let (job, sender) = (job.clone(), sender.clone());
         let shown = (flows.clone(), board.clone());
         let (barrier, start) = (Arc::clone(&barrier), Arc::clone(&start));
@@ -183,10 +248,12 @@ pub fn start(job: Job) -> io::Result<Running> {
         })?);
     }
     barrier.wait();
-    let started = now();
-    let _ = start.set(started);
-    barrier.wait();
-    Ok(Running { slices, flows, board, started, threads })
+    Ok(Prepared { opening, slices, flows, board, barrier, start, threads })
+}
+
+/// Starts the threads; they wait for each other and begin at one instant.
+pub fn start(job: Job) -> io::Result<Running> {
+    Ok(prepare(job, Begins::ByThemselves)?.start(now()))
 }
 
 #[cfg(test)]

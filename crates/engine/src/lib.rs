@@ -20,8 +20,12 @@ mod zero_copy;
 pub use board::Board;
 pub use clock::now;
 pub use far::{Ended, FarEnd, FarEndOptions, totals};
-pub use job::{EngineHost, Flow, Flows, Job, Running, ServerAddress, start};
+pub use job::{
+    Begins, Delivered, EngineHost, Flow, Flows, Job, Prepared, Running, ServerAddress, prepare,
+    start,
+};
 pub use linerate_drive::slice_width;
+pub use opening::Opening;
 pub use probe::{PairPreflight, Preflight, Trouble, probe};
 pub use spaced::{Spaced, Spacing, spaced};
 pub use tls::Tls;

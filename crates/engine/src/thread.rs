@@ -28,7 +28,7 @@ use rustix::time::{
 use crate::board::Board;
 use crate::clock::{now, thread_cpu};
 use crate::connection::Connection;
-use crate::job::{Flows, Job};
+use crate::job::{Delivered, Flows, Job};
 use crate::opening::Opening;
 use crate::socket::Opener;
 use crate::zero_copy::page_cache;
@@ -84,7 +84,7 @@ pub(crate) struct Thread {
     plain: Vec<u8>,
     /// Connections with more to read than one turn took.
     again: Vec<usize>,
-    slices: Sender<Slice<Live>>,
+    slices: Sender<Delivered>,
     /// CPU time of this thread up to the last slice. Unit: ns.
     cpu: u64,
     flows: Flows,
@@ -96,7 +96,7 @@ impl Thread {
     pub(crate) fn prepare(
         job: Job,
         index: u16,
-        slices: Sender<Slice<Live>>,
+        slices: Sender<Delivered>,
         (flows, board): (Flows, Board),
         opening_of_all: Arc<Opening>,
     ) -> io::Result<Self> {
@@ -240,7 +240,7 @@ impl Thread {
         slice.cpu = cpu - self.cpu;
         self.cpu = cpu;
         // The receiver is gone only when the program is on its way out.
-        let _ = self.slices.send(slice);
+        let _ = self.slices.send(Delivered::Live(Box::new(slice)));
     }
 
     /// How long the kernel may let this thread sleep; none: until something happens, the alarm included.

@@ -55,6 +55,7 @@ fn job(address: SocketAddr, rest: &str) -> Job {
         tls: None,
         stop: Arc::new(AtomicBool::new(false)),
         threads: 2,
+        process: (0, 1),
         slice: None,
     }
 }

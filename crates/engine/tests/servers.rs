@@ -64,6 +64,7 @@ fn job(servers: &[SocketAddr], hosts: u16, rest: &str) -> Job {
         tls: None,
         stop: Arc::new(AtomicBool::new(false)),
         threads: 2,
+        process: (0, 1),
         slice: None,
     }
 }

@@ -50,6 +50,8 @@ pub struct Slice<H = Packed> {
     pub errors: Errors,
     /// Exchanges older than the plan's timeout.
     pub timed_out: u64,
+    /// Exchanges of which nobody knows what became: the worker that had them, or was to make them, was lost.
+    pub lost: u64,
     /// Due but unanswered when the slice ended, unwritten ones included.
     pub in_flight_at_end: u64,
     /// Of those, not yet written.
@@ -158,6 +160,7 @@ impl<H> Slice<H> {
             answered: 0,
             errors: Errors::new(),
             timed_out: 0,
+            lost: 0,
             in_flight_at_end: 0,
             unwritten_at_end: 0,
             in_flight_area: 0,
@@ -201,6 +204,7 @@ impl<H> Slice<H> {
             answered: self.answered,
             errors: self.errors,
             timed_out: self.timed_out,
+            lost: self.lost,
             in_flight_at_end: self.in_flight_at_end,
             unwritten_at_end: self.unwritten_at_end,
             in_flight_area: self.in_flight_area,
@@ -248,6 +252,13 @@ impl<H> Slice<H> {
     }
 }
 
+impl Slice {
+    /// The slice as it was recorded.
+    pub fn unpack(self) -> Slice<Live> {
+        self.map(|packed| Live::of(&packed))
+    }
+}
+
 impl Slice<Live> {
     /// The slice at rest. In a closed loop an exchange is due when it is written, so its latency is its
     /// service time and was not recorded twice.
@@ -258,10 +269,5 @@ impl Slice<Live> {
             slice.latency = slice.service.clone();
         }
         slice
-    }
-
-    /// Latency as [`Slice::pack`] will have it.
-    pub fn live_latency(&self) -> Option<&hdrhistogram::Histogram<u64>> {
-        self.latency.recorded().or_else(|| self.service.recorded())
     }
 }

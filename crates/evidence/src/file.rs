@@ -214,6 +214,8 @@ struct SliceFields {
     #[serde(default, skip_serializing_if = "Errors::is_empty")]
     errors: Errors,
     timed_out: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    lost: u64,
     in_flight_at_end: u64,
     unwritten_at_end: u64,
     in_flight_area_ns: u64,
@@ -427,6 +429,7 @@ fn fields(slice: &Slice) -> SliceFields {
         answered: slice.answered,
         errors: slice.errors.clone(),
         timed_out: slice.timed_out,
+        lost: slice.lost,
         in_flight_at_end: slice.in_flight_at_end,
         unwritten_at_end: slice.unwritten_at_end,
         in_flight_area_ns: narrow(slice.in_flight_area),
@@ -505,6 +508,7 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
         ("begun", fields.begun),
         ("answered", fields.answered),
         ("timed_out", fields.timed_out),
+        ("lost", fields.lost),
         ("in_flight_at_end", fields.in_flight_at_end),
         ("bytes_written", fields.bytes_written),
         ("bytes_read", fields.bytes_read),
@@ -530,6 +534,7 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
     slice.answered = fields.answered;
     slice.errors = fields.errors;
     slice.timed_out = fields.timed_out;
+    slice.lost = fields.lost;
     slice.in_flight_at_end = fields.in_flight_at_end;
     slice.unwritten_at_end = fields.unwritten_at_end;
     slice.in_flight_area = u128::from(fields.in_flight_area_ns);

@@ -23,8 +23,9 @@ pub use file::{
     Carries, Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line,
 };
 pub use load::{
-    LoadSummary, Outage, PairLoad, Percentile, Percentiles, Point, Service, StageLoad, Validity,
-    ValidityState, WarmUp, summarise, t95, watched_bytes,
+    CLOCK_INTERVAL, CLOCK_OFFSET, ENGINE_HOST, LOST, LoadSummary, Outage, PairLoad, Percentile,
+    Percentiles, Point, Service, StageLoad, Validity, ValidityState, WarmUp, summarise, t95,
+    watched_bytes,
 };
 pub use metric::{AnyMetric, Metric, Quantity};
 pub use packed::{Live, Packed, live_histogram};

@@ -11,6 +11,7 @@ use linerate_model::{OpRate, Plan, Timestamp};
 use crate::engine::{Errors, Phase, Slice};
 use crate::evidence::Evidence;
 use crate::packed::{Packed, live_histogram};
+use crate::subject::Subject;
 
 mod change_point;
 mod pairs;
@@ -24,6 +25,18 @@ pub use service::{Outage, Service};
 pub use stages::StageLoad;
 pub use validity::{Validity, ValidityState};
 pub use watched::watched_bytes;
+
+/// The fact of a thread (`engine/N`) whose worker was lost: what became of it, in a sentence.
+pub const LOST: &str = "lost";
+
+/// The fact of the first thread of a worker on another host: which.
+pub const ENGINE_HOST: &str = "engine_host";
+
+/// And how far that host's monotonic clock is ahead of this one's, in nanoseconds.
+pub const CLOCK_OFFSET: &str = "clock_offset_ns";
+
+/// And how far off that is at most.
+pub const CLOCK_INTERVAL: &str = "clock_interval_ns";
 
 /// The run's load figures.
 #[derive(Clone, Debug)]
@@ -52,6 +65,8 @@ pub struct LoadSummary {
     pub errors: Errors,
     /// Over the whole run: older than the timeout.
     pub timed_out: u64,
+    /// Over the whole run: had by workers that were lost, or to be made by them.
+    pub lost: u64,
     /// Due, and neither answered, failed nor timed out when the engine closed.
     pub in_flight_at_end: u64,
     /// Answers by status class, whole run.
@@ -308,6 +323,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         answered: slices.iter().map(|slice| slice.answered).sum(),
         errors,
         timed_out: slices.iter().map(|slice| slice.timed_out).sum(),
+        lost: slices.iter().map(|slice| slice.lost).sum(),
         in_flight_at_end: in_flight_at_end(slices),
         status: slices.iter().fold([0; 5], |mut sum, slice| {
             sum.iter_mut().zip(slice.status).for_each(|(sum, count)| *sum += count);
@@ -342,7 +358,17 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
     let rates: Vec<f64> = measured.iter().map(|row| row.rate()).collect();
     summary.throughput_interval = batch_interval(&rates, summary.throughput);
     summary.validity = validity::judge(&summary, plan, slices);
+    for sentence in lost_workers(evidence) {
+        summary.validity.because(ValidityState::Suspect, sentence.to_owned());
+    }
     summary
+}
+
+/// Of each worker that was lost, what is said of it: a fact of its first thread.
+fn lost_workers(evidence: &Evidence) -> impl Iterator<Item = &str> {
+    let of_threads =
+        evidence.facts().iter().filter(|(of, _)| matches!(of, Subject::EngineThread(_)));
+    of_threads.filter_map(|(_, facts)| facts.get(LOST).map(String::as_str))
 }
 
 /// Each thread's last slice has what it left behind.

@@ -46,6 +46,15 @@ impl Live {
         }
     }
 
+    /// What a packed one holds.
+    pub fn of(packed: &Packed) -> Self {
+        let mut live = Self::default();
+        if !packed.is_empty() {
+            packed.add_to(live.0.insert(Box::new(live_histogram())));
+        }
+        live
+    }
+
     /// What was recorded; none: nothing.
     pub fn recorded(&self) -> Option<&Histogram<u64>> {
         self.0.as_deref()

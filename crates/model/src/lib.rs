@@ -16,8 +16,8 @@ mod units;
 
 pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
 pub use plan::{
-    Also, Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, MOST_SENT, Plan,
-    Stage, Target, Until, Workload, check_request,
+    Also, Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, MOST_PROCESSES,
+    MOST_SENT, Plan, Stage, Target, Until, Workload, check_request,
 };
 pub use raw::{Endian, Ending, LengthField, Sent};
 pub use requests::{BadStatus, Expected, Order, Requests, Statuses};

@@ -428,6 +428,12 @@ pub struct EngineOptions {
     /// Threads; 0: one a CPU it may use, but never more than connections.
     #[serde(default)]
     pub threads: u16,
+    /// Processes that the threads are in; 0: one, or as many as the connections need descriptors for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub processes: u16,
+    /// BEAM nodes (NAME@HOST) on whose hosts the load is made, as much on each; empty: on this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// CPUs the threads are pinned to, in turn; empty: not pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u16>,
@@ -478,6 +484,8 @@ impl Default for EngineOptions {
         Self {
             client: Client::Own,
             threads: 0,
+            processes: 0,
+            hosts: Vec::new(),
             cpus: Vec::new(),
             nodelay: true,
             recbuf: None,
@@ -509,6 +517,10 @@ pub struct Expect {
 // Chosen: a request is held in memory whole, and written by every connection.
 /// The longest request, in bytes.
 pub const MOST_SENT: u64 = 1 << 30;
+
+// Chosen: of 20,000 descriptors each they hold more connections than a plan may have.
+/// The most processes of an engine.
+pub const MOST_PROCESSES: u16 = 256;
 
 // Measured: a BEAM node without connections has some 25 descriptors open.
 const FEWEST_DESCRIPTORS: u64 = 40;
@@ -669,6 +681,24 @@ impl Plan {
                 ),
             );
         }
+        let most_processes = most.min(MOST_PROCESSES.into());
+        if u32::from(self.engine.processes) > most_processes {
+            return wrong(
+                "engine.processes",
+                format!(
+                    "{} processes for {most} connections: each needs one, and {MOST_PROCESSES} are the most; write \
+                     {most_processes} or fewer",
+                    self.engine.processes
+                ),
+            );
+        }
+        self.check_hosts()?;
+        if self.engine.processes > 1 && self.engine.client == Client::Beam {
+            return wrong(
+                "engine.processes",
+                "a client in a BEAM node is one process a host: leave it out".into(),
+            );
+        }
         if let Workload::Rr { framing, request, .. } | Workload::Crr { framing, request, .. } =
             &self.workload
         {
@@ -770,6 +800,40 @@ impl Plan {
             }
         }
         self.check_http()
+    }
+
+    /// Refuses hosts on which no load could be made.
+    fn check_hosts(&self) -> Result<(), BadPlan> {
+        let wrong = |wrong: String| Err(BadPlan::Wrong { key: "engine.hosts", wrong });
+        let hosts = &self.engine.hosts;
+        if hosts.is_empty() {
+            return Ok(());
+        }
+        if let Some((_, twice)) =
+            hosts.iter().enumerate().find(|(place, host)| hosts[..*place].contains(host))
+        {
+            return wrong(format!("{twice} stands there twice: one of them is enough"));
+        }
+        let most = self.workers().min(MOST_PROCESSES.into());
+        if hosts.len() > most as usize {
+            return wrong(format!(
+                "{} hosts for {} connections: each needs one, and {MOST_PROCESSES} are the most; write {most} or fewer",
+                hosts.len(),
+                self.workers(),
+            ));
+        }
+        if self.target.address.is_none() {
+            return wrong(
+                "a target that linerate starts is on this host, behind its own addresses: write target.address".into(),
+            );
+        }
+        if self.path.is_some() {
+            return wrong("a path is laid on this host: leave one of them out".into());
+        }
+        if self.engine.client == Client::Beam {
+            return wrong("a client in a BEAM node is on this host: leave one of them out".into());
+        }
+        Ok(())
     }
 
     /// Refuses streams that nobody could make.
@@ -1225,6 +1289,39 @@ mod tests {
     fn more_threads_than_connections_are_refused() {
         let text = format!("{SMALLEST}[engine]\nthreads = 20\n");
         assert!(Plan::from_toml(&text).unwrap_err().to_string().contains("write 10 or fewer"));
+    }
+
+    #[test]
+    fn more_processes_than_connections_are_refused_and_a_beam_client_has_none() {
+        let of = |rest: &str| Plan::from_toml(&format!("{SMALLEST}[engine]\n{rest}\n"));
+        assert_eq!(of("processes = 3").unwrap().engine.processes, 3);
+        let error = of("processes = 11").unwrap_err().to_string();
+        assert!(
+            error.contains("11 processes for 10 connections") && error.contains("write 10"),
+            "{error}"
+        );
+        let many = format!("{SMALLEST}[load]\nconnections = 5000\n[engine]\nprocesses = 257\n");
+        assert!(Plan::from_toml(&many).unwrap_err().to_string().contains("write 256 or fewer"));
+        let beam = format!(
+            "[target]\nbeam = 'rr'\n[workload]\nkind = 'rr'\nrequest = 1\nresponse = 1\n[engine]\nclient = 'beam'\nprocesses = 2\n"
+        );
+        assert!(Plan::from_toml(&beam).unwrap_err().to_string().contains("leave it out"));
+    }
+
+    #[test]
+    fn hosts_are_for_a_target_that_somebody_else_runs_and_each_is_one() {
+        let of = |text: &str| Plan::from_toml(text).map_err(|error| error.to_string());
+        let hosts = "[engine]\nhosts = ['a@x', 'b@x']\n";
+        assert_eq!(of(&format!("{SMALLEST}{hosts}")).unwrap().engine.hosts, ["a@x", "b@x"]);
+        for (text, says) in [
+            (format!("[target]\nbeam = 'http'\n{hosts}"), "write target.address"),
+            (format!("{SMALLEST}[engine]\nhosts = ['a@x', 'a@x']\n"), "a@x stands there twice"),
+            (format!("{SMALLEST}[load]\nconnections = 1\n{hosts}"), "write 1 or fewer"),
+            (format!("{SMALLEST}[path]\nrtt = '1ms'\n{hosts}"), "a path is laid on this host"),
+        ] {
+            let error = of(&text).unwrap_err();
+            assert!(error.starts_with("engine.hosts: ") && error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The engine's own threads, and the control groups of this process.
+//! The engine's own threads, those of its other processes among them, and the control groups of this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linerate_evidence::Evidence;
@@ -19,9 +20,31 @@ pub(crate) const ID: &str = "engine";
 /// Chosen: they begin together, before the run, and stay.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 
+/// The processes that make the load beside this one, as they come and go.
+#[derive(Clone, Debug, Default)]
+pub struct EngineProcesses(Arc<Mutex<BTreeSet<u32>>>);
+
+impl EngineProcesses {
+    /// One more.
+    pub fn add(&self, pid: u32) {
+        self.with(|pids| pids.insert(pid));
+    }
+
+    /// One has ended.
+    pub fn remove(&self, pid: u32) {
+        self.with(|pids| pids.remove(&pid));
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeSet<u32>) -> T) -> T {
+        // A set is whole, whoever panicked.
+        work(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
 /// See the module. Where this process has no engine it finds no thread, and nothing is told.
 #[derive(Debug, Default)]
 pub(crate) struct OwnThreads {
+    pub(crate) others: EngineProcesses,
     /// `schedstat` by thread.
     threads: BTreeMap<u32, Kept>,
     groups: Vec<Group>,
@@ -48,7 +71,8 @@ impl OwnThreads {
         // One that can't be read has ended.
         self.threads.retain(|tid, kept| {
             let Ok(schedstat) = kept.read() else { return false };
-            let status = lists.then(|| read(format!("/proc/self/task/{tid}/status")).ok());
+            // A thread's own folder is there under its number too, whosever it is.
+            let status = lists.then(|| read(format!("/proc/{tid}/status")).ok());
             let schedstat = schedstat.to_vec();
             threads.push(ThreadReading { tid: *tid, schedstat, status: status.flatten() });
             true
@@ -60,15 +84,24 @@ impl OwnThreads {
     }
 
     fn list(&mut self) -> Result<(), String> {
-        for tid in numbers("/proc/self/task") {
-            if self.threads.contains_key(&tid) {
-                continue;
-            }
-            let comm = read(format!("/proc/self/task/{tid}/comm")).unwrap_or_default();
-            if is_engine_thread(&comm) {
-                let path = format!("/proc/self/task/{tid}/schedstat");
-                let kept = Kept::open(path).map_err(|error| error.to_string())?;
-                self.threads.insert(tid, kept);
+        let others = self.others.with(|pids| pids.iter().map(u32::to_string).collect::<Vec<_>>());
+        for process in std::iter::once("self").chain(others.iter().map(String::as_str)) {
+            let tasks = format!("/proc/{process}/task");
+            for tid in numbers(&tasks) {
+                if self.threads.contains_key(&tid) {
+                    continue;
+                }
+                let comm = read(format!("{tasks}/{tid}/comm")).unwrap_or_default();
+                if !is_engine_thread(&comm) {
+                    continue;
+                }
+                match Kept::open(format!("{tasks}/{tid}/schedstat")) {
+                    Ok(kept) => self.threads.insert(tid, kept),
+                    // Another process's may have ended meanwhile.
+                    Err(_) if process != "self" => continue,
+                    Err(error) => return Err(error.to_string()),
+                };
+                // They begin in the same groups as this process.
                 if self.groups.is_empty() {
                     self.groups = groups_of("self");
                 }

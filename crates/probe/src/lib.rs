@@ -40,6 +40,7 @@ pub use bursts::{BurstSampler, NoBursts};
 pub use capture::{CaptureSampler, MOST_PORTS, NoCapture};
 pub use census::{Asked, Census, CensusSampler, Sample};
 pub use ends::ServerEnds;
+pub use engine::EngineProcesses;
 pub use groups::{GroupFiles, group_files};
 pub use host::{host_facts, host_facts_of, host_files, sysctls_of};
 pub use owner::{Listening, cpus_of, listening, owner_of_port};
@@ -122,6 +123,12 @@ impl Probe {
         probe.open_stacks();
         probe.open_tree();
         probe
+    }
+
+    /// What is told of the engine's threads is told of those of these processes too.
+    pub fn with_engine(mut self, processes: EngineProcesses) -> Self {
+        self.own.others = processes;
+        self
     }
 
     /// Sources that could not be read, by id, with the reason in words.

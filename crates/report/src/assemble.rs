@@ -1,7 +1,8 @@
 //! From evidence to a document: the load summed up, the roofs judged, nanoseconds to microseconds.
 
 use linerate_evidence::{
-    Evidence, Header, LoadSummary, Percentiles, Point, Service, StageLoad, ValidityState, summarise,
+    CLOCK_INTERVAL, CLOCK_OFFSET, ENGINE_HOST, Evidence, Header, LOST, LoadSummary, Percentiles,
+    Point, Service, StageLoad, Subject, ValidityState, summarise,
 };
 use linerate_roofline::{Facts, Run, judge_facts};
 
@@ -11,7 +12,8 @@ use crate::breakdown;
 use crate::carried::Carried;
 use crate::civil::rfc3339;
 use crate::document::{
-    Availability, Distribution, Load, Outage, Roofline, RunDocument, SeriesPoint, StagePart,
+    Availability, Distribution, EngineHost, Load, Outage, Roofline, RunDocument, SeriesPoint,
+    StagePart,
 };
 use crate::experiment::Experiment;
 use crate::number::finite;
@@ -61,10 +63,29 @@ pub fn run_document(header: &Header, evidence: &Evidence, ended: &str) -> RunDoc
         inside,
         experiment: Experiment::of(&facts),
         verdict: judgement.verdict,
+        engine_hosts: engine_hosts(header, evidence),
         advice: judgement.advice,
         unread: evidence.unread.clone(),
         gates: Vec::new(),
     }
+}
+
+/// Workers on other hosts: each has every so-many-th thread.
+fn engine_hosts(header: &Header, evidence: &Evidence) -> Vec<EngineHost> {
+    let workers = header.plan.engine.processes.max(1);
+    let of_worker = |worker: u16| {
+        let fact = |name| evidence.fact(Subject::EngineThread(worker), name);
+        let us = |name| fact(name).and_then(|ns| ns.parse::<f64>().ok()).map_or(0.0, |ns| ns / 1e3);
+        let own = evidence.slices.iter().filter(|slice| slice.thread % workers == worker);
+        Some(EngineHost {
+            host: fact(ENGINE_HOST)?.to_owned(),
+            clock_offset_us: us(CLOCK_OFFSET),
+            clock_interval_us: us(CLOCK_INTERVAL),
+            answered: own.map(|slice| slice.answered).sum(),
+            lost: fact(LOST).map(str::to_owned),
+        })
+    };
+    (0..workers).filter_map(of_worker).collect()
 }
 
 /// Bytes a second that were written and read, in the window.
@@ -102,6 +123,7 @@ fn load(header: &Header, summary: &LoadSummary, service: Service) -> Load {
         answered: summary.answered,
         errors: summary.errors.clone(),
         timed_out: summary.timed_out,
+        lost: summary.lost,
         in_flight_at_end: summary.in_flight_at_end,
         in_flight_mean: finite(summary.in_flight),
         in_flight_by_little: finite(summary.in_flight_by_little),

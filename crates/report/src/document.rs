@@ -58,6 +58,9 @@ pub struct RunDocument {
     /// What throughput did with other connections; absent where that was not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<Experiment>,
+    /// Engine workers on other hosts; empty: the load was made on this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub engine_hosts: Vec<EngineHost>,
     /// What lifts it, best first.
     pub advice: Vec<Advice>,
     /// Sources that could not be read, and why.
@@ -117,6 +120,9 @@ pub struct Load {
     pub errors: Errors,
     /// Whole run: older than the timeout.
     pub timed_out: u64,
+    /// Whole run: had by engine workers that were lost, or to be made by them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
     /// Neither answered, failed nor timed out when the engine closed.
     pub in_flight_at_end: u64,
     /// Mean number of unanswered exchanges.
@@ -195,9 +201,29 @@ pub struct Outage {
     pub lasted: bool,
 }
 
+/// An engine worker on another host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EngineHost {
+    /// Its BEAM node.
+    pub host: String,
+    /// How far its monotonic clock is ahead of the coordinator's. Unit: us.
+    pub clock_offset_us: f64,
+    /// How far off that is at most.
+    pub clock_interval_us: f64,
+    /// Exchanges of it that were answered, whole run.
+    pub answered: u64,
+    /// Why it was lost; absent: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Load {
     /// Exchanges that were due and failed, timed out, or found nobody to serve them, and all that were due.
-    pub fn lost(&self) -> (u64, u64) {
+    pub fn unserved(&self) -> (u64, u64) {
         let failed = self.errors.values().sum::<u64>() + self.timed_out;
         match &self.availability {
             Some(of) => (failed + of.not_asked + of.unanswered, of.due),

@@ -212,6 +212,10 @@ pub(crate) fn failures(run: &RunDocument) -> Vec<String> {
         let part = (failed + load.timed_out + away) as f64 / of as f64;
         said.push(format!("failed: {} ({} of {})", causes.join(", "), share(part), count(of)));
     }
+    if load.lost > 0 {
+        let of = share(load.lost as f64 / load.scheduled.max(1) as f64);
+        said.push(format!("lost with their engine process: {} ({of})", count(load.lost)));
+    }
     let answers: u64 = load.status.iter().sum();
     if answers != load.status[1] {
         said.push(format!("status: {}", statuses(run)));
@@ -289,8 +293,17 @@ pub(crate) fn warm_up(run: &RunDocument) -> String {
 /// What the engine itself cost, and what it moved.
 pub(crate) fn engine(run: &RunDocument) -> String {
     let load = &run.load;
+    let hosts = run.engine_hosts.iter().map(|of| {
+        let (ahead, interval) = (of.clock_offset_us / 1e3, of.clock_interval_us / 1e3);
+        let answered = count(of.answered);
+        format!(
+            "; {}: {answered} answered, its clock {ahead:+.3} ms, within {interval:.3}",
+            of.host
+        )
+    });
+    let hosts: String = hosts.collect();
     format!(
-        "{} of CPU an exchange, busiest thread {} of a CPU; {} out, {} in; {:.2} in flight (Little's law: {:.2})",
+        "{} of CPU an exchange, busiest thread {} of a CPU; {} out, {} in; {:.2} in flight (Little's law: {:.2}){hosts}",
         time(load.engine_cpu_us_per_exchange),
         share(load.engine_busiest_thread),
         bits(load.written_bytes_per_s),

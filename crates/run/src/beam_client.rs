@@ -18,7 +18,7 @@ use linerate_beam::term::{
     tuple,
 };
 use linerate_beam::{CallFault, Node};
-use linerate_engine::{Flow, Flows, Job, Running, now};
+use linerate_engine::{Delivered, Flow, Flows, Job, Running, now};
 use linerate_evidence::{Live, Part, Phase, Slice};
 use linerate_lab::EngineHost;
 use linerate_model::{Bytes, Framing, Plan, Timestamp, Workload};
@@ -306,7 +306,7 @@ struct Course {
     servers: Vec<SocketAddr>,
     hosts: u16,
     flows: Flows,
-    slices: Sender<Slice<Live>>,
+    slices: Sender<Delivered>,
     started: Timestamp,
 }
 
@@ -405,10 +405,10 @@ impl Course {
                     let mut of = Slice::<Live>::new(beside, slice.index, slice.from);
                     (of.host, of.to, of.phase, of.cpu) = (slice.host, slice.to, slice.phase, *cpu);
                     // The receiver is gone only when the program is on its way out.
-                    let _ = self.slices.send(of);
+                    let _ = self.slices.send(Delivered::Live(Box::new(of)));
                 }
             }
-            let _ = self.slices.send(slice);
+            let _ = self.slices.send(Delivered::Live(Box::new(slice)));
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ pub fn foresee(plan: &Plan) -> Result<Forecast, RunError> {
     };
     let local = address.filter(|_| place == Place::Here);
     let listening = local.map(|address| listening(address.port())).unwrap_or_default();
-    let ask = Ask::of(plan, place, limits::threads(plan, 1));
+    let ask = Ask::of(plan, place, limits::threads(plan, 1, 1));
     Ok(forecast(&ask, &limits_of(plan, &ask, &listening)))
 }
 

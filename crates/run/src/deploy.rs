@@ -2,10 +2,14 @@
 
 use std::net::SocketAddr;
 
+use linerate_beam::Host;
 use linerate_lab::{Lab, Options};
 use linerate_model::Plan;
+use linerate_workload::Part;
 
+use crate::body::Outside;
 use crate::error::RunError;
+use crate::hosts;
 use crate::observer::Observer;
 use crate::runner::Runner;
 
@@ -14,13 +18,18 @@ pub struct Deployment {
     pub(crate) lab: Lab,
     /// Where it listens; the first of several servers.
     pub(crate) address: SocketAddr,
+    /// Where the load is made, if it is not here.
+    pub(crate) hosts: Vec<Host>,
+    /// What those are to be told of this host.
+    pub(crate) outside: Outside,
 }
 
 impl<O: Observer> Runner<O> {
     /// Lays the plan's path and target.
     pub fn lay(&mut self, plan: &Plan) -> Result<Deployment, RunError> {
         // A file that is none of requests is known before anything is started.
-        crate::body::template(plan, "")?;
+        crate::body::template(plan, "", Part::default(), None, &mut Outside::default())?;
+        let hosts = hosts::reach(plan, &self.access)?;
         let cancel = Some(self.cancel.clone());
         let options = Options { agent: None, verbose: self.verbose, cancel };
         let lab = Lab::lay(plan, &options)?;
@@ -33,7 +42,7 @@ impl<O: Observer> Runner<O> {
             let engines: Vec<_> = lab.engine_hosts().into_iter().map(|host| host.name).collect();
             self.observer.laid(&servers, &engines);
         }
-        Ok(Deployment { lab, address })
+        Ok(Deployment { lab, address, hosts, outside: Outside::default() })
     }
 
     /// Sets the target's knobs to what this plan says.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use linerate_engine::{BadTrust, Trouble};
 use linerate_lab::LayError;
-use linerate_model::OpRate;
+use linerate_model::{Bytes, OpRate};
 use linerate_workload::BadRequests;
 
 /// See the module.
@@ -32,6 +32,12 @@ pub enum RunError {
     /// A thread of the engine.
     #[error("the engine: {0}")]
     Engine(io::Error),
+    /// A host of the engine; which, and why.
+    #[error("{0}")]
+    Host(String),
+    /// Every engine worker was lost; what became of the first.
+    #[error("{0}")]
+    Worker(String),
     /// A client inside the BEAM; which, and what it said.
     #[error("{0}")]
     BeamClient(String),
@@ -85,15 +91,17 @@ pub enum RunError {
 pub enum Refused {
     /// More connections than descriptors.
     #[error(
-        "load.connections: {connections} need {needed} descriptors and this process may open {allowed}: raise \
-         `ulimit -n`, or write {fit} or fewer"
+        "load.connections: {connections} need {needed} descriptors and {} may open {allowed}: raise `ulimit -n`, \
+         or write {fit} or fewer", who(*.processes)
     )]
     Descriptors {
         /// By the plan.
         connections: u32,
+        /// Of the engine.
+        processes: u16,
         /// For them and for linerate itself.
         needed: u64,
-        /// By the hard limit.
+        /// By the hard limit, of all of its processes.
         allowed: u64,
         /// Connections that there are descriptors for.
         fit: u64,
@@ -117,6 +125,16 @@ pub enum Refused {
     /// A rate above what the connections carry, by Little's law.
     #[error("load.rate: {} (or --overload to run it all the same)", .0.says())]
     Rate(Carried),
+    /// What requests are made of, for other hosts.
+    #[error(
+        "engine.hosts: the files of its requests are {size} (in base64), and a host is told {most}: write fewer or smaller requests"
+    )]
+    Outside {
+        /// In base64.
+        size: Bytes,
+        /// In base64.
+        most: Bytes,
+    },
     /// A target's name that no certificate can have.
     #[error("`{0}` is not a name that TLS can ask for")]
     NoName(String),
@@ -125,6 +143,14 @@ pub enum Refused {
         "engine.local_ports: client = \"beam\" takes the ports that the kernel gives: leave it out"
     )]
     LocalPorts,
+}
+
+/// Whose limit it is.
+fn who(processes: u16) -> String {
+    match processes {
+        0 | 1 => "this process".into(),
+        many => format!("{many} engine processes"),
+    }
 }
 
 /// What connections carry at most, and what was asked of them.

@@ -128,8 +128,13 @@ pub(crate) fn job(main: &Job, step: &Planned) -> Job {
     plan.load.think = plan.load.think.filter(|_| step.kind != StepKind::Alone);
     plan.until.duration = Some(step.length);
     plan.until.exchanges = None;
+    // As many processes as in the main phase, as far as there are connections for.
+    let processes =
+        main.plan.engine.processes.min(u16::try_from(step.connections).unwrap_or(u16::MAX));
+    plan.engine.processes = processes;
+    let threads = limits::threads(&plan, main.hosts.len(), processes).min(main.threads);
     Job {
-        threads: limits::threads(&plan, main.hosts.len()).min(main.threads),
+        threads: threads - threads % processes.max(1),
         plan: Arc::new(plan),
         stop: Arc::new(AtomicBool::new(false)),
         slice: Some((step.length / SLICES).max(NARROWEST)),

@@ -1,7 +1,7 @@
 //! What this machine and these connections can carry, asked before the load begins.
 
 use linerate_engine::Preflight;
-use linerate_model::Plan;
+use linerate_model::{Client, MOST_PROCESSES, Plan};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Carried, Refused, RunError};
@@ -13,21 +13,72 @@ pub(crate) fn raise() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Lets this process open as many descriptors as the system allows, and says when that is too few.
-pub(crate) fn raise_descriptors(plan: &Plan) -> Result<(), Refused> {
+/// The engine's threads, and the processes that they are in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Engine {
+    pub threads: u16,
+    pub processes: u16,
+}
+
+// Chosen: standard streams, epoll, netlink, /proc files, the target's pipes, those of other processes.
+const OTHER_DESCRIPTORS: u64 = 100;
+
+/// What makes the plan's load: as many processes as it says, or as its connections need descriptors for.
+/// `cpus`: of the smallest of other hosts, where the load is made there.
+pub(crate) fn engine(plan: &Plan, hosts: usize, cpus: Option<usize>) -> Result<Engine, Refused> {
     raise();
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // Chosen: standard streams, epoll, netlink, /proc files, the target's pipes.
-    let needed = u64::from(plan.connections()) + 100;
-    if needed > allowed {
-        return Err(Refused::Descriptors {
-            connections: plan.workers(),
-            needed,
-            allowed,
-            fit: allowed.saturating_sub(100) / u64::from(plan.servers()),
-        });
+    let mut plan = plan.clone();
+    if let Some(cpus) = cpus {
+        // As many on each; and of what a process there may open nothing is known but what it is here.
+        if plan.engine.threads == 0 {
+            let all = cpus.saturating_mul(hosts).min(plan.workers() as usize);
+            plan.engine.threads = u16::try_from(all).unwrap_or(u16::MAX);
+        }
     }
-    Ok(())
+    let each = if cpus.is_some() { hosts.max(1) } else { 1 };
+    engine_with(&plan, hosts, allowed, each as u16)
+}
+
+/// The same, where a process may open so many.
+///
+/// `turn`: processes are as many of these, or twice as many and so on.
+pub(crate) fn engine_with(
+    plan: &Plan,
+    hosts: usize,
+    allowed: u64,
+    turn: u16,
+) -> Result<Engine, Refused> {
+    let (all, servers) = (u64::from(plan.connections()), u64::from(plan.servers()));
+    let room = allowed.saturating_sub(OTHER_DESCRIPTORS);
+    let threads_of = |processes| match plan.engine.client {
+        Client::Own => threads(plan, hosts, processes),
+        Client::Beam => schedulers(plan, hosts),
+    };
+    // Of the process that has most: its threads, each with as many workers as any has at most.
+    let needs = |Engine { threads, processes }| {
+        let workers = u64::from(plan.workers().div_ceil(u32::from(threads.max(1))));
+        u64::from(threads.div_ceil(processes)) * workers * servers
+    };
+    let engine = |processes| Engine { threads: threads_of(processes), processes };
+    let given = plan.engine.processes.max(1).next_multiple_of(turn.max(1));
+    let own = plan.engine.client == Client::Own;
+    let may_be_more = own && plan.engine.processes == 0 && room > 0;
+    let most = if may_be_more { MOST_PROCESSES.min(plan.workers() as u16) } else { given };
+    let fits = |engine: &Engine| engine.processes == 1 && all <= room || needs(*engine) <= room;
+    // Fewer than the sum needs hold it in no case.
+    let least = all.div_ceil(room.max(1)).clamp(u64::from(given), u64::from(most.max(given)));
+    (least as u16..=most.max(given))
+        .filter(|processes| processes.is_multiple_of(turn.max(1)))
+        .map(engine)
+        .find(fits)
+        .ok_or(Refused::Descriptors {
+            connections: plan.workers(),
+            processes: most.max(given),
+            needed: all + OTHER_DESCRIPTORS * u64::from(given),
+            allowed: allowed.saturating_mul(u64::from(most.max(given))),
+            fit: room * u64::from(most.max(given)) / servers,
+        })
 }
 
 /// Refuses engine CPUs that this process may not use.
@@ -77,8 +128,8 @@ pub(crate) fn refuse_impossible(
 }
 
 /// One thread a CPU that the engine may use, but never more than workers; of several hosts each has as
-/// many as the others.
-pub(crate) fn threads(plan: &Plan, hosts: usize) -> u16 {
+/// many as the others, and of several processes each.
+pub(crate) fn threads(plan: &Plan, hosts: usize, processes: u16) -> u16 {
     let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cpus = if plan.engine.cpus.is_empty() { available } else { plan.engine.cpus.len() };
     let workers = plan.workers() as usize;
@@ -86,10 +137,18 @@ pub(crate) fn threads(plan: &Plan, hosts: usize) -> u16 {
         0 => cpus.min(workers).max(1),
         asked => usize::from(asked),
     };
-    let hosts = hosts.max(1);
-    let even = wanted.next_multiple_of(hosts);
-    let even = if even > workers { (workers / hosts).max(1) * hosts } else { even };
+    let turn = least_common_multiple(hosts.max(1), usize::from(processes.max(1)));
+    let even = wanted.next_multiple_of(turn);
+    let even = if even > workers { (workers / turn).max(1) * turn } else { even };
     u16::try_from(even).unwrap_or(u16::MAX)
+}
+
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut larger, mut rest) = (a, b);
+    while rest > 0 {
+        (larger, rest) = (rest, larger % rest);
+    }
+    a / larger * b
 }
 
 /// Schedulers of the clients' nodes, which are the engine's threads where the client is the BEAM.
@@ -112,10 +171,36 @@ mod tests {
             plan.engine.threads = threads;
             plan
         };
-        assert_eq!(threads(&plan(100, 3), 1), 3);
-        assert_eq!(threads(&plan(100, 2), 4), 4);
-        assert_eq!(threads(&plan(100, 5), 4), 8);
-        assert_eq!(threads(&plan(5, 5), 4), 4); // 8 threads would leave three without a worker
-        assert_eq!(threads(&plan(1, 0), 1), 1);
+        assert_eq!(threads(&plan(100, 3), 1, 1), 3);
+        assert_eq!(threads(&plan(100, 2), 4, 1), 4);
+        assert_eq!(threads(&plan(100, 5), 4, 1), 8);
+        assert_eq!(threads(&plan(5, 5), 4, 1), 4); // 8 threads would leave three without a worker
+        assert_eq!(threads(&plan(1, 0), 1, 1), 1);
+    }
+
+    #[test]
+    fn processes_are_as_many_as_descriptors_force_and_each_has_as_many_threads() {
+        let plan = |connections: u32, processes: u16| {
+            let mut plan = Plan::from_toml("[target]\naddress = 'a:1'\n").unwrap();
+            (plan.load.connections, plan.engine.threads) = (connections, 2);
+            plan.engine.processes = processes;
+            plan
+        };
+        let of = |plan: &Plan| engine_with(plan, 1, 1_100, 1).map(|it| (it.processes, it.threads));
+        assert_eq!(of(&plan(1_000, 0)), Ok((1, 2)));
+        assert_eq!(of(&plan(1_001, 0)), Ok((2, 2)));
+        assert_eq!(of(&plan(5_000, 0)), Ok((5, 5)));
+        assert_eq!(of(&plan(30, 3)), Ok((3, 3)));
+        // Of two asked for, each would need 1,500 and 100.
+        let Err(Refused::Descriptors { processes: 2, allowed: 2_200, fit: 2_000, .. }) =
+            engine_with(&plan(3_000, 2), 1, 1_100, 1)
+        else {
+            panic!("{:?}", of(&plan(3_000, 2)))
+        };
+        assert!(engine_with(&plan(10, 0), 1, 64, 1).is_err());
+        // Of three hosts, two processes each.
+        let of = |plan: &Plan| engine_with(plan, 3, 1_100, 3).map(|it| (it.processes, it.threads));
+        assert_eq!(of(&plan(30, 0)), Ok((3, 3)));
+        assert_eq!(of(&plan(5_000, 0)), Ok((6, 6)));
     }
 }

@@ -4,13 +4,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use linerate_engine::{Job, Preflight, Running, now, start};
+use linerate_engine::{Job, Preflight, Running, now};
 use linerate_evidence::{Evidence, Header, Line, Phase, Step};
 use linerate_model::Client;
-use linerate_probe::{CensusSampler, Scope, ServerEnds, TargetSampler};
+use linerate_probe::{CensusSampler, EngineProcesses, Scope, ServerEnds, TargetSampler};
 
 use crate::deploy::Deployment;
 use crate::error::RunError;
@@ -23,7 +23,8 @@ use crate::places::Names;
 use crate::runner::Runner;
 use crate::sampler::Sampler;
 use crate::steps::{self, Beside};
-use crate::{beam_client, places, streams};
+use crate::workers::Far;
+use crate::{beam_client, places, streams, workers};
 
 /// How a run ends that nothing cut short.
 const DONE: &str = "done";
@@ -47,15 +48,23 @@ impl<O: Observer> Runner<O> {
         let mut closing = Closing::of(ends.flatten());
         let main = job.clone();
         let before = streams::counted(&job);
+        let engine = EngineProcesses::default();
         let running = match plan.engine.client {
-            Client::Own => start(job).map_err(RunError::Engine)?,
-            Client::Beam => beam_client::start(&job, deployment.lab.engine_hosts())?,
+            Client::Own => workers::start(&job, &scope, &engine, 1, far(deployment))?,
+            Client::Beam => (beam_client::start(&job, deployment.lab.engine_hosts())?, None),
         };
+        let (running, of_workers) = running;
         let inside = inside.map(|inside| inside.begin(running.flows.clone()));
         let links = Links::of(&deployment.lab);
         let names = Names::of(&header.places);
         let mut course = Course {
-            sampler: Sampler::start(scope.clone(), running.flows.clone(), names, links),
+            sampler: Sampler::start(
+                scope.clone(),
+                running.flows.clone(),
+                engine.clone(),
+                names,
+                links,
+            ),
             target: TargetSampler::start(
                 scope.target_pids.clone(),
                 scope.target_ports.clone(),
@@ -63,6 +72,9 @@ impl<O: Observer> Runner<O> {
             ),
             inside,
             census: None,
+            of_workers: None,
+            engine,
+            jobs: 1,
             scope,
             servers: main.servers.iter().map(|server| server.address).collect(),
             seed: plan.engine.seed,
@@ -72,7 +84,7 @@ impl<O: Observer> Runner<O> {
             ended: DONE.to_owned(),
         };
         course.kept.add(before)?;
-        course.begun(&running);
+        course.begun(&running, of_workers);
         self.observer.begin(&header.plan, running.started);
         let started = running.started;
         self.main_phase(running, &main.stop, &mut course)?;
@@ -98,8 +110,8 @@ impl<O: Observer> Runner<O> {
         loop {
             match running.slices.recv_timeout(Duration::from_millis(50)) {
                 Ok(slice) => {
-                    self.observer.on_slice(&slice, &course.kept.evidence);
                     let slice = slice.pack();
+                    self.observer.on_slice(&slice, &course.kept.evidence);
                     course.kept.write(&Line::Slice(Box::new(slice.clone())))?;
                     course.kept.evidence.slices.push(slice);
                 }
@@ -144,6 +156,11 @@ impl<O: Observer> Runner<O> {
     }
 }
 
+/// The other hosts of the engine, and what they are told of this one.
+fn far(deployment: &Deployment) -> Far<'_> {
+    Far { hosts: &deployment.hosts, outside: &deployment.outside }
+}
+
 /// What goes on beside the load, in the main phase and in the experiment.
 struct Course<'a> {
     sampler: Sampler,
@@ -151,6 +168,11 @@ struct Course<'a> {
     inside: Option<InsideSampler>,
     /// Of the connections that there are now.
     census: Option<CensusSampler>,
+    /// What the engine's other processes sample, where the connections are theirs.
+    of_workers: Option<Receiver<Evidence>>,
+    engine: EngineProcesses,
+    /// Jobs of the engine so far.
+    jobs: u16,
     scope: Scope,
     servers: Vec<SocketAddr>,
     seed: u64,
@@ -172,23 +194,39 @@ impl Beside for Course<'_> {
         Ok(self.ended == DONE)
     }
 
-    fn begun(&mut self, running: &Running) {
-        let board = Arc::new(running.board.clone());
-        let census = CensusSampler::start(&self.scope, &self.servers, board, now, self.seed);
-        self.census = Some(census);
+    fn start(&mut self, job: &Job) -> Result<Running, RunError> {
+        self.jobs += 1;
+        let (running, of_workers) =
+            workers::start(job, &self.scope, &self.engine, self.jobs, far(self.deployment))?;
+        self.begun(&running, of_workers);
+        Ok(running)
     }
 
     fn over(&mut self) -> Result<(), RunError> {
+        self.take_samples()?;
+        self.of_workers = None;
         self.census.take().map_or(Ok(()), |census| self.kept.add(census.finish()))
     }
 }
 
 impl Course<'_> {
+    /// Connections are opened.
+    fn begun(&mut self, running: &Running, of_workers: Option<Receiver<Evidence>>) {
+        self.census = of_workers.is_none().then(|| {
+            let board = Arc::new(running.board.clone());
+            CensusSampler::start(&self.scope, &self.servers, board, now, self.seed)
+        });
+        self.of_workers = of_workers;
+    }
+
     fn take_samples(&mut self) -> Result<(), RunError> {
         while let Ok(samples) = self.sampler.samples.try_recv() {
             self.kept.add(samples)?;
         }
         while let Some(samples) = self.inside.as_ref().and_then(|it| it.samples.try_recv().ok()) {
+            self.kept.add(samples)?;
+        }
+        while let Some(samples) = self.of_workers.as_ref().and_then(|it| it.try_recv().ok()) {
             self.kept.add(samples)?;
         }
         self.kept.add(self.target.drain())?;

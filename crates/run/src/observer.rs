@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_evidence::{Evidence, Live, Slice, StepKind};
+use linerate_evidence::{Evidence, Slice, StepKind};
 use linerate_model::{Plan, Timestamp};
 use linerate_ramp::Ramp;
 
@@ -15,7 +15,7 @@ pub trait Observer {
     fn begin(&mut self, _plan: &Plan, _start: Timestamp) {}
 
     /// An engine thread finished a slice of the main phase; what else was sampled by then.
-    fn on_slice(&mut self, _slice: &Slice<Live>, _so_far: &Evidence) {}
+    fn on_slice(&mut self, _slice: &Slice, _so_far: &Evidence) {}
 
     /// The experiment goes on with this step; how long it and those after it take at most.
     fn on_step(&mut self, _kind: StepKind, _connections: u32, _left: Duration) {}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use linerate_beam::Host;
 use linerate_engine::{EngineHost, Flow, Preflight, ServerAddress};
 use linerate_evidence::{Alone, Evidence, Place, Places, Side, Subject};
 use linerate_lab::Lab;
@@ -26,6 +27,11 @@ pub fn hosts(lab: &Lab) -> Vec<EngineHost> {
         netns: host.netns,
     };
     lab.engine_hosts().into_iter().map(engine).collect()
+}
+
+/// One of other hosts.
+pub fn far_host(host: &Host) -> EngineHost {
+    EngineHost { name: host.node().name().to_owned(), ..EngineHost::default() }
 }
 
 /// What the evidence's header says of them: nothing where the plan names no sites.

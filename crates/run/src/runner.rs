@@ -4,13 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use linerate_engine::{Job, Tls, Trust, client_config, now};
+use linerate_engine::{EngineHost, Job, Tls, Trust, client_config, now};
 use linerate_evidence::{Evidence, Header};
-use linerate_model::{Client, Plan, Target};
+use linerate_model::{Bytes, Plan, Target};
+use linerate_workload::Part;
 
+use crate::body::Outside;
 use crate::deploy::Deployment;
 use crate::error::{Refused, RunError};
 use crate::evidence_file::EvidenceFile;
+use crate::hosts::Access;
 use crate::observer::Observer;
 use crate::{body, header, limits, places, preflight};
 
@@ -24,6 +27,8 @@ pub struct Runner<O> {
     pub verbose: bool,
     /// Keep what is secret of a plan (passwords, tokens) in evidence, events and reports.
     pub show_secrets: bool,
+    /// What reaching other hosts of the engine needs.
+    pub access: Access,
 }
 
 /// One run's outcome.
@@ -50,12 +55,12 @@ impl<O: Observer> Runner<O> {
         file: Option<&Path>,
     ) -> Result<Measured, RunError> {
         let job = job(deployment, plan)?;
-        limits::raise_descriptors(plan)?;
         limits::check_cpus(plan)?;
         let preflight = preflight::preflight(deployment, &job, &self.cancel)?;
         if let Some(warning) = limits::refuse_impossible(plan, &preflight)? {
             self.observer.warn(&warning);
         }
+        let plan = &*job.plan;
         let shown = if self.show_secrets { plan.clone() } else { plan.redacted() };
         let header = header::header(deployment, &shown, &job, &preflight);
         let mut file = file.map(|path| EvidenceFile::create(path, &header)).transpose()?;
@@ -67,24 +72,46 @@ impl<O: Observer> Runner<O> {
     }
 }
 
+// Chosen: three quarters of the longest line that a worker reads, and that in base64.
+/// Bytes of files and variables that another host is told.
+const MOST_OUTSIDE: usize = 3 << 20;
+
 /// What the engine is to do.
-fn job(deployment: &Deployment, plan: &Plan) -> Result<Job, RunError> {
+fn job(deployment: &mut Deployment, plan: &Plan) -> Result<Job, RunError> {
     let authority = plan.target.address.clone().unwrap_or_else(|| deployment.address.to_string());
-    let tls = plan.target.tls.then(|| tls(&authority, &plan.target)).transpose()?;
-    let hosts = places::hosts(&deployment.lab);
+    let far: Vec<EngineHost> = deployment.hosts.iter().map(places::far_host).collect();
+    let hosts = if far.is_empty() { places::hosts(&deployment.lab) } else { far };
+    let cpus = deployment.hosts.iter().map(|host| usize::from(host.cpus())).min();
+    let engine = limits::engine(plan, hosts.len(), cpus)?;
+    let noted = if deployment.hosts.is_empty() { Outside::default() } else { Outside::noting() };
+    deployment.outside = noted;
+    let mut own = plan.clone();
+    // What is not there is one.
+    let is_one = engine.processes == 1 && deployment.hosts.is_empty();
+    own.engine.processes = if is_one { 0 } else { engine.processes };
+    let coordinating = Part::coordinating(engine.processes);
+    let outside = &mut deployment.outside;
+    let template = body::template(plan, &authority, coordinating, None, outside)?;
+    if outside.size() > MOST_OUTSIDE {
+        let size = Bytes(outside.size() as u64);
+        return Err(Refused::Outside { size, most: Bytes(MOST_OUTSIDE as u64) }.into());
+    }
     Ok(Job {
-        template: body::template(plan, &authority)?,
-        plan: Arc::new(plan.clone()),
+        template,
+        tls: tls_of(plan, &authority)?,
+        plan: Arc::new(own),
         servers: places::servers(&deployment.lab),
-        threads: match plan.engine.client {
-            Client::Own => limits::threads(plan, hosts.len()),
-            Client::Beam => limits::schedulers(plan, hosts.len()),
-        },
+        threads: engine.threads,
+        process: (0, 1),
         hosts,
-        tls,
         stop: Arc::new(AtomicBool::new(false)),
         slice: None,
     })
+}
+
+/// TLS, where the plan asks for it.
+pub(crate) fn tls_of(plan: &Plan, authority: &str) -> Result<Option<Tls>, RunError> {
+    plan.target.tls.then(|| tls(authority, &plan.target)).transpose()
 }
 
 /// TLS by the name in the authority; an address is a name as well.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linerate_engine::{Flows, now};
 use linerate_evidence::Evidence;
-use linerate_probe::{FlowAddress, Probe, Scope};
+use linerate_probe::{EngineProcesses, FlowAddress, Probe, Scope};
 
 use crate::links::Links;
 use crate::places::{self, Names};
@@ -26,14 +26,20 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    pub(crate) fn start(scope: Scope, flows: Flows, mut names: Names, mut links: Links) -> Self {
+    pub(crate) fn start(
+        scope: Scope,
+        flows: Flows,
+        engine: EngineProcesses,
+        mut names: Names,
+        mut links: Links,
+    ) -> Self {
         let (sender, samples) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let no_flows = Arc::new(AtomicBool::new(false));
         let without = Arc::clone(&no_flows);
         let thread = std::thread::spawn(move || {
-            let mut probe = Probe::open(scope);
+            let mut probe = Probe::open(scope).with_engine(engine);
             let mut next = now();
             loop {
                 let last = until.load(Ordering::Relaxed);

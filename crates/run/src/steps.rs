@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use linerate_engine::{Job, Preflight, Running, now, spaced, start};
+use linerate_engine::{Job, Preflight, Running, now, spaced};
 use linerate_evidence::{Live, Packed, Phase, Slice, Step, StepKind, live_histogram};
 use linerate_model::Timestamp;
 
@@ -16,8 +16,8 @@ use crate::experiment::{self, Planned, WARM_UP};
 pub(crate) trait Beside {
     fn goes_on(&mut self) -> Result<bool, RunError>;
 
-    /// A closed loop was begun.
-    fn begun(&mut self, running: &Running);
+    /// Begins a closed loop.
+    fn start(&mut self, job: &Job) -> Result<Running, RunError>;
 
     /// It has ended.
     fn over(&mut self) -> Result<(), RunError>;
@@ -94,13 +94,12 @@ fn loop_step(
 ) -> Result<Option<Step>, RunError> {
     let job = experiment::job(main, step);
     let stop = Arc::clone(&job.stop);
-    let running = start(job).map_err(RunError::Engine)?;
-    beside.begun(&running);
+    let running = beside.start(&job)?;
     let begun = running.started;
     let (mut slices, mut went_on) = (Vec::new(), true);
     loop {
         match running.slices.recv_timeout(Duration::from_millis(20)) {
-            Ok(slice) => slices.push(slice),
+            Ok(slice) => slices.push(slice.live()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

@@ -4,7 +4,8 @@
 //! session keeps, so that nothing is allocated once it is as long as the longest request.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::counter::Counter;
 
 /// What may stand in a text, for those that wrote something else.
 const NAMES: &str = "counter, random:1-1000, hex:16, uuid or env:NAME";
@@ -202,7 +203,7 @@ impl Holed {
         &self,
         text: Range<usize>,
         holes: Range<usize>,
-        counter: &AtomicU64,
+        counter: &Counter,
         random: &mut fastrand::Rng,
         into: &mut Vec<u8>,
     ) {
@@ -218,8 +219,7 @@ impl Holed {
             from = *at as usize;
             match what {
                 What::Counter(first) => {
-                    let counted =
-                        *number.get_or_insert_with(|| counter.fetch_add(1, Ordering::Relaxed));
+                    let counted = *number.get_or_insert_with(|| counter.next());
                     decimal(first.wrapping_add(counted), into);
                 }
                 What::Random(first, last) => decimal(random.u64(*first..=*last), into),
@@ -305,7 +305,7 @@ mod tests {
         holed.put_holed(text.as_bytes(), Place::Header, &variable).map(|()| holed)
     }
 
-    fn filled(holed: &Holed, counter: &AtomicU64, random: &mut fastrand::Rng) -> String {
+    fn filled(holed: &Holed, counter: &Counter, random: &mut fastrand::Rng) -> String {
         let mut into = Vec::new();
         let (text, holes) = (0..holed.bytes.len(), 0..holed.holes.len());
         holed.fill(text, holes, counter, random, &mut into);
@@ -314,7 +314,7 @@ mod tests {
 
     /// The first so many requests of this text.
     fn requests(text: &str, count: usize) -> Vec<String> {
-        let (holed, counter) = (holed(text).unwrap(), AtomicU64::new(0));
+        let (holed, counter) = (holed(text).unwrap(), Counter::default());
         let mut random = fastrand::Rng::with_seed(7);
         (0..count).map(|_| filled(&holed, &counter, &mut random)).collect()
     }
@@ -362,7 +362,7 @@ mod tests {
         let holed = holed("Bearer {{env:TOKEN}} {{{{counter}}").unwrap();
         assert_eq!(holed.bytes, b"Bearer t-1 {{uuid}} {{counter}}");
         assert!(holed.holes.is_empty());
-        let nothing = filled(&holed, &AtomicU64::new(0), &mut fastrand::Rng::with_seed(1));
+        let nothing = filled(&holed, &Counter::default(), &mut fastrand::Rng::with_seed(1));
         assert_eq!(nothing, "");
     }
 
@@ -397,7 +397,7 @@ mod tests {
         request.put_length(&body);
         request.put(&["\r\n\r\n"]);
         request.put_body(&body);
-        let (counter, mut random) = (AtomicU64::new(0), fastrand::Rng::with_seed(7));
+        let (counter, mut random) = (Counter::default(), fastrand::Rng::with_seed(7));
         let mut all: Vec<_> = (0..20).map(|_| filled(&request, &counter, &mut random)).collect();
         all.sort_unstable();
         all.dedup();

@@ -5,10 +5,10 @@
 //! Source: RFC 9112, sections 6 (message body length) and 7 (chunked).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use linerate_model::{Body, Bytes, Requests, Workload};
 
+use crate::counter::Counter;
 use crate::requests::{Asked, BadRequests, Defaults, List, Payload};
 use crate::session::{Answer, Broken, Judged, Session, Step, Template};
 use crate::{Given, Kind};
@@ -23,7 +23,7 @@ pub(crate) static KIND: Kind = Kind {
     says: "HTTP/1.1 requests one after the other on kept-alive connections",
     template: |workload, given| {
         let list = list(workload, given)?;
-        Some(list.map(|list| -> Arc<dyn Template> { Arc::new(HttpTemplate::of(list, given.seed)) }))
+        Some(list.map(|list| -> Arc<dyn Template> { Arc::new(HttpTemplate::of(list, given)) }))
     },
 };
 
@@ -40,7 +40,7 @@ struct HttpTemplate {
     list: Arc<List>,
     seed: u64,
     /// Sessions made so far: each has random choices of its own.
-    sessions: AtomicU64,
+    sessions: Counter,
 }
 
 /// The requests of a plan of this kind.
@@ -94,14 +94,14 @@ fn list(workload: &Workload, given: &Given<'_>) -> Option<Result<List, BadReques
 }
 
 impl HttpTemplate {
-    fn of(list: List, seed: u64) -> Self {
-        Self { list: Arc::new(list), seed, sessions: AtomicU64::new(0) }
+    fn of(list: List, given: &Given<'_>) -> Self {
+        Self { list: Arc::new(list), seed: given.seed, sessions: Counter::new(given.part) }
     }
 }
 
 impl Template for HttpTemplate {
     fn session(&self) -> Box<dyn Session> {
-        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let number = self.sessions.next();
         Box::new(HttpSession::of(Arc::clone(&self.list), crate::random_of(self.seed, number)))
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod choice;
+mod counter;
 mod holes;
 mod http;
 mod matching;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use linerate_model::Workload;
 
 pub use choice::Choice;
+pub use counter::Part;
 pub use http::{Chunked, HttpSession};
 pub use requests::BadRequests;
 pub use schedule::Schedule;
@@ -41,12 +43,21 @@ pub struct Given<'a> {
     pub congestion: Option<&'a str>,
     /// The run among all that a far end of streams serves.
     pub run: u64,
+    /// Of several processes, which one this is.
+    pub part: Part,
 }
 
 impl<'a> Given<'a> {
     /// Of a target, and nothing else: for tests.
     pub fn of(authority: &'a str) -> Self {
-        Self { authority, seed: 1, variable: &|_| None, congestion: None, run: 1 }
+        Self {
+            authority,
+            seed: 1,
+            variable: &|_| None,
+            congestion: None,
+            run: 1,
+            part: Part::default(),
+        }
     }
 }
 

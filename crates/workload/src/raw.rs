@@ -2,10 +2,10 @@
 //! a text. Any protocol that asks and answers, without code.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use linerate_model::{Bytes, Endian, Ending, LengthField, MOST_SENT, Sent, Workload};
 
+use crate::counter::Counter;
 use crate::holes::{Holed, Place};
 use crate::matching::Text;
 use crate::requests::BadRequests;
@@ -39,7 +39,7 @@ struct Asked {
     /// What a right answer has in it; none: any is right.
     expected: Option<Text>,
     /// Requests with a counter so far.
-    counted: AtomicU64,
+    counted: Counter,
 }
 
 /// How an answer ends.
@@ -127,7 +127,7 @@ struct RawTemplate {
     asked: Arc<Asked>,
     seed: u64,
     /// Sessions made so far: each has random choices of its own.
-    sessions: AtomicU64,
+    sessions: Counter,
 }
 
 impl RawTemplate {
@@ -153,14 +153,14 @@ impl RawTemplate {
         }
         let ending = End::of(until).map_err(|wrong| (UNTIL, wrong))?;
         let expected = expected.map(|text| Text::new(text.as_bytes()));
-        let asked = Asked { request, ending, expected, counted: AtomicU64::new(0) };
-        Ok(Self { asked: Arc::new(asked), seed: given.seed, sessions: AtomicU64::new(0) })
+        let asked = Asked { request, ending, expected, counted: Counter::new(given.part) };
+        Ok(Self { asked: Arc::new(asked), seed: given.seed, sessions: Counter::new(given.part) })
     }
 }
 
 impl Template for RawTemplate {
     fn session(&self) -> Box<dyn Session> {
-        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let number = self.sessions.next();
         Box::new(Raw {
             written: self.asked.request.bytes.len(),
             asked: Arc::clone(&self.asked),

@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use linerate_model::{Expected, Order, Statuses};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Given;
+use crate::counter::{Counter, Part};
 use crate::holes::{Holed, Place};
 use crate::matching::Text;
 use crate::session::Judged;
@@ -79,7 +79,7 @@ pub(crate) struct List {
     pub judges: bool,
     choosing: Choosing,
     /// Requests with a counter so far.
-    counted: AtomicU64,
+    counted: Counter,
 }
 
 /// What a right answer is, ready to be looked for.
@@ -117,7 +117,7 @@ impl Entry {
 enum Choosing {
     One,
     /// Places in the order of asking, and the next of them; empty: as they stand.
-    Turn(Vec<u32>, AtomicUsize),
+    Turn(Vec<u32>, Counter),
     /// Weights summed up.
     Weighted(Vec<u64>),
 }
@@ -152,20 +152,20 @@ const MOST_EXPECTED: usize = 1 << 16;
 const EXAMPLE: &str = r#"write for example {"method": "POST", "path": "/a", "body": "text"}"#;
 
 impl List {
-    fn new(expected: &Expected) -> Self {
+    fn new(expected: &Expected, part: Part) -> Self {
         Self {
             texts: Holed::default(),
             entries: Vec::new(),
             judges: !expected.is_anything(),
             expected: vec![Right::of(expected)],
             choosing: Choosing::One,
-            counted: AtomicU64::new(0),
+            counted: Counter::new(part),
         }
     }
 
     /// One request, as it is written.
     pub fn of_bytes(request: Vec<u8>) -> Self {
-        let mut list = Self::new(&Expected::default());
+        let mut list = Self::new(&Expected::default(), Part::default());
         let length = request.len() as u32;
         list.texts.bytes = request;
         list.entries.push(Entry { from: 0, length, holes: 0, expected: 0, head: false });
@@ -178,7 +178,7 @@ impl List {
         expected: &Expected,
         given: &Given<'_>,
     ) -> Result<Self, BadRequests> {
-        let mut list = Self::new(expected);
+        let mut list = Self::new(expected, given.part);
         let mut weights = Vec::new();
         for (asked, weight) in all {
             let added = list.add(&asked, 0, given);
@@ -198,7 +198,7 @@ impl List {
         defaults: &Defaults<'_>,
         given: &Given<'_>,
     ) -> Result<Self, BadRequests> {
-        let mut list = Self::new(defaults.expected);
+        let mut list = Self::new(defaults.expected, given.part);
         list.texts.bytes.reserve(text.len());
         let mut known = HashMap::from([(defaults.expected.clone(), 0)]);
         let mut weights = Vec::new();
@@ -235,11 +235,11 @@ impl List {
                 return Err(BadRequests::Line { line: 1, column: 1, wrong });
             }
             Order::Weighted => Choosing::Weighted(weights),
-            Order::Turn => Choosing::Turn(Vec::new(), AtomicUsize::new(0)),
+            Order::Turn => Choosing::Turn(Vec::new(), Counter::in_turn(given.part)),
             Order::Shuffled => {
                 let mut places: Vec<u32> = (0..count as u32).collect();
                 fastrand::Rng::with_seed(given.seed).shuffle(&mut places);
-                Choosing::Turn(places, AtomicUsize::new(0))
+                Choosing::Turn(places, Counter::in_turn(given.part))
             }
         };
         list.texts.bytes.shrink_to_fit();
@@ -382,7 +382,7 @@ impl List {
         match &self.choosing {
             Choosing::One => 0,
             Choosing::Turn(places, next) => {
-                let at = next.fetch_add(1, Ordering::Relaxed) % self.entries.len();
+                let at = (next.next() % self.entries.len() as u64) as usize;
                 places.get(at).map_or(at, |place| *place as usize)
             }
             Choosing::Weighted(sums) => {

@@ -2,23 +2,23 @@
 //! `crr`: the same with a connection for each. netperf's TCP_RR and TCP_CRR.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use linerate_model::{Framing, Workload};
 
 use crate::Kind;
+use crate::counter::{Counter, Part};
 use crate::session::{Answer, Broken, Session, Step, Template};
 
 /// See the module.
 pub(crate) static RR: Kind = Kind {
     name: "rr",
     says: "one request, one response of known or prefixed length, again (netperf's TCP_RR)",
-    template: |workload, _| match workload {
+    template: |workload, given| match workload {
         Workload::Rr { framing, request, response, echo: false } => {
             Some(Ok(Arc::new(RrTemplate::new(*framing, request.0, response.0))))
         }
         Workload::Rr { framing, request, echo: true, .. } => {
-            Some(Ok(Arc::new(EchoTemplate::new(*framing, request.0))))
+            Some(Ok(Arc::new(EchoTemplate::new(*framing, request.0, given.part))))
         }
         _ => None,
     },
@@ -153,16 +153,16 @@ struct EchoTemplate {
     prefix: Vec<u8>,
     payload: usize,
     /// Sessions made so far: each draws its places from another stream.
-    made: AtomicU64,
+    made: Counter,
 }
 
 impl EchoTemplate {
-    fn new(framing: Framing, payload: u64) -> Self {
+    fn new(framing: Framing, payload: u64, part: Part) -> Self {
         let payload = payload as usize;
         let mut random = vec![0; RANDOM + payload];
         fastrand::Rng::with_seed(0x5eed).fill(&mut random);
         let prefix = prefix(framing, payload as u64);
-        Self { random: random.into(), prefix, payload, made: AtomicU64::new(0) }
+        Self { random: random.into(), prefix, payload, made: Counter::new(part) }
     }
 }
 
@@ -171,7 +171,7 @@ impl Template for EchoTemplate {
         let mut request = self.prefix.clone();
         request.resize(self.prefix.len() + self.payload, 0);
         let (written, echoed) = (request.len(), request.len());
-        let stream = self.made.fetch_add(1, Ordering::Relaxed);
+        let stream = self.made.next();
         Box::new(Echo {
             random: Arc::clone(&self.random),
             places: fastrand::Rng::with_seed(stream),
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn an_echo_is_its_requests_bytes_in_any_pieces_and_no_two_requests_are_alike() {
-        let mut echo = EchoTemplate::new(Framing::Length2, 1024).session();
+        let mut echo = EchoTemplate::new(Framing::Length2, 1024, Part::default()).session();
         echo.begin();
         let first = echo.unsent().to_vec();
         assert_eq!((first.len(), &first[..2]), (1026, [4, 0].as_slice())); // 1024 = 4 x 256
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn an_echo_of_other_bytes_or_of_another_length_is_none() {
-        let mut echo = EchoTemplate::new(Framing::Fixed, 64).session();
+        let mut echo = EchoTemplate::new(Framing::Fixed, 64, Part::default()).session();
         echo.begin();
         let mut other = echo.unsent().to_vec();
         other[63] ^= 1;

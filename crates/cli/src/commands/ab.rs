@@ -12,7 +12,7 @@ use crate::commands::run::one;
 use crate::failure::Failure;
 use crate::gate::Gate;
 use crate::output::Output;
-use crate::plan_of::{plan_of, read};
+use crate::plan_of::{access_of, plan_of, read};
 use crate::privileges;
 use crate::sides::FALSE_ALARMS;
 use crate::signals::Signals;
@@ -44,6 +44,7 @@ pub fn ab(args: &AbArgs) -> Result<u8, Failure> {
         cancel: signals.flag(),
         verbose: args.output.verbose,
         show_secrets: args.output.show_secrets,
+        access: access_of(&args.load),
     };
     let looks = looks(args.rounds);
     // A look at the figures is a chance to be wrong: each has its part.

@@ -13,7 +13,7 @@ use crate::commands::run::{exit_code, one};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::pairs::effect;
-use crate::plan_of::{plan_of, read};
+use crate::plan_of::{access_of, plan_of, read};
 use crate::privileges;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -32,6 +32,7 @@ pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
         cancel: signals.flag(),
         verbose: args.output.verbose,
         show_secrets: args.output.show_secrets,
+        access: access_of(&args.load),
     };
 
     let deployment = runner.lay(&plan)?;

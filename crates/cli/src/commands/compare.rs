@@ -391,7 +391,7 @@ fn errors(before: &[(PathBuf, RunDocument)], after: &[(PathBuf, RunDocument)]) -
     let share = |side: &[(PathBuf, RunDocument)]| {
         let (mut lost, mut due) = (0, 0);
         for (_, run) in side {
-            let (failed, all) = run.load.lost();
+            let (failed, all) = run.load.unserved();
             lost += failed + run.load.status[3] + run.load.status[4];
             due += all;
         }

@@ -11,7 +11,7 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::gate::Gate;
 use crate::output::{Output, say};
-use crate::plan_of::{combinations, plan_of};
+use crate::plan_of::{access_of, combinations, plan_of};
 use crate::privileges;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -35,6 +35,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         cancel: signals.flag(),
         verbose: args.output.verbose,
         show_secrets: args.output.show_secrets,
+        access: access_of(&args.load),
     };
 
     let (mut document, ended) = if turned.is_empty() {

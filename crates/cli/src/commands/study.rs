@@ -7,7 +7,7 @@ use linerate_model::{OpRate, Plan};
 use linerate_report::{
     Claim, Document, LinkPart, RunDocument, Scale, StudyDocument, StudyRow, Wire,
 };
-use linerate_run::{Observer, Runner};
+use linerate_run::{Access, Observer, Runner};
 
 use crate::args::StudyArgs;
 use crate::commands::run::{exit_code, one};
@@ -82,6 +82,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         cancel: signals.flag(),
         verbose: args.output.verbose,
         show_secrets: args.output.show_secrets,
+        access: Access::default(),
     };
     let mut made = Made {
         study: &study,

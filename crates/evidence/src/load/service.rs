@@ -106,7 +106,7 @@ impl Service {
             due,
             not_asked,
             unanswered,
-            decided: due.saturating_sub(load.in_flight_at_end - unanswered),
+            decided: due.saturating_sub(load.in_flight_at_end - unanswered + load.lost),
             good: slices.iter().map(Slice::good).sum(),
         }
     }

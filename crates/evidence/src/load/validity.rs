@@ -41,7 +41,7 @@ pub(super) fn judge(load: &LoadSummary, plan: &Plan, slices: &[Slice]) -> Validi
     let failed: u64 = load.errors.values().sum();
     let service = Service::of(slices, plan, load);
 
-    let accounted = load.answered + failed + load.timed_out + load.in_flight_at_end;
+    let accounted = load.answered + failed + load.timed_out + load.lost + load.in_flight_at_end;
     if load.scheduled != accounted {
         validity.because(
             ValidityState::Void,

@@ -50,6 +50,7 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         answered: reads,
         errors: Default::default(),
         timed_out: 0,
+        lost: 0,
         in_flight_at_end: 0,
         status: [0; 5],
         codes: Default::default(),

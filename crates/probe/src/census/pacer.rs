@@ -22,6 +22,8 @@ pub(crate) struct Pacer {
     next: Timestamp,
     /// CPU time of a sample, in ns.
     cost: f64,
+    /// How many samplers share the work.
+    of: f64,
 }
 
 /// A sample that is to be taken.
@@ -34,8 +36,10 @@ pub(crate) struct Due {
 }
 
 impl Pacer {
-    pub(crate) fn new(start: Timestamp, seed: u64) -> Self {
-        let mut pacer = Self { random: fastrand::Rng::with_seed(seed), next: start, cost: 0.0 };
+    /// One of `of` samplers, which take as many samples together as one alone.
+    pub(crate) fn new(start: Timestamp, seed: u64, of: u16) -> Self {
+        let random = fastrand::Rng::with_seed(seed);
+        let mut pacer = Self { random, next: start, cost: 0.0, of: of.max(1).into() };
         pacer.next = start.after(pacer.gap());
         pacer
     }
@@ -75,7 +79,9 @@ impl Pacer {
 
     /// Samples a second.
     pub(crate) fn rate(&self) -> f64 {
-        if self.cost == 0.0 { MOST } else { (SHARE * 1e9 / self.cost).clamp(LEAST, MOST) }
+        let all =
+            if self.cost == 0.0 { MOST } else { (SHARE * 1e9 / self.cost).clamp(LEAST, MOST) };
+        all / self.of
     }
 
     fn gap(&mut self) -> Duration {
@@ -92,7 +98,7 @@ mod tests {
     #[test]
     fn gaps_are_exponential_and_their_rate_follows_the_cost() {
         for (micros, rate) in [(5, 500.0), (20, 500.0), (100, 100.0), (5_000, 20.0)] {
-            let mut pacer = Pacer::new(Timestamp(0), 1);
+            let mut pacer = Pacer::new(Timestamp(0), 1, 1);
             // Chosen: enough to forget the first.
             (0..200).for_each(|_| pacer.spent(Duration::from_micros(micros)));
             assert!((pacer.rate() / rate - 1.0).abs() < 0.01, "{micros} us: {}", pacer.rate());
@@ -107,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_late_sample_stands_for_all_instants_that_have_passed() {
-        let mut pacer = Pacer::new(Timestamp(0), 3);
+        let mut pacer = Pacer::new(Timestamp(0), 3, 1);
         assert_eq!(pacer.due(Timestamp(0)), None);
         let mut instants = 0;
         // Runs for 20 ms, is kept from running for 80.

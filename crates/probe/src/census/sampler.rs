@@ -46,6 +46,18 @@ impl CensusSampler {
         now: fn() -> Timestamp,
         seed: u64,
     ) -> Self {
+        Self::start_one_of(1, scope, servers, connections, now, seed)
+    }
+
+    /// The same, where so many processes sample, each its own connections.
+    pub fn start_one_of(
+        of: u16,
+        scope: &Scope,
+        servers: &[SocketAddr],
+        connections: Arc<dyn Connections>,
+        now: fn() -> Timestamp,
+        seed: u64,
+    ) -> Self {
         let shared = Arc::new(Shared::default());
         let mut sampler = Self { shared: Arc::clone(&shared), thread: None };
         if connections.count() == 0 {
@@ -53,7 +65,7 @@ impl CensusSampler {
             return sampler;
         }
         let census = Census::open(scope, servers);
-        let work = Work::new(census, connections, servers.len(), now(), seed);
+        let work = Work::new(census, connections, servers.len(), Pacer::new(now(), seed, of));
         let thread = std::thread::Builder::new().name("linerate-census".into());
         match thread.spawn(move || work.run(now, &shared)) {
             Ok(thread) => sampler.thread = Some(thread),
@@ -130,16 +142,15 @@ impl Work {
         census: Census,
         connections: Arc<dyn Connections>,
         servers: usize,
-        start: Timestamp,
-        seed: u64,
+        pacer: Pacer,
     ) -> Self {
         Self {
             census,
             connections,
-            pacer: Pacer::new(start, seed),
             counts: vec![Counts::default(); servers],
             told: vec![Counts::default(); servers],
-            next_row: start.after(ROW),
+            next_row: next_row(pacer.next()),
+            pacer,
             cpu: Duration::ZERO,
             last: None,
             fault: None,
@@ -185,7 +196,7 @@ impl Work {
 
     /// A row of each server of which there is something new.
     fn tell(&mut self, at: Timestamp, evidence: &mut Evidence) {
-        self.next_row = at.after(ROW);
+        self.next_row = next_row(at);
         for (server, (counts, told)) in (0..).zip(self.counts.iter().zip(&mut self.told)) {
             if counts.instants() != told.instants() {
                 counts.push(at, Subject::Census(server), evidence);
@@ -214,6 +225,12 @@ impl Work {
             counts.push(at, of, evidence);
         }
     }
+}
+
+/// At whole multiples of the clock: samplers of several processes tell at the same instants.
+fn next_row(after: Timestamp) -> Timestamp {
+    let each = ROW.as_nanos() as u64;
+    Timestamp((after.0 / each + 1) * each)
 }
 
 /// CPU time of this thread.

@@ -8,7 +8,7 @@ use linerate_beam::{Cookie, Node, Where};
 use linerate_capacity::Forecast;
 use linerate_model::{Bytes, Plan, Timestamp};
 use linerate_ramp::{Asked, Mix, Outcome, Ramp, Stage};
-use linerate_run::{Observer, Runner};
+use linerate_run::{Access, Observer, Runner};
 use linerate_session::{Kind, Mechanism, PROTOCOLS, Pattern, Protocol, Settings, kind};
 
 use crate::args::CapacityArgs;
@@ -189,7 +189,8 @@ pub fn hold(
     let quiet = args.json && !std::io::stderr().is_terminal();
     let observer = Climb { quiet, label: label.to_owned(), told: None, course: Vec::new() };
     let (cancel, secrets) = (signals.flag(), false);
-    let mut runner = Runner { observer, cancel, verbose: false, show_secrets: secrets };
+    let access = Access::default();
+    let mut runner = Runner { observer, cancel, verbose: false, show_secrets: secrets, access };
     let mut deployment = runner.lay(plan)?;
     let made = runner.hold(&mut deployment, plan, asked, protocol, node);
     runner.remove(deployment);

@@ -1,0 +1,238 @@
+//! Load from other hosts: network namespaces of this machine, a BEAM node in each. Needs root: others pass it over.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rustix::process::{Signal, geteuid};
+use serde_json::Value;
+use tempfile::TempDir;
+
+mod ours;
+mod schemas;
+
+use ours::{Linerate, closed_port, needs, signal_to, soon};
+
+/// One at a time: all use the same addresses.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Chosen: a busy machine starts and ends programs slowly.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const COOKIE: &str = "CRUMBSOFTHEHOSTSTEST";
+
+fn ip(words: &str) -> bool {
+    Command::new("ip").args(words.split(' ')).stderr(Stdio::null()).status().unwrap().success()
+}
+
+/// A host: a network namespace that is reached over a veth, and a node in it.
+struct Host {
+    netns: String,
+    node: Child,
+    name: String,
+    tmp: TempDir,
+}
+
+/// Source: RFC 2544: addresses for tests between two networks. The `n`th link's end here, or the other.
+fn address(n: usize, end: usize) -> String {
+    format!("198.18.214.{}", 4 * n + end)
+}
+
+impl Host {
+    fn start(n: usize, home: &TempDir) -> Self {
+        let netns = format!("lrh{}x{n}", std::process::id());
+        let (here, there) = (address(n, 1), address(n, 2));
+        for step in [
+            format!("netns add {netns}"),
+            format!("link add {netns} type veth peer name there netns {netns}"),
+            format!("addr add {here}/30 dev {netns}"),
+            format!("link set {netns} up"),
+            format!("-n {netns} addr add {there}/30 dev there"),
+            format!("-n {netns} link set there up"),
+            format!("-n {netns} link set lo up"),
+            format!("-n {netns} route add default via {here}"),
+        ] {
+            assert!(ip(&step), "ip {step}");
+        }
+        let tmp = TempDir::new().unwrap();
+        let port = closed_port();
+        let node = format!("load@{there}");
+        let up = "io:format(\"up~n\"), spawn(fun() -> eof = io:get_line(\"\"), halt() end).";
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &netns, "erl", "-noshell", "-name", &node])
+            .args(["-start_epmd", "false", "-erl_epmd_port", &port.to_string(), "-eval", up])
+            .env("HOME", home.path())
+            .env("TMPDIR", tmp.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "up");
+        Self { netns, node: child, name: format!("{node}:{port}"), tmp }
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(self.tmp.path()).unwrap().count()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.node.kill();
+        let _ = self.node.wait();
+        ip(&format!("link del {}", self.netns));
+        ip(&format!("netns del {}", self.netns));
+    }
+}
+
+struct Hosts {
+    all: Vec<Host>,
+    home: TempDir,
+    _one: MutexGuard<'static, ()>,
+}
+
+impl Hosts {
+    fn start(count: usize) -> Option<Self> {
+        let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !geteuid().is_root() {
+            return None;
+        }
+        needs(&["erl", "ip"]);
+        let home = TempDir::new().unwrap();
+        let cookie = home.path().join(".erlang.cookie");
+        fs::write(&cookie, COOKIE).unwrap();
+        fs::set_permissions(&cookie, fs::Permissions::from_mode(0o400)).unwrap();
+        Some(Self { all: (0..count).map(|n| Host::start(n, &home)).collect(), home, _one: one })
+    }
+
+    /// A run of all of them against a server of this process.
+    fn run(&self, port: u16, more: &[&str]) -> Linerate {
+        let target = format!("tcp://{}:{port}", address(0, 1));
+        let mut words = vec!["run", "--json", "-q", "--no-check", &target, "--request", "64"];
+        let cookie = self.home.path().join(".erlang.cookie").display().to_string();
+        words.extend(["--cookie-file", &cookie]);
+        self.all.iter().for_each(|host| words.extend(["--host", &host.name]));
+        words.extend(more);
+        Linerate::start(&words)
+    }
+}
+
+/// Echoes messages of 64 bytes, and counts them.
+fn counting() -> (u16, Arc<AtomicU64>) {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let counted = Arc::clone(&counted);
+            std::thread::spawn(move || {
+                stream.set_nodelay(true).unwrap();
+                let mut message = [0; 64];
+                while stream.read_exact(&mut message).is_ok() {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    if stream.write_all(&message).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (port, count)
+}
+
+fn number(of: &Value, key: &str) -> u64 {
+    of.get(key).map_or(0, |value| value.as_u64().unwrap())
+}
+
+/// scheduled = answered + failed + timed out + lost + in flight.
+fn assert_accounted(load: &Value) {
+    let errors = load["errors"].as_object().unwrap().values().map(|it| it.as_u64().unwrap());
+    let keys = ["answered", "timed_out", "lost", "in_flight_at_end"];
+    let known = errors.sum::<u64>() + keys.map(|key| number(load, key)).iter().sum::<u64>();
+    assert_eq!(number(load, "scheduled"), known, "{load:#}");
+}
+
+#[test]
+fn three_hosts_make_one_load_to_the_exchange_and_leave_nothing_behind() {
+    let Some(hosts) = Hosts::start(3) else { return };
+    let (port, count) = counting();
+    let mut linerate = hosts.run(port, &["-c", "9", "--rate", "900", "-d", "3s"]);
+    assert_eq!(linerate.end(PATIENCE), 0, "{}", linerate.err());
+    let run = linerate.json();
+    schemas::assert_as_promised("run", &run);
+    let load = &run["load"];
+    assert_accounted(load);
+    assert_eq!(run["validity"]["state"], "valid", "{:#}", run["validity"]);
+    // The first exchanges, 24 at most, are the coordinator's.
+    let more = count.load(Ordering::Relaxed) - number(load, "answered");
+    assert!((1..=24).contains(&more), "{more}");
+    assert!(number(load, "scheduled").abs_diff(2_700) <= 3, "{load:#}");
+    let of = run["engine_hosts"].as_array().unwrap();
+    assert_eq!(of.len(), 3, "{run:#}");
+    for host in of {
+        // By the clock each has a third, as it has alone.
+        assert!(number(host, "answered").abs_diff(900) <= 9, "{of:#?}");
+        // All are this machine, whose clock is one.
+        let (offset, interval) = (&host["clock_offset_us"], &host["clock_interval_us"]);
+        let (offset, interval) = (offset.as_f64().unwrap(), interval.as_f64().unwrap());
+        assert!(offset.abs() <= interval && interval < 100_000.0, "{of:#?}");
+    }
+    assert!(soon(Duration::from_secs(3), || hosts.all.iter().all(|host| host.files() == 0)));
+}
+
+#[test]
+fn a_host_that_dies_or_is_cut_off_is_said_its_share_is_lost_and_the_rest_goes_on() {
+    for (cut, length, says) in [(false, 4, ""), (true, 9, "it said nothing for 5 s")] {
+        let Some(mut hosts) = Hosts::start(2) else { return };
+        let (port, count) = counting();
+        let duration = format!("{length}s");
+        let mut linerate = hosts.run(port, &["-c", "4", "--rate", "400", "-d", &duration]);
+        linerate.await_that("the load goes on", |_| count.load(Ordering::Relaxed) >= 400);
+        match cut {
+            true => assert!(ip(&format!("link set {} down", hosts.all[1].netns))),
+            false => signal_to(hosts.all[1].node.id(), Signal::KILL),
+        }
+        assert_eq!(linerate.end(PATIENCE), 0, "{}", linerate.err());
+        let run = linerate.json();
+        let (load, validity) = (&run["load"], &run["validity"]);
+        assert_accounted(load);
+        assert_eq!(validity["state"], "suspect", "{validity:#}");
+        let reasons = validity["reasons"].to_string();
+        let which = format!("engine worker 2 of 2 (host load@{})", address(1, 2));
+        assert!(reasons.contains(&which) && reasons.contains(says), "{reasons}");
+        let rest = 200 * length - 200;
+        let lost = number(load, "lost");
+        assert!((rest / 2..=rest + 100).contains(&lost), "{lost} of {rest}: {load:#}");
+        assert!(
+            run["engine_hosts"][1]["lost"].is_string()
+                && run["engine_hosts"][0].get("lost").is_none()
+        );
+        hosts.all.truncate(0);
+    }
+}
+
+#[test]
+fn a_host_that_is_not_there_or_has_another_cookie_ends_the_run_before_it_begins() {
+    let Some(hosts) = Hosts::start(1) else { return };
+    let (port, _) = counting();
+    let nowhere = format!("load@{}:{}", address(0, 1), closed_port());
+    let mut linerate = hosts.run(port, &["-c", "4", "--host", &nowhere]);
+    assert_eq!(linerate.end(PATIENCE), 1);
+    assert!(linerate.err().starts_with("error: engine.hosts: load@"), "{}", linerate.err());
+    let target = format!("tcp://{}:{port}", address(0, 1));
+    let other = hosts.home.path().join("other");
+    fs::write(&other, "ANOTHER").unwrap();
+    let words = ["run", "-q", &target, "--host", &hosts.all[0].name, "--cookie-file"];
+    let mut linerate = Linerate::start(&[&words as &[&str], &[other.to_str().unwrap()]].concat());
+    assert_eq!(linerate.end(PATIENCE), 1);
+    assert!(linerate.err().contains("cookie"), "{}", linerate.err());
+    assert!(soon(Duration::from_secs(3), || hosts.all[0].files() == 0));
+}
