@@ -73,7 +73,7 @@ pub fn study(args: &StudyArgs, path: &Path) -> Result<u8, Failure> {
         return Ok(signals.exit_code().unwrap_or(0));
     }
     let Made { climbs, left_out, .. } = made;
-    let effects = effects(&file, &climbs);
+    let effects = effects(&file, memory, &climbs);
     let settings = file.settings.iter().map(|rule| setting(rule, &published)).collect();
     let claims = file.claims.iter().map(|rule| claim(rule, &climbs, &effects)).collect();
     let document = Document::Study(StudyDocument {
@@ -311,7 +311,7 @@ fn mean(figures: &Figures) -> Option<(f64, f64)> {
     (!figures.is_empty()).then_some((middle, own.max(most)))
 }
 
-fn effects(file: &UsersFile, climbs: &[UsersClimb]) -> Vec<UsersEffect> {
+fn effects(file: &UsersFile, memory: Bytes, climbs: &[UsersClimb]) -> Vec<UsersEffect> {
     let of = |series: &str, figure: &dyn Fn(&Held) -> Option<(f64, f64)>| -> Figures {
         let its = climbs.iter().filter(|climb| climb.series == series);
         its.filter_map(|climb| figure(&climb.held)).collect()
@@ -331,9 +331,9 @@ fn effects(file: &UsersFile, climbs: &[UsersClimb]) -> Vec<UsersEffect> {
     let fit = |held: &Held| {
         let (bytes, within) = all(held).or_else(|| resident(held))?;
         let (more, within_more) = kernel(held).unwrap_or_default();
-        let of = held.fit.as_ref()?;
+        let base = held.costs.iter().find(|cost| cost.kind == "target.rss")?.base.bytes;
         let (each, within) = (bytes + more, within.hypot(within_more));
-        let users = (of.memory as f64 - of.base) / each;
+        let users = (memory.0 as f64 - base) / each;
         (each > 0.0).then_some((users, users * within / each))
     };
     let effect = |rule: &ClimbRule| {
