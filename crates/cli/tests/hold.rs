@@ -310,9 +310,9 @@ fn a_memory_cgroup_that_ejabberds_users_fill_is_named() {
     if !geteuid().is_root() {
         return;
     }
-    let ejabberd = Node::start_with(&["ejabberd", "--users", "1500", "--memory", "128"]);
+    let ejabberd = Node::start_with(&["ejabberd", "--users", "3000", "--memory", "128"]);
     let more = ["--mix", "idle=100", "--levels", "10", "--timeout", "5s"];
-    let (_, held, err) = hold_at(&ejabberd, "1500", &more);
+    let (_, held, err) = hold_at(&ejabberd, "3000", &more);
     assert_eq!(limit(&held), "target.memory", "{err} {held:#}");
 }
 
