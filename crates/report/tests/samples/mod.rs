@@ -621,6 +621,7 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             turnable: BTreeMap::from([("nodelay".into(), vec!["true".into(), "false".into()])]),
             carries: None,
         },
+        engine_hosts: Vec::new(),
         load: Load {
             exchanges,
             throughput_per_s: per_s,
@@ -638,6 +639,7 @@ fn run(connections: u32, per_s: f64, us: f64, roofs: Vec<Assessed>) -> RunDocume
             answered: exchanges + 130,
             errors: BTreeMap::new(),
             timed_out: 0,
+            lost: 0,
             in_flight_at_end: 0,
             in_flight_mean: f64::from(connections) * 0.998,
             in_flight_by_little: f64::from(connections) * 0.997,
