@@ -1302,10 +1302,8 @@ mod tests {
         );
         let many = format!("{SMALLEST}[load]\nconnections = 5000\n[engine]\nprocesses = 257\n");
         assert!(Plan::from_toml(&many).unwrap_err().to_string().contains("write 256 or fewer"));
-        let beam = format!(
-            "[target]\nbeam = 'rr'\n[workload]\nkind = 'rr'\nrequest = 1\nresponse = 1\n[engine]\nclient = 'beam'\nprocesses = 2\n"
-        );
-        assert!(Plan::from_toml(&beam).unwrap_err().to_string().contains("leave it out"));
+        let beam = "[target]\nbeam = 'rr'\n[workload]\nkind = 'rr'\nrequest = 1\nresponse = 1\n[engine]\nclient = 'beam'\nprocesses = 2\n";
+        assert!(Plan::from_toml(beam).unwrap_err().to_string().contains("leave it out"));
     }
 
     #[test]

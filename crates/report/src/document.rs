@@ -389,7 +389,7 @@ pub struct StudyDocument {
     pub parts: Vec<LinkPart>,
     /// What a study of users found, which has no rows; absent: this is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub users: Option<UsersStudy>,
+    pub users: Option<Box<UsersStudy>>,
 }
 
 /// What the network carried by itself.

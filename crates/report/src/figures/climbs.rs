@@ -123,9 +123,10 @@ fn draw(id: &str, name: &str, held: &Held, mut size: Size) -> String {
         };
         let upper: Vec<f64> =
             stacks.iter().zip(&floor).map(|((_, layers), floor)| floor + of(layers)).collect();
-        let place = |(at, mib): (&(f64, Vec<(&str, f64)>), &f64)| (x.at(at.0), z.at(*mib));
-        let mut outline: Vec<(f64, f64)> = stacks.iter().zip(&upper).map(place).collect();
-        outline.extend(stacks.iter().zip(&floor).map(place).rev());
+        let times = || stacks.iter().map(|(at, _)| *at);
+        let place = |(at, mib): (f64, &f64)| (x.at(at), z.at(*mib));
+        let mut outline: Vec<(f64, f64)> = times().zip(&upper).map(place).collect();
+        outline.extend(times().zip(&floor).map(place).rev());
         outline.extend(outline.first().copied());
         let class = format!("s{}", number % 6);
         let last = stacks.iter().map(|(_, layers)| of(layers)).fold(0.0, f64::max);

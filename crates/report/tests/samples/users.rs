@@ -172,7 +172,7 @@ pub fn users() -> StudyDocument {
         wire: Vec::new(),
         published_wire_bit_s: None,
         parts: Vec::new(),
-        users: Some(UsersStudy {
+        users: Some(Box::new(UsersStudy {
             memory: 512 * MIB,
             published: vec![
                 published("SuSE 9.3", "K", 23_898),
@@ -219,6 +219,6 @@ pub fn users() -> StudyDocument {
                 users: Some([0.99, 0.95, 1.03]),
             }],
             left_out: vec!["ejabberd, SCRAM was not measured: ejabberd is not installed".into()],
-        }),
+        })),
     }
 }

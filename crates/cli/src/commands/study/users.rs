@@ -89,14 +89,14 @@ pub fn study(args: &StudyArgs, path: &Path) -> Result<u8, Failure> {
         wire: Vec::new(),
         published_wire_bit_s: None,
         parts: Vec::new(),
-        users: Some(UsersStudy {
+        users: Some(Box::new(UsersStudy {
             memory: memory.0,
             published,
             settings,
             climbs,
             effects,
             left_out,
-        }),
+        })),
     });
     output.write(&document)?;
     // What was measured before a failure is reported all the same.
