@@ -165,9 +165,9 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     // Where CPUs are full, time elsewhere is not what holds the rate.
     let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
     let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
-    // Where most have nothing to ask, and hardly two ask at a time, it is those who ask that set the rate; but an answer
-    // that is held back has been made.
-    let is_asked = place.station != Some(Station::Application)
+    // Where most have nothing to ask, and hardly two ask at a time, it is those who ask that set the rate; not where what
+    // was asked is held up.
+    let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0
         || place.of >= HALFWAY * (place.of + facts.ports(|port| port.idle));
     (place.of >= 1.0 && is_asked && share >= HOLDS && is_there && !is_elsewhere)

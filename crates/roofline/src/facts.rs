@@ -195,16 +195,14 @@ impl<'a> Facts<'a> {
         ((load.service.mean() - load.first_byte.mean()) / 1e9).max(0.0)
     }
 
-    /// How many ask at a time at most: one a connection, or any number where nothing shows that each waits for its answer,
-    /// as between nodes.
+    /// How many ask at a time at most: one a connection, or any number where only other nodes ask, each over one for all of
+    /// its processes.
     pub(crate) fn callers(&self) -> u64 {
-        let is_told = |port: &Watched| port.exchanges.is_none_or(|of| of.alternate);
-        match self.load {
-            Load::Watched if self.watched.is_empty() || !self.watched.iter().all(is_told) => {
-                u64::MAX
-            }
-            _ => u64::from(self.run.connections()),
-        }
+        let is_asked_by_nodes = self.load == Load::Watched
+            && self.watched.is_empty()
+            && self.channels().is_ok()
+            && self.requests() <= 0.0;
+        if is_asked_by_nodes { u64::MAX } else { u64::from(self.run.connections()) }
     }
 
     /// How many of a node's processes that own no connection work at a time; none where that was not sampled.

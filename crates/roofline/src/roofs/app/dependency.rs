@@ -13,13 +13,23 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let asked = asked.or_not_here("it has no question out to anybody")?;
-    let inside = facts.at(Station::Application).max(facts.inside.asleep);
+    // Who has time to read, and does not, waits for an answer before it does: an event loop that takes a connection's next
+    // request when what the last one began has ended.
+    let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
+    let (station, inside, asleep) = match unread {
+        true => (Station::Unread, facts.place.exchanges, facts.place.exchanges),
+        false => {
+            let asleep = facts.inside.asleep;
+            (Station::Application, facts.at(Station::Application).max(asleep), asleep)
+        }
+    };
     // What runs, or is ready to, does not wait for an answer.
-    let out = asked.asked.min(facts.inside.asleep);
-    if facts.place.station != Some(Station::Application) || out < HALFWAY * inside {
+    let out = asked.asked.min(asleep);
+    if facts.place.station != Some(station) || out < HALFWAY * inside {
         return not_here(format!(
-            "{out:.1} questions are out to {} and waited for, of {inside:.1} exchanges in the application",
-            asked.address
+            "{out:.1} questions are out to {} and waited for, of {inside:.1} exchanges {}",
+            asked.address,
+            station.words()
         ));
     }
     let each = facts.per_exchange(out);
@@ -28,11 +38,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let took = duration(each);
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
-        _ => Part::Delay { at: At::Station(Station::Application), each },
+        _ => Part::Delay { at: At::Station(station), each },
     };
     Ok(Claim {
         sum: format!(
-            "{out:.1} of {inside:.1} requests in the application wait for {who}, {took} each"
+            "{out:.1} of {inside:.1} requests {} wait for {who}, {took} each",
+            station.words()
         ),
         seen: format!(
             "{out:.1} of {:.1} connections to it have a question out{}",
@@ -42,6 +53,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         remedies: vec![Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))],
         ..Claim::cause(vec![part])
     })
+}
+
+/// Whether a watched service's CPUs and threads have time for what is unread.
+fn is_free(facts: &Facts) -> bool {
+    let threads = facts.inside.threads.as_ref();
+    facts.load == Load::Watched
+        && facts.target.as_ref().is_some_and(|target| target.running < HALFWAY)
+        && threads.is_some_and(|threads| threads.fullest < HALFWAY)
 }
 
 fn by_hand(asked: &Asked, who: &str) -> String {
