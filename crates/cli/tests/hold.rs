@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::geteuid;
@@ -265,8 +266,15 @@ fn hold_at(ejabberd: &Node, users: &str, more: &[&str]) -> (i32, Value, String) 
     climb(words.iter().copied())
 }
 
+/// Two ejabberds of one name on a host take each other's place.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn ejabberd_holds_users_who_talk_and_its_node_says_what_they_cost() {
+    let _alone = alone();
     let ejabberd = Node::start_with(&["ejabberd", "--users", "240"]);
     let mix = "idle=50,active=50@exp:300ms";
     let more = ["--mix", mix, "--levels", "4"];
@@ -310,6 +318,7 @@ fn a_memory_cgroup_that_ejabberds_users_fill_is_named() {
     if !geteuid().is_root() {
         return;
     }
+    let _alone = alone();
     let ejabberd = Node::start_with(&["ejabberd", "--users", "3000", "--memory", "128"]);
     let more = ["--mix", "idle=100", "--levels", "10", "--timeout", "5s"];
     let (_, held, err) = hold_at(&ejabberd, "3000", &more);

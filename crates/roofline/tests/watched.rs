@@ -160,6 +160,14 @@ fn what_waits_in_a_mailbox_that_is_never_empty_waits_there_also_where_nothing_sh
 }
 
 #[test]
+fn one_consumer_that_works_all_the_time_is_seen_though_its_queue_is_in_no_mailbox() {
+    assert_eq!(named("one-consumer").as_deref(), Some("app.serial"));
+    let (header, evidence) = recorded("one-consumer");
+    let unseen = only(&evidence, |_, metric| !metric.starts_with("doing."));
+    assert_eq!(judged(&header, &unseen).verdict.by(), None);
+}
+
+#[test]
 fn bursts_that_differ_are_stops_of_everybody_and_as_many_each_time_a_clocks() {
     assert_eq!(named("stopped").as_deref(), Some("app.serial"));
     let (header, evidence) = recorded("stopped");
