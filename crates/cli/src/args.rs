@@ -335,7 +335,7 @@ pub struct LoadArgs {
     /// Have the host of this BEAM node make the load, or its part of it: NAME@HOST, as `doctor` reaches it; repeatable
     #[arg(long = "host", value_name = "NODE", help_heading = HOSTS)]
     pub hosts: Vec<String>,
-    /// The file that holds the hosts' cookie [default: LINERATE_COOKIE, ~/.erlang.cookie]
+    /// The file that holds the cookie of the nodes that are reached [default: LINERATE_COOKIE, ~/.erlang.cookie]
     #[arg(long, value_name = "FILE", help_heading = HOSTS)]
     pub cookie_file: Option<PathBuf>,
     /// Reach the hosts over TLS distribution (nodes with -proto_dist inet_tls)

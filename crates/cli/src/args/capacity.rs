@@ -1,7 +1,5 @@
 //! Flags of `capacity`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::LoadArgs;
@@ -80,9 +78,6 @@ pub struct CapacityArgs {
     /// Its distribution port, without asking EPMD
     #[arg(long, value_name = "PORT", requires = "node", help_heading = "Node")]
     pub node_port: Option<u16>,
-    /// The file that holds its cookie [default: as doctor finds it]
-    #[arg(long, value_name = "FILE", requires = "node", help_heading = "Node")]
-    pub cookie_file: Option<PathBuf>,
     /// Write JSON instead
     #[arg(long, help_heading = "Output")]
     pub json: bool,

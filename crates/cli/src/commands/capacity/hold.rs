@@ -144,7 +144,7 @@ fn node(args: &CapacityArgs) -> Result<Option<Node>, Failure> {
     let Some(name) = &args.node else { return Ok(None) };
     let place: Where = name.parse().map_err(Failure::plan)?;
     let place = Where { port: args.node_port, ..place };
-    let cookie = Cookie::find(args.cookie_file.as_deref()).map_err(Failure::run)?;
+    let cookie = Cookie::find(args.load.cookie_file.as_deref()).map_err(Failure::run)?;
     Node::connect(&place, &cookie).map(Some).map_err(Failure::run)
 }
 
