@@ -18,7 +18,7 @@ pub enum Unreached {
     },
     /// Nobody to ask for the port.
     #[error(
-        "EPMD at {address} does not answer: {reason}; start the node with a name (-sname or -name), or write its distribution port as --port"
+        "EPMD at {address} does not answer: {reason}; start the node with a name (-sname or -name), or write its distribution port (`doctor --port`, `capacity --node-port`)"
     )]
     NoEpmd {
         /// The last address tried.

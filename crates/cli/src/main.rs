@@ -88,6 +88,21 @@ fn sentence(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// clap looks for this itself in debug builds only.
+    #[test]
+    fn no_command_has_two_flags_of_one_name() {
+        fn assert_each_is_one(command: &clap::Command) {
+            let mut names: Vec<_> =
+                command.get_arguments().filter_map(|it| it.get_long()).collect();
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all, "{}: {names:?}", command.get_name());
+            command.get_subcommands().for_each(assert_each_is_one);
+        }
+        assert_each_is_one(&<Cli as clap::CommandFactory>::command());
+    }
+
     #[test]
     fn what_was_typed_wrong_is_said_in_one_line() {
         let of = |words: &[&str]| sentence(&Cli::try_parse_from(words).unwrap_err().to_string());
