@@ -34,6 +34,8 @@ pub struct Watched {
     pub air: f64,
     /// Could be with the application as well as idle.
     pub undecided: f64,
+    /// In the midst of an answer of which nothing waits to be sent, and nothing is on its way.
+    pub answering: f64,
     /// What the headers tell.
     pub exchanges: Option<Exchanges>,
 }
@@ -79,6 +81,11 @@ pub struct Exchanges {
     pub alternate: bool,
     /// From an answer's last byte to the connection's next request, mean. Unit: seconds.
     pub idle_s: f64,
+    /// In the midst of an answer, on average: some of it was sent, and more came later.
+    pub answering: f64,
+    /// Answers that were sent over a tenth of a second or longer: how many, and the tenth and the 90th percentile of their
+    /// bytes a second.
+    pub lasting: Option<[f64; 3]>,
     /// How evenly answers follow each other.
     pub rhythm: Option<Rhythm>,
 }
@@ -217,21 +224,28 @@ impl Watched {
         // Where all CPUs are busy requests pile up while the sampler runs; the headers know how many there are.
         let asked = exchanges.filter(|headers| headers.alternate);
         let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
+        let held = Held {
+            nagle: mean("bursts.held_nagle"),
+            congestion: mean("bursts.held_congestion"),
+            window: mean("bursts.held_window"),
+            other: mean("bursts.held_other"),
+        };
+        // Between two pieces of an answer the sockets show nothing under way.
+        let (air, idle, undecided) =
+            (mean("bursts.air"), mean("bursts.idle"), mean("bursts.undecided"));
+        let answering = asked.map_or(0.0, |headers| headers.answering - held.all() - air);
+        let answering = answering.clamp(0.0, idle + undecided);
         Some(Self {
             port,
             connections: mean("bursts.connections"),
-            idle: mean("bursts.idle"),
+            idle: (idle - answering).max(0.0),
             accept_queue: mean("bursts.accept_queue"),
             unread: mean("bursts.unread").min(most),
             application: mean("bursts.application"),
-            held: Held {
-                nagle: mean("bursts.held_nagle"),
-                congestion: mean("bursts.held_congestion"),
-                window: mean("bursts.held_window"),
-                other: mean("bursts.held_other"),
-            },
-            air: mean("bursts.air"),
-            undecided: mean("bursts.undecided"),
+            held,
+            air,
+            undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
+            answering,
             exchanges,
         })
     }
@@ -245,7 +259,7 @@ impl Watched {
     pub fn in_application(&self) -> f64 {
         match &self.exchanges {
             Some(headers) if headers.alternate => {
-                (headers.under_way - self.unread - self.accept_queue).max(0.0)
+                (headers.under_way - self.unread - self.accept_queue).max(0.0) + self.answering
             }
             // Who has to speak next cannot be told.
             Some(_) => 0.0,
@@ -288,10 +302,19 @@ fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
         refused_per_s: per_s("capture.refused") + per_s("capture.reset"),
         opened_per_s: per_s("capture.opened"),
         alternate: turns <= TURNED_AWAY * count && !is_one_way,
+        answering: time("capture.answer_time").unwrap_or(0.0) / seconds,
+        lasting: lasting(of),
         // Not known: then nobody is known to ask again at once.
         idle_s: time("capture.idle_time").map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: rhythm(of),
     })
+}
+
+fn lasting(of: &linerate_evidence::Of) -> Option<[f64; 3]> {
+    let figure = |name| of.last(Metric::<u64>::new(name)).ok().map(|figure| figure as f64);
+    let names = ["capture.lasting", "capture.lasting_low", "capture.lasting_high"];
+    let [count, low, high] = names.map(figure);
+    Some([count?, low?, high?])
 }
 
 /// The whole of it, not what grew: most of its figures are states.

@@ -29,17 +29,13 @@ const NO_RUN: &str = "error:";
 /// Run by `make test`; the rest by `make provoke`, and all of them over recorded evidence in
 /// `crates/roofline/tests/recorded.rs`.
 const CORE: &[&str] = &[
-    "connection-churn",
     "descriptors",
     "dist-fragments",
-    "ephemeral-ports",
     "funnel",
     "host-cpu",
     "line-rate",
-    "list-mode",
     "nagle-delayed-ack",
     "offered-rate",
-    "send-buffer",
 ];
 
 /// Plans of what newer releases of Erlang no longer have: from which on, and why.

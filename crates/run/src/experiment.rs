@@ -8,7 +8,8 @@
 //! | again | all of them | as `half` |
 //!
 //! None is shorter than twice the longest exchange of the main phase, 3 s at most: a service that answers in bursts (a
-//! limiter that counts by the second) must show one.
+//! limiter that counts by the second) must show one. The last three go on until their throughput is known to a tenth,
+//! for half of the main phase and 3 s at most: one that stops for a while now and then is met at that several times.
 //!
 //! Clients that think do so in the last two; where that leaves them fewer than 30 answers, they are left out.
 //!
@@ -47,6 +48,10 @@ const LONGEST: Duration = Duration::from_secs(3);
 const SLICES: u32 = 30;
 const NARROWEST: Duration = Duration::from_millis(5);
 
+/// A step goes on until half of its throughput's 95 % interval is this share of it.
+// Chosen: a tenth of two phases' throughput leaves an elasticity between them +- 0.2.
+pub(crate) const KNOWN: f64 = 0.1;
+
 /// Of a step of this length, what is cut as warm-up.
 // Chosen: the first wave finds caches and windows of connections that were just opened.
 pub(crate) const WARM_UP: f64 = 0.2;
@@ -64,8 +69,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Planned {
     pub kind: StepKind,
     pub connections: u32,
-    /// Of its load, warm-up included.
+    /// Of its load at least, warm-up included.
     pub length: Duration,
+    /// The same at most, where its throughput is not known well before.
+    pub most: Duration,
 }
 
 /// The steps after a main phase of these slices; none where it tells too little to be worth them.
@@ -80,7 +87,9 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
         return Vec::new();
     }
     let all = plan.load.connections;
-    let step = |kind, connections, length| Planned { kind, connections, length };
+    let step = |kind, connections, least: Duration| {
+        Planned { kind, connections, length: least, most: least.max(LONGEST.min(length / 2)) }
+    };
     let mut steps = vec![step(StepKind::Spaced, 1, SPACED_LONGEST)];
     if plan.is_open_loop() {
         return steps;
@@ -126,7 +135,7 @@ pub(crate) fn job(main: &Job, step: &Planned) -> Job {
     plan.load.stages.clear();
     // What one takes alone is asked without pause.
     plan.load.think = plan.load.think.filter(|_| step.kind != StepKind::Alone);
-    plan.until.duration = Some(step.length);
+    plan.until.duration = Some(step.most);
     plan.until.exchanges = None;
     // As many processes as in the main phase, as far as there are connections for.
     let processes =

@@ -10,7 +10,7 @@ use linerate_evidence::{Live, Packed, Phase, Slice, Step, StepKind, live_histogr
 use linerate_model::Timestamp;
 
 use crate::error::RunError;
-use crate::experiment::{self, Planned, WARM_UP};
+use crate::experiment::{self, KNOWN, Planned, WARM_UP};
 
 /// What goes on beside a step, asked every few milliseconds; false ends it.
 pub(crate) trait Beside {
@@ -106,7 +106,15 @@ fn loop_step(
         if stop.load(Ordering::Relaxed) {
             continue;
         }
-        let loads = slices.iter().any(|slice| slice.phase == Phase::Load);
+        let load = slices.iter().filter(|slice| slice.phase == Phase::Load);
+        let first = load.map(|slice| slice.from).min();
+        let loads = first.is_some();
+        if first.is_some_and(|first| now().since(first) >= step.length)
+            && taken_together(step, begun, &slices).is_some_and(|so_far| is_known(&so_far))
+        {
+            stop.store(true, Ordering::Relaxed);
+            continue;
+        }
         let goes_on = beside.goes_on().inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         if !goes_on || (!loads && now().since(begun) > patience + step.length) {
             went_on = false;
@@ -115,11 +123,17 @@ fn loop_step(
     }
     running.join().map_err(RunError::Engine)?;
     beside.over()?;
-    Ok(if went_on { taken_together(step, begun, slices) } else { None })
+    Ok(if went_on { taken_together(step, begun, &slices) } else { None })
+}
+
+/// Whether its throughput is known to a tenth.
+fn is_known(step: &Step) -> bool {
+    let (rate, (low, high)) = (step.throughput().0, step.interval());
+    high.0 - low.0 <= 2.0 * KNOWN * rate
 }
 
 /// The slices of the load, the warm-up cut.
-fn taken_together(step: &Planned, begun: Timestamp, slices: Vec<Slice<Live>>) -> Option<Step> {
+fn taken_together(step: &Planned, begun: Timestamp, slices: &[Slice<Live>]) -> Option<Step> {
     let load = || slices.iter().filter(|slice| slice.phase == Phase::Load);
     let first = load().map(|slice| slice.from).min()?;
     let cut = first.after(step.length.mul_f64(WARM_UP));
@@ -172,10 +186,14 @@ fn empty(step: &Planned, begun: Timestamp) -> Step {
 mod tests {
     use super::*;
 
+    fn planned() -> Planned {
+        let length = Duration::from_millis(100);
+        Planned { kind: StepKind::Half, connections: 2, length, most: length }
+    }
+
     #[test]
     fn the_first_fifth_is_no_part_of_it() {
-        let planned =
-            Planned { kind: StepKind::Half, connections: 2, length: Duration::from_millis(100) };
+        let planned = planned();
         // Two threads, ten slices of 10 ms, an exchange of 1 ms in each; five in those of the first 20 ms.
         let slice = |thread: u16, index: u32| {
             let mut slice =
@@ -185,18 +203,17 @@ mod tests {
             slice.service.record_n(1_000_000, slice.answered);
             slice
         };
-        let slices = (0..10).flat_map(|index| [slice(0, index), slice(1, index)]).collect();
-        let step = taken_together(&planned, Timestamp(0), slices).unwrap();
+        let slices: Vec<_> = (0..10).flat_map(|index| [slice(0, index), slice(1, index)]).collect();
+        let step = taken_together(&planned, Timestamp(0), &slices).unwrap();
         assert_eq!((step.answered, step.service.len(), step.counts.len()), (16, 16, 8));
         assert_eq!(step.throughput().0, 200.0); // 16 / 80 ms
     }
 
     #[test]
     fn a_step_that_never_loaded_says_nothing() {
-        let planned =
-            Planned { kind: StepKind::Half, connections: 2, length: Duration::from_millis(100) };
+        let planned = planned();
         let mut slice = Slice::<Live>::new(0, 0, Timestamp(0));
         slice.phase = Phase::Ramp;
-        assert!(taken_together(&planned, Timestamp(0), vec![slice]).is_none());
+        assert!(taken_together(&planned, Timestamp(0), &[slice]).is_none());
     }
 }

@@ -85,6 +85,12 @@ metrics! {
     SERVICE_P50: Duration = "capture.service_p50", "ns";
     /// 99th percentile of the same.
     SERVICE_P99: Duration = "capture.service_p99", "ns";
+    /// Answers that were sent over a tenth of a second or longer, since the capture began. Absent where there was none.
+    LASTING: u64 = "capture.lasting", "1";
+    /// Bytes a second of such an answer, from its first segment on: tenth percentile. Unit: bytes/s.
+    LASTING_LOW: u64 = "capture.lasting_low", "1";
+    /// The same: 90th percentile. Unit: bytes/s.
+    LASTING_HIGH: u64 = "capture.lasting_high", "1";
     /// Times from one answer to the next, over all connections of the port, since the capture began. Absent where not all connections are kept.
     GAPS: u64 = "capture.gaps", "1";
     /// The same, summed up.
@@ -165,6 +171,12 @@ pub fn push(
             time(SERVICE_P50, times.value_at_quantile(0.5));
             time(SERVICE_P99, times.value_at_quantile(0.99));
         }
+        if let Some(paces) = exchanges.paces(port) {
+            evidence.push(at, of, LASTING, paces.len());
+            evidence.push(at, of, LASTING_LOW, paces.value_at_quantile(0.1));
+            evidence.push(at, of, LASTING_HIGH, paces.value_at_quantile(0.9));
+        }
+        let mut time = |metric, nanos| evidence.push(at, of, metric, Duration::from_nanos(nanos));
         if let Some(rhythm) = exchanges.rhythm(port) {
             time(GAP_TIME, rhythm.time);
             time(GAP_UNASKED, rhythm.unasked);
@@ -206,6 +218,7 @@ mod tests {
             let begin = 1_000 + 5_000 * u64::from(nth);
             exchanges::testing::exchange(&mut exchanges, nth, [begin, begin + 2_000]);
         }
+        exchanges::testing::lasting(&mut exchanges);
         let mut evidence = Evidence::default();
         push(Timestamp(9), Timestamp(900_000), &exchanges, Own::default(), &mut evidence);
         let (_, _, values) = evidence.rows().remove(0);

@@ -115,6 +115,8 @@ struct Port {
     port: u16,
     totals: Totals,
     service_times: Live,
+    /// Of each answer that lasted, its bytes a second.
+    paces: Live,
     rhythm: Rhythm,
 }
 
@@ -153,6 +155,8 @@ enum Phase {
     Answering {
         first: Timestamp,
         last: Timestamp,
+        /// After its first segment.
+        bytes: u64,
     },
     /// Data came that was not asked for.
     Unasked {
@@ -161,6 +165,10 @@ enum Phase {
     /// The server said that it sends no more.
     Over,
 }
+
+/// An answer that goes on for so long lasts.
+// Chosen: many round trips of any path; less is a matter of the network.
+const LASTING: Duration = Duration::from_millis(100);
 
 /// A server that says no more than this before any request, and closes, has refused. Unit: bytes.
 // Chosen: a line; services that speak alone and close (a stream, a file) send more.
@@ -173,6 +181,7 @@ impl Exchanges {
             port: *port,
             totals: Totals::default(),
             service_times: Live::default(),
+            paces: Live::default(),
             rhythm: Rhythm::default(),
         };
         let ports = ports.iter().map(port).collect();
@@ -220,7 +229,7 @@ impl Exchanges {
         for connection in self.connections.values_mut() {
             let totals = &mut self.ports[connection.port].totals;
             totals.asked_area += weight * connection.asked_for(at);
-            if let Phase::Answering { first, last } = connection.phase {
+            if let Phase::Answering { first, last, .. } = connection.phase {
                 totals.answer_time += weight * last.nanos_since(first);
             }
             (connection.phase, connection.ends) = (Phase::Unknown, [None; 2]);
@@ -244,7 +253,7 @@ impl Exchanges {
                 let again = begins && !matches!(known.phase, Phase::Opening);
                 if again {
                     // The same two ports as those of a connection whose end was not seen.
-                    known.close(at, weight, &mut self.ports[index].totals);
+                    known.close(at, weight, &mut self.ports[index]);
                 }
                 again
             }
@@ -293,6 +302,11 @@ impl Exchanges {
         self.ports.iter().find(|of| of.port == port)?.service_times.recorded()
     }
 
+    /// Bytes a second of each answer that lasted for a tenth of a second or more. None: there was none, or not a watched port.
+    pub fn paces(&self, port: u16) -> Option<&Histogram<u64>> {
+        self.ports.iter().find(|of| of.port == port)?.paces.recorded()
+    }
+
     /// How evenly answers followed each other. None: too few, not all connections, or not a watched port.
     pub fn rhythm(&self, port: u16) -> Option<Told> {
         let of = self.ports.iter().find(|of| of.port == port)?;
@@ -308,6 +322,17 @@ impl Exchanges {
             });
         }
         self.connections.len() < MOST_CONNECTIONS
+    }
+}
+
+impl Port {
+    /// An answer is known to have ended.
+    fn answered(&mut self, first: Timestamp, last: Timestamp, bytes: u64, weight: u64) {
+        let lasted = last.nanos_since(first);
+        self.totals.answer_time += weight * lasted;
+        if last.since(first) >= LASTING {
+            self.paces.record_n((bytes as f64 * 1e9 / lasted as f64) as u64, weight);
+        }
     }
 }
 
@@ -349,7 +374,7 @@ impl Connection {
                     port.totals.refused += weight;
                 }
             }
-            self.close(at, weight, &mut port.totals);
+            self.close(at, weight, port);
             return true;
         }
         if segment.syn() {
@@ -372,7 +397,7 @@ impl Connection {
             }
             self.done[usize::from(back)] = true;
             if back {
-                self.close(at, weight, &mut port.totals);
+                self.close(at, weight, port);
             }
         }
         self.done == [true; 2]
@@ -380,6 +405,12 @@ impl Connection {
 
     /// Data that was not seen before.
     fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
+        let silent = |last: Timestamp| at.since(last) > SILENCE;
+        if let Phase::Answering { first, last, bytes } = self.phase
+            && (segment.direction == Direction::Out || silent(last))
+        {
+            port.answered(first, last, bytes, weight);
+        }
         let Port { totals, service_times, rhythm, .. } = port;
         let asked_for = self.asked_for(at);
         let theirs = &mut self.ends[usize::from(segment.direction == Direction::Out)];
@@ -394,7 +425,6 @@ impl Connection {
             }
             crossed = before(acknowledged, seen);
         }
-        let silent = |last: Timestamp| at.since(last) > SILENCE;
         self.served |= segment.direction == Direction::Back && segment.data > REFUSAL;
         if segment.direction == Direction::Out {
             rhythm.asked(at);
@@ -405,9 +435,8 @@ impl Connection {
                 totals.duplex += if silent(last) { weight } else { 0 };
                 Phase::Asked { first, last: at }
             }
-            (Direction::Out, Phase::Answering { first, last }) => {
+            (Direction::Out, Phase::Answering { last, .. }) => {
                 totals.duplex += if crossed { weight } else { 0 };
-                totals.answer_time += weight * last.nanos_since(first);
                 totals.idle_time += weight * at.nanos_since(last);
                 Phase::Asked { first: at, last: at }
             }
@@ -420,15 +449,15 @@ impl Connection {
                 totals.asked_area += weight * at.nanos_since(first);
                 service_times.record_n(at.nanos_since(last), weight);
                 rhythm.answered(at);
-                Phase::Answering { first: at, last: at }
+                Phase::Answering { first: at, last: at, bytes: 0 }
             }
-            (Direction::Back, Phase::Answering { first, last }) if silent(last) => {
-                totals.answer_time += weight * last.nanos_since(first);
+            (Direction::Back, Phase::Answering { last, .. }) if silent(last) => {
                 totals.unasked += weight;
                 Phase::Unasked { last: at }
             }
-            (Direction::Back, Phase::Answering { first, .. }) => {
-                Phase::Answering { first, last: at }
+            (Direction::Back, Phase::Answering { first, bytes, .. }) => {
+                let bytes = bytes + u64::from(segment.data);
+                Phase::Answering { first, last: at, bytes }
             }
             (Direction::Back, Phase::Unasked { last }) => {
                 totals.unasked += if silent(last) { weight } else { 0 };
@@ -441,15 +470,13 @@ impl Connection {
     }
 
     /// No answer comes any more.
-    fn close(&mut self, at: Timestamp, weight: u64, totals: &mut Totals) {
+    fn close(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
         match self.phase {
             Phase::Asked { first, .. } => {
-                totals.unanswered += weight;
-                totals.asked_area += weight * at.nanos_since(first);
+                port.totals.unanswered += weight;
+                port.totals.asked_area += weight * at.nanos_since(first);
             }
-            Phase::Answering { first, last } => {
-                totals.answer_time += weight * last.nanos_since(first);
-            }
+            Phase::Answering { first, last, bytes } => port.answered(first, last, bytes, weight),
             _ => {}
         }
         self.phase = Phase::Over;
@@ -487,6 +514,19 @@ pub(super) mod testing {
             sequence,
             acknowledged,
             flags,
+        }
+    }
+
+    /// A connection of its own, whose answer comes in two pieces, a fifth of a second apart, and ends with it.
+    pub(in super::super) fn lasting(exchanges: &mut Exchanges) {
+        let packets = [
+            (1, packet(5000, Direction::Out, (1, 10), 1, ACK)),
+            (2, packet(5000, Direction::Back, (1, 100), 11, ACK)),
+            (202, packet(5000, Direction::Back, (101, 2000), 11, ACK)),
+            (203, packet(5000, Direction::Back, (2101, 0), 11, FIN_ACK)),
+        ];
+        for (ms, segment) in packets {
+            exchanges.on_segment(Timestamp(ms * 1_000_000), 1, &segment);
         }
     }
 
@@ -686,6 +726,20 @@ mod tests {
         let found = totals(&exchanges, 50);
         assert_eq!((found.exchanges, found.answer_time, found.missed), (1, 4 * MS, 0));
         assert_eq!(exchanges.open(), 0);
+    }
+
+    #[test]
+    fn an_answer_in_pieces_has_a_pace_and_a_quick_one_has_none() {
+        let mut exchanges = of(&[
+            (1, packet(4000, Out, (1, 10), 1, ACK)),
+            (2, packet(4000, Back, (1, 1000), 11, ACK)),
+            (52, packet(4000, Back, (1001, 1000), 11, FIN_ACK)),
+        ]);
+        assert!(exchanges.paces(80).is_none());
+        testing::lasting(&mut exchanges);
+        // 2,000 bytes in 0.2 s, within HDR's 0.1 %.
+        let pace = exchanges.paces(80).unwrap().max();
+        assert!(pace.abs_diff(10_000) < 20, "{pace}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Told no is a status of 429 or 5xx, a refused or reset connection, one that was closed before its answer.
 //! Other statuses of 4xx are answers: a service that knows no such page has done its work.
+//! Who is told no in words of another protocol is seen where the service counts those that it let in, as a broker does.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
 use crate::prelude::*;
@@ -39,6 +40,42 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn watched(facts: &Facts) -> Result<Claim, Silent> {
+    not_let_in(facts).or_else(|_| refused(facts))
+}
+
+/// Connections to a broker that came and were not let in: after a greeting, in its own protocol.
+fn not_let_in(facts: &Facts) -> Result<Claim, Silent> {
+    let run = &facts.run;
+    let let_in = run.node()?.grown(broker::LET_IN)?;
+    let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
+    let ports: Vec<_> = ports
+        .filter(|(port, _)| run.fact(Subject::Listener(*port), "protocol").is_some())
+        .collect();
+    let came = ports.iter().map(|(_, headers)| headers.opened_per_s).sum::<f64>() * run.seconds();
+    let lost = came - let_in;
+    // Those that are at it at either end count on one side only.
+    let few = lost < FEW || lost < HOLDS * came;
+    silent_if(few, format!("{let_in:.0} of {came:.0} connections to the broker were let in"))?;
+    let numbers: Vec<_> = ports.iter().map(|(port, _)| port.to_string()).collect();
+    Ok(Claim {
+        sum: format!("{lost:.0} of {came:.0} connections to the broker were not let in"),
+        seen: format!(
+            "{:.1} a second came to port {} by the headers of their packets, and {:.1} a second were let in by the \
+             broker's own count",
+            came / run.seconds(),
+            numbers.join(", "),
+            let_in / run.seconds()
+        ),
+        remedies: vec![Remedy::human(
+            "lets in whom it now turns away",
+            "its log says why: a limit of connections of the user, the virtual host or the node \
+             (rabbitmqctl list_user_limits, list_vhost_limits), a password that is refused, a handshake that takes too long",
+        )],
+        ..Claim::place(vec![Part::TurnedAway { asked: came, served: let_in }])
+    })
+}
+
+fn refused(facts: &Facts) -> Result<Claim, Silent> {
     let seconds = facts.run.seconds();
     let headers =
         facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges.as_ref()?)));

@@ -1,8 +1,9 @@
-//! The same limit on what clients of a watched service send: it reads a little, and then pauses.
+//! The same limit at a service that is watched: on what it sends, and on what its clients send.
 //!
-//! `delay = connections that wait to be read / reads a second`
+//! Sent: `delay = connections in the midst of an answer of which nothing waits to be sent / answers a second`. That it is a
+//! rate and no work, the bytes a second of such answers say, which are the same for all.
 //!
-//! No stamps tell the pace, but a sample at any moment finds the pause: bytes lie in the kernel, the socket is
+//! Read a little, and then paused: `delay = connections that wait to be read / reads a second`. No stamps tell the pace, but a sample at any moment finds the pause: bytes lie in the kernel, the socket is
 //! passive, and its owner is idle in its receive loop. A process that waits there waits for any message; so it
 //! is no call, disk or sleep that keeps it from reading, but its own decision.
 //! Distinguished from a slow reader by that, and by the rate, which is the same for each connection. From a
@@ -15,8 +16,42 @@ use crate::facts::sampled::{Process, is_in_loop};
 use crate::prelude::*;
 
 pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    given(facts).or_else(|silent| match facts.serving_node() {
+        Ok(_) => taken(facts),
+        Err(_) => Err(silent),
+    })
+}
+
+/// What it sends.
+fn given(facts: &Facts) -> Result<Claim, Silent> {
+    let (port, headers) = facts.captured()?;
+    let (answering, all) = (port.answering, headers.answering);
+    silent_if(
+        answering < 2.0 || answering < HALFWAY * all,
+        format!("{answering:.1} connections wait in the midst of an answer for the next piece of it"),
+    )?;
+    let of = headers.lasting.filter(|[count, ..]| *count >= FEW);
+    let [count, low, high] = of.or_not_here("no ten answers lasted for a tenth of a second")?;
+    let (low_rate, high_rate) = (Bytes(low as u64), Bytes(high as u64));
+    let rates = format!("{low_rate}/s to {high_rate}/s");
+    silent_if(low < EXPLAINED * high, format!("answers are given {rates}, and not all as fast"))?;
+    let each = facts.per_exchange(answering);
+    let mid = Bytes(((low + high) / 2.0) as u64);
+    Ok(Claim {
+        sum: format!("{answering:.1} connections x {mid}/s"),
+        seen: format!(
+            "{count:.0} answers were given {rates}, eight in ten of them; between their pieces nothing waits to be \
+             sent, {answering:.1} of {:.1} connections at a time",
+            port.connections
+        ),
+        remedies: vec![remedy()],
+        ..Claim::cause(vec![Part::Delay { at: At::Station(Station::Application), each }])
+    })
+}
+
+/// What its clients send.
+fn taken(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
-    facts.serving_node()?;
     let (all, these) = held(run)?;
     let held = these.len();
     silent_if(held < 2, "no two connections have bytes unread while their sockets are passive")?;
