@@ -5,6 +5,8 @@
 //! Who is told no in words of another protocol is seen where the service counts those that it let in, as a broker does.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
+use linerate_evidence::sources::broker;
+
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
