@@ -7,6 +7,7 @@
 //! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) who
 //! has to speak next cannot be told; then only unread, unsent and held are.
 
+use linerate_evidence::sources::capture::{self, Refusal};
 use linerate_evidence::{Evidence, Metric, Subject};
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub struct Exchanges {
     pub refused_per_s: f64,
     /// Connections opened a second.
     pub opened_per_s: f64,
+    /// Answers a second that began with a refusal, by its sort, in the order of [`Refusal::ALL`].
+    pub told_no: [f64; 6],
     /// Whether requests and answers alternate; if not, the rest says nothing.
     pub alternate: bool,
     /// From an answer's last byte to the connection's next request, mean. Unit: seconds.
@@ -158,6 +161,11 @@ impl Beat {
 }
 
 impl Exchanges {
+    /// Answers a second that began with a refusal.
+    pub fn told_no_per_s(&self) -> f64 {
+        self.told_no.iter().sum()
+    }
+
     /// None where the rhythm tells nothing: answers come by chance, clients and not the service set when, or
     /// nobody waits.
     /// Each of n connections that is answered after the same time, and asks again at once, has its own moment of
@@ -301,6 +309,7 @@ fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
         p99_s: state("capture.service_p99"),
         refused_per_s: per_s("capture.refused") + per_s("capture.reset"),
         opened_per_s: per_s("capture.opened"),
+        told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal).name)),
         alternate: turns <= TURNED_AWAY * count && !is_one_way,
         answering: time("capture.answer_time").unwrap_or(0.0) / seconds,
         lasting: lasting(of),

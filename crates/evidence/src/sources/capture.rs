@@ -1,7 +1,8 @@
 //! What the headers of packets tell of a service that is only watched: when a request was there, when its
 //! answer began and when it ended.
 //!
-//! From IP and TCP headers alone, no payload: a request's last byte is the last data towards the port before
+//! From IP and TCP headers alone: no byte of payload leaves the kernel, which itself looks at an answer's first bytes for
+//! words of refusal ([`refusal`]) and tells that there was one. A request's last byte is the last data towards the port before
 //! data comes back, an answer's first byte is that, and its last byte is the last before the next request. Read
 //! by [`segment`], put together by [`Exchanges`]. Of one connection in n, all counts and times are multiplied
 //! by n, so that they are of the whole service. A capture that would cost too much pauses; all is of `watched`, the time in which it
@@ -19,6 +20,7 @@
 
 mod exchanges;
 mod headers;
+pub mod refusal;
 mod rhythm;
 
 use std::time::Duration;
@@ -27,10 +29,12 @@ use linerate_model::Timestamp;
 
 use super::{Fetch, Parse, Source};
 use crate::evidence::Evidence;
+use crate::metric::Metric;
 use crate::subject::Subject;
 
 pub use exchanges::{Exchanges, MOST_CONNECTIONS, Sampling, Totals};
 pub use headers::{Seen, Segment, segment};
+pub use refusal::Refusal;
 pub use rhythm::Told;
 
 pub(super) const SOURCE: Source = Source {
@@ -65,6 +69,18 @@ metrics! {
     REFUSED: u64 = "capture.refused", "1";
     /// Connections that the server ended by a RST after it had answered on them, since the capture began.
     RESET: u64 = "capture.reset", "1";
+    /// Answers that began with HTTP's status 429 or 5xx, since the capture began.
+    NO_HTTP: u64 = "capture.no_http", "1";
+    /// Answers that began with a reply of SMTP or FTP that serves nobody: 421, 450, 451, 452, 454, 530, 554, since the capture began.
+    NO_REPLY: u64 = "capture.no_reply", "1";
+    /// Answers that began with an error word of Redis, memcached, NATS, POP or IMAP that serves nobody, since the capture began.
+    NO_WORD: u64 = "capture.no_word", "1";
+    /// Answers by which PostgreSQL or MySQL refused a connection, since the capture began.
+    NO_DATABASE: u64 = "capture.no_database", "1";
+    /// Answers by which a broker closed a connection or a channel of AMQP, or let nobody in by MQTT, since the capture began.
+    NO_BROKER: u64 = "capture.no_broker", "1";
+    /// Answers by which XMPP ended a stream with an error, or a login failed, since the capture began.
+    NO_XMPP: u64 = "capture.no_xmpp", "1";
     /// Requests whose connection ended before an answer began, since the capture began.
     UNANSWERED: u64 = "capture.unanswered", "1";
     /// Times data came towards the port while an answer was on its way, or again after a second without an answer, since the capture began.
@@ -123,6 +139,18 @@ metrics! {
     BURST_TIME_SPREAD: Duration = "capture.burst_time_spread", "ns";
 }
 
+/// How many answers began with it.
+pub fn told_no(refusal: Refusal) -> Metric<u64> {
+    match refusal {
+        Refusal::Http => NO_HTTP,
+        Refusal::Reply => NO_REPLY,
+        Refusal::Word => NO_WORD,
+        Refusal::Database => NO_DATABASE,
+        Refusal::Broker => NO_BROKER,
+        Refusal::Xmpp => NO_XMPP,
+    }
+}
+
 /// What the capture tells of itself.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Own {
@@ -152,6 +180,9 @@ pub fn push(
         count(OPENED, totals.opened);
         count(REFUSED, totals.refused);
         count(RESET, totals.reset);
+        for refusal in Refusal::ALL {
+            count(told_no(refusal), totals.told_no[refusal.left_off() - 1]);
+        }
         count(UNANSWERED, totals.unanswered);
         count(DUPLEX, totals.duplex);
         count(UNASKED, totals.unasked);

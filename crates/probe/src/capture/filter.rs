@@ -1,12 +1,14 @@
 //! The classic BPF program that chooses which packets the kernel hands over, and how much of each.
 //!
 //! TCP over IPv4 and IPv6 of the watched ports, one connection in n by the client's port, and of each packet the IP
-//! header and the first 20 bytes of the TCP header: no byte of payload leaves the kernel.
+//! header and the first 20 bytes of the TCP header: no byte of payload leaves the kernel. What an answer begins with is
+//! compared with [`SIGNS`] there: of one that is a refusal some bytes fewer are handed over, and how many tells its sort.
 //!
 //! Source: bpf(4) of the BSDs, `Documentation/networking/filter.rst` of the kernel. A datagram packet socket's
 //! packets begin at the IP header.
 
 use libc::sock_filter;
+use linerate_evidence::sources::capture::refusal::{LOOKED_AT, Refusal, SIGNS, Word};
 use linerate_evidence::sources::capture::Sampling;
 
 /// Where a socket takes packets.
@@ -26,6 +28,8 @@ const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 const SOURCE: u32 = 0;
 const DESTINATION: u32 = 1;
 const HEADERS: u32 = 2;
+/// 1 of an answer.
+const IS_REPLY: u32 = 3;
 
 /// Source: linux/bpf_common.h, as `BPF_CLASS | BPF_SIZE | BPF_MODE` and so on.
 mod code {
@@ -38,13 +42,23 @@ mod code {
     /// X = 4 * (the byte & 15): the length of an IPv4 header.
     pub(super) const X_IP_HEADER: u16 = 0xb1;
     pub(super) const STORE: u16 = 0x02;
+    pub(super) const LOAD_WORD_AT_X: u16 = 0x40;
+    pub(super) const LOAD_BYTE_AT_X: u16 = 0x50;
+    pub(super) const LOAD_LENGTH: u16 = 0x80;
     pub(super) const ADD: u16 = 0x04;
+    pub(super) const ADD_X: u16 = 0x0c;
+    pub(super) const SUBTRACT: u16 = 0x14;
+    pub(super) const SUBTRACT_X: u16 = 0x1c;
+    pub(super) const SHIFT_RIGHT: u16 = 0x74;
+    pub(super) const SHIFT_LEFT: u16 = 0x64;
+    pub(super) const TO_X: u16 = 0x07;
     pub(super) const AND: u16 = 0x54;
     pub(super) const XOR: u16 = 0xa4;
     pub(super) const FROM_X: u16 = 0x87;
     pub(super) const JUMP: u16 = 0x05;
     pub(super) const IF_EQUAL: u16 = 0x15;
     pub(super) const IF_ANY_BIT: u16 = 0x45;
+    pub(super) const IF_AT_LEAST: u16 = 0x35;
     pub(super) const RETURN: u16 = 0x06;
     pub(super) const RETURN_A: u16 = 0x16;
 }
@@ -59,6 +73,13 @@ enum To {
     Request,
     Reply,
     Sample,
+    Taken,
+    Short,
+    Long,
+    /// The rest of a sign whose first word was found, by its place in [`SIGNS`].
+    Sign(usize),
+    Refused(Refusal),
+    Plain,
     Drop,
 }
 
@@ -122,20 +143,41 @@ pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling) -> Vec<sock_f
     program.jump(To::Drop);
 
     program.here(To::Request);
+    program.then(LOAD_NUMBER, 0);
+    program.then(STORE, IS_REPLY);
     program.then(LOAD_MEMORY, SOURCE);
     program.jump(To::Sample);
     program.here(To::Reply);
+    program.then(LOAD_NUMBER, 1);
+    program.then(STORE, IS_REPLY);
     program.then(LOAD_MEMORY, DESTINATION);
     program.here(To::Sample);
     let (mask, salt) = sampling.mask_and_salt();
     program.then(XOR, u32::from(salt));
     program.then(AND, u32::from(mask));
-    program.test(IF_EQUAL, 0, To::Next, To::Drop);
-    program.then(LOAD_MEMORY, HEADERS);
-    program.then(RETURN_A, 0);
+    program.test(IF_EQUAL, 0, To::Taken, To::Drop);
     program.here(To::Drop);
     program.then(RETURN, 0);
+
+    program.here(To::Taken);
+    program.then(LOAD_MEMORY, IS_REPLY);
+    program.test_far(IF_EQUAL, 0, To::Plain);
+    program.refusals();
+    program.here(To::Plain);
+    program.then(LOAD_MEMORY, HEADERS);
+    program.then(RETURN_A, 0);
+    for refusal in Refusal::ALL {
+        program.here(To::Refused(refusal));
+        program.then(LOAD_MEMORY, HEADERS);
+        program.then(SUBTRACT, refusal.left_off() as u32);
+        program.then(RETURN_A, 0);
+    }
     program.resolved()
+}
+
+/// Whether it is the whole first word.
+fn begins((offset, mask, _): Word) -> bool {
+    offset == 0 && mask == u32::MAX
 }
 
 impl Program {
@@ -147,6 +189,93 @@ impl Program {
     fn test(&mut self, code: u16, k: u32, then: To, otherwise: To) {
         self.code.push(sock_filter { code, jt: 0, jf: 0, k });
         self.jumps.push((then, otherwise));
+    }
+
+    /// Goes on at [`To::Plain`] where an answer is no refusal, else at its own sort.
+    fn refusals(&mut self) {
+        use code::*;
+        // X is where the payload begins: past the TCP header, whose length stands in its own words.
+        self.then(LOAD_MEMORY, HEADERS);
+        self.then(SUBTRACT, 20);
+        self.then(TO_X, 0);
+        self.then(LOAD_BYTE_AT_X, 12);
+        self.then(SHIFT_RIGHT, 4);
+        self.then(SHIFT_LEFT, 2);
+        self.then(ADD_X, 0);
+        self.then(TO_X, 0);
+        self.then(LOAD_LENGTH, 0);
+        self.then(SUBTRACT_X, 0);
+        self.test(IF_AT_LEAST, LOOKED_AT, To::Long, To::Next);
+        // A load beyond the packet would end the program.
+        self.test(IF_AT_LEAST, 4, To::Short, To::Next);
+        self.jump(To::Plain);
+        self.here(To::Short);
+        self.first_words(|length| length <= 4);
+        self.jump(To::Plain);
+        self.here(To::Long);
+        self.first_words(|_| true);
+        let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
+        for sign in others {
+            self.rest(sign.words, To::Refused(sign.refusal), To::Next);
+        }
+        self.jump(To::Plain);
+        let shared = SIGNS.iter().enumerate().filter(|(_, sign)| sign.words.len() > 1);
+        for (index, sign) in shared.filter(|(_, sign)| begins(sign.words[0])) {
+            self.here(To::Sign(index));
+            let same = |other: &usize| SIGNS[*other].words[0] == sign.words[0];
+            let next = (index + 1..SIGNS.len()).find(same).map_or(To::Plain, To::Sign);
+            self.rest(&sign.words[1..], To::Refused(sign.refusal), next);
+        }
+    }
+
+    /// Compares the first word, which is loaded once, with that of each sign of such a length.
+    fn first_words(&mut self, fits: impl Fn(u32) -> bool) {
+        self.then(code::LOAD_WORD_AT_X, 0);
+        let mut before = None;
+        for (index, sign) in SIGNS.iter().enumerate().filter(|(_, sign)| fits(sign.length())) {
+            let first = sign.words[0];
+            // The second of the same word is where the first goes on when it is not that one.
+            if !begins(first) || before == Some(first) {
+                continue;
+            }
+            before = Some(first);
+            let found = match sign.words.len() {
+                1 => To::Refused(sign.refusal),
+                _ => To::Sign(index),
+            };
+            self.test_far(code::IF_EQUAL, first.2, found);
+        }
+    }
+
+    /// All of these words, one after the other.
+    fn rest(&mut self, words: &[Word], found: To, otherwise: To) {
+        let begin = self.code.len();
+        // Where the first that differs goes: past all of them, each of two or three instructions, and the jump.
+        let length: usize = words.iter().map(|(_, mask, _)| 2 + usize::from(*mask != u32::MAX)).sum();
+        for (offset, mask, value) in words {
+            self.then(code::LOAD_WORD_AT_X, *offset);
+            if *mask != u32::MAX {
+                self.then(code::AND, *mask);
+            }
+            self.test(code::IF_EQUAL, *value, To::Next, To::Next);
+            let past = begin + length - self.code.len() + 1;
+            if let Some(last) = self.code.last_mut() {
+                last.jf = past as u8;
+            }
+        }
+        self.jump(found);
+        if otherwise != To::Next {
+            self.jump(otherwise);
+        }
+    }
+
+    /// A test whose jump may be further than a test can go.
+    fn test_far(&mut self, code: u16, value: u32, to: To) {
+        self.test(code, value, To::Next, To::Next);
+        if let Some(last) = self.code.last_mut() {
+            last.jf = 1;
+        }
+        self.jump(to);
     }
 
     fn jump(&mut self, to: To) {
@@ -169,8 +298,11 @@ impl Program {
             let (then, otherwise) = (distance(index, *then), distance(index, *otherwise));
             match instruction.code {
                 code::JUMP => instruction.k = then as u32,
-                // The whole program is shorter than a jump can be.
-                _ => (instruction.jt, instruction.jf) = (then as u8, otherwise as u8),
+                // What is tested goes no further than that; where it goes past the next few it is set already.
+                _ if then + otherwise > 0 => {
+                    (instruction.jt, instruction.jf) = (then as u8, otherwise as u8);
+                }
+                _ => {}
             }
         }
         self.code
@@ -196,6 +328,10 @@ mod tests {
             let at = at as usize;
             packet.bytes.get(at..at + 2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
         };
+        let word = |at: u32| {
+            let four = packet.bytes.get(at as usize..)?.first_chunk()?;
+            Some(u32::from_be_bytes(*four))
+        };
         loop {
             let sock_filter { code, jt, jf, k } = program[at];
             at += 1;
@@ -204,6 +340,11 @@ mod tests {
                 code::LOAD_WORD if k == PACKET_TYPE => Some(packet.kind),
                 code::LOAD_HALF => half(k),
                 code::LOAD_HALF_AT_X => half(x + k),
+                code::LOAD_WORD_AT_X => word(x + k),
+                code::LOAD_BYTE_AT_X => {
+                    packet.bytes.get((x + k) as usize).map(|byte| u32::from(*byte))
+                }
+                code::LOAD_LENGTH => Some(packet.bytes.len() as u32),
                 code::LOAD_BYTE => packet.bytes.get(k as usize).map(|byte| u32::from(*byte)),
                 _ => Some(a),
             };
@@ -216,6 +357,13 @@ mod tests {
                 code::X_IP_HEADER => x = 4 * u32::from(packet.bytes[k as usize] & 15),
                 code::STORE => memory[k as usize] = Some(a),
                 code::ADD => a += k,
+                code::ADD_X => a += x,
+                code::SUBTRACT => a -= k,
+                code::SUBTRACT_X => a = a.wrapping_sub(x),
+                code::SHIFT_RIGHT => a >>= k,
+                code::SHIFT_LEFT => a <<= k,
+                code::TO_X => x = a,
+                code::IF_AT_LEAST => at += usize::from(if a >= k { jt } else { jf }),
                 code::AND => a &= k,
                 code::XOR => a ^= k,
                 code::FROM_X => a = x,
@@ -248,12 +396,53 @@ mod tests {
         Packet { protocol: 0x86dd, kind, bytes }
     }
 
+    /// An answer of port 80, with options in both headers.
+    fn answer(payload: &[u8]) -> Packet {
+        let mut packet = four(HOST, 80, 4000);
+        packet.bytes.truncate(24 + 4);
+        packet.bytes.resize(24 + 12, 0);
+        packet.bytes.push(8 << 4);
+        packet.bytes.resize(24 + 32, 0);
+        packet.bytes.extend(payload);
+        packet
+    }
+
+    #[test]
+    fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at() {
+        let program = program(Tap::Loopback, &[80], Sampling::all());
+        for sign in SIGNS {
+            for length in [sign.length(), LOOKED_AT + 9] {
+                let mut payload = vec![b'x'; length as usize];
+                for (offset, mask, value) in sign.words {
+                    for (index, byte) in (value | (!mask & 0x0101_0101)).to_be_bytes().iter().enumerate() {
+                        payload[*offset as usize + index] = *byte;
+                    }
+                }
+                // One that is shorter than all that may be looked at is looked at for the short ones only.
+                let is_seen = length >= LOOKED_AT || sign.length() == 4;
+                let left_off = if is_seen { sign.refusal.left_off() as u32 } else { 0 };
+                assert_eq!(run(&program, &answer(&payload)), 44 - left_off, "{sign:?} {length}");
+            }
+        }
+        let served = [
+            &b"HTTP/1.1 200 OK\r\nServer: some"[..], b"HTTP/1.1 404 Not Found\r\nServer", b"", b"abc", b"+OK\r\n",
+            b"-ERR unknown command 'X', with args",
+        ];
+        for payload in served {
+            assert_eq!(run(&program, &answer(payload)), 44, "{}", payload.escape_ascii());
+        }
+        let mut asked = answer(b"HTTP/1.1 503 Service Unavailable");
+        asked.bytes.swap(24, 26);
+        asked.bytes.swap(25, 27);
+        assert_eq!(run(&program, &asked), 44);
+    }
+
     #[test]
     fn headers_and_no_byte_more_of_packets_of_the_ports() {
         let ports: Vec<u16> = (8000..).take(MOST_PORTS).collect();
         for tap in [Tap::Loopback, Tap::Device] {
             let program = program(tap, &ports, Sampling::all());
-            assert!(program.len() < 100, "{}", program.len());
+            assert!(program.len() < 400, "{}", program.len());
             for port in [8000, 8007] {
                 // 24 and 40 of IP, 20 of TCP.
                 assert_eq!(run(&program, &four(HOST, 4000, port)), 44);

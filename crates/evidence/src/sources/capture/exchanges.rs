@@ -92,6 +92,8 @@ pub struct Totals {
     pub refused: u64,
     /// See [`super::RESET`].
     pub reset: u64,
+    /// See [`super::told_no`]; in the order of [`super::Refusal::ALL`].
+    pub told_no: [u64; 6],
     /// See [`super::UNANSWERED`].
     pub unanswered: u64,
     /// See [`super::DUPLEX`].
@@ -444,6 +446,9 @@ impl Connection {
             (Direction::Back, Phase::Asked { first, last }) => {
                 self.served = true;
                 totals.exchanges += weight;
+                if let Some(refusal) = segment.refusal {
+                    totals.told_no[refusal.left_off() - 1] += weight;
+                }
                 totals.service_time += weight * at.nanos_since(last);
                 totals.request_time += weight * last.nanos_since(first);
                 totals.asked_area += weight * at.nanos_since(first);
@@ -514,6 +519,7 @@ pub(super) mod testing {
             sequence,
             acknowledged,
             flags,
+            refusal: None,
         }
     }
 
@@ -726,6 +732,20 @@ mod tests {
         let found = totals(&exchanges, 50);
         assert_eq!((found.exchanges, found.answer_time, found.missed), (1, 4 * MS, 0));
         assert_eq!(exchanges.open(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_is_a_refusal_is_counted_by_its_sort_and_not_in_the_midst_of_another() {
+        let no = |sequence: (u32, u32)| Segment {
+            refusal: Some(super::super::Refusal::Http),
+            ..packet(4000, Back, sequence, 11, ACK)
+        };
+        let exchanges = of(&[
+            (1, packet(4000, Out, (1, 10), 1, ACK)),
+            (2, no((1, 100))),
+            (3, no((101, 100))),
+        ]);
+        assert_eq!(totals(&exchanges, 9).told_no, [1, 0, 0, 0, 0, 0]);
     }
 
     #[test]

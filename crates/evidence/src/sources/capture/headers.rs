@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::refusal::Refusal;
 use crate::subject::Direction;
 
 /// Where a packet was seen, which tells whose port is whose.
@@ -34,6 +35,8 @@ pub struct Segment {
     pub acknowledged: u32,
     /// As in the header.
     pub flags: u8,
+    /// What its first bytes say, where they say no.
+    pub refusal: Option<Refusal>,
 }
 
 /// Source: RFC 9293, 3.1.
@@ -64,7 +67,7 @@ impl Segment {
 }
 
 /// Reads the headers of a packet, of which there need be no more than the IP header and the first 20 bytes of
-/// the TCP header. `length` is what the whole packet has from the IP header on. None: not TCP, not of one of these
+/// the TCP header; of a packet that begins with a refusal, so many fewer as [`Refusal`] says. `length` is what the whole packet has from the IP header on. None: not TCP, not of one of these
 /// ports, a later fragment, or cut short.
 ///
 /// Where both ends' ports are watched on a loopback, the packet counts as one to the server.
@@ -74,7 +77,8 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
         6 => version_6(bytes, length)?,
         _ => return None,
     };
-    let tcp: &[u8; 20] = bytes.get(at..)?.first_chunk()?;
+    let tcp: &[u8; 14] = bytes.get(at..)?.first_chunk()?;
+    let refusal = Refusal::of_left_off((at + 20).saturating_sub(bytes.len()));
     let two = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
     let four = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
     let (from, to) = (two(0), two(2));
@@ -98,6 +102,7 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
         sequence: four(4),
         acknowledged: four(8),
         flags: tcp[13],
+        refusal,
     })
 }
 

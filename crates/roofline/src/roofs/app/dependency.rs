@@ -16,16 +16,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Who has time to read, and does not, waits for an answer before it does: an event loop that takes a connection's next
     // request when what the last one began has ended.
     let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
-    let (station, inside, asleep) = match unread {
-        true => (Station::Unread, facts.place.exchanges, facts.place.exchanges),
+    // Nothing else is known that keeps it from reading.
+    let (station, inside, asleep, enough) = match unread {
+        true => (Station::Unread, facts.place.exchanges, facts.place.exchanges, HOLDS),
         false => {
             let asleep = facts.inside.asleep;
-            (Station::Application, facts.at(Station::Application).max(asleep), asleep)
+            let inside = facts.at(Station::Application).max(asleep);
+            (Station::Application, inside, asleep, HALFWAY)
         }
     };
     // What runs, or is ready to, does not wait for an answer.
     let out = asked.asked.min(asleep);
-    if facts.place.station != Some(station) || out < HALFWAY * inside {
+    if facts.place.station != Some(station) || out < enough * inside {
         return not_here(format!(
             "{out:.1} questions are out to {} and waited for, of {inside:.1} exchanges {}",
             asked.address,

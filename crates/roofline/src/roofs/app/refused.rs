@@ -2,10 +2,12 @@
 //!
 //! Told no is a status of 429 or 5xx, a refused or reset connection, one that was closed before its answer.
 //! Other statuses of 4xx are answers: a service that knows no such page has done its work.
-//! Who is told no in words of another protocol is seen where the service counts those that it let in, as a broker does.
+//! Of a service that is watched the kernel compares what answers begin with; who is told no in other words is seen where the
+//! service counts those that it let in, as a broker does.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
 use linerate_evidence::sources::broker;
+use linerate_evidence::sources::capture::Refusal;
 
 use crate::prelude::*;
 
@@ -42,7 +44,34 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn watched(facts: &Facts) -> Result<Claim, Silent> {
-    not_let_in(facts).or_else(|_| refused(facts))
+    told_no(facts).or_else(|_| not_let_in(facts)).or_else(|_| refused(facts))
+}
+
+/// Answers that begin with a refusal.
+fn told_no(facts: &Facts) -> Result<Claim, Silent> {
+    let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
+    let worst = ports.max_by(|a, b| a.1.told_no_per_s().total_cmp(&b.1.told_no_per_s()));
+    let (port, headers) = worst.or_not_here("the headers of its exchanges were not captured")?;
+    let (told, all) = (headers.told_no_per_s(), headers.per_s);
+    silent_if(told < TURNED_AWAY * all || told <= 0.0, "hardly an answer begins with a refusal")?;
+    let seconds = facts.run.seconds();
+    let mut sorts: Vec<_> = Refusal::ALL.into_iter().zip(headers.told_no).collect();
+    sorts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let sort = sorts[0].0.words();
+    let (asked, served) = (all * seconds, (all - told) * seconds);
+    Ok(Claim {
+        sum: format!("{:.0} of {asked:.0} answers of port {port} are refusals", asked - served),
+        seen: format!(
+            "{told:.1} answers a second begin with {sort}; {:.1} a second do not",
+            all - told
+        ),
+        remedies: vec![Remedy::human(
+            "serves what it now turns away",
+            "its log says why: a limit of connections or requests (of a user, an address, all), a store that is full, a \
+             worker or somebody it asks that failed",
+        )],
+        ..Claim::place(vec![Part::TurnedAway { asked, served }])
+    })
 }
 
 /// Connections to a broker that came and were not let in: after a greeting, in its own protocol.

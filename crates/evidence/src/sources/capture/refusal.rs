@@ -1,0 +1,190 @@
+//! How services say in an answer's first bytes that they did not serve, each in its own protocol.
+//!
+//! The kernel compares them, and tells which it was by how much of the headers it hands over: no byte of payload
+//! leaves it. Known are words that no good answer begins with; what says so further in, or encrypted, is not seen.
+
+/// A family of protocols, and its way to say no.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// Status 429 or 5xx. Source: RFC 9110, 15.6; RFC 6585, 4.
+    Http,
+    /// A reply of SMTP or FTP: 421, 450, 451, 452, 454, 530, 554. Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6.
+    Reply,
+    /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`. Source: RESP, "simple errors";
+    /// memcached's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR".
+    Word,
+    /// A connection that a database refused: PostgreSQL's FATAL; MySQL's errors 1040, 1203, 1226.
+    /// Source: PostgreSQL, "Message Formats", ErrorResponse; MySQL, `ERR_Packet`.
+    Database,
+    /// A broker that closes a connection or a channel, or lets nobody in. Source: AMQP 0-9-1, 1.4.2.7 and 1.5.2.5; MQTT
+    /// 3.1.1, 3.2.2.3.
+    Broker,
+    /// A stream's error, or a login that failed. Source: RFC 6120, 4.9 and 6.4.5.
+    Xmpp,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Http, Self::Reply, Self::Word, Self::Database, Self::Broker, Self::Xmpp];
+
+    /// How many bytes fewer of a packet's headers stand for it: 1 to 6, of the last six of 20, which nobody reads.
+    pub fn left_off(self) -> usize {
+        Self::ALL.iter().position(|of| *of == self).unwrap_or(0) + 1
+    }
+
+    /// For what is left off.
+    pub fn of_left_off(bytes: usize) -> Option<Self> {
+        Self::ALL.get(bytes.wrapping_sub(1)).copied()
+    }
+
+    /// In words: `429 or 5xx`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP status 429 or 5xx",
+            Self::Reply => "reply 421, 45x, 530 or 554",
+            Self::Word => "an error word (-ERR, -OOM, NO, SERVER_ERROR)",
+            Self::Database => "FATAL, or too many connections",
+            Self::Broker => "closed, or not let in, in the broker's protocol",
+            Self::Xmpp => "a stream's error, or a failed login",
+        }
+    }
+}
+
+/// Four bytes of an answer, as a number in network order: `(offset, mask, value)`.
+pub type Word = (u32, u32, u32);
+
+/// What an answer begins with that is a refusal.
+#[derive(Clone, Copy, Debug)]
+pub struct Sign {
+    /// Which.
+    pub refusal: Refusal,
+    /// What all must be so; the first stands at the beginning where its mask is whole.
+    pub words: &'static [Word],
+}
+
+/// No answer is looked at beyond these. Unit: bytes.
+pub const LOOKED_AT: u32 = 16;
+
+const ALL: u32 = u32::MAX;
+const FIRST: u32 = 0xff00_0000;
+
+const fn at(offset: u32, text: [u8; 4]) -> Word {
+    (offset, ALL, u32::from_be_bytes(text))
+}
+
+macro_rules! signs {
+    ($($refusal:ident: $($word:expr),+;)+) => {
+        &[$(Sign { refusal: Refusal::$refusal, words: &[$($word),+] }),+]
+    };
+}
+
+/// All that are known.
+pub const SIGNS: &[Sign] = signs! {
+    Http: at(0, *b"HTTP"), at(9, *b"429 ");
+    Http: at(0, *b"HTTP"), (9, FIRST, 0x3500_0000);
+    Reply: at(0, *b"421 ");
+    Reply: at(0, *b"421-");
+    Reply: at(0, *b"450 ");
+    Reply: at(0, *b"451 ");
+    Reply: at(0, *b"452 ");
+    Reply: at(0, *b"454 ");
+    Reply: at(0, *b"530 ");
+    Reply: at(0, *b"554 ");
+    Word: at(0, *b"-ERR"), at(4, *b" max");
+    Word: at(0, *b"-ERR"), at(4, *b" 'ma");
+    Word: at(0, *b"-ERR"), at(4, *b" [IN");
+    Word: at(0, *b"-ERR"), at(4, *b" [SY");
+    Word: at(0, *b"-OOM");
+    Word: at(0, *b"-BUS");
+    Word: at(0, *b"-LOA");
+    Word: at(0, *b"-MIS");
+    Word: at(0, *b"-MAS");
+    Word: at(0, *b"-CLU");
+    Word: at(0, *b"-NOA");
+    Word: at(0, *b"SERV"), at(4, *b"ER_E");
+    Word: at(0, *b"* BY"), (4, 0xffff_ff00, 0x4520_5b00);
+    Broker: at(0, [0x20, 2, 0, 1]);
+    Broker: at(0, [0x20, 2, 0, 2]);
+    Broker: at(0, [0x20, 2, 0, 3]);
+    Broker: at(0, [0x20, 2, 0, 4]);
+    Broker: at(0, [0x20, 2, 0, 5]);
+    Xmpp: at(0, *b"<str"), at(4, *b"eam:"), at(8, *b"erro");
+    Xmpp: at(0, *b"<fai"), at(4, *b"lure");
+    Database: (0, FIRST, 0x4500_0000), at(5, *b"SFAT");
+    Database: (4, 0xffff_ff00, 0xff10_0400);
+    Database: (4, 0xffff_ff00, 0xffb3_0400);
+    Database: (4, 0xffff_ff00, 0xffca_0400);
+    Broker: (0, 0xffff_0000, 0x0100_0000), at(7, [0, 10, 0, 50]);
+    Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 20, 0, 40]);
+    // IMAP's tags are the client's: one to six characters.
+    Word: at(1, *b" NO "), (5, FIRST, 0x5b00_0000);
+    Word: at(2, *b" NO "), (6, FIRST, 0x5b00_0000);
+    Word: at(3, *b" NO "), (7, FIRST, 0x5b00_0000);
+    Word: at(4, *b" NO "), (8, FIRST, 0x5b00_0000);
+    Word: at(5, *b" NO "), (9, FIRST, 0x5b00_0000);
+    Word: at(6, *b" NO "), (10, FIRST, 0x5b00_0000);
+};
+
+impl Sign {
+    /// How much of an answer it looks at. Unit: bytes.
+    pub fn length(&self) -> u32 {
+        self.words.iter().map(|(offset, ..)| offset + 4).max().unwrap_or(0)
+    }
+
+    /// Whether an answer begins so; it has [`LOOKED_AT`] bytes or more, or no more are looked at.
+    pub fn is_in(&self, answer: &[u8]) -> bool {
+        self.words.iter().all(|(offset, mask, value)| {
+            let four = answer.get(*offset as usize..).and_then(|rest| rest.first_chunk());
+            four.is_some_and(|four| u32::from_be_bytes(*four) & mask == *value)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(answer: &[u8]) -> Option<Refusal> {
+        SIGNS.iter().find(|sign| sign.is_in(answer)).map(|sign| sign.refusal)
+    }
+
+    #[test]
+    fn each_protocol_says_no_in_its_own_words_and_a_good_answer_is_none() {
+        for (answer, expected) in [
+            (&b"HTTP/1.1 429 Too Many Requests"[..], Some(Refusal::Http)),
+            (b"HTTP/1.0 503 Service Unavailable", Some(Refusal::Http)),
+            (b"HTTP/1.1 200 OK\r\nServer: x", None),
+            (b"HTTP/1.1 404 Not Found\r\n", None),
+            (b"421 too many connections\r\n", Some(Refusal::Reply)),
+            (b"250 2.1.0 Ok\r\n", None),
+            (b"4210\r\n", None),
+            (b"-ERR max number of clients reached\r\n", Some(Refusal::Word)),
+            (b"-ERR unknown command 'CLIENT'\r\n", None),
+            (b"SERVER_ERROR out of memory\r\n", Some(Refusal::Word)),
+            (b"a001 NO [LIMIT] Maximum number of", Some(Refusal::Word)),
+            (b"* BYE [LIMIT] Too many", Some(Refusal::Word)),
+            (b"* BYE Logging out\r\n", None),
+            (b"E\0\0\0\x61SFATAL\0VFATAL\0C53300", Some(Refusal::Database)),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C42P01", None),
+            (b"\x17\0\0\0\xff\x10\x04Too many connections", Some(Refusal::Database)),
+            (b"\x01\0\0\0\0\0\x40\0\x0a\0\x32\x02\x12NOT_ALLOWED", Some(Refusal::Broker)),
+            (b"\x01\0\0\0\0\0\x04\0\x0a\0\x33\xce", None),
+            (b"\x20\x02\0\x03", Some(Refusal::Broker)),
+            (b"\x20\x02\0\0", None),
+            (b"<stream:error><policy-violation", Some(Refusal::Xmpp)),
+            (b"<stream:features><mechanisms", None),
+        ] {
+            assert_eq!(refusal(answer), expected, "{}", answer.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn none_looks_further_than_it_may_and_each_has_a_length_of_its_own() {
+        assert!(SIGNS.iter().all(|sign| sign.length() <= LOOKED_AT));
+        for refusal in Refusal::ALL {
+            assert_eq!(Refusal::of_left_off(refusal.left_off()), Some(refusal));
+        }
+        assert_eq!((Refusal::of_left_off(0), Refusal::of_left_off(7)), (None, None));
+    }
+}
