@@ -17,37 +17,15 @@ set_up() ->
         queue_metrics,
         channel_queue_metrics,
         channel_queue_exchange_metrics,
-        connection_churn_metrics,
-        rabbit_listener,
         rabbit_queue
     ],
     [ets:new(Table, [named_table, public, {keypos, key_of(Table)}]) || Table <- Tables].
 
 key_of(rabbit_queue) -> 2;
-key_of(rabbit_listener) -> 6;
 key_of(_) -> 1.
 
 tear_down(Tables) ->
     [ets:delete(Table) || Table <- Tables].
-
-who_was_let_in_is_counted_and_where_they_came_is_told_test_() ->
-    with_tables(fun(_) ->
-        ets:insert(connection_churn_metrics, {node(), 12, 2, 24, 4, 1, 1, 0}),
-        [
-            ets:insert(rabbit_listener, {listener, Node, Protocol, <<"host">>, {0, 0, 0, 0}, Port, []})
-         || {Node, Protocol, Port} <- [
-                {node(), amqp, 5672}, {node(), http, 15672}, {other@host, amqp, 5673}
-            ]
-        ],
-        {Rows, _, _} = pass(linerate_probe_broker:start(#{})),
-        [
-            ?_assertEqual(12, proplists:get_value('broker.let_in', proplists:get_value(node, Rows))),
-            ?_assertEqual(
-                [{5672, [{protocol, <<"amqp">>}]}],
-                [{Port, Facts} || {{listener, Port}, Facts} <- Rows]
-            )
-        ]
-    end).
 
 a_queue_that_is_counted_is_told_with_all_that_is_known_of_it_test_() ->
     with_tables(fun(_) ->

@@ -49,9 +49,9 @@ rows(#{allowance_us := Allowance} = Context, State) ->
             {Slow, Walked} = walked(Most, State),
             Consuming = consuming(Consumers, Most),
             #{told := Told} = Known = with_consumers(Consuming, Walked),
-            Node = totals() ++ let_in() ++ Slow ++ [{'broker.consumers', Consumers}],
+            Node = totals() ++ Slow ++ [{'broker.consumers', Consumers}],
             Queues = queues(Told, Consuming, Most),
-            {[{node, Node} | Queues ++ listeners()], Context, Known}
+            {[{node, Node} | Queues], Context, Known}
     end.
 
 %% Measured: half a microsecond a row that is read, OTP 25. Chosen: as many as half of the allowance pays.
@@ -209,28 +209,6 @@ totals() ->
     catch
         _:_ -> []
     end.
-
-%% Connections that were let in, of all protocols but HTTP: who may not log in, or finds a limit reached, is none.
--spec let_in() -> [{atom(), linerate_probe:value()}].
-let_in() ->
-    case lookup(connection_churn_metrics, node()) of
-        Churn when is_tuple(Churn), is_integer(element(2, Churn)) ->
-            [{'broker.let_in', element(2, Churn)}];
-        _ ->
-            []
-    end.
-
-%% The ports whose connections are counted so.
-%% Source: `#listener{}', rabbit.hrl; a table of Mnesia, and from 3.11 on one of the node's own.
--spec listeners() -> [linerate_probe:row()].
-listeners() ->
-    Spec = [{{listener, node(), '$1', '_', '_', '$2', '_'}, [], [{{'$2', '$1'}}]}],
-    [
-        {{listener, Port}, [{protocol, atom_to_binary(Protocol)}]}
-     || Table <- [rabbit_listener, rabbit_listener_ets],
-        {Port, Protocol} <- select(Table, Spec),
-        lists:member(Protocol, [amqp, 'amqp/ssl', mqtt, 'mqtt/ssl', stomp, 'stomp/ssl'])
-    ].
 
 %% The protocol of streams publishes to streams alone.
 -spec add_group(term(), #{atom() => integer()}, #{atom() => integer()}) -> #{atom() => integer()}.
@@ -411,7 +389,7 @@ select(Table, Spec) ->
         error:badarg -> []
     end.
 
--spec lookup(atom(), term()) -> tuple() | none.
+-spec lookup(atom(), name()) -> tuple() | none.
 lookup(Table, Key) ->
     try ets:lookup(Table, Key) of
         [Row] -> Row;

@@ -17,7 +17,7 @@ use crate::share::{Estimate, ratio};
 use crate::station::{Held, Station};
 
 /// Where the exchanges under way are.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// What the split is made of.
     pub source: Source,
@@ -35,12 +35,13 @@ pub struct Account {
 }
 
 /// What an account's split is made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// Both ends of random connections, asked at random instants.
     Census,
     /// The engine's stamps alone: nothing is split.
+    #[default]
     Stamps,
 }
 
@@ -88,16 +89,15 @@ const IDLE: Metric<u64> = Metric::new("census.idle");
 pub(crate) struct Split {
     /// Of each batch: instants, and those at which the connection had nothing under way.
     pub instants: Vec<(f64, f64)>,
-    /// By station: counts of the same batches.
-    pub counts: Vec<(Station, Option<Held>, Vec<f64>)>,
+    /// By metric: counts of the same batches.
+    pub counts: [Vec<f64>; METRICS.len()],
 }
 
 impl Split {
     /// What was counted between two instants; none without a census.
     pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
         let mut instants = Vec::new();
-        let mut counts: Vec<_> =
-            METRICS.iter().map(|(_, station, held)| (*station, *held, Vec::new())).collect();
+        let mut counts = METRICS.map(|_| Vec::new());
         for subject in evidence.subjects().filter(|of| matches!(of, Subject::Census(_))) {
             let of = evidence.of(subject);
             let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
@@ -112,7 +112,7 @@ impl Split {
                 pairs.map(|grown| grown as f64).collect::<Vec<_>>()
             };
             instants.extend(grown(INSTANTS).into_iter().zip(grown(IDLE)));
-            for ((name, ..), (_, _, counts)) in METRICS.iter().zip(&mut counts) {
+            for ((name, ..), counts) in METRICS.iter().zip(&mut counts) {
                 counts.extend(grown(Metric::new(name)));
             }
         }
@@ -127,14 +127,14 @@ impl Split {
     /// Of the exchanges under way, the share at each station.
     pub fn shares(&self) -> Vec<(Station, Option<Held>, Estimate)> {
         let busy = self.busy();
-        let share = |(station, held, counts): &(Station, Option<Held>, Vec<f64>)| {
+        let share = |((_, station, held), counts): (_, &Vec<f64>)| {
             let batches: Vec<_> = counts.iter().copied().zip(busy.iter().copied()).collect();
             let share = ratio(&batches)?;
             // An interval may reach beyond all there is.
             let share = Estimate { high: share.high.min(1.0).max(share.mid), ..share };
-            (share.mid > 0.0).then_some((*station, *held, share))
+            (share.mid > 0.0).then_some((station, held, share))
         };
-        self.counts.iter().filter_map(share).collect()
+        METRICS.into_iter().zip(&self.counts).filter_map(share).collect()
     }
 
     /// The share of instants at which a connection had an exchange under way.
@@ -155,23 +155,14 @@ impl Account {
         let is_late = header.plan.has_due_times() && load.own_lateness.count() > 0;
         let late = if is_late { load.own_lateness.mean() / 1e9 * per_s } else { 0.0 };
         let (in_flight, under_way) = (load.in_flight, load.in_flight + late);
-        let stamps = Self {
-            source: Source::Stamps,
-            under_way,
-            per_s,
-            places: Vec::new(),
-            instants: 0.0,
-            disagreement: 0.0,
-        };
+        let stamps = Self { under_way, per_s, ..Self::default() };
         let split = Split::of(evidence, &(load.window.0..=load.window.1));
         let Some((split, busy)) = split.and_then(|split| split.share_busy().map(|of| (split, of)))
         else {
             return Some(stamps);
         };
-        let mut places = Vec::new();
-        for (station, held, share) in split.shares() {
-            places.push((station, held, share.times(in_flight)));
-        }
+        let mut places = split.shares();
+        places.iter_mut().for_each(|(.., share)| *share = share.times(in_flight));
         if late > 0.0 {
             match places.iter_mut().find(|(station, ..)| *station == Station::Engine) {
                 Some((.., of)) => *of = of.plus(late),
@@ -179,11 +170,9 @@ impl Account {
             }
         }
         places.sort_by_key(|(station, held, _)| (*station, *held));
-        let place = |(station, held, exchanges): (_, _, Estimate)| Place {
-            station,
-            held,
-            exchanges,
-            seconds: exchanges.times(1.0 / per_s),
+        let place = |(station, held, exchanges): (_, _, Estimate)| {
+            let seconds = exchanges.times(1.0 / per_s);
+            Place { station, held, exchanges, seconds }
         };
         let counted = busy.mid * f64::from(header.plan.connections());
         Some(Self {

@@ -56,15 +56,6 @@ pub struct Cpus {
     pub busy: Option<f64>,
 }
 
-impl Who {
-    fn subject(self) -> Subject {
-        match self {
-            Who::Target => Subject::Target,
-            Who::Engine => Subject::Engine,
-        }
-    }
-}
-
 /// A metric that is counted of both alike, under a name of each's own.
 macro_rules! metric {
     ($who:expr, $what:literal) => {
@@ -78,17 +69,17 @@ macro_rules! metric {
 impl Running {
     /// What was counted between two instants; none where nothing was.
     pub fn of(who: Who, evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
-        let of = evidence.of(who.subject()).within(window.clone());
+        let subject = if who == Who::Target { Subject::Target } else { Subject::Engine };
+        let of = evidence.of(subject).within(window.clone());
         let per_s = |metric: Metric<Duration>| of.rate(metric).ok();
         // Of the target alone there are ticks.
         let by_ticks = || Some(per_s(process::UTIME)? + per_s(process::STIME)?);
         let run = metric!(who, "run");
         let count = |metric: Metric<u64>| of.grown(metric).unwrap_or(0.0);
         let quota: Option<Duration> = of.last(metric!(who, "cpu_quota")).ok();
-        let allowed: Option<u64> = of.last(metric!(who, "cpus_allowed")).ok();
-        let (allowed, periods) =
-            (allowed.map(|count| count as f64), count(metric!(who, "nr_periods")));
-        let list = evidence.fact(who.subject(), "cpus").map(list).unwrap_or_default();
+        let allowed = of.last(metric!(who, "cpus_allowed")).ok().map(|count: u64| count as f64);
+        let periods = count(metric!(who, "nr_periods"));
+        let list = evidence.fact(subject, "cpus").map(list).unwrap_or_default();
         Some(Self {
             running: per_s(run).or_else(by_ticks)?,
             steady: of.all(run).ok().and_then(|samples| tenths(&samples)),
@@ -102,10 +93,7 @@ impl Running {
 
     /// CPUs' worth of time that they may have at most; absent: unknown.
     pub fn limit(&self) -> Option<f64> {
-        match (self.quota, self.cpus.count) {
-            (Some(quota), Some(count)) => Some(quota.min(count)),
-            (one, other) => one.or(other),
-        }
+        [self.quota, self.cpus.count].into_iter().flatten().reduce(f64::min)
     }
 
     /// CPUs' worth of time that they had on the CPUs of others, spread evenly over their own.

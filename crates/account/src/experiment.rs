@@ -103,21 +103,18 @@ impl Experiment {
             let far = (again.per_s / full.per_s).ln().abs() > -EXPLAINED.ln();
             far && (again.low > full.high || again.high < full.low)
         });
-        let inconclusive = match drift {
-            Some(again) => Some(Inconclusive::Drift { before: full.per_s, after: again.per_s }),
-            None => failed.then_some(Inconclusive::Failed),
-        };
-        let path = alone.and_then(|step| {
-            let split = Split::of(evidence, &(step.from..=step.to))?;
-            let on_path = |station| [Station::PathOut, Station::PathBack].contains(&station);
-            let shares = split.shares().into_iter().filter(|(station, ..)| on_path(*station));
-            Some(shares.map(|(_, _, share)| share.mid).sum::<f64>())
-        });
+        let drift = drift.map(|again| (full.per_s, again.per_s));
+        let drift = drift.map(|(before, after)| Inconclusive::Drift { before, after });
+        let inconclusive = drift.or(failed.then_some(Inconclusive::Failed));
+        let split = alone.and_then(|step| Split::of(evidence, &(step.from..=step.to)));
+        let is_path = |of: &_| [Station::PathOut, Station::PathBack].contains(of);
+        let shares = split.into_iter().flat_map(|split| split.shares());
+        let on_path = shares.filter(|of| is_path(&of.0)).fold(0.0, |sum, of| sum + of.2.mid);
         Some(Self {
             alone: alone_rate,
             alone_s: alone.filter(worked).and_then(time),
             spaced_s: spaced.filter(worked).and_then(time),
-            alone_on_path: path.unwrap_or(0.0).min(1.0),
+            alone_on_path: on_path.min(1.0),
             full,
             half,
             again,

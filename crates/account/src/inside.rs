@@ -95,6 +95,11 @@ impl Threads {
         self.poll + self.poll_timed + self.accept
     }
 
+    /// The fullest one's name in brackets: ` (redis-server)`; empty where that is not known.
+    pub fn fullest_words(&self) -> String {
+        self.fullest_name.as_ref().map_or(String::new(), |name| format!(" ({name})"))
+    }
+
     /// All of them.
     pub fn all(&self) -> f64 {
         let locks = self.lock + self.lock_timed;
@@ -138,8 +143,8 @@ impl Inside {
 
     /// `; its threads: 28.0 in a lock, 4.0 in a timer`; empty where they were not sampled.
     pub fn threads_words(&self) -> String {
-        let words = self.threads.as_ref().map_or(String::new(), Threads::words);
-        if words.is_empty() { words } else { format!("; its threads: {words}") }
+        let words = self.threads.as_ref().map(Threads::words).filter(|words| !words.is_empty());
+        words.map_or(String::new(), |words| format!("; its threads: {words}"))
     }
 
     /// Questions that the target has out, to whomever.
@@ -203,37 +208,34 @@ pub(crate) fn grown(of: &Of, name: &'static str) -> Option<f64> {
 /// Flushes of the machine's disks under way, on average, where the target wrote a good part of what they wrote: one
 /// thread at least waits for each, whatever samples of threads' states saw. 0 where that is not known.
 fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
-    let rate = |of: Subject, metric| evidence.of(of).within(window.clone()).rate(metric);
-    let grown = |of: Subject, metric| evidence.of(of).within(window.clone()).grown(metric);
-    let own = grown(Subject::Target, process::DISK_WRITTEN).unwrap_or(0.0);
-    let all = grown(Subject::Host, diskstats::WRITTEN).unwrap_or(f64::INFINITY);
+    let [target, host] =
+        [Subject::Target, Subject::Host].map(|of| evidence.of(of).within(window.clone()));
+    let own = target.grown(process::DISK_WRITTEN).unwrap_or(0.0);
+    let all = host.grown(diskstats::WRITTEN).unwrap_or(f64::INFINITY);
     // A file system writes its journal besides.
     let is_its = own > 0.0 && own >= HOLDS * all;
-    rate(Subject::Host, diskstats::FLUSHING).ok().filter(|_| is_its).unwrap_or(0.0)
+    if is_its { host.rate(diskstats::FLUSHING).unwrap_or(0.0) } else { 0.0 }
 }
 
 fn asked(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Asked> {
+    let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
     let peer = |subject| {
-        if !matches!(subject, Subject::Peer(_)) {
-            return None;
-        }
         let of = evidence.of(subject).within(window.clone());
         let instants = grown(&of, "peer.instants").filter(|instants| *instants > 0.0)?;
         let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
         let fact = |name| evidence.fact(subject, name);
+        let is_other = fact("whose") != Some("target");
         Some(Asked {
             address: fact("address")?.to_owned(),
             process: fact("process").map(str::to_owned),
             connections: mean("peer.connections"),
             // What was sent and answered within one millisecond was as likely asked as not.
             asked: mean("peer.asked") + mean("peer.asked_maybe") / 2.0,
-            other: fact("pid")
-                .filter(|_| fact("whose") != Some("target"))
-                .and_then(|pid| pid.parse().ok()),
+            other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
             cores: of.rate(Metric::<std::time::Duration>::new("peer.run")).ok(),
         })
     };
-    let mut asked: Vec<Asked> = evidence.subjects().filter_map(peer).collect();
+    let mut asked: Vec<Asked> = peers.filter_map(peer).collect();
     asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
     asked
 }

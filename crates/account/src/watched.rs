@@ -212,11 +212,9 @@ impl Exchanges {
 impl Watched {
     /// Every listening port that was sampled, the one with most connections under way first.
     pub fn of(evidence: &Evidence) -> Vec<Self> {
-        let port = |of| match of {
-            Subject::Listener(port) => Self::of_port(evidence, port),
-            _ => None,
-        };
-        let mut all: Vec<Self> = evidence.subjects().filter_map(port).collect();
+        let port = |of| if let Subject::Listener(port) = of { Some(port) } else { None };
+        let ports = evidence.subjects().filter_map(port);
+        let mut all: Vec<Self> = ports.filter_map(|of| Self::of_port(evidence, of)).collect();
         all.sort_by(|a, b| b.under_way().total_cmp(&a.under_way()));
         all
     }
@@ -265,14 +263,11 @@ impl Watched {
 
     /// Exchanges in the application: what the headers say, else what the sockets do.
     pub fn in_application(&self) -> f64 {
-        match &self.exchanges {
-            Some(headers) if headers.alternate => {
-                (headers.under_way - self.unread - self.accept_queue).max(0.0) + self.answering
-            }
+        self.exchanges.map_or(self.application, |headers| match headers.alternate {
+            true => (headers.under_way - self.unread - self.accept_queue).max(0.0) + self.answering,
             // Who has to speak next cannot be told.
-            Some(_) => 0.0,
-            None => self.application,
-        }
+            false => 0.0,
+        })
     }
 
     /// Connections of which nobody can tell whether something is under way.
@@ -289,18 +284,16 @@ impl Watched {
 
 fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
     let count = grown(of, "capture.exchanges")?;
-    let time =
-        |name| of.delta(Metric::<Duration>::new(name)).ok().map(|(time, _)| time.as_secs_f64());
+    let time = |name| of.grown(Metric::<Duration>::new(name)).ok();
     let state = |name| of.last(Metric::<Duration>::new(name)).map_or(0.0, |at| at.as_secs_f64());
+    let counted = |name| grown(of, name).unwrap_or(0.0);
     // The capture pauses to keep within its budget: rates and means are of the time that it took packets.
     let seconds = time("capture.watched").filter(|seconds| *seconds > 0.0)?;
-    let per_s = |name| grown(of, name).unwrap_or(0.0) / seconds;
-    let turns =
-        grown(of, "capture.duplex").unwrap_or(0.0) + grown(of, "capture.unasked").unwrap_or(0.0);
+    let per_s = |name| counted(name) / seconds;
+    let turns = counted("capture.duplex") + counted("capture.unasked");
     // Where packets go on and nothing is an answer to anything, somebody sends unasked.
     let connections = of.last(Metric::<u64>::new("capture.connections")).map_or(0, |of| of.max(1));
-    let many = grown(of, "capture.packets").unwrap_or(0.0) > FEW * connections as f64;
-    let is_one_way = count == 0.0 && many;
+    let is_one_way = count == 0.0 && counted("capture.packets") > FEW * connections as f64;
     Some(Exchanges {
         per_s: count / seconds,
         under_way: time("capture.asked_area")? / seconds,
@@ -334,11 +327,11 @@ fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
     let beat = || {
         let (period_s, spread_s) = (time("capture.beat")?, time("capture.beat_spread")?);
         let answers = count("capture.burst")?;
-        let share = |spread: f64, of: f64| spread / of.max(1e-9);
         let lasts_s = time("capture.burst_time").unwrap_or(0.0);
         let differ = count("capture.burst_spread").zip(time("capture.burst_time_spread"));
-        let differ = differ
-            .map(|(count, time)| [share((count - 2.0).max(0.0), answers), share(time, lasts_s)]);
+        let differ = differ.map(|(count, time)| {
+            [(count - 2.0).max(0.0) / answers.max(1e-9), time / lasts_s.max(1e-9)]
+        });
         Some(Beat { period_s, spread_s, answers, lasts_s, differ })
     };
     Some(Rhythm {

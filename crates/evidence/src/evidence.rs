@@ -255,6 +255,17 @@ impl<'a> Of<'a> {
         Ok(all.iter().filter(|(_, value)| is(*value)).count() as f64 / all.len() as f64)
     }
 
+    /// The same of two metrics that are sampled together, by the samples of the first.
+    pub fn share_of_both<A: Quantity, B: Quantity>(
+        &self,
+        a: Metric<A>,
+        b: Metric<B>,
+        are: impl Fn(A, B) -> bool,
+    ) -> Result<f64, Missing> {
+        let (all, both) = (self.raw(a.name)?.len(), self.both(a, b)?);
+        Ok(both.into_iter().filter(|(a, b)| are(*a, *b)).count() as f64 / all as f64)
+    }
+
     fn raw(&self, metric: &str) -> Result<&'a [(Timestamp, u64)], Missing> {
         let samples = self
             .metrics

@@ -3,6 +3,7 @@
 //! A roof claims and never ranks: which claim is named is the verdict's affair ([`crate::verdict`]).
 
 use crate::prelude::*;
+use crate::remedy::Text;
 
 /// A limit's explanation of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +33,47 @@ impl Claim {
     pub fn place(parts: Vec<Part>) -> Self {
         Self { role: Role::Place, ..Self::cause(parts) }
     }
+
+    /// A cause that adds so much time to an exchange. Unit: seconds.
+    pub fn delay(at: At, each: f64) -> Self {
+        Self::cause(vec![Part::Delay { at, each }])
+    }
+
+    /// A cause that takes so much of a resource for an exchange. Unit: seconds of one server.
+    pub fn work(resource: Resource, each: f64) -> Self {
+        Self::cause(vec![Part::Work { resource, each }])
+    }
+
+    /// What it does besides.
+    pub fn and(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+        self.parts.extend(parts);
+        self
+    }
+
+    /// Its size is no more than present where this is not so.
+    pub fn sized_if(self, is_much: bool) -> Self {
+        let known = if is_much { Known::Sized } else { Known::PresentOnly };
+        Self { known, ..self }
+    }
+
+    pub fn sum(self, sum: impl Text) -> Self {
+        Self { sum: sum.into(), ..self }
+    }
+
+    pub fn seen(self, seen: impl Text) -> Self {
+        Self { seen: seen.into(), ..self }
+    }
+
+    /// More of the evidence, where there is some.
+    pub fn also(mut self, more: Option<String>) -> Self {
+        more.iter().for_each(|more| self.seen += &format!("; {more}"));
+        self
+    }
+
+    pub fn lifted_by(mut self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
+        self.remedies.extend(remedies);
+        self
+    }
 }
 
 /// Whether a claim's size can be ranked.
@@ -41,12 +83,6 @@ pub enum Known {
     Sized,
     /// The mechanism is there; what it costs is not known. Listed, and never named.
     PresentOnly,
-}
-
-impl Known {
-    pub fn sized_if(is_much: bool) -> Self {
-        if is_much { Known::Sized } else { Known::PresentOnly }
-    }
 }
 
 /// What a claim adds to the place.

@@ -13,7 +13,6 @@ pub(crate) mod channels;
 pub(crate) mod connections;
 pub(crate) mod drops;
 pub(crate) mod flows;
-pub(crate) mod hottest;
 mod node;
 mod opening;
 pub(crate) mod queues;
@@ -54,8 +53,10 @@ pub struct Facts<'a> {
     pub engine: Option<Running>,
     /// Every direction of the path that the plan lays.
     pub(crate) ways: Vec<LaidWay<'a>>,
-    /// CPU time of target, engine and machine.
-    pub(crate) utilisation: Utilisation,
+    /// CPU time of the target; missing where it was not measured, or nobody says how much a node worked.
+    target_cpu: Result<Target, Missing>,
+    /// The machine's.
+    pub(crate) host: Result<Host, Missing>,
     /// What was used of each resource, of how much.
     pub stations: Stations,
     /// What the node's schedulers did; missing where the target is no node that is sampled inside.
@@ -75,21 +76,13 @@ impl<'a> Facts<'a> {
     pub fn of(run: Run<'a>) -> Self {
         let window = run.load.window.0..=run.load.window.1;
         let load = if run.is_watched() { Load::Watched } else { Load::Made };
-        let [target, engine] =
-            [Who::Target, Who::Engine].map(|who| Running::of(who, run.evidence, &window));
+        let running = |who| Running::of(who, run.evidence, &window);
+        let (target, engine) = (running(Who::Target), running(Who::Engine));
         let account = Account::of(run.header, run.evidence, run.load);
-        let experiment = Experiment::of(run.header, run.evidence, run.load);
         let watched = if load == Load::Watched { Watched::of(run.evidence) } else { Vec::new() };
-        let in_application = match load {
-            Load::Made => account.as_ref().map_or(0.0, |account| account.at(Station::Application)),
-            Load::Watched => watched.iter().map(Watched::in_application).sum(),
-        };
-        let inside = Inside::of(in_application, target.as_ref(), run.evidence, &window);
-        let utilisation = Utilisation::of(&run);
-        let processes = sampled::sampled(&run);
-        let threads = [target.as_ref(), engine.as_ref()];
-        let stations = Stations::of(&run, &utilisation, &inside, threads, &processes);
-        let model = Model::of(&run, &stations, experiment.as_ref());
+        let of_ports = watched.iter().map(Watched::in_application).fold(0.0, |sum, of| sum + of);
+        let in_application = account.as_ref().map_or(of_ports, |of| of.at(Station::Application));
+        let (target_cpu, host) = used(&run);
         // Connections that are over before they are sampled: each is an exchange at least.
         let seconds = run.seconds().max(1e-9);
         let attained = match run.attained().0 {
@@ -101,20 +94,23 @@ impl<'a> Facts<'a> {
             run,
             load,
             account,
-            inside,
+            inside: Inside::of(in_application, target.as_ref(), run.evidence, &window),
             watched,
-            experiment,
+            experiment: Experiment::of(run.header, run.evidence, run.load),
             target,
             engine,
             ways: ways::laid(&run),
             node: NodeCpu::of(&run),
-            utilisation,
-            stations,
-            processes,
-            model,
+            target_cpu,
+            host,
+            stations: Stations::default(),
+            processes: sampled::sampled(&run),
+            model: None,
             place: Place::default(),
             connections: connections::served(&run),
         };
+        facts.stations = Stations::of(&facts);
+        facts.model = Model::of(&facts);
         facts.place = Place::of(&facts);
         facts
     }
@@ -171,12 +167,8 @@ impl<'a> Facts<'a> {
 
     /// What an exchange waits in one end's socket, held by this; 0 where unseen. Unit: seconds.
     pub(crate) fn held_by(&self, side: Side, held: Held) -> f64 {
-        let station = match side {
-            Side::Client => Station::ClientSending,
-            Side::Server => Station::ServerSending,
-        };
         let exchanges = match (&self.account, side, held) {
-            (Some(account), ..) => account.held(station, held),
+            (Some(account), ..) => account.held(flows::sending(side), held),
             (None, Side::Server, Held::Nagle) => self.ports(|port| port.held.nagle),
             (None, Side::Server, Held::Window) => self.ports(|port| port.held.window),
             _ => 0.0,
@@ -205,11 +197,6 @@ impl<'a> Facts<'a> {
         if is_asked_by_nodes { u64::MAX } else { u64::from(self.run.connections()) }
     }
 
-    /// How many of a node's processes that own no connection work at a time; none where that was not sampled.
-    pub(crate) fn taken(&self) -> Option<f64> {
-        sampled::taken(&self.run)
-    }
-
     /// How many servers a resource has; absent: unknown.
     pub(crate) fn servers(&self, resource: Resource) -> Option<f64> {
         match (self.stations.of_resource(resource), resource) {
@@ -236,8 +223,8 @@ impl<'a> Facts<'a> {
 
     /// Whether the machine has no CPU left for anybody more; not where that was not measured.
     pub(crate) fn no_cpu_is_idle(&self) -> bool {
-        let host = self.utilisation.host.as_ref().ok().filter(|_| self.utilisation.local);
-        host.is_some_and(|host| host.busy >= FULL * host.cpus)
+        let is_full = |host: &Host| host.busy >= FULL * host.cpus;
+        self.run.header.target.local && self.host.as_ref().is_ok_and(is_full)
     }
 
     /// What so much a second is of an exchange. Unit: seconds, of CPUs' worth of time.

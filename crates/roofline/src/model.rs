@@ -1,6 +1,6 @@
 //! The one model: a closed network fitted to the run. Whatever predicts asks it.
 //!
-//! Its known stations are what was measured ([`Stations`]): CPUs by their demand an exchange, the fullest thread
+//! Its known stations are what was measured ([`crate::stations`]): CPUs by their demand an exchange, the fullest thread
 //! or process, the line. Those that lie within another one and are less full than it only bound what comes.
 //! Its delay is what an exchange takes alone, less those demands. What the run did less than that is a
 //! station of its own, fitted to the experiment. What clients pause before they ask again (think time) is a delay beside
@@ -18,7 +18,7 @@ use linerate_predict::{
 
 use crate::heat::{By, Heat};
 use crate::prelude::*;
-use crate::stations::{InUse, Stations};
+use crate::stations::InUse;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -43,13 +43,16 @@ pub struct Model {
     delay_s: f64,
     /// What an exchange takes alone. Unit: seconds.
     pub alone_s: f64,
-    /// Its 95 % interval. Unit: seconds.
-    alone_interval: (f64, f64),
+    /// The same with its 95 % interval.
+    alone: Estimate,
     /// What the known stations alone would give.
     pub known: KnownPart,
     /// What half of the connections are expected to give, by the run without the experiment's own half.
     pub half: Option<Predicted>,
 }
+
+/// What is another one of a known station then.
+type Then<'a> = &'a dyn Fn(&InUse, &mut QueueStation);
 
 /// What is known without the experiment, solved.
 #[derive(Clone, Copy, Debug)]
@@ -66,24 +69,23 @@ pub struct KnownPart {
 
 impl Model {
     /// None where nothing was answered, or the load is not ours.
-    pub(crate) fn of(
-        run: &Run,
-        measured: &Stations,
-        experiment: Option<&Experiment>,
-    ) -> Option<Self> {
-        let attained = run.attained().0;
-        if run.is_watched() || attained <= 0.0 {
+    pub(crate) fn of(facts: &Facts) -> Option<Self> {
+        let (run, measured, attained) = (&facts.run, &facts.stations, facts.attained);
+        if facts.load == Load::Watched || attained <= 0.0 {
             return None;
         }
         let by = By { attained, engine: run.engine_cores() };
         let stations = measured.apart();
+        let experiment = facts.experiment.as_ref();
         let alone = alone(run, experiment)?;
-        let (mid, low, high) = (alone.service_s, alone.low, alone.high);
-        let answers = experiment.and_then(|it| it.alone_s).unwrap_or(Estimate { mid, low, high });
+        let answers = experiment.and_then(|it| it.alone_s).unwrap_or(alone);
         let queues = at(&stations, Heat::Cold, by);
-        let demands: f64 = queues.iter().map(|of| of.demand).sum();
-        let delay = (alone.service_s - demands).max(0.0);
+        let delay = (alone.mid - work(&queues)).max(0.0);
+        let Estimate { mid: service_s, low, high } = alone;
         let think = run.think_s();
+        let fit = |observed: &[Observed]| {
+            fit_thinking(&queues, Alone { service_s, low, high }, think, observed)
+        };
         let network = Network { delay: delay + think, stations: queues.clone() };
         let customers = run.connections();
         let whole = network.throughput(f64::from(customers));
@@ -110,16 +112,14 @@ impl Model {
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let half = experiment.and_then(|it| it.half);
         let checked = half.filter(|_| answered).map(|half| {
-            let fit = fit_thinking(&queues, alone, think, &observed);
-            let of = predict_at(&fit, half.connections);
+            let of = predict_at(&fit(&observed), half.connections);
             // The service may be another one by then, as with all of the connections again.
             let again = experiment.and_then(|it| it.again).map_or(1.0, |it| it.per_s / attained);
             agreed([of.low.0 * again.min(1.0), of.mid.0, of.high.0 * again.max(1.0)])
         });
         observed.extend(half);
-        let fit = fit_thinking(&queues, alone, think, &observed);
         Some(Self {
-            fit,
+            fit: fit(&observed),
             stations,
             with_free_engine: measured.with_free_engine().apart(),
             bounds: measured.all().to_vec(),
@@ -131,7 +131,7 @@ impl Model {
             think_s: think,
             delay_s: delay,
             alone_s: answers.mid,
-            alone_interval: (answers.low, answers.high),
+            alone: answers,
             known,
             half: checked,
         })
@@ -156,24 +156,26 @@ impl Model {
 
     /// The same of streams, whose resources work side by side: as fast as what is left, and the fullest of them, let.
     pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
-        let left = |each: f64| (self.exchange_s - each).max(self.exchange_s * 1e-3);
-        let rate = |share: f64| f64::from(self.connections) / left(each * share);
+        let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
         let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
-        self.bounded(rates, &|_: &InUse, _: &mut QueueStation| {})
+        self.bounded(rates, &|_, _| {})
+    }
+
+    /// What is left of an exchange; what takes no time at all cannot be solved. Unit: seconds.
+    fn left(&self, each: f64) -> f64 {
+        (self.exchange_s - each).max(self.exchange_s * 1e-3)
     }
 
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
         let connections = f64::from(self.connections);
-        // What takes no time at all cannot be solved.
-        let left = |each: f64| (self.exchange_s - each).max(self.exchange_s * 1e-3);
         // Where little is left of an exchange, it is known no better than what was taken from it, and what is
         // left may itself be of it: those that were over before that could have held them tell, or else it is
         // between all that is left and nothing but work.
-        let (most, least) = (left(each * (1.0 - SPLIT)), left(each * (1.0 + SPLIT)));
+        let (most, least) = (self.left(each * (1.0 - SPLIT)), self.left(each * (1.0 + SPLIT)));
         let quick = self.quicker_than(each * HALFWAY).filter(|quick| *quick < most);
         let solve = |left: f64, heat: Heat| {
             let stations = at(stations, heat, self.by);
-            let demands: f64 = stations.iter().map(|of| of.demand).sum();
+            let demands = work(&stations);
             let left = left.max(demands);
             let delay = left - demands + self.think_s;
             let solved = Network { delay, stations }.throughput(connections);
@@ -187,7 +189,7 @@ impl Model {
             let (below, above) = solve(left, Heat::Warm);
             (below * above).sqrt()
         };
-        let mid = quick.map_or_else(|| (mid(left(each)) * mid(least)).sqrt(), mid);
+        let mid = quick.map_or_else(|| (mid(self.left(each)) * mid(least)).sqrt(), mid);
         agreed([low, mid.clamp(low, high), high])
     }
 
@@ -201,12 +203,12 @@ impl Model {
     /// What is expected without so much of the time for which each is served. Unit: seconds.
     pub fn without_held(&self, each: f64) -> Predicted {
         let removed = Removed::Work { station: UNKNOWN.to_owned(), seconds: each };
-        self.after(removed, self.connections, |_, _| {})
+        self.after(removed, self.connections, &|_, _| {})
     }
 
     /// What is expected without so much work at a resource. Unit: seconds an exchange.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
-        self.known_with(self.connections, |known, of| {
+        self.known_with(self.connections, &|known, of| {
             if resource.is_part_of(known.resource) {
                 of.demand = (of.demand - each).max(0.0);
             }
@@ -215,14 +217,13 @@ impl Model {
 
     /// What is expected where nobody else takes CPUs.
     pub fn without_others(&self) -> Predicted {
-        self.known_with(self.connections, |known, of| of.servers += known.lost())
+        self.known_with(self.connections, &|known, of| of.servers += known.lost())
     }
 
     /// What is expected where only such a share of what was asked was answered, and all of it will be. What was
     /// turned away cost at most as much as what was answered.
     pub fn with_all_answered(&self, answered: f64) -> Predicted {
-        let (low, high) = self.alone_interval;
-        self.with_alone(Estimate { mid: self.alone_s, low, high }, answered)
+        self.with_alone(self.alone, answered)
     }
 
     /// What is expected where no rate is set, and an exchange takes what it takes after a pause. Unit: seconds.
@@ -234,7 +235,6 @@ impl Model {
     /// What it takes besides work is a delay; one that is no longer than what cold work may take is the waking of what
     /// sleeps, of which as little may be left as of the work.
     fn with_alone(&self, alone: Estimate, share: f64) -> Predicted {
-        let work = |stations: &[QueueStation]| stations.iter().map(|of| of.demand).sum::<f64>();
         let known = |heat: Heat, share: f64| {
             let mut stations = at(&self.stations, heat, self.by);
             stations.iter_mut().for_each(|of| of.demand *= share);
@@ -265,40 +265,35 @@ impl Model {
             of.servers *= if is_it(known) { times } else { 1.0 };
         };
         if self.bounds.iter().any(|known| known.resource == resource) {
-            return self.known_with(connections, more);
+            return self.known_with(connections, &more);
         }
         let servers = self.fit.k.map_or(1.0, |(_, mid, _)| mid) * times;
         let removed = Removed::Servers { station: UNKNOWN.to_owned(), servers };
-        self.after(removed, connections, more)
+        self.after(removed, connections, &more)
     }
 
     /// What the known stations give then by what they give now, times what was measured: where what is known
     /// explains the run, nothing else holds it. No more than each resource bounds.
-    fn known_with(&self, connections: u32, then: impl Fn(&InUse, &mut QueueStation)) -> Predicted {
+    fn known_with(&self, connections: u32, then: Then) -> Predicted {
         let delay = self.delay_s + self.think_s;
         let solve = |heat: Heat| {
-            let stations = self.stations.iter().map(|of| self.changed(of, heat, &then)).collect();
+            let stations = self.stations.iter().map(|of| self.changed(of, heat, then)).collect();
             Network { delay, stations }.throughput(f64::from(connections))
         };
         let stations = at(&self.stations, Heat::Cold, self.by);
         let now = Network { delay, stations }.throughput(f64::from(self.connections)).per_s;
         let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate * scale), &then)
+        self.bounded(rates.map(|rate| rate * scale), then)
     }
 
     /// What the fit gives then by what it gives now, times what was measured: where it is off, it is off in both.
     /// No more than each resource bounds, with demand and servers as they are then.
-    fn after(
-        &self,
-        removed: Removed,
-        connections: u32,
-        then: impl Fn(&InUse, &mut QueueStation),
-    ) -> Predicted {
+    fn after(&self, removed: Removed, connections: u32, then: Then) -> Predicted {
         let found = |heat: Heat| {
             let mut removed = vec![removed.clone()];
             for known in &self.stations {
-                let after = self.changed(known, heat, &then);
+                let after = self.changed(known, heat, then);
                 let QueueStation { id: station, demand, .. } = known.station(Heat::Cold, self.by);
                 let seconds = demand - after.demand;
                 removed.push(Removed::Work { station: station.clone(), seconds });
@@ -309,15 +304,11 @@ impl Model {
         let now = predict_at(&self.fit, self.connections).mid.0;
         let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [found(Heat::Cold).low, found(Heat::Warm).mid, found(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate.0 * scale), &then)
+        self.bounded(rates.map(|rate| rate.0 * scale), then)
     }
 
     /// No more than each resource bounds, with demand and servers as they are then.
-    fn bounded(
-        &self,
-        [low, mid, high]: [f64; 3],
-        then: &impl Fn(&InUse, &mut QueueStation),
-    ) -> Predicted {
+    fn bounded(&self, [low, mid, high]: [f64; 3], then: Then) -> Predicted {
         let most = |heat: Heat| {
             let bound = |known: &InUse| {
                 let QueueStation { demand, servers, .. } = self.changed(known, heat, then);
@@ -330,12 +321,7 @@ impl Model {
         agreed([low, mid, high.min(most(Heat::Hot)).max(mid)])
     }
 
-    fn changed(
-        &self,
-        known: &InUse,
-        heat: Heat,
-        then: &impl Fn(&InUse, &mut QueueStation),
-    ) -> QueueStation {
+    fn changed(&self, known: &InUse, heat: Heat, then: Then) -> QueueStation {
         let mut of = known.station(heat, self.by);
         then(known, &mut of);
         of
@@ -352,28 +338,23 @@ fn at(stations: &[InUse], heat: Heat, by: By) -> Vec<QueueStation> {
     stations.iter().map(|of| of.station(heat, by)).collect()
 }
 
-/// What an exchange takes alone.
-fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Alone> {
+fn work(stations: &[QueueStation]) -> f64 {
+    stations.iter().map(|of| of.demand).sum()
+}
+
+/// What an exchange takes alone. Unit: seconds.
+fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
+    let each = |per_s: f64| 1.0 / per_s.max(1e-12);
+    let one = experiment.and_then(|it| it.alone);
+    let one =
+        one.map(|one| Estimate { mid: each(one.per_s), low: each(one.high), high: each(one.low) });
     if run.header.plan.is_stream() {
         // A block alone is one that finds an empty buffer: what a stream takes for one is all there is.
-        let one = experiment.and_then(|it| it.alone);
-        let each = |per_s: f64| 1.0 / per_s.max(1e-12);
-        let mean = run.load.in_flight / run.attained().0;
-        return Some(match one {
-            Some(one) => {
-                let (low, high) = (each(one.high), each(one.low));
-                Alone { service_s: each(one.per_s), low, high }
-            }
-            None => Alone { service_s: mean, low: mean, high: mean },
-        });
+        return Some(one.unwrap_or(Estimate::exact(run.load.in_flight / run.attained().0)));
     }
     if let Some(alone) = experiment.and_then(|it| it.alone_s) {
         // Connections that were refused pause before they ask again.
-        let one = experiment.and_then(|it| it.alone).filter(|one| 1.0 / one.high > alone.high);
-        let (service_s, low, high) = one.map_or((alone.mid, alone.low, alone.high), |one| {
-            (1.0 / one.per_s, 1.0 / one.high, 1.0 / one.low)
-        });
-        return Some(Alone { service_s, low, high });
+        return Some(one.filter(|one| one.low > alone.high).unwrap_or(alone));
     }
     // Preflight exchanges are few: their median may be off by as much as they differ.
     let median = unhindered(run)?;
@@ -381,5 +362,5 @@ fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Alone> {
     all.sort_by(f64::total_cmp);
     let last = all.len().saturating_sub(1) as f64;
     let at = |share: f64| all.get((last * share) as usize).copied().unwrap_or(median);
-    Some(Alone { service_s: median, low: at(0.25).min(median), high: at(0.75).max(median) })
+    Some(Estimate { mid: median, low: at(0.25).min(median), high: at(0.75).max(median) })
 }

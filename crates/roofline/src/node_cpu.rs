@@ -105,8 +105,7 @@ impl NodeCpu {
 fn in_the_window(run: &Run) -> Option<f64> {
     let cores = |of: Of| {
         let (user, over) = of.delta(process::UTIME).ok()?;
-        let (system, _) = of.delta(process::STIME).ok()?;
-        Some((user + system).as_secs_f64() / over.as_secs_f64())
+        Some((user + of.delta(process::STIME).ok()?.0).as_secs_f64() / over.as_secs_f64())
     };
     let answers = run.whole(Subject::Node).all(vm::SCHEDULER_ACTIVE).ok()?;
     let (first, last) = (answers.first()?.0, answers.last()?.0);

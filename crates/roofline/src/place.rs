@@ -66,10 +66,11 @@ impl Regime {
 
 impl Place {
     pub(crate) fn of(facts: &Facts) -> Self {
-        match facts.load {
-            Load::Made => made(facts),
-            Load::Watched => watched(facts),
-        }
+        if facts.load == Load::Made { made(facts) } else { watched(facts) }
+    }
+
+    fn is(self, regime: Regime, resource: Option<Resource>) -> Self {
+        Self { regime, resource, ..self }
     }
 
     /// How many are served at a time, one at least.
@@ -99,14 +100,16 @@ fn made(facts: &Facts) -> Place {
         return place;
     }
     if !facts.run.is_held_back() {
-        return Place { regime: Regime::Met, resource: Some(Resource::Load), ..place };
+        return place.is(Regime::Met, Some(Resource::Load));
     }
     if facts.is_split() && facts.at(Station::Engine) >= HALFWAY * place.of {
-        let resource = Some(engine(facts));
-        return Place { regime: Regime::Full, resource, ..place };
+        return place.is(Regime::Full, Some(engine(facts)));
     }
     if facts.streams() {
-        return streamed(facts, place);
+        // What is full; else where their bytes are, which no more of them at a time would change.
+        let full = facts.stations.fullest().filter(|(_, full)| *full >= FULL);
+        let regime = if full.is_some() { Regime::Full } else { Regime::Delayed };
+        return place.is(regime, full.map(|(resource, _)| resource));
     }
     let Some(model) = &facts.model else { return place };
     place.explained = Some(facts.attained / model.known.per_s.max(1e-12));
@@ -117,13 +120,12 @@ fn made(facts: &Facts) -> Place {
     let denied = elasticity.is_some_and(|e| model.known.elasticity >= HALFWAY && e.high < HALFWAY);
     // What is used as much as that is full at the moments that count, where more connections give nothing.
     if model.known.used >= EXPLAINED && elasticity.is_some_and(|e| e.high < HALFWAY) {
-        return Place { regime: Regime::Full, resource: model.known.fullest, ..place };
+        return place.is(Regime::Full, model.known.fullest);
     }
     if explained && !denied {
-        let is_full = model.known.elasticity < HALFWAY || model.known.used >= FULL;
-        return match is_full {
-            true => Place { regime: Regime::Full, resource: model.known.fullest, ..place },
-            false => Place { regime: Regime::Delayed, ..place },
+        return match model.known.elasticity < HALFWAY || model.known.used >= FULL {
+            true => place.is(Regime::Full, model.known.fullest),
+            false => place.is(Regime::Delayed, None),
         };
     }
     if let Some(experiment) = measured {
@@ -131,7 +133,7 @@ fn made(facts: &Facts) -> Place {
         let times = experiment.spaced_s.zip(experiment.alone_s);
         let is_set = times.is_some_and(|(spaced, alone)| spaced.high < HALFWAY * alone.low);
         if is_set && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
-            return Place { regime: Regime::RateSet, resource: Some(Resource::Slots), ..place };
+            return place.is(Regime::RateSet, Some(Resource::Slots));
         }
     }
     if facts.experiment.is_none() {
@@ -148,34 +150,24 @@ fn made(facts: &Facts) -> Place {
             if is_no_more && place.station == Some(Station::Unread) && read >= 1.0 {
                 place.at_once = Some(Estimate::exact(read));
             }
-            Place { regime: Regime::Full, resource: Some(Resource::Slots), ..place }
+            place.is(Regime::Full, Some(Resource::Slots))
         }
         // Where it is some of each, more connections give more all the same.
-        Some(e) if e.low >= HOLDS => Place { regime: Regime::Delayed, ..place },
+        Some(e) if e.low >= HOLDS => place.is(Regime::Delayed, None),
         // Between the two, or not tried: it is not known which.
         _ => place,
     }
 }
 
-/// Of streams: what is full; else where their bytes are, which no more of them at a time would change.
-fn streamed(facts: &Facts, place: Place) -> Place {
-    match facts.stations.fullest().filter(|(_, full)| *full >= FULL) {
-        Some((resource, _)) => Place { regime: Regime::Full, resource: Some(resource), ..place },
-        None => Place { regime: Regime::Delayed, ..place },
-    }
-}
-
 /// Which of the engine's limits: its own CPUs, or those that the target has as well.
 fn engine(facts: &Facts) -> Resource {
-    let Some(engine) = &facts.engine else { return Resource::EngineCpu };
-    let waits = engine.runnable.unwrap_or(0.0);
-    if engine.throttled > 0.0 || waits < engine.running {
-        return Resource::EngineCpu;
-    }
-    match (facts.strangers_of_engine(), engine.others()) {
-        (Some(strangers), Some(others)) if strangers < HALFWAY * others => Resource::HostCpu,
-        _ => Resource::EngineCpu,
-    }
+    let is_the_targets = |engine: &Running| {
+        let kept = engine.throttled <= 0.0 && engine.runnable.unwrap_or(0.0) >= engine.running;
+        let theirs = facts.strangers_of_engine().zip(engine.others());
+        kept && theirs.is_some_and(|(strangers, others)| strangers < HALFWAY * others)
+    };
+    let shared = facts.engine.as_ref().is_some_and(is_the_targets);
+    if shared { Resource::HostCpu } else { Resource::EngineCpu }
 }
 
 /// A process in whose mailbox most of so many requests are, and that works, or waits for somebody whom it asked: how full
@@ -218,10 +210,10 @@ fn watched(facts: &Facts) -> Place {
     let Some((station, held, exchanges)) = largest.filter(|(.., count)| *count > 0.0) else {
         return place;
     };
-    let (regime, resource) = match facts.pace().filter(|_| full.is_none() && held.is_none()) {
-        Some(Pace::Clock) => (Regime::RateSet, Some(Resource::Slots)),
-        Some(Pace::Apart) => (Regime::Delayed, None),
-        _ => (regime, full),
-    };
-    Place { regime, resource, station: Some(station), held, exchanges, ..place }
+    let place = Place { station: Some(station), held, exchanges, ..place };
+    match facts.pace().filter(|_| full.is_none() && held.is_none()) {
+        Some(Pace::Clock) => place.is(Regime::RateSet, Some(Resource::Slots)),
+        Some(Pace::Apart) => place.is(Regime::Delayed, None),
+        _ => place,
+    }
 }

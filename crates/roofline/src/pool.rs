@@ -20,31 +20,31 @@ pub(crate) struct InPool {
 }
 
 impl Pool {
-    /// The metric of its schedulers that had a job.
-    pub fn active(self) -> Metric<u64> {
-        match self {
-            Pool::Computing => vm::DIRTY_CPU_ACTIVE,
-            Pool::Io => vm::DIRTY_IO_ACTIVE,
-        }
-    }
-
-    /// None where it was not sampled.
-    pub fn of(self, run: &Run) -> Option<InPool> {
-        let node = run.of(Subject::Node);
-        let (total, all, queue) = match self {
-            Pool::Computing => {
-                (vm::DIRTY_CPU_TOTAL, vm::DIRTY_CPU_SCHEDULERS, vm::RUN_QUEUE_DIRTY_CPU)
+    /// Missing where it was not sampled.
+    pub fn of(self, run: &Run) -> Result<InPool, Missing> {
+        use vm::*;
+        let [active, total, all, online, queue] = match self {
+            Pool::Computing => [
+                DIRTY_CPU_ACTIVE,
+                DIRTY_CPU_TOTAL,
+                DIRTY_CPU_SCHEDULERS,
+                DIRTY_CPU_SCHEDULERS_ONLINE,
+                RUN_QUEUE_DIRTY_CPU,
+            ],
+            // Of these none is ever offline.
+            Pool::Io => {
+                let all = DIRTY_IO_SCHEDULERS;
+                [DIRTY_IO_ACTIVE, DIRTY_IO_TOTAL, all, all, RUN_QUEUE_DIRTY_IO]
             }
-            Pool::Io => (vm::DIRTY_IO_TOTAL, vm::DIRTY_IO_SCHEDULERS, vm::RUN_QUEUE_DIRTY_IO),
         };
-        let share = node.grown(self.active()).ok()? / node.grown(total).ok()?.max(1.0);
-        let all = node.last(all).ok()?;
-        // Those that are offline take no jobs, and count as schedulers.
-        let online = match self {
-            Pool::Computing => node.last(vm::DIRTY_CPU_SCHEDULERS_ONLINE).unwrap_or(all),
-            Pool::Io => all,
+        let node = run.of(Subject::Node);
+        let of = || {
+            let share = node.grown(active)? / node.grown(total)?.max(1.0);
+            let all = node.last(all)?;
+            // Those that are offline take no jobs, and count as schedulers.
+            let count = node.last(online).unwrap_or(all).max(1) as f64;
+            Ok(InPool { busy: share * all as f64, count, waiting: node.mean(queue)? })
         };
-        let waiting = node.mean(queue).ok()?;
-        Some(InPool { busy: share * all as f64, count: online.max(1) as f64, waiting })
+        of().map_err(|_: Missing| missing(active.name, "node"))
     }
 }

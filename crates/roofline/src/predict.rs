@@ -19,18 +19,19 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     if attained <= 0.0 {
         return Err(missing("answered", "engine"));
     }
-    let utilisation = Utilisation::of(run);
+    let (target, host) = used(run);
     let engine_cpus = run.header.host.engine_threads.min(run.header.host.cpus).max(1);
     let cpu = |id: &str, demand_s, cpus| Cpu { id: id.into(), demand_s, cpus };
-    let engine = cpu("engine.cpu", utilisation.engine_cores / attained, engine_cpus);
+    let engine = cpu("engine.cpu", run.engine_cores() / attained, engine_cpus);
     let mut threads = Vec::new();
     // Several threads share the work, and there may be more of them; one is all there is.
     if run.header.host.engine_threads == 1 {
-        threads.push(full_at("engine.cpu", "the engine's thread", utilisation.engine, attained));
+        let busiest = run.load.busiest_thread;
+        threads.push(full_at("engine.cpu", "the engine's thread", busiest, attained));
     }
     let mut cpus = Vec::new();
-    match (&utilisation.target, &utilisation.host) {
-        (Ok(target), Ok(host)) if utilisation.local => {
+    match (target, host) {
+        (Ok(target), Ok(host)) if run.header.target.local => {
             let share = match target.node {
                 Some(_) => target.utilisation(),
                 None => (target.cores / target.limit).min(1.0),
@@ -56,12 +57,15 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
         _ => cpus.push(engine),
     }
     threads.retain(|thread| thread.per_s.0.is_finite());
+    let exchanges = run.load.exchanges.max(1);
+    let each = |bytes: u64| Bytes(bytes / exchanges);
+    let (request, response) = (each(run.load.bytes_written), each(run.load.bytes_read));
     Ok(Measured {
         connections: run.connections(),
         throughput: run.attained(),
         cpus,
         threads,
-        crossing: crossing(run),
+        crossing: Crossing { request, response, ..Crossing::of_plan(&run.header.plan) },
         alone: unhindered(run),
         held_by: held_by.filter(|id| !is_modelled(id)).map(str::to_owned),
         noise: noise(run),
@@ -88,14 +92,4 @@ fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
 pub fn is_modelled(id: &str) -> bool {
     let of = ["load.", "path.", "host.cpu", "target.cpu", "engine.cpu", "vm.schedulers"];
     of.iter().any(|of| id.starts_with(of))
-}
-
-/// The path that the run was made on, and what crosses it.
-fn crossing(run: &Run) -> Crossing {
-    let exchanges = run.load.exchanges.max(1);
-    Crossing {
-        request: Bytes(run.load.bytes_written / exchanges),
-        response: Bytes(run.load.bytes_read / exchanges),
-        ..Crossing::of_plan(&run.header.plan)
-    }
 }

@@ -20,4 +20,4 @@ pub(crate) use crate::node_cpu::NodeCpu;
 pub(crate) use crate::place::{Place, Regime};
 pub(crate) use crate::remedy::{Remedy, SocketOption};
 pub(crate) use crate::run::{Counted, Run, duration, in_percent};
-pub(crate) use crate::utilisation::{Target, Utilisation, unhindered};
+pub(crate) use crate::utilisation::{Host, Target, unhindered, used};

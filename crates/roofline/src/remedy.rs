@@ -60,14 +60,9 @@ impl Remedy {
         Self { spares: seconds, ..self }
     }
 
-    /// One that sets how many are served at once.
-    pub fn size(
-        setting: (impl Text, impl Text),
-        at_once: f64,
-        does: impl Text,
-        by_hand: impl Text,
-    ) -> Self {
-        Self { at_once: Some(at_once), ..Self::plan(setting, does, by_hand) }
+    /// The same of a key that sets how many are served at once.
+    pub fn serving(self, at_once: f64) -> Self {
+        Self { at_once: Some(at_once), ..self }
     }
 
     /// One that only a person carries out.
@@ -76,12 +71,8 @@ impl Remedy {
     }
 
     /// The same where a server of ours has a knob for it, with its value.
-    pub fn by_knob(
-        (name, value): (&'static str, impl Text),
-        does: impl Text,
-        by_hand: impl Text,
-    ) -> Self {
-        Self::human(does, by_hand).with_knob(name, value)
+    pub fn by_knob(knob: (&'static str, impl Text), does: impl Text, by_hand: impl Text) -> Self {
+        Self::human(does, by_hand).with_knob(knob.0, knob.1)
     }
 
     /// An option of the node's sockets that only Erlang has; servers of ours have it as a knob.
@@ -117,19 +108,11 @@ impl Remedy {
         Self::plan((name, value), does, by_hand)
     }
 
-    /// The same: of hosts that the plan's path lays, a key of the plan.
-    pub fn sysctl(
-        facts: &Facts,
-        name: &str,
-        value: impl Text,
-        side: Side,
-        does: impl Text,
-    ) -> Self {
-        let mut remedy = Self::kernel(name, value, side, does);
-        if !facts.run.header.plan.paths().is_empty() {
-            remedy.key = facts.run.path_key(&format!("sysctls.{name}"));
-        }
-        remedy
+    /// The same of hosts that the plan's path may lay: then a key of the plan.
+    pub fn or_of_path(self, facts: &Facts) -> Self {
+        let is_laid = !facts.run.header.plan.paths().is_empty();
+        let key = facts.run.path_key(&format!("sysctls.{}", self.key));
+        if is_laid { Self { key, ..self } } else { self }
     }
 
     /// Connections that are kept for the next exchange: of a load of ours that opens one for each, a key of the plan.
@@ -150,7 +133,7 @@ impl Remedy {
         if limit < cpus && facts.run.header.target.local {
             let does = format!("lets it use all {cpus:.0} CPUs instead of {limit}");
             let by_hand = "raise its affinity or CPU set (taskset, cpuset.cpus, CPUAffinity=)";
-            return Self::size(("target.cpus", "all"), cpus, does, by_hand);
+            return Self::plan(("target.cpus", "all"), does, by_hand).serving(cpus);
         }
         let of_node =
             " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";

@@ -44,8 +44,8 @@ macro_rules! roof {
     ($id:literal, $title:literal, $layer:ident::$file:ident) => {
         roof!($id, $title, $layer::$file::explain)
     };
-    ($id:literal, $title:literal, $kind:ident::$which:ident.$explain:ident) => {
-        roof!($id, $title, |facts| $kind::$which.$explain(facts))
+    ($id:literal, $title:literal, $kind:ident: $which:ident) => {
+        roof!($id, $title, |facts| $kind::$which.explain(facts))
     };
     ($id:literal, $title:literal, $explain:expr) => {
         Roof {
@@ -78,16 +78,17 @@ pub static ROOFS: &[Roof] = &[
     roof!("vm.large-heap", "garbage collection of large heaps", vm::large_heap),
     roof!("vm.persistent-term", "persistent terms that are changed", vm::persistent_term),
     roof!("vm.logger", "log events that are waited for", vm::logger),
-    roof!("vm.dirty-cpu", "dirty schedulers for computing", Pool::Computing.explain),
-    roof!("vm.dirty-io", "dirty schedulers for I/O", Pool::Io.explain),
+    roof!("vm.dirty-cpu", "dirty schedulers for computing", Pool: Computing),
+    roof!("vm.dirty-io", "dirty schedulers for I/O", Pool: Io),
     roof!("vm.tracing", "tracing that was left on", vm::tracing),
     roof!("vm.native-code", "native code that holds schedulers", vm::native_code),
-    roof!("host.descriptors", "the target's open files", Stock::Descriptors.explain),
+    roof!("host.descriptors", "the target's open files", Stock: Descriptors),
     roof!("tcp.nagle-delayed-ack", "Nagle with delayed ACK", tcp::nagle_delayed_ack),
-    roof!("tcp.receive-window", "a pinned receive window", Buffers::Receive.pinned),
-    roof!("tcp.rmem-max", "the kernel's limit of receive buffers", Buffers::Receive.at_most),
-    roof!("tcp.send-buffer", "a small send buffer", Buffers::Send.pinned),
-    roof!("tcp.wmem-max", "the kernel's limit of send buffers", Buffers::Send.at_most),
+    roof!("tcp.receive-window", "a pinned receive window", |of| Buffers::Receive.pinned(of)),
+    roof!("tcp.rmem-max", "the kernel's limit of receive buffers", |of| Buffers::Receive
+        .at_most(of)),
+    roof!("tcp.send-buffer", "a small send buffer", |of| Buffers::Send.pinned(of)),
+    roof!("tcp.wmem-max", "the kernel's limit of send buffers", |of| Buffers::Send.at_most(of)),
     roof!("tcp.pacing", "a pacing rate that was set", tcp::pacing),
     roof!("tcp.bbr-pacing", "bbr's pacing of single answers", tcp::bbr_pacing),
     roof!("tcp.initial-window", "slow start on every exchange", tcp::initial_window),
@@ -95,10 +96,10 @@ pub static ROOFS: &[Roof] = &[
     roof!("tcp.listen-backlog", "the listener's backlog", tcp::listen_backlog),
     roof!("tcp.acceptor", "too few acceptors", tcp::acceptor),
     roof!("app.connection-limit", "the server's limit of connections", app::connection_limit),
-    roof!("vm.port-limit", "the node's port table", Stock::Ports.explain),
-    roof!("vm.process-limit", "the node's process table", Stock::Processes.explain),
-    roof!("app.serial", "one at a time inside the server", AtOnce::Serial.explain),
-    roof!("app.pool", "a pool inside the server", AtOnce::Pool.explain),
+    roof!("vm.port-limit", "the node's port table", Stock: Ports),
+    roof!("vm.process-limit", "the node's process table", Stock: Processes),
+    roof!("app.serial", "one at a time inside the server", AtOnce: Serial),
+    roof!("app.pool", "a pool inside the server", AtOnce: Pool),
     roof!("app.rate-limit", "a rate that the service sets", app::rate_limit),
     roof!("app.dependency", "somebody whom the service asks", app::dependency),
     roof!("app.wait", "waits inside the application", app::wait),
@@ -125,34 +126,18 @@ pub static ROOFS: &[Roof] = &[
     roof!("app.alarm", "an alarm of the service's own", app::alarm),
     roof!("app.shaper", "a rate set for each connection", app::shaper),
     roof!("app.disk-sync", "writes that wait for the disk, one by one", app::disk_sync),
-    roof!("beam.small-buffer", "a small read buffer", SmallBuffer::Driver.explain),
-    roof!(
-        "beam.active-poll",
-        "active mode with a small read buffer",
-        SmallBuffer::ActivePoll.explain
-    ),
-    roof!(
-        "beam.socket-buffer",
-        "a small read buffer of the socket module",
-        SmallBuffer::SocketModule.explain
-    ),
+    roof!("beam.small-buffer", "a small read buffer", SmallBuffer: Driver),
+    roof!("beam.active-poll", "active mode with a small read buffer", SmallBuffer: ActivePoll),
+    roof!("beam.socket-buffer", "a small read buffer of the socket module", SmallBuffer: SocketModule),
     roof!("beam.oversize-buffer", "an oversize read buffer", beam::oversize_buffer),
     roof!("beam.packet-buffer", "a packet mode with a small read buffer", beam::packet_buffer),
     roof!("beam.packet-parse", "lines cut by the driver", beam::packet_parse),
     roof!("beam.list-mode", "data delivered as lists", beam::list_mode),
-    roof!("beam.send-mailbox-scan", "sends that search a long mailbox", MailboxScan::Send.explain),
-    roof!(
-        "beam.selective-receive",
-        "receives that search a long mailbox",
-        MailboxScan::Receive.explain
-    ),
+    roof!("beam.send-mailbox-scan", "sends that search a long mailbox", MailboxScan: Send),
+    roof!("beam.selective-receive", "receives that search a long mailbox", MailboxScan: Receive),
     roof!("beam.mailbox-backlog", "data that waits in mailboxes", beam::mailbox_backlog),
-    roof!(
-        "beam.slow-subscriber",
-        "one slow peer holds up a process that writes to many",
-        BlockedWriters::One.explain
-    ),
-    roof!("beam.busy-port", "processes suspended at a busy port", BlockedWriters::Several.explain),
+    roof!("beam.slow-subscriber", "one slow peer holds up a process that writes to many", BlockedWriters: One),
+    roof!("beam.busy-port", "processes suspended at a busy port", BlockedWriters: Several),
     roof!("tcp.slow-reader", "an application that reads slowly", tcp::slow_reader),
     roof!("load.concurrency", "concurrency (Little's law)", load::concurrency),
     roof!("load.offered-rate", "the offered rate", load::offered_rate),

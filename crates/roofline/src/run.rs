@@ -96,22 +96,17 @@ impl<'a> Run<'a> {
     /// another service's: they are taken for the target's only where it worked meanwhile.
     pub fn is_idle(&self) -> bool {
         let quiet = self.load.exchanges + self.load.bytes_written + self.load.bytes_read == 0;
-        let works = || {
-            let of = self.whole(Subject::Target);
-            let times = [process::UTIME, process::STIME].map(|of_it| of.rate(of_it).unwrap_or(0.0));
-            times.iter().sum::<f64>() > AT_WORK
-        };
+        let of = || self.whole(Subject::Target);
+        let time = |metric| of().rate(metric).unwrap_or(0.0);
+        let works = || time(process::UTIME) + time(process::STIME) > AT_WORK;
         self.is_watched() && quiet && !(self.opens_many() && works()) && !self.was_asked()
     }
 
     /// Whether headers show more than an exchange or a refusal a second, of short connections.
     fn was_asked(&self) -> bool {
-        let count = |(port, _)| {
-            let of = self.evidence.of(Subject::Listener(port));
-            let counts = [capture::EXCHANGES, capture::REFUSED].map(|metric| of.grown(metric));
-            counts.into_iter().flatten().sum::<f64>()
-        };
-        self.listeners().map(count).sum::<f64>() > CHECKS * self.seconds().max(1.0)
+        let ports = self.listeners().map(|(port, _)| self.evidence.of(Subject::Listener(port)));
+        let count = |of: Of| [capture::EXCHANGES, capture::REFUSED].map(|metric| of.grown(metric));
+        ports.flat_map(count).flatten().sum::<f64>() > CHECKS * self.seconds().max(1.0)
     }
 
     /// Whether more than a connection a second was opened to the target's host or namespace.
@@ -197,12 +192,10 @@ impl<'a> Run<'a> {
         let ports: Vec<u16> = Watched::of(self.evidence).iter().map(|of| of.port).collect();
         let address = |end, name| self.fact(end, name)?.rsplit_once(':');
         let comes_from_here = |end| {
-            let (Some((here, port)), Some((peer, _))) =
-                (address(end, "local"), address(end, "peer"))
-            else {
-                return false;
-            };
-            here == peer && port.parse().is_ok_and(|port| ports.contains(&port))
+            let ends = address(end, "local").zip(address(end, "peer"));
+            ends.is_some_and(|((here, port), (peer, _))| {
+                here == peer && port.parse().is_ok_and(|port| ports.contains(&port))
+            })
         };
         let none_seen = || self.of(Subject::Target).last(clients::PROCESSES).is_err();
         self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)

@@ -16,9 +16,8 @@
 
 use linerate_evidence::sources::clients;
 
-use crate::facts::hottest::Hottest;
+use crate::facts::connections::Hottest;
 use crate::facts::sampled::Process;
-use crate::facts::ways;
 use crate::heat::{By, Heat};
 use crate::pool::{InPool, Pool};
 use crate::prelude::*;
@@ -84,28 +83,24 @@ fn beside_strangers(of: &Running, strangers: f64, unmeasured: f64) -> (f64, f64)
 }
 
 impl Stations {
-    pub(crate) fn of(
-        run: &Run,
-        utilisation: &Utilisation,
-        inside: &Inside,
-        [target, engine]: [Option<&Running>; 2],
-        processes: &[Process],
-    ) -> Self {
+    /// By all that was measured of the run itself.
+    pub(crate) fn of(facts: &Facts) -> Self {
         let mut this = Self::default();
         // Of equally full ones the last is named.
-        let strangers = this.machine(run, utilisation, inside, target, engine);
-        if let Ok(Some((_, _, used))) = ways::fullest(run) {
+        let strangers = this.machine(facts);
+        if let Ok((_, _, used)) = facts.fullest_way() {
             this.push(Resource::Line, used, 1.0, 0.0);
         }
-        if let Some(used) = ways::busiest_thread(run) {
-            this.push(Resource::Emulator, used, 1.0, used);
+        let threads = facts.ways.iter().filter_map(|way| way.per_second(link::CPU).ok());
+        let busiest = threads.reduce(f64::max).unwrap_or(0.0);
+        this.push(Resource::Emulator, busiest, 1.0, busiest);
+        if facts.load == Load::Made {
+            this.engine(facts, strangers);
         }
-        this.engine(run, utilisation, engine, strangers);
-        if let Ok(of) = &utilisation.target {
-            this.target(run, of, inside);
+        if let Ok(of) = facts.target_cpu() {
+            this.target(facts, of);
             if let Some(node) = &of.node {
-                let held = target.map_or(0.0, |kernel| node.held(kernel));
-                this.node(run, of, node, held, processes);
+                this.node(facts, of, node);
             }
         }
         this
@@ -129,20 +124,14 @@ impl Stations {
     }
 
     /// The machine that is sampled; CPUs' worth of time that strangers had of it.
-    fn machine(
-        &mut self,
-        run: &Run,
-        utilisation: &Utilisation,
-        inside: &Inside,
-        target: Option<&Running>,
-        engine: Option<&Running>,
-    ) -> Option<f64> {
-        let host = utilisation.host.as_ref().ok()?;
-        let local = utilisation.local;
-        let of_target = utilisation.target.as_ref().ok().filter(|_| local);
+    fn machine(&mut self, facts: &Facts) -> Option<f64> {
+        let (run, target) = (&facts.run, facts.target.as_ref());
+        let host = facts.host.as_ref().ok()?;
+        let local = run.header.target.local;
+        let of_target = facts.target_cpu().ok().filter(|_| local);
         // Clients of a watched service come with its work, and are no neighbours.
         let clients = run.of(Subject::Target).rate(clients::RUN).ok().filter(|_| run.is_watched());
-        let beside = utilisation.engine_cores + run.path_cores() + clients.unwrap_or(0.0);
+        let beside = run.engine_cores() + run.path_cores() + clients.unwrap_or(0.0);
         let ours = match of_target {
             Some(of) => of.work() + beside,
             // What of it is the target's is not known.
@@ -151,10 +140,10 @@ impl Stations {
         };
         let strangers = (host.busy - ours).max(0.0);
         // Whom the target asks on this host comes with its work; who is one of its own is in it already.
-        let asked =
-            if local { inside.asked_cores(run.header.target.pid).min(strangers) } else { 0.0 };
+        let asked = facts.inside.asked_cores(run.header.target.pid).min(strangers);
+        let asked = if local { asked } else { 0.0 };
         let (beside, ours, strangers) = (beside + asked, ours + asked, strangers - asked);
-        let threads = [target.filter(|_| local), engine];
+        let threads = [target.filter(|_| local), facts.engine.as_ref()];
         let waited: f64 = threads.iter().flatten().filter_map(|of| of.runnable).sum();
         let one = of_target.and_then(|of| of.busiest_thread).unwrap_or(0.0);
         let used = ours + lost(strangers, ours, one, waited);
@@ -180,18 +169,9 @@ impl Stations {
     }
 
     /// Linerate's own threads, the CPUs that they may use, its quota.
-    fn engine(
-        &mut self,
-        run: &Run,
-        utilisation: &Utilisation,
-        engine: Option<&Running>,
-        strangers: Option<f64>,
-    ) {
-        if run.is_watched() {
-            return;
-        }
-        let (cores, busiest) = (utilisation.engine_cores, utilisation.engine);
-        if let Some(of) = engine {
+    fn engine(&mut self, facts: &Facts, strangers: Option<f64>) {
+        let (cores, busiest) = (facts.run.engine_cores(), facts.run.load.busiest_thread);
+        if let Some(of) = &facts.engine {
             if let Some(quota) = of.quota {
                 self.push(Resource::EngineCpu, of.running, quota, of.running);
             }
@@ -206,8 +186,8 @@ impl Stations {
     }
 
     /// The CPUs that the target may use, its quota, its threads.
-    fn target(&mut self, run: &Run, of: &Target, inside: &Inside) {
-        if run.header.target.local {
+    fn target(&mut self, facts: &Facts, of: &Target) {
+        if facts.run.header.target.local {
             let lost = self.strangers.and_then(|strangers| strangers.lost).unwrap_or(0.0);
             self.push(Resource::TargetCpu, of.work() + lost, of.cpus, of.work());
         }
@@ -216,7 +196,7 @@ impl Stations {
         }
         if let Some(busiest) = of.busiest_thread {
             // Samples tell what it waits for besides; that it could run and did not is no use of it.
-            let sampled = inside.threads.as_ref();
+            let sampled = facts.inside.threads.as_ref();
             let waits = sampled.map_or(0.0, |of| of.fullest.min(busiest + of.disk));
             let busiest = [busiest.max(waits), busiest];
             self.threads(Resource::TargetThread, of.cores, busiest);
@@ -224,26 +204,25 @@ impl Stations {
     }
 
     /// A node's schedulers, and the process that requests go through.
-    fn node(&mut self, run: &Run, of: &Target, node: &NodeCpu, held: f64, processes: &[Process]) {
+    fn node(&mut self, facts: &Facts, of: &Target, node: &NodeCpu) {
         let let_run = node.let_run(of.cores);
         let work = node.active * let_run;
+        let held = facts.target.as_ref().map_or(0.0, |kernel| node.held(kernel));
         self.push(Resource::TargetCpu, work + held, node.online, work);
         for pool in [Pool::Computing, Pool::Io] {
-            if let Some(InPool { busy, count, .. }) = pool.of(run) {
+            if let Ok(InPool { busy, count, .. }) = pool.of(&facts.run) {
                 let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };
                 self.push(Resource::DirtySchedulers, busy, count, cpu);
             }
         }
-        let hottest = Hottest::of(run).ok().filter(|of| of.share >= EXPLAINED);
+        let hottest = Hottest::of(&facts.run).ok().filter(|of| of.share >= EXPLAINED);
         let in_the_way = |process: &&Process| {
             let asked = !process.is_owner && process.with_mail >= HALFWAY;
             asked || hottest.as_ref().is_some_and(|of| of.owner == process.pid)
         };
-        let busiest = processes.iter().filter(in_the_way).map(|of| node.of_one(of.running));
-        if let Some(busiest) = busiest.max_by(f64::total_cmp) {
-            let used = busiest * let_run;
-            self.push(Resource::Process, used, 1.0, used);
-        }
+        let asked = facts.processes.iter().filter(in_the_way);
+        let used = asked.map(|of| node.of_one(of.running) * let_run).fold(0.0, f64::max);
+        self.push(Resource::Process, used, 1.0, used);
     }
 
     /// The fullest station of a resource; none where it was not measured, or not used.

@@ -6,21 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use linerate_evidence::{Alone, Place};
+use linerate_evidence::{Alone, PairLoad, Place};
 
 use crate::prelude::*;
 
-/// Utilisations, 0 to 1. Those of things that are not on this host are missing.
-pub(crate) struct Utilisation {
-    /// Whether target and engine share the machine.
-    pub local: bool,
-    pub engine: f64,
-    /// CPUs' worth of time that all engine threads used.
-    pub engine_cores: f64,
-    pub target: Result<Target, Missing>,
-    pub host: Result<Host, Missing>,
-}
-
+/// The target.
 pub(crate) struct Target {
     /// CPUs' worth of time it used.
     pub cores: f64,
@@ -60,16 +50,13 @@ impl Target {
     }
 }
 
-impl Utilisation {
-    pub fn of(run: &Run) -> Self {
-        let target = target(run);
-        let mut host = host(run);
-        if let (Ok(host), Ok(Target { node: Some(node), cores, .. })) = (&mut host, &target) {
-            host.busy -= node.spun(*cores).min(host.busy);
-        }
-        let (local, engine) = (run.header.target.local, run.load.busiest_thread);
-        Self { local, engine, engine_cores: run.engine_cores(), target, host }
+/// What target and machine used; missing of what is not on this host.
+pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>) {
+    let (target, mut host) = (target(run), host(run));
+    if let (Ok(host), Ok(Target { node: Some(node), cores, .. })) = (&mut host, &target) {
+        host.busy -= node.spun(*cores).min(host.busy);
     }
+    (target, host)
 }
 
 /// The time an exchange takes when nobody else asks: the smaller of the preflight's median and the run's
@@ -98,27 +85,24 @@ pub(crate) struct Distance {
 /// where some of them were not heard of.
 pub(crate) fn unhindered_by_place(run: &Run) -> Vec<Distance> {
     let places = &run.header.places;
-    let site =
-        |of: &[Place], index: u16| of.get(usize::from(index)).map(|place| place.site.clone());
-    let mut found: BTreeMap<Option<[String; 2]>, Vec<f64>> = BTreeMap::new();
-    for pair in &run.load.pairs {
-        let (Some(from), Some(to)) =
-            (site(&places.hosts, pair.host), site(&places.servers, pair.server))
-        else {
-            return Vec::new();
-        };
+    let site = |of: &[Place], index: u16| Some(of.get(usize::from(index))?.site.clone());
+    let distance = |pair: &PairLoad| {
+        let (from, to) = (site(&places.hosts, pair.host)?, site(&places.servers, pair.server)?);
         let of_site = |alone: &&Alone| {
             alone.server == pair.server && site(&places.hosts, alone.host).as_ref() == Some(&from)
         };
         let preflight = places.alone.iter().find(of_site).map(|alone| alone.service_ns.as_slice());
         let median = pair.service.at(50.0).map(|at| at.value);
-        let Some(alone) = smaller(preflight.unwrap_or_default(), median) else {
-            return Vec::new();
-        };
+        let alone = smaller(preflight.unwrap_or_default(), median)?;
         let is_one = from == to;
         let mut sites = [from, to];
         sites.sort();
-        found.entry((!is_one).then_some(sites)).or_default().push(alone);
+        Some(((!is_one).then_some(sites), alone))
+    };
+    let mut found: BTreeMap<Option<[String; 2]>, Vec<f64>> = BTreeMap::new();
+    for pair in &run.load.pairs {
+        let Some((sites, alone)) = distance(pair) else { return Vec::new() };
+        found.entry(sites).or_default().push(alone);
     }
     let all: usize = found.values().map(Vec::len).sum();
     let distance = |(sites, alone): (_, Vec<f64>)| {
@@ -156,20 +140,16 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     let of = run.window_or_whole(Subject::Target, |of| of.delta(process::UTIME).is_ok());
     let (user, over) = of.delta(process::UTIME)?;
     let (system, _) = of.delta(process::STIME)?;
-    let seconds = over.as_secs_f64();
     let facts = &run.header.target;
-    let mut cpus = f64::from(facts.cpus.unwrap_or(run.header.host.cpus).max(1));
-    if node.is_none()
-        && let Some(schedulers) = facts.schedulers
-    {
-        cpus = cpus.min(f64::from(schedulers.max(1)));
-    }
+    let cpus = f64::from(facts.cpus.unwrap_or(run.header.host.cpus).max(1));
+    let schedulers = facts.schedulers.filter(|_| node.is_none());
+    let cpus = schedulers.map_or(cpus, |schedulers| cpus.min(f64::from(schedulers.max(1))));
     let quota = of.last(process::CPU_QUOTA).ok().map(|quota| quota.as_secs_f64().max(0.01));
     let spreads = facts.schedulers.is_some_and(|schedulers| schedulers > 1);
-    let busiest_thread = of.delta(process::BUSIEST_THREAD).ok();
-    let busiest_thread = busiest_thread.map(|(time, _)| time.as_secs_f64() / seconds);
+    let busiest_thread = of.grown(process::BUSIEST_THREAD).ok();
+    let busiest_thread = busiest_thread.map(|time| time / over.as_secs_f64());
     Ok(Target {
-        cores: (user + system).as_secs_f64() / seconds,
+        cores: (user + system).as_secs_f64() / over.as_secs_f64(),
         limit: quota.map_or(cpus, |quota| quota.min(cpus)),
         cpus,
         quota,

@@ -135,27 +135,24 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let mut roofs: Vec<Assessed> = ROOFS.iter().map(assess).collect();
     candidates.sort_by(Candidate::first);
     let named = candidates.first();
-    let verdict =
-        match named.zip(roofs.iter().find(|roof| named.is_some_and(|of| of.id == roof.id))) {
-            Some((named, roof)) => {
-                let (by, says) = (Some(named.id.into()), format!("{}: {}", roof.title, roof.sum));
-                Verdict { state: Answer::Bound, by, says }
-            }
-            None if facts.load == Load::Watched => watched(facts, &roofs),
-            None => Verdict::none(Answer::Unexplained, unexplained(facts)),
-        };
+    let is_named = |roof: &Assessed| named.is_some_and(|named| named.id == roof.id);
+    let verdict = match roofs.iter().find(|roof| is_named(roof)) {
+        Some(of) => {
+            let (by, says) = (Some(of.id.clone()), format!("{}: {}", of.title, of.sum));
+            Verdict { state: Answer::Bound, by, says }
+        }
+        None if facts.load == Load::Watched => watched(facts, &roofs),
+        None => Verdict::none(Answer::Unexplained, unexplained(facts)),
+    };
     let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
     let also = candidates.iter().skip(1).filter(ties).map(|of| of.id.to_owned()).collect();
     // A claim at another place than the named one's is a ceiling and no more.
     for roof in &mut roofs {
         roof.binds = candidates.iter().any(|of| of.id == roof.id);
     }
-    let first = |roof: &Assessed| named.is_none_or(|named| named.id != roof.id);
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
-    roofs.sort_by(|a, b| {
-        let order = |roof: &Assessed| (first(roof), !roof.binds, roof.state);
-        order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b)))
-    });
+    let order = |roof: &Assessed| (!is_named(roof), !roof.binds, roof.state);
+    roofs.sort_by(|a, b| order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b))));
     let turned_away = named.is_some_and(|named| named.rank <= Rank::TurnedAwayOnly);
     Judgement {
         latency: Latency::of(facts, &claims),
@@ -200,16 +197,16 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
         );
         return Verdict::none(Answer::Unexplained, says);
     }
-    let mut used = facts.utilisation.target.as_ref().map_or(String::new(), |target| {
-        format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit)
-    });
+    let mut used = String::new();
+    if let Ok(target) = facts.target_cpu() {
+        used = format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit);
+    }
     // Many CPUs that are idle do not help whoever waits for the one.
     let thread = facts.stations.of_resource(Resource::TargetThread);
     if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
         let threads = facts.inside.threads.as_ref();
-        let name = threads.and_then(|threads| threads.fullest_name.as_deref());
-        let name = name.map_or(String::new(), |name| format!(" ({name})"));
-        used.push_str(&format!(", its busiest thread{name} {:.2} of one", thread.fullness()));
+        let name = threads.map_or(String::new(), |threads| threads.fullest_words());
+        used += &format!(", its busiest thread{name} {:.2} of one", thread.fullness());
     }
     let does = match run.counted() {
         Counted::Answers(_) => format!("answers {attained}"),
@@ -218,25 +215,21 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
     };
     let (waits, is_work) = crate::waiting::of(facts);
     let says = format!("the target {does}{used}; {waits}");
-    match is_work {
-        true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),
-        false => Verdict::none(Answer::Unexplained, says),
-    }
+    let (state, none) =
+        if is_work { (Answer::Unlimited, "no limit binds: ") } else { (Answer::Unexplained, "") };
+    Verdict::none(state, format!("{none}{says}"))
 }
 
 fn idle(run: &Run) -> String {
     let seconds = duration(run.seconds());
-    let mut says = match run.load.open {
-        0 => format!("idle: no connection carried anything in {seconds}"),
-        1 => format!("idle: no traffic on 1 connection in {seconds}"),
-        open => format!("idle: no traffic on {open} connections in {seconds}"),
+    let none = match run.load.open {
+        0 => "no connection carried anything".into(),
+        1 => "no traffic on 1 connection".into(),
+        open => format!("no traffic on {open} connections"),
     };
     // Too short-lived for a sample, or another service's.
-    if run.opens_many() {
-        let opened = run.load.opened;
-        says.push_str(&format!("; {opened} were opened to its host meanwhile, hardly to it"));
-    }
-    says
+    let opened = format!("; {} were opened to its host meanwhile, hardly to it", run.load.opened);
+    format!("idle: {none} in {seconds}{}", if run.opens_many() { &opened } else { "" })
 }
 
 fn unmeasured(run: &Run, missing: &Missing) -> String {

@@ -1,6 +1,6 @@
 //! A message broker that runs on the node: what goes into all of its queues, and out of them.
 //!
-//! Source: RabbitMQ's `rabbit_global_counters` (from 3.9 on), its counts of connections and the sizes of its tables, read by
+//! Source: RabbitMQ's `rabbit_global_counters` (from 3.9 on) and the sizes of its tables, read by
 //! `agent/src/probe/linerate_probe_broker.erl`. Counters are of this node's channels since it started, over all
 //! protocols but that of streams. What a single queue holds: [`super::queue`].
 //!
@@ -30,8 +30,6 @@ metrics! {
     DROPPED: u64 = "broker.dropped", "1";
     /// Messages that a queue dropped or dead-lettered after they were handed out: rejected, or handed out too often.
     REJECTED: u64 = "broker.rejected", "1";
-    /// Connections that were let in, over all protocols but HTTP: who may not log in, or finds a limit reached, is none.
-    LET_IN: u64 = "broker.let_in", "1";
     /// Consumers; a state.
     CONSUMERS: u64 = "broker.consumers", "1";
     /// Queues of the broker, those on other nodes among them; a state.

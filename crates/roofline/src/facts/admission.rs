@@ -87,23 +87,17 @@ impl Facts<'_> {
     /// The longest accept queue of the target's listeners.
     pub(crate) fn accept_queue(&self) -> Result<AcceptQueue, Silent> {
         silent_if(!self.run.header.target.local, "the target's listener is on another host")?;
-        let mut longest: Result<AcceptQueue, Missing> =
-            Err(missing(listener::RQUEUE_TOTAL.name, "listener/*"));
-        for (port, of) in self.run.listeners() {
-            let Ok(lengths) = of.values(listener::RQUEUE_TOTAL) else { continue };
-            let waiting = of.mean(listener::RQUEUE_TOTAL)?;
-            let ends = lengths.first().zip(lengths.last());
-            let drained = ends.map_or(0.0, |(first, last)| {
-                first.saturating_sub(*last) as f64 / (*first).max(1) as f64
-            });
-            let least = lengths.iter().min().filter(|_| lengths.len() >= SAMPLES);
-            let least = least.copied().unwrap_or(0);
-            let queue = AcceptQueue { port, waiting, least, drained };
-            if longest.as_ref().map_or(true, |longest| queue.waiting > longest.waiting) {
-                longest = Ok(queue);
-            }
-        }
-        Ok(longest?)
+        let queue = |(port, of): (u16, Of)| {
+            let lengths = of.values(listener::RQUEUE_TOTAL).ok()?;
+            let (first, last) = (*lengths.first()?, *lengths.last()?);
+            let drained = first.saturating_sub(last) as f64 / first.max(1) as f64;
+            let least = if lengths.len() >= SAMPLES { *lengths.iter().min()? } else { 0 };
+            let waiting = of.mean(listener::RQUEUE_TOTAL).ok()?;
+            Some(AcceptQueue { port, waiting, least, drained })
+        };
+        let queues = self.run.listeners().filter_map(queue);
+        let longest = queues.reduce(|most, of| if of.waiting > most.waiting { of } else { most });
+        Ok(longest.ok_or_else(|| missing(listener::RQUEUE_TOTAL.name, "listener/*"))?)
     }
 
     /// Connections that came while those were waiting.

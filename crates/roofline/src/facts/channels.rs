@@ -82,9 +82,8 @@ impl Channel<'_> {
 
     /// In which share of the samples something waited for the channel.
     pub fn waited(&self) -> Result<f64, Missing> {
-        let both = self.of.both(dist::PENDING, dist::QUEUE)?;
-        let some = both.iter().filter(|(pending, queue)| pending.0 + queue.0 > 0).count();
-        Ok(some as f64 / self.of.values(dist::PENDING)?.len() as f64)
+        let some = |pending: Bytes, queue: Bytes| pending.0 + queue.0 > 0;
+        self.of.share_of_both(dist::PENDING, dist::QUEUE, some)
     }
 
     /// How often a second senders were suspended for it, and the share of samples half full.

@@ -137,6 +137,32 @@ impl These<'_, '_> {
     }
 }
 
+/// The one that carries most.
+pub(crate) struct Hottest<'a> {
+    /// Its part of all bytes, 0 to 1.
+    pub share: f64,
+    pub connections: usize,
+    pub owner: &'a str,
+    pub peer: &'a str,
+}
+
+impl<'a> Hottest<'a> {
+    /// Missing where no connection's bytes were counted by the node.
+    pub fn of(run: &Run<'a>) -> Result<Self, Missing> {
+        // Linerate's own channel to the node is none of its service.
+        let subjects =
+            run.ends(Side::Server).filter(|of| run.fact(*of, "role") != Some("linerate"));
+        let bytes = |of: Of| Some(of.grown(port::RECV_OCT).ok()? + of.grown(port::SEND_OCT).ok()?);
+        let all: Vec<_> = subjects.filter_map(|of| Some((of, bytes(run.of(of))?))).collect();
+        let sum: f64 = all.iter().map(|(_, bytes)| bytes).sum();
+        let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| sum > 0.0);
+        let missing = || missing(port::RECV_OCT.name, "flow/*/server");
+        let (of, bytes) = most.ok_or_else(missing)?;
+        let [owner, peer] = ["owner", "peer"].map(|name| run.fact(*of, name).unwrap_or("?"));
+        Ok(Self { share: bytes / sum, connections: all.len(), owner, peer })
+    }
+}
+
 // Measured: of a driver's time a write takes 9 to 20 us, which sends it through the kernel; a read of 1,460
 // bytes 1.5 us, one of a line 0.6 us (OTP 25, loopback). Between them. Unit: reads.
 const WRITE: f64 = 8.0;
@@ -156,7 +182,7 @@ pub(crate) struct Work {
 impl Work {
     pub fn of(facts: &Facts) -> Result<Self, Missing> {
         let node = facts.run.of(Subject::Node);
-        let target = facts.utilisation.target.as_ref().ok();
+        let target = facts.target_cpu().ok();
         let of_node = target.and_then(|target| Some((target.node.as_ref()?, target.cores)));
         let let_run = of_node.map_or(1.0, |(node, cores)| node.let_run(cores));
         let time = |metric: Metric<Duration>| -> Result<f64, Missing> {
@@ -183,8 +209,8 @@ impl Work {
     }
 
     /// Whether so much of it can be what holds the node.
-    pub fn known(&self, part: f64) -> Known {
-        Known::sized_if(part >= HOLDS * self.all())
+    pub fn holds(&self, part: f64) -> bool {
+        part >= HOLDS * self.all()
     }
 }
 
@@ -212,28 +238,23 @@ impl<'a> Facts<'a> {
         of: &These,
         bytes: impl Fn(&Connection) -> f64,
     ) -> Option<f64> {
-        let asking = asking(&self.run.of(Subject::Node)).ok();
-        let mut sum = 0.0;
-        for each in &of.these {
-            let wanted = match each {
-                of if of.is_pushed() => {
-                    f64::from(u8::from((of.of.median(owner::MAILBOX).ok()? as f64) < FEW))
-                }
+        // Of the processes that were at work or asked for data when they were sampled, the share that asked.
+        let node = self.run.of(Subject::Node);
+        let met = |metric| Some(node.values(metric).ok()?.iter().sum::<u64>());
+        let asking = met(waits::RECV).zip(met(waits::RUNNING));
+        let asking = asking.map(|(asks, run)| asks as f64 / (asks + run).max(1) as f64);
+        let of_one = |each: &&Connection| {
+            let is_asked_for = each.of.max(port::ACTIVE) == Ok(0);
+            let wanted = match each.is_pushed() {
+                true if (each.of.median(owner::MAILBOX).ok()? as f64) < FEW => 1.0,
                 // Data comes only when it is asked for with `gen_tcp:recv`.
-                of if of.of.max(port::ACTIVE) == Ok(0) => asking?,
+                false if is_asked_for => asking?,
                 // Who rests and who waits for the one message look alike.
                 _ => 0.0,
             };
             let waits = |unread: Bytes| unread.0 as f64 >= bytes(each).max(1.0);
-            sum += each.of.share(tcp_info::RQUEUE, waits).ok()? * wanted;
-        }
-        Some(sum / of.these.len() as f64)
+            Some(each.of.share(tcp_info::RQUEUE, waits).ok()? * wanted)
+        };
+        Some(of.these.iter().map(of_one).sum::<Option<f64>>()? / of.these.len() as f64)
     }
-}
-
-/// Of the processes that were at work or asked for data when they were sampled, the share that asked.
-fn asking(node: &Of) -> Result<f64, Missing> {
-    let asks: u64 = node.values(waits::RECV)?.iter().sum();
-    let run: u64 = node.values(waits::RUNNING)?.iter().sum();
-    Ok(asks as f64 / (asks + run).max(1) as f64)
 }

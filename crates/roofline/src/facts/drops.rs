@@ -39,13 +39,17 @@ impl Cost {
         let stalls = Stalls::of(&facts.run)?;
         let all: f64 = facts.ways.iter().map(dropped).sum();
         let mut timers = stalls.by(facts.per_exchange(per_s), per_s / all.max(1e-9));
-        let mut words = stalls.words();
+        let (stood, time) = (percent(stalls.exchanges), in_percent(stalls.time));
+        let mut words = format!(
+            "{stood} of the exchanges stood until a retransmission timer ran out, and that was {time} of their time"
+        );
         let mut held = 0.0;
         if let Ok(windows) = Windows::of(&facts.run) {
             held = windows.by(share);
             let again = if drops == Drops::AtRandom { windows.sent_again(share) } else { 0.0 };
             timers += again * (1.0 - stalls.exchanges);
-            words = format!("{words}; {}", windows.words());
+            let full = in_percent(windows.full);
+            words += &format!("; in {full} of busy samples the congestion window was full");
         }
         Ok(Self { each: timers.max(held), words })
     }
@@ -93,13 +97,6 @@ impl Stalls {
         let stood = (self.exchanges * of_all.min(1.0)).min(drops_each);
         if self.exchanges > 0.0 { self.each * stood / self.exchanges } else { 0.0 }
     }
-
-    fn words(&self) -> String {
-        let (stood, time) = (percent(self.exchanges), in_percent(self.time));
-        format!(
-            "{stood} of the exchanges stood until a retransmission timer ran out, and that was {time} of their time"
-        )
-    }
 }
 
 /// The congestion windows of who sends the bulk.
@@ -140,10 +137,6 @@ impl Windows {
     /// Round trips in which what was lost is sent again, until all of an exchange is there.
     fn sent_again(&self, share: f64) -> f64 {
         self.rtt * trips_again(share, self.bytes / self.segment)
-    }
-
-    fn words(&self) -> String {
-        format!("in {} of busy samples the congestion window was full", in_percent(self.full))
     }
 }
 

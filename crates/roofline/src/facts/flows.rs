@@ -14,6 +14,11 @@ pub(crate) fn heavier(run: &Run) -> (Side, f64) {
     if up > down { (Side::Client, up) } else { (Side::Server, down) }
 }
 
+/// Where exchanges are whose bytes are unsent at that end.
+pub(crate) fn sending(side: Side) -> Station {
+    if side == Side::Client { Station::ClientSending } else { Station::ServerSending }
+}
+
 /// The direction that carries more, and its connections from both ends.
 pub(crate) struct Bulk<'a> {
     pub sender: Side,
@@ -67,10 +72,7 @@ impl<'a> Bulk<'a> {
     pub fn of(facts: &Facts<'a>) -> Self {
         let run = &facts.run;
         let (sender, bytes) = heavier(run);
-        let receiver = match sender {
-            Side::Client => Side::Server,
-            Side::Server => Side::Client,
-        };
+        let receiver = if sender == Side::Client { Side::Server } else { Side::Client };
         Self {
             sender,
             receiver,
@@ -123,23 +125,18 @@ impl<'a> Bulk<'a> {
     pub fn share(&self, is: impl Fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {
             let moments = moments(flow)?;
-            match moments.len() {
-                0 => Err(missing("tcp.unacked", "flow/* while sending")),
-                all => Ok(moments.iter().filter(|at| is(at)).count() as f64 / all as f64),
-            }
+            moments.first().ok_or_else(|| missing("tcp.unacked", "flow/* while sending"))?;
+            Ok(moments.iter().filter(|at| is(at)).count() as f64 / moments.len() as f64)
         })
     }
 
     /// The sum's end: `4 connections x 64.0 KiB / 20.1 ms round trip / 512 KiB an exchange = 25/s`.
     pub fn sum(&self, facts: &Facts, most: f64, what: &str, rtt: f64) -> String {
-        let run = &facts.run;
+        let (run, each) = (&facts.run, facts.each());
         let rate = OpRate(f64::from(run.connections()) * most / rtt / self.bytes);
         let (connections, all) = (run.connections_words(), Bytes(self.bytes as u64));
         let (most, rtt) = (Bytes(most as u64), duration(rtt));
-        format!(
-            "{connections} x {most} {what} / {rtt} round trip / {all} {} = {rate}",
-            facts.each()
-        )
+        format!("{connections} x {most} {what} / {rtt} round trip / {all} {each} = {rate}")
     }
 
     /// A buffer in which all of an exchange is under way at once; twice the size at least. Unit: bytes.
@@ -175,14 +172,13 @@ pub(crate) fn moments(flow: &Of) -> Result<Vec<Moment>, Missing> {
 /// Whether sockets' pacing rate was set: then it stands still while bytes move at it, and is not congestion
 /// control's, which follows the path.
 pub(crate) fn pacing_was_set(flows: &[Of]) -> Result<bool, Missing> {
-    let still = mean_over(flows, |flow| {
+    let still = part_of(flows, |flow| {
         let samples = flow.values(tcp_info::PACING_RATE)?;
         let rate = samples[0];
         let (bytes, busy) = (flow.grown(tcp_info::BYTES_ACKED)?, flow.grown(tcp_info::BUSY_TIME)?);
         // A rate that is set for its sake is one that bytes move at; and two samples may be alike by chance.
         let is_met = bytes >= HALFWAY * rate as f64 * busy && bytes > 0.0;
-        let alike = samples.len() > 2 && samples.iter().all(|other| *other == rate);
-        Ok(f64::from(u8::from(is_met && alike)))
+        Ok(is_met && samples.len() > 2 && samples.iter().all(|other| *other == rate))
     })?;
     Ok(still >= HALFWAY)
 }
@@ -194,10 +190,7 @@ pub(crate) fn size(
     most: Result<f64, Missing>,
 ) -> Result<Size, Missing> {
     let share = |is: &dyn Fn(u64, u64) -> bool| {
-        mean_over(flows, |flow| {
-            let (least, largest) = (flow.min(buffer)?.0, flow.max(buffer)?.0);
-            Ok(f64::from(u8::from(is(least, largest))))
-        })
+        part_of(flows, |flow| Ok(is(flow.min(buffer)?.0, flow.max(buffer)?.0)))
     };
     let is_sent_from = buffer.name == tcp_info::SNDBUF.name;
     Ok(match most {
@@ -262,6 +255,11 @@ pub(crate) fn mean_over(
 ) -> Result<f64, Missing> {
     let found = over(flows, missing("tcp.info", "flow/*"), figure)?;
     Ok(found.iter().sum::<f64>() / found.len() as f64)
+}
+
+/// The part of the flows of which this is so, of those that tell it.
+fn part_of(flows: &[Of], is: impl Fn(&Of) -> Result<bool, Missing>) -> Result<f64, Missing> {
+    mean_over(flows, |flow| Ok(if is(flow)? { 1.0 } else { 0.0 }))
 }
 
 /// A figure of those flows that have it; never none.

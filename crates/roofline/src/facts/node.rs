@@ -17,16 +17,15 @@ impl<'a> Facts<'a> {
         Ok((node, target, node.let_run(target.cores)))
     }
 
-    /// `; its schedulers had work for 1.20`; empty where the target is no node that is sampled inside.
-    pub(crate) fn scheduled(&self) -> String {
-        let work =
-            |node: &NodeCpu| format!("; its schedulers had work for {:.2}", node.scheduled());
-        self.node.as_ref().map_or(String::new(), work)
+    /// `its schedulers had work for 1.20`; none where the target is no node that is sampled inside.
+    pub(crate) fn scheduled(&self) -> Option<String> {
+        let work = self.node.as_ref().ok()?.scheduled();
+        Some(format!("its schedulers had work for {work:.2}"))
     }
 
     /// What the kernel gave the target.
     pub(crate) fn target_cpu(&self) -> Result<&Target, Missing> {
-        self.utilisation.target.as_ref().map_err(Clone::clone)
+        self.target_cpu.as_ref().map_err(Clone::clone)
     }
 
     /// Silent where nothing was read from a service that is watched.

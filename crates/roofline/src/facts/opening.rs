@@ -53,38 +53,33 @@ impl Facts<'_> {
 
     /// The parts of a claim that so many of the client's connections an exchange are opened, or of the target's.
     pub(crate) fn price(&self, opening: &Opening, upstream: bool) -> Vec<Part> {
-        let mut parts = Vec::new();
-        if !upstream && opening.connect_s > 0.0 {
-            let each = opening.connect_s * opening.each;
-            parts.push(Part::Delay { at: At::Station(Station::Connect), each });
-        }
+        let connects = opening.connect_s * opening.each;
+        let delay = Part::Delay { at: At::Station(Station::Connect), each: connects };
+        let has_delay = !upstream && opening.connect_s > 0.0;
+        let mut parts: Vec<_> = has_delay.then_some(delay).into_iter().collect();
         let Ok(share) = &opening.share else { return parts };
         let of = if upstream { opening.upstream } else { opening.each };
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);
-        let per_s = |of: &Of, metric: Metric<Duration>| of.rate(metric).ok();
-        let target = self.run.of(Subject::Target);
-        let host = self.run.of(Subject::Host);
-        let kernel = per_s(&host, stat::SYSTEM).zip(self.ours()).map(|(system, ours)| {
-            let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| per_s(&host, of).unwrap_or(0.0));
-            (system + interrupts.iter().sum::<f64>()) * ours
-        });
-        for (resource, kernel) in
-            [(Resource::TargetCpu, per_s(&target, process::STIME)), (Resource::HostCpu, kernel)]
-        {
-            let each = self.per_exchange(kernel.unwrap_or(0.0) * theirs);
-            if self.run.header.target.local && each > 0.0 {
-                parts.push(Part::Work { resource, each });
-            }
-        }
+        let (target, host) = (self.run.of(Subject::Target), self.run.of(Subject::Host));
+        let of_target = target.rate(process::STIME).unwrap_or(0.0);
+        let of_host =
+            host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, |(system, ours)| {
+                let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
+                (system + interrupts.iter().sum::<f64>()) * ours
+            });
+        let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
+        let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
+        let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;
+        let work = work.into_iter().filter(is_known);
+        parts.extend(work.map(|(resource, each)| Part::Work { resource, each }));
         parts
     }
 
     /// The share of the machine's CPU time that target, engine and path have, 0 to 1.
     fn ours(&self) -> Option<f64> {
-        let (target, host) =
-            (self.utilisation.target.as_ref().ok()?, self.utilisation.host.as_ref().ok()?);
-        let ours = target.cores + self.utilisation.engine_cores + self.run.path_cores();
-        Some((ours / host.busy.max(1e-9)).min(1.0))
+        let run = &self.run;
+        let ours = self.target_cpu().ok()?.cores + run.engine_cores() + run.path_cores();
+        Some((ours / self.host.as_ref().ok()?.busy.max(1e-9)).min(1.0))
     }
 }
 

@@ -55,12 +55,12 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
     let none = "no message broker that keeps counts was sampled (RabbitMQ's are known)";
     silent_if(run.of(Subject::Node).last(broker::CONSUMERS).is_err(), none)?;
     let others = whole.max(broker::NODES).map_or(0, |nodes| nodes - 1);
-    let is_counted = |of: &&Subject| run.of(**of).last(queue::READY).is_ok();
-    let counted: Vec<&Subject> = queues.iter().filter(is_counted).collect();
-    if !counted.is_empty() {
-        let each = counted.iter().filter_map(|of| one(run, **of, others > 0));
+    let counted = queues.iter().filter(|of| run.of(**of).last(queue::READY).is_ok());
+    let count = counted.clone().count();
+    if count > 0 {
+        let each = counted.filter_map(|of| one(run, *of, others > 0));
         let most = each.max_by(|a, b| a.grown.total_cmp(&b.grown));
-        return most.or_not_here(format!("none of {} queues grew all the time", counted.len()));
+        return most.or_not_here(format!("none of {count} queues grew all the time"));
     }
     let why = "queues are not counted one by one here, and";
     let elsewhere = format!("{why} {others} other nodes may take what is published on this one");
@@ -73,7 +73,14 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
 /// One queue that is counted; None where it does not grow.
 fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     let of = run.of(subject);
-    let consumers = consumers(&of, of.median(queue::UNACKNOWLEDGED).ok().map(|held| held as f64));
+    let last = |metric: Metric<u64>| of.last(metric).ok();
+    let consumers = || {
+        let (limit, unlimited) = (last(queue::PREFETCH)?, last(queue::CONSUMERS_UNLIMITED)?);
+        let prefetch = (unlimited == 0 && limit > 0).then_some(limit as f64);
+        let held = of.median(queue::UNACKNOWLEDGED).ok().map(|held| held as f64);
+        Some(Consumers { count: last(queue::CONSUMERS)? as f64, prefetch, held })
+    };
+    let consumers = consumers();
     let unlimited = of.max(queue::CONSUMERS_UNLIMITED).is_ok_and(|count| count > 0);
     let mut held = of.all(queue::READY).ok()?;
     if unlimited {
@@ -117,15 +124,13 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     // What is handed out to consumers that need not acknowledge is not counted apart.
     let acknowledges = sum(queue::CONSUMERS_NO_ACK) == 0;
     let unlimited = sum(queue::CONSUMERS_UNLIMITED);
+    let done: &[_] = &[broker::ACKNOWLEDGED, broker::REJECTED];
     let flow = Flow {
         of: of.clone(),
         put: &[broker::PUBLISHED, broker::REDELIVERED],
         handed: &[broker::DELIVERED],
         dropped: &[broker::DROPPED],
-        taken: match acknowledges {
-            true => &[broker::ACKNOWLEDGED, broker::REJECTED],
-            false => &[broker::DELIVERED],
-        },
+        taken: if acknowledges { done } else { &[broker::DELIVERED] },
     };
     let balance = flow.balance(unlimited > 0 && acknowledges);
     let balance = balance.or_not_here("its counts were sampled too few times")?;
@@ -151,17 +156,6 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let prefetch = (known && unlimited == 0 && limit > 0).then_some(limit as f64);
     let consumers = Some(Consumers { count: count as f64, prefetch, held });
     Ok(Growing { name, published, taken, grown, seconds, consumers })
-}
-
-fn consumers(of: &Of, held: Option<f64>) -> Option<Consumers> {
-    let last = |metric: Metric<u64>| of.last(metric).ok();
-    let limit = last(queue::PREFETCH)?;
-    let unlimited = last(queue::CONSUMERS_UNLIMITED)? > 0;
-    Some(Consumers {
-        count: last(queue::CONSUMERS)? as f64,
-        prefetch: (!unlimited && limit > 0).then_some(limit as f64),
-        held,
-    })
 }
 
 /// Counters of what goes in and out.
@@ -210,18 +204,14 @@ impl Flow<'_> {
         let out = if with_held { &taken } else { &self.series(self.handed)? };
         let (first, last) = (put.first()?.0, put.last()?.0);
         let seconds = last - first;
-        if seconds <= 0.0 {
-            return None;
-        }
         let counted = if with_held { &published } else { &put };
-        let mut thirds = [0.0; 3];
-        for (index, third) in thirds.iter_mut().enumerate() {
-            let at = |part: usize| first + seconds * part as f64 / 3.0;
-            let more = |series: &Series| grown(series, at(index), at(index + 1));
-            *third = more(counted) - more(out) - more(&dropped);
-        }
+        let at = |part: f64| first + seconds * part / 3.0;
+        let thirds = [0.0, 1.0, 2.0].map(|third| {
+            let more = |series: &Series| grown(series, at(third), at(third + 1.0));
+            more(counted) - more(out) - more(&dropped)
+        });
         let [published, taken] = [&published, &taken].map(|series| grown(series, first, last));
-        Some(Balance { published, taken, seconds, thirds })
+        (seconds > 0.0).then_some(Balance { published, taken, seconds, thirds })
     }
 
     /// The sum of several counters by seconds; they are sampled together.

@@ -78,16 +78,9 @@ impl Process<'_> {
 /// Whether a process is idle there that would take any message: in the loop of a behaviour.
 pub(crate) fn is_in_loop(function: &str) -> bool {
     // Source: the loops of OTP's behaviours, of p1_utils (ejabberd) and of RabbitMQ's gen_server2.
-    let loops = [
-        "gen_server:",
-        "gen_statem:",
-        "gen_fsm:",
-        "p1_server:",
-        "p1_fsm:",
-        "gen_server2:",
-        "erlang:hibernate/",
-    ];
-    loops.iter().any(|own| function.starts_with(own))
+    let loops =
+        "gen_server: gen_statem: gen_fsm: p1_server: p1_fsm: gen_server2: erlang:hibernate/";
+    loops.split(' ').any(|own| function.starts_with(own))
 }
 
 impl<'a> Run<'a> {
@@ -95,20 +88,21 @@ impl<'a> Run<'a> {
     pub(crate) fn owners(&self) -> Vec<&'a str> {
         self.ends(Side::Server).filter_map(|end| self.fact(end, "owner")).collect()
     }
-}
 
-/// How many of the node's processes worked on something at a time, those that own connections left out: they ran, or waited
-/// in the middle of it for no other process. None where too few were asked to tell.
-pub(crate) fn taken(run: &Run) -> Option<f64> {
-    let of = run.window_or_whole(Subject::Node, |of| of.last(doing::ASKED).is_ok());
-    let mean = |metric| of.mean(metric).ok();
-    let (asked, all) = (mean(doing::ASKED)?, mean(doing::PROCESSES)?);
-    let samples = of.all(doing::ASKED).ok()?.len() as f64;
-    let each = all / asked.max(1e-9);
-    // Who is always taken was met so often, or it was not looked for long enough; and of those not drawn nothing is known.
-    let is_enough = asked * samples / all.max(1.0) >= SAMPLES as f64;
-    (is_enough && mean(doing::DRAWN)? >= EXPLAINED * all)
-        .then_some((mean(doing::RUNNING)? + mean(doing::INSIDE)?) * each)
+    /// How many of the node's processes worked on something at a time, those that own connections left out: they ran, or
+    /// waited in the middle of it for no other process. None where too few were asked to tell.
+    pub(crate) fn taken(&self) -> Option<f64> {
+        let of = self.window_or_whole(Subject::Node, |of| of.last(doing::ASKED).is_ok());
+        let mean = |metric| of.mean(metric).ok();
+        let (asked, all) = (mean(doing::ASKED)?, mean(doing::PROCESSES)?);
+        let samples = of.all(doing::ASKED).ok()?.len() as f64;
+        let each = all / asked.max(1e-9);
+        // Who is always taken was met so often, or it was not looked for long enough; and of those not drawn nothing is
+        // known.
+        let is_enough = asked * samples / all.max(1.0) >= SAMPLES as f64;
+        (is_enough && mean(doing::DRAWN)? >= EXPLAINED * all)
+            .then_some((mean(doing::RUNNING)? + mean(doing::INSIDE)?) * each)
+    }
 }
 
 /// All that were sampled often enough.

@@ -34,7 +34,6 @@ impl Facts<'_> {
 }
 
 /// Work priced elsewhere: sized where it is much of all that the target does, and never more.
-pub(crate) fn priced(each: f64, all: f64) -> (Known, Part) {
-    let part = Part::Work { resource: Resource::TargetCpu, each: each.min(all) };
-    (Known::sized_if(each >= HOLDS * all), part)
+pub(crate) fn priced(each: f64, all: f64) -> Claim {
+    Claim::work(Resource::TargetCpu, each.min(all)).sized_if(each >= HOLDS * all)
 }

@@ -21,23 +21,6 @@ pub(crate) struct LaidWay<'a> {
     attained: f64,
 }
 
-/// The way with a rate that is used most, the exchanges a second that it carries, and how far it is used, 0 to
-/// 1; none where no rate was asked of the path.
-pub(crate) fn fullest<'a>(run: &Run<'a>) -> Result<Option<(LaidWay<'a>, f64, f64)>, Missing> {
-    let mut found = Vec::new();
-    for way in laid(run) {
-        if let Some((most, used)) = way.most()?.zip(way.utilisation()?) {
-            found.push((way, most, used));
-        }
-    }
-    Ok(found.into_iter().reduce(|fullest, of| if of.2 > fullest.2 { of } else { fullest }))
-}
-
-/// The share of a CPU that the busiest of the threads uses which carry the ways; none where none is known.
-pub(crate) fn busiest_thread(run: &Run) -> Option<f64> {
-    laid(run).iter().filter_map(|way| way.per_second(link::CPU).ok()).reduce(f64::max)
-}
-
 /// Every direction of every link; none where the plan lays no path.
 pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidWay<'a>> {
     let plan = &run.header.plan;
@@ -62,6 +45,20 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidWay<'a>> {
 }
 
 impl<'a> Facts<'a> {
+    /// The way with a rate that is used most, the exchanges a second that it carries, and how far it is used, 0 to
+    /// 1; silent where no rate was asked of the path.
+    pub(crate) fn fullest_way(&self) -> Result<(&LaidWay<'a>, f64, f64), Silent> {
+        let mut fullest: Option<(&LaidWay, f64, f64)> = None;
+        for way in &self.ways {
+            if let Some((most, used)) = way.most()?.zip(way.utilisation()?)
+                && fullest.is_none_or(|fullest| used > fullest.2)
+            {
+                fullest = Some((way, most, used));
+            }
+        }
+        fullest.or_not_here("no rate was asked of the path")
+    }
+
     /// The way of which a figure is largest; silent where the plan lays no path.
     pub(crate) fn worst_way(
         &self,

@@ -8,36 +8,27 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     // Sampled once a second: of a short window the whole run's samples stand for it.
-    let alarms = run.of(Subject::Node).all(vm::ALARMS);
-    let alarms = alarms.or_else(|_| run.whole(Subject::Node).all(vm::ALARMS));
-    let Ok(alarms) = alarms else {
-        return not_here("no BEAM node that keeps alarms was sampled (RabbitMQ's are known)");
-    };
-    let standing = alarms.iter().filter(|(_, count)| *count > 0).count();
-    let share = standing as f64 / alarms.len().max(1) as f64;
-    silent_if(standing == 0, "no alarm stands")?;
+    let node = run.window_or_whole(Subject::Node, |of| of.last(vm::ALARMS).is_ok());
+    let share = node.share(vm::ALARMS, |count| count > 0).ok();
+    let none = "no BEAM node that keeps alarms was sampled (RabbitMQ's are known)";
+    let share = share.or_not_here(none)?;
+    silent_if(share == 0.0, "no alarm stands")?;
     let named = run.fact(Subject::Node, "alarms").unwrap_or("?");
     // Where nothing is read at all, there is no time of an exchange.
     let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
-    Ok(Claim {
+    let waits = Part::Delay { at: At::Service, each: each(share * facts.under_way()) };
+    let stood = in_percent(share);
+    Ok(Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each(1.0)), waits])
         // One that comes and goes within seconds (a burst, a collection) holds nobody for long.
-        known: Known::sized_if(share >= HALFWAY),
-        sum: format!("{named}: connections that publish are not read while it stands"),
-        seen: format!(
-            "an alarm stood in {} of samples, the last: {named}{}",
-            in_percent(share),
-            waiting(run)
-        ),
-        remedies: vec![remedy(named)],
-        ..Claim::cause(vec![
-            Part::capacity(Resource::Slots, 1.0, each(1.0)),
-            Part::Delay { at: At::Service, each: each(share * facts.under_way()) },
-        ])
-    })
+        .sized_if(share >= HALFWAY)
+        .sum(format!("{named}: connections that publish are not read while it stands"))
+        .seen(format!("an alarm stood in {stood} of samples, the last: {named}"))
+        .also(waiting(run))
+        .lifted_by([remedy(named)]))
 }
 
 /// Connections in which bytes lay all the time while nothing was read.
-fn waiting(run: &Run) -> String {
+fn waiting(run: &Run) -> Option<String> {
     let unread = |flow: &Of| {
         let queue = flow.all(tcp_info::RQUEUE).ok()?;
         let lay = queue.iter().all(|(_, bytes)| bytes.0 > 0);
@@ -45,13 +36,12 @@ fn waiting(run: &Run) -> String {
         (lay && read == 0).then(|| queue.last().map_or(0, |(_, bytes)| bytes.0))
     };
     let found: Vec<u64> = run.flows(Side::Server).iter().filter_map(unread).collect();
-    match found.len() {
-        0 => String::new(),
-        1 => format!("; 1 connection has {} that nobody reads", Bytes(found[0])),
-        many => {
-            format!("; {many} connections have {} that nobody reads", Bytes(found.iter().sum()))
-        }
-    }
+    let who = match found.len() {
+        0 => return None,
+        1 => "1 connection has".to_owned(),
+        many => format!("{many} connections have"),
+    };
+    Some(format!("{who} {} that nobody reads", Bytes(found.iter().sum())))
 }
 
 fn remedy(named: &str) -> Remedy {

@@ -24,14 +24,11 @@ impl AtOnce {
     const TWO: f64 = 2.0 * FULL;
 
     pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
-        let (at_once, alone) = match facts.load {
-            Load::Made => loaded(facts)?,
-            Load::Watched => watched(facts)?,
-        };
+        let is_made = facts.load == Load::Made;
+        let (at_once, alone) = if is_made { loaded(facts)? } else { watched(facts)? };
         let is_one = at_once.mid < Self::TWO;
-        if is_one != matches!(self, AtOnce::Serial) {
-            return not_here(format!("{:.1} are served at a time", at_once.mid));
-        }
+        let why = format!("{:.1} are served at a time", at_once.mid);
+        silent_if(is_one != matches!(self, AtOnce::Serial), why)?;
         let served = at_once.mid.max(1.0);
         let count = if is_one { "one".to_owned() } else { number(at_once) };
         let rate = OpRate(served / alone);
@@ -49,12 +46,10 @@ impl AtOnce {
                  or less time in each",
             ),
         };
-        Ok(Claim {
-            sum: format!("{count} at a time / {} = {rate}", duration(alone)),
-            seen: seen(facts),
-            remedies: vec![remedy],
-            ..Claim::place(vec![Part::capacity(Resource::Slots, served, alone)])
-        })
+        Ok(Claim::place(vec![Part::capacity(Resource::Slots, served, alone)])
+            .sum(format!("{count} at a time / {} = {rate}", duration(alone)))
+            .seen(seen(facts))
+            .lifted_by([remedy]))
     }
 }
 
@@ -66,17 +61,15 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let few = place.regime == Regime::Unknown
         && facts.experiment.is_none()
         && place.at_once.is_some_and(|k| k.mid >= 0.5 && k.mid < HALFWAY * place.of);
-    if !full && !few {
-        return not_here("what is known explains the throughput, or more connections give more");
-    }
+    let why = "what is known explains the throughput, or more connections give more";
+    silent_if(!full && !few, why)?;
     use Station::*;
     let inside = [Application, Unread, AcceptQueue, Beyond, Brief];
     if facts.is_split() && !place.station.is_some_and(|station| inside.contains(&station)) {
         return not_here("the exchanges are not inside the server");
     }
-    let Some(at_once) = place.at_once.filter(|k| k.mid > 0.0) else {
-        return not_here("the time of an exchange alone is not known");
-    };
+    let why = "the time of an exchange alone is not known";
+    let at_once = place.at_once.filter(|k| k.mid > 0.0).or_not_here(why)?;
     Ok((at_once, at_once.mid / facts.attained))
 }
 
@@ -85,9 +78,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let inside = &facts.inside;
     let place = &facts.place;
     let waiting = [Station::Application, Station::AcceptQueue, Station::Unread];
-    if !place.station.is_some_and(|station| waiting.contains(&station)) {
-        return not_here("the requests under way are not inside the server");
-    }
+    let why = "the requests under way are not inside the server";
+    silent_if(!place.station.is_some_and(|station| waiting.contains(&station)), why)?;
     let (port, headers) = facts.captured()?;
     // Whoever is in service shows as a connection that was accepted, or read, while others are not; as a
     // question out to somebody else; or as a thread that sleeps and neither waits for a lock nor for events. Threads that
@@ -96,26 +88,23 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let threads = inside.threads.as_ref();
     let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
-    if let Some(threads) =
-        threads.filter(|threads| in_turn(inside, threads) || one_cpu(facts, threads))
-        && place.of >= 2.0
-        && headers.per_s > 0.0
-    {
+    let turns = threads.filter(|threads| in_turn(inside, threads) || one_cpu(facts, threads));
+    if let Some(threads) = turns.filter(|_| place.of >= 2.0 && headers.per_s > 0.0) {
         let holds = (threads.running + threads.disk).min(1.0);
         return Ok((Estimate::exact(1.0), holds / headers.per_s));
     }
     // Beside what is used to four fifths those that wait may well wait for that.
-    if facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED) {
-        return not_here("what is known of its CPUs and threads is nearly full");
-    }
+    let why = "what is known of its CPUs and threads is nearly full";
+    silent_if(facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED), why)?;
     // Those that are ready have a CPU soon where none is full.
     let working = inside.running;
     // Threads that are told are no number of those served where they are not the requests' own.
+    let served = |at_once| Ok((Estimate::exact(at_once), at_once / headers.per_s));
     if let Some(Pace::AtOnce(at_once)) = facts.pace()
         && questions <= at_once
         && working < 0.5 * at_once
     {
-        return Ok((Estimate::exact(at_once), at_once / headers.per_s));
+        return served(at_once);
     }
     let at_once = if place.station == Some(Station::AcceptQueue) {
         port.accepted()
@@ -124,12 +113,10 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     } else if threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent(facts) {
         // Not to their clients: to somebody else, who takes what they write one after the other.
         1.0
-    } else if place.station == Some(Station::Unread) && threads.is_some_and(is_away) {
-        1.0
     } else if place.station == Some(Station::Unread) {
         // Who reads a request serves it, and the others are not read.
-        port.in_application()
-    } else if let Some(taken) = facts.taken() {
+        if threads.is_some_and(is_away) { 1.0 } else { port.in_application() }
+    } else if let Some(taken) = facts.run.taken() {
         // A node's threads are its schedulers: what serves its requests are processes.
         taken
     } else if serving >= AtOnce::TWO || queues >= HALFWAY * place.of {
@@ -141,13 +128,11 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         // One thread in a timer is the clock that most runtimes have, unless as many others wait for it as requests do.
         return not_here("what its requests wait for inside it is no thread of its own");
     };
-    if at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once {
-        return not_here("no number of requests in service stands out from those that wait");
-    }
-    if !headers.alternate || headers.per_s <= 0.0 {
-        return not_here("requests and answers do not alternate: how long each takes is not known");
-    }
-    Ok((Estimate::exact(at_once), at_once / headers.per_s))
+    let why = "no number of requests in service stands out from those that wait";
+    silent_if(at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once, why)?;
+    let why = "requests and answers do not alternate: how long each takes is not known";
+    silent_if(!headers.alternate || headers.per_s <= 0.0, why)?;
+    served(at_once)
 }
 
 /// Whether there is one thread, and it is mostly at something else than waiting for requests.
@@ -163,13 +148,14 @@ fn is_unsent(facts: &Facts) -> bool {
 /// Connections whose own process waits for events while their requests are unanswered, where each connection has a
 /// process with one thread: for no CPU, disk, clock or client, and with nobody asked, they wait for each other.
 fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
-    let of = facts.run.evidence.of(Subject::Target);
-    let counts = (of.last(process::PROCESSES), of.last(process::THREADS));
-    let (Ok(processes), Ok(threads)) = counts else { return 0.0 };
-    if threads > processes || (processes as f64) < port.accepted() {
+    let last = |metric| facts.run.evidence.of(Subject::Target).last(metric).ok();
+    let counts = last(process::PROCESSES).zip(last(process::THREADS));
+    let counts = counts.filter(|(processes, threads)| {
+        threads <= processes && *processes as f64 >= port.accepted()
+    });
+    let Some(((processes, _), threads)) = counts.zip(facts.inside.threads.as_ref()) else {
         return 0.0;
-    }
-    let Some(threads) = &facts.inside.threads else { return 0.0 };
+    };
     // Those of no connection, and those whose clients have the turn, are taken to wait as all do.
     let others = processes as f64 - port.accepted() + (port.accepted() - port.under_way()).max(0.0);
     let waits = threads.poll + threads.poll_timed;
@@ -201,42 +187,31 @@ fn one_cpu(facts: &Facts, threads: &Threads) -> bool {
 /// `4`, or `3 to 5`.
 fn number(k: Estimate) -> String {
     let (low, high) = (k.low.round().max(1.0), k.high.round());
-    if high - low >= 1.0 && (high - low) / k.mid > 0.1 {
-        format!("{low:.0} to {high:.0}")
-    } else {
-        format!("{:.0}", k.mid)
-    }
+    let is_wide = high - low >= 1.0 && (high - low) / k.mid > 0.1;
+    if is_wide { format!("{low:.0} to {high:.0}") } else { format!("{:.0}", k.mid) }
 }
 
 fn seen(facts: &Facts) -> String {
     let mut says = facts.place.words("requests ");
     if let Some(target) = &facts.target {
-        says.push_str(&format!("; its CPUs: {:.2}", target.running));
-        if let Some(limit) = target.limit() {
-            says.push_str(&format!(" of {limit:.0} used"));
-        }
+        let limit = target.limit().map(|limit| format!(" of {limit:.0} used"));
+        says += &format!("; its CPUs: {:.2}{}", target.running, limit.unwrap_or_default());
     }
-    let tried = facts.experiment.as_ref().and_then(|it| Some((it.half?.per_s, it.full.per_s)));
-    if let Some((half, full)) = tried.map(|(half, full)| (OpRate(half), OpRate(full))) {
-        says.push_str(&format!("; half of the connections gave {half} and all of them {full}"));
+    if let Some((half, full)) = facts.experiment.as_ref().and_then(|it| Some((it.half?, it.full))) {
+        let (half, full) = (OpRate(half.per_s), OpRate(full.per_s));
+        says += &format!("; half of the connections gave {half} and all of them {full}");
     }
     if let Ok((_, headers)) = facts.captured()
         && let Some(beat) = headers.rhythm.and_then(|rhythm| rhythm.beat)
         && beat.pace(headers.under_way).is_some_and(|pace| pace != Pace::Clock)
     {
-        says.push_str(&format!(
-            "; about {:.0} answers come within {}, and then none: all are stopped, each {} anew",
-            beat.answers,
-            duration(beat.lasts_s),
-            duration(beat.period_s)
-        ));
+        let (answers, lasts, each) =
+            (beat.answers, duration(beat.lasts_s), duration(beat.period_s));
+        says += &format!("; about {answers:.0} answers come within {lasts}, and then none: ");
+        says += &format!("all are stopped, each {each} anew");
     }
-    says.push_str(&facts.inside.threads_words());
-    if let Some(threads) = &facts.inside.threads
-        && threads.running >= 0.5
-        && threads.together < 0.05
-    {
-        says.push_str(", never two running at once");
-    }
-    says
+    let threads = facts.inside.threads.as_ref();
+    let in_turn = threads.is_some_and(|of| of.running >= 0.5 && of.together < 0.05);
+    let never = if in_turn { ", never two running at once" } else { "" };
+    says + &facts.inside.threads_words() + never
 }

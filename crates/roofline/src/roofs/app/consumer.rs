@@ -14,12 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
         Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0))
     };
-    Ok(Claim {
-        sum: sum(&queue),
-        seen: seen(&queue),
-        remedies: remedies(&queue),
-        ..Claim::cause(vec![part])
-    })
+    Ok(Claim::cause(vec![part]).sum(sum(&queue)).seen(seen(&queue)).lifted_by(remedies(&queue)))
 }
 
 fn sum(queue: &Growing) -> String {
@@ -75,17 +70,16 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
         // As many as it would take to hold what is published for as long as a message takes.
         let wanted = (queue.published / queue.seconds * takes).ceil();
         let each = (wanted / of.count.max(1.0)).ceil();
-        remedies.push(Remedy::size(("consumer.prefetch", format!("{each:.0}")),
-            wanted,
-            "has a consumer work on several messages at a time, if it can",
-            format!(
-                "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on \
-                 its messages concurrently"
-            )));
-        remedies.push(Remedy::human(
-            "takes as many messages at a time as are published in the time that one takes",
-            format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count),
-        ));
+        let does = "has a consumer work on several messages at a time, if it can";
+        let by_hand = format!(
+            "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on \
+             its messages concurrently"
+        );
+        let larger = Remedy::plan(("consumer.prefetch", format!("{each:.0}")), does, by_hand);
+        let does = "takes as many messages at a time as are published in the time that one takes";
+        let by_hand =
+            format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count);
+        remedies.extend([larger.serving(wanted), Remedy::human(does, by_hand)]);
     } else {
         remedies.push(Remedy::human(
             "takes more messages at a time",

@@ -17,44 +17,31 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // request when what the last one began has ended.
     let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
     // Nothing else is known that keeps it from reading.
-    let (station, inside, asleep, enough) = match unread {
-        true => (Station::Unread, facts.place.exchanges, facts.place.exchanges, HOLDS),
-        false => {
-            let asleep = facts.inside.asleep;
-            let inside = facts.at(Station::Application).max(asleep);
-            (Station::Application, inside, asleep, HALFWAY)
-        }
+    let (station, asleep, enough) = match unread {
+        true => (Station::Unread, facts.place.exchanges, HOLDS),
+        false => (Station::Application, facts.inside.asleep, HALFWAY),
     };
+    let inside = if unread { asleep } else { facts.at(station).max(asleep) };
     // What runs, or is ready to, does not wait for an answer.
     let out = asked.asked.min(asleep);
-    if facts.place.station != Some(station) || out < enough * inside {
-        return not_here(format!(
-            "{out:.1} questions are out to {} and waited for, of {inside:.1} exchanges {}",
-            asked.address,
-            station.words()
-        ));
-    }
+    let (there, address) = (station.words(), &asked.address);
+    let few =
+        format!("{out:.1} questions are out to {address} and waited for, of {inside:.1} exchanges");
+    let is_there = facts.place.station == Some(station) && out >= enough * inside;
+    silent_if(!is_there, format!("{few} {there}"))?;
     let each = facts.per_exchange(out);
-    let who = asked.process.as_ref().map(|process| format!("{} ({process})", asked.address));
-    let who = who.unwrap_or_else(|| asked.address.clone());
-    let took = duration(each);
+    let process = asked.process.as_ref().map(|process| format!(" ({process})"));
+    let who = format!("{address}{}", process.unwrap_or_default());
+    let (took, all) = (duration(each), asked.connections);
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
         _ => Part::Delay { at: At::Station(station), each },
     };
-    Ok(Claim {
-        sum: format!(
-            "{out:.1} of {inside:.1} requests {} wait for {who}, {took} each",
-            station.words()
-        ),
-        seen: format!(
-            "{out:.1} of {:.1} connections to it have a question out{}",
-            asked.connections,
-            busy(asked)
-        ),
-        remedies: vec![Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))],
-        ..Claim::cause(vec![part])
-    })
+    Ok(Claim::cause(vec![part])
+        .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}, {took} each"))
+        .seen(format!("{out:.1} of {all:.1} connections to it have a question out"))
+        .also(busy(asked))
+        .lifted_by([Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))]))
 }
 
 /// Whether a watched service's CPUs and threads have time for what is unread.
@@ -77,13 +64,10 @@ fn by_hand(asked: &Asked, who: &str) -> String {
     )
 }
 
-/// `; it used 1.00 CPUs: one thread, full`.
-fn busy(asked: &Asked) -> String {
-    match asked.cores {
-        Some(cores) if (FULL..1.0 + AGREE).contains(&cores) => {
-            format!("; it used {cores:.2} CPUs: as much as one thread can")
-        }
-        Some(cores) => format!("; it used {cores:.2} CPUs"),
-        None => String::new(),
-    }
+/// `it used 1.00 CPUs: as much as one thread can`.
+fn busy(asked: &Asked) -> Option<String> {
+    let cores = asked.cores?;
+    let is_one = (FULL..1.0 + AGREE).contains(&cores);
+    let full = if is_one { ": as much as one thread can" } else { "" };
+    Some(format!("it used {cores:.2} CPUs{full}"))
 }

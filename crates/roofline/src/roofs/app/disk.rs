@@ -9,8 +9,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let threads = facts.inside.threads.as_ref().or_not_here("its threads were not sampled")?;
     silent_if(threads.disk <= 0.0, "none of its threads was met waiting for a disk")?;
     let each = facts.per_exchange(threads.disk);
-    let name = threads.fullest_name.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-    let occupied = in_percent(threads.fullest);
+    let (name, occupied) = (threads.fullest_words(), in_percent(threads.fullest));
     let seen = format!(
         "{:.2} of its threads wait for a disk at any time, {:.2} run; its fullest thread{name} is occupied for \
          {occupied} of the time",
@@ -20,24 +19,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let full = threads.fullest >= FULL;
     let waits = facts.load == Load::Watched
         || facts.inside.disk >= HALFWAY * facts.at(Station::Application).max(1e-9);
-    let part = if full {
-        let each = each.min(facts.per_exchange(threads.fullest));
-        Part::Work { resource: Resource::TargetThread, each }
-    } else {
-        Part::Delay { at: At::Service, each }
+    let most = facts.per_exchange(threads.fullest);
+    let claim = match full {
+        true => Claim::work(Resource::TargetThread, each.min(most)),
+        false => Claim::delay(At::Service, each),
     };
     let much = threads.disk >= HOLDS * (threads.disk + threads.running);
-    Ok(Claim {
-        known: Known::sized_if(full || waits || much),
-        sum: format!("{} of a disk {}", duration(each), facts.each()),
-        seen,
-        remedies: vec![Remedy::by_knob(
+    Ok(claim
+        .sized_if(full || waits || much)
+        .sum(format!("{} of a disk {}", duration(each), facts.each()))
+        .seen(seen)
+        .lifted_by([Remedy::by_knob(
             ("sync", "off"),
             "waits for the disk less often",
             "if it writes, sync several requests together (group commit), or not for each of them (redis: appendfsync \
              everysec; PostgreSQL: synchronous_commit off, commit_delay); if it reads, keep in memory what is read \
              again; or a quicker disk",
-        )],
-        ..Claim::cause(vec![part])
-    })
+        )]))
 }

@@ -18,17 +18,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(syncing == 0.0, "no process was seen to wait for a sync")?;
     let each = facts.per_exchange(busy);
     let (took, syncing) = (duration(each), in_percent(syncing));
-    Ok(Claim {
-        sum: format!("{busy:.2} exchanges in the disk's calls, {took} for {}", facts.each()),
-        seen: format!(
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!("{busy:.2} exchanges in the disk's calls, {took} for {}", facts.each()))
+        .seen(format!(
             "{busy:.2} dirty I/O schedulers were busy on average; {syncing} of the processes at work were in a sync"
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("sync", "off"),
             "takes the wait for the disk out of each record",
             "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where \
              losing the last records is bearable; a disk with a write cache that survives a power cut",
-        )],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
-    })
+        )]))
 }

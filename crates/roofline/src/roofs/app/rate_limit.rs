@@ -13,20 +13,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_set = facts.place.regime == Regime::RateSet;
     let why = "no pause before an exchange makes it quicker, and no clock sets the answers";
     silent_if(!is_set, why)?;
-    let (rate, seen) = match facts.load {
-        Load::Made => made(facts),
-        Load::Watched => watched(facts),
-    }?;
-    Ok(Claim {
-        sum: format!("{rate}, whatever is asked"),
-        seen,
-        remedies: vec![Remedy::human(
+    let is_made = facts.load == Load::Made;
+    let (rate, seen) = if is_made { made(facts)? } else { watched(facts)? };
+    Ok(Claim::place(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
+        .sum(format!("{rate}, whatever is asked"))
+        .seen(seen)
+        .lifted_by([Remedy::human(
             "lets more through",
             "raise the limiter's rate (nginx: limit_req rate=; HAProxy: rate-limit; an API gateway's quota), \
              or exempt this client",
-        )],
-        ..Claim::place(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
-    })
+        )]))
 }
 
 fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
@@ -46,13 +42,11 @@ fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
     let (_, headers) = facts.captured()?;
     let rhythm = headers.rhythm.or_not_here("its answers have no rhythm")?;
     if let Some(beat) = rhythm.beat.filter(|beat| beat.answers > headers.under_way) {
+        let (answers, waiting) = (beat.answers, headers.under_way);
+        let (each, spread) = (duration(beat.period_s), duration(beat.spread_s));
         let seen = format!(
-            "{:.1} requests wait; answers come {:.0} at a time, each {} (within {}), and nothing between: what a clock gives \
-             out is used up at once",
-            headers.under_way,
-            beat.answers,
-            duration(beat.period_s),
-            duration(beat.spread_s)
+            "{waiting:.1} requests wait; answers come {answers:.0} at a time, each {each} (within {spread}), and nothing \
+             between: what a clock gives out is used up at once"
         );
         return Ok((OpRate(headers.per_s), seen));
     }

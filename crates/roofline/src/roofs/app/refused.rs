@@ -2,11 +2,9 @@
 //!
 //! Told no is a status of 429 or 5xx, a refused or reset connection, one that was closed before its answer.
 //! Other statuses of 4xx are answers: a service that knows no such page has done its work.
-//! Of a service that is watched the kernel compares what answers begin with; who is told no in other words is seen where the
-//! service counts those that it let in, as a broker does.
+//! Of a service that is watched the kernel compares what answers begin with, in several protocols.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
-use linerate_evidence::sources::broker;
 use linerate_evidence::sources::capture::Refusal;
 
 use crate::prelude::*;
@@ -44,7 +42,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn watched(facts: &Facts) -> Result<Claim, Silent> {
-    told_no(facts).or_else(|_| not_let_in(facts)).or_else(|_| refused(facts))
+    told_no(facts).or_else(|_| refused(facts))
 }
 
 /// Answers that begin with a refusal.
@@ -71,38 +69,6 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
              worker or somebody it asks that failed",
         )],
         ..Claim::place(vec![Part::TurnedAway { asked, served }])
-    })
-}
-
-/// Connections to a broker that came and were not let in: after a greeting, in its own protocol.
-fn not_let_in(facts: &Facts) -> Result<Claim, Silent> {
-    let run = &facts.run;
-    let let_in = run.node()?.grown(broker::LET_IN)?;
-    let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
-    let ports: Vec<_> = ports
-        .filter(|(port, _)| run.fact(Subject::Listener(*port), "protocol").is_some())
-        .collect();
-    let came = ports.iter().map(|(_, headers)| headers.opened_per_s).sum::<f64>() * run.seconds();
-    let lost = came - let_in;
-    // Those that are at it at either end count on one side only.
-    let few = lost < FEW || lost < HOLDS * came;
-    silent_if(few, format!("{let_in:.0} of {came:.0} connections to the broker were let in"))?;
-    let numbers: Vec<_> = ports.iter().map(|(port, _)| port.to_string()).collect();
-    Ok(Claim {
-        sum: format!("{lost:.0} of {came:.0} connections to the broker were not let in"),
-        seen: format!(
-            "{:.1} a second came to port {} by the headers of their packets, and {:.1} a second were let in by the \
-             broker's own count",
-            came / run.seconds(),
-            numbers.join(", "),
-            let_in / run.seconds()
-        ),
-        remedies: vec![Remedy::human(
-            "lets in whom it now turns away",
-            "its log says why: a limit of connections of the user, the virtual host or the node \
-             (rabbitmqctl list_user_limits, list_vhost_limits), a password that is refused, a handshake that takes too long",
-        )],
-        ..Claim::place(vec![Part::TurnedAway { asked: came, served: let_in }])
     })
 }
 

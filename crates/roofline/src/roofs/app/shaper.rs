@@ -10,10 +10,7 @@ use crate::prelude::*;
 mod watched;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    match facts.load {
-        Load::Made => made(facts),
-        Load::Watched => watched::explain(facts),
-    }
+    if facts.load == Load::Made { made(facts) } else { watched::explain(facts) }
 }
 
 /// What the sampled connections show.
@@ -54,28 +51,27 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let (first, service) = (duration(first), duration(service));
     let idle = in_percent(flows.idle);
     let connections = facts.run.connections_words();
-    Ok(Claim {
-        sum: format!("{connections} x {each}/s / {} = {rate}", Bytes(bytes as u64)),
-        seen: format!(
+    Ok(Claim::delay(At::Service, spread)
+        .sum(format!("{connections} x {each}/s / {} = {rate}", Bytes(bytes as u64)))
+        .seen(format!(
             "each connection is given {each}/s, within {within}; answers begin after {first} and end after {service}, \
              in {pieces:.0} pieces; nothing was held back in {idle} of the samples"
-        ),
-        remedies: vec![remedy()],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each: spread }])
-    })
+        ))
+        .lifted_by([remedy()]))
 }
 
 fn flows(facts: &Facts) -> Result<Flows, Missing> {
     let (mut rates, mut idle, mut segments, mut longest) = (Vec::new(), 0.0, 0.0, 0.0_f64);
+    // Nothing left to send, and two segments on their way at most: a piece, and the one before it where its ACK was
+    // delayed.
+    let is_idle = |unacked, unsent: Bytes| unacked <= 2 && unsent.0 == 0;
     for flow in facts.run.flows(Side::Server) {
-        let Ok((bytes, over)) = flow.delta(tcp_info::BYTES_ACKED) else { continue };
         // Flows that moved nothing were opened for nothing, or just now.
-        if bytes.0 == 0 {
-            continue;
-        }
+        let moved = flow.delta(tcp_info::BYTES_ACKED).ok().filter(|(bytes, _)| bytes.0 > 0);
+        let Some((bytes, over)) = moved else { continue };
         let seconds = over.as_secs_f64();
         rates.push(bytes.0 as f64 / seconds);
-        idle += idle_share(&flow)?;
+        idle += flow.share_of_both(tcp_info::UNACKED, tcp_info::NOTSENT_BYTES, is_idle)?;
         segments += flow.delta(tcp_info::DATA_SEGS_OUT)?.0 as f64 / seconds;
         longest = longest.max(seconds);
     }
@@ -86,15 +82,6 @@ fn flows(facts: &Facts) -> Result<Flows, Missing> {
     let rate = rates.iter().sum::<f64>() / count;
     let spread = rates.iter().map(|of| (of - rate).abs()).fold(0.0, f64::max) / rate;
     Ok(Flows { rate, spread, idle: idle / count, segments: segments / count, over: longest })
-}
-
-/// In which share of the samples had this end nothing left to send, and two segments on their way at most:
-/// a piece, and the one before it where its ACK was delayed.
-fn idle_share(flow: &Of) -> Result<f64, Missing> {
-    let unacked = flow.values(tcp_info::UNACKED)?.len();
-    let both = flow.both(tcp_info::UNACKED, tcp_info::NOTSENT_BYTES)?;
-    let idle = both.iter().filter(|(unacked, unsent)| *unacked <= 2 && unsent.0 == 0).count();
-    Ok(idle as f64 / unacked as f64)
 }
 
 fn remedy() -> Remedy {

@@ -9,10 +9,9 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let is_seen = match facts.load {
-        Load::Made => facts.is_split() && facts.place.regime == Regime::Delayed,
-        Load::Watched => each_for_itself(facts),
-    };
+    let is_made = facts.load == Load::Made;
+    let is_delayed = facts.is_split() && facts.place.regime == Regime::Delayed;
+    let is_seen = if is_made { is_delayed } else { each_for_itself(facts) };
     silent_if(!is_seen, "where the exchanges are was not seen, or something is full")?;
     let asleep = facts.inside.asleep;
     let under_way = facts.under_way();
@@ -27,32 +26,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         None => facts.attained,
     });
     let whole = duration(under_way / facts.attained);
-    let many = match facts.load {
-        Load::Made => facts.run.connections_words(),
-        Load::Watched => format!("{under_way:.1} requests"),
-    };
+    let watched = format!("{under_way:.1} requests");
+    let many = if is_made { facts.run.connections_words() } else { watched };
     let twice = facts.run.connections().saturating_mul(2);
-    let mut remedies = vec![Remedy::human(
-        "takes the wait out of each request",
-        "find what a request sleeps for: a timer, a poll interval, a retry's pause, a sleep; strace -f -p PID \
-         shows the call, py-spy dump, jstack or pprof the line",
-    )];
-    if facts.load == Load::Made {
-        remedies.push(Remedy::plan(
-            ("load.connections", twice.to_string()),
-            "keeps twice as many exchanges under way: nothing is full",
-            format!("-c {twice}"),
-        ));
-    }
+    let does = "keeps twice as many exchanges under way: nothing is full";
+    let more = ("load.connections", twice.to_string());
+    let more = Remedy::plan(more, does, format!("-c {twice}"));
     let (took, threads) = (duration(each), facts.inside.threads_words());
-    Ok(Claim {
-        sum: format!("{many} / {whole}, of which {took} asleep in the application = {rate}"),
-        seen: format!(
+    Ok(Claim::place(vec![Part::Delay { at: At::Station(Station::Application), each }])
+        .sum(format!("{many} / {whole}, of which {took} asleep in the application = {rate}"))
+        .seen(format!(
             "{asleep:.1} of {under_way:.1} exchanges are taken by the service and nothing of it runs for them{threads}"
-        ),
-        remedies,
-        ..Claim::place(vec![Part::Delay { at: At::Station(Station::Application), each }])
-    })
+        ))
+        .lifted_by([Remedy::human(
+            "takes the wait out of each request",
+            "find what a request sleeps for: a timer, a poll interval, a retry's pause, a sleep; strace -f -p PID \
+             shows the call, py-spy dump, jstack or pprof the line",
+        )])
+        .lifted_by(is_made.then_some(more)))
 }
 
 /// Of a service that is watched: whether each of its requests waits in the application for a time of its own.

@@ -28,40 +28,32 @@ impl BlockedWriters {
         let longest = queued.iter().map(|each| queue(each)).reduce(f64::max);
         let none = "no connection kept bytes in its driver's queue, which is where senders wait";
         let longest = Bytes(longest.or_not_here(none)? as u64);
-        let node = facts.run.of(Subject::Node);
-        let (share, seen) = match self {
-            BlockedWriters::One => {
-                let (who, alone) = writer(facts, all)?;
-                // Where others are suspended at its port it is not alone.
-                let share = waiting(&node, |sending, suspended| sending > 0 && suspended == 0)?;
-                let shown = in_percent(share);
-                let seen = format!(
-                    "{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}"
-                );
-                (share, seen)
-            }
-            BlockedWriters::Several => {
-                let share = waiting(&node, |_, suspended| suspended > 0)?;
-                let events = node.rate(vm::BUSY_PORT).unwrap_or(0.0);
-                let (count, shown) = (queued.len(), in_percent(share));
-                let seen = format!(
-                    "{count} of {} connections kept up to {longest} in the driver's queue; in {shown} of the samples \
-                     processes were suspended at a port; {events:.0} busy_port events a second",
-                    all.len()
-                );
-                (share, seen)
-            }
-        };
+        let (node, is_one) = (facts.run.of(Subject::Node), matches!(self, BlockedWriters::One));
+        let writer = if is_one { Some(writer(facts, all)?) } else { None };
+        // Where others are suspended at its port it is not alone.
+        let waits =
+            |sending, suspended| if is_one { sending > 0 && suspended == 0 } else { suspended > 0 };
+        let share = node.share_of_both(waits::SEND, waits::PORT, waits)?;
         silent_if(share <= 0.0, "in no sample a writer waited so")?;
-        let exchange = facts.under_way() / facts.attained;
+        let (shown, exchange) = (in_percent(share), facts.under_way() / facts.attained);
+        let seen = match writer {
+            Some((who, alone)) => {
+                format!("{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}")
+            }
+            None => format!(
+                "{} of {} connections kept up to {longest} in the driver's queue; in {shown} of the samples \
+                 processes were suspended at a port; {:.0} busy_port events a second",
+                queued.len(),
+                all.len(),
+                node.rate(vm::BUSY_PORT).unwrap_or(0.0)
+            ),
+        };
         // Those who asked wait in the service; the slow peer's own bytes wait for its window.
         let waits = [At::Service, At::Held(Station::ServerSending, Held::Window)];
-        Ok(Claim {
-            sum: format!("{} of {}", in_percent(share), facts.took(exchange)),
-            seen,
-            remedies: self.remedies(),
-            ..Claim::cause(waits.map(|at| Part::Delay { at, each: share * exchange }).into())
-        })
+        Ok(Claim::cause(waits.map(|at| Part::Delay { at, each: share * exchange }).into())
+            .sum(format!("{shown} of {}", facts.took(exchange)))
+            .seen(seen)
+            .lifted_by(self.remedies()))
     }
 
     fn remedies(self) -> Vec<Remedy> {
@@ -156,13 +148,6 @@ fn is_queued(connection: &Connection) -> bool {
 
 fn queue(connection: &Connection) -> f64 {
     connection.of.mean(port::QUEUE).unwrap_or(0.0)
-}
-
-/// The share of samples of which this is so, given how many processes sent and how many were suspended.
-fn waiting(node: &Of, is: impl Fn(u64, u64) -> bool) -> Result<f64, Missing> {
-    let both = node.both(waits::SEND, waits::PORT)?;
-    let some = both.iter().filter(|(sending, suspended)| is(*sending, *suspended)).count();
-    Ok(some as f64 / both.len() as f64)
 }
 
 /// Whether that process was sending when it was last asked; also where nobody asked it.

@@ -21,24 +21,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let part = (CELL * lists.bytes / collected.max(1.0)).min(1.0);
     let making = work.emulator + work.collection + work.dirty;
     let each = facts.per_exchange(part * making);
+    let (count, all, collected) = (lists.these.len(), lists.all.len(), Bytes(collected as u64));
     let (brought, garbage, took) = (Bytes(lists.bytes as u64), in_percent(part), facts.took(each));
-    Ok(Claim {
-        known: work.known((BYTE * lists.bytes).min(part * making)),
-        sum: format!(
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .sized_if(work.holds((BYTE * lists.bytes).min(part * making)))
+        .sum(format!(
             "{brought} a second x 16 = {garbage} of all garbage; that part of {making:.2} CPUs that make and collect \
              it is {took}"
-        ),
-        seen: format!(
-            "{} of {} connections are in list mode and brought {brought} a second; {} a second were collected again",
-            lists.these.len(),
-            lists.all.len(),
-            Bytes(collected as u64)
-        ),
-        remedies: vec![Remedy::erlang(
+        ))
+        .seen(format!(
+            "{count} of {all} connections are in list mode and brought {brought} a second; {collected} a second were \
+             collected again"
+        ))
+        .lifted_by([Remedy::erlang(
             ("mode", "binary"),
             "delivers data as it came, without a list cell for each byte",
             "binary among the listen (or connect) options, and code that matches binaries",
-        )],
-        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
-    })
+        )]))
 }

@@ -24,16 +24,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (waiting, handled, through) =
         (waiting / owners, behind.reads / owners, in_percent(behind.part));
     let one = duration(owners / behind.reads.max(1e-9));
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::delay(At::Reading, wait * behind.part)
+        .sum(format!(
             "{waiting:.0} messages in a mailbox / {handled:.0} handled a second = {} that each waits",
             duration(wait)
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "{waiting:.0} messages waited in the mailbox of each owner in active mode, which handles one in {one}; \
              {through} of the bytes went through such"
-        ),
-        remedies: vec![
+        ))
+        .lifted_by([
             Remedy::by_knob(
                 ("read_delay_ms", "0"),
                 "takes less time for each message, or more data in one",
@@ -46,7 +46,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
                  bounded; by itself it is no faster",
                 "{active, once} or {active, N}, set again when the last was handled",
             ),
-        ],
-        ..Claim::cause(vec![Part::Delay { at: At::Reading, each: wait * behind.part }])
-    })
+        ]))
 }

@@ -25,8 +25,7 @@ pub(in crate::roofs) enum MailboxScan {
 impl MailboxScan {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
         let all = facts.connections()?;
-        let release: Option<u32> =
-            facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse().ok());
+        let release = facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse::<u32>().ok());
         let sends_search = release.is_none_or(|release| release < 26);
         let is_new = self == MailboxScan::Send && !sends_search;
         silent_if(is_new, "from OTP 26 on gen_tcp:send searches no mailbox")?;
@@ -52,25 +51,20 @@ impl MailboxScan {
         silent_if(mailbox == 0.0, none)?;
         let work = Work::of(facts)?;
         let both = send + receive;
-        let mine = match self {
-            MailboxScan::Send => send,
-            MailboxScan::Receive => receive,
-        };
+        let mine = if self == MailboxScan::Send { send } else { receive };
         let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
         let (one, took) = (duration(mailbox * MESSAGE), facts.took(each));
-        Ok(Claim {
+        Ok(Claim::work(Resource::Process, each)
             // What a message takes is another machine's figure: it says that searching is most of the code that
             // runs, and the node's own account says how much that is at most.
-            known: Known::sized_if(both >= HALFWAY * work.emulator),
-            sum: format!("{mailbox:.0} messages, {one} each time they are searched: {took}"),
-            seen: format!(
+            .sized_if(both >= HALFWAY * work.emulator)
+            .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
+            .seen(format!(
                 "{mailbox:.0} messages stand in a mailbox; sends search for {send:.2} and receives for {receive:.2} of the \
                  {:.2} CPUs that run code",
                 work.emulator
-            ),
-            remedies: self.remedies(),
-            ..Claim::cause(vec![Part::Work { resource: Resource::Process, each }])
-        })
+            ))
+            .lifted_by(self.remedies()))
     }
 
     fn remedies(self) -> Vec<Remedy> {

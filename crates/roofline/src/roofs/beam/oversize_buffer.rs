@@ -20,29 +20,25 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(faults < reads, again)?;
     let work = Work::of(facts)?;
     // As cheap as reading can be.
-    let there = facts.utilisation.engine_cores;
+    let there = facts.run.engine_cores();
     let spared = of.part * (work.driver - there).max(0.0);
     let each = facts.per_exchange(spared);
     let (of_bytes, read) = (in_percent(of.part), Bytes(of.read_size() as u64));
-    let largest = Bytes(largest as u64);
-    Ok(Claim {
-        known: work.known(spared),
-        sum: format!(
-            "{:.2} CPUs in drivers, {there:.2} at the other end for the same bytes: {} more",
-            work.driver,
-            facts.took(each)
-        ),
-        seen: format!(
+    let (largest, took, spent) = (Bytes(largest as u64), facts.took(each), work.driver);
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .sized_if(work.holds(spared))
+        .sum(format!(
+            "{spent:.2} CPUs in drivers, {there:.2} at the other end for the same bytes: {took} more"
+        ))
+        .seen(format!(
             "{of_bytes} of the bytes came in reads of {read} on average into buffers of up to {largest}; {faults:.0} \
              new pages a second, {:.0} to a read",
             faults / reads.max(1e-9)
-        ),
-        remedies: vec![Remedy::erlang(
+        ))
+        .lifted_by([Remedy::erlang(
             ("buffer", "65536"),
             "reads into memory that was there before",
             "{buffer, 65536} after {recbuf, N} among the listen (or connect) options, or no {recbuf, N} at \
              all: the kernel then sizes the window by itself",
-        )],
-        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
-    })
+        )]))
 }

@@ -20,35 +20,28 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let unread = worst.unread()?;
     let share = facts.undelivered(&cut, |each| each.read_size()).unwrap_or(0.0);
     let held = cut.part * share;
-    let exchange = facts.under_way() / facts.attained;
     let spared = work.of_reads(&cut) * (1.0 - size / LARGE);
     let (of_bytes, packet, buffer) =
         (in_percent(cut.part), Bytes(size as u64), Bytes(worst.buffer() as u64));
     let (more, wanted) = (unread / size.max(1.0), in_percent(share));
-    Ok(Claim {
-        known: Known::sized_if(held >= HOLDS || spared >= HOLDS * work.all()),
-        sum: format!(
-            "{} of {}, in which a packet had come and was not delivered",
-            in_percent(held),
-            facts.took(exchange)
-        ),
-        seen: format!(
+    let each = spared / facts.attained;
+    let (part, exchange) = (in_percent(held), facts.took(facts.under_way() / facts.attained));
+    Ok(Claim::delay(At::Reading, held * facts.under_way() / facts.attained)
+        .and([Part::Work { resource: Resource::TargetCpu, each }])
+        .sized_if(held >= HOLDS || spared >= HOLDS * work.all())
+        .sum(format!("{part} of {exchange}, in which a packet had come and was not delivered"))
+        .seen(format!(
             "{of_bytes} of the bytes came in packets of {packet} through buffers of {buffer}; {more:.0} more of them \
              waited in the kernel, in {wanted} of the time one that its owner would have taken; drivers took {:.2} \
              CPUs, processes {:.2}",
             work.driver, work.emulator
-        ),
-        remedies: vec![Remedy::erlang(
+        ))
+        .lifted_by([Remedy::erlang(
             ("buffer", "65536"),
             "takes as many packets in a read as have arrived",
             "{buffer, 65536} among the listen (or connect) options; without touching code: \
              erl -kernel inet_default_listen_options '[{buffer,65536}]'",
-        )],
-        ..Claim::cause(vec![
-            Part::Delay { at: At::Reading, each: held * facts.under_way() / facts.attained },
-            Part::Work { resource: Resource::TargetCpu, each: spared / facts.attained },
-        ])
-    })
+        )]))
 }
 
 /// A packet mode with lengths, and less than two packets to a buffer that could be larger.

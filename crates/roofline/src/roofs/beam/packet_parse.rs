@@ -23,23 +23,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let spared = WITH_DELIVERY * work.of_reads(&cut) * spared / lines;
     let each = spared / facts.attained;
     let (long, part) = (cut.bytes / lines, in_percent((spared / work.all()).min(1.0)));
-    Ok(Claim {
-        known: work.known(spared),
-        sum: format!(
-            "{lines:.0} lines a second, {} of the schedulers {} more than one read would take",
-            duration(each),
-            facts.each()
-        ),
-        seen: format!(
-            "{lines:.0} lines a second of {long:.0} bytes, {:.1} to each answer, took about {part} of the node's work",
+    let (often, took, what) = (format!("{lines:.0} lines a second"), duration(each), facts.each());
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .sized_if(work.holds(spared))
+        .sum(format!("{often}, {took} of the schedulers {what} more than one read would take"))
+        .seen(format!(
+            "{often} of {long:.0} bytes, {:.1} to each answer, took about {part} of the node's work",
             lines / answers.max(1e-9)
-        ),
-        remedies: vec![Remedy::erlang(
+        ))
+        .lifted_by([Remedy::erlang(
             ("packet", "raw"),
             "takes the whole head in one read",
             "{packet, raw} and erlang:decode_packet/3 over what has arrived, or a server that does so \
              (cowboy, bandit)",
-        )],
-        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
-    })
+        )]))
 }

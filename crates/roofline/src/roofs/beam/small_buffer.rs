@@ -40,49 +40,40 @@ impl SmallBuffer {
             format!("no connection {how} fills a buffer of less than 64 KiB while more waits");
         let (buffer, _) = of.buffers().or_not_here(none)?;
         let work = Work::of(facts)?;
-        let (reading, is_measured) = match self {
-            SmallBuffer::Driver | SmallBuffer::ActivePoll => (work.of_reads(&of), true),
-            SmallBuffer::SocketModule => match of_backend(facts, &of) {
-                Some(share) => (share * (work.emulator + work.collection), true),
-                None => (of.reads * CALLED_READ, false),
-            },
+        let reading = match self {
+            SmallBuffer::Driver | SmallBuffer::ActivePoll => Some(work.of_reads(&of)),
+            SmallBuffer::SocketModule => {
+                of_backend(facts, &of).map(|share| share * (work.emulator + work.collection))
+            }
         };
+        let (reading, is_measured) = (reading.unwrap_or(of.reads * CALLED_READ), reading.is_some());
         // linerate's own end reads the same bytes in large calls: as cheap as can be.
-        let there = facts.utilisation.engine_cores * of.part;
+        let there = facts.run.engine_cores() * of.part;
         let spared = (reading - there).max(0.0) * (1.0 - buffer / LARGE);
         let each = facts.per_exchange(spared);
-        let mut parts = vec![Part::Work { resource: Resource::TargetCpu, each }];
-        let mut held = spared / work.all();
-        let mut waits = String::new();
-        let undelivered = facts.undelivered(&of, |each| each.buffer());
-        if let Some(share) = undelivered.filter(|share| *share > 0.0) {
-            let exchange = facts.under_way() / facts.attained;
-            parts.push(Part::Delay { at: At::Reading, each: share * of.part * exchange });
-            held = held.max(share * of.part);
-            waits = format!(
-                "; in {} of the time a bufferful had come that its owner would have taken",
-                in_percent(share)
-            );
-        }
-        Ok(Claim {
-            known: Known::sized_if(is_measured && held >= HOLDS),
-            sum: format!(
-                "{:.0} reads a second of {:.0} bytes: {} of the schedulers {} that reads of 64 KiB would spare",
-                of.reads,
-                of.read_size(),
-                duration(each),
-                facts.each()
-            ),
-            seen: format!(
-                "{} of the bytes came in reads that filled a buffer of {} while more waited; reading took {} of the \
-                 node's work{waits}",
-                in_percent(of.part),
-                Bytes(buffer as u64),
-                in_percent((reading / work.all()).min(1.0))
-            ),
-            remedies: self.remedies(),
-            ..Claim::cause(parts)
-        })
+        let waits = facts.undelivered(&of, |each| each.buffer()).filter(|share| *share > 0.0);
+        let held = waits.map_or(0.0, |share| share * of.part);
+        let exchange = facts.under_way() / facts.attained;
+        let wanted = |share| {
+            let time = in_percent(share);
+            format!("in {time} of the time a bufferful had come that its owner would have taken")
+        };
+        let (reads, size, took, what) = (of.reads, of.read_size(), duration(each), facts.each());
+        let reading = in_percent((reading / work.all()).min(1.0));
+        let (part, buffer) = (in_percent(of.part), Bytes(buffer as u64));
+        Ok(Claim::work(Resource::TargetCpu, each)
+            .and(waits.map(|_| Part::Delay { at: At::Reading, each: held * exchange }))
+            .sized_if(is_measured && held.max(spared / work.all()) >= HOLDS)
+            .sum(format!(
+                "{reads:.0} reads a second of {size:.0} bytes: {took} of the schedulers {what} that reads of 64 KiB would \
+                 spare"
+            ))
+            .seen(format!(
+                "{part} of the bytes came in reads that filled a buffer of {buffer} while more waited; reading took \
+                 {reading} of the node's work"
+            ))
+            .also(waits.map(wanted))
+            .lifted_by(self.remedies()))
     }
 
     fn reads(self, connection: &Connection) -> bool {

@@ -12,29 +12,26 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (events, full) = channel.busy(&node)?;
     silent_if(channel.is_fragments()?, format!("what fills the channel to {peer} are fragments"))?;
     let suspended = share(&node, &[waits::DIST])?;
-    if suspended <= 0.0 || (events <= 0.0 && full <= 0.0) {
-        return not_here(format!("no process was suspended at the channel to {peer}"));
-    }
+    let why = format!("no process was suspended at the channel to {peer}");
+    silent_if(suspended <= 0.0 || (events <= 0.0 && full <= 0.0), why)?;
     let each = suspended * facts.exchange_s();
     let (sent, exchange) = (Bytes(channel.sent() as u64), facts.took(facts.exchange_s()));
     let carried = Bytes(facts.per_exchange(channel.sent()) as u64);
     let (full, suspended) = (in_percent(full), in_percent(suspended));
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!(
             "{} of {exchange} suspended: {sent}/s to {peer} is all that the channel carries, {carried} for each",
             duration(each)
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "senders to {peer} were suspended {events:.0} times a second, half of the limit was queued in {full} of \
              the samples, and {suspended} of the processes at work were suspended there"
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("writers", "0"),
             "takes the bulk off the channel that calls go over",
             "send bulk over a connection of its own (`linerate_link` is one: beside 1 MB messages a tiny one took 0.17 ms with \
              it and 8.4 ms over the distribution, bench/RESULTS.md), or less of it; find what keeps the other node from \
              reading; `+zdbbl 32768` in vm.args absorbs bursts, and no more",
-        )],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
-    })
+        )]))
 }

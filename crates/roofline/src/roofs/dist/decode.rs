@@ -33,23 +33,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(share.min(1.0) * cores);
     let terms = Bytes(facts.per_exchange(received) as u64);
     let (took, whole) = (duration(each), duration(facts.per_exchange(cores)));
-    Ok(Claim {
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .and([Part::Delay { at: At::Service, each }])
         // The price of a byte is another machine's; that it is most of the work is this run's.
-        known: Known::sized_if(share >= HALFWAY),
-        sum: format!(
+        .sized_if(share >= HALFWAY)
+        .sum(format!(
             "{terms} of terms {} x {price:.0} ns = {took} of {whole} of the node's work",
             facts.each()
-        ),
-        seen,
-        remedies: vec![Remedy::by_knob(
+        ))
+        .seen(seen)
+        .lifted_by([Remedy::by_knob(
             ("shape", "binary"),
             "has the other node send one binary, which nobody takes apart on the way",
             "send iodata or term_to_binary/1 of it, and binary_to_term/1 only where and when it is looked \
              at; filter on the node that has the data; read in several processes",
-        )],
-        ..Claim::cause(vec![
-            Part::Work { resource: Resource::TargetCpu, each },
-            Part::Delay { at: At::Service, each },
-        ])
-    })
+        )]))
 }

@@ -18,26 +18,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let carried = facts.per_exchange(channel.sent());
     let (took, exchange) = (duration(each), duration(facts.exchange_s()));
     let (waited, waiting) = (in_percent(waited), in_percent(waiting));
-    let sent = Bytes(channel.sent() as u64);
-    Ok(Claim {
-        sum: format!(
-            "{sent}/s to {} / {} ({:.0} fragments) on the channel for each: {took} of {exchange}",
-            channel.peer,
-            Bytes(carried as u64),
-            carried / FRAGMENT
-        ),
-        seen: format!(
+    let (sent, count) = (Bytes(channel.sent() as u64), carried / FRAGMENT);
+    let (peer, carried) = (channel.peer, Bytes(carried as u64));
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!(
+            "{sent}/s to {peer} / {carried} ({count:.0} fragments) on the channel for each: {took} of {exchange}"
+        ))
+        .seen(format!(
             "{frames}; something waited for the channel in {waited} of the samples, and {waiting} of the processes at \
              work for another node"
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("payload", "100"),
             "keeps large payloads off the channel between nodes",
             "send it over a connection of its own (`linerate_link` has neither fragments nor their queue: beside \
              100 MB messages a tiny one took 0.38 ms with it and 17 ms over the distribution, bench/RESULTS.md), \
              or pass a reference and fetch the data; or send it in parts of less than 64 KiB that wait for each \
              other's answers",
-        )],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
-    })
+        )]))
 }

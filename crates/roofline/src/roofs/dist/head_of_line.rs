@@ -15,27 +15,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (ahead, own) = (channel.ahead()?, CALL * channel.frame_sent()?);
     let calling = share(&node, &[waits::CALL])?;
     let stood = format!("{} stood before each message to {}", Bytes(ahead as u64), channel.peer);
-    if ahead <= own || calling <= 0.0 {
-        return not_here(format!("{stood}: no more than a call itself, or nobody waits for one"));
-    }
+    let why = format!("{stood}: no more than a call itself, or nobody waits for one");
+    silent_if(ahead <= own || calling <= 0.0, why)?;
     let wait = (ahead - own) / channel.sent().max(1.0);
     let each = wait.min(calling * facts.exchange_s());
     let (before, sent) = (Bytes((ahead - own) as u64), Bytes(channel.sent() as u64));
     let (waits, exchange) = (duration(wait), facts.took(facts.exchange_s()));
-    Ok(Claim {
-        sum: format!("{before} ahead / {sent}/s = {waits} of {exchange}"),
-        seen: format!(
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!("{before} ahead / {sent}/s = {waits} of {exchange}"))
+        .seen(format!(
             "{stood}; {} of the processes at work waited for the answer to a call",
             in_percent(calling)
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("writers", "0"),
             "takes the bulk off the channel that calls go over",
             "send bulk over a connection of its own (`linerate_link` has lanes for it: beside 1 MB \
              messages a tiny one took 0.17 ms with it and 8.4 ms over the distribution, bench/RESULTS.md); or let less of \
              it be under way: a smaller +zdbbl, \
              `-kernel inet_dist_listen_options [{sndbuf,65536}]`",
-        )],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
-    })
+        )]))
 }

@@ -9,12 +9,10 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, channels) = facts.channels()?;
-    let mut calls = 0.0;
-    for channel in &channels {
-        let (sent, received) = channel.frames()?;
-        calls += calls_among(sent, received, by_erpc(&facts.run));
-    }
-    let count = calls / facts.requests().max(1e-9);
+    let by_erpc = by_erpc(&facts.run);
+    let frames = channels.iter().map(|channel| channel.frames());
+    let calls = frames.map(|of| of.map(|(sent, received)| calls_among(sent, received, by_erpc)));
+    let count = calls.sum::<Result<f64, _>>()? / facts.requests().max(1e-9);
     let calling = share(&node, &[waits::CALL])?;
     let waited = in_percent(calling);
     let seen = format!(
@@ -25,17 +23,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = in_calls * (1.0 - 1.0 / count);
     let (one, all) = (duration(in_calls / count), duration(in_calls));
     let exchange = facts.took(facts.exchange_s());
-    Ok(Claim {
-        sum: format!("{count:.1} calls x {one} one after the other: {all} of {exchange}"),
-        seen,
-        remedies: vec![Remedy::by_knob(
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!("{count:.1} calls x {one} one after the other: {all} of {exchange}"))
+        .seen(seen)
+        .lifted_by([Remedy::by_knob(
             ("order", "together"),
             "asks for everything at once, and waits once",
             "gen_server:send_request/2 for all, then gen_server:receive_response/1; or one call that takes \
              a list; erpc:multicall/4 over nodes",
-        )],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
-    })
+        )]))
 }
 
 /// Calls a second, as far as a channel's frames are those of calls: monitor, request and demonitor there

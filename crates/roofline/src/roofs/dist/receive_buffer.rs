@@ -34,15 +34,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let does = "lets one read take many messages; on both nodes, for either may dial";
     let (took, exchange) = (duration(each.max(1e-9)), facts.took(facts.exchange_s()));
     let waiting = in_percent(waiting);
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!(
             "{came}/s from {peer} in {reads:.0} reads of {buffer}, {turns} of all turns: {took} of {exchange}"
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "{frames:.0} frames a second of {size} from {peer} take {reads:.0} reads of {buffer}, {turns} of all turns \
              that schedulers took; {waiting} of the processes at work waited for another node"
-        ),
-        remedies: vec![Remedy::vm(flags, does).with_knob("dist_buffer", ENOUGH.to_string())],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
-    })
+        ))
+        .lifted_by([Remedy::vm(flags, does).with_knob("dist_buffer", ENOUGH.to_string())]))
 }

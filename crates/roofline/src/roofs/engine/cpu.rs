@@ -8,12 +8,12 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let host = &facts.run.header.host;
-    let busiest = facts.utilisation.engine;
+    let busiest = facts.run.load.busiest_thread;
     if busiest <= 0.0 {
         return Err(missing("cpu", "engine").into());
     }
     let threads = host.engine_threads.max(1);
-    let at_once = (facts.utilisation.engine_cores / busiest).max(1.0);
+    let at_once = (facts.run.engine_cores() / busiest).max(1.0);
     let each = facts.per_exchange(at_once * busiest);
     let cost = facts.run.load.engine_cpu.as_secs_f64() / facts.run.load.exchanges.max(1) as f64;
     let rate = OpRate(facts.attained / busiest);
@@ -26,12 +26,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         false => ("engine.threads", 't', "thread"),
     };
     let remedy = if more > threads {
-        Remedy::size(
+        Remedy::plan(
             (key, more.to_string()),
-            at_once * f64::from(more) / f64::from(threads),
             format!("spreads the load over one more {what}"),
             format!("-{flag} {more}"),
         )
+        .serving(at_once * f64::from(more) / f64::from(threads))
     } else {
         Remedy::plan(
             ("engine.host", "another machine"),
@@ -39,16 +39,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "run linerate on a second machine, against this one's address",
         )
     };
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::place(vec![Part::capacity(Resource::EngineCpu, at_once, each)])
+        .sum(format!(
             "{threads} thread{s} at {} CPU an exchange, the busiest {used} used = {rate}",
             duration(cost)
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "the busiest engine thread was on its CPU {used} of the time: where that is full, this measures linerate \
              and not the target"
-        ),
-        remedies: vec![remedy],
-        ..Claim::place(vec![Part::capacity(Resource::EngineCpu, at_once, each)])
-    })
+        ))
+        .lifted_by([remedy]))
 }

@@ -14,44 +14,37 @@ pub(in crate::roofs) fn quota(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(engine.running);
     let (took, rate) = (duration(each), rate(quota, each));
     let (stopped, waiting) = (in_percent(engine.periods_throttled), waiting(facts));
-    Ok(Claim {
-        sum: format!("{quota:.2} CPUs / {took} of linerate's an exchange = {rate}"),
-        seen: format!("linerate was stopped in {stopped} of the quota's periods; {waiting}"),
-        remedies: vec![Remedy::human(
+    Ok(claim(facts, quota, each)
+        .sum(format!("{quota:.2} CPUs / {took} of linerate's an exchange = {rate}"))
+        .seen(format!("linerate was stopped in {stopped} of the quota's periods; {waiting}"))
+        .lifted_by([Remedy::human(
             "lets linerate run whenever a CPU is free",
             "raise resources.limits.cpu (Kubernetes), --cpus (Docker) or CPUQuota= (systemd) of linerate itself",
-        )],
-        ..claim(facts, quota, each)
-    })
+        )]))
 }
 
 pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
     let engine = engine(facts)?;
-    let (waits, others) = engine
-        .runnable
-        .zip(engine.others())
-        .or_not_here("how long its threads waited for a CPU was not measured")?;
+    let known = engine.runnable.zip(engine.others());
+    let (waits, others) =
+        known.or_not_here("how long its threads waited for a CPU was not measured")?;
     let (running, strangers) = (engine.running, facts.strangers_of_engine().unwrap_or(0.0));
-    if engine.throttled > 0.0 || strangers < HALFWAY * others || waits < running {
-        return not_here(format!(
-            "its threads ran {running:.2} and waited {waits:.2} for a CPU; others had {strangers:.2}"
-        ));
-    }
+    let ran = format!("its threads ran {running:.2} and waited {waits:.2} for a CPU");
+    let is_kept = engine.throttled <= 0.0 && strangers >= HALFWAY * others && waits >= running;
+    silent_if(!is_kept, format!("{ran}; others had {strangers:.2}"))?;
     let (each, at_once) = (facts.per_exchange(running), running + waits.min(strangers));
     let (rate, waiting) = (rate(at_once, each), waiting(facts));
-    Ok(Claim {
-        sum: format!(
+    Ok(claim(facts, at_once, each)
+        .sum(format!(
             "{running:.2} CPUs of linerate's and {strangers:.2} of others' on the same = {rate}"
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "linerate's threads ran {running:.2} and waited {waits:.2} for a CPU that others had; {waiting}"
-        ),
-        remedies: vec![Remedy::human(
+        ))
+        .lifted_by([Remedy::human(
             "gives linerate CPUs of its own",
             "top: see what else runs there; stop it, move it (taskset), or run linerate on another machine",
-        )],
-        ..claim(facts, at_once, each)
-    })
+        )]))
 }
 
 fn engine<'f>(facts: &'f Facts) -> Result<&'f Running, Silent> {
@@ -61,17 +54,12 @@ fn engine<'f>(facts: &'f Facts) -> Result<&'f Running, Silent> {
 
 fn claim(facts: &Facts, at_once: f64, each: f64) -> Claim {
     let held = facts.per_exchange(facts.at(Station::Engine));
-    Claim::cause(vec![
-        Part::capacity(Resource::EngineCpu, at_once, each),
-        Part::Delay { at: At::Station(Station::Engine), each: held },
-    ])
+    let part = Part::capacity(Resource::EngineCpu, at_once, each);
+    Claim::cause(vec![part, Part::Delay { at: At::Station(Station::Engine), each: held }])
 }
 
 fn waiting(facts: &Facts) -> String {
-    format!(
-        "{:.1} of {:.1} exchanges are {}: this measures linerate, not the target",
-        facts.at(Station::Engine),
-        facts.under_way(),
-        Station::Engine.words()
-    )
+    let (held, all) = (facts.at(Station::Engine), facts.under_way());
+    let there = Station::Engine.words();
+    format!("{held:.1} of {all:.1} exchanges are {there}: this measures linerate, not the target")
 }

@@ -9,10 +9,10 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
-    let host = facts.utilisation.host.as_ref().map_err(Clone::clone)?;
-    let engine = facts.utilisation.engine_cores;
+    let host = facts.host.as_ref().map_err(Clone::clone)?;
+    let engine = facts.run.engine_cores();
     let path = facts.run.path_cores();
-    let target = facts.utilisation.target.as_ref().ok().map(|target| target.cores);
+    let target = facts.target_cpu().ok().map(|target| target.cores);
     let rest = (host.busy - engine - path - target.unwrap_or(0.0)).max(0.0);
     let parts = [
         ("target", target),
@@ -22,27 +22,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     ];
     let known = || parts.iter().filter_map(|(who, cores)| Some((*who, (*cores)?)));
     let cost = known().map(|(who, cores)| format!("{} {who}", duration(facts.per_exchange(cores))));
-    let (cost, split) = (cost.collect::<Vec<_>>().join(" + "), known());
-    let split =
-        split.map(|(who, cores)| format!("{who} {cores:.2}")).collect::<Vec<_>>().join(", ");
+    let split = known().map(|(who, cores)| format!("{who} {cores:.2}"));
+    let (cost, split) = (Vec::from_iter(cost).join(" + "), Vec::from_iter(split).join(", "));
     let each = facts.per_exchange(host.busy);
     let (used, rate) = (in_percent(host.busy / host.cpus), rate(host.cpus, each));
     let remedy = match facts.load {
-        Load::Made => Remedy::size(
+        Load::Made => Remedy::plan(
             ("engine.host", "another machine"),
-            host.cpus * host.busy / (host.busy - engine).max(host.busy / 100.0).max(1e-6),
             "leaves all CPUs to the target",
             "run linerate on a second machine, against this one's address",
-        ),
+        )
+        .serving(host.cpus * host.busy / (host.busy - engine).max(host.busy / 100.0).max(1e-6)),
         Load::Watched => Remedy::human(
             "gives the target more CPUs",
             "a machine with more CPUs; perf top tells what they do now",
         ),
     };
-    Ok(Claim {
-        sum: format!("{:.0} CPUs / ({cost} {}) = {rate}", host.cpus, facts.each()),
-        seen: format!("the CPUs were {used} used ({split} of {:.0})", host.cpus),
-        remedies: vec![remedy],
-        ..Claim::place(vec![Part::capacity(Resource::HostCpu, host.cpus, each)])
-    })
+    Ok(Claim::place(vec![Part::capacity(Resource::HostCpu, host.cpus, each)])
+        .sum(format!("{:.0} CPUs / ({cost} {}) = {rate}", host.cpus, facts.each()))
+        .seen(format!("the CPUs were {used} used ({split} of {:.0})", host.cpus))
+        .lifted_by([remedy]))
 }

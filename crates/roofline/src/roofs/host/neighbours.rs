@@ -11,7 +11,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
-    facts.utilisation.host.as_ref().map_err(Clone::clone)?;
+    facts.host.as_ref().map_err(Clone::clone)?;
     let unmeasured = || missing(process::RUN_DELAY.name, &Subject::Target.to_string());
     let strangers = facts.stations.strangers.ok_or_else(unmeasured)?;
     let lost = strangers.lost.ok_or_else(unmeasured)?;
@@ -19,14 +19,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = format!("others had {had:.2} of its {cpus:.0} CPUs, and it waited for none");
     silent_if(lost <= 0.0, none)?;
     let each = facts.per_exchange(lost);
-    let mut parts = vec![Part::Taken { resource: Resource::TargetCpu, each }];
-    if lost >= HOLDS * facts.under_way() {
-        parts.push(Part::Delay { at: At::Service, each });
-    }
+    let waits = lost >= HOLDS * facts.under_way();
     let work = target.work();
     let rate = OpRate(facts.attained.max(1e-9) * (work + lost) / work.max(1e-6));
     let steal = strangers.steal.filter(|steal| *steal >= HALFWAY * had);
-    let stolen = steal.map_or(String::new(), |of| format!("; the hypervisor took {of:.2}"));
     let (does, by_hand) = match steal {
         Some(_) => (
             "leaves the CPUs to this machine: the hypervisor runs another on them",
@@ -38,20 +34,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ),
     };
     let (worked, waited) = (duration(facts.per_exchange(work)), duration(each));
-    Ok(Claim {
+    Ok(Claim::cause(vec![Part::Taken { resource: Resource::TargetCpu, each }])
+        .and(waits.then_some(Part::Delay { at: At::Service, each }))
         // Else most of what fills the CPUs is the target's own work; or its clients', which come with it.
-        known: Known::sized_if(lost >= HOLDS * (work + lost) && !facts.run.has_unseen_clients()),
-        sum: format!(
+        .sized_if(lost >= HOLDS * (work + lost) && !facts.run.has_unseen_clients())
+        .sum(format!(
             "{worked} of work and {waited} of waiting for CPUs that others had, {}; {rate} without the waiting",
             facts.each()
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "others had {had:.2} of the {cpus:.0} CPUs it may use, and the target {:.2}; {lost:.2} of its threads waited \
-             for a CPU that others had{stolen}{}",
-            target.cores,
-            facts.scheduled()
-        ),
-        remedies: vec![Remedy::plan(("target.neighbours", "0"), does, by_hand)],
-        ..Claim::cause(parts)
-    })
+             for a CPU that others had",
+            target.cores
+        ))
+        .also(steal.map(|of| format!("the hypervisor took {of:.2}")))
+        .also(facts.scheduled())
+        .lifted_by([Remedy::plan(("target.neighbours", "0"), does, by_hand)]))
 }

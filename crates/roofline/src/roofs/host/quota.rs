@@ -13,37 +13,28 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let stopped = stopped.or_not_here(format!("its quota of {quota:.2} CPUs never ran out"))?;
     let each = facts.per_exchange(used.cores);
     let (took, rate) = (duration(each), rate(quota, each));
-    let mut parts = vec![Part::capacity(Resource::TargetCpu, quota, each)];
     // Used up in bursts, it holds those exchanges that meet the rest of a period.
     let waits = facts.inside.throttled;
     let delays = waits > 0.0 && waits >= HOLDS * facts.under_way();
-    if delays {
-        parts.push(Part::Delay { at: At::Service, each: facts.per_exchange(waits) });
-    }
+    let delay = Part::Delay { at: At::Service, each: facts.per_exchange(waits) };
     let periods = in_percent(stopped.periods_throttled);
-    let advice = if facts.is_beam() {
-        "; if it must stay: +S as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none +sbwtdio none, \
-         so that none of it is spun away"
-    } else {
-        ""
-    };
-    Ok(Claim {
-        known: Known::sized_if(used.cores >= FULL * quota || delays),
-        sum: format!("{quota:.2} CPUs / {took} CPU {} = {rate}", facts.each()),
-        seen: format!(
-            "it used {:.2} of {quota:.2} CPUs and was stopped in {periods} of the periods, on average {:.2} CPUs of it{}",
-            used.cores,
-            stopped.throttled,
-            facts.scheduled()
-        ),
-        remedies: vec![Remedy::size(
+    let of_node = "; if it must stay: +S as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none \
+                   +sbwtdio none, so that none of it is spun away";
+    let advice = if facts.is_beam() { of_node } else { "" };
+    Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, quota, each)])
+        .and(delays.then_some(delay))
+        .sized_if(used.cores >= FULL * quota || delays)
+        .sum(format!("{quota:.2} CPUs / {took} CPU {} = {rate}", facts.each()))
+        .seen(format!(
+            "it used {:.2} of {quota:.2} CPUs and was stopped in {periods} of the periods, on average {:.2} CPUs of it",
+            used.cores, stopped.throttled
+        ))
+        .also(facts.scheduled())
+        .lifted_by([Remedy::plan(
             ("target.cpu_quota", "default"),
-            used.cpus,
             "lets it run whenever a CPU is free",
             format!(
                 "raise resources.limits.cpu (Kubernetes), --cpus (Docker) or CPUQuota= (systemd){advice}"
             ),
-        )],
-        ..Claim::cause(parts)
-    })
+        ).serving(used.cpus)]))
 }

@@ -16,10 +16,10 @@ impl Stock {
     /// Whether it is used up.
     pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
         let (of, name) = (self.of(facts)?, self.name());
-        let is = match self {
-            Stock::Descriptors => "open",
-            Stock::Ports => "taken",
-            Stock::Processes => "there",
+        let (all, is) = match self {
+            Stock::Descriptors => ("all its", "open"),
+            Stock::Ports => ("(next to) all", "taken"),
+            Stock::Processes => ("(next to) all", "there"),
         };
         let taken = format!("{} of {} {name} are {is}", of.taken, of.limit);
         silent_if(!of.is_out(), &taken)?;
@@ -28,23 +28,21 @@ impl Stock {
         let failed = facts.run.load.errors.values().sum::<u64>() as f64;
         let failed = if facts.load == Load::Made { failed } else { 0.0 };
         let lost = waiting + failed;
-        let (all, port, failures) = match self {
-            Stock::Descriptors => ("all its", format!(" on port {}", queue?.port), String::new()),
-            Stock::Ports => ("(next to) all", String::new(), String::new()),
-            Stock::Processes => ("(next to) all", String::new(), format!(", {failed:.0} failed")),
+        let (port, failures) = match self {
+            Stock::Descriptors => (format!(" on port {}", queue?.port), String::new()),
+            Stock::Ports => Default::default(),
+            Stock::Processes => (String::new(), format!(", {failed:.0} failed")),
         };
         let (asked, served, part) = facts.turned_away(lost);
         let out = in_percent(of.out);
-        Ok(Claim {
-            known: Known::sized_if(lost > 0.0 || self == Stock::Descriptors),
-            sum: format!("{served:.0} of {asked:.0} connections were let in: {taken}"),
-            seen: format!(
+        Ok(Claim::cause(vec![part])
+            .sized_if(lost > 0.0 || self == Stock::Descriptors)
+            .sum(format!("{served:.0} of {asked:.0} connections were let in: {taken}"))
+            .seen(format!(
                 "in {out} of samples {all} {name} were {is}; {waiting:.1} connections wait{port} for somebody to accept \
                  them{failures}"
-            ),
-            remedies: vec![remedy(self, &of, lost)],
-            ..Claim::cause(vec![part])
-        })
+            ))
+            .lifted_by([remedy(self, &of, lost)]))
     }
 }
 

@@ -9,13 +9,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (load, connections) = (facts.run.load, f64::from(facts.run.connections()));
     facts.is_made()?;
     let again = load.opened as f64 - connections;
-    if facts.run.header.plan.opens_each() || again < connections.max(FEW) {
-        let all = facts.run.connections_words();
-        return not_here(format!(
-            "{} connections for {} exchanges of {all}: the server did not close them in turn",
-            load.opened, load.answered
-        ));
-    }
+    let (opened, answered, all) = (load.opened, load.answered, facts.run.connections_words());
+    let kept = format!("{opened} connections for {answered} exchanges of {all}");
+    let is_kept = facts.run.header.plan.opens_each() || again < connections.max(FEW);
+    silent_if(is_kept, format!("{kept}: the server did not close them in turn"))?;
     let failed = load.errors.values().sum::<u64>() as f64;
     // Connections that were open at the end had half of theirs, on average.
     let each = load.answered as f64 / (again + connections / 2.0);
@@ -23,11 +20,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // So much of it depends on how far those were.
     let known_to = each * (connections / 2.0 + FEW) / again;
     let is_whole = (each - limit).abs() <= known_to;
-    if 1.0 / each >= HALFWAY || !is_whole || failed > TURNED_AWAY * load.answered as f64 {
-        return not_here(format!(
-            "each connection carried {each:.2} exchanges, and {failed:.0} failed: no limit of theirs"
-        ));
-    }
+    let carried = format!("each connection carried {each:.2} exchanges");
+    let is_limit = 1.0 / each < HALFWAY && is_whole && failed <= TURNED_AWAY * answered as f64;
+    silent_if(!is_limit, format!("{carried}, and {failed:.0} failed: no limit of theirs"))?;
     let opening = facts.opening();
     let mut parts = facts.price(&opening, false);
     if let Some((shaking, work)) = facts.shaking() {
@@ -37,20 +32,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
     silent_if(parts.is_empty(), "what a connection costs was not measured")?;
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::cause(parts)
+        .sum(format!(
             "each connection is closed after {limit:.0} answers, and the next exchange opens another"
-        ),
-        seen: format!(
-            "each connection carried {each:.2} exchanges and was then closed, without a failure; a connect takes \
+        ))
+        .seen(format!(
+            "{carried} and was then closed, without a failure; a connect takes \
              {connect} of an exchange's {service}"
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("max_requests", "0"),
             "keeps connections for as long as the client wants them",
             "nginx: keepalive_requests 1000000; Apache: MaxKeepAliveRequests 0; cowboy: max_keepalive => \
              infinity; httpd of OTP: no {max_keep_alive_request, N}",
-        )],
-        ..Claim::cause(parts)
-    })
+        )]))
 }

@@ -21,42 +21,32 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let think = run.think_s();
     let rate = OpRate(f64::from(connections) / (alone + think));
     let more = connections.saturating_mul(2);
-    let (does, by_hand) = match think > 0.0 {
-        true => ("is twice as many clients that think", format!("-c {more}, or a shorter --think")),
-        false => (
-            "keeps twice as many exchanges under way",
-            format!(
-                "-c {more}; in the client: a larger pool, pipelining, or less time an exchange"
-            ),
-        ),
+    let in_client = "; in the client: a larger pool, pipelining, or less time an exchange";
+    let (does, rest) = match think > 0.0 {
+        true => ("is twice as many clients that think", ", or a shorter --think"),
+        false => ("keeps twice as many exchanges under way", in_client),
     };
-    Ok(Claim {
-        // That more of them would give more must be known.
-        known: Known::sized_if(facts.place.regime != Regime::Unknown),
-        sum: format!("{} / {} = {rate}", run.connections_words(), alone_words(run, alone)),
-        seen: seen(facts, alone),
-        remedies: vec![Remedy::plan(("load.connections", more.to_string()), does, by_hand)],
-        ..Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone + think)])
-    })
-}
-
-/// What exchanges take, with all connections and alone, and where.
-fn seen(facts: &Facts, alone: f64) -> String {
-    let (mean, alone) = (duration(facts.run.load.service.mean() / 1e9), duration(alone));
-    let mut says = format!("exchanges take {mean} on average, and {alone} alone (median)");
-    if facts.run.think_s() > 0.0 {
-        let (all, under_way) = (facts.run.connections_words(), facts.run.load.in_flight);
-        says.push_str(&format!("; {under_way:.1} of {all} wait for an answer, the others think"));
-    }
-    match facts.place.station {
-        Some(_) => says.push_str(&format!("; {}", facts.place.words(""))),
-        None => says.push_str("; where they are meanwhile was not seen"),
-    }
-    if let Some((resource, full)) = facts.stations.fullest() {
+    let (mean, all) = (duration(run.load.service.mean() / 1e9), run.connections_words());
+    let in_flight = run.load.in_flight;
+    let thinking = format!("{in_flight:.1} of {all} wait for an answer, the others think");
+    let (there, unseen) = (facts.place.words(""), "where they are meanwhile was not seen".into());
+    let fullest = |(resource, full): (Resource, f64)| {
         let (what, full) = (resource.words(), in_percent(full));
-        says.push_str(&format!("; the fullest of what was measured, {what}, is {full} used"));
-    }
-    says
+        format!("the fullest of what was measured, {what}, is {full} used")
+    };
+    Ok(Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone + think)])
+        // That more of them would give more must be known.
+        .sized_if(facts.place.regime != Regime::Unknown)
+        .sum(format!("{all} / {} = {rate}", alone_words(run, alone)))
+        .seen(format!("exchanges take {mean} on average, and {} alone (median)", duration(alone)))
+        .also((think > 0.0).then_some(thinking))
+        .also(Some(if there.is_empty() { unseen } else { there }))
+        .also(facts.stations.fullest().map(fullest))
+        .lifted_by([Remedy::plan(
+            ("load.connections", more.to_string()),
+            does,
+            format!("-c {more}{rest}"),
+        )]))
 }
 
 /// `10.3 ms`, or with servers near and far `(0.5 x 0.30 ms + 0.5 x 10.3 ms)`.

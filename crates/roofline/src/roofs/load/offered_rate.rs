@@ -10,18 +10,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     let rate =
         run.header.plan.load.rate.or_not_here("a closed loop offers whatever is answered")?;
-    if run.is_held_back() {
-        return not_here(format!("only {} of the {rate} offered were answered", run.attained()));
-    }
+    let why = format!("only {} of the {rate} offered were answered", run.attained());
+    silent_if(run.is_held_back(), why)?;
     let more = rate.0 * 2.0;
-    Ok(Claim {
-        sum: format!("{rate} were offered, and no more"),
-        seen: "97 % or more of the exchanges that became due were answered meanwhile".into(),
-        remedies: vec![Remedy::plan(
+    Ok(Claim::place(vec![Part::capacity(Resource::Load, rate.0, 1.0)])
+        .sum(format!("{rate} were offered, and no more"))
+        .seen("97 % or more of the exchanges that became due were answered meanwhile")
+        .lifted_by([Remedy::plan(
             ("load.rate", format!("{more:.0}")),
             "offers twice as much, to find what the service can carry",
             format!("--rate {more:.0}"),
-        )],
-        ..Claim::place(vec![Part::capacity(Resource::Load, rate.0, 1.0)])
-    })
+        )]))
 }

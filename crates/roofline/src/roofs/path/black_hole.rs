@@ -28,32 +28,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
     let stood: Vec<f64> = flows.iter().filter_map(stood).collect();
     let share = stood.iter().sum::<f64>() / stood.len().max(1) as f64;
-    let mut each = share * facts.exchange_s();
-    let mut seen = format!(
-        "{} dropped {dropped:.1} packets a second as too large; ends that sent stood with their timer doubled in {} of \
-         the samples",
-        way.name,
-        in_percent(share)
-    );
+    let (each, share) = (share * facts.exchange_s(), in_percent(share));
     // Where nothing is answered at all there is nothing to be told from.
-    if let Ok(cost) = Cost::of(facts, Drops::Together, dropped, 0.0) {
-        seen = format!("{seen}; {}", cost.words);
-        each = each.max(cost.each);
-    }
+    let cost = Cost::of(facts, Drops::Together, dropped, 0.0).ok();
+    let each = cost.as_ref().map_or(each, |cost| each.max(cost.each));
     // What passes takes a round trip all the same.
     let each = each.min(facts.exchange_s() - way.rtt).max(0.0);
     let probes = facts.run.setting(PROBING).is_some_and(|set| set != "0");
     let largest = way.asked.largest.map_or("some size".into(), |largest| largest.to_string());
+    let (name, timer, took) = (&way.name, duration(TIMER), duration(each));
+    let exchange = duration(facts.exchange_s());
     let sum = match probes {
         true => format!(
-            "{TIMERS:.0} x {} of timers until smaller segments are tried: {} of {} an exchange",
-            duration(TIMER),
-            duration(each),
-            duration(facts.exchange_s())
+            "{TIMERS:.0} x {timer} of timers until smaller segments are tried: {took} of {exchange} an exchange"
         ),
-        false => {
-            format!("packets over {largest} never pass {}: no exchange that needs them", way.name)
-        }
+        false => format!("packets over {largest} never pass {name}: no exchange that needs them"),
     };
     let most = way.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
     let mut remedies = vec![Remedy::plan(
@@ -73,7 +62,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             format!("sysctl -w {PROBING}=1 on both hosts: of use where connections are kept"),
         ));
     }
-    Ok(Claim { sum, seen, remedies, ..Claim::cause(vec![Part::Delay { at: At::Path, each }]) })
+    Ok(Claim::delay(At::Path, each)
+        .sum(sum)
+        .seen(format!(
+            "{name} dropped {dropped:.1} packets a second as too large; ends that sent stood with their timer doubled in \
+             {share} of the samples"
+        ))
+        .also(cost.map(|cost| cost.words))
+        .lifted_by(remedies))
 }
 
 /// The share of the samples with segments out in which the timer had doubled; none where it never had any.

@@ -5,7 +5,7 @@
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
 
 use crate::facts::flows::INITIAL_WINDOW;
-use crate::facts::ways::{fullest, in_packets, rounded_up};
+use crate::facts::ways::{in_packets, rounded_up};
 use crate::prelude::*;
 
 // Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange that the first two windows hold is over
@@ -13,7 +13,7 @@ use crate::prelude::*;
 const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (way, _, used) = fullest(&facts.run)?.or_not_here("no rate was asked of the path")?;
+    let (way, _, used) = facts.fullest_way()?;
     let packets = way.packets_of_a_crossing()?;
     let name = &way.name;
     let few =
@@ -29,12 +29,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (stood, rtt) = (duration(wait), duration(way.rtt.max(1e-6)));
     let product = way.bandwidth_delay().unwrap_or(GROWN);
     let enough = rounded_up(product.max(GROWN)).min(rounded_up(in_packets(way.asked.queue)));
-    Ok(Claim {
-        sum: format!("{stands} in the queue of {name}"),
-        seen: format!(
+    Ok(Claim::delay(At::Path, each)
+        .sum(format!("{stands} in the queue of {name}"))
+        .seen(format!(
             "what stood before {name} was {stood} at its rate, on a round trip of {rtt}; {used} of the rate were used"
-        ),
-        remedies: vec![
+        ))
+        .lifted_by([
             Remedy::plan(
                 (facts.run.path_key("aqm"), "codel"),
                 format!("takes most of {stood} off each round trip; the rate stays what it is"),
@@ -46,7 +46,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
                 format!("lets no more stand than {}", duration((enough as f64 / leaves).max(1e-6))),
                 format!("a queue of {enough} packets (one product of rate and round trip) there"),
             ),
-        ],
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
-    })
+        ]))
 }

@@ -11,9 +11,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (mut late, mut lost, mut came) = (0.0, 0.0, 0.0);
     for way in &facts.ways {
         let cpu = way.per_second(link::CPU)?;
-        if busiest.is_none_or(|(_, most)| cpu > most) {
-            busiest = Some((&way.name, cpu));
-        }
+        busiest = busiest.filter(|(_, most)| cpu <= *most).or(Some((&way.name, cpu)));
         // A way that carried nothing was not late.
         late += way.late().unwrap_or(0.0) * way.crossing;
         lost += way.per_second(link::DROPPED_DEVICE)?;
@@ -22,36 +20,31 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (name, cpu) = busiest.or_not_here("the plan lays no path")?;
     let each = facts.per_exchange(cpu);
     let rate = rate(1.0, each);
-    let mut parts = vec![Part::capacity(Resource::Emulator, 1.0, each)];
-    if late > 0.0 {
-        parts.push(Part::Delay { at: At::Path, each: late });
-    }
-    if lost > 0.0 {
-        let cost = Cost::of(facts, Drops::Together, lost, lost / came.max(1e-9))?;
-        parts.push(Part::Delay { at: At::Path, each: cost.each });
-    }
+    let delay = |each| Part::Delay { at: At::Path, each };
+    let claim = Claim::cause(vec![Part::capacity(Resource::Emulator, 1.0, each)])
+        .and((late > 0.0).then_some(delay(late)));
+    let share = lost / came.max(1e-9);
+    let cost = (lost > 0.0).then(|| Cost::of(facts, Drops::Together, lost, share)).transpose()?;
     let has_offload = facts.run.header.plan.paths().first().is_some_and(|path| path.offload);
     let (attained, cpu) = (OpRate(facts.attained), in_percent(cpu));
     let (late, exchange) = (duration(late.max(1e-9)), duration(facts.exchange_s().max(1e-9)));
-    let (knob, value, does) = if has_offload {
-        ("backend", "netem", "has the kernel delay, where it has netem")
-    } else {
-        ("offload", "true", "lets the ends hand over many segments in one frame")
+    let (knob, value, does) = match has_offload {
+        true => ("backend", "netem", "has the kernel delay, where it has netem"),
+        false => ("offload", "true", "lets the ends hand over many segments in one frame"),
     };
-    Ok(Claim {
-        sum: format!("{attained} / {cpu} of a CPU that the thread of {name} used = {rate}"),
-        seen: format!(
+    Ok(claim
+        .and(cost.map(|cost| delay(cost.each)))
+        .sum(format!("{attained} / {cpu} of a CPU that the thread of {name} used = {rate}"))
+        .seen(format!(
             "the thread of {name} used {cpu} of a CPU; packets left {late} late in a round trip, of {exchange} that an \
              exchange takes; {} of the frames were lost by the emulator's own devices: that is linerate's path, not \
              the target",
-            percent(lost / came.max(1e-9))
-        ),
-        remedies: vec![Remedy::plan(
+            percent(share)
+        ))
+        .lifted_by([Remedy::plan(
             (facts.run.path_key(knob), value),
             does,
             "more CPUs, or fewer at work: the emulator has a thread a direction, and each needs a CPU; else a \
              lower rate or larger packets; else a kernel with netem",
-        )],
-        ..Claim::cause(parts)
-    })
+        )]))
 }

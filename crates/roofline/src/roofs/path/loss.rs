@@ -15,27 +15,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Where most bytes were lost.
     let (way, bytes) = facts.worst_way(|way| Ok(way.per_second(link::BYTES_OUT)? * way.lost()?))?;
     silent_if(bytes <= 0.0, "the path lost no packet at random")?;
-    let (share, mut each_second) = (way.lost()?, 0.0);
-    for way in &facts.ways {
-        each_second += way.lost_per_second()?;
-    }
-    let cost = Cost::of(facts, Drops::AtRandom, each_second, share)?;
+    let (share, lost) = (way.lost()?, facts.ways.iter().map(|way| way.lost_per_second()));
+    let cost = Cost::of(facts, Drops::AtRandom, lost.sum::<Result<_, _>>()?, share)?;
     let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
     let lost = percent(share);
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::delay(At::Path, cost.each)
+        .sum(format!(
             "{took} of {exchange} an exchange wait for what was lost: {lost} of the packets on {}",
             way.name
-        ),
-        seen: format!("{} lost {lost} of its packets; {}", way.name, cost.words),
-        remedies: vec![Remedy::plan(
+        ))
+        .seen(format!("{} lost {lost} of its packets; {}", way.name, cost.words))
+        .lifted_by([Remedy::plan(
             (way.knob("loss"), "0%"),
             "lets TCP take a loss for what it is elsewhere, a full line",
             "find who drops: ip -s link, ethtool -S (a policer, a bad cable, wireless, a full conntrack table), \
              tc -s qdisc; a policer wants pacing or a shaper in front of it. Where it can't be mended: \
              net.ipv4.tcp_congestion_control=bbr on who sends bulk, which goes by the rate that arrives and \
              not by losses, or more connections side by side",
-        )],
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each: cost.each }])
-    })
+        )]))
 }

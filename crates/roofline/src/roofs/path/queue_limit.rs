@@ -4,7 +4,7 @@
 //! by such drops take
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
-use linerate_model::{Aqm, Queue};
+use linerate_model::{Aqm, Queue, Way};
 
 use crate::facts::drops::{Cost, Drops, percent};
 use crate::facts::flows::{INITIAL_WINDOW, setting};
@@ -14,19 +14,15 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.ways.is_empty(), "the plan lays no path")?;
     let (mut worst, mut all): (Option<(&LaidWay, Overflows)>, f64) = (None, 0.0);
-    for way in &facts.ways {
-        let asked = &way.asked;
-        if asked.limit.is_none() && asked.rate.is_none() && asked.trace.is_none() {
-            continue;
-        }
+    let is_limited = |of: &Way| of.limit.is_some() || of.rate.is_some() || of.trace.is_some();
+    for way in facts.ways.iter().filter(|way| is_limited(&way.asked)) {
         let mut drops = way.overflows()?;
-        if asked.aqm == Aqm::Codel {
+        if way.asked.aqm == Aqm::Codel {
             drops.queue = 0.0;
         }
         all += drops.sum();
-        if worst.as_ref().is_none_or(|(_, most)| drops.sum() > most.sum()) {
-            worst = Some((way, drops));
-        }
+        let most = worst.filter(|(_, most)| drops.sum() <= most.sum());
+        worst = most.or(Some((way, drops)));
     }
     let (way, drops) = worst.or_not_here("the path holds whatever comes")?;
     silent_if(drops.sum() <= 0.0, "nothing was dropped because a queue was full")?;
@@ -38,72 +34,58 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (lost, again) = (percent(share), again(&facts.run));
     // All that the path holds, or what waits for its rate.
     let (holds, remedy) = match drops.limit > drops.queue {
-        true => (limit_words(way)?, larger_limit(facts, way)?),
-        false => (queue_words(way), larger_queue(facts, way)?),
+        true => larger_limit(facts, way)?,
+        false => larger_queue(facts, way)?,
     };
-    Ok(Claim {
-        sum: format!("{took} of {exchange} an exchange wait for {lost} dropped: {holds}"),
-        seen: format!("{} dropped {lost} of its packets{line}{again}; {}", way.name, cost.words),
-        remedies: vec![remedy],
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each: cost.each }])
-    })
+    Ok(Claim::delay(At::Path, cost.each)
+        .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped: {holds}"))
+        .seen(format!("{} dropped {lost} of its packets{line}{again}; {}", way.name, cost.words))
+        .lifted_by([remedy]))
 }
 
-fn limit_words(way: &LaidWay) -> Result<String, Missing> {
+/// What the path holds in all, and one that holds whatever all connections may have under way at once.
+fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missing> {
     let (limit, delay) = (way.asked.limit.unwrap_or_default(), way.asked.delay.as_secs_f64());
-    let each = way.each(link::PACKETS_IN)?;
-    let rate = OpRate(f64::from(limit) / delay.max(1e-9) / each.max(1e-9));
-    Ok(format!(
-        "{limit} packets / {} one way / {each:.1} packets an exchange on {} = {rate}, if they came evenly",
-        duration(delay),
-        way.name
-    ))
-}
-
-fn queue_words(way: &LaidWay) -> String {
-    let queue = match way.asked.queue {
-        Queue::Packets(packets) => format!("{packets} packets"),
-        Queue::Bytes(bytes) => bytes.to_string(),
-    };
-    format!("a queue of {queue} before {} on {}", way.rate_words(), way.name)
-}
-
-/// Whatever all connections may have under way at once.
-fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<Remedy, Missing> {
+    let all = way.each(link::PACKETS_IN)?;
+    let rate = OpRate(f64::from(limit) / delay.max(1e-9) / all.max(1e-9));
+    let (name, delay) = (&way.name, duration(delay));
+    let holds = format!(
+        "{limit} packets / {delay} one way / {all:.1} packets an exchange on {name} = {rate}, if they came evenly"
+    );
     // An exchange is all that a connection has out, or the largest window that its peer may offer.
     // Source: half of the buffer is window (`tcp_adv_win_scale`), ip-sysctl.rst; a packet is 1,500 B.
     let most = setting(&facts.run, "net.ipv4.tcp_rmem");
     let window = most.map_or(f64::INFINITY, |most| most / 2.0 / 1500.0);
     let each = way.packets_of_a_crossing()?.min(window);
-    let now = f64::from(way.asked.limit.unwrap_or_default());
-    let need = rounded_up((f64::from(facts.run.connections()) * each).max(2.0 * now));
+    let need = rounded_up((f64::from(facts.run.connections()) * each).max(2.0 * f64::from(limit)));
     let all = facts.run.connections_words();
-    Ok(Remedy::plan(
-        (way.knob("limit"), need.to_string()),
-        format!("holds all that {all} may have under way at once, {each:.1} packets each"),
-        format!(
-            "where netem delays: tc qdisc change dev DEVICE root netem delay {} limit {need} (its default is 1000 \
-             packets, those in delay included); elsewhere: the queue of the box that drops",
-            duration(way.asked.delay.as_secs_f64())
-        ),
-    ))
+    let does = format!("holds all that {all} may have under way at once, {each:.1} packets each");
+    let by_hand = format!(
+        "where netem delays: tc qdisc change dev DEVICE root netem delay {delay} limit {need} (its default is 1000 \
+         packets, those in delay included); elsewhere: the queue of the box that drops"
+    );
+    Ok((holds, Remedy::plan((way.knob("limit"), need.to_string()), does, by_hand)))
 }
 
-/// What every connection sends before it has heard anything, or two products of rate and delay.
-fn larger_queue(facts: &Facts, way: &LaidWay) -> Result<Remedy, Missing> {
+/// The queue before the rate, and one that holds what every connection sends before it has heard anything, or two
+/// products of rate and delay.
+fn larger_queue(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missing> {
+    let queue = match way.asked.queue {
+        Queue::Packets(packets) => format!("{packets} packets"),
+        Queue::Bytes(bytes) => bytes.to_string(),
+    };
+    let holds = format!("a queue of {queue} before {} on {}", way.rate_words(), way.name);
     let connections = f64::from(facts.run.connections());
     let product = way.bandwidth_delay().unwrap_or(INITIAL_WINDOW);
     let each = way.packets_of_a_crossing()?.min(INITIAL_WINDOW.max(2.0 * product / connections));
     let need = rounded_up((connections * each).max(2.0 * in_packets(way.asked.queue)));
-    Ok(Remedy::plan(
-        (way.knob("queue"), need.to_string()),
-        "holds what comes at once until the rate has carried it",
-        format!(
-            "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen; on the box whose queue it \
-             is. For tbf: limit {}",
-            need * 1514
-        ),
-    ))
+    let does = "holds what comes at once until the rate has carried it";
+    let by_hand = format!(
+        "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen; on the box whose queue it \
+         is. For tbf: limit {}",
+        need * 1514
+    );
+    Ok((holds, Remedy::plan((way.knob("queue"), need.to_string()), does, by_hand)))
 }
 
 /// How many segments were sent again, in words; empty where the stacks do not say.

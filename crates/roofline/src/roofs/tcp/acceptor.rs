@@ -9,17 +9,14 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, .. } = facts.accept_queue()?;
     let under_way = facts.under_way().max(waiting);
-    let few = waiting < 1.0 || waiting < HOLDS * under_way;
-    silent_if(few, format!("{waiting:.1} connections wait to be accepted"))?;
+    let few = format!("{waiting:.1} connections wait to be accepted");
+    silent_if(waiting < 1.0 || waiting < HOLDS * under_way, &few)?;
     // A rate of connections that the service sets for itself: after a pause it takes one at once.
     let is_set = facts.place.regime == Regime::RateSet;
     silent_if(is_set, "a connection after a pause is taken at once")?;
     let past = under_way - waiting;
-    if past >= HALFWAY {
-        return not_here(format!(
-            "{waiting:.1} connections wait to be accepted, and {past:.1} exchanges are past that: those hold it"
-        ));
-    }
+    let held = format!("{few}, and {past:.1} exchanges are past that: those hold it");
+    silent_if(past >= HALFWAY, held)?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no connection came in that was not there before: nobody accepts")?;
     let at_once = facts.place.served(1.0);
@@ -31,18 +28,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = at_once / connections.max(1e-9);
     let (took, rate) = (duration(each), OpRate(connections));
     let waits = duration(waiting / connections.max(1e-9));
-    Ok(Claim {
-        sum: format!("{at_once:.0} at a time / {took} a connection = {rate}"),
-        seen: format!(
+    Ok(Claim::cause(vec![Part::capacity(Resource::Slots, at_once, each)])
+        .sum(format!("{at_once:.0} at a time / {took} a connection = {rate}"))
+        .seen(format!(
             "{waiting:.1} of {under_way:.1} exchanges wait on port {port} for somebody to accept them, {waits} each; \
              {past:.1} are past that"
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("acceptors", f64::from(facts.run.connections()).max(at_once).to_string()),
             "takes several connections from the queue at a time",
             "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), \
              and nothing slow between two accepts: no log line, no name lookup, no handshake",
-        )],
-        ..Claim::cause(vec![Part::capacity(Resource::Slots, at_once, each)])
-    })
+        )]))
 }

@@ -31,20 +31,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rate = OpRate(f64::from(facts.run.connections()) / each);
     let (paced, connections) = (Bytes(paced as u64), facts.run.connections_words());
     let (body, spread, limited) = (duration(body), duration(spread), in_percent(by_application));
-    Ok(Claim {
-        sum: format!("{connections} / ({answer} / {paced}/s) = {rate}"),
-        seen: format!(
+    Ok(Claim::delay(At::Path, each)
+        .sum(format!("{connections} / ({answer} / {paced}/s) = {rate}"))
+        .seen(format!(
             "from the first byte to the last an answer took {body}, and {answer} at {paced}/s take {spread}; in \
              {limited} of samples the application limited the flow"
-        ),
-        remedies: vec![remedy(facts)],
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
-    })
+        ))
+        .lifted_by([remedy(facts)]))
 }
 
 fn remedy(facts: &Facts) -> Remedy {
     // A namespace of ours has what the host lets everybody have, and that may be reno alone.
     let control = if facts.run.header.plan.paths().is_empty() { "cubic" } else { "reno" };
     let does = "lets an open window out at once (where packets are lost, bbr is worth more than this costs)";
-    Remedy::sysctl(facts, "net.ipv4.tcp_congestion_control", control, Side::Server, does)
+    Remedy::kernel("net.ipv4.tcp_congestion_control", control, Side::Server, does).or_of_path(facts)
 }

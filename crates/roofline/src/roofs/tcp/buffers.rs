@@ -38,7 +38,7 @@ impl Buffers {
         if found.size == Size::Initial {
             return initial(&found, facts);
         }
-        let tuned = format!("the kernel tunes the {}'s {} buffers", found.side, self.name());
+        let tuned = format!("the kernel tunes the {}'s {} buffers", found.side, self.names().0);
         silent_if(found.size != Size::Fixed, tuned)?;
         let (option, what) = match self {
             Buffers::Receive => (SocketOption::DefaultReceiveBuffer, "window"),
@@ -46,16 +46,18 @@ impl Buffers {
         };
         let does = format!("lets the kernel grow the {what} to what the path needs");
         let remedies = vec![Remedy::socket(facts, option, found.side, does)];
-        Ok(Claim { remedies, ..self.holds(&found, facts)? })
+        Ok(self.holds(&found, facts)?.lifted_by(remedies))
     }
 
     /// They are as large as the kernel lets them grow.
     pub fn at_most(self, facts: &Facts) -> Result<Claim, Silent> {
-        setting(&facts.run, self.setting())?;
-        let (found, name) = (self.find(facts)?, self.name());
+        let (name, key) = self.names();
+        setting(&facts.run, key)?;
+        let found = self.find(facts)?;
         let Size::AtMost(most) = found.size else {
-            let why = format!("{name} buffers are not as large as the kernel lets them grow");
-            return not_here(why);
+            return not_here(format!(
+                "{name} buffers are not as large as the kernel lets them grow"
+            ));
         };
         let claim = self.holds(&found, facts)?;
         let (least, window, what) = match self {
@@ -66,23 +68,17 @@ impl Buffers {
         };
         let value = format!("{least} {}", found.bulk.room_for(most, window));
         let does = format!("lets {what} grow to what the path needs");
-        let remedy = Remedy::sysctl(facts, self.setting(), value, found.side, does);
+        let remedy = Remedy::kernel(key, value, found.side, does).or_of_path(facts);
         let most = Bytes(most as u64);
         let seen = format!("{name} buffers grew to the kernel's {most}; {}", claim.seen);
-        Ok(Claim { seen, remedies: vec![remedy], ..claim })
+        Ok(claim.seen(seen).lifted_by([remedy]))
     }
 
-    fn name(self) -> &'static str {
+    /// For people, and the kernel's setting of their sizes.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Buffers::Receive => "receive",
-            Buffers::Send => "send",
-        }
-    }
-
-    fn setting(self) -> &'static str {
-        match self {
-            Buffers::Receive => "net.ipv4.tcp_rmem",
-            Buffers::Send => "net.ipv4.tcp_wmem",
+            Buffers::Receive => ("receive", "net.ipv4.tcp_rmem"),
+            Buffers::Send => ("send", "net.ipv4.tcp_wmem"),
         }
     }
 
@@ -99,7 +95,7 @@ impl Buffers {
         if matches!(self, Buffers::Receive) {
             min_rtt(&facts.run)?;
         }
-        let size = size(ends, buffer, setting(&facts.run, self.setting()))?;
+        let size = size(ends, buffer, setting(&facts.run, self.names().1))?;
         Ok(Found { side, bytes, size, bulk })
     }
 
@@ -118,8 +114,7 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let left = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
     let unread = Bytes(left as u64);
     silent_if(left >= HALFWAY * of.bytes, format!("the {receiver} leaves {unread} unread"))?;
-    if let Some(out) = bulk.shut(of.bytes) {
-        let out = Bytes(out as u64);
+    if let Some(out) = bulk.shut(of.bytes).map(|out| Bytes(out as u64)) {
         return not_here(format!(
             "the {receiver}'s window of {window} was shut, with {out} in flight"
         ));
@@ -137,31 +132,24 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
         format!("for {share} of the time in which senders had something to send it held them; ")
     });
     let each = trips.max(facts.held_by(bulk.sender, Held::Window));
-    Ok(Claim {
-        sum: bulk.sum(facts, of.bytes, "window", rtt),
-        seen: format!(
-            "the {receiver}'s window never exceeded {window}; {clock}{unread} were unread at a time"
-        ),
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
-    })
+    Ok(Claim::delay(At::Path, each).sum(bulk.sum(facts, of.bytes, "window", rtt)).seen(format!(
+        "the {receiver}'s window never exceeded {window}; {clock}{unread} were unread at a time"
+    )))
 }
 
 /// The kernel's first size of a send buffer, from which it never grew.
 fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let claim = buffer(of, facts)?;
     let first = of.bulk.room_for(of.bytes, of.bytes);
-    let name = Buffers::Send.setting();
+    let name = Buffers::Send.names().1;
     // Without it: what Linux has by itself, ip-sysctl.rst.
     let most = setting(&facts.run, name).map_or(4 << 20, |most| most as u64);
     let value = format!("4096 {first} {}", most.max(first));
     let does = "has send buffers begin with room for a whole exchange";
-    let remedy = Remedy::sysctl(facts, name, value, of.side, does);
-    let seen = format!(
-        "{}; it is the kernel's first size for ten segments, which it makes larger only while the congestion window is \
-         full",
-        claim.seen
-    );
-    Ok(Claim { seen, remedies: vec![remedy], ..claim })
+    let remedy = Remedy::kernel(name, value, of.side, does).or_of_path(facts);
+    let first = "it is the kernel's first size for ten segments, which it makes larger only while the congestion window \
+                 is full";
+    Ok(claim.also(Some(first.into())).lifted_by([remedy]))
 }
 
 fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
@@ -177,13 +165,11 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     // A full buffer with all of an exchange out keeps nothing back.
     silent_if(trips <= 0.0, format!("all of an exchange is in flight at once: {at_once}"))?;
     let each = trips.max(facts.held_by(sender, Held::Buffer));
-    Ok(Claim {
-        sum: bulk.sum(facts, in_flight, "in flight", rtt),
-        seen: format!(
+    Ok(Claim::delay(At::Path, each)
+        .sum(bulk.sum(facts, in_flight, "in flight", rtt))
+        .seen(format!(
             "in {} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} in \
              flight and room in both windows",
             in_percent(full)
-        ),
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
-    })
+        )))
 }

@@ -13,9 +13,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Of a load that was made an exchange is a request, and connections that carry some of them end by a limit of
     // the server's. Of one that is watched an exchange may be a step of a session: what they cost says it there.
     let few = opened * facts.attained * facts.run.seconds() < FEW;
-    if few || (facts.is_made().is_ok() && opened < HALFWAY) {
-        return not_here(format!("{opened:.2} connections are opened for {}", facts.each()));
-    }
+    let why = format!("{opened:.2} connections are opened for {}", facts.each());
+    silent_if(few || (facts.is_made().is_ok() && opened < HALFWAY), why)?;
     let share = opening.share.clone();
     let parts = facts.price(&opening, upstream);
     if parts.is_empty() {
@@ -27,29 +26,25 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Some(asked) if upstream => format!("the target opens to {}", asked.address),
         _ => "clients open".into(),
     };
-    let segments = share.map_or(String::new(), |share| {
-        format!("; {} of all segments open or close connections", in_percent(share))
-    });
-    Ok(Claim {
-        sum: match opening.connect_s {
+    let segments =
+        |share| format!("{} of all segments open or close connections", in_percent(share));
+    Ok(Claim::cause(parts)
+        .sum(match opening.connect_s {
             time if time > 0.0 && !upstream => format!("{count}, {} to connect", duration(time)),
             _ => count.clone(),
-        },
-        seen: format!("{whose} {count}{segments}"),
-        remedies: vec![remedy(facts, upstream)],
-        ..Claim::cause(parts)
-    })
+        })
+        .seen(format!("{whose} {count}"))
+        .also(share.ok().map(segments))
+        .lifted_by([remedy(facts, upstream)]))
 }
 
 fn remedy(facts: &Facts, upstream: bool) -> Remedy {
     let does = "keeps connections open for the next exchange";
-    if !upstream {
-        let by_hand = "a connection pool in the client; keep-alive in the server";
-        return Remedy::keep_connections(facts, does, by_hand);
+    let in_client = "a connection pool in the client; keep-alive in the server";
+    let in_target = "keep connections to the one it asks (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
+                     HAProxy: http-reuse always; elsewhere a connection pool)";
+    match upstream {
+        true => Remedy::human(does, in_target),
+        false => Remedy::keep_connections(facts, does, in_client),
     }
-    Remedy::human(
-        does,
-        "keep connections to the one it asks (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
-         HAProxy: http-reuse always; elsewhere a connection pool)",
-    )
 }

@@ -28,16 +28,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rate = OpRate(f64::from(facts.run.connections()) / each);
     let (connections, trips, rtt) = (facts.run.connections_words(), rounds - 1.0, duration(rtt));
     let mean = duration(facts.run.load.service.mean() / 1e9);
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::delay(At::Path, each)
+        .sum(format!(
             "{connections} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was sent again"
-        ),
-        remedies: remedies(facts, bulk.sender),
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
-    })
+        ))
+        .lifted_by(remedies(facts, bulk.sender)))
 }
 
 fn remedies(facts: &Facts, sender: Side) -> Vec<Remedy> {

@@ -27,7 +27,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let confirmed =
         grown(netstat::LISTEN_OVERFLOWS)? + grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
     let deferred = grown(netstat::DEFER_ACCEPT_DROP).unwrap_or(0);
-    let listener = worst(facts);
+    // The listener that dropped most, and how many that were; absent where none tells.
+    let dropped = |(port, of): (u16, Of)| (port, of.delta(listener::DROPS).ok().map(|of| of.0));
+    let listener = run.listeners().map(dropped).max_by_key(|(_, drops)| *drops);
     let own = listener.and_then(|(_, own)| own).map(|own| own.saturating_sub(deferred));
     let lost = confirmed.min(own.unwrap_or(confirmed)) as f64;
     silent_if(lost == 0.0, "no listener's queue overflowed")?;
@@ -49,28 +51,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let long =
         format!("who is in the queue waits for {}, and in a longer one longer", duration(waits_s));
     silent_if(waits_s >= RETRY_S, long)?;
-    let late = match run.load.connect.share_within(1_000_000_000, u64::MAX) {
-        late if late > 0.0 => format!("; {:.1} % of connects took a second or more", late * 100.0),
-        _ => String::new(),
-    };
-    Ok(Claim {
-        sum: format!(
+    let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;
+    let late = (late > 0.0).then(|| format!("{late:.1} % of connects took a second or more"));
+    Ok(Claim::cause(vec![Part::TurnedAway { asked, served: made }])
+        .sum(format!(
             "{lost:.0} of {asked:.0} connections found {} full, and try again after a second",
             backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"))
-        ),
-        seen: format!(
-            "the queue{} overflowed {lost:.0} times while {made:.0} connections were made{late}",
+        ))
+        .seen(format!(
+            "the queue{} overflowed {lost:.0} times while {made:.0} connections were made",
             listener.map_or(String::new(), |(port, _)| format!(" of port {port}"))
-        ),
-        remedies: remedies(facts, backlog),
-        ..Claim::cause(vec![Part::TurnedAway { asked, served: made }])
-    })
-}
-
-/// The listener that dropped most, and how many that were; absent where none tells.
-fn worst(facts: &Facts) -> Option<(u16, Option<u64>)> {
-    let dropped = |(port, of): (u16, Of)| (port, of.delta(listener::DROPS).ok().map(|of| of.0));
-    facts.run.listeners().map(dropped).max_by_key(|(_, drops)| *drops)
+        ))
+        .also(late)
+        .lifted_by(remedies(facts, backlog)))
 }
 
 /// As long as the kernel lets it be; where that is what cuts it short, that first.

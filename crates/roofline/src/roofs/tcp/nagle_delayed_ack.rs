@@ -7,7 +7,7 @@
 
 use linerate_evidence::Percentiles;
 
-use crate::facts::flows::{Moment, is_nodelay, mean_over, moments};
+use crate::facts::flows::{Moment, is_nodelay, mean_over, moments, sending};
 use crate::prelude::*;
 
 /// Lengths of a stall and what shows as one, from the first byte on. Unit: seconds.
@@ -29,24 +29,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Load::Made if is_seen => census(facts)?,
         Load::Made => stamps(facts)?,
     };
-    let station = match side {
-        Side::Client => Station::ClientSending,
-        Side::Server => Station::ServerSending,
-    };
+    let station = sending(side);
     let (connections, took) = (facts.run.connections_words(), duration(each));
     let option = |option, does| Remedy::socket(facts, option, side, does);
     let at_once = "sends the second write at once, not after the first one's ACK";
     let in_one = "sends head and body in one write: there is no second one to hold back";
     let rate = OpRate(f64::from(facts.run.connections()) / each);
-    Ok(Claim {
-        sum: format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()),
-        seen,
-        remedies: vec![
+    Ok(Claim::delay(At::Held(station, Held::Nagle), each)
+        .sum(format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()))
+        .seen(seen)
+        .lifted_by([
             option(SocketOption::NoDelay, at_once),
             option(SocketOption::OneWrite, in_one),
-        ],
-        ..Claim::cause(vec![Part::Delay { at: At::Held(station, Held::Nagle), each }])
-    })
+        ]))
 }
 
 fn census(facts: &Facts) -> Result<Stall, Silent> {

@@ -19,14 +19,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let connections = facts.run.connections_words();
     let does = "sends as fast as windows and path allow";
     let (set, all) = (Bytes(paced as u64), Bytes(bulk.bytes as u64));
-    Ok(Claim {
-        sum: format!("{connections} x {set}/s / {all} {} = {rate}", facts.each()),
-        seen: format!(
+    Ok(Claim::delay(At::Path, each)
+        .sum(format!("{connections} x {set}/s / {all} {} = {rate}", facts.each()))
+        .seen(format!(
             "the pacing rate stood still at {set}/s; in {} of the samples with something to send bytes waited with \
              room in both windows",
             in_percent(waits)
-        ),
-        remedies: vec![Remedy::socket(facts, SocketOption::NoPacing, bulk.sender, does)],
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
-    })
+        ))
+        .lifted_by([Remedy::socket(facts, SocketOption::NoPacing, bulk.sender, does)]))
 }

@@ -29,30 +29,23 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let queued = if facts.is_split() { queued.min(facts.at(Station::Unread)) } else { queued };
     let each = queued * (1.0 - target.utilisation()) / facts.attained;
     silent_if(each <= 0.0, "its CPUs do not rest, or no exchange is unread")?;
-    let reader = function
-        .map_or(String::new(), |function| format!("; one of its readers was in {function}"));
-    let (all, full, unread) =
-        (facts.run.connections_words(), in_percent(full), Bytes(unread as u64));
-    Ok(Claim {
-        sum: format!(
-            "{all} / {} unread while the application sleeps = {}",
-            duration(each),
-            OpRate(connections / each)
-        ),
-        seen: format!(
+    let (all, took) = (facts.run.connections_words(), duration(each));
+    let (full, unread, rate) = (in_percent(full), Bytes(unread as u64), OpRate(connections / each));
+    // A queue fills behind whatever reads slowly: small reads, a long mailbox. Those say why.
+    Ok(Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
+        .sum(format!("{all} / {took} unread while the application sleeps = {rate}"))
+        .seen(format!(
             "the target's receive queues were full in {full} of the samples, with {unread} on average, while it used \
-             {:.2} of {:.0} CPUs{reader}",
+             {:.2} of {:.0} CPUs",
             target.cores, target.limit
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .also(function.map(|function| format!("one of its readers was in {function}")))
+        .lifted_by([Remedy::by_knob(
             ("read_delay_ms", "0"),
             "reads the next while the last is handled; a larger window would fill as this one did",
             "in the receiver: hand over what was read and read on, or shorten what is done (or waited for) \
              between two reads; more connections, if each has a reader of its own",
-        )],
-        // A queue fills behind whatever reads slowly: small reads, a long mailbox. Those say why.
-        ..Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
-    })
+        )]))
 }
 
 /// Those to whom the target writes.
@@ -64,23 +57,18 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     let out = bulk.shut(window).filter(|_| bulk.sender == Side::Server).or_not_here(used_up)?;
     let (of, each) = (facts.place.of, facts.per_exchange(held));
     let (window, out) = (Bytes(window as u64), Bytes(out as u64));
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::delay(At::Held(Station::ServerSending, Held::Window), each)
+        .sum(format!(
             "{held:.1} of {of:.1} connections that it writes to wait for their peers to read"
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "their windows, {window} at the most, were shut while bytes waited, with {out} in flight: it is not the path"
-        ),
-        remedies: vec![Remedy::human(
+        ))
+        .lifted_by([Remedy::human(
             "writes no faster than it is read, or has it read faster",
             "in the reader: read on while what came is handled; in the service: bound what waits for a slow one \
              (drop, thin out, or end it: send_timeout, high_watermark), and do not hold others for it",
-        )],
-        ..Claim::cause(vec![Part::Delay {
-            at: At::Held(Station::ServerSending, Held::Window),
-            each,
-        }])
-    })
+        )]))
 }
 
 /// Whether anything came on it, where the kernel says so.
@@ -95,12 +83,11 @@ fn full(flow: &Of) -> Result<f64, Missing> {
     let memory = flow.values(tcp_info::RMEM_ALLOC);
     let memory = memory.unwrap_or_else(|_| all.iter().map(|(_, bytes)| *bytes).collect());
     // Source: `tcp_win_from_space`, include/net/tcp.h: half of the buffer is offered as a window.
-    let full = all
-        .iter()
-        .zip(memory)
-        .filter(|((buffer, bytes), memory)| bytes.0 > 0 && bytes.0.max(memory.0) * 2 >= buffer.0);
-    let samples = flow.values(tcp_info::RQUEUE)?.len();
-    Ok(full.count() as f64 / samples as f64)
+    let is_full = |((buffer, bytes), memory): &(&(Bytes, Bytes), Bytes)| {
+        bytes.0 > 0 && bytes.0.max(memory.0) * 2 >= buffer.0
+    };
+    let full = all.iter().zip(memory).filter(is_full).count();
+    Ok(full as f64 / flow.values(tcp_info::RQUEUE)?.len() as f64)
 }
 
 /// Where a reader was, of a node that is sampled inside: its owner's function.

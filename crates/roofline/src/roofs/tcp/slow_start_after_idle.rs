@@ -17,10 +17,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(run.opened_per_exchange() >= HALFWAY, "connections are not kept")?;
     let bulk = Bulk::of(facts);
     let first = INITIAL_WINDOW * segment(&bulk.senders)?;
-    if bulk.sender != Side::Server || bulk.bytes <= first {
-        let answer = Bytes(run.load.bytes_read / run.load.exchanges.max(1));
-        return not_here(format!("answers of {answer} fit in the first {}", Bytes(first as u64)));
-    }
+    let (answer, begin) =
+        (Bytes(run.load.bytes_read / run.load.exchanges.max(1)), Bytes(first as u64));
+    let fits = bulk.sender != Side::Server || bulk.bytes <= first;
+    silent_if(fits, format!("answers of {answer} fit in the first {begin}"))?;
     let is_bbr = congestion_of(run, bulk.sender).contains(&"bbr");
     silent_if(is_bbr, "the senders' congestion control keeps its own account (bbr)")?;
     let again =
@@ -41,21 +41,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (body, rtt, connections) = (duration(body), duration(rtt), run.connections_words());
     let does = format!("keeps the window, and {halvings:.0} round trips of each answer");
     let rate = OpRate(f64::from(run.connections()) / each);
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::delay(At::Path, each)
+        .sum(format!(
             "{connections} / ({halvings:.0} halvings in {idle} idle x {rtt} round trip) = {rate}"
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "each answer came after {idle} in which its connection had nothing to send, {halvings:.0} timeouts of \
              {timeout}, and then took {body} where a round trip is {rtt}; no segment was sent again"
-        ),
-        remedies: vec![
-            Remedy::sysctl(facts, SETTING, "0", Side::Server, does),
+        ))
+        .lifted_by([
+            Remedy::kernel(SETTING, "0", Side::Server, does).or_of_path(facts),
             Remedy::human(
                 "leaves no connection idle for so long",
                 "keep the connection warm, or ask more on fewer connections",
             ),
-        ],
-        ..Claim::cause(vec![Part::Delay { at: At::Path, each }])
-    })
+        ]))
 }

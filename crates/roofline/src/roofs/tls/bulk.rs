@@ -17,22 +17,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let load = facts.run.load;
     let bytes = load.bytes_read.max(load.bytes_written) as f64 / load.exchanges.max(1) as f64;
     let work = facts.target_work()?;
-    let (known, part) = priced(bytes * PRICE, work);
     let (took, all) = (duration(bytes * PRICE), duration(work));
-    let (size, price) = (Bytes(bytes as u64), PRICE * 1e9);
-    Ok(Claim {
-        known,
-        sum: format!("{size} x {price:.1} ns a byte = {took} of {all} that the target works"),
-        seen: format!(
-            "{}/s are encrypted; at {price:.1} ns a byte that is {:.0} % of the target's CPU time",
-            Bytes((bytes * facts.attained) as u64),
-            (100.0 * bytes * PRICE / work.max(1e-12)).min(100.0)
-        ),
-        remedies: vec![Remedy::human(
+    let (size, price, rate) =
+        (Bytes(bytes as u64), PRICE * 1e9, Bytes((bytes * facts.attained) as u64));
+    let share = (100.0 * bytes * PRICE / work.max(1e-12)).min(100.0);
+    Ok(priced(bytes * PRICE, work)
+        .sum(format!("{size} x {price:.1} ns a byte = {took} of {all} that the target works"))
+        .seen(format!(
+            "{rate}/s are encrypted; at {price:.1} ns a byte that is {share:.0} % of the target's CPU time"
+        ))
+        .lifted_by([Remedy::human(
             "leaves encryption to a program that does it for a tenth of the CPU, or to more cores",
             "a proxy that ends TLS in front; more connections, where one alone is slow; writes of 16 KiB and \
              more; AES-128-GCM; compress before",
-        )],
-        ..Claim::cause(vec![part])
-    })
+        )]))
 }

@@ -15,42 +15,32 @@ const OF_OTP: f64 = 0.0012;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.speaks_tls()?;
-    let kept = match facts.load {
-        Load::Made => u64::from(facts.run.connections()),
-        Load::Watched => 0,
-    };
+    let kept = if facts.load == Load::Made { u64::from(facts.run.connections()) } else { 0 };
     let again = facts.run.load.opened.saturating_sub(kept);
     let few = format!("{again} connections were opened, and their handshakes made");
     silent_if((again as f64) < FEW, few)?;
     let opened = facts.opening().each;
-    let (known, parts, how) = if let Some((each, work)) = facts.shaking() {
-        let mut parts = vec![Part::Delay { at: At::Station(Station::TlsHandshake), each }];
-        parts.extend(work.ok().map(|each| Part::Work { resource: Resource::TargetCpu, each }));
+    let (claim, how) = if let Some((each, work)) = facts.shaking() {
+        let work = work.ok().map(|each| Part::Work { resource: Resource::TargetCpu, each });
         let (shaking, all) = (facts.at(Station::TlsHandshake), facts.under_way());
         let how = format!("{shaking:.1} of {all:.1} exchanges are in the handshake");
-        (Known::Sized, parts, how)
+        (Claim::delay(At::Station(Station::TlsHandshake), each).and(work), how)
     } else {
         let work = facts.target_work()?;
         let least = if facts.is_beam() { OF_OTP * opened } else { 0.0 };
-        let (known, part) = priced(least, work);
         let how = format!("the target's CPUs work {} for {}", duration(work), facts.each());
-        (known, vec![part], how)
+        (priced(least, work), how)
     };
-    Ok(Claim {
-        known,
-        sum: format!("{opened:.2} handshakes for {}", facts.each()),
-        seen: format!("{:.0} handshakes a second; {how}", opened * facts.attained),
-        remedies: vec![remedy(facts)],
-        ..Claim::cause(parts)
-    })
+    Ok(claim
+        .sum(format!("{opened:.2} handshakes for {}", facts.each()))
+        .seen(format!("{:.0} handshakes a second; {how}", opened * facts.attained))
+        .lifted_by([remedy(facts)]))
 }
 
 fn remedy(facts: &Facts) -> Remedy {
     let does = "keeps a connection for many exchanges, and its handshake with it";
-    let how = match facts.is_beam() {
-        true => " ({session_tickets, stateless} in the server's ssl options)",
-        false => "",
-    };
+    let of_otp = " ({session_tickets, stateless} in the server's ssl options)";
+    let how = if facts.is_beam() { of_otp } else { "" };
     let by_hand = format!(
         "keep-alive or a connection pool in the client; session tickets{how}; a key on P-256 and not RSA"
     );

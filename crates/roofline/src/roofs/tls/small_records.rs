@@ -20,41 +20,31 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let spared = writes - (bytes / RECORD).max(1.0);
     silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are not many"))?;
     let work = facts.target_work()?;
-    let (known, part) = priced(spared * PRICE, work);
     let works = duration(work);
-    Ok(Claim {
-        known,
-        sum: format!("{writes:.0} records of {size} for {what}, {} each at least", duration(PRICE)),
-        seen: format!(
+    Ok(priced(spared * PRICE, work)
+        .sum(format!("{writes:.0} records of {size} for {what}, {} each at least", duration(PRICE)))
+        .seen(format!(
             "the node writes {writes:.0} times {size} for {what}, and works {works} for it"
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("piece", "0"),
             "writes an answer at once, in records of 16 KiB",
             "collect what is to be sent as iodata, and call ssl:send/2 once for an answer",
-        )],
-        ..Claim::cause(vec![part])
-    })
+        )]))
 }
 
 /// Writes and bytes that the sampled connections wrote for an exchange, by the node's driver.
 fn writes(facts: &Facts) -> Result<(f64, f64), Missing> {
     let run = &facts.run;
-    let (mut count, mut bytes, mut read) = (0.0, 0.0, 0.0);
-    for subject in run.ends(Side::Server) {
-        // Channels to other nodes are no clients.
-        if run.fact(subject, "peer_node").is_some() {
-            continue;
-        }
-        let flow = run.of(subject);
-        if let (Ok(writes), Ok(sent), Ok(received)) =
-            (flow.grown(port::SEND_CNT), flow.grown(port::SEND_OCT), flow.grown(port::RECV_OCT))
-        {
-            count += writes;
-            bytes += sent;
-            read += received;
-        }
-    }
+    let grown = |end| {
+        let flow = run.of(end);
+        let bytes = |metric| flow.grown(metric).ok();
+        Some([flow.grown(port::SEND_CNT).ok()?, bytes(port::SEND_OCT)?, bytes(port::RECV_OCT)?])
+    };
+    // Channels to other nodes are no clients.
+    let clients = run.ends(Side::Server).filter(|end| run.fact(*end, "peer_node").is_none());
+    let sum = |sum: [f64; 3], of: [f64; 3]| std::array::from_fn(|index| sum[index] + of[index]);
+    let [count, bytes, read] = clients.filter_map(grown).fold([0.0; 3], sum);
     if count == 0.0 {
         return Err(missing(port::SEND_CNT.name, "flow/*/server"));
     }

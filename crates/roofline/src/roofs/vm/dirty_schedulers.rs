@@ -9,11 +9,8 @@ use crate::prelude::*;
 impl Pool {
     pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
         let node = facts.serving_node()?;
-        let seen = self.of(&facts.run).ok_or_else(|| missing(self.active().name, "node"))?;
-        let InPool { busy, count, waiting } = seen;
-        if waiting <= 0.0 {
-            return not_here(format!("{busy:.2} of {count:.0} had a job, and none waited"));
-        }
+        let InPool { busy, count, waiting } = self.of(&facts.run)?;
+        silent_if(waiting <= 0.0, format!("{busy:.2} of {count:.0} had a job, and none waited"))?;
         let no_room = self == Pool::Computing && facts.no_cpu_is_idle();
         silent_if(no_room, "there is no idle CPU for more of them")?;
         let each = facts.per_exchange(busy);
@@ -28,12 +25,10 @@ impl Pool {
         };
         // Of those that compute the emulator has no more than of the others (erl(1)).
         let few = node.last(vm::SCHEDULERS_ONLINE).is_ok_and(|schedulers| schedulers < enough);
-        Ok(Claim {
-            sum: format!("{all} of them, {took} of a job {} = {rate}", facts.each()),
-            seen: format!("{busy:.2} of {all} had a job, and {waiting:.1} more jobs waited"),
-            remedies: vec![remedy(self, facts, enough, few)],
-            ..Claim::cause(vec![Part::capacity(Resource::DirtySchedulers, count, each)])
-        })
+        Ok(Claim::cause(vec![Part::capacity(Resource::DirtySchedulers, count, each)])
+            .sum(format!("{all} of them, {took} of a job {} = {rate}", facts.each()))
+            .seen(format!("{busy:.2} of {all} had a job, and {waiting:.1} more jobs waited"))
+            .lifted_by([remedy(self, facts, enough, few)]))
     }
 }
 
@@ -59,5 +54,5 @@ fn remedy(pool: Pool, facts: &Facts, enough: u64, few: bool) -> Remedy {
         ),
     };
     let does = format!("runs {enough} such jobs at once");
-    Remedy::size(("target.vm_flags", flags), enough as f64, does, by_hand)
+    Remedy::plan(("target.vm_flags", flags), does, by_hand).serving(enough as f64)
 }

@@ -21,8 +21,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         is_asked && !of.is_owner && of.with_mail >= HALFWAY && of.waiting(callers) <= callers
     });
     let funnel = asked.max_by(|a, b| taken(a).total_cmp(&taken(b)));
-    let funnel =
-        funnel.or_not_here("no process has as much mail as callers who wait for an answer")?;
+    let none = "no process has as much mail as callers who wait for an answer";
+    let funnel = funnel.or_not_here(none)?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
     // Who waits for somebody has the turn as long as who works.
     let waits = if funnel.waits_inside() { funnel.with_mail - funnel.running } else { 0.0 };
@@ -30,20 +30,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
-    let shards = (node.online.ceil() as u64).max(2);
-    Ok(Claim {
-        sum: format!("{who}: one call at a time, {took} each = {rate}"),
-        seen: format!(
-            "{who} had {} messages waiting and worked in {worked} of the samples, with {:.2} of {:.0} schedulers in \
-             use; it was in {}",
-            funnel.waiting(callers),
-            node.active,
-            node.online,
-            funnel.function
-        ),
-        remedies: vec![Remedy::size(
+    let (active, online, waiting) = (node.active, node.online, funnel.waiting(callers));
+    let (function, shards) = (funnel.function, (online.ceil() as u64).max(2));
+    Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
+        .sum(format!("{who}: one call at a time, {took} each = {rate}"))
+        .seen(format!(
+            "{who} had {waiting} messages waiting and worked in {worked} of the samples, with {active:.2} of {online:.0} \
+             schedulers in use; it was in {function}"
+        ))
+        .lifted_by([Remedy::plan(
             ("shards", shards.to_string()),
-            shards as f64,
             format!("spreads the calls over {shards} processes, each with a part of the keys"),
             format!(
                 "what it does for a call, do in the caller: read from ets ({{read_concurrency, true}}) or \
@@ -51,7 +47,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
                  erlang:phash2(Key, {shards}). Its stack: {}",
                 if funnel.stack.is_empty() { "not seen" } else { funnel.stack }
             ),
-        )],
-        ..Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
-    })
+        ).serving(shards as f64)]))
 }

@@ -3,7 +3,7 @@
 //! `ceiling = 1 / what an exchange takes of the owner`
 //! Source: Erlang reference manual, "Processes".
 
-use crate::facts::hottest::Hottest;
+use crate::facts::connections::Hottest;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -22,20 +22,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rate = rate(1.0, each);
     let (who, worked) = (owner.words(), in_percent(owner.running));
     let more = (node.online as u32).max(2).max(facts.run.connections());
-    Ok(Claim {
-        sum: format!("one process, {} of its time used = {rate}", in_percent(used)),
-        seen: format!(
+    Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
+        .sum(format!("one process, {} of its time used = {rate}", in_percent(used)))
+        .seen(format!(
             "the connection with {} has {of_bytes} of the bytes; its owner, {who}, worked in {worked} of the samples, \
              with {:.2} of {:.0} schedulers in use",
             hot.peer, node.active, node.online
-        ),
-        remedies: vec![Remedy::size(
+        ))
+        .lifted_by([Remedy::plan(
             ("load.connections", more.to_string()),
-            f64::from(more),
             format!("spreads the same requests over {more} connections, and so over schedulers"),
             "in the client: a pool of connections instead of one; in the server: hand the work of a request \
              to a process of its own, and let the owner only read and write",
-        )],
-        ..Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
-    })
+        ).serving(f64::from(more))]))
 }

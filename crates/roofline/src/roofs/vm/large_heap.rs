@@ -25,18 +25,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = collected / cpu.scheduled().max(1e-6);
     let (part, took, rate) = (in_percent(share), facts.took(each), facts.rate_without(share));
     let (who, heap, worked) = (worst.words(), Bytes(worst.heap as u64), in_percent(worst.running));
-    let mut seen = format!(
+    let seen = format!(
         "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {:.2} schedulers' work \
          was garbage collection, {dirty:.2} of it on dirty ones",
         cpu.scheduled(),
     );
     let events = node.grown(vm::LONG_GC).unwrap_or(0.0);
-    if events > 0.0 {
-        let longest =
-            node.max(vm::LONG_GC_WORST).map_or(0.0, |longest| longest.as_secs_f64() * 1e3);
-        let took = format!("took 20 ms or more, the longest {longest:.0} ms");
-        seen.push_str(&format!("; {events:.0} collections {took}"));
-    }
+    let long = || {
+        let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |of| of.as_secs_f64() * 1e3);
+        format!("{events:.0} collections took 20 ms or more, the longest {longest:.0} ms")
+    };
     let remedy = if worst.fullsweep_after == Some("0") {
         Remedy::by_knob(
             ("fullsweep_after", "65535"),
@@ -53,17 +51,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              collects less often",
         )
     };
-    let mut parts = vec![Part::Work { resource: Resource::Process, each }];
-    if dirty > 0.0 {
-        let each = facts.per_exchange(dirty * let_run);
-        parts.push(Part::Work { resource: Resource::DirtySchedulers, each });
-    }
-    Ok(Claim {
-        sum: format!("{part} of the node's work is collection, {took}: {rate} without it"),
-        seen,
-        remedies: vec![remedy],
-        ..Claim::cause(parts)
-    })
+    let on_dirty = facts.per_exchange(dirty * let_run);
+    let on_dirty = Part::Work { resource: Resource::DirtySchedulers, each: on_dirty };
+    Ok(Claim::work(Resource::Process, each)
+        .and((dirty > 0.0).then_some(on_dirty))
+        .sum(format!("{part} of the node's work is collection, {took}: {rate} without it"))
+        .seen(seen)
+        .also((events > 0.0).then(long))
+        .lifted_by([remedy]))
 }
 
 /// Whether connections that carry something deliver lists, whose elements are 16 bytes each.

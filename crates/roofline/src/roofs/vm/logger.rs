@@ -3,6 +3,7 @@
 //! `delay = requests whose process waits for a handler / throughput`
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
 
+use crate::facts::sampled::Process;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -15,25 +16,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = waited as f64 / asked.max(1) as f64;
     let each = facts.per_exchange(share * facts.under_way());
     let waits = in_percent(share);
-    let mut seen =
-        format!("{waits} of the sampled processes waited for a log handler, {most} at once");
-    let is_handler = |stack: &str, name: &str| {
-        stack.contains("logger_olp:handle_load") || name.starts_with("logger_")
+    let is_handler = |of: &&Process| {
+        of.stack.contains("logger_olp:handle_load") || of.name.starts_with("logger_")
     };
-    let handlers = facts.processes.iter().filter(|of| is_handler(of.stack, of.name));
-    if let Some(handler) = handlers.max_by_key(|of| of.mailbox) {
-        seen.push_str(&format!("; {} had {} events waiting", handler.words(), handler.mailbox));
-    }
-    Ok(Claim {
-        sum: format!("{} of waiting for a log handler", facts.took(each)),
-        seen,
-        remedies: vec![Remedy::by_knob(
+    let handler = facts.processes.iter().filter(is_handler).max_by_key(|of| of.mailbox);
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!("{} of waiting for a log handler", facts.took(each)))
+        .seen(format!("{waits} of the sampled processes waited for a log handler, {most} at once"))
+        .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox)))
+        .lifted_by([Remedy::by_knob(
             ("overload", "drop"),
             "drops events that the handler can't take, instead of holding up who logs",
             "log less: {logger_level, notice} of the kernel application. Then \
              logger:update_handler_config(default, config, #{sync_mode_qlen => 200, drop_mode_qlen => \
              200}), and a file ({type, file}) instead of a console",
-        )],
-        ..Claim::cause(vec![Part::Delay { at: At::Service, each }])
-    })
+        )]))
 }

@@ -36,25 +36,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = (used / target.work().max(1e-6)).min(1.0);
     let (took, rate) = (facts.took(each), facts.rate_without(share));
     let (least, online) = (in_percent(a_second * LONG / node.online), node.online);
-    let mut seen = format!("{slices}: at least {least} of the time of {online:.0} schedulers");
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
-    if let Some(who) = at_work.max_by(|a, b| a.running.total_cmp(&b.running)) {
-        seen.push_str(&format!("; {} was at work in {}", who.words(), who.function));
-    }
-    Ok(Claim {
-        sum: format!(
+    let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .sum(format!(
             "{a_second:.0} long time slices a second, {took} at the least: {rate} without them"
-        ),
-        seen,
-        remedies: vec![Remedy::by_knob(
+        ))
+        .seen(format!("{slices}: at least {least} of the time of {online:.0} schedulers"))
+        .also(who.map(|who| format!("{} was at work in {}", who.words(), who.function)))
+        .lifted_by([Remedy::by_knob(
             ("native_bits", "0"),
             "takes the native call off the normal schedulers",
             "find it with erlang:system_monitor(self(), [{long_schedule, 20}]) or `perf top -p PID`; have \
              the library's NIF flagged ERL_NIF_DIRTY_JOB_CPU_BOUND, give it less at a time, or run it in a \
              port program",
-        )],
-        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
-    })
+        )]))
 }
 
 /// Native code in which schedulers wait for something, and use no CPU meanwhile.
@@ -67,19 +63,17 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
     let each = facts.per_exchange(held);
     let (online, took) = (node.online, facts.took(each));
     let ready = facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0);
-    Ok(Some(Claim {
-        sum: format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"),
-        seen: format!(
+    Ok(Some(Claim::work(Resource::TargetCpu, each)
+        .sum(format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"))
+        .seen(format!(
             "schedulers had work for {:.2} of their time, and for the kernel {:.2} of them ran and {ready:.2} could have",
             node.active, target.cores
-        ),
-        remedies: vec![Remedy::human(
+        ))
+        .lifted_by([Remedy::human(
             "takes the native call off the normal schedulers",
             "find the NIF or driver call that waits: gdb -p PID -batch -ex 'thread apply all bt' shows it; have it flagged \
              ERL_NIF_DIRTY_JOB_IO_BOUND, answer by enif_send from a thread of its own, or run it in a port program",
-        )],
-        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
-    }))
+        )])))
 }
 
 /// Long time slices, and for how long slices were timed: for a part of the time where there are very many.
@@ -87,9 +81,6 @@ fn long(of: &Of) -> Result<(u64, Duration), Missing> {
     let (slices, over) = of.delta(vm::LONG_SCHEDULE)?;
     let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed);
     // A slice that is seen by chance in less than most of a second is no rate.
-    if timed.as_secs_f64() >= HALFWAY {
-        Ok((slices, timed))
-    } else {
-        Err(missing(vm::TIMED.name, "node"))
-    }
+    let is_rate = timed.as_secs_f64() >= HALFWAY;
+    is_rate.then_some((slices, timed)).ok_or_else(|| missing(vm::TIMED.name, "node"))
 }

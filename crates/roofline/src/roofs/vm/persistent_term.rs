@@ -33,21 +33,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = used / target.work().max(1e-6);
     let (took, rate) = (facts.took(each), facts.rate_without(share));
     let (often, part) = (asked / processes, in_percent(share));
-    Ok(Claim {
-        sum: format!(
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .sum(format!(
             "{asked:.0} processes a second were asked for a term that had gone, {took}: {rate} without it"
-        ),
-        seen: format!(
+        ))
+        .seen(format!(
             "all {processes:.0} processes were asked {often:.0} times a second, which is {part} of the node's work at the \
              least"
-        ),
-        remedies: vec![Remedy::by_knob(
+        ))
+        .lifted_by([Remedy::by_knob(
             ("put_ms", "0"),
             "changes no persistent term while the service runs",
             "persistent_term:put/2 of a new value and erase/1 only when configuration changes; what changes \
              more often belongs in ets ({read_concurrency, true}), counters or atomics. A put of an equal \
              value costs nothing",
-        )],
-        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
-    })
+        )]))
 }

@@ -14,28 +14,23 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (used, at_once) = if by_scheduler { (normal, node.online) } else { (all, target.cpus) };
     let each = facts.per_exchange(used);
     let (took, rate) = (duration(each), rate(at_once, each));
-    let mut seen = node.had_work() + &micro(&samples);
-    let (online, cpus) = (node.online, target.cpus);
-    let spun = node.spun(target.cores);
-    if facts.run.header.target.local && spun > 0.0 {
-        seen.push_str(&format!(
-            "; the node used {:.2} CPUs, {spun:.2} of them to spin for work (+sbwt), which is none",
-            target.cores
-        ));
-    }
-    Ok(Claim {
-        sum: format!(
+    let (online, cpus, cores) = (node.online, target.cpus, target.cores);
+    let spun = node.spun(cores);
+    let has_spun = facts.run.header.target.local && spun > 0.0;
+    let spun = format!("{spun:.2} of them to spin for work (+sbwt), which is none");
+    Ok(Claim::place(vec![Part::capacity(Resource::TargetCpu, at_once, each)])
+        .sum(format!(
             "{online:.0} schedulers on {cpus} CPUs, {took} of work {} = {rate}",
             facts.each()
-        ),
-        seen,
-        remedies: vec![Remedy::more_cpus(facts, cpus)],
-        ..Claim::place(vec![Part::capacity(Resource::TargetCpu, at_once, each)])
-    })
+        ))
+        .seen(node.had_work())
+        .also(micro(&samples))
+        .also(has_spun.then(|| format!("the node used {cores:.2} CPUs, {spun}")))
+        .lifted_by([Remedy::more_cpus(facts, cpus)]))
 }
 
-/// What the work was, the most first: `; of the work: code of processes 78 %, drivers 17 %`.
-fn micro(node: &Of) -> String {
+/// What the work was, the most first: `of the work: code of processes 78 %, drivers 17 %`.
+fn micro(node: &Of) -> Option<String> {
     let time = |metric: Metric<Duration>| node.grown(metric).unwrap_or(0.0);
     let mut parts = [
         ("code of processes", time(vm::MICRO_EMULATOR)),
@@ -48,5 +43,5 @@ fn micro(node: &Of) -> String {
     let all: f64 = parts.iter().map(|(_, time)| time).sum();
     let most = parts.iter().take(3).filter(|(_, time)| *time > 0.0);
     let most: Vec<_> = most.map(|(of, time)| format!("{of} {}", in_percent(time / all))).collect();
-    if most.is_empty() { String::new() } else { format!("; of the work: {}", most.join(", ")) }
+    (!most.is_empty()).then(|| format!("of the work: {}", most.join(", ")))
 }

@@ -20,25 +20,23 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let used = node.active * let_run;
     let each = facts.per_exchange(used);
     let (full, rate) = (in_percent(used / online), rate(online, each));
-    let idle = match &facts.utilisation.host {
-        Ok(host) if facts.utilisation.local => {
+    let idle = match &facts.host {
+        Ok(host) if facts.run.header.target.local => {
             format!(" and {:.2} of the machine's idle", (host.cpus - host.busy).max(0.0))
         }
         _ => String::new(),
     };
     let flags = facts.vm_flags(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
-    Ok(Claim {
-        sum: format!("{online:.0} schedulers, {full} used = {rate}"),
-        seen: format!("{}, with {cpus:.0} CPUs that it may use{idle}", node.had_work()),
-        remedies: vec![Remedy::size(
+    Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
+        .sum(format!("{online:.0} schedulers, {full} used = {rate}"))
+        .seen(format!("{}, with {cpus:.0} CPUs that it may use{idle}", node.had_work()))
+        .lifted_by([Remedy::plan(
             ("target.vm_flags", flags),
-            cpus,
             format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
             format!(
                 "take +S out of vm.args, or write +S {cpus:.0}:{cpus:.0}; at once: \
                  erlang:system_flag(schedulers_online, N), up to the first number of +S"
             ),
-        )],
-        ..Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
-    })
+        )
+        .serving(cpus)]))
 }

@@ -8,6 +8,7 @@
 //! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
 //! `erlang:system_info/1`.
 
+use crate::facts::sampled::Process;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -31,21 +32,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (node.of_one(tracer.running) + collected) * let_run
     });
     let each = facts.per_exchange(used);
-    let mut seen = format!("{} of {all} sampled processes are traced", traced.len());
-    if let Some(first) = traced.first() {
-        seen.push_str(&format!(", {} among them", first.words()));
-    }
-    if let Some(tracer) = tracer {
-        seen.push_str(&format!(
-            "; {} is told, worked in {} of the samples and had {} messages waiting",
-            tracer.words(),
-            in_percent(tracer.running),
-            tracer.mailbox
-        ));
-    }
-    for more in [set.map(|set| format!("tracing is {set}")), slow.clone()].into_iter().flatten() {
-        seen.push_str(&format!("; {more}"));
-    }
+    let first = traced.first().map(|first| format!(", {} among them", first.words()));
+    let (count, first) = (traced.len(), first.unwrap_or_default());
+    let told = |of: &Process| {
+        let (who, worked) = (of.words(), in_percent(of.running));
+        let waiting = of.mailbox;
+        format!(
+            "{who} is told, worked in {worked} of the samples and had {waiting} messages waiting"
+        )
+    };
     let by_hand = if slow.is_some() && traced.is_empty() {
         "install an emulator with the JIT (OTP 24 and later on x86-64 and arm64), without -emu_type debug or lcnt"
     } else {
@@ -59,13 +54,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     } else {
         "what it costs is not known".into()
     };
-    Ok(Claim {
-        known: Known::sized_if(each > 0.0),
-        sum,
-        seen,
-        remedies: vec![Remedy::by_knob(("trace", "off"), does, by_hand)],
-        ..Claim::cause(vec![Part::Work { resource: Resource::TargetCpu, each }])
-    })
+    Ok(Claim::work(Resource::TargetCpu, each)
+        .sized_if(each > 0.0)
+        .sum(sum)
+        .seen(format!("{count} of {all} sampled processes are traced{first}"))
+        .also(tracer.map(told))
+        .also(set.map(|set| format!("tracing is {set}")))
+        .also(slow)
+        .lifted_by([Remedy::by_knob(("trace", "off"), does, by_hand)]))
 }
 
 /// An emulator that is slow by its build: without JIT, or for debugging.

@@ -26,10 +26,9 @@ pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn given(facts: &Facts) -> Result<Claim, Silent> {
     let (port, headers) = facts.captured()?;
     let (answering, all) = (port.answering, headers.answering);
-    silent_if(
-        answering < 2.0 || answering < HALFWAY * all,
-        format!("{answering:.1} connections wait in the midst of an answer for the next piece of it"),
-    )?;
+    let few =
+        format!("{answering:.1} connections wait in the midst of an answer for the next piece of it");
+    silent_if(answering < 2.0 || answering < HALFWAY * all, few)?;
     let of = headers.lasting.filter(|[count, ..]| *count >= FEW);
     let [count, low, high] = of.or_not_here("no ten answers lasted for a tenth of a second")?;
     let (low_rate, high_rate) = (Bytes(low as u64), Bytes(high as u64));
@@ -37,16 +36,14 @@ fn given(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(low < EXPLAINED * high, format!("answers are given {rates}, and not all as fast"))?;
     let each = facts.per_exchange(answering);
     let mid = Bytes(((low + high) / 2.0) as u64);
-    Ok(Claim {
-        sum: format!("{answering:.1} connections x {mid}/s"),
-        seen: format!(
+    Ok(Claim::delay(At::Station(Station::Application), each)
+        .sum(format!("{answering:.1} connections x {mid}/s"))
+        .seen(format!(
             "{count:.0} answers were given {rates}, eight in ten of them; between their pieces nothing waits to be \
              sent, {answering:.1} of {:.1} connections at a time",
             port.connections
-        ),
-        remedies: vec![remedy()],
-        ..Claim::cause(vec![Part::Delay { at: At::Station(Station::Application), each }])
-    })
+        ))
+        .lifted_by([remedy()]))
 }
 
 /// What its clients send.
@@ -57,38 +54,31 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(held < 2, "no two connections have bytes unread while their sockets are passive")?;
     let of_one = |figure: fn(&Connection) -> f64| middle(these.iter().map(figure)).unwrap_or(0.0);
     let (bytes, reads) = (of_one(|of| of.bytes), of_one(|of| of.reads));
-    if 2 * held < all || bytes <= 0.0 {
-        let why = format!("{held} of {all} connections wait to be read, and read on");
-        return not_here(why);
-    }
+    let few = format!("{held} of {all} connections wait to be read, and read on");
+    silent_if(2 * held < all || bytes <= 0.0, few)?;
     let most = |part: usize, of: usize| part as f64 > HALFWAY * of as f64;
     // But for a read more or less at either end.
     let chance = 2.0 / (reads * run.seconds()).max(1e-9);
     let alike = these.iter().filter(|of| (of.bytes - bytes).abs() <= chance * bytes).count();
-    if !most(alike, held) {
-        return not_here(format!("{alike} of {held} of them are read at the same rate"));
-    }
+    silent_if(!most(alike, held), format!("{alike} of {held} of them are read at the same rate"))?;
     let owns = |of: &&Process| these.iter().any(|one| one.owner == Some(of.pid.as_str()));
     let owners: Vec<&Process> = facts.processes.iter().filter(owns).collect();
-    let (idle, others): (Vec<&Process>, Vec<&Process>) =
-        owners.iter().partition(|of: &&&Process| is_idle(of));
-    let (idle, sampled) = (idle.len(), owners.len());
-    if !most(idle, sampled) {
-        let at = others.first().map_or(String::new(), |of| format!("; one is in {}", of.function));
-        return not_here(format!("{idle} of {sampled} owners are idle meanwhile{at}"));
-    }
+    let sampled = owners.len();
+    let mut others = owners.into_iter().filter(|of| !is_idle(of));
+    let other = others.next().map(|of| format!("; one is in {}", of.function));
+    let idle = sampled - others.count() - usize::from(other.is_some());
+    let at = other.unwrap_or_default();
+    silent_if(!most(idle, sampled), format!("{idle} of {sampled} owners are idle meanwhile{at}"))?;
     let (rate, a_read) = (Bytes(bytes as u64), Bytes((bytes / reads.max(1e-9)) as u64));
     let unread = Bytes(of_one(|of| of.unread().unwrap_or(0.0)) as u64);
     let each = facts.per_exchange(held as f64);
-    Ok(Claim {
-        sum: format!("{held} connections x {rate}/s, {a_read} a read"),
-        seen: format!(
+    Ok(Claim::delay(At::Station(Station::Unread), each)
+        .sum(format!("{held} connections x {rate}/s, {a_read} a read"))
+        .seen(format!(
             "{held} of {all} connections have {unread} unread and passive sockets; {alike} of them are read at {rate}/s; \
              {idle} of {sampled} owners are idle in their receive loops meanwhile"
-        ),
-        remedies: vec![remedy()],
-        ..Claim::cause(vec![Part::Delay { at: At::Station(Station::Unread), each }])
-    })
+        ))
+        .lifted_by([remedy()]))
 }
 
 /// How many connections read or wait to be read, and those that wait while their socket is passive.
