@@ -31,6 +31,8 @@ BESIDE = 3
 TERMS = 20
 
 SENDERS, STALLED = 4, 1_000
+# Of a reader that may stay awake. Unit: us.
+SPIN = 100
 # The kernel's default where nobody changed it; what both are set to.
 CONGESTION = "cubic"
 WRITE = 128 * 1024
@@ -142,15 +144,7 @@ class Link:
                 "CPU time is of both nodes, which have `+sbwt none`. Median (lowest to highest).\n\n" + "\n".join(rows))
 
     def latency(self, nodes):
-        ping = self.alternate(*(
-            (lambda over: lambda: nodes.ask("ping_pong", over, 100, self.ms))(over) for over in ("link", "stock")
-        ))
-        ratio = paired.ratio([(other["p50_us"], one["p50_us"]) for one, other in ping])
-        rows = ["Half a round trip of 100 bytes, one process and nothing else: link "
-                f"{spread(one['p50_us'] for one, _ in ping)} us, distribution {spread(one['p50_us'] for _, one in ping)} "
-                f"us (p50); p99 {spread(one['p99_us'] for one, _ in ping)} and "
-                f"{spread(one['p99_us'] for _, one in ping)} us. Distribution by link {ratio}. "
-                f"**Target: at least 1. {ratio.against(1).capitalize()}.**", ""]
+        rows = self.ping(nodes)
         rows += ["| 100 bytes beside | | idle p50, us | p50, us | p99, us | p50 by idle | bulk, Gbit/s |",
                  "|---|---|---:|---:|---:|---:|---:|"]
         for bulk in (1_000_000, 100_000_000):
@@ -180,6 +174,32 @@ class Link:
                     f"it takes beside its bytes, and a destination's window 1 MiB a lane: {bound:.0f} MiB. "
                     + target(f"within {bound:.0f} MiB, and no growth", kept <= bound and held["later_mib"] < 1, f"{kept:.0f}"))
         return rows
+
+    def ping(self, nodes):
+        """A lone message there and back: with the link as it comes, with a reader that may stay awake, over the distribution."""
+        def awake():
+            return nodes.ask("ping_pong", "link", 100, self.ms, options=f"spin => {SPIN}")
+
+        def asleep():
+            return nodes.ask("ping_pong", "link", 100, self.ms)
+
+        def stock():
+            return nodes.ask("ping_pong", "stock", 100, self.ms)
+
+        rows = ["Half a round trip of 100 bytes, one process and nothing else, each in turn with the distribution; CPU is of both "
+                "nodes.", "",
+                "| | link: p50, us | p99, us | CPU a message, us | distribution: p50, us | p99, us | CPU a message, us "
+                "| distribution by link | interval |",
+                "|---|---:|---:|---:|---:|---:|---:|---:|:---:|"]
+        said = []
+        for name, link in (("link", asleep), (f"link, `spin => {SPIN}`", awake)):
+            made = self.alternate(link, stock)
+            ratio = paired.ratio([(other["p50_us"], one["p50_us"]) for one, other in made])
+            cells = [spread(pair[at][key] for pair in made) for at in (0, 1) for key in ("p50_us", "p99_us", "cpu_us")]
+            rows.append(f"| {name} | {' | '.join(cells)} | **{ratio.middle:.2f}** | {ratio.low:.2f} to {ratio.high:.2f} |")
+            said.append(f"**Target: at least 1, {name}. {ratio.against(1).capitalize()}.**")
+            say(f"  {name}: distribution by link {ratio}")
+        return [*rows, "", " ".join(said), ""]
 
     def terms(self):
         """The best step of stream-terms against its first, in terms a CPU-second."""

@@ -44,7 +44,7 @@ backends_and_buffers_do_as_well_test() ->
 every_kind_of_link_and_window_test() ->
     [
         bursts(linerate_dist_link, #{link => Link, window => Window, payload => Payload})
-     || Link <- [distribution, delivered, terms, copied, encoded, frames, bytes],
+     || Link <- [distribution, delivered, terms, copied, encoded, frames, bytes, encoding, decoding, joining, delivering],
         Window <- [1, 2, 7, 1000],
         Payload <- [0, 100000]
     ].

@@ -13,6 +13,7 @@
     a_message_longer_than_a_part_arrives_whole/1,
     large_binaries_arrive_where_they_were/1,
     lone_messages_keep_their_order_with_others/1,
+    a_reader_that_stays_awake_loses_nothing/1,
     the_probe_sees_lanes_and_who_has_no_credit/1,
     the_guides_lines_work_as_written/1
 ]).
@@ -29,6 +30,7 @@ all() ->
         a_message_longer_than_a_part_arrives_whole,
         large_binaries_arrive_where_they_were,
         lone_messages_keep_their_order_with_others,
+        a_reader_that_stays_awake_loses_nothing,
         the_probe_sees_lanes_and_who_has_no_credit,
         the_guides_lines_work_as_written
     ].
@@ -150,6 +152,22 @@ lone_messages_keep_their_order_with_others(_) ->
     end).
 
 %% One process that reads nothing is sent more than its window.
+%% Trips one by one, so that it tries both; then all at once, and among large ones; then after a pause.
+a_reader_that_stays_awake_loses_nothing(_) ->
+    linerate_link_nodes:with_link(#{spin => 100}, fun(Link, Node) ->
+        Echo = spawn(Node, linerate_link_nodes, echo, [self()]),
+        Trip = fun(Message) ->
+            ok = linerate_link:send(Link, Echo, Message),
+            ?assertEqual(Message, receive Answer -> Answer after 5000 -> none end)
+        end,
+        [Trip(N) || N <- lists:seq(1, 5000)],
+        Messages = [{N, binary:copy(<<N>>, case N rem 50 of 0 -> 60000; _ -> 10 end)} || N <- lists:seq(1, 1000)],
+        [ok = linerate_link:send(Link, Echo, Message) || Message <- Messages],
+        ?assertEqual(Messages, [receive M -> M after 5000 -> none end || _ <- Messages]),
+        timer:sleep(20),
+        [Trip(N) || N <- lists:seq(1, 100)]
+    end).
+
 the_probe_sees_lanes_and_who_has_no_credit(_) ->
     linerate_link_nodes:with_link(#{small => 1}, fun(Link, Node) ->
         {Idle, Words} = linerate_probe_links:told(),

@@ -72,9 +72,11 @@ asked({ping_pong, Over, Payload, Ms, Options}) ->
         Message = payload(Payload),
         {Ping, Far} = pinging(Way),
         _ = trips(Ping, Message, until(?WARM), []),
+        Cpu = cpu(),
         Trips = lists:sort(trips(Ping, Message, until(Ms), [])),
+        Used = cpu() - Cpu,
         exit(Far, kill),
-        #{count => length(Trips), p50_us => at(Trips, 0.5) / 1.0e3, p99_us => at(Trips, 0.99) / 1.0e3}
+        #{cpu_us => Used / (2 * length(Trips)), count => length(Trips), p50_us => at(Trips, 0.5) / 1.0e3, p99_us => at(Trips, 0.99) / 1.0e3}
     end);
 %% The same beside a pair that moves large messages.
 asked({beside, Over, Payload, Bulk, Ms, Options}) ->
@@ -154,7 +156,7 @@ spent(Pid) ->
 %% Over `stock' the distribution, `link' a link, `tcp' a connection with {packet, 4} and no term in it.
 with(link, Options, Do) ->
     {ok, Link} = linerate_link:open(?NODE, Options),
-    try Do({link, Link}) after linerate_link:close(Link, 0) end;
+    try Do({link, Link, Options}) after linerate_link:close(Link, 0) end;
 with(Over, _, Do) ->
     Do(Over).
 
@@ -179,7 +181,7 @@ floods(Socket, Message) ->
 
 sender(stock, Far, Message) ->
     fun Send() -> Far ! Message, Far ! Message, Far ! Message, Far ! Message, Send() end;
-sender({link, Link}, Far, Message) ->
+sender({link, Link, _}, Far, Message) ->
     fun Send() ->
         case linerate_link:send(Link, Far, Message) of
             ok -> Send();
@@ -228,14 +230,14 @@ stalled() ->
 pinging(stock) ->
     Far = spawn(?NODE, ?MODULE, echo, [stock]),
     {fun(Message) -> Far ! {self(), Message} end, Far};
-pinging({link, Link}) ->
-    Far = spawn(?NODE, ?MODULE, echo, [node()]),
+pinging({link, Link, Options}) ->
+    Far = spawn(?NODE, ?MODULE, echo, [{node(), Options}]),
     {fun(Message) -> linerate_link:send(Link, Far, {self(), Message}) end, Far}.
 
 echo(stock) ->
     receive {From, Message} -> From ! Message, echo(stock) end;
-echo(Node) when is_atom(Node) ->
-    {ok, Link} = linerate_link:open(Node),
+echo({Node, Options}) ->
+    {ok, Link} = linerate_link:open(Node, Options),
     echo(Link);
 echo(Link) ->
     receive {From, Message} -> linerate_link:send(Link, From, Message), echo(Link) end.

@@ -3,7 +3,8 @@
 %%
 %% `link' takes causes away one by one, so that each has its cost: instead of the channel each pair has a
 %% TCP connection of its own between the same nodes, that carries terms, frames, or bytes. With `lanes' all pairs send
-%% over one link of `linerate_link' between the same nodes, and are answered over the channel.
+%% over one link of `linerate_link' between the same nodes, and are answered over the channel. A part alone
+%% (`linerate_between_alone') has no wire: what it costs is measured apart from what it adds.
 -module(linerate_dist_link).
 -behaviour(linerate_server).
 
@@ -11,6 +12,8 @@
 -export([plan/1, open/3]).
 %% Called on both nodes.
 -export([link_runs/1, channel_options_of/2]).
+
+-type plan() :: linerate_between_dist:plan() | linerate_between_tcp:plan() | linerate_between_alone:plan().
 
 %% Chosen: the study's largest, and as much again.
 -define(MAX_BYTES, 200000000).
@@ -27,9 +30,10 @@ knobs() ->
         {call, [message, gen_server, erpc, rpc_cast], message,
             "ping with messages, gen_server:call/2, erpc:call/4, rpc:cast/4 and an answer"},
         {window, [{1, 1000000}], 1, "messages that a pair leaves unanswered; 1: ping and pong"},
-        {link, [distribution, lanes, delivered, terms, copied, encoded, frames, bytes], distribution,
+        {link, [distribution, lanes, delivered, terms, copied, encoded, frames, bytes | parts()], distribution,
             "the channel; lanes: linerate_link; or a TCP connection a pair: terms passed on to a process, terms, terms "
-            "encoded by a copy, terms that nobody decodes, frames, bytes"},
+            "encoded by a copy, terms that nobody decodes, frames, bytes; or at one node one part of it: encoding, "
+            "decoding, joining of fragments of 64 KiB, delivering to another process"},
         {beside, [{0, ?MAX_BYTES}], 0,
             "bytes of messages that one more pair moves all the time the same way; 0: there is none"},
         {async_dist, [off, on], off, "the sender's process flag: it is never held by a full channel (OTP 25.3)"},
@@ -37,6 +41,9 @@ knobs() ->
     ] ++ lists:keyreplace(nodelay, 1, linerate_between:knobs(), {
         nodelay, [off, on], on, "TCP_NODELAY of both ends of those connections"
     }).
+
+-spec parts() -> [linerate_between_alone:part()].
+parts() -> [encoding, decoding, joining, delivering].
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
@@ -105,8 +112,7 @@ channel_options_of(Node, Options) ->
     inet:setopts(Channel, Options).
 
 %% A pair that nobody asks, until the peer ends: what the others' messages have to pass.
--spec beside(node(), pid(), inet:ip_address(), linerate_server:knobs(), Plan) -> ok when
-    Plan :: linerate_between_dist:plan() | linerate_between_tcp:plan().
+-spec beside(node(), pid(), inet:ip_address(), linerate_server:knobs(), plan()) -> ok.
 beside(_Node, _Peer, _Ip, #{beside := 0}, _Plan) ->
     ok;
 beside(Node, Peer, Ip, #{beside := Bytes} = Knobs, Linked) ->
@@ -126,8 +132,7 @@ always(Pair, Ends) ->
     end.
 
 %% A link that ends with the peer, where one is asked for.
--spec linked(node(), pid(), Plan) -> {ok, Plan} | {error, term()} when
-    Plan :: linerate_between_dist:plan() | linerate_between_tcp:plan().
+-spec linked(node(), pid(), plan()) -> {ok, plan()} | {error, term()}.
 linked(Node, Peer, #{link := lanes} = Plan) ->
     #{tls := Tls} = Plan,
     Certificates = [{server, linerate_certificate:options(ecdsa)}, {client, [{verify, verify_none}]}],
@@ -148,17 +153,20 @@ link_runs(Environment) ->
     ok = application:set_env([{linerate_link, Environment}]).
 
 %% @doc What a pair is told.
--spec plan(linerate_server:knobs()) ->
-    linerate_between_dist:plan() | linerate_between_tcp:plan().
+-spec plan(linerate_server:knobs()) -> plan().
 plan(#{link := Link} = Knobs) when Link =:= distribution; Link =:= lanes ->
     Plan = maps:with([link, call, window, burst, async_dist, tls], Knobs),
     Plan#{payload => payload(Knobs), send => fun erlang:send/2};
+plan(#{link := Part, burst := Burst} = Knobs) when
+    Part =:= encoding; Part =:= decoding; Part =:= joining; Part =:= delivering
+->
+    #{alone => Part, payload => payload(Knobs), burst => Burst};
 plan(#{link := Link} = Knobs) ->
     Payload = payload(Knobs),
     (over_tcp(Link, Payload, Knobs))#{payload := Payload}.
 
--spec open(node(), inet:ip_address(), linerate_between_dist:plan() | linerate_between_tcp:plan()) ->
-    linerate_between:pair().
+-spec open(node(), inet:ip_address(), plan()) -> linerate_between:pair().
+open(_Node, _Ip, #{alone := _} = Plan) -> linerate_between_alone:open(Plan);
 open(Node, Ip, #{form := _} = Plan) -> linerate_between_tcp:open(Node, Ip, Plan);
 open(Node, _Ip, Plan) -> linerate_between_dist:open(Node, Plan).
 

@@ -423,6 +423,9 @@ pub struct LinkPart {
     /// How much more that is than in the step before; none of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adds_us_per_mb: Option<f64>,
+    /// What a megabyte takes where that is done and nothing else, in runs of its own; absent: there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_us_per_mb: Option<f64>,
 }
 
 impl LinkPart {
@@ -432,7 +435,7 @@ impl LinkPart {
         let step = |(says, series, bit_s): (String, String, f64)| {
             let us_per_mb = 8e12 / bit_s;
             let adds_us_per_mb = before.replace(us_per_mb).map(|before| us_per_mb - before);
-            Self { says, series, bit_s, us_per_mb, adds_us_per_mb }
+            Self { says, series, bit_s, us_per_mb, adds_us_per_mb, alone_us_per_mb: None }
         };
         measured.into_iter().filter(|(.., bit_s)| *bit_s > 0.0).map(step).collect()
     }

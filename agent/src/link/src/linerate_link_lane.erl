@@ -21,12 +21,11 @@
     counters := counters:counters_ref()
 }.
 
-%% Unit: bytes. Chosen: a frame that is written in less time than a scheduler's wake-up takes (small);
-%% large enough for the wire's rate in `bench/link', and small enough for who keeps one message of it,
-%% who keeps the frame (bulk).
+%% Unit: bytes. Chosen: a frame that is written in less time than a scheduler's wake-up takes (small).
+%% Measured (docs/link.md): each frame wakes the far end twice, once for its length and once for the rest, so that frames of
+%% 512 KiB had a third of the wire's rate and these have all of it; who keeps one message of it keeps the frame (bulk).
 -define(FRAME_SMALL, 65536).
--define(FRAME_BULK, 524288).
-
+-define(FRAME_BULK, 2097152).
 
 %% How many lone messages may have no account yet, and how long these may be (bytes): together as much as a frame.
 -define(NOTES, 16).

@@ -67,10 +67,10 @@ lanes() ->
 
 -spec opened(#state{}, integer()) -> {ok, #state{}} | {error, term(), #state{}}.
 opened(#state{node = Node, options = Options} = State, Deadline) ->
-    #{small := Small, bulk := Bulk, window := Window, bulk_window := BulkWindow, tls := Tls} = Options,
+    #{small := Small, bulk := Bulk, window := Window, bulk_window := BulkWindow, tls := Tls, spin := Spin} = Options,
     Wanted = #{
         version => 1, near => self(), lanes => Small + Bulk, small => Small,
-        window => Window, bulk_window => BulkWindow, tls => Tls
+        window => Window, bulk_window => BulkWindow, tls => Tls, spin => Spin
     },
     case linerate_link_tls:options(near, Tls, Node) of
         {ok, Secure} ->

@@ -8,6 +8,9 @@
 -define(ACK_FRAMES, 64).
 -define(IDLE_MS, 10).
 
+%% Source: erts/emulator/beam/erl_vm.h, CONTEXT_REDS. Unit: reductions.
+-define(TURN, 4000).
+
 %% How long a mailbox that was full is left alone before it is asked for again. Unit: ms.
 -define(AGAIN_MS, 1).
 -define(AGAIN_MAX_MS, 32).
@@ -21,6 +24,7 @@
     frames = 0 :: non_neg_integer(),
     %% Frames since more were asked for.
     taken = {0, 0} :: {non_neg_integer(), integer()},
+    spin :: linerate_link_spin:spin(),
     parts = none :: none | linerate_link_frame:parts()
 }).
 
@@ -28,16 +32,16 @@
 -spec become(pid(), pos_integer(), linerate_link_socket:socket()) -> ok.
 become(Far, Lane, Socket) ->
     case gen_server:call(Far, {reader, Lane}) of
-        {ok, #{small := Small, window := Window, bulk_window := BulkWindow, safe := Safe}} ->
-            {Kind, Bytes} = case Lane =< Small of
-                true -> {small, Window};
-                false -> {bulk, BulkWindow}
+        {ok, #{small := Small, window := Window, bulk_window := BulkWindow, safe := Safe} = Wanted} ->
+            {Kind, Bytes, Spin} = case Lane =< Small of
+                true -> {small, Window, maps:get(spin, Wanted, 0)};
+                false -> {bulk, BulkWindow, 0}
             end,
             Readers = receive {readers, Tuple} -> Tuple end,
             ok = linerate_link_socket:frames(Socket, Kind),
             State = #state{
                 socket = Socket, readers = Readers, safe = Safe, in = linerate_link_core:in(Bytes),
-                traffic = linerate_link_socket:traffic({Socket, far}, Kind)
+                traffic = linerate_link_socket:traffic({Socket, far}, Kind), spin = linerate_link_spin:new(Spin)
             },
             loop(State);
         {error, _} ->
@@ -45,7 +49,8 @@ become(Far, Lane, Socket) ->
     end.
 
 -spec loop(#state{}) -> no_return().
-loop(#state{socket = Socket, frames = Frames} = State) ->
+loop(#state{socket = Socket, frames = Frames, spin = Spin} = State) ->
+    Until = linerate_link_spin:until(Spin),
     receive
         {mailbox, Dest, Length, Ms} -> loop(ack(measured(Dest, Length, Ms, State)));
         {passed, Key} -> loop(passed(Key, State));
@@ -56,16 +61,32 @@ loop(#state{socket = Socket, frames = Frames} = State) ->
                 {ended, Reason} -> exit({shutdown, Reason});
                 nothing -> loop(State)
             end
-    after patience(Frames) -> loop(idle(State))
+    after patience(Until, Frames) -> loop(waited(Until, State))
     end.
 
 -spec taken(#state{}) -> #state{}.
 taken(#state{socket = Socket, taken = Taken} = State) ->
     State#state{taken = linerate_link_socket:taken(Socket, Taken)}.
 
--spec patience(non_neg_integer()) -> timeout().
-patience(0) -> infinity;
-patience(_) -> ?IDLE_MS.
+-spec patience(none | integer(), non_neg_integer()) -> timeout().
+patience(none, 0) -> infinity;
+patience(none, _) -> ?IDLE_MS;
+patience(_, _) -> 0.
+
+%% A scheduler asks the kernel for input when so many reductions were spent: with all of a turn's spent for nothing that
+%% is soon. Others that are runnable go first.
+-spec waited(none | integer(), #state{}) -> #state{}.
+waited(none, State) ->
+    idle(State);
+waited(Until, #state{spin = Spin} = State) ->
+    case erlang:monotonic_time() < Until of
+        true ->
+            true = erlang:bump_reductions(?TURN),
+            true = erlang:yield(),
+            State;
+        false ->
+            State#state{spin = linerate_link_spin:ended(Spin)}
+    end.
 
 -spec idle(#state{}) -> #state{}.
 idle(#state{in = In} = State) ->
@@ -93,12 +114,19 @@ ack(#state{socket = Socket, in = In} = State) ->
 frame(Frame, #state{traffic = Traffic, safe = Safe, in = In, frames = Frames, parts = Parts} = State) ->
     case linerate_link_frame:read(Frame, Safe, Parts) of
         {Kind, [{_, _, _, First, _} | _] = Runs} when Kind =:= small; Kind =:= bulk ->
-            runs(Runs, State#state{parts = none, traffic = linerate_link_socket:moved(First, Traffic)});
+            Moved = linerate_link_socket:moved(First, Traffic),
+            awake(Runs, runs(Runs, State#state{parts = none, traffic = Moved}));
         {parts, More} ->
             State#state{parts = More, traffic = linerate_link_socket:moved(1, Traffic), frames = Frames + 1};
         {left, Seq} ->
             State#state{in = linerate_link_core:frames(Seq, In), frames = Frames + 1}
     end.
+
+-spec awake([linerate_link_core:run()], #state{}) -> #state{}.
+awake([{_, _, _, 1, _}], #state{spin = Spin} = State) ->
+    State#state{spin = linerate_link_spin:lone(erlang:monotonic_time(), linerate_link_socket:large(), Spin)};
+awake(_, #state{spin = Spin} = State) ->
+    State#state{spin = linerate_link_spin:ended(Spin)}.
 
 -spec runs([linerate_link_core:run()], #state{}) -> #state{}.
 runs(Runs, #state{in = In, frames = Frames} = State) ->

@@ -3,7 +3,7 @@
 -module(linerate_link_socket).
 
 -export([listen/1, connect/4, accept/1, secured/4, give/2, send/2, recv/3, frames/2, told/2, taken/2, passive/1, abort/1]).
--export([traffic/0, traffic/2, moved/2, small/0]).
+-export([traffic/0, traffic/2, moved/2, small/0, large/0]).
 
 -export_type([socket/0, traffic/0]).
 
@@ -134,7 +134,7 @@ told(_, _) -> nothing.
 %% `{active, N}' adds to what is left. A socket that has been closed says so in a message of its own.
 -spec taken(socket(), {non_neg_integer(), integer()}) -> {non_neg_integer(), integer()}.
 taken(Socket, {Count, Bulk}) when Count + 1 >= ?AGAIN ->
-    case bulk_frames() of
+    case large() of
         Bulk -> _ = again(Socket), {0, Bulk};
         More -> {0, More}
     end;
@@ -145,7 +145,7 @@ taken(_, {Count, Bulk}) ->
 -spec passive(socket()) -> {non_neg_integer(), integer()}.
 passive(Socket) ->
     _ = again(Socket),
-    {0, bulk_frames()}.
+    {0, large()}.
 
 -spec again(socket()) -> ok | {error, term()}.
 again(#tls{socket = Socket}) -> ssl:setopts(Socket, [{active, ?AGAIN}]);
@@ -165,8 +165,9 @@ small() ->
 small_frames() ->
     counters:get(persistent_term:get(?MODULE), 1).
 
--spec bulk_frames() -> integer().
-bulk_frames() ->
+%% @doc Large frames that came and went at this node.
+-spec large() -> integer().
+large() ->
     counters:get(persistent_term:get(?MODULE), 2).
 
 %% @doc What {@link moved/2} is told of a connection of which this is the near or the far end.

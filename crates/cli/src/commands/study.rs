@@ -101,7 +101,9 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     }
     let claims = study.claims.iter().map(|rule| made.claim(rule)).collect();
     let parts = made.parts();
-    let Made { scale, rows, wire, .. } = made;
+    let Made { scale, mut rows, wire, .. } = made;
+    // Nothing crosses between nodes in them: their figures are in the parts and claims.
+    rows.retain(|row| study.series.iter().all(|of| of.name != row.series || !of.part));
     let document = Document::Study(StudyDocument {
         scan: Vec::new(),
         published_wire_bit_s: published_wire(&study).filter(|_| !rows.is_empty()),
@@ -369,12 +371,20 @@ impl Made<'_> {
         let Some(rule) = &self.study.parts else { return Vec::new() };
         let wire = self.wire.iter().find(|wire| wire.case == rule.case);
         let wire = wire.map(|wire| (wire.says.clone(), "wire".to_owned(), wire.bit_s));
+        let measured = |series: &str| {
+            let is = |row: &&StudyRow| row.series == *series && row.case == Some(rule.case);
+            self.rows.iter().find(is)?.measured_bit_s
+        };
         let steps = rule.steps.iter().filter_map(|step| {
-            let is = |row: &&StudyRow| row.series == step.series && row.case == Some(rule.case);
-            let measured = self.rows.iter().find(is)?.measured_bit_s?;
-            Some((step.adds.clone(), step.series.clone(), measured))
+            Some((step.adds.clone(), step.series.clone(), measured(&step.series)?))
         });
-        LinkPart::steps(wire.into_iter().chain(steps))
+        let mut parts = LinkPart::steps(wire.into_iter().chain(steps));
+        for part in &mut parts {
+            let step = rule.steps.iter().find(|step| step.series == part.series);
+            let alone = step.and_then(|step| measured(step.alone.as_ref()?));
+            part.alone_us_per_mb = alone.filter(|bit_s| *bit_s > 0.0).map(|bit_s| 8e12 / bit_s);
+        }
+        parts
     }
 }
 

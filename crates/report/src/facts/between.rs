@@ -134,14 +134,18 @@ pub(crate) fn wire_notes(study: &StudyDocument) -> Vec<String> {
 /// From the wire down to the link, a step a row.
 pub(crate) fn parts(study: &StudyDocument) -> Table {
     let mut table = Table::new("From the wire to the link", &["with"], &[]);
-    table.head.extend(Table::new("", &[], &["throughput", "a megabyte", "more"]).head[..].to_vec());
+    let columns = ["throughput", "a megabyte", "more", "by itself"];
+    let shown = if study.parts.iter().any(|part| part.alone_us_per_mb.is_some()) { 4 } else { 3 };
+    table.head.extend(Table::new("", &[], &columns[..shown]).head);
     for part in &study.parts {
         let adds = part.adds_us_per_mb.map_or_else(
             || "-".to_owned(),
             |us| format!("{}{}", if us < 0.0 { "-" } else { "+" }, time(us.abs())),
         );
         let name = if part.series == "wire" { WIRE } else { &part.says };
-        table.rows.push(vec![name.to_owned(), bits(part.bit_s / 8.0), time(part.us_per_mb), adds]);
+        let alone = part.alone_us_per_mb.map_or_else(|| "-".to_owned(), time);
+        let cells = [bits(part.bit_s / 8.0), time(part.us_per_mb), adds, alone];
+        table.rows.push([&[name.to_owned()], &cells[..shown]].concat());
     }
     table
 }

@@ -18,6 +18,10 @@ pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow], wires: &[Wire]) -> Clai
             let outcome = wire_share(rows, wires, (series, *case), [*least, *most]);
             outcome.or_else(otherwise.as_deref()).of(says)
         }
+        ClaimRule::Sum { says, series, of, case, within, otherwise } => {
+            let outcome = sum(rows, series, of, *case, *within);
+            outcome.or_else(otherwise.as_deref()).of(says)
+        }
         ClaimRule::Verdict { says, series, by, connections } => {
             verdict(rows, series, by, connections.as_deref()).of(says)
         }
@@ -142,6 +146,31 @@ fn wire_share(
     Outcome { held: Some(held), because: says.collect::<Vec<_>>().join(", ") }
 }
 
+/// What a megabyte takes in a series beside the sum of what it takes in others, each measured in runs of its own.
+fn sum(rows: &[StudyRow], series: &str, of: &[String], case: u32, within: f64) -> Outcome {
+    let us = |series: &str| {
+        let row = rows.iter().find(|row| row.series == series && row.case == Some(case))?;
+        row.measured_bit_s.filter(|bit_s| *bit_s > 0.0).map(|bit_s| 8e12 / bit_s)
+    };
+    let parts: Option<Vec<f64>> = of.iter().map(|part| us(part)).collect();
+    let (Some(whole), Some(parts)) = (us(series), parts) else { return Outcome::unmeasured() };
+    adds_up(&parts, whole, within)
+}
+
+fn adds_up(parts: &[f64], whole: f64, within: f64) -> Outcome {
+    let sum = parts.iter().sum::<f64>();
+    let off = sum / whole - 1.0;
+    let says: Vec<String> = parts.iter().map(|us| format!("{us:.1}")).collect();
+    let says = says.join(" + ");
+    Outcome {
+        held: Some(off.abs() <= within),
+        because: format!(
+            "{says} = {sum:.0} us a megabyte, and measured {whole:.0}: {:+.0} %",
+            off * 100.0
+        ),
+    }
+}
+
 fn verdict(rows: &[StudyRow], series: &str, by: &str, at: Option<&[u32]>) -> Outcome {
     let mut rows = rows_of(rows, series);
     rows.retain(|row| at.is_none_or(|at| at.contains(&counted(row))));
@@ -212,4 +241,22 @@ fn median(run: &RunDocument) -> f64 {
     list.iter()
         .find(|[percentile, _]| *percentile == 50.0)
         .map_or(f64::INFINITY, |[_, value]| value / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_were_measured_by_themselves_may_or_may_not_add_up() {
+        let of = |whole| adds_up(&[170.0, 0.5, 29.5], whole, 0.15);
+        assert_eq!(of(200.0).held, Some(true));
+        assert_eq!(
+            of(200.0).because,
+            "170.0 + 0.5 + 29.5 = 200 us a megabyte, and measured 200: +0 %"
+        );
+        assert_eq!(of(250.0).held, Some(false));
+        assert_eq!(of(170.0).held, Some(false));
+        assert_eq!(of(180.0).held, Some(true));
+    }
 }

@@ -102,6 +102,8 @@ pub(super) struct PartRule {
     pub series: String,
     /// What is done more than in the step before.
     pub adds: String,
+    /// The series that does that and nothing else, where there is one.
+    pub alone: Option<String>,
 }
 
 /// A quicker form, for a first look.
@@ -136,6 +138,9 @@ pub(super) struct Series {
     /// Its counts are this machine's, whatever the scale.
     #[serde(default)]
     pub unscaled: bool,
+    /// A part alone, at one node: it is in the study's parts and claims, and has no rows.
+    #[serde(default)]
+    pub part: bool,
     /// Keys of its plan, over those of the study.
     #[serde(default)]
     pub plan: Table,
@@ -189,6 +194,16 @@ pub(super) enum ClaimRule {
         #[serde(default)]
         most: Option<f64>,
         /// Why, where it does not hold any more.
+        otherwise: Option<String>,
+    },
+    /// What a byte takes in a series is what it takes in these together, in this case.
+    Sum {
+        says: String,
+        series: String,
+        of: Vec<String>,
+        case: u32,
+        within: f64,
+        /// Why, where it does not hold.
         otherwise: Option<String>,
     },
     /// A series' verdict, at each connection count or at these.
@@ -353,7 +368,15 @@ mod tests {
                 }
                 let names: Vec<_> = study.series.iter().map(|series| &series.name).collect();
                 for step in study.parts.iter().flat_map(|parts| &parts.steps) {
-                    assert!(names.contains(&&step.series), "{}", step.series);
+                    for series in std::iter::once(&step.series).chain(&step.alone) {
+                        assert!(names.contains(&series), "{series}");
+                    }
+                }
+                for claim in &study.claims {
+                    let ClaimRule::Sum { series, of, .. } = claim else { continue };
+                    for series in std::iter::once(series).chain(of) {
+                        assert!(names.contains(&series), "{series}");
+                    }
                 }
                 seen += 1;
             }
