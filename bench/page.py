@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 from statistics import mean, median
 
 import paired
@@ -340,6 +341,19 @@ def between(parts):
     return "\n".join(f"## {TITLES[part]}\n\n<!-- {part} -->\n{told}\n<!-- /{part} -->\n" for part, told in parts.items())
 
 
+def carried(page, before):
+    """The page, with the part about users of the one before: `bench/many` and `bench/tsung` are run by themselves.
+
+    >>> carried("a\\n## How to repeat\\n", "b\\n<!-- users -->\\nc\\n<!-- /users -->\\n## How to repeat\\n")
+    'a\\n<!-- users -->\\nc\\n<!-- /users -->\\n## How to repeat\\n'
+    >>> carried("a\\n", "b\\n")
+    'a\\n'
+    """
+    part = re.search("<!-- users -->.*?<!-- /users -->\\n", before, re.DOTALL)
+    end = page.find("## How to repeat")
+    return page[:end] + part[0] + page[end:] if part and end >= 0 else page
+
+
 def machine(server_core, core):
     """CPU, cores, kernel."""
     model = "unknown CPU"
@@ -373,6 +387,7 @@ REPEAT = """\
     make bench                       # all of it, on a quiet machine: about ten minutes
     bench/run --only wrk --pairs 15  # one part, more pairs
     bench/run --only link --only link-bulk --only terms  # the link: these stay in this page when run alone
+    bench/many, bench/tsung          # users; their figures are written here by hand, and stay
     bench/run --quick                # does it work? 3 pairs of 1 s; the figures are worth nothing
     bench/run --against OLD/linerate # two builds in alternation
 

@@ -18,6 +18,7 @@
     who_does_not_read_is_closed/1,
     a_thousand_come_and_go_and_nothing_is_left/1,
     idle_users_hibernate/1,
+    parked_users_have_no_process/1,
     faults_are_planted_in_their_share/1,
     a_stalled_login_ends_with_its_client/1
 ]).
@@ -26,21 +27,16 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [{group, Group} || Group <- [once, counted, true, asleep, socket]] ++
+    [{group, Group} || Group <- [once, counted, true, asleep, parked, socket, awake_all, parked_all]] ++
         [
-            a_name_moves_to_its_new_connection,
-            a_place_that_was_left_is_given_again,
-            presence_is_told_to_the_room,
-            who_stops_sending_is_closed_and_has_left,
             a_connection_that_says_nothing_is_closed,
-            who_does_not_read_is_closed,
-            a_thousand_come_and_go_and_nothing_is_left,
             idle_users_hibernate,
+            parked_users_have_no_process,
             faults_are_planted_in_their_share,
             a_stalled_login_ends_with_its_client
         ].
 
-%% The same conversation however data reaches a user's process, and whether it is awake.
+%% The same conversation however data reaches a user's process, and whether it is awake or there at all.
 groups() ->
     Cases = [
         a_room_hears_what_one_of_it_says,
@@ -48,7 +44,16 @@ groups() ->
         a_long_line_is_refused_and_closed,
         lines_in_pieces_and_many_at_once_are_answered_in_order
     ],
-    [{Group, [], Cases} || Group <- [once, counted, true, asleep, socket]].
+    All = [
+        a_name_moves_to_its_new_connection,
+        a_place_that_was_left_is_given_again,
+        presence_is_told_to_the_room,
+        who_stops_sending_is_closed_and_has_left,
+        who_does_not_read_is_closed,
+        a_thousand_come_and_go_and_nothing_is_left
+    ],
+    [{Group, [], Cases} || Group <- [once, counted, true, asleep, parked, socket]] ++
+        [{Group, [], All} || Group <- [awake_all, parked_all]].
 
 init_per_suite(Config) ->
     {ok, Started} = application:ensure_all_started(linerate),
@@ -62,6 +67,9 @@ init_per_group(once, Config) -> [{knobs, [{<<"active">>, <<"once">>}]} | Config]
 init_per_group(counted, Config) -> [{knobs, [{<<"active">>, <<"2">>}]} | Config];
 init_per_group(true, Config) -> [{knobs, [{<<"active">>, <<"true">>}]} | Config];
 init_per_group(asleep, Config) -> [{knobs, [{<<"hibernate_ms">>, <<"0">>}]} | Config];
+init_per_group(awake_all, Config) -> Config;
+init_per_group(parked_all, Config) -> init_per_group(parked, Config);
+init_per_group(parked, Config) -> [{knobs, [{<<"park_ms">>, <<"0">>}]} | Config];
 init_per_group(socket, Config) -> [{knobs, [{<<"backend">>, <<"socket">>}]} | Config].
 
 end_per_group(_Group, _Config) ->
@@ -125,8 +133,8 @@ lines_in_pieces_and_many_at_once_are_answered_in_order(Config) ->
     ok = gen_tcp:send(User, lists:duplicate(200, "ping\n")),
     [?assertEqual(<<"pong">>, line(User)) || _ <- lists:seq(1, 200)].
 
-a_name_moves_to_its_new_connection(_Config) ->
-    Chat = start([]),
+a_name_moves_to_its_new_connection(Config) ->
+    Chat = start(knobs(Config)),
     First = login("ann", Chat),
     Bob = login("bob", Chat),
     Second = login("ann", Chat),
@@ -136,8 +144,8 @@ a_name_moves_to_its_new_connection(_Config) ->
     ?assertEqual(<<"said">>, ask(Bob, "say again")),
     ?assertEqual(<<"from bob again">>, line(Second)).
 
-a_place_that_was_left_is_given_again(_Config) ->
-    Chat = start([]),
+a_place_that_was_left_is_given_again(Config) ->
+    Chat = start(knobs(Config)),
     [Ann, _Bob, Cid] = [login(Name, Chat) || Name <- ["ann", "bob", "cid"]],
     ok = gen_tcp:close(Ann),
     eventually(fun() -> online(Chat) =:= 2 end),
@@ -146,16 +154,16 @@ a_place_that_was_left_is_given_again(_Config) ->
     ?assertEqual(<<"said">>, ask(Dan, "say to bob")),
     ?assertEqual({error, timeout}, gen_tcp:recv(Cid, 0, 50)).
 
-presence_is_told_to_the_room(_Config) ->
-    Chat = start([{<<"presence">>, <<"room">>}]),
+presence_is_told_to_the_room(Config) ->
+    Chat = start([{<<"presence">>, <<"room">>} | knobs(Config)]),
     Ann = login("ann", Chat),
     Bob = login("bob", Chat),
     ?assertEqual(<<"here bob">>, line(Ann)),
     ok = gen_tcp:close(Bob),
     ?assertEqual(<<"gone bob">>, line(Ann)).
 
-who_stops_sending_is_closed_and_has_left(_Config) ->
-    Chat = start([]),
+who_stops_sending_is_closed_and_has_left(Config) ->
+    Chat = start(knobs(Config)),
     User = login("ann", Chat),
     ok = gen_tcp:send(User, "ping\nhalf a li"),
     ok = gen_tcp:shutdown(User, write),
@@ -179,8 +187,8 @@ a_connection_that_says_nothing_is_closed(_Config) ->
     [?assertEqual({error, closed}, gen_tcp:recv(User, 0, 0)) || User <- [Never, Bob]],
     ?assertEqual(1, online(Chat)).
 
-who_does_not_read_is_closed(_Config) ->
-    Chat = start([{<<"send_timeout_ms">>, <<"200">>}, {<<"sndbuf">>, <<"4096">>}]),
+who_does_not_read_is_closed(Config) ->
+    Chat = start([{<<"send_timeout_ms">>, <<"200">>}, {<<"sndbuf">>, <<"4096">>} | knobs(Config)]),
     Deaf = login("deaf", Chat, [{recbuf, 2048}]),
     Ann = login("ann", Chat),
     Text = binary:copy(<<"x">>, 200),
@@ -190,8 +198,8 @@ who_does_not_read_is_closed(_Config) ->
     end),
     ok = gen_tcp:close(Deaf).
 
-a_thousand_come_and_go_and_nothing_is_left(_Config) ->
-    Chat = start([]),
+a_thousand_come_and_go_and_nothing_is_left(Config) ->
+    Chat = start(knobs(Config)),
     Before = {erlang:system_info(process_count), erlang:system_info(port_count)},
     [
         begin
@@ -219,6 +227,35 @@ idle_users_hibernate(_Config) ->
     ?assertEqual(<<"pong">>, ask(User, "ping")),
     eventually(Asleep).
 
+%% Not while it is parked: its end, its name's new connection and what others say reach it as ever.
+parked_users_have_no_process(_Config) ->
+    Chat = start([{<<"park_ms">>, <<"20">>}, {<<"presence">>, <<"room">>}]),
+    Before = length(processes()),
+    Parked = fun() -> length(processes()) =:= Before end,
+    [Ann, Bob] = [login(Name, Chat) || Name <- ["ann", "bob"]],
+    ?assertEqual(<<"here bob">>, line(Ann)),
+    ?assertNot(Parked()),
+    eventually(Parked),
+    ?assertEqual(2, online(Chat)),
+    ?assertEqual(<<"said">>, ask(Ann, "say hello")),
+    %% Who hears it gets no process for that.
+    ?assertEqual(<<"from ann hello">>, line(Bob)),
+    ?assertEqual(Before + 1, length(processes())),
+    eventually(Parked),
+    Again = login("bob", Chat),
+    ?assertEqual(<<"error replaced">>, line(Bob)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Bob, 0, 5000)),
+    ?assertEqual(<<"here bob">>, line(Ann)),
+    eventually(Parked),
+    ok = gen_tcp:close(Again),
+    ?assertEqual(<<"gone bob">>, line(Ann)),
+    eventually(Parked),
+    ?assertEqual(<<"pong">>, ask(Ann, "ping")),
+    ?assertEqual(1, open(Chat)),
+    ok = gen_tcp:close(Ann),
+    eventually(fun() -> {online(Chat), open(Chat)} =:= {0, 0} end),
+    #{<<"bytes_in">> := <<"45">>} = stats(Chat).
+
 faults_are_planted_in_their_share(_Config) ->
     Logins = fun(Fault, Share) ->
         Chat = start([{<<"fault">>, Fault}, {<<"fault_share">>, Share}]),
@@ -245,7 +282,7 @@ a_stalled_login_ends_with_its_client(_Config) ->
 %% Helpers.
 
 knobs(Config) ->
-    proplists:get_value(knobs, Config).
+    proplists:get_value(knobs, Config, []).
 
 start(Knobs) ->
     {ok, Words} = linerate_verbs:answer(<<"start">>, [{<<"server">>, <<"chat">>} | Knobs]),

@@ -18,6 +18,9 @@
     %% Bytes of a line. The driver's buffer holds no more; that of the socket module does.
     buffer := pos_integer(),
     hibernate_ms := timeout(),
+    park_ms := timeout(),
+    %% None where nobody is parked.
+    keepers := linerate_chat_keeper:keepers(),
     silence_ms := non_neg_integer(),
     fullsweep_after := non_neg_integer(),
     min_heap_size := pos_integer(),
@@ -41,6 +44,8 @@ knobs() ->
         {presence, [off, room], off, "room: the others of a room are told who comes and goes"},
         {hibernate_ms, [never, {0, 3600000}], 1000,
             "pause after which a user's process hibernates"},
+        {park_ms, [never, {0, 3600000}], never,
+            "pause after which a user's process ends, and a few keep the sockets of all"},
         {fullsweep_after, [{0, 65535}], 65535,
             "collections after which all is copied and not only what is new"},
         {min_heap_size, [{1, 16#100000}], 233, "words of heap of a user's process that is awake"},
@@ -65,7 +70,14 @@ knobs() ->
 start(Where, #{room := Size} = Knobs) ->
     {ok, Rooms} = linerate_chat_rooms:start(Size),
     Id = {?MODULE, erlang:unique_integer([positive])},
-    ok = persistent_term:put(Id, chat(Rooms, Knobs)),
+    ParkMs = park_ms(Knobs),
+    Keepers =
+        case ParkMs of
+            infinity -> {};
+            _ -> linerate_chat_keeper:start(Id, Rooms)
+        end,
+    Chat = chat(Rooms, Knobs),
+    ok = persistent_term:put(Id, Chat#{park_ms => ParkMs, keepers => Keepers}),
     Serve = fun(Socket) -> linerate_chat_user:serve(Socket, Id) end,
     case linerate_listener:start(Where, Knobs#{packet => line}, Serve) of
         {ok, #{handle := Handle} = Started} ->
@@ -82,12 +94,13 @@ stop({Id, Handle}) ->
 
 -spec forget(id()) -> ok.
 forget(Id) ->
-    #{rooms := Rooms} = persistent_term:get(Id),
+    #{rooms := Rooms, keepers := Keepers} = persistent_term:get(Id),
+    ok = linerate_chat_keeper:stop(Keepers, Rooms),
     ok = linerate_chat_rooms:stop(Rooms),
     true = persistent_term:erase(Id),
     ok.
 
--spec chat(linerate_chat_rooms:rooms(), linerate_server:knobs()) -> chat().
+-spec chat(linerate_chat_rooms:rooms(), linerate_server:knobs()) -> map().
 chat(Rooms, #{login_delay_ms := DelayMs, login_spin_us := SpinUs, fault_share := Share} = Knobs) ->
     As = [presence, active, buffer, silence_ms, fullsweep_after, min_heap_size],
     (maps:with(As, Knobs))#{
@@ -102,6 +115,11 @@ chat(Rooms, #{login_delay_ms := DelayMs, login_spin_us := SpinUs, fault_share :=
 -spec hibernate_ms(linerate_server:knobs()) -> timeout().
 hibernate_ms(#{hibernate_ms := never}) -> infinity;
 hibernate_ms(#{hibernate_ms := Ms}) -> Ms.
+
+%% A timer for silence needs the user's process, and a socket of the socket module has one of its own.
+-spec park_ms(linerate_server:knobs()) -> timeout().
+park_ms(#{park_ms := Ms, silence_ms := 0, backend := inet}) when is_integer(Ms) -> Ms;
+park_ms(#{}) -> infinity.
 
 -spec fault(atom()) -> {none | login | say, error | stall | close}.
 fault(none) -> {none, error};

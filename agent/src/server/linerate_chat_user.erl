@@ -4,7 +4,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--export([serve/2]).
+-export([serve/2, woken/3, wake/2]).
 
 -record(user, {
     socket :: gen_tcp:socket(),
@@ -18,12 +18,8 @@
 
 -spec serve(gen_tcp:socket(), linerate_chat:id()) -> linerate_conn:ended().
 serve(Socket, Id) ->
-    #{active := Mode, fullsweep_after := Sweep, min_heap_size := Words} =
-        Chat = persistent_term:get(Id),
-    %% What proc_lib notes of a process's origin is a fifth of what an idle one takes.
-    _ = erase(),
-    _ = process_flag(fullsweep_after, Sweep),
-    _ = process_flag(min_heap_size, Words),
+    #{active := Mode} = Chat = persistent_term:get(Id),
+    ok = settle(Chat),
     ok = watch_silence(Chat),
     User = #user{socket = Socket, id = Id, heard = now_ms()},
     case linerate_reading:start(Socket, Mode) of
@@ -31,16 +27,65 @@ serve(Socket, Id) ->
         {error, Reason} -> Reason
     end.
 
+%% @doc A user whose socket was parked, from when `wake/2' says what has come of it.
+-spec woken(gen_tcp:socket(), linerate_chat:id(), linerate_chat_rooms:place()) -> linerate_conn:ended().
+woken(Socket, Id, Place) ->
+    #{rooms := Rooms} = Chat = persistent_term:get(Id),
+    ok = settle(Chat),
+    receive
+        {?MODULE, Events} ->
+            %% Not before: until then the place may go to another.
+            Name = linerate_chat_rooms:name(Rooms, Place),
+            User = #user{socket = Socket, id = Id, online = {Name, Place}, heard = now_ms()},
+            proceed(all(Events, {go_on, User}, Chat), Chat)
+    end.
+
+-spec all([term()], next(), linerate_chat:chat()) -> next().
+all([Event | Events], {go_on, User}, Chat) -> all(Events, on(Event, User, Chat), Chat);
+all(_Events, Next, _Chat) -> Next.
+
+-spec wake(pid(), [term()]) -> ok.
+wake(Pid, Events) ->
+    Pid ! {?MODULE, Events},
+    ok.
+
+-spec settle(linerate_chat:chat()) -> ok.
+settle(#{fullsweep_after := Sweep, min_heap_size := Words}) ->
+    %% What proc_lib notes of a process's origin is a fifth of what an idle one takes.
+    _ = erase(),
+    _ = process_flag(fullsweep_after, Sweep),
+    _ = process_flag(min_heap_size, Words),
+    ok.
+
 -spec proceed(next(), linerate_chat:chat()) -> linerate_conn:ended().
-proceed({go_on, #user{id = Id} = User}, #{hibernate_ms := HibernateMs} = Chat) ->
+proceed({go_on, User}, Chat) ->
+    {Ms, Rest} = pause(User, Chat),
     receive
         Event -> proceed(on(Event, User, Chat), Chat)
-    after HibernateMs ->
-        {hibernate, fun() -> proceed({go_on, User}, persistent_term:get(Id)) end}
+    after Ms ->
+        rest(Rest, User)
     end;
 proceed({over, User, Why}, Chat) ->
     ok = leave(User, Chat),
     Why.
+
+-spec pause(#user{}, linerate_chat:chat()) -> {timeout(), hibernate | park}.
+pause(#user{online = {_, _}}, #{park_ms := Ms}) when Ms =/= infinity -> {Ms, park};
+pause(_User, #{hibernate_ms := Ms}) -> {Ms, hibernate}.
+
+-spec rest(hibernate | park, #user{}) -> linerate_conn:ended().
+rest(hibernate, #user{id = Id} = User) ->
+    {hibernate, fun() -> proceed({go_on, User}, persistent_term:get(Id)) end};
+rest(park, User) ->
+    {hand_over, fun(Counts) -> park(User, Counts) end}.
+
+-spec park(#user{}, linerate_counts:counts()) -> linerate_conn:ended().
+park(#user{socket = Socket, id = Id, online = {_, Place}} = User, Counts) ->
+    #{keepers := Keepers} = Chat = persistent_term:get(Id),
+    case linerate_chat_keeper:park(Keepers, Place, Socket, Counts) of
+        parked -> handed_over;
+        stay -> proceed({go_on, User}, Chat)
+    end.
 
 %% Events.
 
@@ -94,9 +139,11 @@ command({bad, Sentence}, User, _Chat) ->
     answer({error, Sentence}, User).
 
 -spec login(binary(), #user{}, linerate_chat:chat()) -> next().
-login(Name, User, #{rooms := Rooms, login := Service} = Chat) ->
+login(Name, User, #{rooms := Rooms, login := Service, keepers := Keepers} = Chat) ->
     ok = linerate_service:take(Service),
-    Online = User#user{online = {Name, linerate_chat_rooms:enter(Rooms, Name)}},
+    {Place, Parked} = linerate_chat_rooms:enter(Rooms, Name),
+    _ = [linerate_chat_keeper:replaced(Keepers, Place, Parked) || Parked =/= none],
+    Online = User#user{online = {Name, Place}},
     ok = announce(linerate_chat_line:here(Name), Online, Chat),
     answer(ok, Online).
 
@@ -119,10 +166,13 @@ announce(_Line, _User, #{presence := off}) -> ok;
 announce(Line, User, #{presence := room} = Chat) -> tell_others(Line, User, Chat).
 
 -spec tell_others(binary(), #user{}, linerate_chat:chat()) -> ok.
-tell_others(Line, #user{online = {_, Place}}, #{rooms := Rooms}) ->
-    lists:foreach(
-        fun(Pid) -> Pid ! {linerate_chat, said, Line} end, linerate_chat_rooms:others(Rooms, Place)
-    ).
+tell_others(Line, #user{online = {_, Place}}, #{rooms := Rooms, keepers := Keepers}) ->
+    Tell =
+        case Keepers of
+            {} -> fun({_, Pid}) -> Pid ! {linerate_chat, said, Line} end;
+            _ -> fun({Other, _}) -> linerate_chat_keeper:said(Keepers, Other, Line) end
+        end,
+    lists:foreach(Tell, linerate_chat_rooms:others(Rooms, Place)).
 
 %% What can be planted. The commands that it could have met are counted over all users, so that with a
 %% share of 25 percent it is each fourth one of them.

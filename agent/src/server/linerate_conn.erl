@@ -6,8 +6,13 @@
 
 -export_type([ended/0]).
 
-%% Why a connection is over; or how it goes on when its process is woken. Then it hibernates first.
--type ended() :: {hibernate, fun(() -> ended())} | term().
+%% Why a connection is over; or how it goes on when its process is woken. Then it hibernates first. Or how its
+%% process gives it away, and `handed_over' when it has.
+-type ended() ::
+    {hibernate, fun(() -> ended())}
+    | {hand_over, fun((linerate_counts:counts()) -> ended())}
+    | handed_over
+    | term().
 
 -spec start_link(linerate_listener:serve(), linerate_counts:counts()) -> {ok, pid()}.
 start_link(Serve, Counts) ->
@@ -33,6 +38,10 @@ go_on(Next, Counts, Socket) ->
     case Next() of
         {hibernate, Later} ->
             proc_lib:hibernate(?MODULE, go_on, [Later, Counts, Socket]);
+        {hand_over, To} ->
+            go_on(fun() -> To(Counts) end, Counts, Socket);
+        handed_over ->
+            ok;
         _Ended ->
             ok = linerate_counts:ended(Counts, Socket),
             gen_tcp:close(Socket)

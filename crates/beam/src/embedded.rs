@@ -78,6 +78,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "server/linerate_between_tcp.erl",
     "server/linerate_certificate.erl",
     "server/linerate_chat.erl",
+    "server/linerate_chat_keeper.erl",
     "server/linerate_chat_line.erl",
     "server/linerate_chat_rooms.erl",
     "server/linerate_chat_user.erl",

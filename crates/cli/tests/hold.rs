@@ -275,9 +275,10 @@ fn alone() -> MutexGuard<'static, ()> {
 #[test]
 fn ejabberd_holds_users_who_talk_and_its_node_says_what_they_cost() {
     let _alone = alone();
-    let ejabberd = Node::start_with(&["ejabberd", "--users", "240"]);
+    let ejabberd = Node::start_with(&["ejabberd", "--users", "240", "--tls"]);
     let mix = "idle=50,active=50@exp:300ms";
-    let more = ["--mix", mix, "--levels", "4"];
+    // With TLS inside; the others below without.
+    let more = ["--mix", mix, "--levels", "4", "--starttls", "--insecure"];
     let (code, held, err) = hold_at(&ejabberd, "240", &more);
     assert_eq!((code, limit(&held), &held["held"]), (0, "none", &240.into()), "{err} {held:#}");
     let active = &held["classes"][1];
@@ -393,6 +394,7 @@ fn what_was_typed_wrong_is_said_with_what_to_write() {
         (&["line://127.0.0.1:9", "--hold", "--levels", "0"], "--levels 0: write 1 or more"),
         (&["line://127.0.0.1:9", "--hold", "--gate", "soon"], "--gate: "),
         (&["line://127.0.0.1:9", "--mix", "idle=1"], "--hold"),
+        (&["line://127.0.0.1:9", "--hold", "--starttls"], "write xmpp:// or --protocol xmpp"),
         (&["xmpp://127.0.0.1:9", "--hold", "--mechanism", "digest"], "write plain, scram-sha-1"),
         (&["xmpp://127.0.0.1:9", "--hold", "--node", "a@b@c"], "write NAME@HOST"),
         (&["line://127.0.0.1:9", "--hold", "-c", "9"], "nothing listens at 127.0.0.1:9"),

@@ -107,9 +107,9 @@ impl Connection {
 }
 
 /// The socket as rustls writes to it.
-struct Wire<'a> {
-    socket: &'a OwnedFd,
-    bytes: usize,
+pub(crate) struct Wire<'a> {
+    pub(crate) socket: &'a OwnedFd,
+    pub(crate) bytes: usize,
 }
 
 impl io::Write for Wire<'_> {

@@ -24,7 +24,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::Timespec;
 
 use crate::clock::now;
+use crate::connection::Wire;
 use crate::socket::{Opener, cause, connected};
+use crate::tls::{self, Peer, Tls};
 
 // Chosen: as an engine thread.
 const EVENTS: usize = 256;
@@ -39,6 +41,8 @@ pub struct UsersJob {
     pub ramp: Ramp,
     /// What they say; none: they connect, and are online with that.
     pub protocol: Option<Arc<dyn Protocol>>,
+    /// How to go on when a session asks for TLS inside of its protocol; none: it does not.
+    pub tls: Option<Tls>,
     /// Where.
     pub server: SocketAddr,
     /// The network namespace that they connect from; none: the host's own.
@@ -67,9 +71,11 @@ pub fn users(job: UsersJob, beside: &mut impl Beside) -> io::Result<Ramp> {
         opener: Opener::new(&job.options, 0),
         ramp: job.ramp,
         protocol: job.protocol,
+        tls: job.tls,
         server: job.server,
         connections: Vec::new(),
         buffer: vec![0; BUFFER],
+        plain: vec![0; BUFFER],
         out: Vec::new(),
         happened: Vec::new(),
     };
@@ -102,6 +108,8 @@ impl Drop for Entered {
 struct Connection {
     socket: Option<OwnedFd>,
     session: Option<Box<dyn Session>>,
+    /// From when the session asked for it.
+    tls: Option<tls::Session>,
     generation: u32,
     is_connected: bool,
     /// What the kernel did not take.
@@ -113,9 +121,12 @@ struct Users {
     opener: Opener,
     ramp: Ramp,
     protocol: Option<Arc<dyn Protocol>>,
+    tls: Option<Tls>,
     server: SocketAddr,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
+    /// What TLS made of it.
+    plain: Vec<u8>,
     /// Of one call; empty in between.
     out: Vec<u8>,
     happened: Vec<Event>,
@@ -209,7 +220,9 @@ impl Users {
         if !connection.is_connected {
             return self.on_connected(user);
         }
-        if flags.contains(EventFlags::OUT) && !connection.unsent.is_empty() {
+        // Records that the kernel did not take are TLS's own.
+        let has_unsent = !connection.unsent.is_empty() || connection.tls.is_some();
+        if flags.contains(EventFlags::OUT) && has_unsent {
             self.flush(user);
         }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
@@ -253,11 +266,27 @@ impl Users {
                     // Who says nothing is not listened to either.
                     let Some(session) = &mut connection.session else { continue };
                     let read = &self.buffer[..bytes];
-                    let result = session.received(read, &mut self.out, &mut self.happened);
+                    let (out, happened) = (&mut self.out, &mut self.happened);
+                    let mut result = Ok(());
+                    let mut peer = Ok(Peer::Talks);
+                    match &mut connection.tls {
+                        None => result = session.received(read, out, happened),
+                        Some(tls) => {
+                            peer = tls.read(read, &mut self.plain, |plain| {
+                                result = session.received(plain, out, happened);
+                                result.is_ok()
+                            });
+                        }
+                    }
                     self.flush(user);
                     self.tell_all(user);
                     if let Err(fault) = result {
                         return self.fail(user, &format!("malformed: {fault}"));
+                    }
+                    match peer {
+                        Ok(Peer::Talks) => {}
+                        Ok(Peer::Closed) => return self.fail(user, "closed"),
+                        Err(wrong) => return self.fail(user, &format!("TLS: {wrong}")),
                     }
                 }
                 Err(Errno::AGAIN) => return,
@@ -279,8 +308,22 @@ impl Users {
                     let said = format!("turned away ({}): {}", why.cause.name(), why.said);
                     self.fail(user, &said);
                 }
-                Event::StartTls => self.fail(user, "asked for TLS"),
+                Event::StartTls => self.start_tls(user),
             }
+        }
+    }
+
+    /// From now on it speaks through TLS; what it says first waits in there for the end of the handshake.
+    fn start_tls(&mut self, user: u32) {
+        let Some(tls) = &self.tls else { return self.fail(user, "asked for TLS") };
+        let connection = &mut self.connections[user as usize];
+        match tls::Session::new(tls) {
+            Ok(secured) => connection.tls = Some(secured),
+            Err(wrong) => return self.fail(user, &format!("TLS: {wrong}")),
+        }
+        if let Some(session) = &mut connection.session {
+            session.connected(&mut self.out);
+            self.flush(user);
         }
     }
 
@@ -293,7 +336,19 @@ impl Users {
             std::mem::swap(&mut connection.unsent, &mut self.out);
         }
         let mut sent = 0;
-        while sent < self.out.len() {
+        if let Some(tls) = &mut connection.tls {
+            let mut wire = Wire { socket, bytes: 0 };
+            loop {
+                let taken = tls.write(&self.out[sent..]);
+                sent += taken;
+                // Its error is met again by who reads next.
+                let all_went = matches!(tls.flush(&mut wire), Ok(true));
+                if !all_went || taken == 0 {
+                    break;
+                }
+            }
+        }
+        while sent < self.out.len() && connection.tls.is_none() {
             match send(socket, &self.out[sent..], SendFlags::NOSIGNAL) {
                 Ok(bytes) => sent += bytes,
                 Err(Errno::INTR) => {}

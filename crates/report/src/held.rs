@@ -294,6 +294,15 @@ impl Held {
         Some((room / (each + within), (each > within).then(|| room / (each - within))))
     }
 
+    /// Users of the highest clean level and the most that were online, where the target ended by itself: it held them
+    /// until then, and nobody afterwards.
+    pub fn until_it_ended(&self) -> Option<(u64, u64)> {
+        let ended = |id: &str| id == "target.died" || id == "target.memory";
+        let limit = self.limit.as_ref().filter(|limit| ended(&limit.id));
+        limit.filter(|_| self.held == 0 && self.clean() > 0)?;
+        Some((self.clean(), self.most_online))
+    }
+
     /// Users of the highest level that was clean: those that are held, or that were until the service ended.
     pub fn clean(&self) -> u64 {
         let clean = self.levels.iter().filter(|level| level.clean);

@@ -176,6 +176,9 @@ fn text_of_a_study_of_users() {
     let csv = plain("csv", &study);
     assert_eq!(csv.lines().count(), 6, "{csv}");
     let html = plain("html", &study);
+    // Held is what it held until it ended by itself, and not the 0 of afterwards.
+    let until = "1,000 of 1,200 users held until it ended, with 1,137 online";
+    assert!(html.contains(until) && !html.contains(">0</tspan>"), "{html}");
     // What the limit was stands in the figure of the server that met one.
     for figure in ["climb-0", "climb-1", "percentiles"] {
         assert!(html.contains(&format!(r#"id="{figure}""#)), "{figure}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use linerate_beam::Node;
-use linerate_engine::{Beside, UsersJob, now, users};
+use linerate_engine::{Beside, Tls, UsersJob, now, users};
 use linerate_lab::Lab;
 use linerate_model::{Plan, Timestamp};
 use linerate_ramp::{Asked, Moment, Outcome, Ramp, Reading};
@@ -18,13 +18,14 @@ use crate::runner::Runner;
 
 impl<O: Observer> Runner<O> {
     /// Connects users to the target level by level, until the first limit; steps back, and holds. Without a protocol
-    /// they connect and say nothing. What a target that somebody else runs is inside, `node` tells.
+    /// they connect and say nothing; `tls` is for one that has TLS inside. What a target that somebody else runs is inside, `node` tells.
     pub fn hold(
         &mut self,
         deployment: &mut Deployment,
         plan: &Plan,
         asked: Asked,
         protocol: Option<Arc<dyn Protocol>>,
+        tls: Option<Tls>,
         node: Option<Node>,
     ) -> Result<Outcome, RunError> {
         limits::raise();
@@ -35,6 +36,7 @@ impl<O: Observer> Runner<O> {
         let job = UsersJob {
             ramp: Ramp::new(asked, now()),
             protocol,
+            tls,
             server: deployment.address,
             netns: deployment.lab.client_netns().map(Into::into),
             options: plan.engine.clone(),

@@ -36,5 +36,5 @@ pub use evidence_file::EvidenceFile;
 pub use hosts::Access;
 pub use observer::Observer;
 pub use pace::Pace;
-pub use runner::{Measured, Runner};
+pub use runner::{Measured, Runner, tls_with};
 pub use workers::{COMMAND, worker};

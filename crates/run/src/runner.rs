@@ -117,14 +117,18 @@ pub(crate) fn tls_of(plan: &Plan, authority: &str) -> Result<Option<Tls>, RunErr
 /// TLS by the name in the authority; an address is a name as well.
 fn tls(authority: &str, target: &Target) -> Result<Tls, RunError> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-    let host = host.trim_matches(['[', ']']).to_owned();
-    let name =
-        rustls::pki_types::ServerName::try_from(host.clone()).map_err(|_| Refused::NoName(host))?;
     let trust = match &target.ca {
         Some(file) => Trust::File(file.into()),
         // What linerate started itself is whom it takes it for.
         None if target.insecure || target.address.is_none() => Trust::Anybody,
         None => Trust::Host,
     };
-    Ok(Tls { config: Arc::new(client_config(&trust)?), name })
+    tls_with(host.trim_matches(['[', ']']), &trust)
+}
+
+/// TLS with a server of this name.
+pub fn tls_with(name: &str, trust: &Trust) -> Result<Tls, RunError> {
+    let name = rustls::pki_types::ServerName::try_from(name.to_owned())
+        .map_err(|_| Refused::NoName(name.to_owned()))?;
+    Ok(Tls { config: Arc::new(client_config(trust)?), name })
 }

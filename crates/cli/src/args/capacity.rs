@@ -69,6 +69,10 @@ pub struct CapacityArgs {
     /// How XMPP's users log in: plain, scram-sha-1 or scram-sha-256 [default: the best that the server offers]
     #[arg(long, value_name = "NAME", requires = "hold", help_heading = "Users")]
     pub mechanism: Option<String>,
+    /// Begin TLS inside of XMPP (STARTTLS), with a server whose certificate is for the --domain; --cacert and --insecure
+    /// say whom to trust
+    #[arg(long, requires = "hold", help_heading = "Users")]
+    pub starttls: bool,
     /// Say how many users so much memory would hold [default: 512MiB]
     #[arg(long, value_name = "SIZE", requires = "hold", help_heading = "Users")]
     pub fit: Option<String>,

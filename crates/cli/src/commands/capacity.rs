@@ -23,7 +23,7 @@ pub use shown::document;
 /// See the module.
 pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
     let (target, kind) = hold::target_of(args)?;
-    let mut plan = plan_of(&LoadArgs { target, ..args.load.clone() })?;
+    let mut plan = plan_of(&load(args, target))?;
     if let Some(host) = plan.engine.hosts.first() {
         return Err(Failure::plan(format!(
             "--host {host}: limits are read on this host: leave it out, and ask on that one"
@@ -65,10 +65,19 @@ pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
     )))
 }
 
+/// Flags of the plan. A target that is asked for TLS by its protocol is no TLS target.
+fn load(args: &CapacityArgs, target: Option<String>) -> LoadArgs {
+    let mut load = LoadArgs { target, ..args.load.clone() };
+    if args.starttls {
+        (load.insecure, load.cacert) = (false, None);
+    }
+    load
+}
+
 /// One climb, as flags of `capacity` with `--hold` ask for it.
 pub fn climb(args: &CapacityArgs, signals: &Signals, label: &str) -> Result<Held, Failure> {
     let (target, kind) = hold::target_of(args)?;
-    let plan = plan_of(&LoadArgs { target, ..args.load.clone() })?;
+    let plan = plan_of(&load(args, target))?;
     hold::hold(args, &plan, kind, &foresee(&plan)?, signals, label)
 }
 

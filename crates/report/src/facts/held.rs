@@ -128,11 +128,9 @@ fn settings(users: &UsersStudy) -> Table {
 
 /// Users held; of a service that ended, those before it did.
 fn held_users(held: &Held) -> String {
-    match held.held {
-        0 if held.clean() > 0 => {
-            format!("{}, and it ended at {}", count(held.clean()), count(held.most_online))
-        }
-        users => count(users),
+    match held.until_it_ended() {
+        Some((clean, most)) => format!("{}, and it ended at {}", count(clean), count(most)),
+        None => count(held.held),
     }
 }
 

@@ -88,10 +88,14 @@ fn draw(id: &str, name: &str, held: &Held, mut size: Size) -> String {
         chart.area("touch", (from, top), (to, top + each), &says_attribute(&says));
     }
     let room = size.characters(size.gutter - size.font * 1.6);
+    let (title, users, wants) = match held.until_it_ended() {
+        Some((clean, _)) => ("held until it ended", clean, y.at(clean as f64)),
+        None => ("held", held.held, course.last().map_or(top, |at| at.1)),
+    };
     let mut labels = vec![Label {
-        wants: course.last().map_or(top, |at| at.1),
-        title: wrap("held", room),
-        rest: vec![count(held.held)],
+        wants,
+        title: wrap(title, room),
+        rest: vec![count(users)],
         class: "series s0".into(),
     }];
     if let Some((limit, online)) = held.limit.as_ref().zip(met) {
@@ -152,5 +156,12 @@ fn says(held: &Held) -> String {
         .limit
         .as_ref()
         .map_or("no limit was met".to_owned(), |limit| format!("{}: {}", limit.id, limit.says));
-    format!("{} of {} users held; {limit}", count(held.held), count(held.asked))
+    let asked = count(held.asked);
+    match held.until_it_ended() {
+        Some((clean, most)) => {
+            let (clean, most) = (count(clean), count(most));
+            format!("{clean} of {asked} users held until it ended, with {most} online; {limit}")
+        }
+        None => format!("{} of {asked} users held; {limit}", count(held.held)),
+    }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use linerate_beam::{Cookie, Node, Where};
 use linerate_capacity::Forecast;
+use linerate_engine::Trust;
 use linerate_model::{Bytes, Plan, Timestamp};
 use linerate_ramp::{Asked, Mix, Outcome, Ramp, Stage};
-use linerate_run::{Access, Observer, Runner};
-use linerate_session::{Kind, Mechanism, PROTOCOLS, Pattern, Protocol, Settings, kind};
+use linerate_run::{Access, Observer, Runner, tls_with};
+use linerate_session::{Kind, Mechanism, PROTOCOLS, Pattern, Protocol, Settings, Tls, kind};
 
 use crate::args::CapacityArgs;
 use crate::failure::Failure;
@@ -23,6 +24,9 @@ const MOST: u32 = (1 << 24) - 1;
 
 /// The agent's server that users log in to, and what they speak there.
 const CHAT: (&str, &str) = ("chat", "line");
+
+/// The protocol in which TLS can be begun.
+const STARTS_TLS: &str = "xmpp";
 
 /// A target, as the plan's flags want it, and the protocol that its address or flag names.
 pub fn target_of(args: &CapacityArgs) -> Result<(Option<String>, Option<&'static Kind>), Failure> {
@@ -106,6 +110,12 @@ fn protocol(
     kind: Option<&'static Kind>,
     plan: &Plan,
 ) -> Result<Option<Arc<dyn Protocol>>, Failure> {
+    let starts = |kind: &Kind| kind.name == STARTS_TLS;
+    if args.starttls && !kind.is_some_and(starts) {
+        return Err(Failure::plan(format!(
+            "--starttls: TLS is begun inside of {STARTS_TLS}: write {STARTS_TLS}:// or --protocol {STARTS_TLS}"
+        )));
+    }
     let Some(kind) = kind else { return Ok(None) };
     let pattern = |flag: &str, text: &Option<String>, otherwise: Pattern| match text {
         None => Ok(otherwise),
@@ -119,6 +129,7 @@ fn protocol(
         passwords: pattern("--passwords", &args.passwords, by_default.passwords)?,
         domain: args.domain.clone().unwrap_or(by_default.domain),
         mechanism: args.mechanism.as_deref().map(mechanism).transpose()?,
+        tls: if args.starttls { Tls::Required } else { Tls::Never },
         seed: plan.engine.seed,
         ..by_default
     };
@@ -177,6 +188,16 @@ pub fn hold(
 ) -> Result<Held, Failure> {
     let asked = asked(args, plan, kind.is_some())?;
     let protocol = protocol(args, kind, plan)?;
+    let tls = args.starttls.then(|| {
+        let domain = args.domain.clone().unwrap_or_else(|| Settings::default().domain);
+        let trust = match &args.load.cacert {
+            Some(file) => Trust::File(file.into()),
+            None if args.load.insecure => Trust::Anybody,
+            None => Trust::Host,
+        };
+        tls_with(&domain, &trust)
+    });
+    let tls = tls.transpose()?;
     let fit: Bytes = match &args.fit {
         Some(text) => {
             text.parse::<Bytes>().map_err(|bad| Failure::plan(format!("--fit: {bad}")))?
@@ -192,7 +213,7 @@ pub fn hold(
     let access = Access::default();
     let mut runner = Runner { observer, cancel, verbose: false, show_secrets: secrets, access };
     let mut deployment = runner.lay(plan)?;
-    let made = runner.hold(&mut deployment, plan, asked, protocol, node);
+    let made = runner.hold(&mut deployment, plan, asked, protocol, tls, node);
     runner.remove(deployment);
     let outcome = made?;
     Ok(Held {

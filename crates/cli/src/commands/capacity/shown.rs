@@ -188,10 +188,14 @@ pub fn text(held: &Held) -> String {
     let outcome = &held.outcome;
     let mut out = String::new();
     let seconds = outcome.asked.hold.as_secs_f64();
+    let (users, until) = match document(held).until_it_ended() {
+        Some((clean, most)) => (clean, format!("until the target ended with {}", number(most))),
+        None => (outcome.held, format!("for {seconds:.0} s")),
+    };
     let _ = writeln!(
         out,
-        "{} users held for {seconds:.0} s, of {} asked for ({})\n",
-        number(outcome.held),
+        "{} users held {until}, of {} asked for ({})\n",
+        number(users),
         number(u64::from(outcome.asked.users)),
         outcome.asked.mix
     );
