@@ -87,8 +87,11 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
         return Vec::new();
     }
     let all = plan.load.connections;
-    let step = |kind, connections, least: Duration| {
-        Planned { kind, connections, length: least, most: least.max(LONGEST.min(length / 2)) }
+    let step = |kind, connections, least: Duration| Planned {
+        kind,
+        connections,
+        length: least,
+        most: least.max(LONGEST.min(length / 2)),
     };
     let mut steps = vec![step(StepKind::Spaced, 1, SPACED_LONGEST)];
     if plan.is_open_loop() {

@@ -8,8 +8,8 @@
 //! packets begin at the IP header.
 
 use libc::sock_filter;
-use linerate_evidence::sources::capture::refusal::{LOOKED_AT, Refusal, SIGNS, Word};
 use linerate_evidence::sources::capture::Sampling;
+use linerate_evidence::sources::capture::refusal::{LOOKED_AT, Refusal, SIGNS, Word};
 
 /// Where a socket takes packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -95,6 +95,12 @@ struct Program {
 pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling) -> Vec<sock_filter> {
     use code::*;
     let mut program = Program::default();
+    // The kernel takes no program that could load what was not stored, and looks for that line by line: also from one
+    // that returns to the next.
+    program.then(LOAD_NUMBER, 0);
+    for place in [SOURCE, DESTINATION, HEADERS, IS_REPLY] {
+        program.then(STORE, place);
+    }
     program.then(LOAD_WORD, PROTOCOL);
     program.test(IF_EQUAL, 0x0800, To::Next, To::Version6);
     program.then(LOAD_BYTE, 9);
@@ -143,8 +149,6 @@ pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling) -> Vec<sock_f
     program.jump(To::Drop);
 
     program.here(To::Request);
-    program.then(LOAD_NUMBER, 0);
-    program.then(STORE, IS_REPLY);
     program.then(LOAD_MEMORY, SOURCE);
     program.jump(To::Sample);
     program.here(To::Reply);
@@ -251,7 +255,8 @@ impl Program {
     fn rest(&mut self, words: &[Word], found: To, otherwise: To) {
         let begin = self.code.len();
         // Where the first that differs goes: past all of them, each of two or three instructions, and the jump.
-        let length: usize = words.iter().map(|(_, mask, _)| 2 + usize::from(*mask != u32::MAX)).sum();
+        let length: usize =
+            words.iter().map(|(_, mask, _)| 2 + usize::from(*mask != u32::MAX)).sum();
         for (offset, mask, value) in words {
             self.then(code::LOAD_WORD_AT_X, *offset);
             if *mask != u32::MAX {
@@ -414,7 +419,9 @@ mod tests {
             for length in [sign.length(), LOOKED_AT + 9] {
                 let mut payload = vec![b'x'; length as usize];
                 for (offset, mask, value) in sign.words {
-                    for (index, byte) in (value | (!mask & 0x0101_0101)).to_be_bytes().iter().enumerate() {
+                    for (index, byte) in
+                        (value | (!mask & 0x0101_0101)).to_be_bytes().iter().enumerate()
+                    {
                         payload[*offset as usize + index] = *byte;
                     }
                 }
@@ -425,7 +432,11 @@ mod tests {
             }
         }
         let served = [
-            &b"HTTP/1.1 200 OK\r\nServer: some"[..], b"HTTP/1.1 404 Not Found\r\nServer", b"", b"abc", b"+OK\r\n",
+            &b"HTTP/1.1 200 OK\r\nServer: some"[..],
+            b"HTTP/1.1 404 Not Found\r\nServer",
+            b"",
+            b"abc",
+            b"+OK\r\n",
             b"-ERR unknown command 'X', with args",
         ];
         for payload in served {

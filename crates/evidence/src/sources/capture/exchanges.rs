@@ -740,11 +740,8 @@ mod tests {
             refusal: Some(super::super::Refusal::Http),
             ..packet(4000, Back, sequence, 11, ACK)
         };
-        let exchanges = of(&[
-            (1, packet(4000, Out, (1, 10), 1, ACK)),
-            (2, no((1, 100))),
-            (3, no((101, 100))),
-        ]);
+        let exchanges =
+            of(&[(1, packet(4000, Out, (1, 10), 1, ACK)), (2, no((1, 100))), (3, no((101, 100)))]);
         assert_eq!(totals(&exchanges, 9).told_no, [1, 0, 0, 0, 0, 0]);
     }
 

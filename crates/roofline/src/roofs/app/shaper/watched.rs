@@ -26,8 +26,9 @@ pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn given(facts: &Facts) -> Result<Claim, Silent> {
     let (port, headers) = facts.captured()?;
     let (answering, all) = (port.answering, headers.answering);
-    let few =
-        format!("{answering:.1} connections wait in the midst of an answer for the next piece of it");
+    let few = format!(
+        "{answering:.1} connections wait in the midst of an answer for the next piece of it"
+    );
     silent_if(answering < 2.0 || answering < HALFWAY * all, few)?;
     let of = headers.lasting.filter(|[count, ..]| *count >= FEW);
     let [count, low, high] = of.or_not_here("no ten answers lasted for a tenth of a second")?;
