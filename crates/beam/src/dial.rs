@@ -56,25 +56,7 @@ pub(crate) fn dial(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached>
     })
 }
 
-/// How often a node that hangs up at once is called again, and after what pause: one that has no process or port left for
-/// a connection has one a moment later, as others end.
-// Chosen: two seconds in all, of those who would wait ten for a node that says nothing.
-const AGAIN: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(200);
-
 fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
-    let mut dialled = dial_once(place, cookie);
-    for _ in 0..AGAIN {
-        if !matches!(dialled, Err(Unreached::HungUp { .. })) {
-            break;
-        }
-        std::thread::sleep(PAUSE);
-        dialled = dial_once(place, cookie);
-    }
-    dialled
-}
-
-fn dial_once(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
     let deadline = Deadline::within(PATIENCE);
     let hosts = hosts(place);
     let port = match place.port {
@@ -295,7 +277,10 @@ impl Fault {
                     // It hangs up on a wrong answer to its challenge, without a word.
                     (Stage::Challenge, 2..) => Unreached::WrongCookie { node },
                     (Stage::Challenge, _) => not_allowed("it hung up before its challenge"),
-                    (Stage::Name, _) => Unreached::HungUp { address: address.clone() },
+                    (Stage::Name, _) => not_a_node(
+                        "it closed the connection at once; write --tls if it uses TLS distribution, or look whether it has processes left (+P)"
+                            .into(),
+                    ),
                 },
                 _ => not_a_node(error.to_string()),
             },

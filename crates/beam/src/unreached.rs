@@ -128,15 +128,6 @@ pub enum Unreached {
         /// What it said, and what to do.
         reason: String,
     },
-    /// The peer closes the connection without a word.
-    #[error(
-        "what listens at {address} closed the connection at once: write --tls if it uses TLS distribution; else it is no \
-         node, or one that has no process or port left for a connection (erl +P, +Q)"
-    )]
-    HungUp {
-        /// Where.
-        address: String,
-    },
     /// TLS, before the handshake of the nodes.
     #[error("TLS to {node}: {reason}")]
     Tls {
