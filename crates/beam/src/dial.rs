@@ -278,7 +278,8 @@ impl Fault {
                     (Stage::Challenge, 2..) => Unreached::WrongCookie { node },
                     (Stage::Challenge, _) => not_allowed("it hung up before its challenge"),
                     (Stage::Name, _) => not_a_node(
-                        "it closed the connection at once; write --tls if it uses TLS distribution, or look whether it has processes left (+P)"
+                        "it closed the connection at once; write --tls if it uses TLS distribution, or look \
+                         whether it has processes left (+P)"
                             .into(),
                     ),
                 },
