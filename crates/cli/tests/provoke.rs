@@ -28,15 +28,7 @@ const NO_RUN: &str = "error:";
 
 /// Run by `make test`; the rest by `make provoke`, and all of them over recorded evidence in
 /// `crates/roofline/tests/recorded.rs`.
-const CORE: &[&str] = &[
-    "descriptors",
-    "dist-fragments",
-    "funnel",
-    "host-cpu",
-    "line-rate",
-    "nagle-delayed-ack",
-    "offered-rate",
-];
+const CORE: &[&str] = &["dist-fragments", "funnel", "host-cpu", "line-rate", "nagle-delayed-ack"];
 
 /// Plans of what newer releases of Erlang no longer have: from which on, and why.
 const GONE: &[(&str, u32, &str)] = &[(

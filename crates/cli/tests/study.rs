@@ -117,21 +117,24 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     };
     let [encode, decode] =
         ["one pair, encoded over gen_tcp", "one pair, terms over gen_tcp"].map(alone);
-    // A megabyte is copied where it is read and not where it is encoded.
-    assert!(encode > 0.0 && encode < decode && decode < whole, "{said}");
-    // Whether they add up is a claim, and can fail: here, beside other tests, it is held to three times and a third.
+    assert!(encode > 0.0 && decode > 0.0, "{said}");
+    // Whether they add up is a claim that can fail, of a quiet machine; here, that it is judged by its own figures.
     let claims = study["claims"].as_array().unwrap();
-    let sums: Vec<_> = claims
-        .iter()
-        .filter_map(|claim| claim["because"].as_str()?.split_once(" us a megabyte, and measured "))
-        .collect();
+    let sum_of = |claim: &Value| {
+        let because = claim["because"].as_str()?;
+        let (parts, measured) = because.split_once(" us a megabyte, and measured ")?;
+        Some((claim["held"].as_bool()?, parts.to_owned(), measured.to_owned()))
+    };
+    let sums: Vec<_> = claims.iter().filter_map(sum_of).collect();
     assert_eq!(sums.len(), 2, "{said}");
-    for (parts, measured) in sums {
+    for (held, parts, measured) in sums {
         let figure = |text: &str| text.trim().parse::<f64>().unwrap();
         let (_, sum) = parts.rsplit_once("= ").unwrap();
         let (measured, _) = measured.split_once(':').unwrap();
         let ratio = figure(sum) / figure(measured);
-        assert!((0.3..3.0).contains(&ratio), "{parts}: {measured}");
+        // Figures are rounded.
+        let off = (ratio - 1.0).abs();
+        assert!(if held { off < 0.17 } else { off > 0.13 }, "{parts}: {measured}");
     }
     agrees(&study);
     for figure in ["between", "messages", "steps"] {

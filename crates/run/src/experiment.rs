@@ -9,7 +9,7 @@
 //!
 //! None is shorter than twice the longest exchange of the main phase, 3 s at most: a service that answers in bursts (a
 //! limiter that counts by the second) must show one. The last three go on until their throughput is known to a tenth,
-//! for half of the main phase and 3 s at most: one that stops for a while now and then is met at that several times.
+//! for half of the main phase, if that is not short, and 3 s at most: one that stops for a while now and then is met at that several times.
 //!
 //! Clients that think do so in the last two; where that leaves them fewer than 30 answers, they are left out.
 //!
@@ -47,6 +47,10 @@ const LONGEST: Duration = Duration::from_secs(3);
 // answers a thousand a second.
 const SLICES: u32 = 30;
 const NARROWEST: Duration = Duration::from_millis(5);
+
+/// After a main phase that is shorter no step goes on.
+// Chosen: whoever asks for so little does not want to wait as long again.
+const QUICK: Duration = Duration::from_millis(3500);
 
 /// A step goes on until half of its throughput's 95 % interval is this share of it.
 // Chosen: a tenth of two phases' throughput leaves an elasticity between them +- 0.2.
@@ -87,11 +91,12 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
         return Vec::new();
     }
     let all = plan.load.connections;
+    let longer = if length < QUICK { Duration::ZERO } else { LONGEST.min(length / 2) };
     let step = |kind, connections, least: Duration| Planned {
         kind,
         connections,
         length: least,
-        most: least.max(LONGEST.min(length / 2)),
+        most: least.max(longer),
     };
     let mut steps = vec![step(StepKind::Spaced, 1, SPACED_LONGEST)];
     if plan.is_open_loop() {
