@@ -93,6 +93,43 @@ fn capture_of(port: u16) -> Option<CaptureSampler> {
     }
 }
 
+/// One in three answers of 600 is a refusal, and none of their payload is handed over that could tell it.
+#[test]
+fn the_kernel_tells_the_refusals_among_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let Some(capture) = capture_of(address.port()) else { return };
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 100];
+        let answers: [&[u8]; 3] = [
+            b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+        ];
+        for answer in answers.iter().cycle() {
+            if stream.read_exact(&mut request).is_err() {
+                return;
+            }
+            stream.write_all(answer).unwrap();
+        }
+    });
+    let mut client = TcpStream::connect(address).unwrap();
+    let mut answer = [0; 200];
+    for _ in 0..600 {
+        client.write_all(&[1; 100]).unwrap();
+        assert!(client.read(&mut answer).unwrap() > 0);
+    }
+    drop(client);
+    server.join().unwrap();
+    let evidence = capture.finish(Timestamp(1));
+    let of = evidence.of(Subject::Listener(address.port()));
+    let told = capture::told_no(capture::Refusal::Http);
+    let [told, all] = [told, capture::EXCHANGES].map(|metric| of.last(metric).unwrap());
+    // A capture pauses to keep within its budget.
+    assert!(all > 0 && told.abs_diff(all / 3) <= 1 + all / 100, "{told} of {all}");
+}
+
 /// Four clients, each of which waits 10 ms for all but an instant of the time.
 fn captured(at: &str) {
     let listener = TcpListener::bind(at).unwrap();

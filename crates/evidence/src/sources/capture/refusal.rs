@@ -96,7 +96,8 @@ pub const SIGNS: &[Sign] = signs! {
     Word: at(0, *b"-ERR"), at(4, *b" [IN");
     Word: at(0, *b"-ERR"), at(4, *b" [SY");
     Word: at(0, *b"-OOM");
-    Word: at(0, *b"-BUS");
+    // Not `-BUSYGROUP`, which says that a consumer's group is there.
+    Word: at(0, *b"-BUS"), (4, 0xffff_0000, 0x5920_0000);
     Word: at(0, *b"-LOA");
     Word: at(0, *b"-MIS");
     Word: at(0, *b"-MAS");
@@ -161,6 +162,8 @@ mod tests {
             (b"4210\r\n", None),
             (b"-ERR max number of clients reached\r\n", Some(Refusal::Word)),
             (b"-ERR unknown command 'CLIENT'\r\n", None),
+            (b"-BUSY Redis is busy running a script", Some(Refusal::Word)),
+            (b"-BUSYGROUP Consumer Group name already exists", None),
             (b"SERVER_ERROR out of memory\r\n", Some(Refusal::Word)),
             (b"a001 NO [LIMIT] Maximum number of", Some(Refusal::Word)),
             (b"* BYE [LIMIT] Too many", Some(Refusal::Word)),
