@@ -3,7 +3,9 @@
 //! After the main phase linerate asks the same service with one connection, now and then and then without
 //! pause, with half of the connections, and with all of them again.
 //!
-//! - `e = d ln X / d ln N`: 1 where each connection brings its own exchanges, 0 where something is full.
+//! - `e = d ln X / d ln N`: 1 where each connection brings its own exchanges, 0 where something is full. It only falls
+//!   with more connections, so what it is on average from one of them to all is the most that it can be at all: that
+//!   tells where throughput comes in fits, and no two stretches of it are alike.
 //! - `k = X(c) x the application's mean time alone`: how many are served at a time.
 //!
 //! Blind spot: a service that changes in the meantime (a cache that fills, a neighbour that comes): then X
@@ -39,6 +41,8 @@ pub struct Experiment {
     pub alone_on_path: f64,
     /// `d ln X / d ln N` between half and all; absent where that was not asked.
     pub elasticity: Option<Elasticity>,
+    /// The same between one connection and all, on average; absent where one was not asked without pause.
+    pub from_one: Option<Elasticity>,
     /// Why it says nothing, if so.
     pub inconclusive: Option<Inconclusive>,
 }
@@ -94,11 +98,13 @@ impl Experiment {
         let half = same.map(|(half, alone)| pooled(&half, &alone)).or(half);
         // One connection has no half.
         let fewer = half.as_ref().filter(|half| half.connections < full.connections);
-        let elasticity = fewer.map(|half| {
-            // The later stretch stands beside its half; what came before may have been another machine.
-            let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
-            elasticity(half, &whole)
-        });
+        // The later stretch stands beside its half; what came before may have been another machine.
+        let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
+        let from = |few: &Observed| elasticity(few, &whole);
+        let one = alone_rate.as_ref().filter(|one| one.connections < full.connections);
+        // Of clients that think one without pause is another load.
+        let from_one = one.filter(|_| header.plan.load.think.is_none()).map(from);
+        let elasticity = fewer.map(from);
         let drift = again.as_ref().filter(|again| {
             let far = (again.per_s / full.per_s).ln().abs() > -EXPLAINED.ln();
             far && (again.low > full.high || again.high < full.low)
@@ -119,8 +125,17 @@ impl Experiment {
             half,
             again,
             elasticity,
+            from_one,
             inconclusive,
         })
+    }
+
+    /// The most that throughput answers to more connections; none where that was not asked, or not for certain.
+    pub fn elastic_at_most(&self) -> Option<f64> {
+        let fewer = self.elasticity.as_ref().filter(|_| self.inconclusive.is_none());
+        let one =
+            self.from_one.as_ref().filter(|_| self.inconclusive != Some(Inconclusive::Failed));
+        [fewer, one].into_iter().flatten().map(|e| e.high).reduce(f64::min)
     }
 
     /// How many are served at a time, if each takes as long as alone: `X x time alone`.

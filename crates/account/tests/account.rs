@@ -244,6 +244,24 @@ fn time_on_the_path_is_not_served() {
 }
 
 #[test]
+fn what_one_connection_gives_tells_where_two_stretches_of_the_same_load_differ() {
+    let steps = |alone| {
+        vec![
+            step(StepKind::Alone, 1, alone, 2),
+            step(StepKind::Half, 5, 320, 20),
+            step(StepKind::Again, 10, 300, 20),
+        ]
+    };
+    // One gave 450 a second, all of them 500 and later 300: they differ, and neither is more.
+    let of = experiment(steps(450)).unwrap();
+    assert!(matches!(of.inconclusive, Some(Inconclusive::Drift { .. })), "{of:?}");
+    assert!(of.elastic_at_most().unwrap() < 0.2, "{of:?}");
+    // One gave 50: all of them are worth several of it.
+    let of = experiment(steps(50)).unwrap();
+    assert!(of.elastic_at_most().unwrap() > 0.8, "{of:?}");
+}
+
+#[test]
 fn a_service_that_changed_meanwhile_and_a_step_that_failed_say_nothing() {
     let of = experiment(vec![step(StepKind::Half, 5, 250, 20), step(StepKind::Again, 10, 300, 20)]);
     let drift = of.unwrap().inconclusive.unwrap();

@@ -110,6 +110,12 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     );
     let whole = us(last, "us_per_mb");
     assert!((us(first, "us_per_mb") + sum - whole).abs() < whole * 1e-6);
+    // Up to the link's own step they add up to what it moved.
+    let to_link = parts.iter().position(|part| part["series"] == "one pair, the link").unwrap();
+    let up_to: f64 = parts[..=to_link].iter().map(|part| us(part, "adds_us_per_mb")).sum();
+    let moved = row(&study, "one pair, the link", Some(1_000_000));
+    let measured = 8e12 / moved["measured_bit_s"].as_f64().unwrap();
+    assert!(((us(first, "us_per_mb") + up_to) / measured - 1.0).abs() < 0.15, "{said}");
     // What a part takes by itself was measured in runs of its own, at one node.
     let alone = |series: &str| {
         let part = parts.iter().find(|part| part["series"] == series).unwrap();

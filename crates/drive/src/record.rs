@@ -1,6 +1,6 @@
 //! What one thread counts and times: the live slice, and the integrals that Little's law needs.
 
-use linerate_evidence::{Live, Part, Phase, Slice};
+use linerate_evidence::{Live, Part, Phase, SILENT, Slice};
 use linerate_model::Timestamp;
 
 /// The live slice of one thread.
@@ -12,6 +12,8 @@ pub(crate) struct Record {
     /// Sum of the written stamps of busy exchanges: their ages at any instant follow from it.
     written_sum: u128,
     since: Timestamp,
+    /// When the last one ended; of those under way after none was, when the first was written.
+    silent_since: Timestamp,
     failing: u64,
     failing_since: Timestamp,
 }
@@ -31,6 +33,7 @@ impl Record {
             busy: 0,
             written_sum: 0,
             since: start,
+            silent_since: start,
             failing: 0,
             failing_since: start,
         }
@@ -54,6 +57,9 @@ impl Record {
     #[inline]
     pub(crate) fn on_written(&mut self, at: Timestamp) {
         self.integrate(at);
+        if self.busy == 0 {
+            self.silent_since = at;
+        }
         self.busy += 1;
         self.written_sum += u128::from(at.0);
         self.slice.begun += 1;
@@ -64,6 +70,11 @@ impl Record {
         self.integrate(at);
         self.busy -= 1;
         self.written_sum -= u128::from(written.0);
+        let silent = at.nanos_since(self.silent_since);
+        if silent >= SILENT {
+            self.slice.silence.record(silent);
+        }
+        self.silent_since = at;
     }
 
     /// What falls to one server, where there are several.

@@ -229,6 +229,7 @@ struct Outcome {
     started: u64,
     latency: Live,
     service: Live,
+    silence: Live,
 }
 
 impl Outcome {
@@ -242,9 +243,11 @@ impl Outcome {
         self.timed_out += slice.timed_out;
         self.opened += slice.opened;
         self.course.push((slice.to.0 - self.started, slice.open_at_end, slice.answered));
-        for (into, from) in
-            [(&mut self.latency, &slice.latency), (&mut self.service, &slice.service)]
-        {
+        for (into, from) in [
+            (&mut self.latency, &slice.latency),
+            (&mut self.service, &slice.service),
+            (&mut self.silence, &slice.silence),
+        ] {
             for value in from.recorded().iter().flat_map(|it| it.iter_recorded()) {
                 into.record_n(value.value_iterated_to(), value.count_since_last_iteration());
             }
@@ -332,6 +335,19 @@ fn a_stall_of_the_server_is_in_the_latency_of_all_that_were_due_meanwhile() {
     let p95 = quantile(&outcome.latency, 0.95) as f64 / SECOND as f64;
     // Waits fall evenly over 11.1 s of arrivals from 10 s to 0, and 5 % of all wait longer than 10 x (1 - 5 / 11.1).
     assert!((p95 - 5.5).abs() < 0.2, "{p95}");
+}
+
+#[test]
+fn that_none_of_those_under_way_is_answered_for_a_while_is_kept_with_how_long_it_lasted() {
+    // 4 connections at a server that serves one at a time, 0.1 ms each, and stands still for 200 ms once.
+    let stalls = Stalls { each: MS / 10, from: 4 * SECOND, to: 4 * SECOND + 200 * MS, free: 0 };
+    let outcome = run("[load]\nconnections = 4\n[until]\nduration = '5s'\n", stalls);
+    assert_eq!(outcome.silence.recorded().unwrap().len(), 1);
+    assert!(quantile(&outcome.silence, 1.0).abs_diff(200 * MS) < MS);
+    // 10 a second, 5 ms each: what passes without a request is no silence.
+    let load = "[load]\nconnections = 1\nrate = 10\n[until]\nduration = '5s'\n";
+    let outcome = run(load, Each(5 * MS));
+    assert!(quantile(&outcome.silence, 1.0) < 6 * MS);
 }
 
 #[test]

@@ -10,6 +10,10 @@ use crate::packed::{Live, Packed};
 /// `unreachable`, `malformed`, `descriptors`, `tls`, `other`.
 pub type Errors = BTreeMap<String, u64>;
 
+/// Shorter times without an answer are not kept: [`Slice::silence`]. Unit: ns.
+// Chosen: what stops a service stops it for longer, and at 1,000 answers a second and more most are within it.
+pub const SILENT: u64 = 1_000_000;
+
 /// Which part of a run a slice belongs to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -105,6 +109,9 @@ pub struct Slice<H = Packed> {
     /// Ages of exchanges that timed out, or were outstanding when the engine closed. Unit: ns.
     /// Their latencies are at least these.
     pub censored: H,
+    /// How long it lasted that none of the thread's exchanges under way was answered, of [`SILENT`] and more.
+    /// Unit: ns.
+    pub silence: H,
     /// The same by server, in the order of [`crate::Places::servers`]; empty where there is one.
     pub parts: Vec<Part<H>>,
 }
@@ -186,6 +193,7 @@ impl<H> Slice<H> {
             own_lateness: H::default(),
             connect: H::default(),
             censored: H::default(),
+            silence: H::default(),
             parts: Vec::new(),
         }
     }
@@ -230,6 +238,7 @@ impl<H> Slice<H> {
             own_lateness: hold(self.own_lateness),
             connect: hold(self.connect),
             censored: hold(self.censored),
+            silence: hold(self.silence),
             parts: self.parts.into_iter().map(|part| part.map(&mut hold)).collect(),
         }
     }

@@ -468,7 +468,7 @@ fn part_fields(part: &Part) -> PartFields {
     }
 }
 
-fn named(slice: &Slice) -> [(&'static str, &Packed); 7] {
+fn named(slice: &Slice) -> [(&'static str, &Packed); 8] {
     [
         ("latency", &slice.latency),
         ("service", &slice.service),
@@ -477,6 +477,7 @@ fn named(slice: &Slice) -> [(&'static str, &Packed); 7] {
         ("own_lateness", &slice.own_lateness),
         ("connect", &slice.connect),
         ("censored", &slice.censored),
+        ("silence", &slice.silence),
     ]
 }
 
@@ -564,6 +565,7 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
             "own_lateness" => slice.own_lateness = histogram,
             "connect" => slice.connect = histogram,
             "censored" => slice.censored = histogram,
+            "silence" => slice.silence = histogram,
             _ => return Err(format!("histogram {name}: no such histogram")),
         }
     }

@@ -17,7 +17,7 @@ pub mod sources;
 mod step;
 mod subject;
 
-pub use engine::{Errors, Part, Phase, Slice};
+pub use engine::{Errors, Part, Phase, SILENT, Slice};
 pub use evidence::{Evidence, Missing, Of};
 pub use file::{
     Carries, Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line,

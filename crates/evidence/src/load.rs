@@ -103,6 +103,10 @@ pub struct LoadSummary {
     pub own_lateness: Percentiles,
     /// Connect call to established. Unit: ns.
     pub connect: Percentiles,
+    /// Times without an answer of an engine thread with exchanges under way, of [`crate::SILENT`] and more. Unit: ns.
+    pub silence: Percentiles,
+    /// Engine threads that worked in the window.
+    pub threads: usize,
     /// The same by engine host and server; empty where there is one server.
     pub pairs: Vec<PairLoad>,
     /// The levels of load that were held, the last among them; empty where there was one.
@@ -231,6 +235,12 @@ impl Percentiles {
         self.all.count_between(from, to) as f64 / self.all.len() as f64
     }
 
+    /// The sum of those values that are at least so much. Unit: ns.
+    pub fn sum_from(&self, least: u64) -> f64 {
+        let recorded = self.all.iter_recorded().filter(|value| value.value_iterated_to() >= least);
+        recorded.map(|of| of.value_iterated_to() as f64 * of.count_at_value() as f64).sum()
+    }
+
     /// The curve of percentile over value, for charts: `(percentile, ns)`.
     pub fn curve(&self) -> Vec<(f64, u64)> {
         self.all
@@ -275,6 +285,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
     let mut lateness = Percentiles::new();
     let mut own_lateness = Percentiles::new();
     let mut connect = Percentiles::new();
+    let mut silence = Percentiles::new();
+    let mut threads = std::collections::BTreeSet::new();
     let mut errors = Errors::new();
     let mut busiest = std::collections::BTreeMap::<u16, u64>::new();
     // The integral, the answered, their summed service and the ages at both edges: Little's law.
@@ -298,6 +310,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
             area += slice.in_flight_area;
             served += slice.service.sum();
             failed_age += slice.failed_age;
+            silence.add(&slice.silence, None);
+            threads.insert((slice.host, slice.thread));
             *busiest.entry(slice.thread).or_default() += slice.cpu;
         }
     }
@@ -345,6 +359,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         lateness,
         own_lateness,
         connect,
+        silence,
+        threads: threads.len(),
         pairs: pairs::of(slices, window),
         stages: stages::of(&rows, plan),
         points: rows

@@ -17,6 +17,7 @@ mod node;
 mod opening;
 pub(crate) mod queues;
 pub(crate) mod sampled;
+pub(crate) mod stops;
 pub(crate) mod tls;
 pub(crate) mod ways;
 

@@ -115,11 +115,13 @@ fn made(facts: &Facts) -> Place {
     place.explained = Some(facts.attained / model.known.per_s.max(1e-12));
     let measured = facts.experiment.as_ref().filter(|it| it.inconclusive.is_none());
     let elasticity = measured.and_then(|it| it.elasticity.as_ref());
+    let at_most = facts.experiment.as_ref().and_then(|it| it.elastic_at_most());
+    let gives_no_more = at_most.is_some_and(|most| most < HALFWAY);
     let explained = place.explained.is_some_and(|explained| explained >= EXPLAINED);
     // What is known may explain the rate by chance; that half of the connections gave as much denies a delay.
-    let denied = elasticity.is_some_and(|e| model.known.elasticity >= HALFWAY && e.high < HALFWAY);
+    let denied = model.known.elasticity >= HALFWAY && gives_no_more;
     // What is used as much as that is full at the moments that count, where more connections give nothing.
-    if model.known.used >= EXPLAINED && elasticity.is_some_and(|e| e.high < HALFWAY) {
+    if model.known.used >= EXPLAINED && gives_no_more {
         return place.is(Regime::Full, model.known.fullest);
     }
     if explained && !denied {
@@ -128,7 +130,9 @@ fn made(facts: &Facts) -> Place {
             false => place.is(Regime::Delayed, None),
         };
     }
-    if let Some(experiment) = measured {
+    if let Some(experiment) =
+        facts.experiment.as_ref().filter(|_| measured.is_some() || gives_no_more)
+    {
         place.at_once = experiment.at_once();
         let times = experiment.spaced_s.zip(experiment.alone_s);
         let is_set = times.is_some_and(|(spaced, alone)| spaced.high < HALFWAY * alone.low);
@@ -144,7 +148,7 @@ fn made(facts: &Facts) -> Place {
     // All of them together do no more than one alone: the widest interval does not change that.
     let is_no_more = place.at_once.is_some_and(|k| k.high < 1.0) && place.of >= 2.0;
     match elasticity {
-        Some(e) if e.high < HALFWAY || is_no_more => {
+        _ if gives_no_more || elasticity.is_some() && is_no_more => {
             // Where others make each take longer than alone those are served that were read, and the others are not.
             let read = facts.at(Station::Application);
             if is_no_more && place.station == Some(Station::Unread) && read >= 1.0 {
@@ -170,11 +174,14 @@ fn engine(facts: &Facts) -> Resource {
     if shared { Resource::HostCpu } else { Resource::EngineCpu }
 }
 
-/// A process in whose mailbox most of so many requests are, and that works, or waits for somebody whom it asked: how full
-/// it is, samples of it, which are few, tell less surely. Where nothing shows how many are under way, one whose mailbox is
-/// never empty and does not grow.
-fn in_a_mailbox(facts: &Facts, of: f64) -> Option<Resource> {
+/// A process that has most of so many requests: one in whose mailbox they are, and that works, or waits for somebody whom
+/// it asked: how full it is, samples of it, which are few, tell less surely. Where nothing shows how many are under way,
+/// one whose mailbox is never empty and does not grow. And one that works at all times, where nobody sleeps who has a
+/// request: its queue may be its own, or unread in sockets.
+fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
+    let awake = facts.inside.running + facts.ports(|port| port.unread + port.accept_queue);
+    let none_sleeps = of >= FULL && awake >= EXPLAINED * of;
     let has_them = |process: &Process| {
         let mail = process.mailbox as f64;
         let most = match callers {
@@ -182,7 +189,8 @@ fn in_a_mailbox(facts: &Facts, of: f64) -> Option<Resource> {
             _ => mail >= HALFWAY * of && of >= 2.0 && process.mailbox <= callers,
         };
         let is_taken = process.running >= HALFWAY || process.waits_inside();
-        most && !process.is_owner && is_taken
+        let has_all = none_sleeps && process.with_mail < HALFWAY && process.running >= FULL;
+        !process.is_owner && (most && is_taken || has_all)
     };
     facts.processes.iter().any(has_them).then_some(Resource::Process)
 }
@@ -203,7 +211,7 @@ fn watched(facts: &Facts) -> Place {
     // Where requests wait and their answers have no rhythm of their own, what is known and nearly full is it.
     let nearly = if of >= 2.0 && facts.pace().is_none() { EXPLAINED } else { FULL };
     let fullest = facts.stations.fullest().filter(|(_, full)| *full >= nearly);
-    let full = fullest.map(|(resource, _)| resource).or(in_a_mailbox(facts, of));
+    let full = fullest.map(|(resource, _)| resource).or(in_a_process(facts, of));
     let regime = if full.is_some() { Regime::Full } else { Regime::Unknown };
     let place = Place { regime, resource: full, of, ..Place::default() };
     let largest = stations.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));

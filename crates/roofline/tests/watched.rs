@@ -160,6 +160,20 @@ fn what_waits_in_a_mailbox_that_is_never_empty_waits_there_also_where_nothing_sh
 }
 
 #[test]
+fn who_takes_its_mail_into_a_queue_of_its_own_is_full_if_it_works_all_the_time_and_nobody_sleeps() {
+    // A channel of RabbitMQ: one connection asks, which has 200 messages under way.
+    assert_eq!(named("own-queue").as_deref(), Some("vm.funnel"));
+    let (header, evidence) = recorded("own-queue");
+    let mut rests = only(&evidence, |_, metric| metric != "suspect.running");
+    for (row, (at, of, values)) in evidence.rows().into_iter().enumerate() {
+        if let Some(running) = values.get("suspect.running") {
+            rests.push_raw(at, of, "suspect.running", running * u64::from(row % 2 == 0));
+        }
+    }
+    assert_ne!(judged(&header, &rests).verdict.by(), Some("vm.funnel"));
+}
+
+#[test]
 fn one_consumer_that_works_all_the_time_is_seen_though_its_queue_is_in_no_mailbox() {
     assert_eq!(named("one-consumer").as_deref(), Some("app.serial"));
     let (header, evidence) = recorded("one-consumer");

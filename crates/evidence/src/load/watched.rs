@@ -68,6 +68,8 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         first_byte: Percentiles::new(),
         lateness: Percentiles::new(),
         own_lateness: Percentiles::new(),
+        silence: Percentiles::new(),
+        threads: 0,
         connect: Percentiles::new(),
         pairs: Vec::new(),
         stages: Vec::new(),

@@ -11,6 +11,7 @@
 
 use linerate_account::Threads;
 
+use crate::facts::stops::Stops;
 use crate::prelude::*;
 
 pub(in crate::roofs) enum AtOnce {
@@ -25,6 +26,10 @@ impl AtOnce {
 
     pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
         let is_made = facts.load == Load::Made;
+        let stops = if is_made { Stops::among(facts.run.load) } else { None };
+        if let Some(stops) = stops.filter(|_| matches!(self, AtOnce::Serial)) {
+            return Ok(stopped(facts, stops));
+        }
         let (at_once, alone) = if is_made { loaded(facts)? } else { watched(facts)? };
         let is_one = at_once.mid < Self::TWO;
         let why = format!("{:.1} are served at a time", at_once.mid);
@@ -51,6 +56,21 @@ impl AtOnce {
             .seen(seen(facts))
             .lifted_by([remedy]))
     }
+}
+
+/// One holds what all need, for much longer than an exchange takes.
+fn stopped(facts: &Facts, stops: Stops) -> Claim {
+    let each = facts.per_exchange(stops.share * facts.under_way());
+    let (lasts, share, per_s) = (duration(stops.each_s), in_percent(stops.share), stops.per_s);
+    Claim::cause(vec![Part::Delay { at: At::Service, each }])
+        .sum(format!("all stop together {per_s:.1} times a second, for {lasts} each: {share} of the time"))
+        .seen(seen(facts))
+        .lifted_by([Remedy::human(
+            "lets the others go on meanwhile",
+            "find what runs then: a collection of garbage (the runtime's log of it: -Xlog:gc, GODEBUG=gctrace=1, \
+             --trace-gc), a job of its own every so often, a lock that is held for long, a snapshot to disk; \
+             strace -f -p PID, perf top -p PID and py-spy dump show it while it lasts",
+        )])
 }
 
 /// How many at a time, and how long each takes.

@@ -4,7 +4,8 @@
 //!
 //! It has mail whenever it is sampled, and works, or waits in the middle of a call: more schedulers would not help, a second such process
 //! would. Callers wait for an answer each, so its mailbox is no longer than there are connections, where each
-//! of these asks one thing at a time: a longer one is that of a process nobody waits for.
+//! of these asks one thing at a time: a longer one is that of a process nobody waits for. One that takes its mail into a
+//! queue of its own (`gen_server2`) is asked too if it is the place: it works at all times, and all others wait.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::facts::sampled::Process;
@@ -16,9 +17,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.processes.first().ok_or_else(|| missing(suspect::RUNNING.name, "process/*"))?;
     let callers = facts.callers();
     let taken = |of: &Process| if of.waits_inside() { of.with_mail } else { of.running };
+    let is_full = facts.place.resource == Some(Resource::Process);
     let asked = facts.processes.iter().filter(|of| {
-        let is_asked = of.standing(callers) > 0 || of.mailbox > 0;
-        is_asked && !of.is_owner && of.with_mail >= HALFWAY && of.waiting(callers) <= callers
+        let has_mail = of.standing(callers) > 0 || of.mailbox > 0;
+        let is_asked = has_mail && of.with_mail >= HALFWAY && of.waiting(callers) <= callers;
+        let keeps_none = is_full && of.with_mail < HALFWAY && of.running >= FULL;
+        !of.is_owner && (is_asked || keeps_none)
     });
     let funnel = asked.max_by(|a, b| taken(a).total_cmp(&taken(b)));
     let none = "no process has as much mail as callers who wait for an answer";

@@ -1,0 +1,93 @@
+//! Stops: nothing at all is answered for many times what an exchange takes, and then everything goes on. A collection of
+//! garbage that stops the world, a lock that somebody holds for long, an event loop at something else.
+//!
+//! `share = sum of an engine thread's long times without an answer / (threads x window)`
+//!
+//! Long is ten times the median exchange. That all of a thread's `n` connections stand at once says nothing where each
+//! stands for the share `p` of its time by itself: they do for `p^n`. Stops of everybody are as much as `p`: here
+//! they are told from those by the middle of the two, `p^((n+1)/2)`.
+//!
+//! Blind spot: fewer than three connections a thread are not told apart.
+
+use linerate_evidence::{LoadSummary, SILENT};
+
+use crate::prelude::*;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stops {
+    /// Of the time, 0 to 1.
+    pub share: f64,
+    /// How long one lasts on average. Unit: seconds.
+    pub each_s: f64,
+    /// How many there are a second.
+    pub per_s: f64,
+}
+
+impl Stops {
+    /// None where there are none to speak of, or where nobody can tell.
+    pub fn among(load: &LoadSummary) -> Option<Self> {
+        let threads = load.threads.max(1) as f64;
+        let each = load.in_flight / threads;
+        let median = load.service.at(50.0)?.value;
+        let long = (FEW * median as f64).max(SILENT as f64) as u64;
+        let seconds = load.window.1.since(load.window.0).as_secs_f64();
+        let window = threads * seconds * 1e9;
+        let share = load.silence.sum_from(long) / window.max(1.0);
+        let alone = load.service.sum_from(long) / load.service.sum_from(0).max(1.0);
+        let count = load.silence.count() as f64 * load.silence.share_within(long, u64::MAX);
+        let is_of_all = each >= SAMPLES as f64 && share >= alone.powf((each + 1.0) / 2.0);
+        let stops = Self {
+            share: share.min(1.0),
+            each_s: share * window / 1e9 / count.max(1.0),
+            per_s: count / (window / 1e9),
+        };
+        (is_of_all && count / threads >= SAMPLES as f64 && share >= HOLDS).then_some(stops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_evidence::{Evidence, Packed, Phase, Slice, live_histogram, summarise};
+    use linerate_model::{Plan, Timestamp};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn times(of: &[(u64, u64)]) -> Packed {
+        let mut times = live_histogram();
+        for (value, count) in of {
+            times.record_n(*value, *count).unwrap();
+        }
+        Packed::pack(&times)
+    }
+
+    /// One thread with 8 connections for a second: exchanges of 0.5 ms, and some of 80 ms; and its silences.
+    fn load(long: u64, silence: &[(u64, u64)]) -> LoadSummary {
+        let mut slice = Slice::new(0, 0, Timestamp(0));
+        slice.to = Timestamp(1_000 * MS);
+        slice.phase = Phase::Load;
+        slice.in_flight_area = u128::from(8_000 * MS);
+        slice.service = times(&[(MS / 2, 3_000), (80 * MS, long)]);
+        slice.answered = 3_000 + long;
+        slice.silence = times(silence);
+        let mut evidence = Evidence::default();
+        evidence.slices.push(slice);
+        summarise(&evidence, &Plan::from_toml("[target]\naddress = '127.0.0.1:1'\n").unwrap())
+    }
+
+    #[test]
+    fn all_stop_together_or_each_by_itself() {
+        // Ten times a second all eight stand for 80 ms.
+        let stops = Stops::among(&load(80, &[(80 * MS, 10)])).unwrap();
+        assert!((stops.share - 0.8).abs() < 0.01, "{stops:?}");
+        assert!((stops.each_s - 0.08).abs() < 0.001 && (stops.per_s - 10.0).abs() < 0.1);
+        // One request in 38 takes 80 ms: all eight stand at once for 0.8^8 = 0.17 of the time.
+        assert_eq!(Stops::among(&load(80, &[(20 * MS, 8)])), None);
+        // Times between answers that are no longer than some exchanges.
+        assert_eq!(Stops::among(&load(0, &[(2 * MS, 400)])), None);
+        // Stopped once.
+        assert_eq!(Stops::among(&load(8, &[(500 * MS, 1)])), None);
+    }
+}
