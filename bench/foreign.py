@@ -98,7 +98,7 @@ def adopt_orphans():
 def build(case):
     """Compiles what the case needs and is older than its source."""
     for command in case.table.get("build", []):
-        words = [_replaced(word, {"src": FOREIGN / "src", "bin": BINARIES}) for word in shlex.split(command)]
+        words = [_replaced(word, {"src": FOREIGN / "src", "bin": BINARIES, "root": ROOT}) for word in shlex.split(command)]
         sources = [pathlib.Path(word) for word in words if word.startswith(str(FOREIGN))]
         BINARIES.mkdir(parents=True, exist_ok=True)
         stamp = BINARIES / hashlib.sha256(command.encode()).hexdigest()[:16]
