@@ -15,7 +15,7 @@ DEMO := $(LINERATE) climb --beam httpd -c 2 -d 3s -o out/demo.html -o out/demo.j
 FUZZ_SECONDS := 60
 FUZZ_TARGETS := http_session login_session evidence_reader dist_frame
 
-.PHONY: help setup agent agent-of-erl build static deb demo check test link-test link-soak page-test provoke truth soak bench fuzz bless clean
+.PHONY: help setup agent agent-of-erl build static deb demo check test agent-test bench-test link-test link-soak page-test provoke truth soak bench fuzz bless clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -50,16 +50,20 @@ check: ## format and lints
 		echo 'note: format not checked: no rustfmt here (rustup component add rustfmt)'; \
 	fi
 	@if cargo clippy --version >/dev/null 2>&1; then \
-		echo 'cargo clippy'; cargo clippy --workspace --all-targets -- -D warnings; \
+		echo 'cargo clippy'; cargo clippy --profile $(or $(CHECK_PROFILE),dev) --workspace --all-targets -- -D warnings; \
 	else \
 		echo 'note: lints not checked: no clippy here (rustup component add clippy)'; \
 	fi
 
-# One profile for all of it: the release build is what is measured. Loads never run at once.
+# One profile for all of it: the release build is what is measured. What mostly waits runs
+# side by side (tests/cargo-test says which); other loads never run at once.
 test: agent ## every test but the long ones (provoke, soak, bench, fuzz)
-	tests/cargo-test linerate-cli
+	tests/cargo-test linerate-cli page-test -- agent-test bench-test
+
+agent-test: ## the Erlang side
 	cd agent && rebar3 eunit && rebar3 ct
-	$(MAKE) --no-print-directory page-test
+
+bench-test: ## the bench's own arithmetic
 	cd bench && python3 -B paired.py && python3 -B binomial.py && python3 -B judged.py && python3 -B -m doctest page.py
 
 LINK_SUITES = $(subst $() $(),$(COMMA),$(foreach of,delivery processes peers opening tls,test_link/linerate_link_$(of)_SUITE))

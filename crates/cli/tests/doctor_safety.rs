@@ -113,7 +113,7 @@ fn a_node_without_room_for_us_is_examined_from_outside_and_left_alone() {
         assert!(soon(Duration::from_secs(5), is_full), "{left} are not left");
         for target in [node.name().to_owned(), format!(":{}", node.port("echo"))] {
             let used = cpu_seconds(node.pid());
-            let mut doctor = node.doctor_of(&target, &["--for", "3s", "--json", "-q"]);
+            let mut doctor = node.doctor_of(&target, &["--for", "2s", "--json", "-q"]);
             let output = doctor.output().unwrap();
             let used = cpu_seconds(node.pid()) - used;
             let said = String::from_utf8_lossy(&output.stderr);
@@ -313,6 +313,7 @@ fn rate(node: &Node) -> f64 {
             "run",
             "--json",
             "-q",
+            "--no-check",
             "-d",
             length,
             "-c",

@@ -94,7 +94,7 @@ fn a_target_that_dies_in_the_middle_is_said_and_what_was_measured_is_reported() 
 #[test]
 fn gates_that_hold_are_breached_with_exit_3_and_the_sentence() {
     let url = fast();
-    let load = ["-c", "2", "-d", "500ms", &url];
+    let load = ["-c", "2", "-d", "500ms", "--no-check", &url];
     let (linerate, _) =
         run(&[&load[..], &["--fail-if", "rate>1", "--fail-if", "p99>0.1us"]].concat(), 3);
     assert!(linerate.err().contains("gate breached: rate>1: throughput is "), "{}", linerate.err());
@@ -149,7 +149,8 @@ fn a_target_elsewhere_that_goes_away_is_counted_as_refused() {
 
 #[test]
 fn compare_finds_no_difference_to_itself_and_a_slower_one_worse() {
-    let load = |port, file| run(&["-c", "2", "-d", "1s", "-o", file, &url(port)], 0).0;
+    let load =
+        |port, file| run(&["-c", "2", "-d", "1s", "--no-check", "-o", file, &url(port)], 0).0;
     let fast = load(http(Duration::from_millis(1), usize::MAX), "fast.json");
     let slow = load(http(Duration::from_millis(5), usize::MAX), "slow.json");
     let path = |of: &Linerate, file: &str| of.folder.path().join(file).display().to_string();
@@ -311,7 +312,7 @@ fn formats_print_what_they_are_called() {
     assert!(!text.contains('\x1b'));
 
     for format in ["text", "markdown", "html", "json"] {
-        let words = ["run", "-q", "-c", "1", "-d", "300ms", "--format", format, &url];
+        let words = ["run", "-q", "-c", "1", "-d", "300ms", "--no-check", "--format", format, &url];
         let mut linerate = Linerate::start(&words);
         assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
         assert!(linerate.out().len() > 300 && !linerate.out().contains('\x1b'), "{format}");

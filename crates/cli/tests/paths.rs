@@ -310,7 +310,7 @@ fn killed_in_mid_run_the_next_clears_what_is_left() {
     killed.end(SOON);
     assert!(soon(SOON, || killed.targets().is_empty()), "targets go with it");
 
-    let mut next = start(&echo, &["-q", "-d", "1s"]);
+    let mut next = start(&echo, &["-q", "-d", "1s", "--no-check"]);
     assert_eq!(next.end(SOON), 0, "{}", next.err());
     killed.assert_nothing_left();
     nothing_left(&next, &before);
@@ -344,7 +344,8 @@ fn a_host_that_has_the_same_subnet_is_not_in_the_way() {
     let home = Home::new();
     let file = home.file("plan.toml", &plan("beam = 'http'", SITES));
     let script = "ip link set lo up && ip address add 10.199.1.1/16 dev lo && exec \"$@\"";
-    let mut linerate = after(script, "--net", &["run", &file, "-q", "-d", "1s"], home);
+    let words = ["run", &file, "-q", "-d", "1s", "--no-check"];
+    let mut linerate = after(script, "--net", &words, home);
     assert_eq!(linerate.end(SOON), 0, "{}", linerate.err());
     nothing_left(&linerate, &before);
 }
@@ -356,7 +357,8 @@ fn two_runs_at_once_do_not_meet() {
     let before = Host::now();
     // A path's proof is of its time: two runs on two CPUs are given a long one to be off by little.
     let network = SITES.replace("rtt = '40ms'", "rtt = '100ms'");
-    let runs = || start(&plan("beam = 'http'", &network), &["-d", "4s", "--json-stream"]);
+    let runs =
+        || start(&plan("beam = 'http'", &network), &["-d", "4s", "--no-check", "--json-stream"]);
     let mut both = [runs(), runs()];
     for run in &mut both {
         run.await_starts(1);
