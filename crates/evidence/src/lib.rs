@@ -24,8 +24,8 @@ pub use file::{
 };
 pub use load::{
     CLOCK_INTERVAL, CLOCK_OFFSET, ENGINE_HOST, LOST, LoadSummary, Outage, PairLoad, Percentile,
-    Percentiles, Point, Service, StageLoad, Validity, ValidityState, WarmUp, summarise, t95,
-    watched_bytes,
+    Percentiles, Point, Service, StageLoad, Validity, ValidityState, WAKING, WarmUp, summarise,
+    t95, watched_bytes,
 };
 pub use metric::{AnyMetric, Metric, Quantity};
 pub use packed::{Live, Packed, live_histogram};

@@ -23,7 +23,7 @@ mod watched;
 pub use pairs::PairLoad;
 pub use service::{Outage, Service};
 pub use stages::StageLoad;
-pub use validity::{Validity, ValidityState};
+pub use validity::{Validity, ValidityState, WAKING};
 pub use watched::watched_bytes;
 
 /// The fact of a thread (`engine/N`) whose worker was lost: what became of it, in a sentence.

@@ -138,7 +138,7 @@ pub(super) fn judge(load: &LoadSummary, plan: &Plan, slices: &[Slice]) -> Validi
 
 /// Source: prctl(2), `PR_SET_TIMERSLACK`: a sleeper is woken up to 50 us late by default. Chosen: as much
 /// again until it runs. Unit: ns.
-const WAKING: f64 = 100_000.0;
+pub const WAKING: f64 = 100_000.0;
 
 /// What the engine's own lateness makes of an open loop's latencies; none: nothing.
 ///

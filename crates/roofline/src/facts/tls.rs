@@ -18,11 +18,12 @@ impl Facts<'_> {
     }
 
     /// What an exchange is in the handshake, and the part of the target's work that goes there: that of the exchanges
-    /// inside it which are in a handshake. None where none was met in one. Unit: seconds.
+    /// it has taken which are in a handshake; on what is unread it does not work. None where none was met in one.
+    /// Unit: seconds.
     pub(crate) fn shaking(&self) -> Option<(f64, Result<f64, Missing>)> {
         let shaking = self.at(Station::TlsHandshake);
-        let inside = self.at(Station::Unread) + self.at(Station::Application);
-        let work = || self.target_work().map(|work| work * shaking / (shaking + inside));
+        let taken = self.at(Station::Application);
+        let work = || self.target_work().map(|work| work * shaking / (shaking + taken));
         (shaking > 0.0).then(|| (self.per_exchange(shaking), work()))
     }
 

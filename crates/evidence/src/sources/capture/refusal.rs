@@ -10,8 +10,8 @@ pub enum Refusal {
     Http,
     /// A reply of SMTP or FTP: 421, 450, 451, 452, 454, 530, 554. Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6.
     Reply,
-    /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`. Source: RESP, "simple errors";
-    /// memcached's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR".
+    /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`, `@ERROR: max connections`. Source: RESP,
+    /// "simple errors"; memcached's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR"; rsync, "csprotocol.txt".
     Word,
     /// A connection that a database refused: PostgreSQL's FATAL; MySQL's errors 1040, 1203, 1226.
     /// Source: PostgreSQL, "Message Formats", ErrorResponse; MySQL, `ERR_Packet`.
@@ -43,7 +43,7 @@ impl Refusal {
         match self {
             Self::Http => "HTTP status 429 or 5xx",
             Self::Reply => "reply 421, 45x, 530 or 554",
-            Self::Word => "an error word (-ERR, -OOM, NO, SERVER_ERROR)",
+            Self::Word => "an error word (-ERR, -OOM, NO, SERVER_ERROR, @ERROR)",
             Self::Database => "FATAL, or too many connections",
             Self::Broker => "closed, or not let in, in the broker's protocol",
             Self::Xmpp => "a stream's error, or a failed login",
@@ -104,6 +104,7 @@ pub const SIGNS: &[Sign] = signs! {
     Word: at(0, *b"-CLU");
     Word: at(0, *b"-NOA");
     Word: at(0, *b"SERV"), at(4, *b"ER_E");
+    Word: at(0, *b"@ERR"), at(4, *b"OR: ");
     Word: at(0, *b"* BY"), (4, 0xffff_ff00, 0x4520_5b00);
     Broker: at(0, [0x20, 2, 0, 1]);
     Broker: at(0, [0x20, 2, 0, 2]);
@@ -165,6 +166,8 @@ mod tests {
             (b"-BUSY Redis is busy running a script", Some(Refusal::Word)),
             (b"-BUSYGROUP Consumer Group name already exists", None),
             (b"SERVER_ERROR out of memory\r\n", Some(Refusal::Word)),
+            (b"@ERROR: max connections (2) reached", Some(Refusal::Word)),
+            (b"@RSYNCD: 31.0\n", None),
             (b"a001 NO [LIMIT] Maximum number of", Some(Refusal::Word)),
             (b"* BYE [LIMIT] Too many", Some(Refusal::Word)),
             (b"* BYE Logging out\r\n", None),

@@ -126,6 +126,7 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     {
         return served(at_once);
     }
+    let mut of_them = working;
     let at_once = if place.station == Some(Station::AcceptQueue) {
         port.accepted()
     } else if questions >= 1.0 {
@@ -142,14 +143,16 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     } else if serving >= AtOnce::TWO || queues >= HALFWAY * place.of {
         serving
     } else if in_each_others_way(facts, port) >= HALFWAY * place.of {
-        // One of them holds what they wait for, at work or while its client has the turn.
+        // One of them holds what they wait for, at work or while its client has the turn; others may work as well, at what
+        // nobody waits for.
+        of_them = 0.0;
         1.0
     } else {
         // One thread in a timer is the clock that most runtimes have, unless as many others wait for it as requests do.
         return not_here("what its requests wait for inside it is no thread of its own");
     };
     let why = "no number of requests in service stands out from those that wait";
-    silent_if(at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once, why)?;
+    silent_if(at_once < 0.5 || place.of < 2.0 * at_once || of_them >= 0.5 * at_once, why)?;
     let why = "requests and answers do not alternate: how long each takes is not known";
     silent_if(!headers.alternate || headers.per_s <= 0.0, why)?;
     served(at_once)

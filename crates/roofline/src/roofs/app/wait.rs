@@ -1,10 +1,12 @@
 //! Waits of the application for no CPU, disk or other service: a timer, a poll interval, a sleep.
 //!
-//! `each = application asleep / throughput`
+//! `each = (application asleep + unread while the service has time to read) / throughput`
 //!
 //! Of a service that is watched it shows by its threads, of which as many sleep for a set time as requests wait; or by
 //! its answers, which repeat after as many as there are clients, long after anybody asked: none of them waits for another.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
+
+use linerate_evidence::WAKING;
 
 use crate::prelude::*;
 
@@ -13,7 +15,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_delayed = facts.is_split() && facts.place.regime == Regime::Delayed;
     let is_seen = if is_made { is_delayed } else { each_for_itself(facts) };
     silent_if(!is_seen, "where the exchanges are was not seen, or something is full")?;
-    let asleep = facts.inside.asleep;
+    // Who has time to read, and does not for long, sleeps before it reads: a loop that looks now and then.
+    let unread = if is_made { late_to_read(facts) } else { 0.0 };
+    let asleep = facts.inside.asleep + unread;
     let under_way = facts.under_way();
     let few = format!("{asleep:.1} of {under_way:.1} exchanges sleep in the application");
     silent_if(asleep < HALFWAY * under_way, few)?;
@@ -33,17 +37,32 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let more = ("load.connections", twice.to_string());
     let more = Remedy::plan(more, does, format!("-c {twice}"));
     let (took, threads) = (duration(each), facts.inside.threads_words());
-    Ok(Claim::place(vec![Part::Delay { at: At::Station(Station::Application), each }])
-        .sum(format!("{many} / {whole}, of which {took} asleep in the application = {rate}"))
-        .seen(format!(
-            "{asleep:.1} of {under_way:.1} exchanges are taken by the service and nothing of it runs for them{threads}"
-        ))
+    let is_taken = unread < HALFWAY * asleep;
+    let at = if is_taken { At::Station(Station::Application) } else { At::Service };
+    let (sleeps, seen) = match is_taken {
+        true => (
+            "asleep in the application",
+            "are taken by the service and nothing of it runs for them",
+        ),
+        false => ("before it is read", "wait for the service to read them, which sleeps"),
+    };
+    Ok(Claim::place(vec![Part::Delay { at, each }])
+        .sum(format!("{many} / {whole}, of which {took} {sleeps} = {rate}"))
+        .seen(format!("{asleep:.1} of {under_way:.1} exchanges {seen}{threads}"))
         .lifted_by([Remedy::human(
             "takes the wait out of each request",
             "find what a request sleeps for: a timer, a poll interval, a retry's pause, a sleep; strace -f -p PID \
              shows the call, py-spy dump, jstack or pprof the line",
         )])
         .lifted_by(is_made.then_some(more)))
+}
+
+/// Exchanges that are unread for much longer than it takes to wake a process, where nothing is half full.
+fn late_to_read(facts: &Facts) -> f64 {
+    let unread = facts.at(Station::Unread);
+    let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;
+    let is_free = facts.stations.fullest().is_none_or(|(_, full)| full < HALFWAY);
+    if is_long && is_free { unread } else { 0.0 }
 }
 
 /// Of a service that is watched: whether each of its requests waits in the application for a time of its own.
