@@ -55,6 +55,7 @@ pub mod snmp;
 pub mod sockets;
 pub mod sockstat;
 pub mod softnet;
+pub mod spinning;
 pub mod stat;
 pub mod stream;
 pub mod suspect;
@@ -88,6 +89,7 @@ pub static SOURCES: &[&Source] = &[
     &stream::SOURCE,
     &engine::SOURCE,
     &threads::SOURCE,
+    &spinning::SOURCE,
     &peers::SOURCE,
     &clients::SOURCE,
     &port::SOURCE,

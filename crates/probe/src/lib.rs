@@ -20,6 +20,7 @@ mod pace;
 mod peers;
 mod sampler;
 mod sockets;
+mod spinning;
 mod stack;
 mod strangers;
 mod sums;

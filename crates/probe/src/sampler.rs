@@ -16,6 +16,7 @@ use linerate_model::Timestamp;
 
 use crate::pace::{Pace, Random, cpu_time};
 use crate::peers::{self, PeerSampler};
+use crate::spinning::SpinSampler;
 use crate::threads::{self, ThreadSampler};
 use crate::tree::{Family, walk_in};
 
@@ -133,6 +134,7 @@ fn sample(
     let mut random = Random::new();
     let mut threads = ThreadSampler::new();
     let mut peers = PeerSampler::open(pids.first().copied(), ports);
+    let mut spinning = SpinSampler::default();
     let mut walks = Pace::new(WALK_EVERY, WALK_SHARE);
     let mut members = Vec::new();
     let mut next_row = Timestamp(0);
@@ -148,6 +150,7 @@ fn sample(
             let mut row = Evidence::default();
             threads.push(at, &mut row);
             peers.push(at, &mut row);
+            spinning.sample(at, threads.busiest(SpinSampler::most()), &mut row);
             shared.row(row);
             next_row = at.after(ROW_EVERY);
         }

@@ -118,6 +118,11 @@ impl ThreadSampler {
         self.pace.sampled(at, cpu_time().saturating_sub(listed), random);
     }
 
+    /// The threads that were at work most often, at most so many.
+    pub(crate) fn busiest(&self, most: usize) -> Vec<ThreadId> {
+        self.sums.busiest(most)
+    }
+
     /// Pushes the sums so far.
     pub(crate) fn push(&mut self, at: Timestamp, evidence: &mut Evidence) {
         self.sums.push(at, evidence);

@@ -6,8 +6,8 @@ pub(crate) use linerate_account::{
     Estimate, Experiment, Held, Inside, Pace, Running, Station, Watched,
 };
 pub(crate) use linerate_evidence::sources::{
-    dist, doing, link, listener, netstat, owner, port, process, snmp, sockstat, stat, suspect,
-    tcp_info, vm, waits,
+    dist, doing, link, listener, netstat, owner, port, process, snmp, sockstat, spinning, stat,
+    suspect, tcp_info, vm, waits,
 };
 pub(crate) use linerate_evidence::{Metric, Missing, Of, Side, Subject};
 pub(crate) use linerate_model::{Bytes, OpRate};

@@ -199,7 +199,7 @@ impl Stations {
             let sampled = facts.inside.threads.as_ref();
             let waits = sampled.map_or(0.0, |of| of.fullest.min(busiest + of.disk));
             let busiest = [busiest.max(waits), busiest];
-            self.threads(Resource::TargetThread, of.cores, busiest);
+            self.threads(Resource::TargetThread, of.work(), busiest);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The CPU time of target, engine and machine, and what an exchange takes that meets nobody.
 //!
 //! Of a BEAM node that is sampled inside, work is what its schedulers did ([`NodeCpu`]); of other targets
-//! it is their CPU time, and one that spins looks full.
+//! it is their CPU time, less what samples of their code show to be spinning.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub(crate) struct Target {
     pub busiest_thread: Option<f64>,
     /// Its schedulers' own account, where the node is sampled inside.
     pub node: Option<NodeCpu>,
+    /// CPUs' worth of time that samples of its code found spinning; 0 where none were taken.
+    pub spinning: f64,
 }
 
 /// The machine.
@@ -45,16 +47,21 @@ impl Target {
     pub fn work(&self) -> f64 {
         match &self.node {
             Some(node) => node.scheduled() * node.let_run(self.cores),
-            None => self.cores,
+            None => self.cores - self.spinning,
         }
+    }
+
+    /// CPUs' worth of time that it spun.
+    fn spun(&self) -> f64 {
+        self.node.as_ref().map_or(self.spinning, |node| node.spun(self.cores))
     }
 }
 
 /// What target and machine used; missing of what is not on this host.
 pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>) {
     let (target, mut host) = (target(run), host(run));
-    if let (Ok(host), Ok(Target { node: Some(node), cores, .. })) = (&mut host, &target) {
-        host.busy -= node.spun(*cores).min(host.busy);
+    if let (Ok(host), Ok(target)) = (&mut host, &target) {
+        host.busy -= target.spun().min(host.busy);
     }
     (target, host)
 }
@@ -129,7 +136,15 @@ fn target(run: &Run) -> Result<Target, Missing> {
     let of_node = |missing| {
         let cores = node.as_ref().ok_or(missing)?.scheduled();
         let cpus = node.map_or(cores, |node| node.online.max(cores));
-        Ok(Target { cores, limit: cpus, cpus, quota: None, busiest_thread: None, node })
+        Ok(Target {
+            cores,
+            limit: cpus,
+            cpus,
+            quota: None,
+            busiest_thread: None,
+            node,
+            spinning: 0.0,
+        })
     };
     of_kernel(run, node).or_else(of_node)
 }
@@ -148,14 +163,28 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     let spreads = facts.schedulers.is_some_and(|schedulers| schedulers > 1);
     let busiest_thread = of.grown(process::BUSIEST_THREAD).ok();
     let busiest_thread = busiest_thread.map(|time| time / over.as_secs_f64());
+    let spinning = spun(&of).unwrap_or(0.0) * user.as_secs_f64() / over.as_secs_f64();
+    let cores = (user + system).as_secs_f64() / over.as_secs_f64();
+    // Each of its threads spins for the same part of its time, as far as anybody knows.
+    let left = 1.0 - spinning / cores.max(1e-9);
+    let busiest_thread = busiest_thread.map(|busiest| busiest * left);
     Ok(Target {
-        cores: (user + system).as_secs_f64() / over.as_secs_f64(),
+        cores,
         limit: quota.map_or(cpus, |quota| quota.min(cpus)),
         cpus,
         quota,
         busiest_thread: busiest_thread.filter(|_| !spreads && node.is_none()),
         node,
+        spinning,
     })
+}
+
+/// The share of its time in user code that it spun, 0 to 1; none where too few samples tell.
+fn spun(of: &Of) -> Option<f64> {
+    let samples = of.grown(spinning::SAMPLES).ok()?;
+    // Chosen: a share of a hundred samples is known to a tenth.
+    let spun = of.grown(spinning::SPUN).ok()?;
+    (samples >= FEW * FEW).then(|| spun / samples)
 }
 
 fn host(run: &Run) -> Result<Host, Missing> {

@@ -65,7 +65,9 @@ pub const NEARBY: u64 = 16;
 pub fn spins(code: &[u8]) -> bool {
     if cfg!(target_arch = "aarch64") {
         let words = code.chunks_exact(4).filter_map(|word| word.first_chunk());
-        return words.map(|word| u32::from_le_bytes(*word)).any(|word| [YIELD, ISB].contains(&word));
+        return words
+            .map(|word| u32::from_le_bytes(*word))
+            .any(|word| [YIELD, ISB].contains(&word));
     }
     code.windows(PAUSE.len()).any(|two| two == PAUSE)
 }

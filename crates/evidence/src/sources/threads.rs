@@ -191,6 +191,13 @@ impl Threads {
         self.fullest_id
     }
 
+    /// The threads that were so most often, at most so many.
+    pub fn busiest(&self, most: usize) -> Vec<ThreadId> {
+        let mut all: Vec<_> = self.occupied.iter().map(|(id, count)| (*count, *id)).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.into_iter().take(most).map(|(_, id)| id).collect()
+    }
+
     /// Pushes the sums so far.
     pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
         let mut push = |metric, value| evidence.push(at, Subject::Target, metric, value);

@@ -90,7 +90,8 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     }
     let why = "the time of an exchange alone is not known";
     let at_once = place.at_once.filter(|k| k.mid > 0.0).or_not_here(why)?;
-    Ok((at_once, at_once.mid / facts.attained))
+    // Where they hinder each other one takes longer than alone, and still there is one.
+    Ok((at_once, at_once.mid.max(1.0) / facts.attained))
 }
 
 /// Of a service that is watched: a number that stands still while more wait.
@@ -219,6 +220,9 @@ fn seen(facts: &Facts) -> String {
     if let Some(target) = &facts.target {
         let limit = target.limit().map(|limit| format!(" of {limit:.0} used"));
         says += &format!("; its CPUs: {:.2}{}", target.running, limit.unwrap_or_default());
+    }
+    if let Some(target) = facts.target_cpu().ok().filter(|target| target.spinning >= AT_WORK) {
+        says += &format!(", of which {:.2} spin: its code waits awake", target.spinning);
     }
     if let Some((half, full)) = facts.experiment.as_ref().and_then(|it| Some((it.half?, it.full))) {
         let (half, full) = (OpRate(half.per_s), OpRate(full.per_s));

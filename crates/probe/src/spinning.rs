@@ -1,0 +1,172 @@
+//! Samples where the target's busiest threads are in their code, and looks whether that spins.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use linerate_evidence::Evidence;
+use linerate_evidence::sources::run_times::ThreadId;
+use linerate_evidence::sources::spinning::{NEARBY, Spinning, spins};
+use linerate_model::Timestamp;
+use rustix::fs::{Mode, OFlags};
+
+use crate::sys::Places;
+
+/// The source it reads.
+pub(crate) const ID: &str = "spinning";
+
+/// Chosen: of more threads than these none has much of the CPUs.
+const THREADS: usize = 8;
+
+/// Chosen: no whole part of the ticks and timers of others. An interrupt of some 2 us: of 8 threads at most 0.2 % of a CPU.
+const A_SECOND: u64 = 97;
+
+/// Places whose code is remembered; a compiler at run time makes new ones.
+const REMEMBERED: usize = 10_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SpinSampler {
+    threads: HashMap<ThreadId, Places>,
+    /// Their processes' memory.
+    memories: HashMap<u32, OwnedFd>,
+    /// Whether the code at a place spins.
+    known: HashMap<(u32, u64), bool>,
+    sums: Spinning,
+    failed: bool,
+}
+
+impl SpinSampler {
+    /// Takes what came of the threads that are sampled, samples these from now on, and pushes the sums so far.
+    pub(crate) fn sample(&mut self, at: Timestamp, busiest: Vec<ThreadId>, row: &mut Evidence) {
+        self.take();
+        self.sums.push(at, row);
+        if self.failed {
+            return;
+        }
+        self.threads.retain(|id, _| busiest.contains(id));
+        for id in busiest {
+            if self.threads.contains_key(&id) {
+                continue;
+            }
+            match self.open(id) {
+                Ok(places) => {
+                    self.threads.insert(id, places);
+                }
+                // One that has ended meanwhile is no reason to stop.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let reason = format!("the kernel's clock does not sample its code: {error}");
+                    row.unread.insert(ID.into(), reason);
+                    self.failed = true;
+                    self.threads.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// How many of its threads may be watched at most.
+    pub(crate) const fn most() -> usize {
+        THREADS
+    }
+
+    fn open(&mut self, (pid, tid): ThreadId) -> std::io::Result<Places> {
+        if !self.memories.contains_key(&pid) {
+            let memory = format!("/proc/{pid}/mem");
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            self.memories.insert(pid, rustix::fs::open(memory, flags, Mode::empty())?);
+        }
+        Places::open(tid, A_SECOND)
+    }
+
+    fn take(&mut self) {
+        if self.known.len() > REMEMBERED {
+            self.known.clear();
+        }
+        for ((pid, _), places) in &mut self.threads {
+            let Some(memory) = self.memories.get(pid) else { continue };
+            places.read(|place| {
+                let known = self.known.entry((*pid, place));
+                self.sums.take(*known.or_insert_with(|| is_spinning(memory, place)));
+            });
+        }
+    }
+}
+
+/// Whether the code at a place spins; not where it cannot be read.
+fn is_spinning(memory: &OwnedFd, place: u64) -> bool {
+    let mut code = [0; 2 * NEARBY as usize];
+    // Arm's instructions have four bytes each, from a multiple of that on.
+    let from = (place & !3).saturating_sub(NEARBY);
+    match rustix::io::pread(memory, &mut code[..], from) {
+        Ok(length) => spins(&code[..length]),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    use linerate_evidence::Subject;
+    use linerate_evidence::sources::spinning::{SAMPLES, SPUN};
+
+    use super::*;
+
+    /// Samples of a thread of ours that waits awake, or computes; or why there are none.
+    fn sampled(spins: bool) -> Result<(u64, u64), String> {
+        let (tell, told) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let mut sum = 1_u64;
+            while !stopped.load(Ordering::Relaxed) {
+                for turn in 0..1_000 {
+                    if spins {
+                        std::hint::spin_loop();
+                    } else {
+                        sum = std::hint::black_box(sum).wrapping_mul(turn | 1).rotate_left(7);
+                    }
+                }
+            }
+            sum
+        });
+        let busiest = vec![(std::process::id(), told.recv().unwrap())];
+        let (mut sampler, mut evidence) = (SpinSampler::default(), Evidence::default());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let found = loop {
+            sampler.sample(Timestamp(1), busiest.clone(), &mut evidence);
+            let last = |metric| evidence.of(Subject::Target).last(metric).unwrap_or(0);
+            let found = (last(SAMPLES), last(SPUN));
+            if let Some(reason) = evidence.unread.get(ID) {
+                break Err(reason.clone());
+            }
+            if found.0 >= 20 || Instant::now() > deadline {
+                break Ok(found);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        stop.store(true, Ordering::Relaxed);
+        thread.join().unwrap();
+        found
+    }
+
+    #[test]
+    fn who_waits_awake_is_told_from_who_computes_or_it_is_said_why_not() {
+        let (waits, computes) = match (sampled(true), sampled(false)) {
+            (Ok(waits), Ok(computes)) => (waits, computes),
+            (Err(reason), _) | (_, Err(reason)) => {
+                // A kernel that lets nobody sample says so, and this is all that there is to see.
+                assert!(reason.contains("the kernel's clock"), "{reason}");
+                return;
+            }
+        };
+        assert!(waits.0 >= 20 && waits.1 * 10 >= waits.0 * 9, "{waits:?}");
+        assert!(computes.0 >= 20 && computes.1 * 10 <= computes.0, "{computes:?}");
+    }
+}
