@@ -1,5 +1,6 @@
 //! What the requests under way at a service that is watched wait for, and whether that is work.
 
+use crate::facts::connections::Connection;
 use crate::prelude::*;
 
 /// What was seen of them; and whether they wait for work, the path, or nothing at all, else something makes them wait.
@@ -26,6 +27,13 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     let said = states.iter().filter(|(count, _)| *count >= 0.05);
     let said: Vec<_> = said.map(|(count, what)| format!("{count:.1} {what}")).collect();
     let mut says = format!("of {connections:.1} connections {}", said.join(", "));
+    // What its own processes have not taken yet waits as well, whatever sockets show.
+    let in_mailbox = |connection: &Connection| connection.of.mean(owner::MAILBOX).unwrap_or(0.0);
+    let mail: f64 = facts.connections().unwrap_or_default().iter().map(in_mailbox).sum();
+    let is_behind = mail >= FEW * connections.max(1.0);
+    if is_behind {
+        says += &format!(", {mail:.0} messages in the mailboxes of their owners");
+    }
     let inside = &facts.inside;
     let mut headers = facts.watched.iter().filter_map(|port| port.exchanges.as_ref());
     let in_application = sum(Watched::in_application);
@@ -33,7 +41,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     let is_held = held >= HOLDS * facts.place.of.max(1e-9);
     if headers.any(|of| !of.alternate) {
         says += "; requests and answers do not alternate: who has to speak next cannot be told";
-        return (says, !is_held);
+        return (says, !is_held && !is_behind);
     }
     if in_application >= 0.05 {
         let Inside { running, runnable, asleep, .. } = inside;
@@ -48,6 +56,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     let away = sum(|port| port.air) + sum(|port| port.held.congestion);
     // Where fewer than one wait a request finds nobody before it.
     let is_work = !is_held
+        && !is_behind
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
     (says, is_work)

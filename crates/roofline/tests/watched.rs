@@ -174,6 +174,17 @@ fn who_takes_its_mail_into_a_queue_of_its_own_is_full_if_it_works_all_the_time_a
 }
 
 #[test]
+fn a_service_is_not_well_whose_processes_have_thousands_of_messages_before_them() {
+    // 12,000 at once to each of two, every 1.5 s; nothing is full, and each comes 0.7 s late.
+    let (header, evidence) = recorded("bursts-in-mailboxes");
+    let verdict = judged(&header, &evidence).verdict;
+    assert_eq!((verdict.by(), verdict.state), (None, Answer::Unexplained));
+    assert!(verdict.says.contains("messages in the mailboxes of their owners"), "{}", verdict.says);
+    let few = only(&evidence, |_, metric| metric != "owner.mailbox");
+    assert_eq!(judged(&header, &few).verdict.state, Answer::Unlimited);
+}
+
+#[test]
 fn one_consumer_that_works_all_the_time_is_seen_though_its_queue_is_in_no_mailbox() {
     assert_eq!(named("one-consumer").as_deref(), Some("app.serial"));
     let (header, evidence) = recorded("one-consumer");

@@ -96,6 +96,16 @@ impl Connection<'_> {
         })
     }
 
+    /// Messages in its owner's mailbox, on average over the samples in which there were any: what is worked off is worked off
+    /// then.
+    pub fn in_mailbox(&self) -> Result<f64, Missing> {
+        let lengths = self.of.values(owner::MAILBOX)?;
+        let some = lengths.iter().filter(|length| **length > 0);
+        let (count, sum) =
+            some.fold((0_u32, 0.0), |(count, sum), of| (count + 1, sum + *of as f64));
+        Ok(sum / f64::from(count.max(1)))
+    }
+
     /// Bytes that came and were not read, on average over the samples.
     pub fn unread(&self) -> Result<f64, Missing> {
         self.of.mean(tcp_info::RQUEUE)

@@ -7,7 +7,8 @@
 //! - `beam.selective-receive`: the receive of data itself, or whatever else the owner waits for.
 //!
 //! An owner of a connection searches once a read, or a write; another process that works, and that requests go
-//! through, once a request at least.
+//! through, once a request at least. A receive that takes the first message searches nothing, however long its mailbox is;
+//! a send searches whatever is there, also what is worked off one by one.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
 use crate::facts::connections::Work;
@@ -31,23 +32,25 @@ impl MailboxScan {
         silent_if(is_new, "from OTP 26 on gen_tcp:send searches no mailbox")?;
         // What searching takes at least, in CPUs' worth of time; and the most messages that stand.
         let (mut send, mut receive, mut mailbox) = (0.0, 0.0, 0.0_f64);
-        let mut search = |standing: f64, receives: f64, sends: f64| {
-            if standing >= FEW {
-                receive += receives * standing * MESSAGE;
-                send += sends * standing * MESSAGE;
-                mailbox = mailbox.max(standing);
+        let mut search = |there: f64, receives: f64, sends: f64| {
+            if there >= FEW && receives + sends > 0.0 {
+                receive += receives * there * MESSAGE;
+                send += sends * there * MESSAGE;
+                mailbox = mailbox.max(there);
             }
         };
         for each in all {
-            let sends = if sends_search { each.writes } else { 0.0 };
-            search(each.standing()?, each.reads, sends);
+            search(each.standing()?, each.reads, 0.0);
+            if sends_search {
+                search(each.in_mailbox()?, 0.0, each.writes);
+            }
         }
         let callers = u64::from(facts.run.connections());
         for asked in facts.processes.iter().filter(|of| !of.is_owner && of.running >= HALFWAY) {
             let standing = asked.standing(callers) as f64;
             search(standing, facts.attained.min(asked.running / (standing * MESSAGE)), 0.0);
         }
-        let none = "no owner of a connection, nor who they ask, has messages that nobody takes";
+        let none = "no owner of a connection, nor who they ask, searches messages";
         silent_if(mailbox == 0.0, none)?;
         let work = Work::of(facts)?;
         let both = send + receive;
@@ -60,7 +63,7 @@ impl MailboxScan {
             .sized_if(both >= HALFWAY * work.emulator)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(
-                "{mailbox:.0} messages stand in a mailbox; sends search for {send:.2} and receives for {receive:.2} of the \
+                "{mailbox:.0} messages are in a mailbox; sends search for {send:.2} and receives for {receive:.2} of the \
                  {:.2} CPUs that run code",
                 work.emulator
             ))
