@@ -1,6 +1,7 @@
 //! Samples where the target's busiest threads are in their code, and looks whether that spins.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
 
 use linerate_evidence::Evidence;
@@ -72,10 +73,10 @@ impl SpinSampler {
     }
 
     fn open(&mut self, (pid, tid): ThreadId) -> std::io::Result<Places> {
-        if !self.memories.contains_key(&pid) {
+        if let Entry::Vacant(unknown) = self.memories.entry(pid) {
             let memory = format!("/proc/{pid}/mem");
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            self.memories.insert(pid, rustix::fs::open(memory, flags, Mode::empty())?);
+            unknown.insert(rustix::fs::open(memory, flags, Mode::empty())?);
         }
         Places::open(tid, A_SECOND)
     }
