@@ -18,7 +18,7 @@ use linerate_model::OpRate;
 use linerate_predict::{Elasticity, Observed, elasticity};
 
 use crate::account::Split;
-use crate::chosen::EXPLAINED;
+use crate::chosen::{EXPLAINED, HALFWAY};
 use crate::share::Estimate;
 use crate::station::Station;
 
@@ -102,8 +102,11 @@ impl Experiment {
         let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
         let from = |few: &Observed| elasticity(few, &whole);
         let one = alone_rate.as_ref().filter(|one| one.connections < full.connections);
-        // Of clients that think one without pause is another load.
-        let from_one = one.filter(|_| header.plan.load.think.is_none()).map(from);
+        // Of clients that think one without pause is another load, and of several sites one is of the nearest.
+        let is_alike = header.plan.load.think.is_none() && header.plan.sites.is_empty();
+        // Of two stretches that differ the better one bounds what all of them give.
+        let most = again.iter().fold(full, |a, b| if b.per_s > a.per_s { *b } else { a });
+        let from_one = one.filter(|_| is_alike).map(|one| elasticity(one, &most));
         let elasticity = fewer.map(from);
         let drift = again.as_ref().filter(|again| {
             let far = (again.per_s / full.per_s).ln().abs() > -EXPLAINED.ln();
@@ -133,8 +136,11 @@ impl Experiment {
     /// The most that throughput answers to more connections; none where that was not asked, or not for certain.
     pub fn elastic_at_most(&self) -> Option<f64> {
         let fewer = self.elasticity.as_ref().filter(|_| self.inconclusive.is_none());
-        let one =
-            self.from_one.as_ref().filter(|_| self.inconclusive != Some(Inconclusive::Failed));
+        // What half of them showed for certain no mean over more of them overrules.
+        let one = self.from_one.as_ref().filter(|_| {
+            self.inconclusive != Some(Inconclusive::Failed)
+                && fewer.is_none_or(|fewer| fewer.low < HALFWAY)
+        });
         [fewer, one].into_iter().flatten().map(|e| e.high).reduce(f64::min)
     }
 

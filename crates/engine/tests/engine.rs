@@ -154,7 +154,9 @@ fn clients_that_think_ask_as_often_as_little_says_and_are_no_stall() {
         assert!((load.in_flight / under_way - 1.0).abs() < 0.03, "{think}: {}", load.in_flight);
         // Latency is counted from when a request was due.
         assert!(load.latency.mean() >= load.service.mean(), "{think}");
-        assert_eq!(load.own_lateness.count(), load.latency.count(), "{think}");
+        // Begun before the measured stretch and answered in it, or the other way round: those under way at its edges.
+        let [own, all] = [&load.own_lateness, &load.latency].map(|of| of.count());
+        assert!(own.abs_diff(all) <= 8, "{think}: {own} {all}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use linerate_evidence::Evidence;
 use linerate_evidence::sources::run_times::ThreadId;
-use linerate_evidence::sources::spinning::{NEARBY, Spinning, spins};
+use linerate_evidence::sources::spinning::{A_SECOND, NEARBY, Spinning, spins};
 use linerate_model::Timestamp;
 use rustix::fs::{Mode, OFlags};
 
@@ -17,9 +17,6 @@ pub(crate) const ID: &str = "spinning";
 
 /// Chosen: of more threads than these none has much of the CPUs.
 const THREADS: usize = 8;
-
-/// Chosen: no whole part of the ticks and timers of others. An interrupt of some 2 us: of 8 threads at most 0.2 % of a CPU.
-const A_SECOND: u64 = 97;
 
 /// Places whose code is remembered; a compiler at run time makes new ones.
 const REMEMBERED: usize = 10_000;
@@ -45,6 +42,9 @@ impl SpinSampler {
             return;
         }
         self.threads.retain(|id, _| busiest.contains(id));
+        let there = |pid: &u32| busiest.iter().any(|(of, _)| of == pid);
+        self.memories.retain(|pid, _| there(pid));
+        self.known.retain(|(pid, _), _| there(pid));
         for id in busiest {
             if self.threads.contains_key(&id) {
                 continue;
@@ -85,24 +85,36 @@ impl SpinSampler {
         if self.known.len() > REMEMBERED {
             self.known.clear();
         }
-        for ((pid, _), places) in &mut self.threads {
+        let mut gone = Vec::new();
+        for ((pid, tid), places) in &mut self.threads {
             let Some(memory) = self.memories.get(pid) else { continue };
             places.read(|place| {
-                let known = self.known.entry((*pid, place));
-                self.sums.take(*known.or_insert_with(|| is_spinning(memory, place)));
+                let known = self.known.get(&(*pid, place)).copied();
+                let Some(spins) = known.or_else(|| is_spinning(memory, place)) else {
+                    gone.push(*pid);
+                    return;
+                };
+                self.known.insert((*pid, place), spins);
+                self.sums.take((*pid, *tid), spins);
             });
+        }
+        // It has ended, or runs another program: what was known of it is of the one before.
+        for pid in gone {
+            self.memories.remove(&pid);
+            self.known.retain(|(of, _), _| *of != pid);
+            self.threads.retain(|(of, _), _| *of != pid);
         }
     }
 }
 
-/// Whether the code at a place spins; not where it cannot be read.
-fn is_spinning(memory: &OwnedFd, place: u64) -> bool {
+/// Whether the code at a place spins; none where it cannot be read.
+fn is_spinning(memory: &OwnedFd, place: u64) -> Option<bool> {
     let mut code = [0; 2 * NEARBY as usize];
     // Arm's instructions have four bytes each, from a multiple of that on.
     let from = (place & !3).saturating_sub(NEARBY);
     match rustix::io::pread(memory, &mut code[..], from) {
-        Ok(length) => spins(&code[..length]),
-        Err(_) => false,
+        Ok(0) | Err(_) => None,
+        Ok(length) => Some(spins(&code[..length])),
     }
 }
 
@@ -118,6 +130,21 @@ mod tests {
 
     use super::*;
 
+    #[inline(never)]
+    fn waits_awake() {
+        for _ in 0..1_000 {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[inline(never)]
+    fn computes() {
+        let mut sum = 1_u64;
+        for turn in 0..100_000 {
+            sum = std::hint::black_box(sum).wrapping_mul(turn | 1).rotate_left(7);
+        }
+    }
+
     /// Samples of a thread of ours that waits awake, or computes; or why there are none.
     fn sampled(spins: bool) -> Result<(u64, u64), String> {
         let (tell, told) = channel();
@@ -125,17 +152,9 @@ mod tests {
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
-            let mut sum = 1_u64;
             while !stopped.load(Ordering::Relaxed) {
-                for turn in 0..1_000 {
-                    if spins {
-                        std::hint::spin_loop();
-                    } else {
-                        sum = std::hint::black_box(sum).wrapping_mul(turn | 1).rotate_left(7);
-                    }
-                }
+                if spins { waits_awake() } else { computes() }
             }
-            sum
         });
         let busiest = vec![(std::process::id(), told.recv().unwrap())];
         let (mut sampler, mut evidence) = (SpinSampler::default(), Evidence::default());

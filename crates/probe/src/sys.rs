@@ -140,6 +140,9 @@ impl Drop for Ring {
 #[derive(Debug)]
 pub(crate) struct Places {
     memory: NonNull<u8>,
+    /// Bytes of each of its two pages: what is said of the ring, and the ring. Of 4 KiB, at 16 bytes a sample and 97 a
+    /// second: 2.6 s of a thread that never rests.
+    page: usize,
     // Dropped last: it ends the sampling.
     _event: OwnedFd,
 }
@@ -150,9 +153,6 @@ unsafe impl Send for Places {}
 /// What the kernel and we say of the ring, and its bytes: `struct perf_event_mmap_page`, linux/perf_event.h.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
-/// Chosen: at a sample of 16 bytes, 2.5 s of a thread that never rests, at 100 a second, 256 of them.
-const PLACES: usize = 4096;
-
 impl Places {
     /// From now on, of a thread, so many a second while it runs.
     pub(crate) fn open(thread: u32, a_second: u64) -> io::Result<Self> {
@@ -176,11 +176,12 @@ impl Places {
         }
         // SAFETY: the kernel has just given this descriptor to us, and to nobody else.
         let event = unsafe { OwnedFd::from_raw_fd(event as c_int) };
+        let page = rustix::param::page_size();
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                2 * PLACES,
+                2 * page,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 event.as_raw_fd(),
@@ -189,7 +190,7 @@ impl Places {
         };
         match NonNull::new(memory.cast::<u8>()) {
             Some(memory) if memory.as_ptr().cast() != libc::MAP_FAILED => {
-                Ok(Self { memory, _event: event })
+                Ok(Self { memory, page, _event: event })
             }
             _ => Err(io::Error::last_os_error()),
         }
@@ -208,7 +209,7 @@ impl Places {
         let end = head.load(Ordering::Acquire);
         let mut at = tail.load(Ordering::Relaxed);
         let word = |at: u64| {
-            let offset = PLACES + at as usize % PLACES;
+            let offset = self.page + at as usize % self.page;
             // SAFETY: records are of whole words and so aligned; the offset is within the second page of the mapping, and
             // what is between tail and head the kernel doesn't write to.
             unsafe { self.memory.add(offset).cast::<u64>().read() }
@@ -230,7 +231,7 @@ impl Places {
 impl Drop for Places {
     fn drop(&mut self) {
         // SAFETY: it is what `mmap` gave, whole, and nothing borrows of it any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), 2 * PLACES) };
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), 2 * self.page) };
     }
 }
 

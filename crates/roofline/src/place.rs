@@ -181,7 +181,9 @@ fn engine(facts: &Facts) -> Resource {
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
     let awake = facts.inside.running + facts.ports(|port| port.unread + port.accept_queue);
-    let none_sleeps = of >= FULL && awake >= EXPLAINED * of;
+    // Of several that run each may have a process of its own.
+    let is_one = facts.inside.running <= 1.0 + HALFWAY;
+    let none_sleeps = of >= FULL && is_one && awake >= EXPLAINED * of;
     let has_them = |process: &Process| {
         let mail = process.mailbox as f64;
         let most = match callers {

@@ -34,7 +34,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
         (Ok(target), Ok(host)) if run.header.target.local => {
             let share = match target.node {
                 Some(_) => target.utilisation(),
-                None => (target.cores / target.limit).min(1.0),
+                None => (target.work() / target.limit).min(1.0),
             };
             if target.limit.ceil() + f64::from(engine_cpus) <= host.cpus {
                 let whole = target.limit.ceil().max(1.0);
@@ -49,7 +49,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
                     threads.push(full_at("target.cpu", &who, share, attained));
                 }
             }
-            let does_all = |busy: &f64| *busy > EXPLAINED * target.cores;
+            let does_all = |busy: &f64| *busy > EXPLAINED * target.work();
             if let Some(busy) = target.busiest_thread.filter(does_all) {
                 threads.push(full_at("target.cpu", "the target's one thread", busy, attained));
             }

@@ -37,7 +37,7 @@ pub(crate) struct Host {
 impl Target {
     pub fn utilisation(&self) -> f64 {
         let Some(node) = &self.node else {
-            return (self.cores / self.limit).max(self.busiest_thread.unwrap_or(0.0)).min(1.0);
+            return (self.work() / self.limit).max(self.busiest_thread.unwrap_or(0.0)).min(1.0);
         };
         let of_normal = (node.active * node.let_run(self.cores) / node.online).min(1.0);
         of_normal.max(self.work() / self.limit).min(1.0)
@@ -163,11 +163,13 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     let spreads = facts.schedulers.is_some_and(|schedulers| schedulers > 1);
     let busiest_thread = of.grown(process::BUSIEST_THREAD).ok();
     let busiest_thread = busiest_thread.map(|time| time / over.as_secs_f64());
-    let spinning = spun(&of).unwrap_or(0.0) * user.as_secs_f64() / over.as_secs_f64();
-    let cores = (user + system).as_secs_f64() / over.as_secs_f64();
-    // Each of its threads spins for the same part of its time, as far as anybody knows.
-    let left = 1.0 - spinning / cores.max(1e-9);
-    let busiest_thread = busiest_thread.map(|busiest| busiest * left);
+    let [user, system] = [user, system].map(|time| time.as_secs_f64() / over.as_secs_f64());
+    let spun = spun(&of);
+    let spinning = spun.map_or(0.0, |(all, _)| all / over.as_secs_f64()).min(user);
+    let cores = user + system;
+    // The thread with most samples is the busiest in user code, and has as much of it as all have.
+    let of_one = spun.map_or(0.0, |(_, share)| share * user / cores.max(1e-9));
+    let busiest_thread = busiest_thread.map(|busiest| busiest * (1.0 - of_one));
     Ok(Target {
         cores,
         limit: quota.map_or(cpus, |quota| quota.min(cpus)),
@@ -179,12 +181,15 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     })
 }
 
-/// The share of its time in user code that it spun, 0 to 1; none where too few samples tell.
-fn spun(of: &Of) -> Option<f64> {
+/// How long it spun, and the share of its busiest thread's time in user code that this spun, 0 to 1. Unit: seconds. None
+/// where too few samples tell.
+fn spun(of: &Of) -> Option<(f64, f64)> {
     let samples = of.grown(spinning::SAMPLES).ok()?;
+    let spun = of.grown(spinning::SPUN).ok()? / spinning::A_SECOND as f64;
+    let [of_one, spun_of_one] = [spinning::FULLEST_SAMPLES, spinning::FULLEST_SPUN]
+        .map(|metric| of.last(metric).map_or(0.0, |count| count as f64));
     // Chosen: a share of a hundred samples is known to a tenth.
-    let spun = of.grown(spinning::SPUN).ok()?;
-    (samples >= FEW * FEW).then(|| spun / samples)
+    (samples >= FEW * FEW).then(|| (spun, spun_of_one / of_one.max(1.0)))
 }
 
 fn host(run: &Run) -> Result<Host, Missing> {

@@ -1,5 +1,7 @@
 //! What the requests under way at a service that is watched wait for, and whether that is work.
 
+use std::collections::BTreeMap;
+
 use crate::facts::connections::Connection;
 use crate::prelude::*;
 
@@ -29,8 +31,10 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     let mut says = format!("of {connections:.1} connections {}", said.join(", "));
     // What its own processes have not taken yet waits as well, whatever sockets show.
     let in_mailbox = |connection: &Connection| connection.of.mean(owner::MAILBOX).unwrap_or(0.0);
-    let mail: f64 = facts.connections().unwrap_or_default().iter().map(in_mailbox).sum();
-    let is_behind = mail >= FEW * connections.max(1.0);
+    let sampled = facts.connections().unwrap_or_default();
+    let by_owner: BTreeMap<_, f64> = sampled.iter().map(|of| (of.owner, in_mailbox(of))).collect();
+    let mail: f64 = by_owner.values().sum();
+    let is_behind = mail >= FEW * (sampled.len() as f64).max(1.0);
     if is_behind {
         says += &format!(", {mail:.0} messages in the mailboxes of their owners");
     }

@@ -5,9 +5,10 @@
 //!
 //! Long is ten times the median exchange. That all of a thread's `n` connections stand at once says nothing where each
 //! stands for the share `p` of its time by itself: they do for `p^n`. Stops of everybody are as much as `p`: here
-//! they are told from those by the middle of the two, `p^((n+1)/2)`.
+//! they are told from those by the middle of the two, `p^((n+1)/2)`, and by a quarter of the time that chance leaves over.
 //!
-//! Blind spot: fewer than three connections a thread are not told apart.
+//! Blind spots: fewer than three connections a thread are not told apart, nor where nearly all time is in slow requests.
+//! What stops linerate itself stops all it sees: with a quota that held it or the target, nothing is said.
 
 use linerate_evidence::{LoadSummary, SILENT};
 
@@ -25,6 +26,15 @@ pub(crate) struct Stops {
 }
 
 impl Stops {
+    /// `all stop together 10.0 times a second, for 80.2 ms each: 80 % of the time`.
+    pub fn words(&self) -> String {
+        let (lasts, share) = (duration(self.each_s), in_percent(self.share));
+        format!(
+            "all stop together {:.1} times a second, for {lasts} each: {share} of the time",
+            self.per_s
+        )
+    }
+
     /// None where there are none to speak of, or where nobody can tell.
     pub fn among(load: &LoadSummary) -> Option<Self> {
         let threads = load.threads.max(1) as f64;
@@ -36,7 +46,9 @@ impl Stops {
         let share = load.silence.sum_from(long) / window.max(1.0);
         let alone = load.service.sum_from(long) / load.service.sum_from(0).max(1.0);
         let count = load.silence.count() as f64 * load.silence.share_within(long, u64::MAX);
-        let is_of_all = each >= SAMPLES as f64 && share >= alone.powf((each + 1.0) / 2.0);
+        let chance = alone.powf(each);
+        let is_of_all =
+            each >= SAMPLES as f64 && share >= (chance * alone).sqrt() && share - chance >= HOLDS;
         let stops = Self {
             share: share.min(1.0),
             each_s: share * window / 1e9 / count.max(1.0),
@@ -87,6 +99,8 @@ mod tests {
         assert_eq!(Stops::among(&load(80, &[(20 * MS, 8)])), None);
         // Times between answers that are no longer than some exchanges.
         assert_eq!(Stops::among(&load(0, &[(2 * MS, 400)])), None);
+        // Nearly all time is in slow requests: each by itself, all stand for 0.99 of the time.
+        assert_eq!(Stops::among(&load(3_000, &[(990 * MS / 5, 5)])), None);
         // Stopped once.
         assert_eq!(Stops::among(&load(8, &[(500 * MS, 1)])), None);
     }

@@ -26,9 +26,13 @@ impl AtOnce {
 
     pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
         let is_made = facts.load == Load::Made;
-        let stops = if is_made { Stops::among(facts.run.load) } else { None };
-        if let Some(stops) = stops.filter(|_| matches!(self, AtOnce::Serial)) {
-            return Ok(stopped(facts, stops));
+        let stops = stops(facts).filter(|_| matches!(self, AtOnce::Serial));
+        if let Some(stops) = stops.filter(|_| facts.place.resource != Some(Resource::Slots)) {
+            let each = facts.per_exchange(stops.share * facts.under_way());
+            return Ok(Claim::cause(vec![Part::Delay { at: At::Service, each }])
+                .sum(stops.words())
+                .seen(seen(facts))
+                .lifted_by([go_on()]));
         }
         let (at_once, alone) = if is_made { loaded(facts)? } else { watched(facts)? };
         let is_one = at_once.mid < Self::TWO;
@@ -38,6 +42,7 @@ impl AtOnce {
         let count = if is_one { "one".to_owned() } else { number(at_once) };
         let rate = OpRate(served / alone);
         let remedy = match self {
+            AtOnce::Serial if stops.is_some() => go_on(),
             AtOnce::Serial => Remedy::by_knob(
                 ("shards", "16"),
                 "serves several at a time where it serves one",
@@ -52,25 +57,31 @@ impl AtOnce {
             ),
         };
         Ok(Claim::place(vec![Part::capacity(Resource::Slots, served, alone)])
-            .sum(format!("{count} at a time / {} = {rate}", duration(alone)))
+            .sum(stops.map_or_else(
+                || format!("{count} at a time / {} = {rate}", duration(alone)),
+                |stops| stops.words(),
+            ))
             .seen(seen(facts))
             .lifted_by([remedy]))
     }
 }
 
-/// One holds what all need, for much longer than an exchange takes.
-fn stopped(facts: &Facts, stops: Stops) -> Claim {
-    let each = facts.per_exchange(stops.share * facts.under_way());
-    let (lasts, share, per_s) = (duration(stops.each_s), in_percent(stops.share), stops.per_s);
-    Claim::cause(vec![Part::Delay { at: At::Service, each }])
-        .sum(format!("all stop together {per_s:.1} times a second, for {lasts} each: {share} of the time"))
-        .seen(seen(facts))
-        .lifted_by([Remedy::human(
-            "lets the others go on meanwhile",
-            "find what runs then: a collection of garbage (the runtime's log of it: -Xlog:gc, GODEBUG=gctrace=1, \
-             --trace-gc), a job of its own every so often, a lock that is held for long, a snapshot to disk; \
-             strace -f -p PID, perf top -p PID and py-spy dump show it while it lasts",
-        )])
+/// One holds what all need, for much longer than an exchange takes; nor is it a quota that stops them, or linerate's own
+/// threads.
+fn stops(facts: &Facts) -> Option<Stops> {
+    let sides = [&facts.target, &facts.engine];
+    let is_stopped = sides.into_iter().flatten().any(|of| of.throttled > 0.0);
+    let is_ours = is_stopped || facts.stations.is_full(Resource::EngineCpu);
+    if facts.load == Load::Made && !is_ours { Stops::among(facts.run.load) } else { None }
+}
+
+fn go_on() -> Remedy {
+    Remedy::human(
+        "lets the others go on meanwhile",
+        "find what runs then: a collection of garbage (the runtime's log of it: -Xlog:gc, GODEBUG=gctrace=1, \
+         --trace-gc), a job of its own every so often, a lock that is held for long, a snapshot to disk; \
+         strace -f -p PID, perf top -p PID and py-spy dump show it while it lasts",
+    )
 }
 
 /// How many at a time, and how long each takes.
@@ -144,9 +155,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     } else if serving >= AtOnce::TWO || queues >= HALFWAY * place.of {
         serving
     } else if in_each_others_way(facts, port) >= HALFWAY * place.of {
-        // One of them holds what they wait for, at work or while its client has the turn; others may work as well, at what
-        // nobody waits for.
-        of_them = 0.0;
+        // One of them holds what they wait for, at work or while its client has the turn.
+        of_them = (working - 1.0).max(0.0);
         1.0
     } else {
         // One thread in a timer is the clock that most runtimes have, unless as many others wait for it as requests do.

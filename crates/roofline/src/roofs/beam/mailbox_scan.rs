@@ -41,7 +41,9 @@ impl MailboxScan {
         };
         for each in all {
             search(each.standing()?, each.reads, 0.0);
-            if sends_search {
+            // Who mostly has none may write then as well.
+            let often = each.of.share(owner::MAILBOX, |length| length > 0).unwrap_or(0.0);
+            if sends_search && often >= HALFWAY {
                 search(each.in_mailbox()?, 0.0, each.writes);
             }
         }

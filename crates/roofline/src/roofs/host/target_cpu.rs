@@ -11,11 +11,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
     silent_if(target.node.is_some(), "the node's schedulers tell (vm.schedulers)")?;
-    let of_all = target.cores / target.cpus;
+    let of_all = target.work() / target.cpus;
     let thread = facts.stations.of_resource(Resource::TargetThread);
     let thread = thread.filter(|thread| thread.fullness() > of_all);
-    let (cores, cpus) = (target.cores, target.cpus);
-    let seen = format!("it used {cores:.2} of the {cpus} CPUs it may use");
+    let (cores, cpus) = (target.work(), target.cpus);
+    let spins = match target.spinning {
+        some if some >= AT_WORK => format!(", and spun for {some:.2} more"),
+        _ => String::new(),
+    };
+    let seen = format!("it used {cores:.2} of the {cpus} CPUs it may use{spins}");
     let Some(thread) = thread else {
         let each = facts.per_exchange(cores);
         let (took, rate) = (duration(each), rate(cpus, each));

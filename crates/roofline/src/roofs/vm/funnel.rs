@@ -24,7 +24,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let keeps_none = is_full && of.with_mail < HALFWAY && of.running >= FULL;
         !of.is_owner && (is_asked || keeps_none)
     });
-    let funnel = asked.max_by(|a, b| taken(a).total_cmp(&taken(b)));
+    let has_mail = |of: &Process| of.with_mail >= HALFWAY;
+    let funnel =
+        asked.max_by(|a, b| has_mail(a).cmp(&has_mail(b)).then(taken(a).total_cmp(&taken(b))));
     let none = "no process has as much mail as callers who wait for an answer";
     let funnel = funnel.or_not_here(none)?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
