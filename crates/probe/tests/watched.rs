@@ -155,9 +155,10 @@ fn captured(at: &str) {
     let captured = found.last(capture::EXCHANGES).unwrap();
     assert!((exchanges - 4..=exchanges).contains(&captured), "{captured} of {exchanges}");
     assert_eq!((found.last(capture::OPENED), found.last(capture::CONNECTIONS)), (Ok(4), Ok(4)));
-    for none in [capture::DUPLEX, capture::UNASKED, capture::MISSED, capture::REFUSED] {
+    for none in [capture::DUPLEX, capture::UNASKED, capture::REFUSED] {
         assert_eq!(found.last(none), Ok(0), "{}", none.name);
     }
+    assert!(found.last(capture::MISSED).unwrap() <= 4);
     let p50 = found.last(capture::SERVICE_P50).unwrap();
     assert!(p50 >= SERVICE && p50 < 3 * SERVICE, "{p50:?}");
     let asked = found.last(capture::ASKED_AREA).unwrap().as_secs_f64() / passed;
