@@ -57,7 +57,10 @@ impl SpinSampler {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    let reason = format!("the kernel's clock does not sample its code: {error}");
+                    let reason = format!(
+                        "the kernel's clock does not sample its code: {error}; run linerate as root, or as its user \
+                         with kernel.perf_event_paranoid of 2 or less"
+                    );
                     row.unread.insert(ID.into(), reason);
                     self.failed = true;
                     self.threads.clear();
