@@ -52,6 +52,44 @@ fn of_a_node_that_is_sampled_inside_the_schedulers_tell_and_not_its_cpu_time() {
 }
 
 #[test]
+fn what_samples_of_its_code_find_spinning_is_no_work_of_a_target() {
+    let (header, evidence) = recording("target-cpu");
+    let sampled = |spins: bool| {
+        let mut sampled = with(&evidence, "none", Some);
+        for (at, of, values) in evidence.rows() {
+            if of == Subject::Target && values.contains_key("process.utime") {
+                // Of two threads that never rest.
+                let samples = at.0 * 2 * 97 / 1_000_000_000;
+                for metric in ["spinning.samples", "spinning.fullest_samples"] {
+                    sampled.push_raw(at, of, metric, samples);
+                }
+                for metric in ["spinning.spun", "spinning.fullest_spun"] {
+                    sampled.push_raw(at, of, metric, samples * u64::from(spins));
+                }
+            }
+        }
+        judged(&header, &sampled)
+    };
+    assert_eq!(sampled(false).verdict.by(), Some("target.cpu"));
+    assert_ne!(sampled(true).verdict.by(), Some("target.cpu"));
+}
+
+#[test]
+fn who_has_time_to_read_and_does_not_sleeps_and_who_is_ready_to_run_does_not() {
+    // A server of one thread that sleeps 50 ms, and then answers all that came.
+    let (header, evidence) = recording("foreign/late-to-read");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("app.wait"));
+    let mut ready = with(&evidence, "process.run_delay", |_| None);
+    ready.steps.clone_from(&evidence.steps);
+    for (at, of, values) in evidence.rows() {
+        if values.contains_key("process.run_delay") {
+            ready.push_raw(at, of, "process.run_delay", at.0);
+        }
+    }
+    assert_ne!(judged(&header, &ready).verdict.by(), Some("app.wait"));
+}
+
+#[test]
 fn a_node_that_spins_is_not_full() {
     let (header, evidence) = recording("schedulers");
     // Had its schedulers counted a quarter as work: the rest of the CPU time would be spinning.

@@ -174,6 +174,21 @@ fn who_takes_its_mail_into_a_queue_of_its_own_is_full_if_it_works_all_the_time_a
 }
 
 #[test]
+fn the_one_who_holds_a_lock_may_work_and_two_who_work_hold_no_lock_in_turn() {
+    // PostgreSQL: 12 clients commit under the lock of NOTIFY; 0.9 of them run.
+    assert_eq!(named("lock-at-work").as_deref(), Some("app.serial"));
+    let (header, evidence) = recorded("lock-at-work");
+    let is_time = |metric: &str| ["process.run", "process.utime"].contains(&metric);
+    let mut twice = only(&evidence, |_, metric| !is_time(metric));
+    for (at, of, values) in evidence.rows() {
+        for (metric, raw) in values.into_iter().filter(|(metric, _)| is_time(metric)) {
+            twice.push_raw(at, of, metric, raw * 2);
+        }
+    }
+    assert_ne!(judged(&header, &twice).verdict.by(), Some("app.serial"));
+}
+
+#[test]
 fn a_service_is_not_well_whose_processes_have_thousands_of_messages_before_them() {
     // 12,000 at once to each of two, every 1.5 s; nothing is full, and each comes 0.7 s late.
     let (header, evidence) = recorded("bursts-in-mailboxes");

@@ -61,10 +61,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn late_to_read(facts: &Facts) -> f64 {
     let unread = facts.at(Station::Unread);
     let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;
-    let is_known = facts.target_cpu().is_ok() && facts.inside.threads.is_some();
+    let (Some(target), Some(threads)) = (&facts.target, &facts.inside.threads) else { return 0.0 };
     let is_free = facts.stations.fullest().is_none_or(|(_, full)| full < HALFWAY);
-    let is_ready = facts.inside.runnable + facts.inside.disk >= HALFWAY;
-    if is_long && is_known && is_free && !is_ready { unread } else { 0.0 }
+    // Of its threads, not of what they have taken: it has read nothing.
+    let is_ready = target.runnable.unwrap_or(0.0) + threads.disk >= HALFWAY;
+    if is_long && is_free && !is_ready { unread } else { 0.0 }
 }
 
 /// Of a service that is watched: whether each of its requests waits in the application for a time of its own.
