@@ -9,8 +9,11 @@
 //!
 //! `k` is the bound in exchanges' time alone, `X_max A`: how many are served at a time.
 //!
-//! Blind spot: more than one unmeasured station, and costs that change with load; throughput that falls with
-//! more connections fits none of them and is a miss.
+//! Work costs less an exchange with many connections than with one: what comes together is read, sent and woken for
+//! together. Where that was measured at both ends ([`Known::alone`]), the ways in which it may change between them
+//! are kept as well.
+//!
+//! Blind spot: more than one unmeasured station, and work that costs least in between.
 //! Source: Reiser and Lavenberg 1980 for the model; Hoeting and others, "Bayesian model averaging", 1999.
 
 use linerate_model::OpRate;
@@ -25,6 +28,22 @@ use members::Members;
 
 /// The station that was fitted and not measured.
 pub const UNKNOWN: &str = "unknown";
+
+/// A station that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// With all connections that were observed, and with more.
+    pub station: QueueStation,
+    /// Its demand with one connection. Unit: seconds of one server's time an exchange.
+    pub alone: f64,
+}
+
+impl From<QueueStation> for Known {
+    /// One whose demand is always the same.
+    fn from(station: QueueStation) -> Self {
+        Self { alone: station.demand, station }
+    }
+}
 
 /// The time that an exchange takes alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,17 +159,13 @@ fn deviation(low: f64, high: f64) -> f64 {
 
 /// Fits what was not measured: a delay, and a station that serves so many at a time.
 pub fn fit(known: &[QueueStation], alone: Alone, observed: &[Observed]) -> Fit {
-    fit_thinking(known, alone, 0.0, observed)
+    let known: Vec<Known> = known.iter().cloned().map(Known::from).collect();
+    fit_thinking(&known, alone, 0.0, observed)
 }
 
 /// The same of clients that pause for so long between an answer and the next request: a delay that is known, and no
 /// part of the time alone. Unit: seconds.
-pub fn fit_thinking(
-    known: &[QueueStation],
-    alone: Alone,
-    think: f64,
-    observed: &[Observed],
-) -> Fit {
+pub fn fit_thinking(known: &[Known], alone: Alone, think: f64, observed: &[Observed]) -> Fit {
     let usable: Vec<Observed> =
         observed.iter().filter(|it| it.connections > 0 && it.per_s > 0.0).copied().collect();
     let connections = usable.iter().map(|it| it.connections).max().unwrap_or(1);

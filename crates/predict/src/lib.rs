@@ -31,7 +31,7 @@ pub use crossing::{Crossing, Ends};
 pub use curve::{BadCurve, Curve, Row};
 pub use demands::Demands;
 pub use fit::{
-    Alone, Elasticity, Fit, Miss, Observed, Removed, UNKNOWN, elasticity, fit, fit_thinking,
+    Alone, Elasticity, Fit, Known, Miss, Observed, Removed, UNKNOWN, elasticity, fit, fit_thinking,
     predict_at, without, without_at,
 };
 pub use forecast::{Ceiling, Forecast, Lean, Service, forecast};

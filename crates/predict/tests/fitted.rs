@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use linerate_predict::{
-    Alone, Fit, Observed, QueueStation, Removed, UNKNOWN, elasticity, fit, predict_at, without,
+    Alone, Fit, Known, Observed, QueueStation, Removed, UNKNOWN, elasticity, fit, fit_thinking,
+    predict_at, without,
 };
 
 /// Vigna's splitmix64: seeded, so that each run is the same.
@@ -149,6 +150,25 @@ fn an_event_loop_that_is_known_needs_nothing_unknown() {
     let twice = without(&found, &less);
     assert!((3_600.0..4_200.0).contains(&twice.mid.0), "{twice:?}");
     assert!(twice.high.0 / twice.low.0 < 3.0, "{twice:?}");
+}
+
+#[test]
+fn work_that_many_share_costs_less_each_and_half_of_them_lie_between() {
+    // On two CPUs 100 us an exchange alone and 30 us with ten: 2 / 30 us = 66,667/s.
+    let rows = [at(1, 10_000.0), at(10, 64_000.0)];
+    let measured = Known { station: cpus(30e-6), alone: 100e-6 };
+    let half = |known: &[Known]| predict_at(&fit_thinking(known, alone(100e-6), 0.0, &rows), 5);
+    let (found, steady) = (half(&[measured]), half(&[cpus(30e-6).into()]));
+    // What costs 38 us (most of it spared by the second), 51 us (as much by each doubling), 69 us (by each).
+    for cost in [38e-6, 51e-6] {
+        let per_s = 2.0 / cost * 0.95;
+        assert!(found.low.0 < per_s && per_s < found.high.0, "{found:?}");
+    }
+    // 70 us of delay and 30 of work: five of them give 50,000 a second, and neither more nor much less.
+    assert!(steady.low.0 > 40_000.0 && found.low.0 < 40_000.0, "{steady:?} {found:?}");
+    // With all of them it is what was measured.
+    let all = predict_at(&fit_thinking(&[cpus(30e-6).into()], alone(100e-6), 0.0, &rows), 10);
+    assert!((55_000.0..70_000.0).contains(&all.mid.0), "{all:?}");
 }
 
 #[test]

@@ -10,9 +10,9 @@
 //! with what was measured, the middle and the high end with what busy CPUs take ([`Heat`]).
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapters 7 and 12.
 
-use linerate_evidence::Percentiles;
+use linerate_evidence::{Percentiles, StepKind};
 use linerate_predict::{
-    Alone, Fit, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit_thinking,
+    Alone, Fit, Known, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit_thinking,
     predict_at, without_at,
 };
 
@@ -82,16 +82,22 @@ impl Model {
         let queues = at(&stations, Heat::Cold, by);
         let delay = (alone.mid - work(&queues)).max(0.0);
         let Estimate { mid: service_s, low, high } = alone;
+        let dearer = dearer_alone(run, experiment).unwrap_or(1.0);
+        let at_one = |(of, station): (&InUse, &QueueStation)| {
+            let dearer = 1.0 + (dearer - 1.0) * of.cpu / of.used;
+            Known { alone: station.demand * dearer, station: station.clone() }
+        };
+        let known: Vec<Known> = stations.iter().zip(&queues).map(at_one).collect();
         let think = run.think_s();
         let fit = |observed: &[Observed]| {
-            fit_thinking(&queues, Alone { service_s, low, high }, think, observed)
+            fit_thinking(&known, Alone { service_s, low, high }, think, observed)
         };
         let network = Network { delay: delay + think, stations: queues.clone() };
         let customers = run.connections();
         let whole = network.throughput(f64::from(customers));
         let fewer = network.throughput(f64::from(customers) / 2.0);
         let fullest = measured.fullest();
-        let known = KnownPart {
+        let known_part = KnownPart {
             per_s: whole.low,
             elasticity: ((whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln()).clamp(0.0, 1.0),
             fullest: fullest.map(|(resource, _)| resource),
@@ -132,7 +138,7 @@ impl Model {
             delay_s: delay,
             alone_s: answers.mid,
             alone: answers,
-            known,
+            known: known_part,
             half: checked,
         })
     }
@@ -340,6 +346,18 @@ fn at(stations: &[InUse], heat: Heat, by: By) -> Vec<QueueStation> {
 
 fn work(stations: &[QueueStation]) -> f64 {
     stations.iter().map(|of| of.demand).sum()
+}
+
+/// So many times the CPU that an exchange takes of the target in the run it takes of it with one connection. None:
+/// unmeasured.
+fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
+    let alone = experiment?.alone?;
+    let step = run.evidence.steps.iter().find(|step| step.kind == StepKind::Alone)?;
+    let target = || run.evidence.of(Subject::Target);
+    let rate = |of: Of| of.rate(process::RUN).ok();
+    let (one, all) = (rate(target().within(step.begun..=step.to))?, rate(run.of(Subject::Target))?);
+    let each = all / run.attained().0;
+    (each > 0.0).then(|| one / alone.per_s / each)
 }
 
 /// What an exchange takes alone. Unit: seconds.

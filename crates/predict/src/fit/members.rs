@@ -1,6 +1,6 @@
 //! All networks that could have done what was observed, by how likely they did.
 
-use super::{Alone, LEAST, Observed, Removed, UNKNOWN, deviation};
+use super::{Alone, Known, LEAST, Observed, Removed, UNKNOWN, deviation};
 use crate::beyond::{Beyond, quantile};
 use crate::closed::between;
 use crate::network::{Network, QueueStation, Solved};
@@ -8,7 +8,9 @@ use crate::network::{Network, QueueStation, Solved};
 /// What is known, and what each member takes for the rest.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
-    known: Vec<QueueStation>,
+    known: Vec<Known>,
+    /// With so many connections and more the known stations' demands are what they are with all.
+    connections: u32,
     /// What clients pause between an answer and the next request. Unit: seconds.
     think: f64,
     /// Those with one delay stand together.
@@ -26,12 +28,42 @@ struct Member {
     /// Whether what is known happens there and in the delay, and is no station beside them: a lock that is held
     /// while its holder computes.
     during: bool,
+    /// How what is known changes with connections.
+    falls: Falls,
     /// Of service: 0 as a timer, 1 as an exponential.
     varies: f64,
     /// Its share of all probability.
     weight: f64,
     /// How likely it is beside others, whatever part of the grid it stands for.
     density: f64,
+}
+
+/// How much of what work costs more with one connection than with all is left between them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Falls {
+    /// A second one spares most of it: the waking of what sleeps.
+    AtOnce,
+    /// Each doubling spares as much.
+    ByDoubling,
+    /// Each one spares as much.
+    Evenly,
+}
+
+impl Falls {
+    const ALL: [Self; 3] = [Self::AtOnce, Self::ByDoubling, Self::Evenly];
+
+    /// 1 with one connection, 0 with all.
+    fn left(self, connections: u32, all: u32) -> f64 {
+        let (n, all) = (f64::from(connections), f64::from(all));
+        if n >= all {
+            return 0.0;
+        }
+        match self {
+            Self::AtOnce => (1.0 / n - 1.0 / all) / (1.0 - 1.0 / all),
+            Self::ByDoubling => 1.0 - n.ln() / all.ln(),
+            Self::Evenly => (all - n) / (all - 1.0),
+        }
+    }
 }
 
 // Chosen: from all of the time alone at the station (a pool) to a thousandth of it (a short lock).
@@ -69,16 +101,22 @@ struct Slice {
     part: f64,
     prior: f64,
     during: bool,
+    falls: Falls,
 }
 
 impl Members {
-    pub fn fit(known: &[QueueStation], alone: Alone, think: f64, observed: &[Observed]) -> Self {
-        let known = affordable(known, observed);
-        let of_known = Network { delay: 0.0, stations: known.clone() }.alone();
+    pub fn fit(known: &[Known], alone: Alone, think: f64, observed: &[Observed]) -> Self {
+        let known = affordable(known, alone.service_s, observed);
+        let one = known.iter().map(|it| QueueStation { demand: it.alone, ..it.station.clone() });
+        let of_known = Network { delay: 0.0, stations: one.collect() }.alone();
         let spread = deviation(alone.low, alone.high).max(LEAST / 2.0);
         let most = observed.iter().map(|it| it.per_s).fold(0.0, f64::max);
-        let mut this = Self { known, think, all: Vec::new() };
-        for (at, prior) in NODES {
+        let connections = observed.iter().map(|it| it.connections).max().unwrap_or(1);
+        let is_steady = known.iter().all(|it| it.alone == it.station.demand);
+        let ways = if is_steady { &Falls::ALL[..1] } else { &Falls::ALL[..] };
+        let mut this = Self { known, connections, think, all: Vec::new() };
+        for (falls, (at, prior)) in ways.iter().flat_map(|falls| NODES.map(|node| (*falls, node))) {
+            let prior = prior / ways.len() as f64;
             let whole = alone.service_s * (at * spread).exp();
             // What the CPUs are said to take may be more than what one alone took.
             let time = (whole - of_known).max(whole * LEAST);
@@ -87,6 +125,7 @@ impl Members {
                 demand: 0.0,
                 servers: f64::INFINITY,
                 during: false,
+                falls,
                 varies: 0.0,
                 weight: prior * NO_STATION,
                 density: prior * NO_STATION,
@@ -94,8 +133,8 @@ impl Members {
             this.add(vec![none], observed);
             for part in PARTS {
                 let prior = prior * (1.0 - NO_STATION) / PARTS.len() as f64 / 2.0;
-                this.along(Slice { time, part, prior, during: false }, most, observed);
-                let slice = Slice { time: whole, part, prior, during: true };
+                this.along(Slice { time, part, prior, during: false, falls }, most, observed);
+                let slice = Slice { time: whole, part, prior, during: true, falls };
                 this.along(slice, most, observed);
             }
         }
@@ -114,7 +153,7 @@ impl Members {
 
     /// Members along the bound's logarithm, closer where it matters.
     fn along(&mut self, slice: Slice, most: f64, observed: &[Observed]) {
-        let Slice { time, part, prior, during } = slice;
+        let Slice { time, part, prior, during, falls } = slice;
         let demand = time * part;
         // Fewer than one server is a rate that is set, and no part of the delay.
         let least = if part < 1.0 { NEARLY / demand } else { 0.0 };
@@ -123,7 +162,8 @@ impl Members {
         if from >= to {
             return;
         }
-        let solver = Solver::of(&self.known, self.think + time - demand, during, observed);
+        let delay = self.think + time - demand;
+        let solver = self.solver(&self.known, delay, during, falls, observed);
         let likely = |at: f64| {
             let (bound, mut best) = (at.exp(), [0.0; VARIES.len()]);
             let of = |varies| Member {
@@ -131,6 +171,7 @@ impl Members {
                 demand,
                 servers: bound * demand,
                 during,
+                falls,
                 varies,
                 weight: 0.0,
                 density: 0.0,
@@ -168,6 +209,7 @@ impl Members {
                     demand,
                     servers: at.exp() * demand,
                     during,
+                    falls,
                     varies,
                     weight: likelihood + (density * width).max(1e-300).ln(),
                     density: likelihood + density.ln(),
@@ -179,8 +221,8 @@ impl Members {
     /// Members with prior weights, which become logarithms of posterior ones.
     fn add(&mut self, members: Vec<Member>, observed: &[Observed]) {
         for member in members {
-            let solver =
-                Solver::of(&self.known, self.think + member.delay, member.during, observed);
+            let Member { delay, during, falls, .. } = member;
+            let solver = self.solver(&self.known, self.think + delay, during, falls, observed);
             let ends = solver.ends(&member);
             for varies in VARIES {
                 let likelihood = solver.likelihood(&ends, varies);
@@ -188,6 +230,26 @@ impl Members {
                 self.all.push(Member { varies, weight, density: weight, ..member });
             }
         }
+    }
+
+    /// Delay and known stations for what was observed.
+    fn solver<'a>(
+        &self,
+        known: &[Known],
+        delay: f64,
+        during: bool,
+        falls: Falls,
+        observed: &'a [Observed],
+    ) -> Solver<'a> {
+        let at = |it: &Observed| {
+            let left = falls.left(it.connections, self.connections);
+            let of = |it: &Known| {
+                let demand = it.station.demand + (it.alone - it.station.demand) * left;
+                QueueStation { demand, ..it.station.clone() }
+            };
+            known.iter().map(of).collect::<Vec<_>>()
+        };
+        Solver::of(at, delay, during, observed)
     }
 
     /// Leaves out those that change no quantile.
@@ -218,13 +280,11 @@ impl Members {
         let Some(best) = best else { return Network::default() };
         let (known, member) = changed(&self.known, *best, removed);
         let known = if member.during { Vec::new() } else { known };
+        let known = known.into_iter().map(|it| it.station);
         let unknown =
             QueueStation { id: UNKNOWN.into(), demand: member.demand, servers: member.servers };
         let unknown = (member.demand > 0.0).then_some(unknown);
-        Network {
-            delay: self.think + member.delay,
-            stations: known.into_iter().chain(unknown).collect(),
-        }
+        Network { delay: self.think + member.delay, stations: known.chain(unknown).collect() }
     }
 
     /// Quantiles of what they do with so many. Unit: exchanges a second.
@@ -254,14 +314,14 @@ impl Members {
     /// By member: what it does with so many, and its weight.
     fn rates(&self, connections: u32, removed: &[Removed]) -> Vec<(f64, f64)> {
         let asked = [Observed { connections, per_s: 1.0, low: 1.0, high: 1.0 }];
-        let mut solver: Option<((f64, bool), Solver)> = None;
+        let mut solver: Option<((f64, bool, Falls), Solver)> = None;
         let mut done = Vec::with_capacity(self.all.len());
         for member in self.with_delay(removed) {
             let (known, changed) = changed(&self.known, *member, removed);
-            let of = (changed.delay, changed.during);
+            let of @ (delay, during, falls) = (changed.delay, changed.during, changed.falls);
             if solver.as_ref().is_none_or(|(solved, _)| *solved != of) {
-                let delay = self.think + changed.delay;
-                let solved = Solver::of(&known, delay, changed.during, &asked);
+                let delay = self.think + delay;
+                let solved = self.solver(&known, delay, during, falls, &asked);
                 solver = Some((of, solved));
             }
             let Some((_, solver)) = &solver else { continue };
@@ -285,22 +345,29 @@ impl Member {
     }
 }
 
-/// A CPU that is said to have done more than it can was counted too dear.
-fn affordable(known: &[QueueStation], observed: &[Observed]) -> Vec<QueueStation> {
+/// A CPU that is said to have done more than it can, or to have worked on one exchange for longer than it took, was
+/// counted too dear: some of that is done while nobody waits for it.
+fn affordable(known: &[Known], alone: f64, observed: &[Observed]) -> Vec<Known> {
     let most = observed.iter().map(|it| it.per_s).fold(0.0, f64::max);
-    let of = |it: &QueueStation| {
-        let demand = it.demand.max(0.0).min(it.servers / most.max(1e-300));
-        QueueStation { demand, ..it.clone() }
+    let of = |it: &Known| {
+        let of = &it.station;
+        let demand = of.demand.max(0.0).min(of.servers / most.max(1e-300));
+        let station = QueueStation { demand, ..of.clone() };
+        Known { station, alone: it.alone.max(0.0) }
     };
-    known.iter().map(of).collect()
+    let mut known: Vec<Known> = known.iter().map(of).collect();
+    let sum = |of: fn(&Known) -> f64| known.iter().map(of).sum::<f64>();
+    let (one, all) = (sum(|it| it.alone), sum(|it| it.station.demand));
+    let spared =
+        if one > alone { ((one - alone.max(all)) / (one - all)).clamp(0.0, 1.0) } else { 0.0 };
+    for it in &mut known {
+        it.alone -= (it.alone - it.station.demand) * spared;
+    }
+    known
 }
 
 /// A member and what is known, without what is removed.
-fn changed(
-    known: &[QueueStation],
-    mut member: Member,
-    removed: &[Removed],
-) -> (Vec<QueueStation>, Member) {
+fn changed(known: &[Known], mut member: Member, removed: &[Removed]) -> (Vec<Known>, Member) {
     let mut known = known.to_vec();
     let less = |from: &mut f64, seconds: f64| {
         let taken = seconds.clamp(0.0, *from);
@@ -332,21 +399,23 @@ fn changed(
                     let rest = less(&mut member.demand, *seconds);
                     less(&mut member.delay, rest);
                 }
-                for it in known.iter_mut().filter(|it| it.id == *station) {
-                    less(&mut it.demand, *seconds);
+                for it in known.iter_mut().filter(|it| it.station.id == *station) {
+                    let before = it.station.demand;
+                    less(&mut it.station.demand, *seconds);
+                    it.alone *= it.station.demand / before.max(1e-300);
                 }
             }
             Removed::Servers { station, servers } => {
                 known
                     .iter_mut()
-                    .filter(|it| it.id == *station)
-                    .for_each(|it| it.servers = *servers);
+                    .filter(|it| it.station.id == *station)
+                    .for_each(|it| it.station.servers = *servers);
             }
             Removed::Queue { station } => {
-                for it in known.iter().filter(|it| it.id == *station) {
-                    member.delay += it.demand;
+                for it in known.iter().filter(|it| it.station.id == *station) {
+                    member.delay += it.station.demand;
                 }
-                known.retain(|it| it.id != *station);
+                known.retain(|it| it.station.id != *station);
             }
         }
     }
@@ -358,7 +427,11 @@ fn changed(
 
 /// Delay and known stations, solved once for all that might stand beside them.
 struct Solver<'a> {
-    observed: &'a [Observed],
+    observed: Vec<(&'a Observed, Beside)>,
+}
+
+/// What stands beside the unmeasured station with so many connections.
+struct Beside {
     /// With 1, 2, ... exchanges there. Unit: exchanges a second.
     feeds: Vec<f64>,
     bound: f64,
@@ -366,34 +439,42 @@ struct Solver<'a> {
 }
 
 impl<'a> Solver<'a> {
-    fn of(known: &[QueueStation], delay: f64, during: bool, observed: &'a [Observed]) -> Self {
-        let beside = if during { Vec::new() } else { known.to_vec() };
-        let network = Network { delay, stations: beside }.closed();
-        let carries = |of: &QueueStation| of.servers / of.demand.max(1e-300);
-        let most_of_known = known.iter().map(carries).fold(f64::INFINITY, f64::min);
-        let most = observed.iter().map(|it| it.connections).max().unwrap_or(0);
-        Self {
-            observed,
-            feeds: network.rates(most),
-            bound: network.bound().min(most_of_known),
-            alone: network.alone(),
-        }
+    fn of(
+        known: impl Fn(&Observed) -> Vec<QueueStation>,
+        delay: f64,
+        during: bool,
+        observed: &'a [Observed],
+    ) -> Self {
+        let beside = |it: &Observed| {
+            let known = known(it);
+            let carries = |of: &QueueStation| of.servers / of.demand.max(1e-300);
+            let most_of_known = known.iter().map(carries).fold(f64::INFINITY, f64::min);
+            let stations = if during { Vec::new() } else { known };
+            let network = Network { delay, stations }.closed();
+            Beside {
+                feeds: network.rates(it.connections),
+                bound: network.bound().min(most_of_known),
+                alone: network.alone(),
+            }
+        };
+        Self { observed: observed.iter().map(|it| (it, beside(it))).collect() }
     }
 
     /// By observation: with exponential service, and with one that never varies.
     fn ends(&self, member: &Member) -> Vec<(f64, f64)> {
         let Member { demand, servers, .. } = *member;
-        let bound = self.bound.min(if demand > 0.0 { servers / demand } else { f64::INFINITY });
-        let alone = self.alone + demand / servers.clamp(1e-9, 1.0);
-        let feed = |n: u32| self.feeds[n as usize - 1];
-        let of = |it: &Observed| {
+        let of = |(it, beside): &(&Observed, Beside)| {
+            let own = if demand > 0.0 { servers / demand } else { f64::INFINITY };
+            let bound = beside.bound.min(own);
+            let alone = beside.alone + demand / servers.clamp(1e-9, 1.0);
+            let feed = |n: u32| beside.feeds[n as usize - 1];
             let n = it.connections;
             let exact = if demand > 0.0 {
                 between(n, feed, |n| f64::from(n).min(servers) / demand)
             } else {
                 feed(n)
             };
-            let exact = exact.min(self.bound);
+            let exact = exact.min(beside.bound);
             let high = bound.min(f64::from(n) / alone);
             (exact.min(high), high)
         };
@@ -407,6 +488,6 @@ impl<'a> Solver<'a> {
             let deviation = it.deviation().hypot(LEAST);
             -(off / deviation).powi(2) / 2.0
         };
-        self.observed.iter().zip(ends).map(of).sum()
+        self.observed.iter().map(|(it, _)| *it).zip(ends).map(of).sum()
     }
 }
