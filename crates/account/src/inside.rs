@@ -48,6 +48,8 @@ pub struct Asked {
     pub connections: f64,
     /// Of them, those with a question out.
     pub asked: f64,
+    /// Of those, the ones whose question Nagle holds in the target's own socket.
+    pub held_nagle: f64,
     /// CPUs' worth of time that its process used, where it is on this host.
     pub cores: Option<f64>,
     /// That process, where it is none of the target's own.
@@ -231,6 +233,7 @@ fn asked(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Asked> 
             connections: mean("peer.connections"),
             // What was sent and answered within one millisecond was as likely asked as not.
             asked: mean("peer.asked") + mean("peer.asked_maybe") / 2.0,
+            held_nagle: mean("peer.held_nagle"),
             other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
             cores: of.rate(Metric::<std::time::Duration>::new("peer.run")).ok(),
         })

@@ -97,6 +97,7 @@ fn whom_it_asks_is_told_the_most_first_and_half_of_what_is_undecided_counts() {
         counted(&mut evidence, of, "peer.connections", 0, &[0, 500]);
         counted(&mut evidence, of, "peer.asked", 0, &[0, asked]);
         counted(&mut evidence, of, "peer.asked_maybe", 0, &[0, maybe]);
+        counted(&mut evidence, of, "peer.held_nagle", 0, &[0, asked / 2]);
         evidence.push_fact(of, "address", format!("10.0.0.{peer}:5432"));
     }
     evidence.push_fact(Subject::Peer(1), "process", "postgres, pid 7".into());
@@ -110,7 +111,7 @@ fn whom_it_asks_is_told_the_most_first_and_half_of_what_is_undecided_counts() {
         ("10.0.0.1:5432", 4.0, 5.0)
     );
     assert_eq!((first.cores, first.process.as_deref()), (Some(0.5), Some("postgres, pid 7")));
-    assert_eq!((second.asked, second.cores), (1.0, None));
+    assert_eq!((second.asked, second.held_nagle, second.cores), (1.0, 0.5, None));
     assert_eq!(of.questions(), 5.0);
 }
 

@@ -270,7 +270,8 @@ impl PeerSampler {
 
 /// All UDP and Unix sockets that lead to somebody, whoever's they are; of these the kernel tells no times.
 fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
-    let contact = |whom, inode| Contact { whom, inode, question: None, unsent: false };
+    let contact =
+        |whom, inode| Contact { whom, inode, question: None, unsent: false, held_nagle: false };
     // Kernels without these questions, or a sandbox that forbids them: there are none, then.
     let datagrams = diag.datagrams().unwrap_or_default();
     let sockets = unix_sockets(&diag.unix_sockets().unwrap_or_default());

@@ -59,7 +59,7 @@ impl Limit {
             id,
             place: at.map(str::to_owned),
             regime: place.regime.id().into(),
-            at_once: place.at_once.map(|k| k.mid).filter(|k| k.is_finite() && is_full),
+            at_once: place.at_a_time().filter(|k| k.is_finite() && is_full),
             rate_per_s: rate.filter(|rate| rate.is_finite()),
             says: judged.verdict.says.to_owned(),
             also: judged.also.clone(),

@@ -274,12 +274,18 @@ fn capacity(
 /// again when they are answered, after the pause that they make now, ask more: a closed network; those that
 /// ask at a rate of their own do not. Other resources have the room that they have.
 fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
-    let (of, left) = (facts.place.of, left.clamp(FEW.recip(), 1.0));
-    let idle = facts.ports(|port| port.idle);
-    let asked = (of + idle) / (idle + of * left).max(1e-9);
+    let left = left.clamp(FEW.recip(), 1.0);
+    let asked = asked_with(facts, left);
     let room = |heat| facts.stations.room(heat, lifted, 0.0).max(1.0);
     let (mid, high) = (asked.min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
     times(facts, [1.0, mid, high.max(mid)])
+}
+
+/// So many times as many are asked where those under way take that part of their time; where none are seen to be under
+/// way, as many as the service can answer.
+fn asked_with(facts: &Facts, left: f64) -> f64 {
+    let (of, idle) = (facts.place.of, facts.ports(|port| port.idle));
+    if of > 0.0 { (of + idle) / (idle + of * left).max(1e-9) } else { left.recip() }
 }
 
 /// Whether enough of the exchanges under way are in what takes each so long, by Little's law.
@@ -319,7 +325,7 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
 }
 
 /// Without a model, as of a service that is watched: what the utilisation law gives at most, if the work is a good
-/// part of what is used, and as far as what else is used has room.
+/// part of what is used, as far as what else is used has room, and no more than its clients ask then.
 fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let cpus = [Resource::TargetThread, Resource::TargetCpu, Resource::HostCpu];
     let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
@@ -330,7 +336,7 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let most = used / (used - spared).max(used / 1e6);
     // Others have the room that they have.
     let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));
-    let (mid, high) = (room(Heat::Warm), room(Heat::Hot));
+    let (mid, high) = (room(Heat::Warm).min(asked_with(facts, most.recip())), room(Heat::Hot));
     (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
 }
 

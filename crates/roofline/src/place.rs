@@ -73,6 +73,12 @@ impl Place {
         Self { regime, resource, ..self }
     }
 
+    /// How many are served at a time. An exchange alone takes no less than its part that is served at a time, so what
+    /// is computed is never less than what is served: two that are full are two, and less is one.
+    pub fn at_a_time(&self) -> Option<f64> {
+        self.at_once.map(|k| if k.mid < 2.0 * FULL { 1.0 } else { k.mid })
+    }
+
     /// How many are served at a time, one at least.
     pub(crate) fn served(&self, unknown: f64) -> f64 {
         self.at_once.map_or(unknown, |k| k.mid.max(1.0))

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use linerate_model::Timestamp;
 
+use super::bursts::{End, Place};
 use super::sock_diag::{self, Message, u32_at};
 use super::sockets::{Connection, connection};
 use super::{Fetch, Parse, Source};
@@ -44,7 +45,7 @@ pub(super) const SOURCE: Source = Source {
 };
 
 metrics! {
-    /// Instants at which the target's own connections were sampled, since sampling began; the next four are sums over them.
+    /// Instants at which the target's own connections were sampled, since sampling began; the next five are sums over them.
     INSTANTS: u64 = "peer.instants", "1";
     /// Sockets that the target opened to this address.
     CONNECTIONS: u64 = "peer.connections", "1";
@@ -54,6 +55,8 @@ metrics! {
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
     /// Of those, the ones with bytes that the target wrote and the kernel could not send yet (`tcpi_notsent_bytes`).
     UNSENT: u64 = "peer.unsent", "1";
+    /// Of those, the ones that are held by Nagle: less than a segment is unsent, an ACK is outstanding, and both windows have room.
+    HELD_NAGLE: u64 = "peer.held_nagle", "1";
     /// Time on a CPU of the peer's process tree where it is on this host, summed over threads, since they began (`schedstat`, first number).
     RUN: Duration = "peer.run", "ns";
     /// Time on a CPU of its thread that ran most since it was found, from then on.
@@ -107,6 +110,8 @@ pub struct Contact {
     pub question: Option<Question>,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
+    /// Whether it is Nagle that holds them.
+    pub held_nagle: bool,
 }
 
 /// Whether a connection waits for its other end.
@@ -129,12 +134,15 @@ pub struct Socket {
     pub question: Question,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
+    /// Whether it is Nagle that holds them.
+    pub held_nagle: bool,
 }
 
 impl From<&Socket> for Contact {
     fn from(of: &Socket) -> Self {
         let Connection { peer, inode, .. } = of.connection;
-        Self { whom: Whom::Tcp(peer), inode, question: Some(of.question), unsent: of.unsent }
+        let Socket { question, unsent, held_nagle, .. } = *of;
+        Self { whom: Whom::Tcp(peer), inode, question: Some(question), unsent, held_nagle }
     }
 }
 
@@ -147,7 +155,8 @@ pub fn sockets(bytes: &[u8]) -> impl Iterator<Item = Socket> {
         let info = sock_diag::attributes(payload).find(|(kind, _)| *kind == INFO);
         let info = info.map(|(_, info)| info).unwrap_or_default();
         let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
-        Some(Socket { connection, question: question(&head, info), unsent })
+        let held_nagle = End::read(payload).is_some_and(|end| end.place() == Place::HeldNagle);
+        Some(Socket { connection, question: question(&head, info), unsent, held_nagle })
     })
 }
 
@@ -202,6 +211,7 @@ struct Sums {
     asked: u64,
     asked_maybe: u64,
     unsent: u64,
+    held_nagle: u64,
 }
 
 impl Peers {
@@ -211,7 +221,7 @@ impl Peers {
         self.instants += 1;
         self.sums.values_mut().for_each(|sums| sums.now = 0);
         let mut open: BTreeMap<Whom, BTreeSet<u32>> = BTreeMap::new();
-        for Contact { whom, inode, question, unsent } in contacts {
+        for Contact { whom, inode, question, unsent, held_nagle } in contacts {
             if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&whom) {
                 continue;
             }
@@ -221,6 +231,7 @@ impl Peers {
             sums.asked += u64::from(question == Some(Question::Out));
             sums.asked_maybe += u64::from(question == Some(Question::Undecided));
             sums.unsent += u64::from(unsent);
+            sums.held_nagle += u64::from(held_nagle);
             if question.is_none() {
                 open.entry(whom).or_default().insert(inode);
             }
@@ -261,6 +272,7 @@ impl Peers {
                 (ASKED, sums.asked),
                 (ASKED_MAYBE, sums.asked_maybe),
                 (UNSENT, sums.unsent),
+                (HELD_NAGLE, sums.held_nagle),
             ] {
                 evidence.push(at, Subject::Peer(*number), metric, value);
             }
@@ -318,6 +330,22 @@ mod tests {
     }
 
     #[test]
+    fn a_question_that_is_half_out_is_held_by_nagle() {
+        // 20 bytes unsent of a segment of 1,448, one segment out, windows of ten segments and of 64 KiB.
+        let held = |unsent: u32, out: u32| {
+            let fields = [(144, unsent), (24, out), (16, 1_448), (80, 10), (228, 65_536)];
+            let mut bytes = socket(1, 5432, 0, &fields);
+            // `wqueue`, and an owner.
+            let at = bytes.len() - 240 - 4 - 72 + 56;
+            bytes[at + 4..at + 8].copy_from_slice(&(unsent + 100 * out).to_ne_bytes());
+            bytes[at + 12..at + 16].copy_from_slice(&9_u32.to_ne_bytes());
+            sockets(&bytes).next().unwrap().held_nagle
+        };
+        assert!(held(20, 1));
+        assert!(!held(20, 0) && !held(0, 1) && !held(4_000, 1));
+    }
+
+    #[test]
     fn instants_add_up_by_address() {
         let mut peers = Peers::default();
         let dump = [
@@ -351,6 +379,7 @@ mod tests {
             inode,
             question: None,
             unsent: false,
+            held_nagle: false,
         };
         let resolver = Whom::Udp("127.0.0.53:53".parse().unwrap());
         let (sink, php) =

@@ -111,6 +111,21 @@ impl Facts<'_> {
         Ok(self.begun().map_or(made, |begun| begun.min(made)))
     }
 
+    /// Connections that were let in, where there were as many of them at any time though others came: the next one is
+    /// let in when one of them ends.
+    pub(crate) fn let_in_by_turns(&self) -> Option<f64> {
+        let queue = self.accept_queue().ok().filter(|queue| queue.least > 0)?;
+        let let_in = match self.load {
+            Load::Made => f64::from(self.run.connections()) - queue.waiting,
+            Load::Watched => self.ports(|port| port.accepted()),
+        };
+        let of = self.run.of(Subject::Target);
+        let open = of.values(process::FDS).ok().filter(|open| open.len() >= SAMPLES)?;
+        let (most, least) = (*open.iter().max()?, *open.iter().min()?);
+        let is_fixed = (most - least) as f64 <= (AGREE * let_in).max(1.0);
+        (self.came().ok()? >= FEW && let_in >= 2.0 && is_fixed).then_some(let_in)
+    }
+
     /// Connections that were begun, by their headers; a SYN sent again is none.
     pub(crate) fn begun(&self) -> Option<f64> {
         self.captured().ok()?;

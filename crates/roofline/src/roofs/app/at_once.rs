@@ -14,16 +14,15 @@ use linerate_account::Threads;
 use crate::facts::stops::Stops;
 use crate::prelude::*;
 
+/// From here on it is two at a time: see [`Place::at_a_time`].
+const TWO: f64 = 2.0 * FULL;
+
 pub(in crate::roofs) enum AtOnce {
     Serial,
     Pool,
 }
 
 impl AtOnce {
-    // An exchange alone takes no less than its part that is served at a time, so what is computed is never less
-    // than what is served: two that are full are two.
-    const TWO: f64 = 2.0 * FULL;
-
     pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
         let is_made = facts.load == Load::Made;
         let stops = stops(facts).filter(|_| matches!(self, AtOnce::Serial));
@@ -35,10 +34,11 @@ impl AtOnce {
                 .lifted_by([go_on()]));
         }
         let (at_once, alone) = if is_made { loaded(facts)? } else { watched(facts)? };
-        let is_one = at_once.mid < Self::TWO;
+        let is_one = at_once.mid < TWO;
         let why = format!("{:.1} are served at a time", at_once.mid);
         silent_if(is_one != matches!(self, AtOnce::Serial), why)?;
-        let served = at_once.mid.max(1.0);
+        let served = if is_one { 1.0 } else { at_once.mid };
+        let alone = alone * served / at_once.mid.max(1.0);
         let count = if is_one { "one".to_owned() } else { number(at_once) };
         let rate = OpRate(served / alone);
         let remedy = match self {
@@ -152,7 +152,7 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     } else if let Some(taken) = facts.run.taken() {
         // A node's threads are its schedulers: what serves its requests are processes.
         taken
-    } else if serving >= AtOnce::TWO || queues >= HALFWAY * place.of {
+    } else if serving >= TWO || queues >= HALFWAY * place.of {
         serving
     } else if in_each_others_way(facts, port) >= HALFWAY * place.of {
         // One of them holds what they wait for, at work or while its client has the turn.
@@ -171,7 +171,7 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
 
 /// Whether there is one thread, and it is mostly at something else than waiting for requests.
 fn is_away(threads: &Threads) -> bool {
-    threads.all() < AtOnce::TWO && threads.idle() < HALFWAY * threads.all()
+    threads.all() < TWO && threads.idle() < HALFWAY * threads.all()
 }
 
 /// Whether answers wait to be sent.
@@ -202,7 +202,7 @@ fn in_turn(inside: &Inside, threads: &Threads) -> bool {
     let holds = inside.running + inside.runnable + threads.disk;
     // What is mostly ready and hardly runs is woken often, and does little each time.
     inside.running + threads.disk >= inside.runnable
-        && (HOLDS_ONE..AtOnce::TWO).contains(&holds)
+        && (HOLDS_ONE..TWO).contains(&holds)
         && threads.together < 1.0 - FULL
         && threads.fullest < FULL * (threads.running + threads.disk)
         && threads.lock >= 1.0

@@ -3,7 +3,7 @@
 //! `turned away = connections that wait to be accepted, of all`
 //!
 //! The queue was never empty, and fewer connections came than wait in it: nobody accepts, though the target
-//! has all that accepting takes. Where fewer are served at a time than were let in, more of them give nothing.
+//! has all that accepting takes. Or as many came as ended: it has the same number open at all times. Where fewer are served at a time than were let in, more of them give nothing.
 //! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; MaxRequestWorkers of
 //! Apache with connections that are kept.
 
@@ -15,15 +15,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(least == 0, "the accept queue was empty, at times at least")?;
     silent_if(drained >= HOLDS, "the accept queue is on its way to being empty")?;
     let came = facts.came()?;
+    let by_turns = facts.let_in_by_turns();
     let why = format!("{came:.0} connections came and {waiting:.1} wait: somebody accepts them");
-    silent_if(came >= waiting, why)?;
+    silent_if(came >= waiting && by_turns.is_none(), why)?;
     for stock in [Stock::Descriptors, Stock::Ports, Stock::Processes] {
         let why = format!("the target has no {} left to accept with", stock.name());
         silent_if(stock.of(facts).is_ok_and(|of| of.is_out()), why)?;
     }
     // Begun and not made is whoever found the queue full, and tries again.
     let unmade = facts.begun().map_or(0.0, |begun| begun - came);
-    let (asked, served, part) = facts.turned_away(waiting + unmade);
+    let (asked, served, part) = match by_turns {
+        Some(served) => {
+            let asked = served + waiting;
+            (asked, served, Part::TurnedAway { asked, served })
+        }
+        None => facts.turned_away(waiting + unmade),
+    };
     let fewer = facts.place.at_once.filter(|k| k.high < HALFWAY * served);
     if let Some(k) = fewer {
         let why = format!(
@@ -34,9 +41,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     Ok(Claim {
         sum: format!("{served:.0} of {asked:.0} connections were let in"),
-        seen: format!(
-            "{waiting:.1} connections wait on port {port}, {least} at least, and {came:.0} came: nobody accepts"
-        ),
+        seen: match by_turns {
+            Some(_) => format!(
+                "{waiting:.1} connections wait on port {port}, {least} at least; {came:.0} came, and the target had as \
+                 many open all the time: one is let in when another ends"
+            ),
+            None => format!(
+                "{waiting:.1} connections wait on port {port}, {least} at least, and {came:.0} came: nobody accepts"
+            ),
+        },
         remedies: vec![Remedy::by_knob(
             ("max_connections", format!("{:.0}", 2.0 * asked)),
             "lets in the connections that wait now",

@@ -22,8 +22,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         false => (Station::Application, facts.inside.asleep, HALFWAY),
     };
     let inside = if unread { asleep } else { facts.at(station).max(asleep) };
-    // What runs, or is ready to, does not wait for an answer.
-    let out = asked.asked.min(asleep);
+    // What runs, or is ready to, does not wait for an answer; nor does what Nagle holds in the service's own socket.
+    let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
     let (there, address) = (station.words(), &asked.address);
     let few =
         format!("{out:.1} questions are out to {address} and waited for, of {inside:.1} exchanges");

@@ -5,7 +5,7 @@
 //!
 //! - `beam.slow-subscriber`: a process that writes to many peers waits for one of them, and all the
 //!   others with it.
-//! - `beam.busy-port`: several processes write to the same socket, and are suspended at its port.
+//! - `beam.busy-port`: several processes write to the same port, a socket's or a program's, and are suspended at it.
 //!
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
 
@@ -26,9 +26,11 @@ impl BlockedWriters {
         let all = facts.connections()?;
         let queued: Vec<&Connection> = all.iter().filter(|each| is_queued(each)).collect();
         let longest = queued.iter().map(|each| queue(each)).reduce(f64::max);
-        let none = "no connection kept bytes in its driver's queue, which is where senders wait";
-        let longest = Bytes(longest.or_not_here(none)? as u64);
         let (node, is_one) = (facts.run.of(Subject::Node), matches!(self, BlockedWriters::One));
+        let none = "no connection kept bytes in its driver's queue, which is where senders wait";
+        // A program's port has a queue that nobody shows.
+        silent_if(is_one && longest.is_none(), none)?;
+        let longest = longest.map(|longest| Bytes(longest as u64));
         let writer = if is_one { Some(writer(facts, all)?) } else { None };
         // Where others are suspended at its port it is not alone.
         let waits =
@@ -41,10 +43,15 @@ impl BlockedWriters {
                 format!("{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}")
             }
             None => format!(
-                "{} of {} connections kept up to {longest} in the driver's queue; in {shown} of the samples \
-                 processes were suspended at a port; {:.0} busy_port events a second",
-                queued.len(),
-                all.len(),
+                "{}; in {shown} of the samples processes were suspended at a port; {:.0} busy_port events a second",
+                match longest {
+                    Some(longest) => format!(
+                        "{} of {} connections kept up to {longest} in the driver's queue",
+                        queued.len(),
+                        all.len()
+                    ),
+                    None => "no connection has a queue, so it is the port of a program".into(),
+                },
                 node.rate(vm::BUSY_PORT).unwrap_or(0.0)
             ),
         };
@@ -53,10 +60,18 @@ impl BlockedWriters {
         Ok(Claim::cause(waits.map(|at| Part::Delay { at, each: share * exchange }).into())
             .sum(format!("{shown} of {}", facts.took(exchange)))
             .seen(seen)
-            .lifted_by(self.remedies()))
+            .lifted_by(self.remedies(longest.is_some())))
     }
 
-    fn remedies(self) -> Vec<Remedy> {
+    fn remedies(self, is_socket: bool) -> Vec<Remedy> {
+        if !is_socket {
+            return vec![Remedy::human(
+                "has the program take what is written to it at once, or nobody wait for that",
+                "see what the program behind open_port/2 does with its input: recon:port_info/1 of \
+                 erlang:ports() shows which; several of them, or a process that owns the port and drops what is \
+                 too much",
+            )];
+        }
         let drop = Remedy::erlang(
             ("send_timeout_ms", "50"),
             "drops a peer that takes nothing for so long, and goes on with the others",

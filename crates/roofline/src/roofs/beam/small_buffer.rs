@@ -20,6 +20,11 @@ use crate::prelude::*;
 // connections, OTP 25, 2 CPUs); half as much on quieter machines. Unit: seconds.
 const CALLED_READ: f64 = 3.5e-6;
 
+// A read takes no less: a system call, and the node's way there and back. Measured: 1.3 us a read of 512 bytes
+// (socket:recv in a loop, 4 connections, OTP 25, 2 CPUs) on a machine whose system calls are slow; half of that. Unit:
+// seconds.
+const LEAST_READ: f64 = 0.6e-6;
+
 #[derive(Clone, Copy)]
 pub(in crate::roofs) enum SmallBuffer {
     Driver,
@@ -46,7 +51,9 @@ impl SmallBuffer {
                 of_backend(facts, &of).map(|share| share * (work.emulator + work.collection))
             }
         };
-        let (reading, is_measured) = (reading.unwrap_or(of.reads * CALLED_READ), reading.is_some());
+        // Even the cheapest reads are that much of the work.
+        let is_measured = reading.is_some() || of.reads * LEAST_READ >= HOLDS * work.all();
+        let reading = reading.unwrap_or((of.reads * CALLED_READ).min(work.emulator));
         // linerate's own end reads the same bytes in large calls: as cheap as can be.
         let there = facts.run.engine_cores() * of.part;
         let spared = (reading - there).max(0.0) * (1.0 - buffer / LARGE);

@@ -3,6 +3,8 @@
 //! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census where there is one, of a
 //! service that is watched by all of its connections
 //! `each = share of exchanges that stall x length of the stall`, by the stamps, where sockets are not seen
+//! `each = questions held by Nagle / throughput`, where the service's own question to somebody else is what waits, in the
+//! socket that it opened itself
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
 
 use linerate_evidence::Percentiles;
@@ -20,6 +22,9 @@ type Stall = (Side, f64, String);
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.attained <= 0.0, "nothing was answered")?;
+    if let Some(claim) = of_question(facts) {
+        return Ok(claim);
+    }
     let servers = facts.run.flows(Side::Server);
     let is_set = !servers.is_empty() && servers.iter().all(is_nodelay);
     silent_if(is_set, "TCP_NODELAY is set on the target's sockets")?;
@@ -42,6 +47,37 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             option(SocketOption::NoDelay, at_once),
             option(SocketOption::OneWrite, in_one),
         ]))
+}
+
+/// What the service asks somebody else, held back in its own socket.
+fn of_question(facts: &Facts) -> Option<Claim> {
+    let of = facts.inside.asked.iter();
+    let asked = of.max_by(|a, b| a.held_nagle.total_cmp(&b.held_nagle))?;
+    let (station, asleep) = (Station::Application, facts.inside.asleep);
+    let held = asked.held_nagle.min(asleep);
+    let inside = facts.at(station).max(asleep);
+    let is_there = facts.place.station == Some(station) && held > 0.0;
+    let each = facts.per_exchange(held);
+    let (address, took) = (&asked.address, duration(each));
+    (is_there && held >= HALFWAY * inside).then(|| {
+        Claim::delay(At::Station(station), each)
+            .sum(format!(
+                "{held:.1} of {inside:.1} requests in the application wait for Nagle to let go of what the service asks \
+                 {address}, {took} each"
+            ))
+            .seen(format!(
+                "of {:.1} connections to it {:.1} have a question out, and {:.1} hold back less than a segment of \
+                 it, with an ACK outstanding and room in both windows",
+                asked.connections, asked.asked, asked.held_nagle
+            ))
+            .lifted_by([Remedy::human(
+                "sends the rest of a question at once, not after the first part's ACK",
+                format!(
+                    "TCP_NODELAY on the connections to {address}, an option of the client or driver that opens \
+                     them; or one write a question"
+                ),
+            )])
+    })
 }
 
 fn census(facts: &Facts) -> Result<Stall, Silent> {
