@@ -48,6 +48,8 @@ pub struct Asked {
     pub connections: f64,
     /// Of them, those with a question out.
     pub asked: f64,
+    /// Looks at single connections to it, and those that found a question out; none where they are many.
+    pub looks: [f64; 2],
     /// Of those, the ones whose question Nagle holds in the target's own socket.
     pub held_nagle: f64,
     /// CPUs' worth of time that its process used, where it is on this host.
@@ -132,7 +134,7 @@ impl Inside {
         let delay = target.and_then(|target| target.runnable).unwrap_or(0.0);
         let runnable = take((delay - throttled).max(0.0));
         let disk = take(threads.as_ref().map_or(flushing, |threads| threads.disk));
-        let asked = asked(evidence, window);
+        let asked = Asked::of(evidence, window);
         Self { running, runnable, throttled, disk, asleep: left, asked, threads }
     }
 
@@ -219,26 +221,31 @@ fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     if is_its { host.rate(diskstats::FLUSHING).unwrap_or(0.0) } else { 0.0 }
 }
 
-fn asked(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Asked> {
-    let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
-    let peer = |subject| {
-        let of = evidence.of(subject).within(window.clone());
-        let instants = grown(&of, "peer.instants").filter(|instants| *instants > 0.0)?;
-        let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
-        let fact = |name| evidence.fact(subject, name);
-        let is_other = fact("whose") != Some("target");
-        Some(Asked {
-            address: fact("address")?.to_owned(),
-            process: fact("process").map(str::to_owned),
-            connections: mean("peer.connections"),
-            // What was sent and answered within one millisecond was as likely asked as not.
-            asked: mean("peer.asked") + mean("peer.asked_maybe") / 2.0,
-            held_nagle: mean("peer.held_nagle"),
-            other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
-            cores: of.rate(Metric::<std::time::Duration>::new("peer.run")).ok(),
-        })
-    };
-    let mut asked: Vec<Asked> = peers.filter_map(peer).collect();
-    asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
-    asked
+impl Asked {
+    /// Whom the target asks, who has most questions out first.
+    pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Self> {
+        let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
+        let peer = |subject| {
+            let of = evidence.of(subject).within(window.clone());
+            let instants = grown(&of, "peer.instants").filter(|instants| *instants > 0.0)?;
+            let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
+            let fact = |name| evidence.fact(subject, name);
+            let is_other = fact("whose") != Some("target");
+            Some(Asked {
+                address: fact("address")?.to_owned(),
+                process: fact("process").map(str::to_owned),
+                connections: mean("peer.connections"),
+                // What was sent and answered within one millisecond was as likely asked as not.
+                asked: mean("peer.asked") + mean("peer.asked_maybe") / 2.0,
+                looks: ["peer.looks", "peer.looks_asked"]
+                    .map(|name| grown(&of, name).unwrap_or(0.0)),
+                held_nagle: mean("peer.held_nagle"),
+                other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
+                cores: of.rate(Metric::<std::time::Duration>::new("peer.run")).ok(),
+            })
+        };
+        let mut asked: Vec<Asked> = peers.filter_map(peer).collect();
+        asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
+        asked
+    }
 }

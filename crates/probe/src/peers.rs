@@ -9,7 +9,7 @@ use linerate_evidence::sources::peers::{
     BUSIEST_THREAD, Contact, Peers, RUN, Socket, Whom, sockets,
 };
 use linerate_evidence::sources::run_times::RunTimes;
-use linerate_evidence::sources::sockets::connections;
+use linerate_evidence::sources::sockets::{Connection, connections};
 use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
@@ -32,6 +32,11 @@ const DUMP_SHARE: u32 = 400;
 /// Chosen: a dump may walk a large table of the kernel's, some milliseconds; three a second tell who is asked.
 const DUMP_AT_MOST: Duration = Duration::from_millis(300);
 const SCAN_SHARE: u32 = 1000;
+/// Chosen: twenty looks in the shortest step of the experiment, a tenth of a percent of a CPU for them, at no more
+/// connections than one look can take.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_SHARE: u32 = 1000;
+const LOOKED_AT: usize = 4;
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
 
@@ -51,6 +56,9 @@ pub(crate) struct PeerSampler {
     clients: Clients,
     pace: Pace,
     scans: Pace,
+    /// The connections that the target opened, where they are few.
+    few: Vec<Connection>,
+    looks: Pace,
     run_pace: Pace,
     facts: Evidence,
     failed: bool,
@@ -88,6 +96,8 @@ impl PeerSampler {
             clients: Clients::default(),
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
             scans: Pace::new(Duration::ZERO, SCAN_SHARE),
+            few: Vec::new(),
+            looks: Pace::new(LOOK_EVERY, LOOK_SHARE),
             run_pace: Pace::new(RUN_EVERY, RUN_SHARE),
             facts,
             failed: false,
@@ -96,12 +106,17 @@ impl PeerSampler {
 
     /// When it is next due; never where nothing can be asked.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        (self.diag.is_some() && !self.failed).then(|| self.pace.next())
+        let looks = if self.few.is_empty() { Timestamp(u64::MAX) } else { self.looks.next() };
+        (self.diag.is_some() && !self.failed).then(|| self.pace.next().min(looks))
     }
 
     /// One instant. `members` are the processes of the tree.
     pub(crate) fn sample(&mut self, at: Timestamp, members: &[u32], random: &mut Random) {
         let began = cpu_time();
+        if at < self.pace.next() {
+            self.look();
+            return self.looks.sampled(at, cpu_time().saturating_sub(began), random);
+        }
         let scanned = self.scans.next();
         if let Err(reason) = self.dump(at, members) {
             self.facts.unread.insert(ID.into(), reason);
@@ -158,10 +173,29 @@ impl PeerSampler {
             .map(|socket| socket.connection.inode)
             .collect();
         contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
+        let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
+        let kept =
+            found.iter().map(|socket| socket.connection).filter(|of| kept.contains(&of.inode));
+        self.few = kept.take(LOOKED_AT + 1).collect();
+        if self.few.len() > LOOKED_AT {
+            self.few.clear();
+        }
         for (whom, number) in self.sums.take(contacts) {
             self.name(&whom, number, &found, members);
         }
         Ok(())
+    }
+
+    /// Asks for the few connections one by one; one that has gone is the next dump's affair.
+    fn look(&mut self) {
+        let Some(diag) = &mut self.diag else { return };
+        for of in &self.few {
+            if let Ok(Some(answer)) = diag.connection(of.local, of.peer)
+                && let Some(socket) = Socket::read(answer)
+            {
+                self.sums.look(&socket);
+            }
+        }
     }
 
     /// Decides on the sockets of a dump by what descriptors name.

@@ -57,6 +57,10 @@ metrics! {
     UNSENT: u64 = "peer.unsent", "1";
     /// Of those, the ones that are held by Nagle: less than a segment is unsent, an ACK is outstanding, and both windows have room.
     HELD_NAGLE: u64 = "peer.held_nagle", "1";
+    /// Looks at single connections to it, since sampling began: where the target opened few, each is looked at more often than all are dumped.
+    LOOKS: u64 = "peer.looks", "1";
+    /// Of those, the ones that found a question out.
+    LOOKS_ASKED: u64 = "peer.looks_asked", "1";
     /// Time on a CPU of the peer's process tree where it is on this host, summed over threads, since they began (`schedstat`, first number).
     RUN: Duration = "peer.run", "ns";
     /// Time on a CPU of its thread that ran most since it was found, from then on.
@@ -148,7 +152,12 @@ impl From<&Socket> for Contact {
 
 /// The connections of a dump with `INET_DIAG_INFO`.
 pub fn sockets(bytes: &[u8]) -> impl Iterator<Item = Socket> {
-    sock_diag::payloads(bytes).filter_map(|payload| {
+    sock_diag::payloads(bytes).filter_map(Socket::read)
+}
+
+impl Socket {
+    /// From one answer about one connection.
+    pub fn read(payload: &[u8]) -> Option<Self> {
         /// `INET_DIAG_INFO`, `linux/inet_diag.h`.
         const INFO: u16 = 2;
         let (head, connection) = (Message::read(payload).ok()?, connection(payload)?);
@@ -156,8 +165,8 @@ pub fn sockets(bytes: &[u8]) -> impl Iterator<Item = Socket> {
         let info = info.map(|(_, info)| info).unwrap_or_default();
         let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
         let held_nagle = End::read(payload).is_some_and(|end| end.place() == Place::HeldNagle);
-        Some(Socket { connection, question: question(&head, info), unsent, held_nagle })
-    })
+        Some(Self { connection, question: question(&head, info), unsent, held_nagle })
+    }
 }
 
 /// Offsets are those of `struct tcp_info`, `linux/tcp.h`.
@@ -212,6 +221,8 @@ struct Sums {
     asked_maybe: u64,
     unsent: u64,
     held_nagle: u64,
+    looks: u64,
+    looks_asked: u64,
 }
 
 impl Peers {
@@ -262,6 +273,14 @@ impl Peers {
         new
     }
 
+    /// Takes a look at one connection between two instants.
+    pub fn look(&mut self, socket: &Socket) {
+        if let Some(sums) = self.sums.get_mut(&Whom::Tcp(socket.connection.peer)) {
+            sums.looks += 1;
+            sums.looks_asked += u64::from(socket.question == Question::Out);
+        }
+    }
+
     /// Pushes the sums so far, of every address that has a number.
     pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
         for (whom, number) in &self.numbers {
@@ -273,6 +292,8 @@ impl Peers {
                 (ASKED_MAYBE, sums.asked_maybe),
                 (UNSENT, sums.unsent),
                 (HELD_NAGLE, sums.held_nagle),
+                (LOOKS, sums.looks),
+                (LOOKS_ASKED, sums.looks_asked),
             ] {
                 evidence.push(at, Subject::Peer(*number), metric, value);
             }
@@ -369,6 +390,23 @@ mod tests {
             (of.last(INSTANTS), of.last(CONNECTIONS), of.last(UNSENT)),
             (Ok(2), Ok(1), Ok(1))
         );
+    }
+
+    #[test]
+    fn a_look_counts_for_who_is_known_and_is_no_instant() {
+        let mut peers = Peers::default();
+        let bytes = [socket(1, 5432, 0, &[(44, 3), (52, 8)]), socket(1, 6379, 0, &[])].concat();
+        let found: Vec<Socket> = sockets(&bytes).collect();
+        peers.take([Contact::from(&found[0])]);
+        (0..5).for_each(|_| found.iter().for_each(|socket| peers.look(socket)));
+        let mut evidence = Evidence::default();
+        peers.push(Timestamp(1), &mut evidence);
+        let of = evidence.of(Subject::Peer(0));
+        assert_eq!(
+            (of.last(LOOKS), of.last(LOOKS_ASKED), of.last(INSTANTS)),
+            (Ok(5), Ok(5), Ok(1))
+        );
+        assert_eq!(evidence.subjects().count(), 1);
     }
 
     #[test]

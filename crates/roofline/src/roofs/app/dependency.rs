@@ -3,10 +3,12 @@
 //! `each = questions out / throughput`
 //!
 //! Seen on the target's own connections: those on which it sent last and has no answer yet. On this host the
-//! peer's process is named, and how busy it is.
+//! peer's process is named, and how busy it is. A connection that many requests share shows one question at most;
+//! there the experiment tells: whoever is asked alone waits for the answer there, and with pauses between nobody does.
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use linerate_account::Asked;
+use linerate_evidence::StepKind;
 
 use crate::prelude::*;
 
@@ -24,6 +26,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let inside = if unread { asleep } else { facts.at(station).max(asleep) };
     // What runs, or is ready to, does not wait for an answer; nor does what Nagle holds in the service's own socket.
     let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
+    let shared = shared(facts, asked, asleep);
+    let out = shared.unwrap_or(out);
     let (there, address) = (station.words(), &asked.address);
     let few =
         format!("{out:.1} questions are out to {address} and waited for, of {inside:.1} exchanges");
@@ -39,9 +43,30 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     Ok(Claim::cause(vec![part])
         .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}, {took} each"))
-        .seen(format!("{out:.1} of {all:.1} connections to it have a question out"))
+        .seen(match shared {
+            Some(_) => format!(
+                "{:.1} of {all:.1} connections to it have a question out, and requests share them: one that was asked \
+                 alone waited there, and with pauses between them none did",
+                asked.asked
+            ),
+            None => format!("{out:.1} of {all:.1} connections to it have a question out"),
+        })
         .also(busy(asked))
         .lifted_by([Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))]))
+}
+
+/// Requests that wait for answers on connections that they share, fewer than there are of them.
+fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
+    let evidence = facts.run.evidence;
+    let out = |kind| {
+        let step = evidence.steps.iter().find(|step| step.kind == kind)?;
+        let all = Asked::of(evidence, &(step.begun..=step.to));
+        let [looks, out] = all.into_iter().find(|of| of.address == asked.address)?.looks;
+        (looks >= FEW).then(|| out / looks)
+    };
+    let are_few = asked.connections <= HALFWAY * asleep;
+    let (alone, spaced) = (out(StepKind::Alone)?, out(StepKind::Spaced)?);
+    (are_few && alone >= HALFWAY && spaced <= HALFWAY * alone).then_some(alone * asleep)
 }
 
 /// Whether a watched service's CPUs and threads have time for what is unread.
