@@ -25,19 +25,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     // Begun and not made is whoever found the queue full, and tries again.
     let unmade = facts.begun().map_or(0.0, |begun| begun - came);
-    let (asked, served, part) = match by_turns {
-        Some(served) => {
-            let asked = served + waiting;
-            (asked, served, Part::TurnedAway { asked, served })
-        }
-        None => facts.turned_away(waiting + unmade),
+    let (asked, served) = match by_turns {
+        Some(served) => (served + waiting, served),
+        None => facts.let_in(waiting + unmade),
     };
     if let Some(k) = facts.place.at_once.filter(|k| k.high < HALFWAY * served) {
         let let_in = format!("of {served:.0} connections that were let in");
         return not_here(format!("{let_in} {:.1} are served at a time", k.mid));
     }
     let waits = format!("{waiting:.1} connections wait on port {port}, {least} at least");
-    Ok(Claim::cause(vec![part])
+    Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
         .sum(format!("{served:.0} of {asked:.0} connections were let in"))
         .seen(match by_turns {
             Some(_) => format!(
