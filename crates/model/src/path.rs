@@ -398,6 +398,16 @@ impl FromStr for Queue {
     }
 }
 
+impl Queue {
+    /// How many packets of full size it holds.
+    pub fn packets(self) -> f64 {
+        match self {
+            Queue::Packets(packets) => f64::from(packets),
+            Queue::Bytes(bytes) => bytes.0 as f64 / MTU,
+        }
+    }
+}
+
 impl fmt::Display for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,7 @@
 //! The ways of the path that the lab laid: what the plan asked of each, and what went over it.
 
 use linerate_evidence::{Direction, Quantity};
-use linerate_model::{BitRate, Plan, Queue, Way, WayChange};
+use linerate_model::{BitRate, Plan, Way, WayChange};
 
 use crate::prelude::*;
 
@@ -198,14 +198,6 @@ pub(crate) struct Overflows {
 impl Overflows {
     pub fn sum(&self) -> f64 {
         self.queue + self.limit
-    }
-}
-
-/// A queue in packets of full size.
-pub(crate) fn in_packets(queue: Queue) -> f64 {
-    match queue {
-        Queue::Packets(packets) => f64::from(packets),
-        Queue::Bytes(bytes) => bytes.0 as f64 / 1500.0,
     }
 }
 
