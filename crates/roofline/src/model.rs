@@ -336,8 +336,7 @@ impl Model {
 
 /// An interval no narrower than two runs agree.
 fn agreed([low, mid, high]: [f64; 3]) -> Predicted {
-    let (low, high) = (low * (1.0 - AGREE), high * (1.0 + AGREE));
-    Predicted { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) }
+    [low * (1.0 - AGREE), mid, high * (1.0 + AGREE)].into()
 }
 
 fn at(stations: &[InUse], heat: Heat, by: By) -> Vec<QueueStation> {
