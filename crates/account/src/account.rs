@@ -8,6 +8,7 @@
 
 use std::ops::RangeInclusive;
 
+use linerate_evidence::sources::census;
 use linerate_evidence::{Evidence, Header, LoadSummary, Metric, Subject};
 use linerate_model::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -58,49 +59,22 @@ pub struct Place {
     pub seconds: Estimate,
 }
 
-/// The metrics of the census, and the station that each counts.
-const METRICS: [(&str, Station, Option<Held>); 20] = [
-    ("census.connect", Station::Connect, None),
-    ("census.accept_queue", Station::AcceptQueue, None),
-    ("census.tls_handshake", Station::TlsHandshake, None),
-    ("census.path_out", Station::PathOut, None),
-    ("census.unread", Station::Unread, None),
-    ("census.application", Station::Application, None),
-    ("census.beyond", Station::Beyond, None),
-    ("census.path_back", Station::PathBack, None),
-    ("census.engine", Station::Engine, None),
-    ("census.client_nagle", Station::ClientSending, Some(Held::Nagle)),
-    ("census.client_congestion", Station::ClientSending, Some(Held::Congestion)),
-    ("census.client_window", Station::ClientSending, Some(Held::Window)),
-    ("census.client_buffer", Station::ClientSending, Some(Held::Buffer)),
-    ("census.client_pacing", Station::ClientSending, Some(Held::Pacing)),
-    ("census.server_nagle", Station::ServerSending, Some(Held::Nagle)),
-    ("census.server_congestion", Station::ServerSending, Some(Held::Congestion)),
-    ("census.server_window", Station::ServerSending, Some(Held::Window)),
-    ("census.server_buffer", Station::ServerSending, Some(Held::Buffer)),
-    ("census.server_pacing", Station::ServerSending, Some(Held::Pacing)),
-    ("census.unresolved", Station::Brief, None),
-];
-
-const INSTANTS: Metric<u64> = Metric::new("census.instants");
-const IDLE: Metric<u64> = Metric::new("census.idle");
-
 /// A stretch of the census: counts by station, batch by batch.
 pub(crate) struct Split {
     /// Of each batch: instants, and those at which the connection had nothing under way.
     pub instants: Vec<(f64, f64)>,
-    /// By metric: counts of the same batches.
-    pub counts: [Vec<f64>; METRICS.len()],
+    /// By station of the census: counts of the same batches.
+    pub counts: [Vec<f64>; census::Station::ALL.len()],
 }
 
 impl Split {
     /// What was counted between two instants; none without a census.
     pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
         let mut instants = Vec::new();
-        let mut counts = METRICS.map(|_| Vec::new());
+        let mut counts = census::Station::ALL.map(|_| Vec::new());
         for subject in evidence.subjects().filter(|of| matches!(of, Subject::Census(_))) {
             let of = evidence.of(subject);
-            let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
+            let Ok(all) = of.clone().within(window.clone()).all(census::INSTANTS) else { continue };
             let grown = |metric: Metric<u64>| {
                 let samples = of.all(metric).unwrap_or_default();
                 // A count that stood still may not be repeated in every row, nor within the window at all.
@@ -111,9 +85,9 @@ impl Split {
                 let pairs = all.windows(2).map(|of| value(&of[1]).saturating_sub(value(&of[0])));
                 pairs.map(|grown| grown as f64).collect::<Vec<_>>()
             };
-            instants.extend(grown(INSTANTS).into_iter().zip(grown(IDLE)));
-            for ((name, ..), counts) in METRICS.iter().zip(&mut counts) {
-                counts.extend(grown(Metric::new(name)));
+            instants.extend(grown(census::INSTANTS).into_iter().zip(grown(census::IDLE)));
+            for (station, counts) in census::Station::ALL.iter().zip(&mut counts) {
+                counts.extend(grown(station.metric()));
             }
         }
         (!instants.is_empty()).then_some(Self { instants, counts })
@@ -127,14 +101,15 @@ impl Split {
     /// Of the exchanges under way, the share at each station.
     pub fn shares(&self) -> Vec<(Station, Option<Held>, Estimate)> {
         let busy = self.busy();
-        let share = |((_, station, held), counts): (_, &Vec<f64>)| {
+        let share = |(found, counts): (_, &Vec<f64>)| {
+            let (station, held) = Station::of(found)?;
             let batches: Vec<_> = counts.iter().copied().zip(busy.iter().copied()).collect();
             let share = ratio(&batches)?;
             // An interval may reach beyond all there is.
             let share = Estimate { high: share.high.min(1.0).max(share.mid), ..share };
             (share.mid > 0.0).then_some((station, held, share))
         };
-        METRICS.into_iter().zip(&self.counts).filter_map(share).collect()
+        census::Station::ALL.into_iter().zip(&self.counts).filter_map(share).collect()
     }
 
     /// The share of instants at which a connection had an exchange under way.
