@@ -7,12 +7,13 @@
 //! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) who
 //! has to speak next cannot be told; then only unread, unsent and held are.
 
-use linerate_evidence::sources::capture::{self, Refusal};
-use linerate_evidence::{Evidence, Metric, Subject};
 use std::time::Duration;
 
+use linerate_evidence::sources::bursts;
+use linerate_evidence::sources::capture::{self, Refusal};
+use linerate_evidence::{Evidence, Metric, Of, Quantity, Subject};
+
 use crate::chosen::{AGREE, FEW, HALFWAY, TURNED_AWAY};
-use crate::inside::grown;
 
 /// The connections of one listening port, by what they wait for: mean numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -222,32 +223,32 @@ impl Watched {
     fn of_port(evidence: &Evidence, port: u16) -> Option<Self> {
         let of = evidence.of(Subject::Listener(port));
         let exchanges = exchanges(&of);
-        let instants = grown(&of, "bursts.instants").filter(|instants| *instants > 0.0);
+        let instants = of.grown(bursts::INSTANTS).ok().filter(|instants| *instants > 0.0);
         let Some(instants) = instants else {
             return exchanges.map(|_| Self { port, exchanges, ..Self::default() });
         };
-        let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
+        let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants;
         // Where all CPUs are busy requests pile up while the sampler runs; the headers know how many there are.
         let asked = exchanges.filter(|headers| headers.alternate);
         let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
         let held = Held {
-            nagle: mean("bursts.held_nagle"),
-            congestion: mean("bursts.held_congestion"),
-            window: mean("bursts.held_window"),
-            other: mean("bursts.held_other"),
+            nagle: mean(bursts::HELD_NAGLE),
+            congestion: mean(bursts::HELD_CONGESTION),
+            window: mean(bursts::HELD_WINDOW),
+            other: mean(bursts::HELD_OTHER),
         };
         // Between two pieces of an answer the sockets show nothing under way.
         let (air, idle, undecided) =
-            (mean("bursts.air"), mean("bursts.idle"), mean("bursts.undecided"));
+            (mean(bursts::AIR), mean(bursts::IDLE), mean(bursts::UNDECIDED));
         let answering = asked.map_or(0.0, |headers| headers.answering - held.all() - air);
         let answering = answering.clamp(0.0, idle + undecided);
         Some(Self {
             port,
-            connections: mean("bursts.connections"),
+            connections: mean(bursts::CONNECTIONS),
             idle: (idle - answering).max(0.0),
-            accept_queue: mean("bursts.accept_queue"),
-            unread: mean("bursts.unread").min(most),
-            application: mean("bursts.application"),
+            accept_queue: mean(bursts::ACCEPT_QUEUE),
+            unread: mean(bursts::UNREAD).min(most),
+            application: mean(bursts::APPLICATION),
             held,
             air,
             undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
@@ -282,67 +283,69 @@ impl Watched {
     }
 }
 
-fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
-    let count = grown(of, "capture.exchanges")?;
-    let time = |name| of.grown(Metric::<Duration>::new(name)).ok();
-    let state = |name| of.last(Metric::<Duration>::new(name)).map_or(0.0, |at| at.as_secs_f64());
-    let counted = |name| grown(of, name).unwrap_or(0.0);
+fn exchanges(of: &Of) -> Option<Exchanges> {
+    let count = of.grown(capture::EXCHANGES).ok()?;
+    let time = |metric| of.grown(metric).ok();
+    let state = |metric: Metric<Duration>| last(of, metric).unwrap_or(0.0);
+    let counted = |metric| of.grown(metric).unwrap_or(0.0);
     // The capture pauses to keep within its budget: rates and means are of the time that it took packets.
-    let seconds = time("capture.watched").filter(|seconds| *seconds > 0.0)?;
-    let per_s = |name| counted(name) / seconds;
-    let turns = counted("capture.duplex") + counted("capture.unasked");
+    let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
+    let per_s = |metric| counted(metric) / seconds;
+    let turns = counted(capture::DUPLEX) + counted(capture::UNASKED);
     // Where packets go on and nothing is an answer to anything, somebody sends unasked.
-    let connections = of.last(Metric::<u64>::new("capture.connections")).map_or(0, |of| of.max(1));
-    let is_one_way = count == 0.0 && counted("capture.packets") > FEW * connections as f64;
+    let connections = last(of, capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
+    let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     Some(Exchanges {
         per_s: count / seconds,
-        under_way: time("capture.asked_area")? / seconds,
-        service_s: time("capture.service_time")? / count.max(1.0),
-        p50_s: state("capture.service_p50"),
-        p99_s: state("capture.service_p99"),
-        refused_per_s: per_s("capture.refused") + per_s("capture.reset"),
-        opened_per_s: per_s("capture.opened"),
-        told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal).name)),
+        under_way: time(capture::ASKED_AREA)? / seconds,
+        service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
+        p50_s: state(capture::SERVICE_P50),
+        p99_s: state(capture::SERVICE_P99),
+        refused_per_s: per_s(capture::REFUSED) + per_s(capture::RESET),
+        opened_per_s: per_s(capture::OPENED),
+        told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         alternate: turns <= TURNED_AWAY * count && !is_one_way,
-        answering: time("capture.answer_time").unwrap_or(0.0) / seconds,
+        answering: time(capture::ANSWER_TIME).unwrap_or(0.0) / seconds,
         lasting: lasting(of),
         // Not known: then nobody is known to ask again at once.
-        idle_s: time("capture.idle_time").map_or(f64::INFINITY, |time| time / count.max(1.0)),
+        idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: rhythm(of),
     })
 }
 
-fn lasting(of: &linerate_evidence::Of) -> Option<[f64; 3]> {
-    let figure = |name| of.last(Metric::<u64>::new(name)).ok().map(|figure| figure as f64);
-    let names = ["capture.lasting", "capture.lasting_low", "capture.lasting_high"];
-    let [count, low, high] = names.map(figure);
-    Some([count?, low?, high?])
+/// The last sample, in its unit.
+fn last<Q: Quantity>(of: &Of, metric: Metric<Q>) -> Option<f64> {
+    of.last(metric).ok().map(Quantity::number)
+}
+
+fn lasting(of: &Of) -> Option<[f64; 3]> {
+    let [count, low, high] = [capture::LASTING, capture::LASTING_LOW, capture::LASTING_HIGH];
+    Some([last(of, count)?, last(of, low)?, last(of, high)?])
 }
 
 /// The whole of it, not what grew: most of its figures are states.
-fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
-    let time = |name| of.last(Metric::<Duration>::new(name)).ok().map(|time| time.as_secs_f64());
-    let count = |name| of.last(Metric::<u64>::new(name)).ok().map(|count| count as f64);
-    let gaps = count("capture.gaps").filter(|gaps| *gaps > 0.0)?;
+fn rhythm(of: &Of) -> Option<Rhythm> {
+    let gaps = last(of, capture::GAPS).filter(|gaps| *gaps > 0.0)?;
+    let time = |metric: Metric<Duration>| last(of, metric);
     let beat = || {
-        let (period_s, spread_s) = (time("capture.beat")?, time("capture.beat_spread")?);
-        let answers = count("capture.burst")?;
-        let lasts_s = time("capture.burst_time").unwrap_or(0.0);
-        let differ = count("capture.burst_spread").zip(time("capture.burst_time_spread"));
+        let answers = last(of, capture::BURST)?;
+        let lasts_s = time(capture::BURST_TIME).unwrap_or(0.0);
+        let differ = last(of, capture::BURST_SPREAD).zip(time(capture::BURST_TIME_SPREAD));
         let differ = differ.map(|(count, time)| {
             [(count - 2.0).max(0.0) / answers.max(1e-9), time / lasts_s.max(1e-9)]
         });
+        let (period_s, spread_s) = (time(capture::BEAT)?, time(capture::BEAT_SPREAD)?);
         Some(Beat { period_s, spread_s, answers, lasts_s, differ })
     };
     Some(Rhythm {
         gaps,
-        mean_s: time("capture.gap_time")? / gaps,
-        unasked_s: time("capture.gap_unasked").map(|time| time / gaps),
-        low_s: time("capture.gap_low")?,
-        spread_s: time("capture.gap_spread")?,
-        turn: count("capture.turn")?,
-        turn_spread_s: time("capture.turn_spread")?,
-        spreads_s: [time("capture.spread_4")?, time("capture.spread_32")?],
+        mean_s: time(capture::GAP_TIME)? / gaps,
+        unasked_s: time(capture::GAP_UNASKED).map(|time| time / gaps),
+        low_s: time(capture::GAP_LOW)?,
+        spread_s: time(capture::GAP_SPREAD)?,
+        turn: last(of, capture::TURN)?,
+        turn_spread_s: time(capture::TURN_SPREAD)?,
+        spreads_s: [time(capture::SPREAD_4)?, time(capture::SPREAD_32)?],
         beat: beat(),
     })
 }
