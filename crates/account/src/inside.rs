@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use linerate_evidence::sources::{diskstats, process};
-use linerate_evidence::{Evidence, Metric, Of, Subject};
+use linerate_evidence::sources::{diskstats, peers, process, threads};
+use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
 
 use crate::chosen::HOLDS;
@@ -158,24 +158,23 @@ impl Inside {
 impl Threads {
     fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
         let of = evidence.of(Subject::Target).within(window.clone());
-        let grown = |name| grown(&of, name);
-        let instants = grown("threads.instants")?;
-        let mean = |name| grown(name).unwrap_or(0.0) / instants.max(1.0);
+        let instants = of.grown(threads::INSTANTS).ok()?;
+        let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants.max(1.0);
         Some(Self {
-            running: mean("threads.running"),
-            disk: mean("threads.disk"),
-            timer: mean("threads.timer"),
-            lock: mean("threads.lock"),
-            lock_timed: mean("threads.lock_timed"),
-            poll: mean("threads.poll"),
-            poll_timed: mean("threads.poll_timed"),
-            read: mean("threads.read"),
-            write: mean("threads.write"),
-            accept: mean("threads.accept"),
-            child: mean("threads.child"),
-            other: mean("threads.other") + mean("threads.connect") + mean("threads.unknown"),
-            together: mean("threads.together").min(1.0),
-            fullest: mean("threads.fullest").min(1.0),
+            running: mean(threads::RUNNING),
+            disk: mean(threads::DISK),
+            timer: mean(threads::TIMER),
+            lock: mean(threads::LOCK),
+            lock_timed: mean(threads::LOCK_TIMED),
+            poll: mean(threads::POLL),
+            poll_timed: mean(threads::POLL_TIMED),
+            read: mean(threads::READ),
+            write: mean(threads::WRITE),
+            accept: mean(threads::ACCEPT),
+            child: mean(threads::CHILD),
+            other: mean(threads::OTHER) + mean(threads::CONNECT) + mean(threads::UNKNOWN),
+            together: mean(threads::TOGETHER).min(1.0),
+            fullest: mean(threads::FULLEST).min(1.0),
             fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
         })
     }
@@ -202,11 +201,6 @@ impl Threads {
     }
 }
 
-/// How much a counter grew.
-pub(crate) fn grown(of: &Of, name: &'static str) -> Option<f64> {
-    of.grown(Metric::<u64>::new(name)).ok()
-}
-
 /// Flushes of the machine's disks under way, on average, where the target wrote a good part of what they wrote: one
 /// thread at least waits for each, whatever samples of threads' states saw. 0 where that is not known.
 fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
@@ -223,19 +217,19 @@ fn asked(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Asked> 
     let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
     let peer = |subject| {
         let of = evidence.of(subject).within(window.clone());
-        let instants = grown(&of, "peer.instants").filter(|instants| *instants > 0.0)?;
-        let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
+        let instants = of.grown(peers::INSTANTS).ok().filter(|instants| *instants > 0.0)?;
+        let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants;
         let fact = |name| evidence.fact(subject, name);
         let is_other = fact("whose") != Some("target");
         Some(Asked {
             address: fact("address")?.to_owned(),
             process: fact("process").map(str::to_owned),
-            connections: mean("peer.connections"),
+            connections: mean(peers::CONNECTIONS),
             // What was sent and answered within one millisecond was as likely asked as not.
-            asked: mean("peer.asked") + mean("peer.asked_maybe") / 2.0,
-            held_nagle: mean("peer.held_nagle"),
+            asked: mean(peers::ASKED) + mean(peers::ASKED_MAYBE) / 2.0,
+            held_nagle: mean(peers::HELD_NAGLE),
             other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
-            cores: of.rate(Metric::<std::time::Duration>::new("peer.run")).ok(),
+            cores: of.rate(peers::RUN).ok(),
         })
     };
     let mut asked: Vec<Asked> = peers.filter_map(peer).collect();
