@@ -16,10 +16,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
 }
 
-/// So many of what was asked for, and where its log says why.
-fn claim(asked: f64, refused: f64, log: &str) -> Claim {
+/// So many were served of what was asked for; its log says why.
+fn claim(asked: f64, served: f64, log: &str) -> Claim {
     let by_hand = format!("its log says why: {log}");
-    Claim::place(vec![Part::TurnedAway { asked, served: asked - refused }])
+    Claim::place(vec![Part::TurnedAway { asked, served }])
         .lifted_by([Remedy::human("serves what it now turns away", by_hand)])
 }
 
@@ -39,7 +39,7 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let most = causes.iter().take(3).map(|(cause, count)| format!("{count} {cause}"));
     let (said, good) = (Vec::from_iter(most).join(", "), load.good_throughput);
     let log = "a limit of connections or requests (503, 429), a worker that died (reset), a timeout of its own (closed)";
-    Ok(claim(asked as f64, lost as f64, log)
+    Ok(claim(asked as f64, (asked - lost) as f64, log)
         .sum(format!("{lost} of {asked} exchanges got nothing or a refusal; {good} good answers"))
         .seen(said))
 }
@@ -55,10 +55,11 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let mut sorts: Vec<_> = Refusal::ALL.into_iter().zip(headers.told_no).collect();
     sorts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (sort, others) = (sorts[0].0.words(), all - told);
-    let (asked, refused) = (all * seconds, told * seconds);
+    let (asked, served) = (all * seconds, others * seconds);
+    let refused = asked - served;
     let log = "a limit of connections or requests (of a user, an address, all), a store that is full, a worker or \
                somebody it asks that failed";
-    Ok(claim(asked, refused, log)
+    Ok(claim(asked, served, log)
         .sum(format!("{refused:.0} of {asked:.0} answers of port {port} are refusals"))
         .seen(format!("{told:.1} answers a second begin with {sort}; {others:.1} a second do not")))
 }
@@ -74,7 +75,7 @@ fn refused(facts: &Facts) -> Result<Claim, Silent> {
     // Those that were open already when they were reset come on top.
     let asked = (headers.opened_per_s * seconds).max(refused);
     let log = "a limit of connections, a worker that died, a timeout of its own";
-    Ok(claim(asked, refused, log)
+    Ok(claim(asked, asked - refused, log)
         .sum(format!("{refused:.0} of {asked:.0} connections to port {port} were refused or reset"))
         .seen(format!(
             "{:.1} a second by the headers of its packets; {:.1} exchanges a second on the others",
