@@ -374,7 +374,7 @@ fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
         return Some(one.filter(|one| one.low > alone.high).unwrap_or(alone));
     }
     // Preflight exchanges are few: their median may be off by as much as they differ.
-    let median = unhindered(run)?;
+    let median = run.header.unhindered(run.load)?;
     let mut all: Vec<f64> = run.header.preflight_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
     all.sort_by(f64::total_cmp);
     let last = all.len().saturating_sub(1) as f64;
