@@ -114,6 +114,23 @@ pub struct WayChange {
     pub largest: Option<Bytes>,
 }
 
+impl WayChange {
+    /// Whether that key differs in this direction.
+    pub fn sets(&self, key: &str) -> bool {
+        match key {
+            "delay" => self.delay.is_some(),
+            "jitter" => self.jitter.is_some(),
+            "rate" => self.rate.is_some(),
+            "trace" => self.trace.is_some(),
+            "queue" => self.queue.is_some(),
+            "limit" => self.limit.is_some(),
+            "loss" => self.loss.is_some(),
+            "largest" => self.largest.is_some(),
+            _ => false,
+        }
+    }
+}
+
 /// What a packet meets in one direction: a [`Path`] with its changes applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {

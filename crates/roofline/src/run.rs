@@ -247,8 +247,3 @@ impl<'a> Run<'a> {
         self.evidence.fact(of, name)
     }
 }
-
-/// A share for people: `12 %`.
-pub(crate) fn in_percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}

@@ -5,7 +5,6 @@
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
 
 use crate::facts::flows::INITIAL_WINDOW;
-use crate::facts::ways::rounded_up;
 use crate::prelude::*;
 
 // Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange that the first two windows hold is over

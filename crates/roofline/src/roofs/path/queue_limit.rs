@@ -6,9 +6,9 @@
 
 use linerate_model::{Aqm, Way};
 
-use crate::facts::drops::{Cost, Drops, percent};
+use crate::facts::drops::{Cost, Drops};
 use crate::facts::flows::{INITIAL_WINDOW, setting};
-use crate::facts::ways::{LaidWay, Overflows, rounded_up};
+use crate::facts::ways::{LaidWay, Overflows};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
