@@ -24,7 +24,7 @@ pub use account::{Account, Place, Source};
 pub use agreement::{Agreement, agreements};
 pub use cpu::{Cpus, Running, Who};
 pub use experiment::{Experiment, Inconclusive};
-pub use inside::{Asked, Inside, Threads};
+pub use inside::Inside;
 pub use share::{Estimate, ratio};
 pub use station::{Held, Station};
 pub use watched::{Beat, Exchanges, Held as HeldConnections, Pace, Rhythm, Watched};

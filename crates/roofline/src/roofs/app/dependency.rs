@@ -6,7 +6,7 @@
 //! peer's process is named, and how busy it is.
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
-use linerate_account::Asked;
+use linerate_evidence::sources::peers::Asked;
 
 use crate::prelude::*;
 
