@@ -27,4 +27,4 @@ pub use experiment::{Experiment, Inconclusive};
 pub use inside::Inside;
 pub use share::{Estimate, ratio};
 pub use station::{Held, Station};
-pub use watched::{Beat, Exchanges, Held as HeldConnections, Pace, Rhythm, Watched};
+pub use watched::{Exchanges, Held as HeldConnections, Pace, Watched};

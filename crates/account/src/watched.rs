@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use linerate_evidence::sources::bursts;
-use linerate_evidence::sources::capture::{self, Refusal};
-use linerate_evidence::{Evidence, Metric, Of, Quantity, Subject};
+use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm};
+use linerate_evidence::{Evidence, Metric, Of, Subject};
 
 use crate::chosen::{AGREE, FEW, HALFWAY, TURNED_AWAY};
 
@@ -94,45 +94,6 @@ pub struct Exchanges {
     pub rhythm: Option<Rhythm>,
 }
 
-/// How evenly answers follow each other, over all connections of a port. Unit: seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rhythm {
-    /// How many times from one answer to the next were taken.
-    pub gaps: f64,
-    /// Their mean.
-    pub mean_s: f64,
-    /// Of that, what lies after the last request of anybody; absent in older evidence.
-    pub unasked_s: Option<f64>,
-    /// Their fifth percentile.
-    pub low_s: f64,
-    /// Their spread, as a standard deviation.
-    pub spread_s: f64,
-    /// After so many answers the times repeat best.
-    pub turn: f64,
-    /// Spread of the time of so many in a row.
-    pub turn_spread_s: f64,
-    /// Of 4 in a row, and of 32.
-    pub spreads_s: [f64; 2],
-    /// Bursts, where answers come in such.
-    pub beat: Option<Beat>,
-}
-
-/// Answers that come in bursts, with pauses that are most of the time. Unit: seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Beat {
-    /// From one burst's begin to the next one's.
-    pub period_s: f64,
-    /// The longest of these times less the shortest.
-    pub spread_s: f64,
-    /// Answers of a burst.
-    pub answers: f64,
-    /// From a burst's first answer to its last; 0 in older evidence.
-    pub lasts_s: f64,
-    /// The share by which the bursts' answers differ, but for one more or less, and that by which their times do; absent
-    /// in older evidence.
-    pub differ: Option<[f64; 2]>,
-}
-
 /// What sets the rate, by the rhythm of the answers while requests wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
@@ -144,14 +105,15 @@ pub enum Pace {
     Apart,
 }
 
-impl Beat {
-    /// None where each of those that wait is answered once a burst: whatever lets them go lets all of them go.
-    pub fn pace(&self, waiting: f64) -> Option<Pace> {
-        if self.answers <= (1.0 + HALFWAY) * waiting {
+impl Pace {
+    /// What sets the rate of answers that come in bursts, while so many requests wait. None where each of those that
+    /// wait is answered once a burst: whatever lets them go lets all of them go.
+    pub fn of_beat(beat: &Beat, waiting: f64) -> Option<Self> {
+        if beat.answers <= (1.0 + HALFWAY) * waiting {
             return None;
         }
-        let is_even = self.spread_s <= AGREE * self.period_s;
-        match self.differ {
+        let is_even = beat.spread_s <= AGREE * beat.period_s;
+        match beat.differ {
             None => is_even.then_some(Pace::Clock),
             // Something stops all of them for a while, however many there are.
             Some([counts, _]) if counts > AGREE => Some(Pace::AtOnce(1.0)),
@@ -184,7 +146,7 @@ impl Exchanges {
         if rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s) {
             return None;
         }
-        if let Some(pace) = rhythm.beat.and_then(|beat| beat.pace(self.under_way)) {
+        if let Some(pace) = rhythm.beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
             return Some(pace);
         }
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
@@ -286,14 +248,14 @@ impl Watched {
 fn exchanges(of: &Of) -> Option<Exchanges> {
     let count = of.grown(capture::EXCHANGES).ok()?;
     let time = |metric| of.grown(metric).ok();
-    let state = |metric: Metric<Duration>| last(of, metric).unwrap_or(0.0);
+    let state = |metric: Metric<Duration>| of.latest(metric).unwrap_or(0.0);
     let counted = |metric| of.grown(metric).unwrap_or(0.0);
     // The capture pauses to keep within its budget: rates and means are of the time that it took packets.
     let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
     let per_s = |metric| counted(metric) / seconds;
     let turns = counted(capture::DUPLEX) + counted(capture::UNASKED);
     // Where packets go on and nothing is an answer to anything, somebody sends unasked.
-    let connections = last(of, capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
+    let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     Some(Exchanges {
         per_s: count / seconds,
@@ -309,43 +271,11 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         lasting: lasting(of),
         // Not known: then nobody is known to ask again at once.
         idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
-        rhythm: rhythm(of),
+        rhythm: Rhythm::of(of),
     })
-}
-
-/// The last sample, in its unit.
-fn last<Q: Quantity>(of: &Of, metric: Metric<Q>) -> Option<f64> {
-    of.last(metric).ok().map(Quantity::number)
 }
 
 fn lasting(of: &Of) -> Option<[f64; 3]> {
     let [count, low, high] = [capture::LASTING, capture::LASTING_LOW, capture::LASTING_HIGH];
-    Some([last(of, count)?, last(of, low)?, last(of, high)?])
-}
-
-/// The whole of it, not what grew: most of its figures are states.
-fn rhythm(of: &Of) -> Option<Rhythm> {
-    let gaps = last(of, capture::GAPS).filter(|gaps| *gaps > 0.0)?;
-    let time = |metric: Metric<Duration>| last(of, metric);
-    let beat = || {
-        let answers = last(of, capture::BURST)?;
-        let lasts_s = time(capture::BURST_TIME).unwrap_or(0.0);
-        let differ = last(of, capture::BURST_SPREAD).zip(time(capture::BURST_TIME_SPREAD));
-        let differ = differ.map(|(count, time)| {
-            [(count - 2.0).max(0.0) / answers.max(1e-9), time / lasts_s.max(1e-9)]
-        });
-        let (period_s, spread_s) = (time(capture::BEAT)?, time(capture::BEAT_SPREAD)?);
-        Some(Beat { period_s, spread_s, answers, lasts_s, differ })
-    };
-    Some(Rhythm {
-        gaps,
-        mean_s: time(capture::GAP_TIME)? / gaps,
-        unasked_s: time(capture::GAP_UNASKED).map(|time| time / gaps),
-        low_s: time(capture::GAP_LOW)?,
-        spread_s: time(capture::GAP_SPREAD)?,
-        turn: last(of, capture::TURN)?,
-        turn_spread_s: time(capture::TURN_SPREAD)?,
-        spreads_s: [time(capture::SPREAD_4)?, time(capture::SPREAD_32)?],
-        beat: beat(),
-    })
+    Some([of.latest(count).ok()?, of.latest(low).ok()?, of.latest(high).ok()?])
 }

@@ -240,7 +240,7 @@ fn seen(facts: &Facts) -> String {
     }
     if let Ok((_, headers)) = facts.captured()
         && let Some(beat) = headers.rhythm.and_then(|rhythm| rhythm.beat)
-        && beat.pace(headers.under_way).is_some_and(|pace| pace != Pace::Clock)
+        && Pace::of_beat(&beat, headers.under_way).is_some_and(|pace| pace != Pace::Clock)
     {
         let (answers, lasts, each) =
             (beat.answers, duration(beat.lasts_s), duration(beat.period_s));
