@@ -125,9 +125,7 @@ fn tenths(samples: &[(Timestamp, Duration)]) -> Option<[f64; 2]> {
 fn busy(cpus: &[u16], evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<f64> {
     let one = |cpu: &u16| {
         let of = evidence.of(Subject::Cpu(*cpu)).within(window.clone());
-        let (idle, over) = of.delta(stat::IDLE).ok()?;
-        let waiting = of.delta(stat::IOWAIT).map_or(0.0, |(time, _)| time.as_secs_f64());
-        Some((1.0 - (idle.as_secs_f64() + waiting) / over.as_secs_f64()).clamp(0.0, 1.0))
+        Some((1.0 - stat::unused(&of).ok()?).clamp(0.0, 1.0))
     };
     if cpus.is_empty() { None } else { cpus.iter().map(one).sum() }
 }

@@ -126,9 +126,6 @@ fn spun(of: &Of) -> Option<(f64, f64)> {
 
 fn host(run: &Run) -> Result<Host, Missing> {
     let of = run.of(Subject::Host);
-    let (idle, over) = of.delta(stat::IDLE)?;
-    let waiting = of.delta(stat::IOWAIT).map_or(0.0, |(time, _)| time.as_secs_f64());
     let cpus = f64::from(run.header.host.cpus.max(1));
-    let unused = (idle.as_secs_f64() + waiting) / over.as_secs_f64();
-    Ok(Host { busy: (cpus - unused).clamp(0.0, cpus), cpus })
+    Ok(Host { busy: (cpus - stat::unused(&of)?).clamp(0.0, cpus), cpus })
 }
