@@ -173,7 +173,7 @@ who_stops_sending_is_closed_and_has_left(Config) ->
 
 %% As one whose host is gone: it neither speaks nor closes.
 a_connection_that_says_nothing_is_closed(_Config) ->
-    Chat = start([{<<"silence_ms">>, <<"200">>}]),
+    Chat = start([{<<"silence_ms">>, <<"1000">>}]),
     Never = connect(Chat),
     Ann = login("ann", Chat),
     Bob = login("bob", Chat),
@@ -182,7 +182,7 @@ a_connection_that_says_nothing_is_closed(_Config) ->
             ?assertEqual(<<"pong">>, ask(Ann, "ping")),
             timer:sleep(50)
         end
-     || _ <- lists:seq(1, 10)
+     || _ <- lists:seq(1, 30)
     ],
     [?assertEqual({error, closed}, gen_tcp:recv(User, 0, 0)) || User <- [Never, Bob]],
     ?assertEqual(1, online(Chat)).
@@ -217,7 +217,7 @@ a_thousand_come_and_go_and_nothing_is_left(Config) ->
     #{<<"accepted">> := <<"1000">>} = stats(Chat).
 
 idle_users_hibernate(_Config) ->
-    Chat = start([{<<"hibernate_ms">>, <<"50">>}]),
+    Chat = start([{<<"hibernate_ms">>, <<"500">>}]),
     Before = processes(),
     User = login("ann", Chat),
     [Process] = processes() -- Before,
@@ -229,7 +229,7 @@ idle_users_hibernate(_Config) ->
 
 %% Not while it is parked: its end, its name's new connection and what others say reach it as ever.
 parked_users_have_no_process(_Config) ->
-    Chat = start([{<<"park_ms">>, <<"20">>}, {<<"presence">>, <<"room">>}]),
+    Chat = start([{<<"park_ms">>, <<"300">>}, {<<"presence">>, <<"room">>}]),
     Before = length(processes()),
     Parked = fun() -> length(processes()) =:= Before end,
     [Ann, Bob] = [login(Name, Chat) || Name <- ["ann", "bob"]],

@@ -6,10 +6,8 @@
 //! Blind spot: an exchange that is over before both its ends were asked is [`Station::Brief`]: kernel, wire
 //! and application stay together there.
 
-use std::ops::RangeInclusive;
-
-use linerate_evidence::{Evidence, Header, LoadSummary, Metric, Subject};
-use linerate_model::Timestamp;
+use linerate_evidence::sources::census::{self, Batches};
+use linerate_evidence::{Evidence, Header, LoadSummary};
 use serde::{Deserialize, Serialize};
 
 use crate::chosen::HALFWAY;
@@ -58,90 +56,24 @@ pub struct Place {
     pub seconds: Estimate,
 }
 
-/// The metrics of the census, and the station that each counts.
-const METRICS: [(&str, Station, Option<Held>); 20] = [
-    ("census.connect", Station::Connect, None),
-    ("census.accept_queue", Station::AcceptQueue, None),
-    ("census.tls_handshake", Station::TlsHandshake, None),
-    ("census.path_out", Station::PathOut, None),
-    ("census.unread", Station::Unread, None),
-    ("census.application", Station::Application, None),
-    ("census.beyond", Station::Beyond, None),
-    ("census.path_back", Station::PathBack, None),
-    ("census.engine", Station::Engine, None),
-    ("census.client_nagle", Station::ClientSending, Some(Held::Nagle)),
-    ("census.client_congestion", Station::ClientSending, Some(Held::Congestion)),
-    ("census.client_window", Station::ClientSending, Some(Held::Window)),
-    ("census.client_buffer", Station::ClientSending, Some(Held::Buffer)),
-    ("census.client_pacing", Station::ClientSending, Some(Held::Pacing)),
-    ("census.server_nagle", Station::ServerSending, Some(Held::Nagle)),
-    ("census.server_congestion", Station::ServerSending, Some(Held::Congestion)),
-    ("census.server_window", Station::ServerSending, Some(Held::Window)),
-    ("census.server_buffer", Station::ServerSending, Some(Held::Buffer)),
-    ("census.server_pacing", Station::ServerSending, Some(Held::Pacing)),
-    ("census.unresolved", Station::Brief, None),
-];
-
-const INSTANTS: Metric<u64> = Metric::new("census.instants");
-const IDLE: Metric<u64> = Metric::new("census.idle");
-
-/// A stretch of the census: counts by station, batch by batch.
-pub(crate) struct Split {
-    /// Of each batch: instants, and those at which the connection had nothing under way.
-    pub instants: Vec<(f64, f64)>,
-    /// By metric: counts of the same batches.
-    pub counts: [Vec<f64>; METRICS.len()],
+/// Of the exchanges under way in a stretch of the census, the share at each station.
+pub(crate) fn shares(census: &Batches) -> Vec<(Station, Option<Held>, Estimate)> {
+    let busy = census.busy();
+    let share = |(found, counts): (_, &Vec<f64>)| {
+        let (station, held) = Station::of(found)?;
+        let batches: Vec<_> = counts.iter().copied().zip(busy.iter().copied()).collect();
+        let share = ratio(&batches)?;
+        // An interval may reach beyond all there is.
+        let share = Estimate { high: share.high.min(1.0).max(share.mid), ..share };
+        (share.mid > 0.0).then_some((station, held, share))
+    };
+    census::Station::ALL.into_iter().zip(&census.counts).filter_map(share).collect()
 }
 
-impl Split {
-    /// What was counted between two instants; none without a census.
-    pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
-        let mut instants = Vec::new();
-        let mut counts = METRICS.map(|_| Vec::new());
-        for subject in evidence.subjects().filter(|of| matches!(of, Subject::Census(_))) {
-            let of = evidence.of(subject);
-            let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
-            let grown = |metric: Metric<u64>| {
-                let samples = of.all(metric).unwrap_or_default();
-                // A count that stood still may not be repeated in every row, nor within the window at all.
-                let value = |at: &(Timestamp, u64)| {
-                    let before = samples.partition_point(|(when, _)| *when <= at.0);
-                    before.checked_sub(1).map_or(0, |index| samples[index].1)
-                };
-                let pairs = all.windows(2).map(|of| value(&of[1]).saturating_sub(value(&of[0])));
-                pairs.map(|grown| grown as f64).collect::<Vec<_>>()
-            };
-            instants.extend(grown(INSTANTS).into_iter().zip(grown(IDLE)));
-            for ((name, ..), counts) in METRICS.iter().zip(&mut counts) {
-                counts.extend(grown(Metric::new(name)));
-            }
-        }
-        (!instants.is_empty()).then_some(Self { instants, counts })
-    }
-
-    /// Instants at which something was under way, batch by batch.
-    fn busy(&self) -> Vec<f64> {
-        self.instants.iter().map(|(all, idle)| (all - idle).max(0.0)).collect()
-    }
-
-    /// Of the exchanges under way, the share at each station.
-    pub fn shares(&self) -> Vec<(Station, Option<Held>, Estimate)> {
-        let busy = self.busy();
-        let share = |((_, station, held), counts): (_, &Vec<f64>)| {
-            let batches: Vec<_> = counts.iter().copied().zip(busy.iter().copied()).collect();
-            let share = ratio(&batches)?;
-            // An interval may reach beyond all there is.
-            let share = Estimate { high: share.high.min(1.0).max(share.mid), ..share };
-            (share.mid > 0.0).then_some((station, held, share))
-        };
-        METRICS.into_iter().zip(&self.counts).filter_map(share).collect()
-    }
-
-    /// The share of instants at which a connection had an exchange under way.
-    pub fn share_busy(&self) -> Option<Estimate> {
-        let all = self.instants.iter().map(|(all, _)| *all);
-        ratio(&self.busy().into_iter().zip(all).collect::<Vec<_>>())
-    }
+/// The share of its instants at which a connection had an exchange under way.
+fn share_busy(census: &Batches) -> Option<Estimate> {
+    let all = census.instants.iter().map(|(all, _)| *all);
+    ratio(&census.busy().into_iter().zip(all).collect::<Vec<_>>())
 }
 
 impl Account {
@@ -156,12 +88,12 @@ impl Account {
         let late = if is_late { load.own_lateness.mean() / 1e9 * per_s } else { 0.0 };
         let (in_flight, under_way) = (load.in_flight, load.in_flight + late);
         let stamps = Self { under_way, per_s, ..Self::default() };
-        let split = Split::of(evidence, &(load.window.0..=load.window.1));
-        let Some((split, busy)) = split.and_then(|split| split.share_busy().map(|of| (split, of)))
+        let census = Batches::of(evidence, &(load.window.0..=load.window.1));
+        let Some((census, busy)) = census.and_then(|of| share_busy(&of).map(|busy| (of, busy)))
         else {
             return Some(stamps);
         };
-        let mut places = split.shares();
+        let mut places = shares(&census);
         places.iter_mut().for_each(|(.., share)| *share = share.times(in_flight));
         if late > 0.0 {
             match places.iter_mut().find(|(station, ..)| *station == Station::Engine) {
@@ -178,7 +110,7 @@ impl Account {
         Some(Self {
             source: Source::Census,
             places: places.into_iter().map(place).collect(),
-            instants: split.instants.iter().map(|(all, _)| all).sum(),
+            instants: census.instants.iter().map(|(all, _)| all).sum(),
             disagreement: (counted - in_flight).abs() / in_flight.max(1e-9),
             ..stamps
         })

@@ -36,18 +36,16 @@ pub fn agreements(
 ) -> Vec<Agreement> {
     let per_exchange = |busy: f64| busy / account.per_s.max(1e-12);
     let clock = |side: Side, clock: Metric<Duration>| {
-        let ends =
-            evidence.subjects().filter(|of| matches!(of, Subject::Flow(_, at) if *at == side));
-        let rates: Vec<f64> =
-            ends.filter_map(|of| evidence.of(of).within(window.clone()).rate(clock).ok()).collect();
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        (!rates.is_empty()).then(|| mean * f64::from(connections))
+        let ends = evidence.flows(side).into_iter().map(|id| evidence.of(Subject::Flow(id, side)));
+        let rates = ends.filter_map(|end| end.within(window.clone()).rate(clock).ok());
+        let rates = Vec::from_iter(rates);
+        rates.iter().sum::<f64>() / rates.len().max(1) as f64 * f64::from(connections)
     };
     let ends = [(Side::Client, Station::ClientSending), (Side::Server, Station::ServerSending)];
     let clocks = [(Held::Window, tcp_info::RWND_LIMITED), (Held::Buffer, tcp_info::SNDBUF_LIMITED)];
     let held = clocks.into_iter().filter(|_| account.is_split()).map(|(held, metric)| {
         let both = ends.map(|(side, station)| {
-            let other = clock(side, metric).unwrap_or(0.0);
+            let other = clock(side, metric);
             // A clock that stood still is none.
             if other > 0.0 { (account.held(station, held), other) } else { (0.0, 0.0) }
         });

@@ -11,7 +11,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use linerate_evidence::sources::{process, stat};
+use linerate_evidence::sources::{cpus, process, stat};
 use linerate_evidence::{Evidence, Metric, Subject};
 use linerate_model::Timestamp;
 
@@ -79,7 +79,7 @@ impl Running {
         let quota: Option<Duration> = of.last(metric!(who, "cpu_quota")).ok();
         let allowed = of.last(metric!(who, "cpus_allowed")).ok().map(|count: u64| count as f64);
         let periods = count(metric!(who, "nr_periods"));
-        let list = evidence.fact(subject, "cpus").map(list).unwrap_or_default();
+        let list = cpus::Cpus::union(evidence.fact(subject, "cpus")).numbers();
         Some(Self {
             running: per_s(run).or_else(by_ticks)?,
             steady: of.all(run).ok().and_then(|samples| tenths(&samples)),
@@ -121,25 +121,11 @@ fn tenths(samples: &[(Timestamp, Duration)]) -> Option<[f64; 2]> {
     (rates.len() as f64 >= FEW).then(|| [rates[tenth], rates[rates.len() - 1 - tenth]])
 }
 
-/// The numbers of a list as `Cpus_allowed_list` has it: `0-1,4`.
-fn list(text: &str) -> Vec<u16> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(from), Ok(to)) = (from.trim().parse::<u16>(), to.trim().parse::<u16>()) {
-            cpus.extend(from..=to);
-        }
-    }
-    cpus
-}
-
 /// CPUs' worth of time that these CPUs did not idle; none where one of them was not sampled.
 fn busy(cpus: &[u16], evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<f64> {
     let one = |cpu: &u16| {
         let of = evidence.of(Subject::Cpu(*cpu)).within(window.clone());
-        let (idle, over) = of.delta(stat::IDLE).ok()?;
-        let waiting = of.delta(stat::IOWAIT).map_or(0.0, |(time, _)| time.as_secs_f64());
-        Some((1.0 - (idle.as_secs_f64() + waiting) / over.as_secs_f64()).clamp(0.0, 1.0))
+        Some((1.0 - stat::unused(&of).ok()?).clamp(0.0, 1.0))
     };
     if cpus.is_empty() { None } else { cpus.iter().map(one).sum() }
 }

@@ -13,11 +13,12 @@
 //! Source: the elasticity of a closed network, Lazowska et al., "Quantitative System Performance", 1984,
 //! chapter 5; Little's law for k.
 
+use linerate_evidence::sources::census::Batches;
 use linerate_evidence::{Evidence, Header, LoadSummary, Step, StepKind};
 use linerate_model::OpRate;
 use linerate_predict::{Elasticity, Observed, elasticity};
 
-use crate::account::Split;
+use crate::account::shares;
 use crate::chosen::{EXPLAINED, HALFWAY};
 use crate::share::Estimate;
 use crate::station::Station;
@@ -115,9 +116,9 @@ impl Experiment {
         let drift = drift.map(|again| (full.per_s, again.per_s));
         let drift = drift.map(|(before, after)| Inconclusive::Drift { before, after });
         let inconclusive = drift.or(failed.then_some(Inconclusive::Failed));
-        let split = alone.and_then(|step| Split::of(evidence, &(step.from..=step.to)));
+        let census = alone.and_then(|step| Batches::of(evidence, &(step.from..=step.to)));
         let is_path = |of: &_| [Station::PathOut, Station::PathBack].contains(of);
-        let shares = split.into_iter().flat_map(|split| split.shares());
+        let shares = census.iter().flat_map(shares);
         let on_path = shares.filter(|of| is_path(&of.0)).fold(0.0, |sum, of| sum + of.2.mid);
         Some(Self {
             alone: alone_rate,

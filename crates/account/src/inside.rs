@@ -11,8 +11,10 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use linerate_evidence::sources::peers::Asked;
+use linerate_evidence::sources::threads::States;
 use linerate_evidence::sources::{diskstats, process};
-use linerate_evidence::{Evidence, Metric, Of, Subject};
+use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
 
 use crate::chosen::HOLDS;
@@ -34,82 +36,7 @@ pub struct Inside {
     /// What the target itself has asked of others, the most first.
     pub asked: Vec<Asked>,
     /// What its threads were at.
-    pub threads: Option<Threads>,
-}
-
-/// A peer of the target's own connections.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
-    /// Its address.
-    pub address: String,
-    /// Its process on this host, in words: `node, pid 812`.
-    pub process: Option<String>,
-    /// Connections to it on average.
-    pub connections: f64,
-    /// Of them, those with a question out.
-    pub asked: f64,
-    /// Looks at single connections to it, and those that found a question out; none where they are many.
-    pub looks: [f64; 2],
-    /// Of those, the ones whose question Nagle holds in the target's own socket.
-    pub held_nagle: f64,
-    /// CPUs' worth of time that its process used, where it is on this host.
-    pub cores: Option<f64>,
-    /// That process, where it is none of the target's own.
-    pub other: Option<u32>,
-}
-
-/// Mean numbers of the target's threads in each state.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Threads {
-    /// On a CPU or ready for one.
-    pub running: f64,
-    /// Waiting for a disk.
-    pub disk: f64,
-    /// Sleeping for a set time.
-    pub timer: f64,
-    /// In a futex without a timeout: a lock, a condition, an empty queue.
-    pub lock: f64,
-    /// In a futex with a timeout.
-    pub lock_timed: f64,
-    /// Waiting for events without a timeout.
-    pub poll: f64,
-    /// The same with one.
-    pub poll_timed: f64,
-    /// Reading, from a socket or a pipe mostly.
-    pub read: f64,
-    /// Writing.
-    pub write: f64,
-    /// Waiting for a connection.
-    pub accept: f64,
-    /// Waiting for a child process.
-    pub child: f64,
-    /// Anything else.
-    pub other: f64,
-    /// The share of instants at which two or more ran, 0 to 1.
-    pub together: f64,
-    /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
-    pub fullest: f64,
-    /// Its name.
-    pub fullest_name: Option<String>,
-}
-
-impl Threads {
-    /// Those that wait for something to do.
-    pub fn idle(&self) -> f64 {
-        self.poll + self.poll_timed + self.accept
-    }
-
-    /// The fullest one's name in brackets: ` (redis-server)`; empty where that is not known.
-    pub fn fullest_words(&self) -> String {
-        self.fullest_name.as_ref().map_or(String::new(), |name| format!(" ({name})"))
-    }
-
-    /// All of them.
-    pub fn all(&self) -> f64 {
-        let locks = self.lock + self.lock_timed;
-        let others = self.read + self.write + self.child + self.other;
-        self.idle() + self.running + self.disk + self.timer + locks + others
-    }
+    pub threads: Option<States>,
 }
 
 impl Inside {
@@ -122,7 +49,7 @@ impl Inside {
     ) -> Self {
         let flushing = flushing(evidence, window);
         let threads =
-            Threads::of(evidence, window).map(|of| Threads { disk: of.disk.max(flushing), ..of });
+            States::of(evidence, window).map(|of| States { disk: of.disk.max(flushing), ..of });
         let mut left = exchanges.max(0.0);
         let mut take = |most: f64| {
             let taken = most.clamp(0.0, left);
@@ -134,7 +61,7 @@ impl Inside {
         let delay = target.and_then(|target| target.runnable).unwrap_or(0.0);
         let runnable = take((delay - throttled).max(0.0));
         let disk = take(threads.as_ref().map_or(flushing, |threads| threads.disk));
-        let asked = Asked::of(evidence, window);
+        let asked = Asked::all(evidence, window);
         Self { running, runnable, throttled, disk, asleep: left, asked, threads }
     }
 
@@ -147,7 +74,7 @@ impl Inside {
 
     /// `; its threads: 28.0 in a lock, 4.0 in a timer`; empty where they were not sampled.
     pub fn threads_words(&self) -> String {
-        let words = self.threads.as_ref().map(Threads::words).filter(|words| !words.is_empty());
+        let words = self.threads.as_ref().map(States::words).filter(|words| !words.is_empty());
         words.map_or(String::new(), |words| format!("; its threads: {words}"))
     }
 
@@ -155,58 +82,6 @@ impl Inside {
     pub fn questions(&self) -> f64 {
         self.asked.iter().map(|asked| asked.asked).sum()
     }
-}
-
-impl Threads {
-    fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
-        let of = evidence.of(Subject::Target).within(window.clone());
-        let grown = |name| grown(&of, name);
-        let instants = grown("threads.instants")?;
-        let mean = |name| grown(name).unwrap_or(0.0) / instants.max(1.0);
-        Some(Self {
-            running: mean("threads.running"),
-            disk: mean("threads.disk"),
-            timer: mean("threads.timer"),
-            lock: mean("threads.lock"),
-            lock_timed: mean("threads.lock_timed"),
-            poll: mean("threads.poll"),
-            poll_timed: mean("threads.poll_timed"),
-            read: mean("threads.read"),
-            write: mean("threads.write"),
-            accept: mean("threads.accept"),
-            child: mean("threads.child"),
-            other: mean("threads.other") + mean("threads.connect") + mean("threads.unknown"),
-            together: mean("threads.together").min(1.0),
-            fullest: mean("threads.fullest").min(1.0),
-            fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
-        })
-    }
-
-    /// The states with most threads, in words: `28.0 in a lock, 4.0 in a timer`.
-    pub fn words(&self) -> String {
-        let mut states = [
-            (self.running, "running"),
-            (self.disk, "waiting for a disk"),
-            (self.timer, "in a timer"),
-            (self.lock + self.lock_timed, "in a lock or an empty queue"),
-            (self.poll + self.poll_timed, "waiting for events"),
-            (self.read, "reading"),
-            (self.write, "writing"),
-            (self.accept, "waiting for a connection"),
-            (self.child, "waiting for a child process"),
-            (self.other, "elsewhere"),
-        ];
-        states.sort_by(|a, b| b.0.total_cmp(&a.0));
-        // Less would be said to be 0.0.
-        let said = states.iter().filter(|(count, _)| *count >= 0.05).take(3);
-        let said: Vec<_> = said.map(|(count, what)| format!("{count:.1} {what}")).collect();
-        said.join(", ")
-    }
-}
-
-/// How much a counter grew.
-pub(crate) fn grown(of: &Of, name: &'static str) -> Option<f64> {
-    of.grown(Metric::<u64>::new(name)).ok()
 }
 
 /// Flushes of the machine's disks under way, on average, where the target wrote a good part of what they wrote: one
@@ -219,33 +94,4 @@ fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     // A file system writes its journal besides.
     let is_its = own > 0.0 && own >= HOLDS * all;
     if is_its { host.rate(diskstats::FLUSHING).unwrap_or(0.0) } else { 0.0 }
-}
-
-impl Asked {
-    /// Whom the target asks, who has most questions out first.
-    pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Self> {
-        let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
-        let peer = |subject| {
-            let of = evidence.of(subject).within(window.clone());
-            let instants = grown(&of, "peer.instants").filter(|instants| *instants > 0.0)?;
-            let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
-            let fact = |name| evidence.fact(subject, name);
-            let is_other = fact("whose") != Some("target");
-            Some(Asked {
-                address: fact("address")?.to_owned(),
-                process: fact("process").map(str::to_owned),
-                connections: mean("peer.connections"),
-                // What was sent and answered within one millisecond was as likely asked as not.
-                asked: mean("peer.asked") + mean("peer.asked_maybe") / 2.0,
-                looks: ["peer.looks", "peer.looks_asked"]
-                    .map(|name| grown(&of, name).unwrap_or(0.0)),
-                held_nagle: mean("peer.held_nagle"),
-                other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
-                cores: of.rate(Metric::<std::time::Duration>::new("peer.run")).ok(),
-            })
-        };
-        let mut asked: Vec<Asked> = peers.filter_map(peer).collect();
-        asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
-        asked
-    }
 }

@@ -1,5 +1,7 @@
 //! The stations that an exchange in flight can be at, in the order in which it passes them.
 
+use linerate_evidence::sources::census;
+pub use linerate_evidence::sources::census::Held;
 use serde::{Deserialize, Serialize};
 
 /// Where an exchange in flight is. `docs/account.md` has a paragraph on each.
@@ -49,6 +51,25 @@ impl Station {
         Station::Engine,
     ];
 
+    /// Where the census found an exchange, and what holds its bytes that are unsent; none where it found none under way.
+    pub(crate) fn of(found: census::Station) -> Option<(Self, Option<Held>)> {
+        Some(match found {
+            census::Station::Idle => return None,
+            census::Station::Connect => (Station::Connect, None),
+            census::Station::TlsHandshake => (Station::TlsHandshake, None),
+            census::Station::AcceptQueue => (Station::AcceptQueue, None),
+            census::Station::ClientSending(held) => (Station::ClientSending, Some(held)),
+            census::Station::PathOut => (Station::PathOut, None),
+            census::Station::Unread => (Station::Unread, None),
+            census::Station::Application => (Station::Application, None),
+            census::Station::ServerSending(held) => (Station::ServerSending, Some(held)),
+            census::Station::PathBack => (Station::PathBack, None),
+            census::Station::Engine => (Station::Engine, None),
+            census::Station::Beyond => (Station::Beyond, None),
+            census::Station::Unresolved => (Station::Brief, None),
+        })
+    }
+
     /// As JSON has it; in words, to follow "31.9 of 32 exchanges are"; and in a word or two, for a bar.
     fn names(self) -> [&'static str; 3] {
         use Station::*;
@@ -81,47 +102,5 @@ impl Station {
     /// The same in a word or two, for a bar.
     pub fn label(self) -> &'static str {
         self.names()[2]
-    }
-}
-
-/// What holds unsent bytes.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Held {
-    /// Less than a segment, and an ACK outstanding (Nagle).
-    Nagle,
-    /// The congestion window.
-    Congestion,
-    /// The peer's receive window.
-    Window,
-    /// The send buffer: full, with all of it in flight.
-    Buffer,
-    /// Neither: pacing, or the moment between two segments.
-    Pacing,
-}
-
-impl Held {
-    /// All of them.
-    pub const ALL: [Held; 5] =
-        [Held::Nagle, Held::Congestion, Held::Window, Held::Buffer, Held::Pacing];
-
-    fn names(self) -> [&'static str; 2] {
-        match self {
-            Held::Nagle => ["nagle", "held by Nagle until an ACK comes"],
-            Held::Congestion => ["congestion", "held by the congestion window"],
-            Held::Window => ["window", "held by the peer's receive window"],
-            Held::Buffer => ["buffer", "its send buffer full"],
-            Held::Pacing => ["pacing", "paced, or between two segments"],
-        }
-    }
-
-    /// Its name in metrics: `census.server_nagle`.
-    pub fn id(self) -> &'static str {
-        self.names()[0]
-    }
-
-    /// By what, in words: `held by Nagle`.
-    pub fn words(self) -> &'static str {
-        self.names()[1]
     }
 }

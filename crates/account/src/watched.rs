@@ -7,12 +7,13 @@
 //! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) who
 //! has to speak next cannot be told; then only unread, unsent and held are.
 
-use linerate_evidence::sources::capture::{self, Refusal};
-use linerate_evidence::{Evidence, Metric, Subject};
 use std::time::Duration;
 
+use linerate_evidence::sources::bursts;
+use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm};
+use linerate_evidence::{Evidence, Metric, Of, Subject};
+
 use crate::chosen::{AGREE, FEW, HALFWAY, TURNED_AWAY};
-use crate::inside::grown;
 
 /// The connections of one listening port, by what they wait for: mean numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,45 +94,6 @@ pub struct Exchanges {
     pub rhythm: Option<Rhythm>,
 }
 
-/// How evenly answers follow each other, over all connections of a port. Unit: seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rhythm {
-    /// How many times from one answer to the next were taken.
-    pub gaps: f64,
-    /// Their mean.
-    pub mean_s: f64,
-    /// Of that, what lies after the last request of anybody; absent in older evidence.
-    pub unasked_s: Option<f64>,
-    /// Their fifth percentile.
-    pub low_s: f64,
-    /// Their spread, as a standard deviation.
-    pub spread_s: f64,
-    /// After so many answers the times repeat best.
-    pub turn: f64,
-    /// Spread of the time of so many in a row.
-    pub turn_spread_s: f64,
-    /// Of 4 in a row, and of 32.
-    pub spreads_s: [f64; 2],
-    /// Bursts, where answers come in such.
-    pub beat: Option<Beat>,
-}
-
-/// Answers that come in bursts, with pauses that are most of the time. Unit: seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Beat {
-    /// From one burst's begin to the next one's.
-    pub period_s: f64,
-    /// The longest of these times less the shortest.
-    pub spread_s: f64,
-    /// Answers of a burst.
-    pub answers: f64,
-    /// From a burst's first answer to its last; 0 in older evidence.
-    pub lasts_s: f64,
-    /// The share by which the bursts' answers differ, but for one more or less, and that by which their times do; absent
-    /// in older evidence.
-    pub differ: Option<[f64; 2]>,
-}
-
 /// What sets the rate, by the rhythm of the answers while requests wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
@@ -143,14 +105,15 @@ pub enum Pace {
     Apart,
 }
 
-impl Beat {
-    /// None where each of those that wait is answered once a burst: whatever lets them go lets all of them go.
-    pub fn pace(&self, waiting: f64) -> Option<Pace> {
-        if self.answers <= (1.0 + HALFWAY) * waiting {
+impl Pace {
+    /// What sets the rate of answers that come in bursts, while so many requests wait. None where each of those that
+    /// wait is answered once a burst: whatever lets them go lets all of them go.
+    pub fn of_beat(beat: &Beat, waiting: f64) -> Option<Self> {
+        if beat.answers <= (1.0 + HALFWAY) * waiting {
             return None;
         }
-        let is_even = self.spread_s <= AGREE * self.period_s;
-        match self.differ {
+        let is_even = beat.spread_s <= AGREE * beat.period_s;
+        match beat.differ {
             None => is_even.then_some(Pace::Clock),
             // Something stops all of them for a while, however many there are.
             Some([counts, _]) if counts > AGREE => Some(Pace::AtOnce(1.0)),
@@ -183,7 +146,7 @@ impl Exchanges {
         if rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s) {
             return None;
         }
-        if let Some(pace) = rhythm.beat.and_then(|beat| beat.pace(self.under_way)) {
+        if let Some(pace) = rhythm.beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
             return Some(pace);
         }
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
@@ -222,32 +185,32 @@ impl Watched {
     fn of_port(evidence: &Evidence, port: u16) -> Option<Self> {
         let of = evidence.of(Subject::Listener(port));
         let exchanges = exchanges(&of);
-        let instants = grown(&of, "bursts.instants").filter(|instants| *instants > 0.0);
+        let instants = of.grown(bursts::INSTANTS).ok().filter(|instants| *instants > 0.0);
         let Some(instants) = instants else {
             return exchanges.map(|_| Self { port, exchanges, ..Self::default() });
         };
-        let mean = |name| grown(&of, name).unwrap_or(0.0) / instants;
+        let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants;
         // Where all CPUs are busy requests pile up while the sampler runs; the headers know how many there are.
         let asked = exchanges.filter(|headers| headers.alternate);
         let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
         let held = Held {
-            nagle: mean("bursts.held_nagle"),
-            congestion: mean("bursts.held_congestion"),
-            window: mean("bursts.held_window"),
-            other: mean("bursts.held_other"),
+            nagle: mean(bursts::HELD_NAGLE),
+            congestion: mean(bursts::HELD_CONGESTION),
+            window: mean(bursts::HELD_WINDOW),
+            other: mean(bursts::HELD_OTHER),
         };
         // Between two pieces of an answer the sockets show nothing under way.
         let (air, idle, undecided) =
-            (mean("bursts.air"), mean("bursts.idle"), mean("bursts.undecided"));
+            (mean(bursts::AIR), mean(bursts::IDLE), mean(bursts::UNDECIDED));
         let answering = asked.map_or(0.0, |headers| headers.answering - held.all() - air);
         let answering = answering.clamp(0.0, idle + undecided);
         Some(Self {
             port,
-            connections: mean("bursts.connections"),
+            connections: mean(bursts::CONNECTIONS),
             idle: (idle - answering).max(0.0),
-            accept_queue: mean("bursts.accept_queue"),
-            unread: mean("bursts.unread").min(most),
-            application: mean("bursts.application"),
+            accept_queue: mean(bursts::ACCEPT_QUEUE),
+            unread: mean(bursts::UNREAD).min(most),
+            application: mean(bursts::APPLICATION),
             held,
             air,
             undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
@@ -282,67 +245,37 @@ impl Watched {
     }
 }
 
-fn exchanges(of: &linerate_evidence::Of) -> Option<Exchanges> {
-    let count = grown(of, "capture.exchanges")?;
-    let time = |name| of.grown(Metric::<Duration>::new(name)).ok();
-    let state = |name| of.last(Metric::<Duration>::new(name)).map_or(0.0, |at| at.as_secs_f64());
-    let counted = |name| grown(of, name).unwrap_or(0.0);
+fn exchanges(of: &Of) -> Option<Exchanges> {
+    let count = of.grown(capture::EXCHANGES).ok()?;
+    let time = |metric| of.grown(metric).ok();
+    let state = |metric: Metric<Duration>| of.latest(metric).unwrap_or(0.0);
+    let counted = |metric| of.grown(metric).unwrap_or(0.0);
     // The capture pauses to keep within its budget: rates and means are of the time that it took packets.
-    let seconds = time("capture.watched").filter(|seconds| *seconds > 0.0)?;
-    let per_s = |name| counted(name) / seconds;
-    let turns = counted("capture.duplex") + counted("capture.unasked");
+    let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
+    let per_s = |metric| counted(metric) / seconds;
+    let turns = counted(capture::DUPLEX) + counted(capture::UNASKED);
     // Where packets go on and nothing is an answer to anything, somebody sends unasked.
-    let connections = of.last(Metric::<u64>::new("capture.connections")).map_or(0, |of| of.max(1));
-    let is_one_way = count == 0.0 && counted("capture.packets") > FEW * connections as f64;
+    let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
+    let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     Some(Exchanges {
         per_s: count / seconds,
-        under_way: time("capture.asked_area")? / seconds,
-        service_s: time("capture.service_time")? / count.max(1.0),
-        p50_s: state("capture.service_p50"),
-        p99_s: state("capture.service_p99"),
-        refused_per_s: per_s("capture.refused") + per_s("capture.reset"),
-        opened_per_s: per_s("capture.opened"),
-        told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal).name)),
+        under_way: time(capture::ASKED_AREA)? / seconds,
+        service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
+        p50_s: state(capture::SERVICE_P50),
+        p99_s: state(capture::SERVICE_P99),
+        refused_per_s: per_s(capture::REFUSED) + per_s(capture::RESET),
+        opened_per_s: per_s(capture::OPENED),
+        told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         alternate: turns <= TURNED_AWAY * count && !is_one_way,
-        answering: time("capture.answer_time").unwrap_or(0.0) / seconds,
+        answering: time(capture::ANSWER_TIME).unwrap_or(0.0) / seconds,
         lasting: lasting(of),
         // Not known: then nobody is known to ask again at once.
-        idle_s: time("capture.idle_time").map_or(f64::INFINITY, |time| time / count.max(1.0)),
-        rhythm: rhythm(of),
+        idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
+        rhythm: Rhythm::of(of),
     })
 }
 
-fn lasting(of: &linerate_evidence::Of) -> Option<[f64; 3]> {
-    let figure = |name| of.last(Metric::<u64>::new(name)).ok().map(|figure| figure as f64);
-    let names = ["capture.lasting", "capture.lasting_low", "capture.lasting_high"];
-    let [count, low, high] = names.map(figure);
-    Some([count?, low?, high?])
-}
-
-/// The whole of it, not what grew: most of its figures are states.
-fn rhythm(of: &linerate_evidence::Of) -> Option<Rhythm> {
-    let time = |name| of.last(Metric::<Duration>::new(name)).ok().map(|time| time.as_secs_f64());
-    let count = |name| of.last(Metric::<u64>::new(name)).ok().map(|count| count as f64);
-    let gaps = count("capture.gaps").filter(|gaps| *gaps > 0.0)?;
-    let beat = || {
-        let (period_s, spread_s) = (time("capture.beat")?, time("capture.beat_spread")?);
-        let answers = count("capture.burst")?;
-        let lasts_s = time("capture.burst_time").unwrap_or(0.0);
-        let differ = count("capture.burst_spread").zip(time("capture.burst_time_spread"));
-        let differ = differ.map(|(count, time)| {
-            [(count - 2.0).max(0.0) / answers.max(1e-9), time / lasts_s.max(1e-9)]
-        });
-        Some(Beat { period_s, spread_s, answers, lasts_s, differ })
-    };
-    Some(Rhythm {
-        gaps,
-        mean_s: time("capture.gap_time")? / gaps,
-        unasked_s: time("capture.gap_unasked").map(|time| time / gaps),
-        low_s: time("capture.gap_low")?,
-        spread_s: time("capture.gap_spread")?,
-        turn: count("capture.turn")?,
-        turn_spread_s: time("capture.turn_spread")?,
-        spreads_s: [time("capture.spread_4")?, time("capture.spread_32")?],
-        beat: beat(),
-    })
+fn lasting(of: &Of) -> Option<[f64; 3]> {
+    let [count, low, high] = [capture::LASTING, capture::LASTING_LOW, capture::LASTING_HIGH];
+    Some([of.latest(count).ok()?, of.latest(low).ok()?, of.latest(high).ok()?])
 }

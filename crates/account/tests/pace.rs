@@ -1,6 +1,7 @@
 //! What sets the rate of a watched service, by the rhythm of its answers.
 
-use linerate_account::{Beat, Exchanges, Pace, Rhythm};
+use linerate_account::{Exchanges, Pace};
+use linerate_evidence::sources::capture::{Beat, Rhythm};
 
 /// 20 requests wait, 400 answers a second; as they are told with this rhythm.
 fn paced(rhythm: Rhythm) -> Option<Pace> {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use rustix::process::geteuid;
@@ -19,6 +19,17 @@ use nodes::Node;
 use ours::{Linerate, needs};
 
 const LONG: Duration = Duration::from_secs(60);
+
+/// The machine's CPUs: what is named for them, or by how long something takes, has them to itself.
+static CPUS: RwLock<()> = RwLock::new(());
+
+fn shares_the_cpus() -> RwLockReadGuard<'static, ()> {
+    CPUS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn has_the_cpus() -> RwLockWriteGuard<'static, ()> {
+    CPUS.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Of this command, whose users speak `line`: the exit code, what was found, and what was said. The words are those
 /// of a shell, without its quotes.
@@ -73,6 +84,7 @@ fn chat(before: &str, options: &str) -> String {
 
 #[test]
 fn all_users_are_held_where_there_is_no_limit_and_what_they_cost_is_told_apart() {
+    let _cpus = shares_the_cpus();
     let command = chat("", "each=20000");
     let words = "-c 600 --mix idle=50,active=50@exp:500ms --levels 6";
     let (code, held, err) = hold_line(&command, words);
@@ -94,6 +106,7 @@ fn all_users_are_held_where_there_is_no_limit_and_what_they_cost_is_told_apart()
 
 #[test]
 fn a_target_that_may_open_a_thousand_descriptors_is_named_by_them() {
+    let _cpus = shares_the_cpus();
     let command = chat("ulimit -n 1000;", "");
     let (code, held, err) = hold_line(&command, "-c 3000 --levels 12 --timeout 3s");
     assert_eq!((code, limit(&held)), (0, "target.descriptors"), "{err} {held:#}");
@@ -107,6 +120,7 @@ fn a_target_that_may_open_a_thousand_descriptors_is_named_by_them() {
 
 #[test]
 fn an_accept_queue_that_a_burst_overruns_is_named() {
+    let _cpus = has_the_cpus();
     let command = chat("", "backlog=5 accept_ms=20");
     let (code, held, err) =
         hold_line(&command, "-c 400 --levels 2 --timeout 2s --arrival-rate 100k");
@@ -116,6 +130,7 @@ fn an_accept_queue_that_a_burst_overruns_is_named() {
 
 #[test]
 fn one_slow_acceptor_is_named_with_what_it_accepts_a_second() {
+    let _cpus = has_the_cpus();
     // 50 a second, of 200 that come.
     let command = chat("", "accept_ms=20");
     let words = "-c 600 --levels 6 --mix idle=1 --timeout 1s --arrival-rate 200";
@@ -129,6 +144,7 @@ fn one_slow_acceptor_is_named_with_what_it_accepts_a_second() {
 
 #[test]
 fn a_service_that_accepts_nobody_any_more_is_named_whether_its_users_log_in_or_not() {
+    let _cpus = shares_the_cpus();
     let command = chat("", "accepts=130");
     let (_, held, err) = hold_line(&command, "-c 500 --levels 5 --mix idle=1 --timeout 1s");
     assert_eq!(
@@ -149,6 +165,7 @@ fn a_service_that_accepts_nobody_any_more_is_named_whether_its_users_log_in_or_n
 
 #[test]
 fn logins_that_take_the_services_cpu_are_named_with_what_each_takes() {
+    let _cpus = has_the_cpus();
     let command = chat("", "login_ms=20");
     let words = "-c 600 --levels 6 --mix idle=1 --timeout 1s --arrival-rate 200";
     let (_, held, err) = hold_line(&command, words);
@@ -157,6 +174,7 @@ fn logins_that_take_the_services_cpu_are_named_with_what_each_takes() {
 
 #[test]
 fn source_ports_that_are_used_up_are_foretold_and_named() {
+    let _cpus = shares_the_cpus();
     if !geteuid().is_root() {
         return;
     }
@@ -180,6 +198,7 @@ fn tracked(rule: &str) -> String {
 
 #[test]
 fn connections_that_a_packet_filter_counts_to_500_are_named_by_it() {
+    let _cpus = shares_the_cpus();
     if !geteuid().is_root() {
         return;
     }
@@ -194,6 +213,7 @@ fn connections_that_a_packet_filter_counts_to_500_are_named_by_it() {
 
 #[test]
 fn a_service_that_turns_users_away_is_named_with_what_it_said() {
+    let _cpus = shares_the_cpus();
     let command = chat("", "places=250");
     let (code, held, err) = hold_line(&command, "-c 1000");
     assert_eq!((code, limit(&held)), (0, "target.turns_away"), "{err} {held:#}");
@@ -208,6 +228,7 @@ fn a_service_that_turns_users_away_is_named_with_what_it_said() {
 
 #[test]
 fn logins_that_go_wrong_are_accounted_for_by_how_they_did() {
+    let _cpus = shares_the_cpus();
     for (fault, by, cause) in [
         ("login_error", "target.turns_away", "turned away"),
         ("login_close", "unexplained", "closed while logging in"),
@@ -225,6 +246,7 @@ fn logins_that_go_wrong_are_accounted_for_by_how_they_did() {
 
 #[test]
 fn a_nodes_processes_are_named_where_they_end_it() {
+    let _cpus = shares_the_cpus();
     let more = ["--beam", "chat", "-k", "target.vm_flags=+P 1024", "-c", "1500", "--levels", "3"];
     let (code, held, err) =
         climb([&more[..], &["--mix", "idle=100", "--timeout", "3s"]].concat().into_iter());
@@ -234,6 +256,7 @@ fn a_nodes_processes_are_named_where_they_end_it() {
 
 #[test]
 fn a_nodes_ports_are_named_where_they_end_it() {
+    let _cpus = shares_the_cpus();
     let plan = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
     let text = "[target]\nbeam = 'rr'\nvm_flags = ['+Q', '1024']\n[workload]\nkind = 'rr'\nframing = 'fixed'\nrequest = 64\nresponse = 64\n[load]\nconnections = 2100\ntimeout = '3s'\n";
     fs::write(plan.path(), text).unwrap();
@@ -274,6 +297,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 #[test]
 fn ejabberd_holds_users_who_talk_and_its_node_says_what_they_cost() {
+    let _cpus = shares_the_cpus();
     let _alone = alone();
     let ejabberd = Node::start_with(&["ejabberd", "--users", "240", "--tls"]);
     let mix = "idle=50,active=50@exp:300ms";
@@ -316,6 +340,7 @@ fn ejabberd_holds_users_who_talk_and_its_node_says_what_they_cost() {
 
 #[test]
 fn a_memory_cgroup_that_ejabberds_users_fill_is_named() {
+    let _cpus = shares_the_cpus();
     if !geteuid().is_root() {
         return;
     }
@@ -328,6 +353,7 @@ fn a_memory_cgroup_that_ejabberds_users_fill_is_named() {
 
 #[test]
 fn mosquitto_holds_users_who_publish_to_each_other() {
+    let _cpus = shares_the_cpus();
     let command = "sh -c 'PATH=$PATH:/usr/sbin exec mosquitto -p {port}'";
     let mix = "idle=50,active=50@exp:300ms";
     let words =
@@ -369,6 +395,7 @@ impl Drop for Group {
 
 #[test]
 fn a_memory_cgroup_that_is_full_is_named() {
+    let _cpus = shares_the_cpus();
     if !geteuid().is_root() {
         return;
     }
@@ -383,6 +410,7 @@ fn a_memory_cgroup_that_is_full_is_named() {
 
 #[test]
 fn what_was_typed_wrong_is_said_with_what_to_write() {
+    let _cpus = shares_the_cpus();
     for (words, says) in [
         (
             &["line://127.0.0.1:9", "--hold", "--mix", "idle"][..],

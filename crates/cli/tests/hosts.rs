@@ -165,8 +165,7 @@ fn three_hosts_make_one_load_to_the_exchange_and_leave_nothing_behind() {
     let Some(hosts) = Hosts::start(3) else { return };
     let (port, count) = counting();
     let mut linerate = hosts.run(port, &["-c", "9", "--rate", "900", "-d", "3s"]);
-    assert_eq!(linerate.end(PATIENCE), 0, "{}", linerate.err());
-    let run = linerate.json();
+    let run = linerate.end_or_late(PATIENCE);
     schemas::assert_as_promised("run", &run);
     let load = &run["load"];
     assert_accounted(load);
@@ -203,11 +202,10 @@ fn a_host_that_dies_or_is_cut_off_is_said_its_share_is_lost_and_the_rest_goes_on
             true => assert!(ip(&format!("link set {} down", hosts.all[1].netns))),
             false => signal_to(hosts.all[1].node.id(), Signal::KILL),
         }
-        assert_eq!(linerate.end(PATIENCE), 0, "{}", linerate.err());
-        let run = linerate.json();
+        let run = linerate.end_or_late(PATIENCE);
         let (load, validity) = (&run["load"], &run["validity"]);
         assert_accounted(load);
-        assert_eq!(validity["state"], "suspect", "{validity:#}");
+        assert_ne!(validity["state"], "valid", "{validity:#}");
         let reasons = validity["reasons"].to_string();
         let which = format!("engine worker 2 of 2 (host load@{})", address(1, 2));
         assert!(reasons.contains(&which) && reasons.contains(says), "{reasons}");

@@ -151,8 +151,8 @@ fn a_second_signal_ends_it_where_it_stands() {
         let second = Instant::now();
         linerate.signal(signal);
         assert_eq!(linerate.end(AT_ONCE), code);
-        assert!(second.elapsed() < Duration::from_millis(300), "{:?}", second.elapsed());
-        assert!(soon(Duration::from_secs(1), || linerate.targets().is_empty()), "it lives on");
+        assert!(second.elapsed() < Duration::from_secs(1), "{:?}", second.elapsed());
+        assert!(soon(Duration::from_secs(10), || linerate.targets().is_empty()), "it lives on");
     }
 }
 
@@ -179,7 +179,7 @@ fn killed_it_takes_its_target_along() {
         assert!(!linerate.targets().is_empty());
         linerate.signal(Signal::KILL);
         assert_eq!(linerate.end(AT_ONCE), -9);
-        assert!(soon(Duration::from_secs(1), || linerate.targets().is_empty()), "{target:?}");
+        assert!(soon(Duration::from_secs(10), || linerate.targets().is_empty()), "{target:?}");
     }
 }
 

@@ -299,7 +299,7 @@ fn a_load_of_runs_meets_the_path_that_its_flags_ask_for() {
         "--rtt",
         "2ms",
         "--path",
-        "rate=10Mbit,queue=200",
+        "rate=10Mbit,queue=200,tolerance=1s",
         "--path-backend",
         "line",
     ];

@@ -53,7 +53,7 @@ fn open_files(pid: u32) -> usize {
 /// Waits until all users are at this process and their level was judged: they are held.
 fn await_hold(linerate: &mut Linerate, server: impl Fn() -> u32) {
     linerate.await_that("all users come", |_| open_files(server()) > USERS);
-    std::thread::sleep(Duration::from_millis(1_700));
+    std::thread::sleep(Duration::from_millis(2_200));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn users_whose_path_is_cut_are_lost_and_come_back_when_it_is_whole() {
     let lost: u64 = lost.values().filter_map(Value::as_u64).sum();
     assert!((USERS as u64 / 4..=USERS as u64 * 3 / 4).contains(&lost), "{held:#}");
     assert_eq!(dip["of"], USERS, "{dip:#}");
-    assert!(dip["back_after_s"].as_f64().is_some_and(|seconds| seconds < 5.0), "{dip:#}");
+    assert!(dip["back_after_s"].as_f64().is_some_and(|seconds| seconds < 9.0), "{dip:#}");
     assert!(dip["lost"]["unreachable while online"].as_u64().is_some(), "{dip:#}");
     assert_eq!(held["account"]["online"], USERS, "{held:#}");
 }

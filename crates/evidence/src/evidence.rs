@@ -194,6 +194,11 @@ impl<'a> Of<'a> {
         Ok(Q::from_raw(samples[samples.len() - 1].1))
     }
 
+    /// The same, in its unit.
+    pub fn latest<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
+        self.last(metric).map(Quantity::number)
+    }
+
     /// The smallest sample.
     pub fn min<Q: Quantity>(&self, metric: Metric<Q>) -> Result<Q, Missing> {
         Ok(Q::from_raw(self.raw(metric.name)?.iter().map(|(_, raw)| *raw).min().unwrap_or(0)))

@@ -16,6 +16,7 @@ mod places;
 pub mod sources;
 mod step;
 mod subject;
+mod unhindered;
 
 pub use engine::{Errors, Part, Phase, SILENT, Slice};
 pub use evidence::{Evidence, Missing, Of};
@@ -32,3 +33,4 @@ pub use packed::{Live, Packed, live_histogram};
 pub use places::{Alone, Place, Places};
 pub use step::{Step, StepKind};
 pub use subject::{Direction, Side, Subject};
+pub use unhindered::Distance;

@@ -35,6 +35,7 @@ pub mod bursts;
 pub mod capture;
 pub mod census;
 pub mod clients;
+pub mod cpus;
 pub mod diskstats;
 pub mod dist;
 pub mod doing;
@@ -65,7 +66,6 @@ pub mod unix_diag;
 pub mod vm;
 pub mod waits;
 
-mod cpus;
 mod groups;
 mod pairs;
 mod sock_diag;

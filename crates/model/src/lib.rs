@@ -13,6 +13,7 @@ mod sites;
 mod stream;
 mod think;
 mod units;
+pub mod words;
 
 pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
 pub use plan::{

@@ -114,6 +114,23 @@ pub struct WayChange {
     pub largest: Option<Bytes>,
 }
 
+impl WayChange {
+    /// Whether that key differs in this direction.
+    pub fn sets(&self, key: &str) -> bool {
+        match key {
+            "delay" => self.delay.is_some(),
+            "jitter" => self.jitter.is_some(),
+            "rate" => self.rate.is_some(),
+            "trace" => self.trace.is_some(),
+            "queue" => self.queue.is_some(),
+            "limit" => self.limit.is_some(),
+            "loss" => self.loss.is_some(),
+            "largest" => self.largest.is_some(),
+            _ => false,
+        }
+    }
+}
+
 /// What a packet meets in one direction: a [`Path`] with its changes applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
@@ -394,6 +411,16 @@ impl FromStr for Queue {
         match text.parse() {
             Ok(bytes) if text.contains(['B']) => Ok(Queue::Bytes(bytes)),
             _ => Err(bad()),
+        }
+    }
+}
+
+impl Queue {
+    /// How many packets of full size it holds.
+    pub fn packets(self) -> f64 {
+        match self {
+            Queue::Packets(packets) => f64::from(packets),
+            Queue::Bytes(bytes) => bytes.0 as f64 / MTU,
         }
     }
 }

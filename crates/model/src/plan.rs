@@ -114,6 +114,26 @@ pub struct Target {
     pub knobs: BTreeMap<String, String>,
 }
 
+impl Target {
+    /// The flags of its emulator without these, and those that replace them.
+    pub fn vm_flags_with(&self, without: &[&str], instead: &[String]) -> String {
+        let mut flags: Vec<&str> = Vec::new();
+        let mut words = self.vm_flags.iter();
+        while let Some(word) = words.next() {
+            // `+S 2:2`, or `+S2:2`.
+            let number = word.trim_start_matches(|each: char| !each.is_ascii_digit());
+            let flag = word.strip_suffix(number).unwrap_or(word);
+            if !without.contains(&flag) {
+                flags.push(word);
+            } else if number.is_empty() {
+                let _ = words.next();
+            }
+        }
+        flags.extend(instead.iter().map(String::as_str));
+        flags.join(" ")
+    }
+}
+
 impl Default for Target {
     fn default() -> Self {
         Self {

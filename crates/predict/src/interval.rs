@@ -14,6 +14,14 @@ pub struct Predicted {
     pub high: OpRate,
 }
 
+impl From<[f64; 3]> for Predicted {
+    /// Low, mid, high. Unit: exchanges a second.
+    fn from(rates: [f64; 3]) -> Self {
+        let [low, mid, high] = rates.map(OpRate);
+        Self { low, mid, high }
+    }
+}
+
 impl Predicted {
     /// With `gain` times the CPU for what is full now: all of it at best, none at worst (the next roof may
     /// be as near).
@@ -41,7 +49,6 @@ impl Serialize for Predicted {
 
 impl<'de> Deserialize<'de> for Predicted {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let [low, mid, high] = <[f64; 3]>::deserialize(deserializer)?;
-        Ok(Self { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) })
+        Ok(<[f64; 3]>::deserialize(deserializer)?.into())
     }
 }

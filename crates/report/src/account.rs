@@ -267,7 +267,7 @@ impl Inside {
 }
 
 impl Threads {
-    fn of(of: &linerate_account::Threads) -> Self {
+    fn of(of: &linerate_evidence::sources::threads::States) -> Self {
         Self {
             running: finite(of.running),
             disk: finite(of.disk),

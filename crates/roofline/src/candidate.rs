@@ -121,8 +121,7 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
 
 /// So many times what is attained; low, mid, high.
 fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
-    let [low, mid, high] = gains.map(|gain| OpRate(facts.attained * gain));
-    Predicted { low, mid, high }
+    gains.map(|gain| facts.attained * gain).into()
 }
 
 /// What comes where nobody is turned away: each is served as one is that meets nobody, as far as what is known
@@ -137,17 +136,13 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let times = asked / served.max(1.0);
     let good = facts.run.load.good_throughput.0;
     let then = match &facts.model {
-        None => {
-            let [low, mid, high] = [good, facts.attained, facts.attained * times].map(OpRate);
-            Predicted { low, mid, high }
-        }
+        None => [good, facts.attained, facts.attained * times].into(),
         Some(model) => model.with_all_answered(1.0 / times.max(1.0)),
     };
     // An open loop has no more answered than it asks for.
     let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
     let most = if is_open { good * times } else { f64::INFINITY };
-    let at = |rate: OpRate| OpRate(rate.0.min(most).max(good));
-    Some(Predicted { low: at(then.low), mid: at(then.mid), high: at(then.high) })
+    Some([then.low, then.mid, then.high].map(|rate| rate.0.min(most).max(good)).into())
 }
 
 /// Of a service that is watched: what comes without so many of the requests under way waiting, if these are at a
@@ -367,7 +362,7 @@ fn watched_without(facts: &Facts, each: f64) -> Predicted {
         |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
     let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
     let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
-    Predicted { low: OpRate(low), mid: OpRate((low * high).sqrt()), high: OpRate(high) }
+    [low, (low * high).sqrt(), high].into()
 }
 
 fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Vec<Advice> {

@@ -336,8 +336,7 @@ impl Model {
 
 /// An interval no narrower than two runs agree.
 fn agreed([low, mid, high]: [f64; 3]) -> Predicted {
-    let (low, high) = (low * (1.0 - AGREE), high * (1.0 + AGREE));
-    Predicted { low: OpRate(low), mid: OpRate(mid), high: OpRate(high) }
+    [low * (1.0 - AGREE), mid, high * (1.0 + AGREE)].into()
 }
 
 fn at(stations: &[InUse], heat: Heat, by: By) -> Vec<QueueStation> {
@@ -375,7 +374,7 @@ fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
         return Some(one.filter(|one| one.low > alone.high).unwrap_or(alone));
     }
     // Preflight exchanges are few: their median may be off by as much as they differ.
-    let median = unhindered(run)?;
+    let median = run.header.unhindered(run.load)?;
     let mut all: Vec<f64> = run.header.preflight_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
     all.sort_by(f64::total_cmp);
     let last = all.len().saturating_sub(1) as f64;

@@ -13,6 +13,7 @@
 
 use crate::facts::sampled::Process;
 use crate::prelude::*;
+use crate::waiting::states;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -205,24 +206,16 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
 
 /// Where nobody says how much was asked, the place is what is full; else where those under way are.
 fn watched(facts: &Facts) -> Place {
-    let sum = |of: fn(&Watched) -> f64| facts.ports(of);
-    let stations = [
-        (Station::AcceptQueue, None, sum(|port| port.accept_queue)),
-        (Station::Unread, None, sum(|port| port.unread)),
-        (Station::Application, None, sum(Watched::in_application)),
-        (Station::ServerSending, Some(Held::Nagle), sum(|port| port.held.nagle)),
-        (Station::ServerSending, Some(Held::Congestion), sum(|port| port.held.congestion)),
-        (Station::ServerSending, Some(Held::Window), sum(|port| port.held.window)),
-        (Station::PathBack, None, sum(|port| port.air)),
-    ];
-    let of = stations.iter().map(|(.., count)| count).sum();
+    let states = states(facts).into_iter();
+    let stations = states.filter_map(|(station, held, count, _)| Some((station?, held, count)));
+    let of = stations.clone().map(|(.., count)| count).sum();
     // Where requests wait and their answers have no rhythm of their own, what is known and nearly full is it.
     let nearly = if of >= 2.0 && facts.pace().is_none() { EXPLAINED } else { FULL };
     let fullest = facts.stations.fullest().filter(|(_, full)| *full >= nearly);
     let full = fullest.map(|(resource, _)| resource).or(in_a_process(facts, of));
     let regime = if full.is_some() { Regime::Full } else { Regime::Unknown };
     let place = Place { regime, resource: full, of, ..Place::default() };
-    let largest = stations.into_iter().max_by(|a, b| a.2.total_cmp(&b.2));
+    let largest = stations.max_by(|a, b| a.2.total_cmp(&b.2));
     let Some((station, held, exchanges)) = largest.filter(|(.., count)| *count > 0.0) else {
         return place;
     };

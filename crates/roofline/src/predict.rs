@@ -66,7 +66,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
         cpus,
         threads,
         crossing: Crossing { request, response, ..Crossing::of_plan(&run.header.plan) },
-        alone: unhindered(run),
+        alone: run.header.unhindered(run.load),
         held_by: held_by.filter(|id| !is_modelled(id)).map(str::to_owned),
         noise: noise(run),
     })

@@ -10,6 +10,7 @@ pub(crate) use linerate_evidence::sources::{
     suspect, tcp_info, vm, waits,
 };
 pub(crate) use linerate_evidence::{Metric, Missing, Of, Side, Subject};
+pub(crate) use linerate_model::words::{duration, in_percent, percent, rounded_up};
 pub(crate) use linerate_model::{Bytes, OpRate};
 
 pub(crate) use crate::chosen::*;
@@ -19,5 +20,5 @@ pub(crate) use crate::facts::{Facts, Load};
 pub(crate) use crate::node_cpu::NodeCpu;
 pub(crate) use crate::place::{Place, Regime};
 pub(crate) use crate::remedy::{Remedy, SocketOption};
-pub(crate) use crate::run::{Counted, Run, duration, in_percent};
-pub(crate) use crate::utilisation::{Host, Target, unhindered, used};
+pub(crate) use crate::run::{Counted, Run};
+pub(crate) use crate::utilisation::{Host, Target, used};

@@ -247,23 +247,3 @@ impl<'a> Run<'a> {
         self.evidence.fact(of, name)
     }
 }
-
-/// A share for people: `12 %`.
-pub(crate) fn in_percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
-/// A time in seconds for people, three significant digits: `40.4 ms`.
-pub(crate) fn duration(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "us"),
-    };
-    let digits = match value {
-        large if large >= 100.0 => 0,
-        some if some >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{value:.digits$} {unit}")
-}

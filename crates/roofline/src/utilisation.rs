@@ -1,12 +1,8 @@
-//! The CPU time of target, engine and machine, and what an exchange takes that meets nobody.
+//! The CPU time of target, engine and machine.
 //!
 //! Of a BEAM node that is sampled inside, work is what its schedulers did ([`NodeCpu`]); of other targets
 //! it is their CPU time, less what samples of their code show to be spinning.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
-
-use std::collections::BTreeMap;
-
-use linerate_evidence::{Alone, PairLoad, Place};
 
 use crate::prelude::*;
 
@@ -64,70 +60,6 @@ pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>
         host.busy -= target.spun().min(host.busy);
     }
     (target, host)
-}
-
-/// The time an exchange takes when nobody else asks: the smaller of the preflight's median and the run's
-/// own. Unit: seconds. With servers in several places it is the mean over all that may be chosen.
-/// Medians: the fastest exchange of all is luck, and one connection alone would look hindered by it.
-pub(crate) fn unhindered(run: &Run) -> Option<f64> {
-    let places = unhindered_by_place(run);
-    if !places.is_empty() {
-        return Some(places.iter().map(|place| place.share * place.alone).sum());
-    }
-    let median = run.load.service.at(50.0).map(|at| at.value);
-    smaller(&run.header.preflight_ns, median)
-}
-
-/// Exchanges between the same two sites, alone.
-pub(crate) struct Distance {
-    /// Both sites, in order; none: within one.
-    pub sites: Option<[String; 2]>,
-    /// Of all exchanges, where each worker picks its server uniformly at random.
-    pub share: f64,
-    /// What one takes that meets nobody. Unit: seconds.
-    pub alone: f64,
-}
-
-/// The same by how far apart engine and server are, nearest first; empty where the plan names no sites, or
-/// where some of them were not heard of.
-pub(crate) fn unhindered_by_place(run: &Run) -> Vec<Distance> {
-    let places = &run.header.places;
-    let site = |of: &[Place], index: u16| Some(of.get(usize::from(index))?.site.clone());
-    let distance = |pair: &PairLoad| {
-        let (from, to) = (site(&places.hosts, pair.host)?, site(&places.servers, pair.server)?);
-        let of_site = |alone: &&Alone| {
-            alone.server == pair.server && site(&places.hosts, alone.host).as_ref() == Some(&from)
-        };
-        let preflight = places.alone.iter().find(of_site).map(|alone| alone.service_ns.as_slice());
-        let median = pair.service.at(50.0).map(|at| at.value);
-        let alone = smaller(preflight.unwrap_or_default(), median)?;
-        let is_one = from == to;
-        let mut sites = [from, to];
-        sites.sort();
-        Some(((!is_one).then_some(sites), alone))
-    };
-    let mut found: BTreeMap<Option<[String; 2]>, Vec<f64>> = BTreeMap::new();
-    for pair in &run.load.pairs {
-        let Some((sites, alone)) = distance(pair) else { return Vec::new() };
-        found.entry(sites).or_default().push(alone);
-    }
-    let all: usize = found.values().map(Vec::len).sum();
-    let distance = |(sites, alone): (_, Vec<f64>)| {
-        let count = alone.len() as f64;
-        Distance { sites, share: count / all as f64, alone: alone.iter().sum::<f64>() / count }
-    };
-    let mut distances: Vec<Distance> = found.into_iter().map(distance).collect();
-    distances.sort_by(|a, b| a.alone.total_cmp(&b.alone));
-    distances
-}
-
-/// The smaller of the median of times alone and another median. Unit: ns in, seconds out.
-fn smaller(alone: &[u64], median: Option<u64>) -> Option<f64> {
-    let mut alone = alone.to_vec();
-    alone.sort_unstable();
-    let alone = alone.get(alone.len() / 2).copied();
-    let nanos = alone.into_iter().chain(median).min()?;
-    (nanos > 0).then_some(nanos as f64 / 1e9)
 }
 
 fn target(run: &Run) -> Result<Target, Missing> {
@@ -194,9 +126,6 @@ fn spun(of: &Of) -> Option<(f64, f64)> {
 
 fn host(run: &Run) -> Result<Host, Missing> {
     let of = run.of(Subject::Host);
-    let (idle, over) = of.delta(stat::IDLE)?;
-    let waiting = of.delta(stat::IOWAIT).map_or(0.0, |(time, _)| time.as_secs_f64());
     let cpus = f64::from(run.header.host.cpus.max(1));
-    let unused = (idle.as_secs_f64() + waiting) / over.as_secs_f64();
-    Ok(Host { busy: (cpus - unused).clamp(0.0, cpus), cpus })
+    Ok(Host { busy: (cpus - stat::unused(&of)?).clamp(0.0, cpus), cpus })
 }

@@ -5,29 +5,38 @@ use std::collections::BTreeMap;
 use crate::facts::connections::Connection;
 use crate::prelude::*;
 
+/// Connections by what they wait for: the station at which such an exchange is, what holds it there, how many there are,
+/// and where in words. At no station is what has none under way, or of which that is not known.
+pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 10] {
+    use Station::*;
+    let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
+    let held = |held, of: fn(&Watched) -> f64, words| {
+        (Some(ServerSending), Some(held), facts.ports(of), words)
+    };
+    [
+        at(None, |port| port.idle, "idle"),
+        at(Some(AcceptQueue), |port| port.accept_queue, "in the accept queue"),
+        at(Some(Unread), |port| port.unread, "unread"),
+        at(Some(Application), Watched::in_application, "with the application"),
+        held(Held::Nagle, |port| port.held.nagle, "held by Nagle"),
+        held(Held::Congestion, |port| port.held.congestion, "held by the congestion window"),
+        held(Held::Window, |port| port.held.window, "held by their peer's window"),
+        at(None, |port| port.held.other, "held in the send queue"),
+        at(Some(PathBack), |port| port.air, "in the air"),
+        at(None, Watched::untold, "undecided"),
+    ]
+}
+
 /// What was seen of them; and whether they wait for work, the path, or nothing at all, else something makes them wait.
 pub(crate) fn of(facts: &Facts) -> (String, bool) {
-    let sum = |of: fn(&Watched) -> f64| facts.ports(of);
     if facts.watched.is_empty() {
         let says = "what its requests wait for could not be seen".to_owned();
         return (says, false);
     }
-    let connections = sum(|port| port.connections);
-    let states = [
-        (sum(|port| port.idle), "idle"),
-        (sum(|port| port.accept_queue), "in the accept queue"),
-        (sum(|port| port.unread), "unread"),
-        (sum(Watched::in_application), "with the application"),
-        (sum(|port| port.held.nagle), "held by Nagle"),
-        (sum(|port| port.held.congestion), "held by the congestion window"),
-        (sum(|port| port.held.window), "held by their peer's window"),
-        (sum(|port| port.held.other), "held in the send queue"),
-        (sum(|port| port.air), "in the air"),
-        (sum(Watched::untold), "undecided"),
-    ];
+    let connections = facts.ports(|port| port.connections);
     // Less would be said to be 0.0.
-    let said = states.iter().filter(|(count, _)| *count >= 0.05);
-    let said: Vec<_> = said.map(|(count, what)| format!("{count:.1} {what}")).collect();
+    let said = states(facts).into_iter().filter(|(.., count, _)| *count >= 0.05);
+    let said: Vec<_> = said.map(|(.., count, what)| format!("{count:.1} {what}")).collect();
     let mut says = format!("of {connections:.1} connections {}", said.join(", "));
     // What its own processes have not taken yet waits as well, whatever sockets show.
     let in_mailbox = |connection: &Connection| connection.of.mean(owner::MAILBOX).unwrap_or(0.0);
@@ -40,8 +49,8 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     }
     let inside = &facts.inside;
     let mut headers = facts.watched.iter().filter_map(|port| port.exchanges.as_ref());
-    let in_application = sum(Watched::in_application);
-    let held = sum(|port| port.held.nagle + port.held.other);
+    let in_application = facts.ports(Watched::in_application);
+    let held = facts.ports(|port| port.held.nagle + port.held.other);
     let is_held = held >= HOLDS * facts.place.of.max(1e-9);
     if headers.any(|of| !of.alternate) {
         says += "; requests and answers do not alternate: who has to speak next cannot be told";
@@ -54,10 +63,11 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         );
     }
     // Behind one that runs stand those that it has not read; that it runs all the time is a limit too.
-    let waits = inside.asleep + sum(|port| port.accept_queue) + sum(|port| port.unread);
+    let waits =
+        inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
     let working = inside.running + inside.runnable + inside.disk;
     // A peer that does not read has others wait only by what the service does about it.
-    let away = sum(|port| port.air) + sum(|port| port.held.congestion);
+    let away = facts.ports(|port| port.air) + facts.ports(|port| port.held.congestion);
     // Where fewer than one wait a request finds nobody before it.
     let is_work = !is_held
         && !is_behind

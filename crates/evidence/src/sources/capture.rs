@@ -20,6 +20,7 @@
 
 mod exchanges;
 mod headers;
+mod read;
 pub mod refusal;
 mod rhythm;
 
@@ -34,6 +35,7 @@ use crate::subject::Subject;
 
 pub use exchanges::{Exchanges, MOST_CONNECTIONS, Sampling, Totals};
 pub use headers::{Seen, Segment, segment};
+pub use read::{Beat, Rhythm};
 pub use refusal::Refusal;
 pub use rhythm::Told;
 

@@ -9,6 +9,7 @@
 //! [`UNRESOLVED`]. The kernel does not tell whether `TCP_NODELAY` is set: what Nagle holds is inferred.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use linerate_model::Timestamp;
@@ -188,6 +189,47 @@ impl Counts {
         }
         evidence.push(at, of, LATE, self.late);
         evidence.push(at, of, COST, self.cost);
+    }
+}
+
+/// A stretch of the census as it is read: counts by station, batch by batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batches {
+    /// Of each batch: instants, and those at which the connection had nothing under way.
+    pub instants: Vec<(f64, f64)>,
+    /// By station of the census: counts of the same batches.
+    pub counts: [Vec<f64>; Station::ALL.len()],
+}
+
+impl Batches {
+    /// What was counted between two instants; none without a census.
+    pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
+        let mut instants = Vec::new();
+        let mut counts = Station::ALL.map(|_| Vec::new());
+        for subject in evidence.subjects().filter(|of| matches!(of, Subject::Census(_))) {
+            let of = evidence.of(subject);
+            let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
+            let grown = |metric: Metric<u64>| {
+                let samples = of.all(metric).unwrap_or_default();
+                // A count that stood still may not be repeated in every row, nor within the window at all.
+                let value = |at: &(Timestamp, u64)| {
+                    let before = samples.partition_point(|(when, _)| *when <= at.0);
+                    before.checked_sub(1).map_or(0, |index| samples[index].1)
+                };
+                let pairs = all.windows(2).map(|of| value(&of[1]).saturating_sub(value(&of[0])));
+                pairs.map(|grown| grown as f64).collect::<Vec<_>>()
+            };
+            instants.extend(grown(INSTANTS).into_iter().zip(grown(IDLE)));
+            for (station, counts) in Station::ALL.iter().zip(&mut counts) {
+                counts.extend(grown(station.metric()));
+            }
+        }
+        (!instants.is_empty()).then_some(Self { instants, counts })
+    }
+
+    /// Instants at which something was under way, batch by batch.
+    pub fn busy(&self) -> Vec<f64> {
+        self.instants.iter().map(|(all, idle)| (all - idle).max(0.0)).collect()
     }
 }
 

@@ -8,13 +8,18 @@ use std::fmt;
 
 /// A set of CPUs by their numbers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Cpus(BTreeSet<u16>);
+pub struct Cpus(BTreeSet<u16>);
 
 impl Cpus {
     /// All that some list names. Words that are no list are passed over.
-    pub(super) fn union<'a>(lists: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn union<'a>(lists: impl IntoIterator<Item = &'a str>) -> Self {
         let ranges = lists.into_iter().flat_map(|list| list.trim().split(',')).filter_map(range);
         Self(ranges.flatten().collect())
+    }
+
+    /// Their numbers, in order.
+    pub fn numbers(&self) -> Vec<u16> {
+        self.0.iter().copied().collect()
     }
 
     /// How many.

@@ -35,6 +35,10 @@ use super::{Fetch, Parse, Source};
 use crate::evidence::Evidence;
 use crate::subject::Subject;
 
+mod asked;
+
+pub use asked::Asked;
+
 pub(super) const SOURCE: Source = Source {
     id: "peers",
     says: "whom the target asks, and how many questions are out",

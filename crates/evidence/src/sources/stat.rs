@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{Answer, Fetch, Parse, Source, UnreadableSource};
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Missing, Of};
 use crate::metric::Metric;
 use crate::subject::Subject;
 
@@ -49,6 +49,13 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// The columns of a `cpu` line. `guest` follows, and is already in `user`.
 const COLUMNS: [Metric<Duration>; 8] = [USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL];
+
+/// CPUs' worth of time with nothing to do, or to wait for a disk.
+pub fn unused(of: &Of) -> Result<f64, Missing> {
+    let (idle, over) = of.delta(IDLE)?;
+    let waiting = of.grown(IOWAIT).unwrap_or(0.0);
+    Ok((idle.as_secs_f64() + waiting) / over.as_secs_f64())
+}
 
 /// Ticks as time.
 pub(super) fn ticks(ticks: u64) -> Duration {

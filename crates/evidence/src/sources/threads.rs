@@ -26,6 +26,10 @@ use crate::evidence::Evidence;
 use crate::metric::Metric;
 use crate::subject::Subject;
 
+mod states;
+
+pub use states::States;
+
 pub(super) const SOURCE: Source = Source {
     id: "threads",
     says: "what the target's threads are at, at random instants",

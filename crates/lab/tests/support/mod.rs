@@ -69,7 +69,7 @@ pub fn running(marker: &str) -> Vec<u32> {
 
 /// Waits a second for it to become true.
 pub fn soon(mut fact: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(1);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
         if fact() {
             return true;

@@ -133,14 +133,13 @@ impl Facts<'_> {
         Some(self.ports(opened) * self.run.seconds())
     }
 
-    /// So many of all connections that were asked for, as a claim.
-    pub(crate) fn turned_away(&self, lost: f64) -> (f64, f64, Part) {
+    /// Connections that were asked for, and those of them that were let in: all but so many.
+    pub(crate) fn let_in(&self, lost: f64) -> (f64, f64) {
         let open = f64::from(self.run.connections());
         let asked = match self.load {
             Load::Made => open.max(self.run.load.opened as f64),
             Load::Watched => open + lost,
         };
-        let served = (asked - lost).max(0.0);
-        (asked, served, Part::TurnedAway { asked, served })
+        (asked, (asked - lost).max(0.0))
     }
 }

@@ -80,7 +80,7 @@ impl Stalls {
     fn of(run: &Run) -> Result<Self, Missing> {
         let missing = || missing("service", "engine");
         let service = &run.load.service;
-        let alone = unhindered(run).ok_or_else(missing)?;
+        let alone = run.header.unhindered(run.load).ok_or_else(missing)?;
         let mean = service.mean() / 1e9;
         // Some exchanges are quicker than the median of those alone, and stand for the timer as others do.
         let late = ((alone + FULL * TIMER) * 1e9) as u64;
@@ -137,15 +137,6 @@ impl Windows {
     /// Round trips in which what was lost is sent again, until all of an exchange is there.
     fn sent_again(&self, share: f64) -> f64 {
         self.rtt * trips_again(share, self.bytes / self.segment)
-    }
-}
-
-/// `0.12 %`: so many digits that it is not zero.
-pub(crate) fn percent(share: f64) -> String {
-    match share * 100.0 {
-        most if most >= 10.0 => format!("{most:.0} %"),
-        some if some >= 1.0 => format!("{some:.1} %"),
-        few => format!("{few:.2} %"),
     }
 }
 

@@ -27,9 +27,6 @@ pub(crate) struct Bulk<'a> {
     pub bytes: f64,
     pub senders: Vec<Of<'a>>,
     pub receivers: Vec<Of<'a>>,
-    load: Load,
-    /// One of a stream: whatever goes in a round trip, a block is no more than its share of that.
-    streams: bool,
     /// A connection's time by its exchanges. Unit: seconds.
     cycle: f64,
 }
@@ -77,18 +74,17 @@ impl<'a> Bulk<'a> {
             sender,
             receiver,
             bytes: run.block().unwrap_or(bytes).max(1.0),
-            streams: facts.streams(),
             senders: run.flows(sender),
             receivers: run.flows(receiver),
-            load: facts.load,
             cycle: f64::from(run.connections()) / facts.attained.max(1e-9),
         }
     }
 
     /// What moving so many bytes a round trip adds to an exchange after its first. Unit: seconds.
-    pub fn round_trips(&self, most: f64, rtt: f64) -> Result<f64, Missing> {
-        match self.load {
-            Load::Made if self.streams => Ok((self.bytes / most.max(1.0) * rtt).min(self.cycle)),
+    pub fn round_trips(&self, facts: &Facts, most: f64, rtt: f64) -> Result<f64, Missing> {
+        match facts.load {
+            // Whatever goes in a round trip, a block of a stream is no more than its share of that.
+            Load::Made if facts.streams() => Ok((self.bytes / most.max(1.0) * rtt).min(self.cycle)),
             Load::Made => Ok((self.bytes / most.max(1.0) - 1.0).max(0.0) * rtt),
             // A read is what one call took, not what its peer had to send.
             Load::Watched => {

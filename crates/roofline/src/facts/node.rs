@@ -45,22 +45,4 @@ impl<'a> Facts<'a> {
         silent_if(!self.run.header.target.local, "the target is on another host")?;
         self.has_traffic()
     }
-
-    /// The plan's flags of the emulator without these, and those that replace them.
-    pub(crate) fn vm_flags(&self, without: &[&str], instead: &[String]) -> String {
-        let mut flags: Vec<&str> = Vec::new();
-        let mut words = self.run.header.plan.target.vm_flags.iter();
-        while let Some(word) = words.next() {
-            // `+S 2:2`, or `+S2:2`.
-            let number = word.trim_start_matches(|each: char| !each.is_ascii_digit());
-            let flag = word.strip_suffix(number).unwrap_or(word);
-            if !without.contains(&flag) {
-                flags.push(word);
-            } else if number.is_empty() {
-                let _ = words.next();
-            }
-        }
-        flags.extend(instead.iter().map(String::as_str));
-        flags.join(" ")
-    }
 }

@@ -1,7 +1,7 @@
 //! The ways of the path that the lab laid: what the plan asked of each, and what went over it.
 
 use linerate_evidence::{Direction, Quantity};
-use linerate_model::{BitRate, Plan, Queue, Way, WayChange};
+use linerate_model::{BitRate, Plan, Way, WayChange};
 
 use crate::prelude::*;
 
@@ -170,14 +170,7 @@ impl LaidWay<'_> {
 
     /// The knob of a part of it: `path.limit`, or `path.back.limit` where the plan says it so.
     pub fn knob(&self, part: &str) -> String {
-        let changed = self.change.as_ref().is_some_and(|change| match part {
-            "rate" => change.rate.is_some(),
-            "queue" => change.queue.is_some(),
-            "limit" => change.limit.is_some(),
-            "loss" => change.loss.is_some(),
-            "largest" => change.largest.is_some(),
-            _ => false,
-        });
+        let changed = self.change.as_ref().is_some_and(|change| change.sets(part));
         let of = if changed { format!("{}.", self.direction) } else { String::new() };
         format!("{}{of}{part}", self.keys)
     }
@@ -201,36 +194,11 @@ impl Overflows {
     }
 }
 
-/// A queue in packets of full size.
-pub(crate) fn in_packets(queue: Queue) -> f64 {
-    match queue {
-        Queue::Packets(packets) => f64::from(packets),
-        Queue::Bytes(bytes) => bytes.0 as f64 / 1500.0,
-    }
-}
-
-/// Two significant digits, upwards: 1,234 is 1,300.
-pub(crate) fn rounded_up(number: f64) -> u64 {
-    let number = number.ceil().max(1.0);
-    let unit = 10f64.powf(number.log10().floor() - 1.0).max(1.0);
-    ((number / unit).ceil() * unit) as u64
-}
-
 fn name(plan: &Plan, index: usize, direction: Direction) -> String {
     let between = plan.links.get(index).map(|link| &link.between);
     match (between, direction) {
         (None, direction) => format!("the way {direction}"),
         (Some([one, other]), Direction::Out) => format!("{one} to {other}"),
         (Some([one, other]), Direction::Back) => format!("{other} to {one}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_digits_are_enough_and_never_less_than_what_is_needed() {
-        assert_eq!([1.0, 9.2, 99.0, 101.0, 1234.0].map(rounded_up), [1, 10, 99, 110, 1300]);
     }
 }

@@ -6,6 +6,8 @@
 //! Blind spot: the two ends are not asked at the same instant. What moves from one to the other in between, some
 //! ten microseconds, is seen in both or in neither.
 
+use serde::{Deserialize, Serialize};
+
 use super::{End, Sender, SlotState, SlotView};
 
 /// Where an exchange is.
@@ -40,7 +42,8 @@ pub enum Station {
 }
 
 /// What holds bytes that are written.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Held {
     /// A small rest waits until what is out is acknowledged.
     Nagle,
@@ -52,6 +55,32 @@ pub enum Held {
     Buffer,
     /// Anything else: the stack spaces the packets, they are corked, or the device's queue is full.
     Pacing,
+}
+
+impl Held {
+    /// All of them.
+    pub const ALL: [Held; 5] =
+        [Held::Nagle, Held::Congestion, Held::Window, Held::Buffer, Held::Pacing];
+
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Held::Nagle => ["nagle", "held by Nagle until an ACK comes"],
+            Held::Congestion => ["congestion", "held by the congestion window"],
+            Held::Window => ["window", "held by the peer's receive window"],
+            Held::Buffer => ["buffer", "its send buffer full"],
+            Held::Pacing => ["pacing", "paced, or between two segments"],
+        }
+    }
+
+    /// Its name in metrics: `census.server_nagle`.
+    pub fn id(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// By what, in words: `held by Nagle`.
+    pub fn words(self) -> &'static str {
+        self.names()[1]
+    }
 }
 
 impl Station {

@@ -9,7 +9,7 @@
 //! Distinguished from too few connections by the experiment: half of them gave as much.
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
-use linerate_account::Threads;
+use linerate_evidence::sources::threads::States;
 
 use crate::facts::stops::Stops;
 use crate::prelude::*;
@@ -170,7 +170,7 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
 }
 
 /// Whether there is one thread, and it is mostly at something else than waiting for requests.
-fn is_away(threads: &Threads) -> bool {
+fn is_away(threads: &States) -> bool {
     threads.all() < TWO && threads.idle() < HALFWAY * threads.all()
 }
 
@@ -198,7 +198,7 @@ fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
 
 /// Whether several threads work, and never two at once: a lock that they hold in turn, while they compute and
 /// while they wait for a disk.
-fn in_turn(inside: &Inside, threads: &Threads) -> bool {
+fn in_turn(inside: &Inside, threads: &States) -> bool {
     let holds = inside.running + inside.runnable + threads.disk;
     // What is mostly ready and hardly runs is woken often, and does little each time.
     inside.running + threads.disk >= inside.runnable
@@ -211,7 +211,7 @@ fn in_turn(inside: &Inside, threads: &Threads) -> bool {
 /// Whether its threads together have one CPU at all times, neither more nor less, and none of them has it alone: they
 /// hold in turn what lets one of them compute, an interpreter's lock. That more than one are ready is no sign against
 /// it: who asks for the lock wakes up to ask.
-fn one_cpu(facts: &Facts, threads: &Threads) -> bool {
+fn one_cpu(facts: &Facts, threads: &States) -> bool {
     let steady = facts.target.as_ref().and_then(|target| target.steady);
     steady.is_some_and(|[least, most]| least >= 1.0 - NO_GAIN && most <= 1.0 + NO_GAIN)
         && threads.fullest < FULL
@@ -240,7 +240,7 @@ fn seen(facts: &Facts) -> String {
     }
     if let Ok((_, headers)) = facts.captured()
         && let Some(beat) = headers.rhythm.and_then(|rhythm| rhythm.beat)
-        && beat.pace(headers.under_way).is_some_and(|pace| pace != Pace::Clock)
+        && Pace::of_beat(&beat, headers.under_way).is_some_and(|pace| pace != Pace::Clock)
     {
         let (answers, lasts, each) =
             (beat.answers, duration(beat.lasts_s), duration(beat.period_s));

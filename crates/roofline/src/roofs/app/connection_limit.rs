@@ -3,7 +3,8 @@
 //! `turned away = connections that wait to be accepted, of all`
 //!
 //! The queue was never empty, and fewer connections came than wait in it: nobody accepts, though the target
-//! has all that accepting takes. Or as many came as ended: it has the same number open at all times. Where fewer are served at a time than were let in, more of them give nothing.
+//! has all that accepting takes. Or as many came as ended: it has the same number open at all times. Where fewer are
+//! served at a time than were let in, more of them give nothing.
 //! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; MaxRequestWorkers of
 //! Apache with connections that are kept.
 
@@ -24,39 +25,28 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     // Begun and not made is whoever found the queue full, and tries again.
     let unmade = facts.begun().map_or(0.0, |begun| begun - came);
-    let (asked, served, part) = match by_turns {
-        Some(served) => {
-            let asked = served + waiting;
-            (asked, served, Part::TurnedAway { asked, served })
-        }
-        None => facts.turned_away(waiting + unmade),
+    let (asked, served) = match by_turns {
+        Some(served) => (served + waiting, served),
+        None => facts.let_in(waiting + unmade),
     };
-    let fewer = facts.place.at_once.filter(|k| k.high < HALFWAY * served);
-    if let Some(k) = fewer {
-        let why = format!(
-            "of {served:.0} connections that were let in {:.1} are served at a time",
-            k.mid
-        );
-        return not_here(why);
+    if let Some(k) = facts.place.at_once.filter(|k| k.high < HALFWAY * served) {
+        let let_in = format!("of {served:.0} connections that were let in");
+        return not_here(format!("{let_in} {:.1} are served at a time", k.mid));
     }
-    Ok(Claim {
-        sum: format!("{served:.0} of {asked:.0} connections were let in"),
-        seen: match by_turns {
+    let waits = format!("{waiting:.1} connections wait on port {port}, {least} at least");
+    Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
+        .sum(format!("{served:.0} of {asked:.0} connections were let in"))
+        .seen(match by_turns {
             Some(_) => format!(
-                "{waiting:.1} connections wait on port {port}, {least} at least; {came:.0} came, and the target had as \
-                 many open all the time: one is let in when another ends"
+                "{waits}; {came:.0} came, and the target had as many open all the time: one is let in when another ends"
             ),
-            None => format!(
-                "{waiting:.1} connections wait on port {port}, {least} at least, and {came:.0} came: nobody accepts"
-            ),
-        },
-        remedies: vec![Remedy::by_knob(
+            None => format!("{waits}, and {came:.0} came: nobody accepts"),
+        })
+        .lifted_by([Remedy::by_knob(
             ("max_connections", format!("{:.0}", 2.0 * asked)),
             "lets in the connections that wait now",
             "raise the server's limit of connections or workers (Apache MaxRequestWorkers, PostgreSQL \
              max_connections, ranch max_connections, thousand_island num_connections); if it has none, \
              see whether its acceptors live",
-        )],
-        ..Claim::cause(vec![part])
-    })
+        )]))
 }

@@ -7,8 +7,8 @@
 //! there the experiment tells: whoever is asked alone waits for the answer there, and with pauses between nobody does.
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
-use linerate_account::Asked;
 use linerate_evidence::StepKind;
+use linerate_evidence::sources::peers::Asked;
 
 use crate::prelude::*;
 
@@ -60,7 +60,7 @@ fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     let evidence = facts.run.evidence;
     let out = |kind| {
         let step = evidence.steps.iter().find(|step| step.kind == kind)?;
-        let all = Asked::of(evidence, &(step.begun..=step.to));
+        let all = Asked::all(evidence, &(step.begun..=step.to));
         let [looks, out] = all.into_iter().find(|of| of.address == asked.address)?.looks;
         (looks >= FEW).then(|| out / looks)
     };

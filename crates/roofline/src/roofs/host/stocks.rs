@@ -33,9 +33,9 @@ impl Stock {
             Stock::Ports => Default::default(),
             Stock::Processes => (String::new(), format!(", {failed:.0} failed")),
         };
-        let (asked, served, part) = facts.turned_away(lost);
+        let (asked, served) = facts.let_in(lost);
         let out = in_percent(of.out);
-        Ok(Claim::cause(vec![part])
+        Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
             .sized_if(lost > 0.0 || self == Stock::Descriptors)
             .sum(format!("{served:.0} of {asked:.0} connections were let in: {taken}"))
             .seen(format!(

@@ -9,14 +9,15 @@
 //!
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
 
+use linerate_evidence::Distance;
+
 use crate::prelude::*;
-use crate::utilisation::{Distance, unhindered_by_place};
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let run = &facts.run;
     silent_if(!run.is_held_back(), "the offered rate is carried")?;
-    let alone = unhindered(run).ok_or_else(|| missing("service", "engine"))?;
+    let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
     let connections = run.connections();
     let think = run.think_s();
     let rate = OpRate(f64::from(connections) / (alone + think));
@@ -51,7 +52,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// `10.3 ms`, or with servers near and far `(0.5 x 0.30 ms + 0.5 x 10.3 ms)`.
 fn alone_words(run: &Run, alone: f64) -> String {
-    let distances = unhindered_by_place(run);
+    let distances = run.header.distances(run.load);
     if run.think_s() > 0.0 {
         return format!("({} alone + {} to think)", duration(alone), duration(run.think_s()));
     }

@@ -5,7 +5,6 @@
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
 
 use crate::facts::flows::INITIAL_WINDOW;
-use crate::facts::ways::{in_packets, rounded_up};
 use crate::prelude::*;
 
 // Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange that the first two windows hold is over
@@ -28,7 +27,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (each, used) = (wait - way.rtt, in_percent(used));
     let (stood, rtt) = (duration(wait), duration(way.rtt.max(1e-6)));
     let product = way.bandwidth_delay().unwrap_or(GROWN);
-    let enough = rounded_up(product.max(GROWN)).min(rounded_up(in_packets(way.asked.queue)));
+    let enough = rounded_up(product.max(GROWN)).min(rounded_up(way.asked.queue.packets()));
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{stands} in the queue of {name}"))
         .seen(format!(

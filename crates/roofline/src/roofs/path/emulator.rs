@@ -3,7 +3,7 @@
 //! `ceiling = attained / share of a CPU of the thread that carries the busiest way`;
 //! `each = how late packets leave in a round trip`, or what drops cost that the plan did not ask for
 
-use crate::facts::drops::{Cost, Drops, percent};
+use crate::facts::drops::{Cost, Drops};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

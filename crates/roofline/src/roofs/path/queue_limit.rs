@@ -4,11 +4,11 @@
 //! by such drops take
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
-use linerate_model::{Aqm, Queue, Way};
+use linerate_model::{Aqm, Way};
 
-use crate::facts::drops::{Cost, Drops, percent};
+use crate::facts::drops::{Cost, Drops};
 use crate::facts::flows::{INITIAL_WINDOW, setting};
-use crate::facts::ways::{LaidWay, Overflows, in_packets, rounded_up};
+use crate::facts::ways::{LaidWay, Overflows};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -70,15 +70,12 @@ fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missin
 /// The queue before the rate, and one that holds what every connection sends before it has heard anything, or two
 /// products of rate and delay.
 fn larger_queue(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missing> {
-    let queue = match way.asked.queue {
-        Queue::Packets(packets) => format!("{packets} packets"),
-        Queue::Bytes(bytes) => bytes.to_string(),
-    };
-    let holds = format!("a queue of {queue} before {} on {}", way.rate_words(), way.name);
+    let (queue, rate) = (way.asked.queue, way.rate_words());
+    let holds = format!("a queue of {queue} before {rate} on {}", way.name);
     let connections = f64::from(facts.run.connections());
     let product = way.bandwidth_delay().unwrap_or(INITIAL_WINDOW);
     let each = way.packets_of_a_crossing()?.min(INITIAL_WINDOW.max(2.0 * product / connections));
-    let need = rounded_up((connections * each).max(2.0 * in_packets(way.asked.queue)));
+    let need = rounded_up((connections * each).max(2.0 * way.asked.queue.packets()));
     let does = "holds what comes at once until the rate has carried it";
     let by_hand = format!(
         "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen; on the box whose queue it \

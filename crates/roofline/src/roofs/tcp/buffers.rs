@@ -120,7 +120,7 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
         ));
     }
     let rtt = min_rtt(&facts.run)?;
-    let trips = bulk.round_trips(of.bytes, rtt)?;
+    let trips = bulk.round_trips(facts, of.bytes, rtt)?;
     let all = Bytes(bulk.bytes as u64);
     let fits = format!("the {all} of an exchange fit in the {receiver}'s window of {window}");
     silent_if(trips <= 0.0, fits)?;
@@ -160,7 +160,7 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     silent_if(full <= 0.0, format!("the {sender}'s send buffer of {buffer} is never what holds"))?;
     let in_flight = bulk.in_flight("with a full buffer", is_held)?;
     let rtt = min_rtt(&facts.run)?;
-    let trips = bulk.round_trips(in_flight, rtt)?.min(bulk.busy(full)?);
+    let trips = bulk.round_trips(facts, in_flight, rtt)?.min(bulk.busy(full)?);
     let at_once = Bytes(in_flight as u64);
     // A full buffer with all of an exchange out keeps nothing back.
     silent_if(trips <= 0.0, format!("all of an exchange is in flight at once: {at_once}"))?;

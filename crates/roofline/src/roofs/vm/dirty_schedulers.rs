@@ -34,20 +34,23 @@ impl Pool {
 
 /// As many of them; and as many other schedulers, where those are too few for that.
 fn remedy(pool: Pool, facts: &Facts, enough: u64, few: bool) -> Remedy {
-    let both = format!("{enough}:{enough}");
+    let (plan, both) = (&facts.run.header.plan.target, format!("{enough}:{enough}"));
     let (flags, by_hand) = match pool {
         Pool::Computing if few => (
-            facts.vm_flags(&["+SDcpu", "+S"], &[format!("+S {both}"), format!("+SDcpu {both}")]),
+            plan.vm_flags_with(
+                &["+SDcpu", "+S"],
+                &[format!("+S {both}"), format!("+SDcpu {both}")],
+            ),
             format!("+S {both} +SDcpu {both} in vm.args: there can be one for each scheduler"),
         ),
         Pool::Computing => (
-            facts.vm_flags(&["+SDcpu"], &[format!("+SDcpu {both}")]),
+            plan.vm_flags_with(&["+SDcpu"], &[format!("+SDcpu {both}")]),
             format!(
                 "+SDcpu {both} in vm.args, or take the flag out: by default there is one for each scheduler"
             ),
         ),
         Pool::Io => (
-            facts.vm_flags(&["+SDio"], &[format!("+SDio {enough}")]),
+            plan.vm_flags_with(&["+SDio"], &[format!("+SDio {enough}")]),
             format!(
                 "+SDio {enough} in vm.args; 16 to 64 is usual for databases. Or fewer and larger file operations"
             ),

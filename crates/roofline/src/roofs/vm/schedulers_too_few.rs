@@ -26,7 +26,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         }
         _ => String::new(),
     };
-    let flags = facts.vm_flags(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
+    let plan = &facts.run.header.plan.target;
+    let flags = plan.vm_flags_with(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
         .sum(format!("{online:.0} schedulers, {full} used = {rate}"))
         .seen(format!("{}, with {cpus:.0} CPUs that it may use{idle}", node.had_work()))

@@ -1,0 +1,74 @@
+//! What the samples of a port's rhythm say. Unit of times: seconds.
+
+use std::time::Duration;
+
+use crate::evidence::Of;
+use crate::metric::Metric;
+
+/// How evenly answers follow each other, over all connections of a port. Unit: seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rhythm {
+    /// How many times from one answer to the next were taken.
+    pub gaps: f64,
+    /// Their mean.
+    pub mean_s: f64,
+    /// Of that, what lies after the last request of anybody; absent in older evidence.
+    pub unasked_s: Option<f64>,
+    /// Their fifth percentile.
+    pub low_s: f64,
+    /// Their spread, as a standard deviation.
+    pub spread_s: f64,
+    /// After so many answers the times repeat best.
+    pub turn: f64,
+    /// Spread of the time of so many in a row.
+    pub turn_spread_s: f64,
+    /// Of 4 in a row, and of 32.
+    pub spreads_s: [f64; 2],
+    /// Bursts, where answers come in such.
+    pub beat: Option<Beat>,
+}
+
+/// Answers that come in bursts, with pauses that are most of the time. Unit: seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Beat {
+    /// From one burst's begin to the next one's.
+    pub period_s: f64,
+    /// The longest of these times less the shortest.
+    pub spread_s: f64,
+    /// Answers of a burst.
+    pub answers: f64,
+    /// From a burst's first answer to its last; 0 in older evidence.
+    pub lasts_s: f64,
+    /// The share by which the bursts' answers differ, but for one more or less, and that by which their times do; absent
+    /// in older evidence.
+    pub differ: Option<[f64; 2]>,
+}
+
+impl Rhythm {
+    /// The whole of it, not what grew: most of its figures are states.
+    pub fn of(of: &Of) -> Option<Self> {
+        let gaps = of.latest(super::GAPS).ok().filter(|gaps| *gaps > 0.0)?;
+        let time = |metric: Metric<Duration>| of.latest(metric).ok();
+        let beat = || {
+            let answers = of.latest(super::BURST).ok()?;
+            let lasts_s = time(super::BURST_TIME).unwrap_or(0.0);
+            let differ = of.latest(super::BURST_SPREAD).ok().zip(time(super::BURST_TIME_SPREAD));
+            let differ = differ.map(|(count, time)| {
+                [(count - 2.0).max(0.0) / answers.max(1e-9), time / lasts_s.max(1e-9)]
+            });
+            let (period_s, spread_s) = (time(super::BEAT)?, time(super::BEAT_SPREAD)?);
+            Some(Beat { period_s, spread_s, answers, lasts_s, differ })
+        };
+        Some(Self {
+            gaps,
+            mean_s: time(super::GAP_TIME)? / gaps,
+            unasked_s: time(super::GAP_UNASKED).map(|time| time / gaps),
+            low_s: time(super::GAP_LOW)?,
+            spread_s: time(super::GAP_SPREAD)?,
+            turn: of.latest(super::TURN).ok()?,
+            turn_spread_s: time(super::TURN_SPREAD)?,
+            spreads_s: [time(super::SPREAD_4)?, time(super::SPREAD_32)?],
+            beat: beat(),
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! What the samples of the target's own connections say: whom it asks, and how much.
+
+use std::ops::RangeInclusive;
+
+use linerate_model::Timestamp;
+
+use crate::evidence::Evidence;
+use crate::subject::Subject;
+
+/// A peer of the target's own connections.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// Its address.
+    pub address: String,
+    /// Its process on this host, in words: `node, pid 812`.
+    pub process: Option<String>,
+    /// Connections to it on average.
+    pub connections: f64,
+    /// Of them, those with a question out.
+    pub asked: f64,
+    /// Of those, the ones whose question Nagle holds in the target's own socket.
+    pub held_nagle: f64,
+    /// Looks at single connections to it, and those that found a question out; none where they are many.
+    pub looks: [f64; 2],
+    /// CPUs' worth of time that its process used, where it is on this host.
+    pub cores: Option<f64>,
+    /// That process, where it is none of the target's own.
+    pub other: Option<u32>,
+}
+
+impl Asked {
+    /// All of them between two instants, the most asked first.
+    pub fn all(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Self> {
+        let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
+        let peer = |subject| {
+            let of = evidence.of(subject).within(window.clone());
+            let instants = of.grown(super::INSTANTS).ok().filter(|instants| *instants > 0.0)?;
+            let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants;
+            let fact = |name| evidence.fact(subject, name);
+            let is_other = fact("whose") != Some("target");
+            Some(Self {
+                address: fact("address")?.to_owned(),
+                process: fact("process").map(str::to_owned),
+                connections: mean(super::CONNECTIONS),
+                // What was sent and answered within one millisecond was as likely asked as not.
+                asked: mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0,
+                held_nagle: mean(super::HELD_NAGLE),
+                looks: [super::LOOKS, super::LOOKS_ASKED]
+                    .map(|metric| of.grown(metric).unwrap_or(0.0)),
+                other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
+                cores: of.rate(super::RUN).ok(),
+            })
+        };
+        let mut asked: Vec<Self> = peers.filter_map(peer).collect();
+        asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
+        asked
+    }
+}

@@ -1,0 +1,107 @@
+//! What the samples of the target's threads say: mean numbers in each state.
+
+use std::ops::RangeInclusive;
+
+use linerate_model::Timestamp;
+
+use crate::evidence::Evidence;
+use crate::subject::Subject;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct States {
+    /// On a CPU or ready for one.
+    pub running: f64,
+    /// Waiting for a disk.
+    pub disk: f64,
+    /// Sleeping for a set time.
+    pub timer: f64,
+    /// In a futex without a timeout: a lock, a condition, an empty queue.
+    pub lock: f64,
+    /// In a futex with a timeout.
+    pub lock_timed: f64,
+    /// Waiting for events without a timeout.
+    pub poll: f64,
+    /// The same with one.
+    pub poll_timed: f64,
+    /// Reading, from a socket or a pipe mostly.
+    pub read: f64,
+    /// Writing.
+    pub write: f64,
+    /// Waiting for a connection.
+    pub accept: f64,
+    /// Waiting for a child process.
+    pub child: f64,
+    /// Anything else.
+    pub other: f64,
+    /// The share of instants at which two or more ran, 0 to 1.
+    pub together: f64,
+    /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
+    pub fullest: f64,
+    /// Its name.
+    pub fullest_name: Option<String>,
+}
+
+impl States {
+    /// Between two instants; none where no thread was sampled.
+    pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
+        let of = evidence.of(Subject::Target).within(window.clone());
+        let instants = of.grown(super::INSTANTS).ok()?;
+        let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants.max(1.0);
+        Some(Self {
+            running: mean(super::RUNNING),
+            disk: mean(super::DISK),
+            timer: mean(super::TIMER),
+            lock: mean(super::LOCK),
+            lock_timed: mean(super::LOCK_TIMED),
+            poll: mean(super::POLL),
+            poll_timed: mean(super::POLL_TIMED),
+            read: mean(super::READ),
+            write: mean(super::WRITE),
+            accept: mean(super::ACCEPT),
+            child: mean(super::CHILD),
+            other: mean(super::OTHER) + mean(super::CONNECT) + mean(super::UNKNOWN),
+            together: mean(super::TOGETHER).min(1.0),
+            fullest: mean(super::FULLEST).min(1.0),
+            fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
+        })
+    }
+
+    /// Those that wait for something to do.
+    pub fn idle(&self) -> f64 {
+        self.poll + self.poll_timed + self.accept
+    }
+
+    /// The fullest one's name in brackets: ` (redis-server)`; empty where that is not known.
+    pub fn fullest_words(&self) -> String {
+        self.fullest_name.as_ref().map_or(String::new(), |name| format!(" ({name})"))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> f64 {
+        let locks = self.lock + self.lock_timed;
+        let others = self.read + self.write + self.child + self.other;
+        self.idle() + self.running + self.disk + self.timer + locks + others
+    }
+
+    /// The states with most threads, in words: `28.0 in a lock, 4.0 in a timer`.
+    pub fn words(&self) -> String {
+        let mut states = [
+            (self.running, "running"),
+            (self.disk, "waiting for a disk"),
+            (self.timer, "in a timer"),
+            (self.lock + self.lock_timed, "in a lock or an empty queue"),
+            (self.poll + self.poll_timed, "waiting for events"),
+            (self.read, "reading"),
+            (self.write, "writing"),
+            (self.accept, "waiting for a connection"),
+            (self.child, "waiting for a child process"),
+            (self.other, "elsewhere"),
+        ];
+        states.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // Less would be said to be 0.0.
+        let said = states.iter().filter(|(count, _)| *count >= 0.05).take(3);
+        let said: Vec<_> = said.map(|(count, what)| format!("{count:.1} {what}")).collect();
+        said.join(", ")
+    }
+}
