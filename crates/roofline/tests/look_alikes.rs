@@ -223,3 +223,42 @@ fn a_server_that_closes_after_each_answer_has_no_limit_of_four() {
     let (header, evidence) = recording("keepalive-limit");
     assert!(!of(&judged(&header, &evidence), "tcp.connection-churn").binds);
 }
+
+#[test]
+fn where_others_come_and_as_many_are_open_one_is_let_in_when_another_ends() {
+    // Cowboy with 30 connections at most, of clients that keep each for three seconds; 60 more in the queue.
+    let (header, evidence) = recording("foreign/let-in-by-turns");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.connection-limit"), "{:?}", judgement.verdict);
+    // As many as come and go by chance are not the same number at all times: there somebody accepts too slowly.
+    let sample = std::cell::Cell::new(0);
+    let varies = with(&evidence, "process.fds", |raw| {
+        sample.set(sample.get() + 1);
+        raw + sample.get() % 7
+    });
+    assert_ne!(judged(&header, &varies).verdict.by(), Some("app.connection-limit"));
+}
+
+#[test]
+fn processes_suspended_at_a_programs_port_are_named_though_no_socket_has_a_queue() {
+    let (header, evidence) = recording("foreign/program-port");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("beam.busy-port"), "{:?}", judgement.verdict);
+    assert!(judgement.advice[0].by_hand.contains("open_port/2"), "{:?}", judgement.advice);
+    let none = with(&evidence, "waits.port", |_| 0);
+    assert_ne!(judged(&header, &none).verdict.by(), Some("beam.busy-port"));
+}
+
+#[test]
+fn a_connection_that_many_share_is_asked_by_whoever_is_alone_and_not_between() {
+    // Mnesia of two nodes, 5 ms apart: ten requests at a time wait on the one connection between them.
+    let (header, evidence) = recording("foreign/shared-connection");
+    let by = |looks: &dyn Fn(u64) -> u64| {
+        let mut changed = with(&evidence, "peer.looks_asked", looks);
+        changed.steps.clone_from(&evidence.steps);
+        judged(&header, &changed).verdict.by().map(str::to_owned)
+    };
+    assert_eq!(by(&|raw| raw).as_deref(), Some("app.dependency"));
+    // Somebody whom nobody in particular asks: never, or in the pauses as well.
+    assert_ne!(by(&|_| 0).as_deref(), Some("app.dependency"));
+}

@@ -123,7 +123,8 @@ impl Linerate {
         let reasons = run["validity"]["reasons"].as_array().cloned().unwrap_or_default();
         let by_machine = |reason: &serde_json::Value| {
             let says = reason.as_str().unwrap();
-            says.contains("the engine itself was late") || says.contains("throughput changed in the middle")
+            says.contains("the engine itself was late")
+                || says.contains("throughput changed in the middle")
         };
         assert!(code == 0 || reasons.iter().any(by_machine), "{:#}", run["validity"]);
         run

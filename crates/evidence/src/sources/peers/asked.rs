@@ -34,8 +34,11 @@ impl Asked {
         let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
         let peer = |subject| {
             let of = evidence.of(subject).within(window.clone());
-            let instants = of.grown(super::INSTANTS).ok().filter(|instants| *instants > 0.0)?;
-            let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants;
+            let count = |metric| of.grown(metric).unwrap_or(0.0);
+            let looks = [super::LOOKS, super::LOOKS_ASKED].map(count);
+            // Between two dumps there may be looks.
+            let instants = Some(count(super::INSTANTS)).filter(|of| of + looks[0] > 0.0)?;
+            let mean = |metric| count(metric) / instants.max(1.0);
             let fact = |name| evidence.fact(subject, name);
             let is_other = fact("whose") != Some("target");
             Some(Self {
@@ -45,8 +48,7 @@ impl Asked {
                 // What was sent and answered within one millisecond was as likely asked as not.
                 asked: mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0,
                 held_nagle: mean(super::HELD_NAGLE),
-                looks: [super::LOOKS, super::LOOKS_ASKED]
-                    .map(|metric| of.grown(metric).unwrap_or(0.0)),
+                looks,
                 other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
                 cores: of.rate(super::RUN).ok(),
             })
