@@ -270,9 +270,9 @@ fn capacity(
 /// ask at a rate of their own do not. Other resources have the room that they have.
 fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
     let left = left.clamp(FEW.recip(), 1.0);
-    let asked = asked_with(facts, left);
     let room = |heat| facts.stations.room(heat, lifted, 0.0).max(1.0);
-    let (mid, high) = (asked.min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
+    let (mid, high) =
+        (asked_with(facts, left).min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
     times(facts, [1.0, mid, high.max(mid)])
 }
 

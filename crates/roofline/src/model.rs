@@ -347,16 +347,13 @@ fn work(stations: &[QueueStation]) -> f64 {
     stations.iter().map(|of| of.demand).sum()
 }
 
-/// So many times the CPU that an exchange takes of the target in the run it takes of it with one connection. None:
-/// unmeasured.
+/// With one connection an exchange takes so many times the target's CPU of the run's. None: unmeasured.
 fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
     let alone = experiment?.alone?;
     let step = run.evidence.steps.iter().find(|step| step.kind == StepKind::Alone)?;
-    let target = || run.evidence.of(Subject::Target);
-    let rate = |of: Of| of.rate(process::RUN).ok();
-    let (one, all) = (rate(target().within(step.begun..=step.to))?, rate(run.of(Subject::Target))?);
-    let each = all / run.attained().0;
-    (each > 0.0).then(|| one / alone.per_s / each)
+    let rate = |of: Of| of.rate(process::RUN).ok().filter(|rate| *rate > 0.0);
+    let one = rate(run.evidence.of(Subject::Target).within(step.begun..=step.to))?;
+    Some(one / alone.per_s / (rate(run.of(Subject::Target))? / run.attained().0))
 }
 
 /// What an exchange takes alone. Unit: seconds.

@@ -65,6 +65,9 @@ impl Regime {
     }
 }
 
+/// From here on it is two at a time: see [`Place::at_a_time`].
+pub(crate) const TWO: f64 = 2.0 * FULL;
+
 impl Place {
     pub(crate) fn of(facts: &Facts) -> Self {
         if facts.load == Load::Made { made(facts) } else { watched(facts) }
@@ -77,7 +80,7 @@ impl Place {
     /// How many are served at a time. An exchange alone takes no less than its part that is served at a time, so what
     /// is computed is never less than what is served: two that are full are two, and less is one.
     pub fn at_a_time(&self) -> Option<f64> {
-        self.at_once.map(|k| if k.mid < 2.0 * FULL { 1.0 } else { k.mid })
+        self.at_once.map(|k| if k.mid < TWO { 1.0 } else { k.mid })
     }
 
     /// How many are served at a time, one at least.

@@ -12,10 +12,8 @@
 use linerate_evidence::sources::threads::States;
 
 use crate::facts::stops::Stops;
+use crate::place::TWO;
 use crate::prelude::*;
-
-/// From here on it is two at a time: see [`Place::at_a_time`].
-const TWO: f64 = 2.0 * FULL;
 
 pub(in crate::roofs) enum AtOnce {
     Serial,

@@ -33,15 +33,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let let_in = format!("of {served:.0} connections that were let in");
         return not_here(format!("{let_in} {:.1} are served at a time", k.mid));
     }
-    let waits = format!("{waiting:.1} connections wait on port {port}, {least} at least");
+    let turns = "as many were open all the time, so one is let in when another ends";
+    let how = by_turns.map_or("nobody accepts", |_| turns);
     Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
         .sum(format!("{served:.0} of {asked:.0} connections were let in"))
-        .seen(match by_turns {
-            Some(_) => format!(
-                "{waits}; {came:.0} came, and the target had as many open all the time: one is let in when another ends"
-            ),
-            None => format!("{waits}, and {came:.0} came: nobody accepts"),
-        })
+        .seen(format!(
+            "{waiting:.1} connections wait on port {port}, {least} at least, and {came:.0} came: {how}"
+        ))
         .lifted_by([Remedy::by_knob(
             ("max_connections", format!("{:.0}", 2.0 * asked)),
             "lets in the connections that wait now",

@@ -27,6 +27,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // What runs, or is ready to, does not wait for an answer; nor does what Nagle holds in the service's own socket.
     let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
     let shared = shared(facts, asked, asleep);
+    let share = shared.map_or("", |_| ", and are shared: one that is asked alone waits there");
     let out = shared.unwrap_or(out);
     let (there, address) = (station.words(), &asked.address);
     let few =
@@ -36,21 +37,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(out);
     let process = asked.process.as_ref().map(|process| format!(" ({process})"));
     let who = format!("{address}{}", process.unwrap_or_default());
-    let (took, all) = (duration(each), asked.connections);
+    let (took, open, all) = (duration(each), asked.asked, asked.connections);
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
         _ => Part::Delay { at: At::Station(station), each },
     };
     Ok(Claim::cause(vec![part])
         .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}, {took} each"))
-        .seen(match shared {
-            Some(_) => format!(
-                "{:.1} of {all:.1} connections to it have a question out, and requests share them: one that was asked \
-                 alone waited there, and with pauses between them none did",
-                asked.asked
-            ),
-            None => format!("{out:.1} of {all:.1} connections to it have a question out"),
-        })
+        .seen(format!("{open:.1} of {all:.1} connections to it have a question out{share}"))
         .also(busy(asked))
         .lifted_by([Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))]))
 }

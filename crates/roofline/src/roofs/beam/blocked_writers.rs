@@ -44,14 +44,15 @@ impl BlockedWriters {
             }
             None => format!(
                 "{}; in {shown} of the samples processes were suspended at a port; {:.0} busy_port events a second",
-                match longest {
-                    Some(longest) => format!(
-                        "{} of {} connections kept up to {longest} in the driver's queue",
-                        queued.len(),
-                        all.len()
-                    ),
-                    None => "no connection has a queue, so it is the port of a program".into(),
-                },
+                longest.map_or(
+                    "no connection has a queue, so it is the port of a program".into(),
+                    |most| {
+                        let (queued, all) = (queued.len(), all.len());
+                        format!(
+                            "{queued} of {all} connections kept up to {most} in the driver's queue"
+                        )
+                    }
+                ),
                 node.rate(vm::BUSY_PORT).unwrap_or(0.0)
             ),
         };

@@ -20,9 +20,8 @@ use crate::prelude::*;
 // connections, OTP 25, 2 CPUs); half as much on quieter machines. Unit: seconds.
 const CALLED_READ: f64 = 3.5e-6;
 
-// A read takes no less: a system call, and the node's way there and back. Measured: 1.3 us a read of 512 bytes
-// (socket:recv in a loop, 4 connections, OTP 25, 2 CPUs) on a machine whose system calls are slow; half of that. Unit:
-// seconds.
+// A read takes no less. Measured: 1.3 us of 512 bytes by socket:recv in a loop (4 connections, OTP 25, 2 CPUs), where
+// system calls are slow; half of that. Unit: seconds.
 const LEAST_READ: f64 = 0.6e-6;
 
 #[derive(Clone, Copy)]

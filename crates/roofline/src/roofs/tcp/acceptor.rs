@@ -19,8 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(past >= HALFWAY, held)?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no connection came in that was not there before: nobody accepts")?;
-    let by_turns = facts.let_in_by_turns();
-    silent_if(by_turns.is_some(), "one is let in when another ends, whoever accepts")?;
+    silent_if(facts.let_in_by_turns().is_some(), "one is let in when another ends")?;
     let at_once = facts.place.served(1.0);
     // Of a watched service several answers may be a connection's, a handshake's turns among them.
     let connections = match (facts.load, facts.came()) {

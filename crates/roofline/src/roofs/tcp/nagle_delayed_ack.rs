@@ -51,19 +51,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// What the service asks somebody else, held back in its own socket.
 fn of_question(facts: &Facts) -> Option<Claim> {
-    let of = facts.inside.asked.iter();
-    let asked = of.max_by(|a, b| a.held_nagle.total_cmp(&b.held_nagle))?;
-    let (station, asleep) = (Station::Application, facts.inside.asleep);
-    let held = asked.held_nagle.min(asleep);
-    let inside = facts.at(station).max(asleep);
+    let (station, inside) = (Station::Application, &facts.inside);
+    let asked = inside.asked.iter().max_by(|a, b| a.held_nagle.total_cmp(&b.held_nagle))?;
+    let held = asked.held_nagle.min(inside.asleep);
+    let inside = facts.at(station).max(inside.asleep);
     let is_there = facts.place.station == Some(station) && held > 0.0;
-    let each = facts.per_exchange(held);
-    let (address, took) = (&asked.address, duration(each));
+    let (address, each) = (&asked.address, facts.per_exchange(held));
     (is_there && held >= HALFWAY * inside).then(|| {
         Claim::delay(At::Station(station), each)
             .sum(format!(
                 "{held:.1} of {inside:.1} requests in the application wait for Nagle to let go of what the service asks \
-                 {address}, {took} each"
+                 {address}, {} each",
+                duration(each)
             ))
             .seen(format!(
                 "of {:.1} connections to it {:.1} have a question out, and {:.1} hold back less than a segment of \
@@ -73,8 +72,7 @@ fn of_question(facts: &Facts) -> Option<Claim> {
             .lifted_by([Remedy::human(
                 "sends the rest of a question at once, not after the first part's ACK",
                 format!(
-                    "TCP_NODELAY on the connections to {address}, an option of the client or driver that opens \
-                     them; or one write a question"
+                    "TCP_NODELAY on the connections to {address}, of its client or driver; or one write a question"
                 ),
             )])
     })
