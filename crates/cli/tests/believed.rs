@@ -486,16 +486,17 @@ fn runs_of_one_build_are_not_called_different_and_a_slower_one_is() {
         .iter()
         .flat_map(|side| (0..3).map(move |number| format!("{side}/{number}.json")))
         .collect();
-    // One run that a neighbour stalled differs from all others: it counts once.
-    let mut alarms = std::collections::BTreeSet::new();
+    let mut alarms = Vec::new();
     for a in &files {
         for b in files.iter().filter(|b| *b != a) {
             let (code, said) = compared(&folder, &[a, b]);
             assert!(said.contains("one run a side: no verdict on throughput below 27"), "{said}");
-            alarms.extend((code == 5).then_some(b));
+            alarms.extend((code == 5).then_some([a, b]));
         }
     }
-    assert!(alarms.len() <= 2, "{alarms:#?}");
+    // One run that a neighbour stalled may differ from all others.
+    let has_all = |file: &String| alarms.iter().all(|pair| pair.contains(&file));
+    assert!(files.iter().any(has_all), "{alarms:#?}");
     let (code, said) = compared(&folder, &["before", "after", "--tolerance=50%"]);
     assert_eq!(code, 0, "{said}");
     let (code, said) = compared(&folder, &["before", "slow"]);

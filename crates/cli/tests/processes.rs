@@ -90,6 +90,8 @@ fn two_processes_count_what_the_server_counts_to_the_exchange() {
         assert_eq!(number(load, "answered"), ours.iter().sum::<u64>(), "{more:?}: {counts:?}");
         assert_eq!(number(load, "connections_opened"), 8);
         assert_eq!(number(load, "lost") + number(load, "in_flight_at_end"), 0, "{load:#}");
+        let mut reasons = run["validity"]["reasons"].as_array().unwrap().iter();
+        assert!(reasons.all(ours::is_the_machines), "{:#}", run["validity"]);
         assert_eq!(run["plan"]["engine"]["processes"], 2);
         if more.contains(&"-n") {
             assert_eq!(number(load, "answered"), 20_001);

@@ -22,7 +22,9 @@ use crate::beyond::quantile;
 use crate::interval::Predicted;
 use crate::network::{Network, QueueStation};
 
+mod falls;
 mod members;
+mod solver;
 
 use members::Members;
 

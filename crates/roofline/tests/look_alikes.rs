@@ -253,12 +253,19 @@ fn processes_suspended_at_a_programs_port_are_named_though_no_socket_has_a_queue
 fn a_connection_that_many_share_is_asked_by_whoever_is_alone_and_not_between() {
     // Mnesia of two nodes, 5 ms apart: ten requests at a time wait on the one connection between them.
     let (header, evidence) = recording("foreign/shared-connection");
-    let by = |looks: &dyn Fn(u64) -> u64| {
-        let mut changed = with(&evidence, "peer.looks_asked", looks);
+    let by = |mut changed: Evidence| {
         changed.steps.clone_from(&evidence.steps);
         judged(&header, &changed).verdict.by().map(str::to_owned)
     };
-    assert_eq!(by(&|raw| raw).as_deref(), Some("app.dependency"));
-    // Somebody whom nobody in particular asks: never, or in the pauses as well.
-    assert_ne!(by(&|_| 0).as_deref(), Some("app.dependency"));
+    let asked = "peer.looks_asked";
+    assert_eq!(by(with(&evidence, asked, |raw| raw)).as_deref(), Some("app.dependency"));
+    assert_ne!(by(with(&evidence, asked, |_| 0)).as_deref(), Some("app.dependency"));
+    // Somebody who never answers, a log, is asked in the pauses as well.
+    let mut always = changed(&evidence, |_, metric, raw| (metric != asked).then_some(raw));
+    for (at, of, values) in evidence.rows() {
+        if let Some(looks) = values.get("peer.looks") {
+            always.push_raw(at, of, asked, *looks);
+        }
+    }
+    assert_ne!(by(always).as_deref(), Some("app.dependency"));
 }

@@ -1,8 +1,9 @@
 //! All networks that could have done what was observed, by how likely they did.
 
+use super::falls::Falls;
+use super::solver::Solver;
 use super::{Alone, Known, LEAST, Observed, Removed, UNKNOWN, deviation};
 use crate::beyond::{Beyond, quantile};
-use crate::closed::between;
 use crate::network::{Network, QueueStation, Solved};
 
 /// What is known, and what each member takes for the rest.
@@ -19,12 +20,12 @@ pub(super) struct Members {
 
 /// One network that could be.
 #[derive(Clone, Copy, Debug)]
-struct Member {
+pub(super) struct Member {
     /// Unit: seconds.
     delay: f64,
     /// Of the station that nobody measured: seconds of a server; 0: there is none.
-    demand: f64,
-    servers: f64,
+    pub demand: f64,
+    pub servers: f64,
     /// Whether what is known happens there and in the delay, and is no station beside them: a lock that is held
     /// while its holder computes.
     during: bool,
@@ -36,34 +37,6 @@ struct Member {
     weight: f64,
     /// How likely it is beside others, whatever part of the grid it stands for.
     density: f64,
-}
-
-/// How much of what work costs more with one connection than with all is left between them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Falls {
-    /// A second one spares most of it: the waking of what sleeps.
-    AtOnce,
-    /// Each doubling spares as much.
-    ByDoubling,
-    /// Each one spares as much.
-    Evenly,
-}
-
-impl Falls {
-    const ALL: [Self; 3] = [Self::AtOnce, Self::ByDoubling, Self::Evenly];
-
-    /// 1 with one connection, 0 with all.
-    fn left(self, connections: u32, all: u32) -> f64 {
-        let (n, all) = (f64::from(connections), f64::from(all));
-        if n >= all {
-            return 0.0;
-        }
-        match self {
-            Self::AtOnce => (1.0 / n - 1.0 / all) / (1.0 - 1.0 / all),
-            Self::ByDoubling => 1.0 - n.ln() / all.ln(),
-            Self::Evenly => (all - n) / (all - 1.0),
-        }
-    }
 }
 
 // Chosen: from all of the time alone at the station (a pool) to a thousandth of it (a short lock).
@@ -423,71 +396,4 @@ fn changed(known: &[Known], mut member: Member, removed: &[Removed]) -> (Vec<Kno
         member.servers = f64::INFINITY;
     }
     (known, member)
-}
-
-/// Delay and known stations, solved once for all that might stand beside them.
-struct Solver<'a> {
-    observed: Vec<(&'a Observed, Beside)>,
-}
-
-/// What stands beside the unmeasured station with so many connections.
-struct Beside {
-    /// With 1, 2, ... exchanges there. Unit: exchanges a second.
-    feeds: Vec<f64>,
-    bound: f64,
-    alone: f64,
-}
-
-impl<'a> Solver<'a> {
-    fn of(
-        known: impl Fn(&Observed) -> Vec<QueueStation>,
-        delay: f64,
-        during: bool,
-        observed: &'a [Observed],
-    ) -> Self {
-        let beside = |it: &Observed| {
-            let known = known(it);
-            let carries = |of: &QueueStation| of.servers / of.demand.max(1e-300);
-            let most_of_known = known.iter().map(carries).fold(f64::INFINITY, f64::min);
-            let stations = if during { Vec::new() } else { known };
-            let network = Network { delay, stations }.closed();
-            Beside {
-                feeds: network.rates(it.connections),
-                bound: network.bound().min(most_of_known),
-                alone: network.alone(),
-            }
-        };
-        Self { observed: observed.iter().map(|it| (it, beside(it))).collect() }
-    }
-
-    /// By observation: with exponential service, and with one that never varies.
-    fn ends(&self, member: &Member) -> Vec<(f64, f64)> {
-        let Member { demand, servers, .. } = *member;
-        let of = |(it, beside): &(&Observed, Beside)| {
-            let own = if demand > 0.0 { servers / demand } else { f64::INFINITY };
-            let bound = beside.bound.min(own);
-            let alone = beside.alone + demand / servers.clamp(1e-9, 1.0);
-            let feed = |n: u32| beside.feeds[n as usize - 1];
-            let n = it.connections;
-            let exact = if demand > 0.0 {
-                between(n, feed, |n| f64::from(n).min(servers) / demand)
-            } else {
-                feed(n)
-            };
-            let exact = exact.min(beside.bound);
-            let high = bound.min(f64::from(n) / alone);
-            (exact.min(high), high)
-        };
-        self.observed.iter().map(of).collect()
-    }
-
-    /// Logarithm of the likelihood.
-    fn likelihood(&self, ends: &[(f64, f64)], varies: f64) -> f64 {
-        let of = |(it, (low, high)): (&Observed, &(f64, f64))| {
-            let off = (Solved::with(*low, *high, varies) / it.per_s).ln();
-            let deviation = it.deviation().hypot(LEAST);
-            -(off / deviation).powi(2) / 2.0
-        };
-        self.observed.iter().map(|(it, _)| *it).zip(ends).map(of).sum()
-    }
 }
