@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use linerate_evidence::sources::bursts;
-use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm};
+use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm, Served};
 use linerate_evidence::{Evidence, Metric, Of, Subject};
 
 use crate::chosen::{AGREE, FEW, HALFWAY, TURNED_AWAY};
@@ -138,23 +138,32 @@ impl Exchanges {
     pub fn pace(&self) -> Option<Pace> {
         let rhythm = self.rhythm.filter(|rhythm| rhythm.gaps >= FEW * FEW)?;
         let mean_s = 1.0 / self.per_s.max(1e-9);
-        // Gaps that are not those of all answers.
-        if !self.alternate || self.idle_s > mean_s || rhythm.mean_s < HALFWAY * mean_s {
-            return None;
-        }
         // Each follows at once what anybody sent: it is passed on, and the rhythm is the sender's.
-        if rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s) {
+        let is_passed_on =
+            rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s);
+        if !self.alternate || is_passed_on {
             return None;
         }
-        if let Some(pace) = rhythm.beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
+        // Gaps that are not those of all answers, or that clients set.
+        let is_of_all = self.idle_s <= mean_s && rhythm.mean_s >= HALFWAY * mean_s;
+        let beat = rhythm.beat.filter(|_| is_of_all);
+        if let Some(pace) = beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
             return Some(pace);
         }
+        // Times that are independent make it the square root of eight: halfway, on the scale of powers.
+        let [few, many] = rhythm.spreads_s;
+        let is_clock = is_of_all && many < 8_f64.powf(HALFWAY / 2.0) * few;
+        // One at a time may also be let go by a clock.
+        let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
+        if let Some(at_once) = self.in_order() {
+            return Some(if at_once < 2.0 { one } else { Pace::AtOnce(at_once) });
+        }
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
-        if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
-            let [few, many] = rhythm.spreads_s;
-            // Times that are independent make it the square root of eight: halfway, on the scale of powers.
-            let is_clock = many < 8_f64.powf(HALFWAY / 2.0) * few;
-            return Some(if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) });
+        if is_of_all && (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
+            return Some(one);
+        }
+        if !is_of_all {
+            return None;
         }
         if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
             return None;
@@ -169,6 +178,15 @@ impl Exchanges {
         let alike = self.p50_s >= HALFWAY * self.service_s;
         let at_once = if alike { rhythm.turn } else { 1.0 };
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
+    }
+
+    /// How many are served at a time where the order of requests and answers tells, and as many again wait.
+    pub fn in_order(&self) -> Option<f64> {
+        let Served { at_once, narrower, early, p50_s } = self.rhythm?.served?;
+        let is_told = self.alternate && narrower >= AGREE && early <= TURNED_AWAY;
+        // What is let go together takes no time one by one.
+        let is_let_go = at_once < 2.0 && p50_s * self.per_s * FEW < 1.0;
+        (is_told && !is_let_go && 2.0 * at_once <= self.under_way).then_some(at_once)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What sets the rate of a watched service, by the rhythm of its answers.
 
 use linerate_account::{Exchanges, Pace};
-use linerate_evidence::sources::capture::{Beat, Rhythm};
+use linerate_evidence::sources::capture::{Beat, Rhythm, Served};
 
 /// 20 requests wait, 400 answers a second; as they are told with this rhythm.
 fn paced(rhythm: Rhythm) -> Option<Pace> {
@@ -20,12 +20,14 @@ fn paced(rhythm: Rhythm) -> Option<Pace> {
         idle_s: 0.0001,
         rhythm: Some(rhythm),
     };
-    let asks_late = Exchanges { idle_s: 0.01, ..headers };
-    assert_eq!(asks_late.pace(), None, "its clients set when");
-    let clumps = Exchanges { per_s: 100.0, ..headers };
-    assert_eq!(clumps.pace(), None, "pauses are most of it");
-    let steps = Exchanges { p50_s: 0.001, ..headers };
-    assert!(!matches!(steps.pace(), Some(Pace::AtOnce(k)) if k > 1.0), "a transaction's steps");
+    if rhythm.served.is_none() {
+        let asks_late = Exchanges { idle_s: 0.01, ..headers };
+        assert_eq!(asks_late.pace(), None, "its clients set when");
+        let clumps = Exchanges { per_s: 100.0, ..headers };
+        assert_eq!(clumps.pace(), None, "pauses are most of it");
+        let steps = Exchanges { p50_s: 0.001, ..headers };
+        assert!(!matches!(steps.pace(), Some(Pace::AtOnce(k)) if k > 1.0), "a transaction's steps");
+    }
     headers.pace()
 }
 
@@ -39,6 +41,7 @@ const ONE: Rhythm = Rhythm {
     turn_spread_s: 0.0003,
     spreads_s: [0.0006, 0.0017],
     beat: None,
+    served: None,
 };
 
 #[test]
@@ -65,6 +68,24 @@ fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {
     assert_eq!(paced(ONE), Some(Pace::AtOnce(1.0)));
     assert_eq!(paced(Rhythm { spreads_s: [0.0003, 0.0003], ..ONE }), Some(Pace::Clock));
     assert_eq!(paced(Rhythm { gaps: 50.0, ..ONE }), None, "too few");
+}
+
+#[test]
+fn the_order_of_requests_and_answers_tells_how_many_are_served_at_a_time() {
+    let served = Served { at_once: 6.0, narrower: 0.4, early: 0.0, p50_s: 0.002 };
+    // No rhythm: quick ones and slow ones.
+    let mixed = Rhythm { low_s: 0.0, spread_s: 0.004, turn_spread_s: 0.004, ..ONE };
+    let of = |served| paced(Rhythm { served: Some(served), ..mixed });
+    assert_eq!(paced(mixed), None);
+    assert_eq!(of(served), Some(Pace::AtOnce(6.0)));
+    assert_eq!(of(Served { narrower: 0.02, ..served }), None, "hardly");
+    assert_eq!(of(Served { early: 0.1, ..served }), None, "not in order");
+    assert_eq!(of(Served { at_once: 11.0, ..served }), None, "hardly any wait");
+    let one = Served { at_once: 1.0, ..served };
+    assert_eq!(of(one), Some(Pace::AtOnce(1.0)));
+    assert_eq!(of(Served { p50_s: 0.0001, ..one }), None, "let go together");
+    let clock = Rhythm { served: Some(one), spreads_s: [0.0003, 0.0003], ..mixed };
+    assert_eq!(paced(clock), Some(Pace::Clock));
 }
 
 #[test]

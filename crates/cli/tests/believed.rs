@@ -183,7 +183,8 @@ fn an_open_loop_on_an_idle_server_is_judged_the_same_each_time() {
             let mut linerate = Linerate::start(&[&load[..], &["-o", "run.jsonl", &url]].concat());
             let code = linerate.end(LONG);
             let state = linerate.json()["validity"]["state"].as_str().unwrap_or("").to_owned();
-            assert_eq!(code == 0, state == "valid", "{}", linerate.err());
+            // Suspect is no failure.
+            assert_eq!(code == 0, state != "void", "{}", linerate.err());
             let file = std::fs::read_to_string(linerate.folder.path().join("run.jsonl")).unwrap();
             let (header, evidence, _) = read(&file).unwrap();
             (state, taken_by_others(&header, &evidence))

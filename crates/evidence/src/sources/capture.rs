@@ -23,6 +23,7 @@ mod headers;
 mod read;
 pub mod refusal;
 mod rhythm;
+mod servers;
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ use crate::subject::Subject;
 
 pub use exchanges::{Exchanges, MOST_CONNECTIONS, Sampling, Totals};
 pub use headers::{Seen, Segment, segment};
-pub use read::{Beat, Rhythm};
+pub use read::{Beat, Rhythm, Served};
 pub use refusal::Refusal;
 pub use rhythm::Told;
 
@@ -139,6 +140,14 @@ metrics! {
     BURST_TIME: Duration = "capture.burst_time", "ns";
     /// The longest of these times less the shortest.
     BURST_TIME_SPREAD: Duration = "capture.burst_time_spread", "ns";
+    /// The number served at a time, 1 to 64, that makes times in service most alike if requests are served in the order in which they came; 0 if no number does better than each being served when it comes. Of the last 1,024 answers; a state.
+    SERVERS: u64 = "capture.servers", "1";
+    /// By so many thousandths these times in service are narrower distributed than times from request to answer.
+    SERVERS_NARROWER: u64 = "capture.servers_narrower", "1";
+    /// Of a thousand requests, those that would have ended before they began.
+    SERVERS_EARLY: u64 = "capture.servers_early", "1";
+    /// Median of these times in service.
+    SERVERS_P50: Duration = "capture.servers_p50", "ns";
 }
 
 /// How many answers began with it.
@@ -230,6 +239,12 @@ pub fn push(
                 evidence.push(at, of, BURST, beat.answers);
                 evidence.push(at, of, BURST_SPREAD, beat.answers_spread);
             }
+        }
+        if let Some(served) = exchanges.servers(port) {
+            evidence.push(at, of, SERVERS, served.servers);
+            evidence.push(at, of, SERVERS_NARROWER, served.narrower_permille);
+            evidence.push(at, of, SERVERS_EARLY, served.early_permille);
+            evidence.push(at, of, SERVERS_P50, Duration::from_nanos(served.p50));
         }
     }
 }

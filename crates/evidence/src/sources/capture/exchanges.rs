@@ -9,6 +9,7 @@ use linerate_model::Timestamp;
 
 use super::headers::Segment;
 use super::rhythm::{Rhythm, Told};
+use super::servers::{Estimate, Servers};
 use crate::packed::Live;
 use crate::subject::Direction;
 
@@ -120,6 +121,7 @@ struct Port {
     /// Of each answer that lasted, its bytes a second.
     paces: Live,
     rhythm: Rhythm,
+    servers: Servers,
 }
 
 /// Client and server; IPv4 as IPv6 has it, so that it is hashed in one go.
@@ -185,6 +187,7 @@ impl Exchanges {
             service_times: Live::default(),
             paces: Live::default(),
             rhythm: Rhythm::default(),
+            servers: Servers::default(),
         };
         let ports = ports.iter().map(port).collect();
         Self { ports, connections: HashMap::new(), sampling }
@@ -315,6 +318,12 @@ impl Exchanges {
         if self.sampling.one_in() == 1 { of.rhythm.told() } else { None }
     }
 
+    /// How many are served at a time, by the order of requests and answers. None: as of [`Self::rhythm`].
+    pub fn servers(&self, port: u16) -> Option<Estimate> {
+        let of = self.ports.iter().find(|of| of.port == port)?;
+        if self.sampling.one_in() == 1 { of.servers.estimate() } else { None }
+    }
+
     /// Whether there is room for one more.
     fn make_way(&mut self, at: Timestamp) -> bool {
         if self.connections.len() >= MOST_CONNECTIONS {
@@ -413,7 +422,7 @@ impl Connection {
         {
             port.answered(first, last, bytes, weight);
         }
-        let Port { totals, service_times, rhythm, .. } = port;
+        let Port { totals, service_times, rhythm, servers, .. } = port;
         let asked_for = self.asked_for(at);
         let theirs = &mut self.ends[usize::from(segment.direction == Direction::Out)];
         // Whether it was sent before all that the other end sent had arrived.
@@ -454,6 +463,7 @@ impl Connection {
                 totals.asked_area += weight * at.nanos_since(first);
                 service_times.record_n(at.nanos_since(last), weight);
                 rhythm.answered(at);
+                servers.answered(last, at);
                 Phase::Answering { first: at, last: at, bytes: 0 }
             }
             (Direction::Back, Phase::Answering { last, .. }) if silent(last) => {

@@ -26,6 +26,22 @@ pub struct Rhythm {
     pub spreads_s: [f64; 2],
     /// Bursts, where answers come in such.
     pub beat: Option<Beat>,
+    /// How many are served at a time, by the order of requests and answers; absent in older evidence, and where no
+    /// number explains that order.
+    pub served: Option<Served>,
+}
+
+/// The likeliest number that is served at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Served {
+    /// That number.
+    pub at_once: f64,
+    /// By this share times in service spread less with it than without a number.
+    pub narrower: f64,
+    /// The share of the requests that it can't explain: they ended before they began.
+    pub early: f64,
+    /// Median time in service. Unit: seconds.
+    pub p50_s: f64,
 }
 
 /// Answers that come in bursts, with pauses that are most of the time. Unit: seconds.
@@ -59,6 +75,12 @@ impl Rhythm {
             let (period_s, spread_s) = (time(super::BEAT)?, time(super::BEAT_SPREAD)?);
             Some(Beat { period_s, spread_s, answers, lasts_s, differ })
         };
+        let served = || {
+            let at_once = of.latest(super::SERVERS).ok().filter(|servers| *servers > 0.0)?;
+            let share = |metric| of.latest(metric).ok().map(|permille| permille / 1000.0);
+            let (narrower, early) = (share(super::SERVERS_NARROWER)?, share(super::SERVERS_EARLY)?);
+            Some(Served { at_once, narrower, early, p50_s: time(super::SERVERS_P50)? })
+        };
         Some(Self {
             gaps,
             mean_s: time(super::GAP_TIME)? / gaps,
@@ -69,6 +91,7 @@ impl Rhythm {
             turn_spread_s: time(super::TURN_SPREAD)?,
             spreads_s: [time(super::SPREAD_4)?, time(super::SPREAD_32)?],
             beat: beat(),
+            served: served(),
         })
     }
 }

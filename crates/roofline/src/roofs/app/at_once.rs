@@ -132,7 +132,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let served = |at_once| Ok((Estimate::exact(at_once), at_once / headers.per_s));
     if let Some(Pace::AtOnce(at_once)) = facts.pace()
         && questions <= at_once
-        && working < 0.5 * at_once
+        // Where their order tells how many, they may as well compute.
+        && (working < 0.5 * at_once || headers.in_order() == Some(at_once))
     {
         return served(at_once);
     }
