@@ -27,6 +27,8 @@ pub(crate) enum Rank {
     TurnedAwayOnly,
     Cause,
     Place,
+    /// Turned away, nothing says why, and it is less than what two runs differ by: it holds no rate.
+    FewTurnedAway,
     Load,
 }
 
@@ -83,6 +85,9 @@ fn kind(claim: &Claim) -> Kind {
 fn rank(claim: &Claim, part: &Part) -> Rank {
     match (part, claim.role) {
         (Part::TurnedAway { .. }, Role::Cause) => Rank::TurnedAway,
+        (Part::TurnedAway { asked, served }, Role::Place) if asked - served < AGREE * asked => {
+            Rank::FewTurnedAway
+        }
         (Part::TurnedAway { .. }, Role::Place) => Rank::TurnedAwayOnly,
         (Part::Capacity { resource: Resource::Load, .. }, _) => Rank::Load,
         (_, Role::Cause) => Rank::Cause,

@@ -68,8 +68,12 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     let working = inside.running + inside.runnable + inside.disk;
     // A peer that does not read has others wait only by what the service does about it.
     let away = facts.ports(|port| port.air) + facts.ports(|port| port.held.congestion);
+    // Of most of them it is not known whether they wait.
+    let untold = facts.ports(Watched::untold);
+    let is_told = untold < 1.0 || untold < HALFWAY * connections || facts.captured().is_ok();
     // Where fewer than one wait a request finds nobody before it.
-    let is_work = !is_held
+    let is_work = is_told
+        && !is_held
         && !is_behind
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
