@@ -180,13 +180,18 @@ impl Exchanges {
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
     }
 
+    /// Whether answers come together: what lets them go takes no time one by one.
+    pub fn come_together(&self) -> bool {
+        let served = self.rhythm.and_then(|rhythm| rhythm.served);
+        served.is_some_and(|of| of.p50_s * self.per_s * FEW < of.at_once)
+    }
+
     /// How many are served at a time where the order of requests and answers tells, and as many again wait.
     pub fn in_order(&self) -> Option<f64> {
-        let Served { at_once, narrower, early, p50_s } = self.rhythm?.served?;
+        let Served { at_once, narrower, early, .. } = self.rhythm?.served?;
         let is_told = self.alternate && narrower >= AGREE && early <= TURNED_AWAY;
-        // What is let go together takes no time one by one.
-        let is_let_go = at_once < 2.0 && p50_s * self.per_s * FEW < 1.0;
-        (is_told && !is_let_go && 2.0 * at_once <= self.under_way).then_some(at_once)
+        let is_one = at_once < 2.0 && self.come_together();
+        (is_told && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
     }
 }
 

@@ -137,6 +137,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     {
         return served(at_once);
     }
+    let why = "its answers come together: they wait for the same event";
+    silent_if(headers.come_together(), why)?;
     let mut of_them = working;
     let at_once = if place.station == Some(Station::AcceptQueue) {
         port.accepted()
