@@ -115,7 +115,7 @@ fn fifteen_of_sixteen_that_sleep_inside_are_not_well() {
     let judgement = asleep.judged();
     assert!(judgement.verdict.state == Answer::Unexplained, "{:?}", judgement.verdict);
     let says = judgement.verdict.says;
-    assert!(says.contains("15.5 with the application"), "{says}");
+    assert!(says.contains("15.5 in the application"), "{says}");
     assert!(says.contains("0.0 run") && says.contains("15.5 sleep"), "{says}");
 }
 

@@ -163,7 +163,7 @@ pub fn pool() -> RunDocument {
     run.advice = vec![Advice {
         knob: "by-hand".into(),
         value: "change".into(),
-        does: "serves as many at a time as are asked".into(),
+        does: "serves as many requests at a time as arrive".into(),
         by_hand: "a larger pool: worker threads or processes, database connections, permits of a semaphore; or less time in each".into(),
         predicted: predicted(1_510.0, 1_580.0, 1_600.0),
     }];

@@ -31,7 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         parts.push(Part::Work { resource: Resource::TargetCpu, each: work? });
     }
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
-    silent_if(parts.is_empty(), "what a connection costs was not measured")?;
+    silent_if(parts.is_empty(), "the cost of a connection was not measured")?;
     Ok(Claim::cause(parts)
         .sum(format!(
             "each connection is closed after {limit:.0} answers, and the next exchange opens another"
