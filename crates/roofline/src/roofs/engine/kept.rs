@@ -48,7 +48,7 @@ pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn engine<'f>(facts: &'f Facts) -> Result<&'f Running, Silent> {
-    let why = "linerate makes no load here, or its threads were not counted";
+    let why = "linerate makes no load in this run, or its threads were not counted";
     facts.engine.as_ref().or_not_here(why)
 }
 

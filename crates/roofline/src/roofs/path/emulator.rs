@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         lost += way.per_second(link::DROPPED_DEVICE)?;
         came += way.per_second(link::FRAMES_IN)?;
     }
-    let (name, cpu) = busiest.or_not_here("the plan lays no path")?;
+    let (name, cpu) = busiest.or_not_here("the plan has no path")?;
     let each = facts.per_exchange(cpu);
     let rate = rate(1.0, each);
     let delay = |each| Part::Delay { at: At::Path, each };

@@ -12,7 +12,7 @@ use crate::facts::ways::{LaidWay, Overflows};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    silent_if(facts.ways.is_empty(), "the plan lays no path")?;
+    silent_if(facts.ways.is_empty(), "the plan has no path")?;
     let (mut worst, mut all): (Option<(&LaidWay, Overflows)>, f64) = (None, 0.0);
     let is_limited = |of: &Way| of.limit.is_some() || of.rate.is_some() || of.trace.is_some();
     for way in facts.ways.iter().filter(|way| is_limited(&way.asked)) {

@@ -2,7 +2,7 @@
 //!
 //! `work = garbage collection, on normal and dirty schedulers / throughput`
 //!
-//! Large heaps are collected on dirty schedulers for computing, and small ones where their process runs:
+//! Large heaps are collected on dirty CPU schedulers, and small ones where their process runs:
 //! both are counted. A process that is collected answers nobody until that is done, so it is never sampled
 //! at it; what is sampled is a process with a large heap at work.
 //! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
