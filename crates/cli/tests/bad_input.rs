@@ -204,8 +204,8 @@ const TYPED: &[Row] = &[
     row(&["run", "--fail-if", "limit=tpc.*", HTTP], 2, &["`tpc.*` is the name of no limit"]),
     row(&["run", "--fail-if", "cpu>80", HTTP], 2, &["`80` has no unit: write 80us or 80ms"]),
     row(&["man", "walk"], 2, &["`walk` is no command: write one of run, climb"]),
-    row(&["run", "--fail-if", "errors>100%", HTTP], 2, &["no run can ever be so"]),
-    row(&["run", "--fail-if", "availability<=100%", HTTP], 2, &["every run is so"]),
+    row(&["run", "--fail-if", "errors>100%", HTTP], 2, &["it is never true"]),
+    row(&["run", "--fail-if", "availability<=100%", HTTP], 2, &["it is always true"]),
     row(&["run", "-b", "@none.json", HTTP], 2, &["-b @none.json: cannot be read", "--body-raw"]),
     row(&["run", "-b", "@", HTTP], 2, &["-b @: names no file"]),
     row(&["run", "--insecure", HTTP], 2, &["target.insecure: only TLS has certificates"]),
@@ -277,7 +277,7 @@ const TYPED: &[Row] = &[
     row(&["run", "--format", "xml", HTTP], 2, &["--format: `xml` is none", "markdown"]),
     row(&["run", "--json", "--json-stream", HTTP], 2, &["--json-stream"]),
     row(&["run", "-o", "run.pdf", HTTP], 2, &["-o run.pdf", ".html", ".jsonl"]),
-    row(&["run", "-o", "run", HTTP], 2, &["-o run", "its ending tells the format"]),
+    row(&["run", "-o", "run", HTTP], 2, &["-o run", "its ending sets the format"]),
     row(&["run", "-o", "a.jsonl", "-o", "b.jsonl", HTTP], 2, &["a.jsonl", "b.jsonl"]),
     row(&["climb", "-o", "a.jsonl", HTTP], 2, &["a.jsonl", "climb"]),
     row(&["run", "-o", "plan.toml/x.json", HTTP], 1, &["plan.toml: cannot be made"])
@@ -495,7 +495,7 @@ fn a_full_disk_is_said_and_a_full_pipe_too() {
     let words = ["run", "-q", "--beam", "http", "-c", "2", "-d", "10s", "-o", "x.jsonl"];
     let mut linerate = Linerate::start_in(folder, &words, |_| {});
     assert_eq!(linerate.end(Duration::from_secs(5)), 1);
-    let pieces = ["x.jsonl: No space left on device", "make room"];
+    let pieces = ["x.jsonl: No space left on device", "free space"];
     check_sentence("-o on a full disk", &linerate.err(), &pieces);
     linerate.assert_nothing_left();
 

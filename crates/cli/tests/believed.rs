@@ -373,7 +373,7 @@ fn a_certificate_is_checked_unless_it_is_asked_not_to_be() {
         openssl(&[&signs[..], &["-CAcreateserial", "-extfile", "ext", "-out", name]].concat());
     }
     let untrusted =
-        "its certificate is not trusted: nobody signed it whom this host or file trusts";
+        "its certificate is not trusted: no authority that this host or file trusts signed it";
     let (own, ca) = (file("own"), file("ca"));
     for (certificate, flags, code, says) in [
         ("own", &[][..], 1, "its certificate is not trusted"),

@@ -153,7 +153,7 @@ fn a_command_must_say_where_it_listens_and_its_knobs_must_have_a_place() {
     assert_eq!(
         error,
         "`workers` is not a knob of the command: no word has `{workers}` to put its value for; \
-         write it there or take the knob out"
+         write it there or remove the knob"
     );
 }
 

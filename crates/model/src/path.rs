@@ -47,10 +47,10 @@ pub struct Path {
     /// Packets lost at random, each way.
     #[serde(skip_serializing_if = "is_none")]
     pub loss: Share,
-    /// Packets that a loss takes in a row, in the mean (Gilbert-Elliott); 1: each by itself.
+    /// Mean number of consecutive packets in a loss (Gilbert-Elliott); 1: each by itself.
     #[serde(skip_serializing_if = "is_one")]
     pub loss_burst: f64,
-    /// Packets that come twice.
+    /// Packets that are duplicated.
     #[serde(skip_serializing_if = "is_none")]
     pub duplicate: Share,
     /// Packets that skip the delay, and so overtake others.
@@ -261,7 +261,7 @@ impl Path {
         Self { rtt, ..Self::default() }
     }
 
-    /// The way out and the way back.
+    /// The outbound and the return direction.
     pub fn ways(&self) -> [Way; 2] {
         [self.way(self.out.as_ref(), 0), self.way(self.back.as_ref(), 1)]
     }

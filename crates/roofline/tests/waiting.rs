@@ -230,7 +230,11 @@ fn requests_that_run_are_well_and_so_are_those_that_nobody_can_tell_of() {
     };
     let judgement = duplex.judged();
     assert!(judgement.verdict.state == Answer::Unlimited, "{:?}", judgement.verdict);
-    assert!(judgement.verdict.says.contains("the state of connections is unknown"), "{:?}", judgement.verdict);
+    assert!(
+        judgement.verdict.says.contains("the state of connections is unknown"),
+        "{:?}",
+        judgement.verdict
+    );
 }
 
 #[test]

@@ -381,7 +381,7 @@ pub fn climb() -> ClimbDocument {
         predicted: predicted(44_000.0, 52_000.0, 60_000.0),
     };
     let mut missed = step(more, 39_900.0, 40_600.0, cpu(100, 40_600.0));
-    missed.overlooked = Some("target.cpu holds it before that rate".into());
+    missed.overlooked = Some("target.cpu is the limit below that rate".into());
     ClimbDocument {
         schema: "linerate/climb/1".into(),
         program: "0.1.0".into(),
@@ -811,7 +811,7 @@ pub fn doctor() -> DoctorDocument {
         driver_queue_bytes: Some(0),
         options: words(&[("nodelay", "false"), ("buffer", "1460"), ("active", "once")]),
         kernel: Some(kernel),
-        trouble: vec!["bytes held back in 97 % of samples".into()],
+        trouble: vec!["bytes unsent in 97 % of samples".into()],
         alike: 9,
     };
     let vital = |what: &str, says: &str, well| Vital { what: what.into(), says: says.into(), well };

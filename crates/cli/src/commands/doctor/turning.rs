@@ -59,7 +59,7 @@ impl Turning {
         let Some((knob, takes)) = KNOBS.iter().find(|(known, _)| known == knob) else {
             let known: Vec<&str> = KNOBS.iter().map(|(known, _)| *known).collect();
             return Err(wrong(format!(
-                "not a knob that can be turned on a living node and put back: write one of {}",
+                "not a knob that can be set on a live node and restored: write one of {}",
                 known.join(", ")
             )));
         };
@@ -143,7 +143,7 @@ impl Turning {
                 Some(port) => {
                     format!("no connection to port {port} was found: write another --listener")
                 }
-                None => "the node has no accepted connection to turn it on".into(),
+                None => "the node has no accepted connection to set it on".into(),
             })),
             Some(counts) => Ok(counts),
             None => Err(self.refused(format!("the probe answered {answer:?}"))),
@@ -157,14 +157,15 @@ impl Turning {
         function: &str,
         arguments: Vec<Term>,
     ) -> Result<Term, Failure> {
-        let attached = watch.attached().ok_or_else(|| self.refused("nobody is inside".into()))?;
+        let attached =
+            watch.attached().ok_or_else(|| self.refused("the probe is not on the node".into()))?;
         let answer = attached
             .call("linerate_probe_turn", function, arguments, PATIENCE)
             .map_err(|fault| self.refused(fault.to_string()))?;
         match as_tuple(&answer) {
             Some([ok, value]) if as_atom(ok) == Some("ok") => Ok(value.clone()),
             Some([error, why]) if as_atom(error) == Some("error") => {
-                Err(self.refused(as_text(why).unwrap_or_else(|| "it says not why".into())))
+                Err(self.refused(as_text(why).unwrap_or_else(|| "it gives no reason".into())))
             }
             _ => Ok(answer),
         }
@@ -178,7 +179,7 @@ impl Turning {
         let is_option =
             !matches!(KNOBS.iter().find(|(known, _)| *known == self.knob), Some((_, Takes::Count)));
         match (is_option, changed) {
-            (_, 0) => "it was set so already: nothing was turned".into(),
+            (_, 0) => "it was already set: nothing was changed".into(),
             (false, _) => "a flag of the node".into(),
             (true, _) if changed == sockets => format!("on {changed} connections"),
             (true, _) => format!("on {changed} of {sockets} connections; the others had it"),

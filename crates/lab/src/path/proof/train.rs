@@ -84,7 +84,7 @@ pub(super) fn prove(
             let by = format!("{:.0} %", tolerance * 100.0);
             Err(off("rate", direction, asked.to_string(), delivered, &by))
         }
-        None => unproven("the train did not come whole".into()),
+        None => unproven("the packet train did not arrive whole".into()),
     }
 }
 
