@@ -59,10 +59,10 @@ pub struct Path {
     /// Larger packets are dropped without a word: an MTU black hole. Bytes with IP header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<Bytes>,
-    /// What differs on the way out, from engine to target or from the first site to the second.
+    /// What differs outbound, from engine to target or from the first site to the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<WayChange>,
-    /// What differs on the way back.
+    /// What differs in the return direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<WayChange>,
     /// What delays the packets.
@@ -161,7 +161,7 @@ pub struct Way {
     pub reorder: Share,
     /// See [`Path::largest`].
     pub largest: Option<Bytes>,
-    /// Of this direction: the path's, and another for the way back.
+    /// Of this direction: the path's, and another for the return direction.
     pub seed: u64,
 }
 

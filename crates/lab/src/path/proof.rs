@@ -47,7 +47,7 @@ pub struct PathProof {
     pub delivered_max: Duration,
     /// Median of the way from engine to target.
     pub out_median: Duration,
-    /// Median of the way back.
+    /// Median of the return direction.
     pub back_median: Duration,
     /// Round trips made.
     pub probes: usize,

@@ -8,7 +8,7 @@ use crate::prelude::*;
 /// One direction of one link.
 pub(crate) struct LaidWay<'a> {
     pub asked: Way,
-    /// For people: `the way back`, or `east to west`.
+    /// For people: `the return path`, or `east to west`.
     pub name: String,
     /// Round trip that the link adds by itself. Unit: seconds.
     pub rtt: f64,
@@ -197,7 +197,8 @@ impl Overflows {
 fn name(plan: &Plan, index: usize, direction: Direction) -> String {
     let between = plan.links.get(index).map(|link| &link.between);
     match (between, direction) {
-        (None, direction) => format!("the {direction} path"),
+        (None, Direction::Out) => "the outbound path".into(),
+        (None, Direction::Back) => "the return path".into(),
         (Some([one, other]), Direction::Out) => format!("{one} to {other}"),
         (Some([one, other]), Direction::Back) => format!("{other} to {one}"),
     }
