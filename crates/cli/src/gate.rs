@@ -350,9 +350,9 @@ mod tests {
         }
         assert!(matches("tcp.*", "tcp.nagle-delayed-ack") && matches("*.cpu", "host.cpu"));
         assert!(!matches("tcp.*", "path.rate") && !matches("tcp", "tcp.loss"));
-        assert!(refused("limit=tpc.*").contains("`tpc.*` is the name of no limit"));
-        assert!(refused("limit=tcp.*,x").contains("`x` is the name of no limit"));
-        assert!(refused("limit=").contains("`` is the name of no limit"));
+        assert!(refused("limit=tpc.*").contains("`tpc.*` is not a limit"));
+        assert!(refused("limit=tcp.*,x").contains("`x` is not a limit"));
+        assert!(refused("limit=").contains("`` is not a limit"));
         assert!(refused("limit=*").contains("it is always true"));
         assert!(refused("limit!=*").contains("it is never true"));
         assert!(refused("limit>tcp").contains("write limit=NAME or limit!=NAME"));

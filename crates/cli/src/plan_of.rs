@@ -883,7 +883,7 @@ mod tests {
     #[test]
     fn what_is_no_target_is_told_what_to_write() {
         assert!(of("localhost:80").unwrap_err().sentence.contains("write http://localhost:80"));
-        assert!(of("ftp://a").unwrap_err().sentence.contains("`ftp://` is not spoken here"));
+        assert!(of("ftp://a").unwrap_err().sentence.contains("`ftp://` is not supported"));
         assert!(of("tcp://a").unwrap_err().sentence.contains("has no port"));
         assert!(plan_of(&LoadArgs::default()).unwrap_err().sentence.starts_with("no target"));
     }

@@ -454,7 +454,7 @@ fn what_is_not_valid_or_another_answer_is_not_compared() {
     let dies = format!("http://127.0.0.1:{}/", http(Duration::ZERO, 24));
     run_into(&folder, "void.json", &[], &dies);
     for (words, code, says) in [
-        (&["ok.json", "denied.json"][..], 4, "another kind: 100 % 2xx before, 100 % 4xx after"),
+        (&["ok.json", "denied.json"][..], 4, "differ in kind: 100 % 2xx before, 100 % 4xx after"),
         (&["ok.json", "void.json"], 4, "void.json: not compared: the run is void: nothing was"),
         (&["ok.json", "more.json"], 2, "load.connections: 2 -> 3; --other-plans"),
         (&["ok.json"], 2, "BEFORE... -- AFTER..."),
@@ -490,7 +490,7 @@ fn runs_of_one_build_are_not_called_different_and_a_slower_one_is() {
     for a in &files {
         for b in files.iter().filter(|b| *b != a) {
             let (code, said) = compared(&folder, &[a, b]);
-            assert!(said.contains("one run a side: no verdict on throughput below 27"), "{said}");
+            assert!(said.contains("one run a side: runs of one build differ by 27"), "{said}");
             alarms.extend((code == 5).then_some([a, b]));
         }
     }

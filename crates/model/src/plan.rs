@@ -1264,8 +1264,8 @@ mod tests {
             ("direction = 'both'\n[load]\nconnections = 1", "write 2 or more"),
             ("direction = 'both'\nbare = true", "write up or down"),
             ("direction = 'sideways'", "unknown variant `sideways`"),
-            ("[load]\nrate = 5", "load.rate: a stream is as fast as it goes"),
-            ("[load]\nthink = '5ms'", "load.think: a stream is as fast as it goes"),
+            ("[load]\nrate = 5", "load.rate: a stream always runs as fast as possible"),
+            ("[load]\nthink = '5ms'", "load.think: a stream always runs as fast as possible"),
         ] {
             let error = of(rest).unwrap_err().to_string();
             assert!(error.contains(says), "{rest}: {error}");
@@ -1333,7 +1333,7 @@ mod tests {
         assert_eq!(of(&format!("{SMALLEST}{hosts}")).unwrap().engine.hosts, ["a@x", "b@x"]);
         for (text, says) in [
             (format!("[target]\nbeam = 'http'\n{hosts}"), "write target.address"),
-            (format!("{SMALLEST}[engine]\nhosts = ['a@x', 'a@x']\n"), "a@x stands there twice"),
+            (format!("{SMALLEST}[engine]\nhosts = ['a@x', 'a@x']\n"), "a@x is there twice"),
             (format!("{SMALLEST}[load]\nconnections = 1\n{hosts}"), "write 1 or fewer"),
             (format!("{SMALLEST}[path]\nrtt = '1ms'\n{hosts}"), "a path is laid on this host"),
         ] {

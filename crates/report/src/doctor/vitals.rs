@@ -202,7 +202,7 @@ mod tests {
         }
         let mut found = Vec::new();
         of_stack(&evidence, &mut found);
-        assert_eq!(found[0].says, "0 of 5 wait to be accepted at most, 4 dropped");
+        assert_eq!(found[0].says, "at most 0 of 5 wait to be accepted, 4 dropped");
         assert!(!found[0].well);
         // As Apache's, whose listener defers.
         for (at, deferred) in [(0, 100), (1_000_000_000, 104)] {
