@@ -159,12 +159,12 @@ const TYPED: &[Row] = &[
     row(
         &["run", "--rate", "9", "--arrivals", "bursts", HTTP],
         2,
-        &["--arrivals: `bursts` is none"],
+        &["--arrivals: `bursts` is unknown"],
     ),
     row(
         &["run", "--framing", "lines", "tcp://127.0.0.1:{http}"],
         2,
-        &["--framing: `lines` is none"],
+        &["--framing: `lines` is unknown"],
     ),
     row(&["run", "-H", "nocolon", HTTP], 2, &["-H: `nocolon` has no colon"]),
     row(&["run", "-H", "a: b", "tcp://127.0.0.1:{http}"], 2, &["-H is HTTP's"]),
@@ -310,7 +310,7 @@ const FILES: &[Row] = &[
         .with(&[("plan.toml", "[target]\naddress = 'a:1'\nbeam = 'http'\n")]),
     row(&["run", "plan.toml", "--beam", "http"], 2, &["--beam beside plan.toml"])
         .with(&[("plan.toml", "[target]\naddress = 'a:1'\n")]),
-    row(&["run", "-q", "plan.toml"], 2, &["engine.cpus: [999] can't be had"])
+    row(&["run", "-q", "plan.toml"], 2, &["engine.cpus: [999] are not available"])
         .with(&[("plan.toml", "[target]\naddress = '127.0.0.1:{http}'\n[engine]\ncpus = [999]\n")]),
     row(&["run", "plan.toml", "--crr"], 2, &["--crr beside plan.toml"])
         .with(&[("plan.toml", "[target]\naddress = 'a:1'\n")]),

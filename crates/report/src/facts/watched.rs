@@ -77,7 +77,7 @@ pub(crate) fn reads(doctor: &DoctorDocument) -> String {
     )
 }
 
-/// `1,500 connections: 1,320 idle, 150 with the application`; none where they were not sampled.
+/// `1,500 connections: 1,320 idle, 150 in the application`; none where they were not sampled.
 pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
     if doctor.ports.is_empty() {
         return None;
