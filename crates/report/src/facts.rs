@@ -36,7 +36,8 @@ pub(crate) use scan::{scan, scan_notes};
 pub(crate) use setting::{climbed, host, labels, plan, subject, target};
 pub(crate) use watched::{
     address, alike, answer, because, connections as doctor_connections, cost,
-    effect as doctor_effect, options, ports, reads, states, suspects, unread, vitals, watched,
+    effect as doctor_effect, options, ports, reads, sampled_processes, states, unread, vitals,
+    watched,
 };
 
 /// The roof that binds.

@@ -254,13 +254,13 @@ pub(crate) fn options(of: &Connection) -> String {
 }
 
 /// A row a process.
-pub(crate) fn suspects(doctor: &DoctorDocument) -> Table {
+pub(crate) fn sampled_processes(doctor: &DoctorDocument) -> Table {
     let mut table = Table::new(
         "Processes that stand out",
         &["process", "waits"],
         &["mailbox", "running", "memory"],
     );
-    for of in &doctor.suspects {
+    for of in &doctor.sampled_processes {
         let name = of.name.as_ref().map_or(String::new(), |name| format!(" {name}"));
         table.rows.push(vec![
             format!("{}{name}", of.pid),

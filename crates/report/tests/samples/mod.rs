@@ -891,7 +891,7 @@ pub fn doctor() -> DoctorDocument {
                 ..connection
             },
         ],
-        suspects: vec![Suspect {
+        sampled_processes: vec![SampledProcess {
             pid: "<0.77.0>".into(),
             name: Some("shop_ledger".into()),
             mailbox: 1_204,
@@ -951,7 +951,7 @@ pub fn idle() -> DoctorDocument {
         roofline: Roofline { unit: "reads/s".into(), attained: 0.0, ..busy.roofline.clone() },
         advice: Vec::new(),
         connections: Vec::new(),
-        suspects: Vec::new(),
+        sampled_processes: Vec::new(),
         probe: None,
         applied: None,
         unread: BTreeMap::from([("node".into(), "nginx is no BEAM node".into())]),
