@@ -39,7 +39,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8, Failure> {
             "what-if has no model of streams, which have no requests: run them again with the change",
         ));
     }
-    if !run.is_held_back() {
+    if !run.demand_is_unmet() {
         return Err(wrong(
             "an open loop that met its rate does not show its capacity: record a run without --rate",
         ));

@@ -16,7 +16,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let run = &facts.run;
-    silent_if(!run.is_held_back(), "the offered rate is met")?;
+    silent_if(!run.demand_is_unmet(), "the offered rate is met")?;
     let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
     let connections = run.connections();
     let think = run.think_s();

@@ -10,7 +10,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     let rate = run.header.plan.load.rate.or_not_here("a closed loop has no offered rate")?;
     let why = format!("only {} of the offered {rate} were answered", run.attained());
-    silent_if(run.is_held_back(), why)?;
+    silent_if(run.demand_is_unmet(), why)?;
     let more = rate.0 * 2.0;
     Ok(Claim::place(vec![Part::capacity(Resource::Load, rate.0, 1.0)])
         .sum(format!("{rate} were offered"))
