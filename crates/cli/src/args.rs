@@ -246,10 +246,10 @@ pub struct PredictArgs {
     /// A column: a CSV file, or the JSON of a run, a scan or a study
     pub file: PathBuf,
     /// Only rows whose column has this value (series=NAME of a study's JSON); repeatable
-    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = crate::turn::assignment)]
+    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = crate::overrides::assignment)]
     pub filter: Vec<(String, String)>,
     /// Predict the concurrencies of these rows, and hold the prediction against them; repeatable
-    #[arg(long, value_name = "COLUMN=VALUE", value_parser = crate::turn::assignment)]
+    #[arg(long, value_name = "COLUMN=VALUE", value_parser = crate::overrides::assignment)]
     pub against: Vec<(String, String)>,
     /// Concurrencies to predict: 200,400 [default: the measured ones, or those of --against]
     #[arg(short, long, value_name = "N,N")]
@@ -306,7 +306,7 @@ pub struct LoadArgs {
     #[arg(long)]
     pub no_inside: bool,
     /// Set a knob of the target, or override a plan key by its dotted name; repeatable
-    #[arg(short = 'k', long = "knob", value_name = "NAME=VALUE", value_parser = crate::turn::assignment)]
+    #[arg(short = 'k', long = "knob", value_name = "NAME=VALUE", value_parser = crate::overrides::assignment)]
     pub knobs: Vec<(String, String)>,
 
     /// What to call it in reports [default: the target]
@@ -483,7 +483,7 @@ pub struct LoadArgs {
     /// A number in its answer says how long it is, by what follows: at=0 (bytes in front of it), width=4,
     /// endian=big or little, from=N (it counts what comes after so many bytes of the answer; without, what
     /// comes after itself)
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::turn::assignment, conflicts_with_all = ["until", "until_bytes"], help_heading = RAW)]
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::overrides::assignment, conflicts_with_all = ["until", "until_bytes"], help_heading = RAW)]
     pub until_length: Vec<(String, String)>,
 }
 
@@ -524,7 +524,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub load: LoadArgs,
     /// Run once for each of these values; several scans are combined; repeatable
-    #[arg(long, value_name = "NAME=V1,V2", value_parser = crate::turn::assignment)]
+    #[arg(long, value_name = "NAME=V1,V2", value_parser = crate::overrides::assignment)]
     pub scan: Vec<(String, String)>,
     /// Exit 3 if this holds: p99>10ms, rate<20k, errors>0.1%, availability<99.9%, unread>20% (of the requests
     /// under way), cpu>80us (an exchange), limit=tcp.*, limit!=host.cpu; repeatable
@@ -584,13 +584,13 @@ pub struct DoctorArgs {
     pub tls_key: Option<PathBuf>,
 
     /// Set a knob of the live node, measure alternately without and with it, and restore it
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = crate::turn::assignment, conflicts_with = "no_inside", help_heading = "Turning")]
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = crate::overrides::assignment, conflicts_with = "no_inside", help_heading = "Setting a knob")]
     pub apply: Option<(String, String)>,
     /// Set it on the connections of this listening port only
-    #[arg(long, value_name = "PORT", requires = "apply", help_heading = "Turning")]
+    #[arg(long, value_name = "PORT", requires = "apply", help_heading = "Setting a knob")]
     pub listener: Option<u16>,
     /// Keep it set
-    #[arg(long, requires = "apply", help_heading = "Turning")]
+    #[arg(long, requires = "apply", help_heading = "Setting a knob")]
     pub keep: bool,
     #[command(flatten)]
     pub output: OutputArgs,

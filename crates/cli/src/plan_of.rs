@@ -16,7 +16,7 @@ use linerate_run::Access;
 
 use crate::args::LoadArgs;
 use crate::failure::Failure;
-use crate::turn::turn;
+use crate::overrides::overridden;
 
 const AUTHORIZATION: &str = "Authorization";
 
@@ -36,7 +36,7 @@ pub fn plan_of(args: &LoadArgs) -> Result<Plan, Failure> {
     load(args, &mut plan)?;
     workload(args, &mut plan)?;
     for (knob, value) in &args.knobs {
-        plan = turn(&plan, knob, value)?;
+        plan = overridden(&plan, knob, value)?;
     }
     plan.check().map_err(Failure::plan)?;
     Ok(plan)

@@ -12,12 +12,12 @@ use crate::args::ClimbArgs;
 use crate::commands::run::{exit_code, one};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::overrides::{needs_new_lab, overridden, whole_name};
 use crate::pairs::effect;
 use crate::plan_of::{access_of, plan_of, read};
 use crate::privileges;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use crate::turn::{needs_new_lab, turn, whole_name};
 
 /// See the module.
 pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
@@ -179,7 +179,7 @@ impl Climber<'_> {
 
     fn is_turnable(&self, advice: &Advice) -> bool {
         if advice.knob.contains('.') {
-            return turn(&self.plan, &advice.knob, &advice.value).is_ok();
+            return overridden(&self.plan, &advice.knob, &advice.value).is_ok();
         }
         let knobs = self.deployment.as_ref().map(Deployment::knobs).unwrap_or_default();
         knobs.iter().any(|(name, _)| *name == advice.knob)
@@ -188,7 +188,7 @@ impl Climber<'_> {
     /// A knob turned, and measured against the state before: A (already measured) B B A.
     fn step(&mut self, before: &RunDocument, advice: Advice) -> Result<Step, Failure> {
         let from = self.plan.clone();
-        let to = turn(&from, &advice.knob, &advice.value)?;
+        let to = overridden(&from, &advice.knob, &advice.value)?;
         self.turned.insert(whole_name(&advice.knob).to_owned());
         let label = format!("{}={}", advice.knob, advice.value);
         let new_lab = needs_new_lab(&advice.knob);
