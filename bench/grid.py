@@ -40,17 +40,17 @@ class Grid:
 
     def add(self, part, asked, delivered, held, note=""):
         self.rows.setdefault(part, []).append((asked, delivered, held, note))
-        verdict = "" if held else "  NOT HELD"
+        verdict = "" if held else "  OUTSIDE"
         print(f"  {part}: {asked}: {delivered} {note}{verdict}", file=sys.stderr, flush=True)
 
     def again(self, part, measure):
-        """A neighbour's burst spoils one look, seldom three: the best of up to three is shown, and how
-        many looks it took."""
-        for look in (1, 2, 3):
+        """A neighbour's burst spoils one try, seldom three: the best of up to three is shown, and how
+        many tries it took."""
+        for tries in (1, 2, 3):
             asked, delivered, held, note = measure()
             if held:
                 break
-        self.add(part, asked, delivered, held, note + (f"; look {look}" if look > 1 else ""))
+        self.add(part, asked, delivered, held, note + (f"; try {tries}" if tries > 1 else ""))
 
     def delays(self):
         rates = [None, *RATES]
@@ -146,7 +146,7 @@ class Grid:
         out = path.account["out"]
         took = (sent["last_ns"] - sent["first_ns"]) / 1e6
         held = came["received"] == limit and out["dropped_limit"] == count - limit
-        note = f"burst of {count:,} in {took:.0f} ms, 200 ms each way"
+        note = f"burst of {count:,} in {took:.0f} ms, 200 ms in each direction"
         return f"{limit:,} packets", f"{came['received']:,} packets", held, note
 
     def page(self):
@@ -155,15 +155,15 @@ class Grid:
             "rtt": f"Round-trip time: median within {RTT_MS} ms, sending time of {SMALL} bytes at the rate added",
             "rate": f"Rate: within {RATE:.0%}, IP bytes",
             "loss": "Loss: within the binomial interval of 99.9 %",
-            "queue": "Queue: the most that waited, exactly; what was not let in, accounted for",
+            "queue": "Queue: the longest, exactly; drops accounted for",
             "limit": "Limit of what the path holds, delay included: exactly",
         }
         text = []
         for part, rows in self.rows.items():
             held = sum(1 for row in rows if row[2])
-            text += [f"**{titles[part]}. {held} of {len(rows)} held.**", ""]
+            text += [f"**{titles[part]}. {held} of {len(rows)} inside.**", ""]
             text += ["| asked | delivered | | |", "|---|---:|---|---|"]
-            text += [f"| {a} | {d} | {'held' if h else '**not held**'} | {n} |" for a, d, h, n in rows]
+            text += [f"| {a} | {d} | {'inside' if h else '**outside**'} | {n} |" for a, d, h, n in rows]
             text.append("")
         self.rows = {}
         return "\n".join(text)

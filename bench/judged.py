@@ -77,7 +77,7 @@ def _sum_off(limit, truth):
     return "; ".join(off)
 
 
-class Foretold(NamedTuple):
+class Predicted(NamedTuple):
     """What the first advice promised, against what its twin gave."""
 
     error: float
@@ -85,17 +85,17 @@ class Foretold(NamedTuple):
     width: float
 
 
-def foretold(document, gained_per_s):
+def predicted(document, gained_per_s):
     """None: nothing was promised, or the twin gave nothing.
 
-    >>> foretold({"advice": [{"predicted_per_s": [50, 100, 200]}]}, 100)
-    Foretold(error=0.0, is_inside=True, width=4.0)
+    >>> predicted({"advice": [{"predicted_per_s": [50, 100, 200]}]}, 100)
+    Predicted(error=0.0, is_inside=True, width=4.0)
     """
     advice = document.get("advice") or []
     low, mid, high = interval(advice[0].get("predicted_per_s") if advice else None)
     if not (low and mid and high and gained_per_s):
         return None
-    return Foretold(abs(math.log(mid / gained_per_s)), low <= gained_per_s <= high, high / low)
+    return Predicted(abs(math.log(mid / gained_per_s)), low <= gained_per_s <= high, high / low)
 
 
 def interval(told):

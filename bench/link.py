@@ -140,7 +140,7 @@ class Link:
             rows += ["", target(f"at least {SMALL_RATE:,} messages/s of 20 to 100 bytes", slowest >= SMALL_RATE,
                                 f"{slowest:,.0f}"), ""]
             rows += self.latency(nodes)
-        return (f"{SENDERS} processes each send to one of their own on the second node, one way, for {self.seconds:g} s; "
+        return (f"{SENDERS} processes each send to one of their own on the second node, in one direction, for {self.seconds:g} s; "
                 "CPU time is of both nodes, which have `+sbwt none`. Median (lowest to highest).\n\n" + "\n".join(rows))
 
     def latency(self, nodes):
@@ -186,7 +186,7 @@ class Link:
         def stock():
             return nodes.ask("ping_pong", "stock", 100, self.ms)
 
-        rows = ["Half a round trip of 100 bytes, one process and nothing else, each in turn with the distribution; CPU is of both "
+        rows = ["Half a round trip of 100 bytes, one process and nothing else, alternating with the distribution; CPU is of both "
                 "nodes.", "",
                 "| | link: p50, us | p99, us | CPU a message, us | distribution: p50, us | p99, us | CPU a message, us "
                 "| distribution by link | interval |",

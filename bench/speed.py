@@ -48,7 +48,7 @@ class Speed:
             return False
 
     def alternate(self, measures, turns=None):
-        """Each of the named measures in turn, forth and back: A B B A for two. Figures by name."""
+        """Each of the named measures alternately, forth and back: A B B A for two. Figures by name."""
         figures = {name: [] for name in measures}
         for turn in range(turns or self.pairs):
             for name in list(measures) if turn % 2 == 0 else reversed(list(measures)):
@@ -106,7 +106,7 @@ class Speed:
 
             return once
 
-        text = ["**Packets a second**, one way, datagrams sent as fast as a process can and received "
+        text = ["**Packets a second**, in one direction, datagrams sent as fast as a process can and received "
                 f"by another: median of {self.pairs} runs of {self.flood:,} (lowest to highest); CPU time of "
                 "the carrying thread (bare: process) a packet. The bare copy has no offload.", ""]
         text += ["| IP bytes | | packets/s | by the bare copy | us CPU a packet |",
@@ -147,7 +147,7 @@ class Speed:
 
             return once
 
-        text = ["**Delay beyond what was asked**, one way, microseconds, 64-byte packets at an even "
+        text = ["**Delay beyond what was asked**, in one direction, microseconds, 64-byte packets at an even "
                 f"pace, as the kernel stamps them when they come off the device: median over {self.pairs} runs "
                 f"of {self.seconds} s (lowest to highest). The bare copy has no delay to miss: its row is what two wake-ups "
                 "and the stamps themselves take here.", ""]

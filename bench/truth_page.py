@@ -10,7 +10,7 @@ from foreign import ROOT
 RIGHT = {"planted": 0.95, "foreign": 0.90, "healthy": 1.0}
 UNKNOWN_AT_MOST = 0.10
 WRONG_AT_MOST = 0.10
-# |ln(foretold / measured)| of lifted twins, the share of them inside the interval, and its width.
+# |ln(predicted / measured)| of lifted twins, the share of them inside the interval, and its width.
 ERROR_AT_MOST, INSIDE_AT_LEAST, WIDTH_AT_MOST = 0.15, 0.80, 3.0
 # X(c/2) inside the model's interval, and its half width.
 HALF_INSIDE_AT_LEAST, HALF_WIDTH_AT_MOST = 0.90, 0.15
@@ -55,7 +55,7 @@ def by_suite(rows):
 
 def gains(rows):
     """One vote a fault: the median of its tries' errors and widths, and whether most of them were inside."""
-    with_gain = [row.foretold for row in rows if row.foretold]
+    with_gain = [row.predicted for row in rows if row.predicted]
     errors = [statistics.median(one.error for one in found) for found in with_gain]
     inside = [sum(one.is_inside for one in found) * 2 > len(found) for found in with_gain]
     widths = [statistics.median(one.width for one in found) for found in with_gain]
@@ -83,12 +83,12 @@ def totals(rows, beside):
     errors, inside, widths = gains(rows)
     if errors:
         lines.append(
-            f"Gain foretold and measured, {len(errors)} faults: \\|ln(foretold / measured)\\| {statistics.median(errors):.2f} "
+            f"Gain, predicted and measured, {len(errors)} faults: \\|ln(predicted / measured)\\| {statistics.median(errors):.2f} "
             f"in the median; {sum(inside)} of {len(inside)} inside the interval; it is {statistics.median(widths):.1f} times "
             "as high as low in the median."
         )
     else:
-        lines.append("Gain foretold and measured: no prediction had a measured twin.")
+        lines.append("Gain, predicted and measured: no prediction had a measured twin.")
     if beside.half_loads:
         widths = statistics.median(width for _, width in beside.half_loads)
         within = sum(is_inside for is_inside, _ in beside.half_loads)
@@ -128,7 +128,7 @@ def page(rows, beside, commits, options):
             lines += ["| case | no false alarm | named |", "|---|---:|---|"]
             lines += [f"| {row.name} | {_of(row.count('right'), row)} | {_names(row.tries)} |" for row in of_suite]
         else:
-            head = "| case | truth | right | by half | don't know | wrong | named | lifted | foretold |"
+            head = "| case | truth | right | by half | don't know | wrong | named | lifted | predicted |"
             lines += [head, "|---|---|---:|---:|---:|---:|---|---|---|"]
             lines += [_cells(row) for row in of_suite]
         lines.append("")
@@ -148,7 +148,7 @@ def _folders(cases):
 def _cells(row):
     counts = [row.count(outcome) for outcome in ("half", "unknown", "wrong")]
     gain = ""
-    if row.foretold:
+    if row.predicted:
         (error,), (is_inside,), (width,) = gains([row])
         gain = f"{error:.2f}, {'inside' if is_inside else 'outside'} of x{width:.1f}"
     lifted = f"{_rights(row.twins)} of {len(row.twins)}: {_names(row.twins)}"

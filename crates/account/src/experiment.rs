@@ -3,7 +3,7 @@
 //! After the main phase linerate asks the same service with one connection, now and then and then without
 //! pause, with half of the connections, and with all of them again.
 //!
-//! - `e = d ln X / d ln N`: 1 where each connection brings its own exchanges, 0 where something is full. It only falls
+//! - `e = d ln X / d ln N`: 1 where throughput grows with connections, 0 where something is full. It only falls
 //!   with more connections, so what it is on average from one of them to all is the most that it can be at all: that
 //!   tells where throughput comes in fits, and no two stretches of it are alike.
 //! - `k = X(c) x the application's mean time alone`: how many are served at a time.

@@ -75,17 +75,17 @@ impl Station {
         use Station::*;
         match self {
             Connect => ["connect", "connecting", "connect"],
-            AcceptQueue => ["accept_queue", "in the accept queue, taken by nobody", "accept queue"],
+            AcceptQueue => ["accept_queue", "waiting in the accept queue", "accept queue"],
             TlsHandshake => ["tls_handshake", "in the TLS handshake", "TLS handshake"],
             ClientSending => ["client_sending", "unsent in the client's socket", "request unsent"],
-            PathOut => ["path_out", "on the way to the server", "path out"],
+            PathOut => ["path_out", "in flight to the server", "outbound path"],
             Unread => ["unread", "unread in the server's socket", "unread"],
             Application => ["application", "in the application", "application"],
             ServerSending => ["server_sending", "unsent in the server's socket", "answer unsent"],
-            PathBack => ["path_back", "on the way back", "path back"],
-            Engine => ["engine", "answered and not read by linerate", "linerate"],
+            PathBack => ["path_back", "in flight to the client", "return path"],
+            Engine => ["engine", "answered, not yet read by linerate", "linerate"],
             Beyond => ["beyond", "on the other host", "other host"],
-            Brief => ["brief", "too brief to be placed", "kernel and wire"],
+            Brief => ["brief", "too brief to locate", "kernel and wire"],
         }
     }
 

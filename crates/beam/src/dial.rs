@@ -242,10 +242,10 @@ impl Fault {
         let not_a_node = |reason: String| Unreached::NotANode { address: address.clone(), reason };
         match self.error {
             HandshakeError::OngoingHandshake => {
-                not_allowed("it is shaking hands with another of our name; try again")
+                not_allowed("another client of our name is in a handshake; try again")
             }
             HandshakeError::AlreadyActive => {
-                not_allowed("it has a connection from another of our name; try again")
+                not_allowed("it has a connection from another client of our name; try again")
             }
             HandshakeError::NotAllowed => not_allowed(
                 "`not_allowed`; it permits certain nodes only (net_kernel:allow/1), or refuses our protocol",
@@ -263,9 +263,9 @@ impl Fault {
                     to: "the handshake",
                     waited: PATIENCE,
                     advice: if place.tls.is_some() {
-                        "look whether it is overloaded"
+                        "check whether it is overloaded"
                     } else {
-                        "write --tls if it uses TLS distribution, or look whether it is overloaded"
+                        "write --tls if it uses TLS distribution, or check whether it is overloaded"
                     },
                 },
                 _ if seen.first.starts_with(&TLS_ALERT) => {
@@ -276,10 +276,10 @@ impl Fault {
                 | io::ErrorKind::BrokenPipe => match (self.stage, seen.frames) {
                     // It hangs up on a wrong answer to its challenge, without a word.
                     (Stage::Challenge, 2..) => Unreached::WrongCookie { node },
-                    (Stage::Challenge, _) => not_allowed("it hung up before its challenge"),
+                    (Stage::Challenge, _) => not_allowed("it closed the connection before its challenge"),
                     (Stage::Name, _) => not_a_node(
-                        "it closed the connection at once; write --tls if it uses TLS distribution, or look \
-                         whether it has processes left (+P)"
+                        "it closed the connection at once; write --tls if it uses TLS distribution, or check whether \
+                         it has processes left (+P)"
                             .into(),
                     ),
                 },

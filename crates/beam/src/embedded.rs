@@ -271,7 +271,7 @@ fn compile(at: &Path) -> io::Result<()> {
     }
     let says = [output.stdout, output.stderr].concat();
     let says = String::from_utf8_lossy(&says);
-    Err(io::Error::other(format!("erl: {}", says.lines().next().unwrap_or("no word why"))))
+    Err(io::Error::other(format!("erl: {}", says.lines().next().unwrap_or("no reason given"))))
 }
 
 #[cfg(test)]

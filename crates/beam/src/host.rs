@@ -60,7 +60,7 @@ pub enum HostFault {
 fn remedy(reason: &str) -> &'static str {
     match reason {
         _ if reason.contains("enospc") => {
-            "; make room there, or start the node with TMPDIR set to another folder"
+            "; free space there, or start the node with TMPDIR set to another folder"
         }
         _ if reason.contains("eacces") => {
             "; start the node with TMPDIR set to a folder whose files may be run (not mounted noexec)"
@@ -245,7 +245,7 @@ impl FarProgram {
             }
             _ => Err(HostFault::Failed {
                 node: self.node.name().to_owned(),
-                what: "say what its program said",
+                what: "relay its program's output",
                 reason: in_words(&answer),
             }),
         }

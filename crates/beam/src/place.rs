@@ -35,7 +35,7 @@ pub struct TlsFiles {
 
 /// A node that could not be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is not a node: write NAME@HOST as `node()` tells it, or NAME for one on this host")]
+#[error("`{0}` is not a node: write NAME@HOST as `node()` shows it, or NAME for one on this host")]
 pub struct BadPlace(pub String);
 
 impl Where {

@@ -66,7 +66,8 @@ pub enum Unreached {
     },
     /// The node hung up when it saw our answer to its challenge.
     #[error(
-        "{node} refused the cookie: write the node's own as --cookie-file FILE or LINERATE_COOKIE (on the node, `erlang:get_cookie()` tells it)"
+        "{node} refused the cookie: write the node's own as --cookie-file FILE or LINERATE_COOKIE (on the node, \
+         `erlang:get_cookie()` shows it)"
     )]
     WrongCookie {
         /// As written.
@@ -81,7 +82,7 @@ pub enum Unreached {
         node: String,
     },
     /// The node let us in only so far.
-    #[error("{node} does not let linerate in: {reason}")]
+    #[error("{node} refuses linerate: {reason}")]
     NotAllowed {
         /// As written.
         node: String,

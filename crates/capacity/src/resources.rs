@@ -95,7 +95,7 @@ fn target_descriptors(ask: &Ask, limits: &Limits) -> Option<Need> {
     };
     let line = match ask.is_node {
         true => format!(
-            "ulimit -Sn {needs}    # in the shell that starts linerate, which its nodes have theirs of"
+            "ulimit -Sn {needs}    # in the shell that starts linerate, its nodes inherit it"
         ),
         false => format!(
             "LimitNOFILE={}    # in [Service] of its unit, and start it again; or prlimit --pid PID --nofile={0}",
@@ -271,7 +271,7 @@ fn memory(ask: &Ask, limits: &Limits) -> Option<Need> {
         ),
         Place::Elsewhere => (
             KERNEL_END + ENGINE_END,
-            "engine and the kernel's end here; the target's host is not seen",
+            "engine and the kernel's end here; the target's host is unknown",
         ),
     };
     let holds = limits.memory.map(|has| has / each);
@@ -286,9 +286,9 @@ fn memory(ask: &Ask, limits: &Limits) -> Option<Need> {
         sum: format!("{each} bytes each: {what}"),
         is_estimate: true,
         arranged: None,
-        paste: holds.is_some_and(|holds| holds < ask.connections).then(|| {
-            "fewer connections, or a host with more memory: nothing to paste gives it".into()
-        }),
+        paste: holds
+            .is_some_and(|holds| holds < ask.connections)
+            .then(|| "fewer connections, or a host with more memory: no setting gives it".into()),
     })
 }
 

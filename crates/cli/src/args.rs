@@ -28,7 +28,7 @@ pub enum Command {
     /// Lift one roof after the other: run, follow the advice, measure again in pairs
     #[command(after_help = CLIMB_EXAMPLES)]
     Climb(ClimbArgs),
-    /// Watch a live BEAM node, or whatever listens on a port, and name what limits it
+    /// Watch a live BEAM node, or the service on a port, and name what limits it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
     /// Judge a recorded run again, without network
@@ -39,7 +39,7 @@ pub enum Command {
         #[arg(value_parser = crate::known::roofs(), hide_possible_values = true)]
         id: Option<String>,
     },
-    /// Be the far end of streams: read, or write, as fast as it goes, for whoever loads it
+    /// Be the far end of streams: read, or write, as fast as possible
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
     /// Reproduce a published study: its figures beside this machine's
@@ -59,10 +59,10 @@ pub enum Command {
     /// Compare runs' JSON, one or several a side: ratio, interval, verdict; exit 5 on a regression
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
-    /// Start and load two targets in turn until their difference is known; exit 5 on a regression
+    /// Start and load two targets alternately until their difference is known; exit 5 on a regression
     #[command(after_help = AB_EXAMPLES)]
     Ab(AbArgs),
-    /// What several engine processes are; not for typing
+    /// An engine process, started by linerate itself
     #[command(name = linerate_run::COMMAND, hide = true)]
     EngineWorker,
     /// Print shell completions
@@ -114,10 +114,10 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   linerate doctor shop@db1                                inside and, on its host, outside
   linerate doctor rabbit --for 30s --cookie-file /var/lib/rabbitmq/.erlang.cookie
-  linerate doctor :8080                                   whoever listens there
+  linerate doctor :8080                                   what listens there
   linerate doctor 4711 -o doctor.html -o doctor.jsonl
   linerate doctor shop@db1 --port 25672                   without EPMD
-  linerate doctor shop@db1 --apply nodelay=on             turn, measure, put back
+  linerate doctor shop@db1 --apply nodelay=on             set, measure, restore
 
 It makes no load. Without --apply it only reads, and the node is left as it was.
 The cookie is read from --cookie-file, LINERATE_COOKIE or ~/.erlang.cookie.
@@ -130,12 +130,12 @@ Examples:
   linerate path --rtt 10ms --rate 200Mbit --loss 0.1% --queue 1000    a shell behind it
   linerate path --rtt 10ms -- curl http://{peer}:8080/    a service of this host, 10 ms away
   linerate path --rtt 80ms --rate 20Mbit --queue 64KiB -- linerate run http://{peer}:8080/
-  linerate path --rtt 40ms -- linerate path --loss 1% -- ping -c 100 {peer}    one in the other
+  linerate path --rtt 40ms -- linerate path --loss 1% -- ping -c 100 {peer}    nested
 
 {peer} in the command's words, and LINERATE_PATH_PEER in its environment, is this host's address
 as seen through the path: what listens on 0.0.0.0 here answers there (what listens on 127.0.0.1
-only, with --forward PORT). The command's way out is the path and nothing else: no Internet, no
-name server. `out` is what it sends, `back` what it gets.
+only, with --forward PORT). The command's only route is the path: no Internet, no
+name server. `out` is what it sends, `back` what it receives.
 
 As root, the host gets one device with an address, for as long as the command runs. Without root
 a user namespace is entered, in which no device of the host's can be made: then only ports named
@@ -152,8 +152,8 @@ Examples:
   linerate run stream://10.0.0.2:7000 --stream down -c 4  from it
   linerate run stream://10.0.0.2:7000 --stream both -c 2  one connection each way
 
-It serves whoever reaches it, as `iperf3 -s` does: have a firewall say who that is, or --bind. It
-prints a line for each stream that ends. Ctrl-C ends it.";
+It serves every client, as `iperf3 -s` does: restrict them with a firewall or --bind. It
+prints a line for each finished stream. Ctrl-C ends it.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -162,8 +162,8 @@ Examples:
   linerate compare a1.json a2.json a3.json -- b1.json b2.json b3.json --tolerance 10%
   linerate compare before/ after/ --fail-if 'errors>1%' -o compare.md
 
-Runs that are void, or whose answers are of another kind, are not compared: exit 4. Runs that were
-asked otherwise are refused unless --other-plans is given. Make the runs of both sides in turn.
+Runs that are void, or whose answers are of another kind, are not compared: exit 4. Runs of
+other plans are refused unless --other-plans is given. Alternate the runs of both sides.
 docs/comparison.md says how often it is wrong, and how much it finds.";
 
 const AB_EXAMPLES: &str = "\
@@ -173,8 +173,8 @@ Examples:
   linerate ab -- http://10.0.0.1:8080/ -- http://10.0.0.2:8080/
   linerate ab --fail-if 'p99>50ms' -- old.toml -- new.toml -o ab.md
 
-Each run starts its target anew, in the order A B B A. The figures are looked at after 3 rounds and
-at each doubling; it ends when the difference is clear, or so well known as --resolve asks.";
+Each run starts its target anew, in the order A B B A. The figures are evaluated after 3 rounds and
+at each doubling; it ends when the difference is clear, or known as well as --resolve asks.";
 
 const PREDICT_EXAMPLES: &str = "\
 Examples:
@@ -205,16 +205,16 @@ pub struct PathChange {
     /// Round-trip time: 10ms
     #[arg(long, value_name = "TIME", help_heading = "Path")]
     pub rtt: Option<String>,
-    /// Bits a second each way, IP headers included: 200Mbit; none: as fast as the machine
+    /// Bits a second in each direction, IP headers included: 200Mbit; none: as fast as the machine
     #[arg(long, value_name = "RATE", help_heading = "Path")]
     pub rate: Option<String>,
     /// What may wait for the rate: packets (1000) or bytes (256KiB)
     #[arg(long, value_name = "SIZE", help_heading = "Path")]
     pub queue: Option<String>,
-    /// Packets that the path holds in all, those in delay included: netem's limit; none: no limit
+    /// Packets that the path holds in all, delayed ones included: netem's limit; none: no limit
     #[arg(long, value_name = "PACKETS", help_heading = "Path")]
     pub limit: Option<String>,
-    /// Packets lost at random, each way: 0.1%
+    /// Packets lost at random, in each direction: 0.1%
     #[arg(long, value_name = "SHARE", help_heading = "Path")]
     pub loss: Option<String>,
     /// Any key of a plan's [path]: out.rate=1Mbit,back.limit=500; repeatable
@@ -229,7 +229,7 @@ pub struct PathChange {
     /// On which sides workers are: one or both [default: both where a share of exchanges crosses]
     #[arg(long, value_name = "SIDES", help_heading = "Path")]
     pub sides: Option<String>,
-    /// What a connection may have on its way: a pinned receive window
+    /// Bytes a connection may have in flight: a pinned receive window
     #[arg(long, value_name = "SIZE", help_heading = "Path")]
     pub window: Option<String>,
     /// Bytes of a request, framing included [default: as measured, or one packet]
@@ -246,10 +246,10 @@ pub struct PredictArgs {
     /// A column: a CSV file, or the JSON of a run, a scan or a study
     pub file: PathBuf,
     /// Only rows whose column has this value (series=NAME of a study's JSON); repeatable
-    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = crate::turn::assignment)]
+    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = crate::overrides::assignment)]
     pub filter: Vec<(String, String)>,
     /// Predict the concurrencies of these rows, and hold the prediction against them; repeatable
-    #[arg(long, value_name = "COLUMN=VALUE", value_parser = crate::turn::assignment)]
+    #[arg(long, value_name = "COLUMN=VALUE", value_parser = crate::overrides::assignment)]
     pub against: Vec<(String, String)>,
     /// Concurrencies to predict: 200,400 [default: the measured ones, or those of --against]
     #[arg(short, long, value_name = "N,N")]
@@ -305,14 +305,14 @@ pub struct LoadArgs {
     /// Stay outside of the BEAM node: no probe in it
     #[arg(long)]
     pub no_inside: bool,
-    /// Turn a knob of the target, or of the plan by its dotted key; repeatable
-    #[arg(short = 'k', long = "knob", value_name = "NAME=VALUE", value_parser = crate::turn::assignment)]
+    /// Set a knob of the target, or override a plan key by its dotted name; repeatable
+    #[arg(short = 'k', long = "knob", value_name = "NAME=VALUE", value_parser = crate::overrides::assignment)]
     pub knobs: Vec<(String, String)>,
 
     /// What to call it in reports [default: the target]
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     pub name: Option<String>,
-    /// What else reports are to say of it: build=1423; repeatable
+    /// A label for reports: build=1423; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = crate::plan_of::label, help_heading = "Output")]
     pub labels: Vec<(String, String)>,
 
@@ -328,23 +328,23 @@ pub struct LoadArgs {
     /// Engine threads [default: one a CPU]
     #[arg(short, long, value_name = "N", help_heading = "Load")]
     pub threads: Option<u16>,
-    /// Have so many processes make the load, one result: each has descriptors of its own [default: one, or as many as
+    /// Make the load with so many processes, as one result: each has its own descriptors [default: one, or as many as
     /// the connections need descriptors for]
     #[arg(long, value_name = "N", help_heading = "Load")]
     pub processes: Option<u16>,
-    /// Have the host of this BEAM node make the load, or its part of it: NAME@HOST, as `doctor` reaches it; repeatable
+    /// Let the host of this BEAM node make the load, or a part of it: NAME@HOST, as for `doctor`; repeatable
     #[arg(long = "host", value_name = "NODE", help_heading = HOSTS)]
     pub hosts: Vec<String>,
-    /// The file that holds the cookie of the nodes that are reached [default: LINERATE_COOKIE, ~/.erlang.cookie]
+    /// The file that holds the cookie of these nodes [default: LINERATE_COOKIE, ~/.erlang.cookie]
     #[arg(long, value_name = "FILE", help_heading = HOSTS)]
     pub cookie_file: Option<PathBuf>,
     /// Reach the hosts over TLS distribution (nodes with -proto_dist inet_tls)
     #[arg(long, help_heading = HOSTS)]
     pub host_tls: bool,
-    /// Whom to trust there, PEM; without it any certificate
+    /// Trusted authorities there, PEM; without it any certificate
     #[arg(long, value_name = "FILE", requires = "host_tls", help_heading = HOSTS)]
     pub host_ca: Option<PathBuf>,
-    /// Our certificate, PEM, for hosts that ask for one
+    /// linerate's certificate, PEM, for hosts that require one
     #[arg(long, value_name = "FILE", requires = "host_tls", help_heading = HOSTS)]
     pub host_cert: Option<PathBuf>,
     /// Its private key, PEM
@@ -356,17 +356,17 @@ pub struct LoadArgs {
     /// Spacing of an open loop: constant or poisson [default: constant]
     #[arg(long, value_name = "KIND", help_heading = "Load", requires = "rate")]
     pub arrivals: Option<String>,
-    /// Run a rate that the connections cannot carry
+    /// Run even if the connections cannot carry the rate
     #[arg(long, help_heading = "Load")]
     pub overload: bool,
     /// Leave out the experiment after the load: alone, half of the connections, all again
     #[arg(long, help_heading = "Load")]
     pub no_check: bool,
-    /// Hold a level of load for a time, connections (10s:100) or a rate (10s:500/s), then the next one;
+    /// Keep a level of load for a time, connections (10s:100) or a rate (10s:500/s), then the next one;
     /// repeatable. Each has its row; all other figures are of the last
     #[arg(long = "stage", value_name = "TIME:LEVEL", conflicts_with_all = ["duration", "exchanges", "rate", "ramp"], help_heading = "Load")]
     pub stages: Vec<String>,
-    /// Have each connection pause between an answer and its next request: 100ms, 50ms..200ms (each as likely) or
+    /// Let each connection pause between an answer and its next request: 100ms, 50ms..200ms (each as likely) or
     /// exp:100ms (exponential, of that mean). Latency then runs from when a request was due
     #[arg(long, value_name = "TIME", conflicts_with = "rate", help_heading = "Load")]
     pub think: Option<String>,
@@ -382,11 +382,11 @@ pub struct LoadArgs {
     /// Put a network path between engine and target with this round-trip time
     #[arg(long, value_name = "TIME", help_heading = "Path (needs root or user namespaces)")]
     pub rtt: Option<String>,
-    /// Anything of that path: rate=200Mbit,queue=1000,loss=0.1%,out.largest=1400; keys as in a
+    /// Other keys of that path: rate=200Mbit,queue=1000,loss=0.1%,out.largest=1400; keys as in a
     /// plan's [path]; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path (needs root or user namespaces)")]
     pub path: Vec<(String, String)>,
-    /// Who carries it: netem, line, or auto
+    /// What emulates it: netem, line, or auto
     #[arg(long, value_name = "WHO", help_heading = "Path (needs root or user namespaces)")]
     pub path_backend: Option<String>,
 
@@ -405,7 +405,7 @@ pub struct LoadArgs {
     /// Request body of so many filler bytes (64KiB)
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["body", "body_raw"], help_heading = "HTTP")]
     pub body_size: Option<String>,
-    /// Ask this too, as often as its weight says [default: 1]: a path, or a URL of the same host; repeatable
+    /// Request this too, as often as its weight says [default: 1]: a path, or a URL of the same host; repeatable
     #[arg(long, value_name = "[WEIGHT:]URL", conflicts_with = "requests", help_heading = "HTTP")]
     pub also: Vec<String>,
     /// Requests from a file instead, one JSON object a line: {"method": "POST", "path": "/a",
@@ -438,7 +438,7 @@ pub struct LoadArgs {
     /// Bytes of a response [default: as the request]
     #[arg(long, value_name = "SIZE", help_heading = "TCP (rr, crr)")]
     pub response: Option<String>,
-    /// How messages are told apart: fixed, length2 or length4
+    /// Framing of messages: fixed, length2 or length4
     #[arg(long, value_name = "KIND", help_heading = "TCP (rr, crr)")]
     pub framing: Option<String>,
     /// crr: a connection for each exchange
@@ -447,8 +447,8 @@ pub struct LoadArgs {
 
     /// Bulk bytes up (to the target, as iperf3), down (from it, as iperf3 -R) or both (every second connection down),
     /// over one connection unless -c says more. The target is stream://HOST[:PORT], where `linerate serve` runs;
-    /// tcp://HOST:PORT, something that reads everything (up) or writes unasked (down); without one, a far end is started
-    /// here. -n counts blocks; buffers are -k engine.sndbuf=256KiB and engine.recbuf
+    /// tcp://HOST:PORT, a service that reads everything (up) or writes without a request (down); without one, a far end is
+    /// started here. -n counts blocks; buffers are -k engine.sndbuf=256KiB and engine.recbuf
     #[arg(long, value_name = "DIRECTION", help_heading = STREAM)]
     pub stream: Option<String>,
     /// What each write hands over, and each read takes [default: 128KiB]
@@ -483,7 +483,7 @@ pub struct LoadArgs {
     /// A number in its answer says how long it is, by what follows: at=0 (bytes in front of it), width=4,
     /// endian=big or little, from=N (it counts what comes after so many bytes of the answer; without, what
     /// comes after itself)
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::turn::assignment, conflicts_with_all = ["until", "until_bytes"], help_heading = RAW)]
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::overrides::assignment, conflicts_with_all = ["until", "until_bytes"], help_heading = RAW)]
     pub until_length: Vec<(String, String)>,
 }
 
@@ -524,7 +524,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub load: LoadArgs,
     /// Run once for each of these values; several scans are combined; repeatable
-    #[arg(long, value_name = "NAME=V1,V2", value_parser = crate::turn::assignment)]
+    #[arg(long, value_name = "NAME=V1,V2", value_parser = crate::overrides::assignment)]
     pub scan: Vec<(String, String)>,
     /// Exit 3 if this holds: p99>10ms, rate<20k, errors>0.1%, availability<99.9%, unread>20% (of the requests
     /// under way), cpu>80us (an exchange), limit=tcp.*, limit!=host.cpu; repeatable
@@ -539,10 +539,10 @@ pub struct RunArgs {
 pub struct ClimbArgs {
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Knobs turned at most
+    /// Knobs set at most
     #[arg(long, default_value_t = 8, value_name = "N")]
     pub steps: usize,
-    /// Promise less than this and the climb ends
+    /// End the climb when advice promises less than this
     #[arg(long, default_value = "5%", value_name = "SHARE")]
     pub least: String,
     #[command(flatten)]
@@ -552,15 +552,15 @@ pub struct ClimbArgs {
 /// `doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// NAME@HOST or NAME (a BEAM node), :PORT (whoever listens there), or a process id
+    /// NAME@HOST or NAME (a BEAM node), :PORT (the service there), or a process id
     pub target: String,
     /// How long to watch: 500ms, 10s, 2m; a bare number is seconds
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub length: String,
-    /// What the probe may take of one of the node's schedulers; of a full node it takes a quarter of that
+    /// The probe's share of one of the node's schedulers; a quarter of that on a full node
     #[arg(long, value_name = "SHARE", default_value = "1%")]
     pub budget: String,
-    /// Stay outside of the node: the kernel's side alone
+    /// Stay outside of the node: use the kernel alone
     #[arg(long)]
     pub no_inside: bool,
 
@@ -573,24 +573,24 @@ pub struct DoctorArgs {
     /// Distribution over TLS (a node with -proto_dist inet_tls)
     #[arg(long, help_heading = "Node")]
     pub tls: bool,
-    /// Whom to trust, PEM; without it any certificate
+    /// Trusted authorities, PEM; without it any certificate
     #[arg(long, value_name = "FILE", requires = "tls", help_heading = "Node")]
     pub tls_ca: Option<PathBuf>,
-    /// Our certificate, PEM, for nodes that ask for one
+    /// linerate's certificate, PEM, for nodes that require one
     #[arg(long, value_name = "FILE", requires = "tls", help_heading = "Node")]
     pub tls_cert: Option<PathBuf>,
     /// Its private key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Node")]
     pub tls_key: Option<PathBuf>,
 
-    /// Turn a knob of the live node, measure without and with it in turn, and put it back
-    #[arg(long, value_name = "KNOB=VALUE", value_parser = crate::turn::assignment, conflicts_with = "no_inside", help_heading = "Turning")]
+    /// Set a knob of the live node, measure alternately without and with it, and restore it
+    #[arg(long, value_name = "KNOB=VALUE", value_parser = crate::overrides::assignment, conflicts_with = "no_inside", help_heading = "Setting a knob")]
     pub apply: Option<(String, String)>,
-    /// Turn it on the connections of this listening port only
-    #[arg(long, value_name = "PORT", requires = "apply", help_heading = "Turning")]
+    /// Set it on the connections of this listening port only
+    #[arg(long, value_name = "PORT", requires = "apply", help_heading = "Setting a knob")]
     pub listener: Option<u16>,
-    /// Leave it turned
-    #[arg(long, requires = "apply", help_heading = "Turning")]
+    /// Keep it set
+    #[arg(long, requires = "apply", help_heading = "Setting a knob")]
     pub keep: bool,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -617,10 +617,10 @@ pub struct ServeArgs {
     /// The address to listen on [default: all of this host's]
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<std::net::IpAddr>,
-    /// Pin the sockets' receive buffers, and with them the window that senders are offered [default: tuned]
+    /// Fix the size of the sockets' receive buffers, and so the offered window [default: tuned]
     #[arg(long, value_name = "SIZE")]
     pub recbuf: Option<String>,
-    /// Pin the sockets' send buffers [default: tuned]
+    /// Fix the size of the sockets' send buffers [default: tuned]
     #[arg(long, value_name = "SIZE")]
     pub sndbuf: Option<String>,
     /// Say nothing
@@ -631,7 +631,7 @@ pub struct ServeArgs {
 /// `study`.
 #[derive(Args, Debug)]
 pub struct StudyArgs {
-    /// The study's name, or a file of one's own; without it, the list
+    /// The study's name, or a study file; without it, the list
     #[arg(value_parser = crate::known::studies(), hide_possible_values = true)]
     pub study: Option<String>,
     /// Length of each run [default: the study's]
@@ -646,7 +646,7 @@ pub struct StudyArgs {
     /// A quicker form, where the study has one: fewer counts, shorter runs
     #[arg(long)]
     pub short: bool,
-    /// Keep what an earlier, interrupted one has measured, as its JSON (-o FILE.json) says, and measure the rest
+    /// Resume an interrupted study from its JSON (-o FILE.json), and measure the rest
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
     #[command(flatten)]
@@ -656,13 +656,13 @@ pub struct StudyArgs {
 /// Flags of a path: a flag a key of a plan's `[path]`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct PathFlags {
-    /// Round-trip time added, half of it each way: 10ms
+    /// Round-trip time added, half of it in each direction: 10ms
     #[arg(long, value_name = "TIME", help_heading = "Path")]
     pub rtt: Option<String>,
-    /// Each packet's delay each way differs by up to so much either way
+    /// Variation of each packet's delay in each direction, plus or minus
     #[arg(long, value_name = "TIME", help_heading = "Path")]
     pub jitter: Option<String>,
-    /// Jitter may have packets overtake each other
+    /// Jitter may reorder packets
     #[arg(long, help_heading = "Path")]
     pub no_order: bool,
     /// Bits a second each way, IP headers included: 200Mbit
@@ -674,43 +674,43 @@ pub struct PathFlags {
     /// What may wait for the rate: packets (1000) or bytes (256KiB) [default: a second's worth]
     #[arg(long, value_name = "SIZE", help_heading = "Path")]
     pub queue: Option<String>,
-    /// Who is dropped from the queue: droptail or codel [default: droptail]
+    /// Queue management: droptail or codel [default: droptail]
     #[arg(long, value_name = "KIND", help_heading = "Path")]
     pub aqm: Option<String>,
-    /// Packets that the path holds in all, those in delay included: netem's limit
+    /// Packets that the path holds in all, delayed ones included: netem's limit
     #[arg(long, value_name = "PACKETS", help_heading = "Path")]
     pub limit: Option<String>,
-    /// Packets lost at random, each way: 0.1%
+    /// Packets lost at random, in each direction: 0.1%
     #[arg(long, value_name = "SHARE", help_heading = "Path")]
     pub loss: Option<String>,
-    /// Packets that a loss takes in a row, in the mean
+    /// Mean number of consecutive packets in a loss
     #[arg(long, value_name = "PACKETS", help_heading = "Path")]
     pub loss_burst: Option<String>,
-    /// Packets that come twice
+    /// Packets that are duplicated
     #[arg(long, value_name = "SHARE", help_heading = "Path")]
     pub duplicate: Option<String>,
     /// Packets that skip the delay and overtake others
     #[arg(long, value_name = "SHARE", help_heading = "Path")]
     pub reorder: Option<String>,
-    /// Drop larger packets without a word (bytes with IP header): an MTU black hole
+    /// Drop larger packets silently (bytes with IP header): an MTU black hole
     #[arg(long, value_name = "SIZE", help_heading = "Path")]
     pub largest: Option<String>,
-    /// What differs in what the command sends: delay, jitter, rate, trace, queue, limit, loss, largest
+    /// Outbound direction only, what the command sends: delay, jitter, rate, trace, queue, limit, loss, largest
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path")]
     pub out: Vec<(String, String)>,
-    /// What differs in what it gets
+    /// Return direction only, what it receives
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = crate::path_flags::setting, help_heading = "Path")]
     pub back: Vec<(String, String)>,
-    /// Who carries the packets: netem, line, or auto [default: auto]
+    /// What emulates the path: netem, line, or auto [default: auto]
     #[arg(long, alias = "path-backend", value_name = "WHO", help_heading = "Path")]
     pub backend: Option<String>,
-    /// A packet a time, no super-frames (our own line)
+    /// One packet at a time, no super-frames (linerate's own line)
     #[arg(long, help_heading = "Path")]
     pub no_offload: bool,
     /// Seed of the path's random choices [default: 1]
     #[arg(long, value_name = "N", help_heading = "Path")]
     pub seed: Option<String>,
-    /// How far the round trip may be from what was asked before the path is refused [default: a twentieth,
+    /// Largest error of the round trip before the path is refused [default: a twentieth,
     /// 500us at least]
     #[arg(long, value_name = "TIME", help_heading = "Path")]
     pub tolerance: Option<String>,
@@ -724,13 +724,13 @@ pub struct PathFlags {
 pub struct PathArgs {
     #[command(flatten)]
     pub path: PathFlags,
-    /// Let what listens on this host's 127.0.0.1:PORT answer at the peer's address too; repeatable
+    /// Make this host's 127.0.0.1:PORT reachable at the peer's address too; repeatable
     #[arg(long, value_name = "PORT")]
     pub forward: Vec<u16>,
-    /// Write what was asked, what was delivered and what became of the packets
+    /// Write the requested path, the delivered path and the packets' fate
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
-    /// Say nothing of the path
+    /// Print nothing about the path
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
     /// Print each command that lays it
@@ -768,7 +768,7 @@ pub struct CompareArgs {
 pub struct AbArgs {
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Go on until so small a loss of throughput would be seen
+    /// Continue until so small a loss of throughput would be detected
     #[arg(long, default_value = "3%", value_name = "SHARE")]
     pub resolve: String,
     /// Rounds at most: a run of each side in each

@@ -208,8 +208,8 @@ impl FromStr for Gate {
         let (least, most) = figure.range();
         let at_the_ends = [comparison.holds(least, bound), comparison.holds(most, bound)];
         match at_the_ends {
-            [false, false] => Err(bad("no run can ever be so".into())),
-            [true, true] => Err(bad("every run is so".into())),
+            [false, false] => Err(bad("it is never true".into())),
+            [true, true] => Err(bad("it is always true".into())),
             _ => Ok(Self {
                 written: text.to_owned(),
                 condition: Condition::Figure { figure, comparison, bound },
@@ -230,13 +230,13 @@ fn limit(written: &str, is: bool) -> Result<Condition, String> {
     let names = || ROOFS.iter().map(|roof| roof.id).chain([UNEXPLAINED]);
     if let Some(none) = patterns.iter().find(|pattern| !names().any(|id| matches(pattern, id))) {
         return Err(format!(
-            "`{none}` is the name of no limit, so no run can ever be so (`linerate explain` lists them)"
+            "`{none}` is not a limit, so it is never true (`linerate explain` lists them)"
         ));
     }
     let all = names().all(|id| patterns.iter().any(|pattern| matches(pattern, id)));
     match (all, is) {
-        (true, true) => Err("every run is so".into()),
-        (true, false) => Err("no run can ever be so".into()),
+        (true, true) => Err("it is always true".into()),
+        (true, false) => Err("it is never true".into()),
         (false, _) => Ok(Condition::Limit { patterns, is }),
     }
 }
@@ -257,7 +257,7 @@ impl Gate {
         written.iter().map(|gate| gate.parse()).collect()
     }
 
-    /// What became of it in a run. What the run does not say is breached: nobody can tell that it holds.
+    /// What became of it in a run. What the run does not show it is breached: nobody can tell that it holds.
     pub fn judge(&self, run: &RunDocument) -> Gated {
         let (breached, says) = match &self.condition {
             Condition::Limit { patterns, is } => {
@@ -267,7 +267,7 @@ impl Gate {
             }
             Condition::Figure { figure, comparison, bound } => match figure.found(run) {
                 Some((found, words)) => (comparison.holds(found, *bound), words),
-                None => (true, "the run does not say".into()),
+                None => (true, "the run does not show it".into()),
             },
         };
         Gated { gate: self.written.clone(), breached, says }
@@ -350,11 +350,11 @@ mod tests {
         }
         assert!(matches("tcp.*", "tcp.nagle-delayed-ack") && matches("*.cpu", "host.cpu"));
         assert!(!matches("tcp.*", "path.rate") && !matches("tcp", "tcp.loss"));
-        assert!(refused("limit=tpc.*").contains("`tpc.*` is the name of no limit"));
-        assert!(refused("limit=tcp.*,x").contains("`x` is the name of no limit"));
-        assert!(refused("limit=").contains("`` is the name of no limit"));
-        assert!(refused("limit=*").contains("every run is so"));
-        assert!(refused("limit!=*").contains("no run can ever be so"));
+        assert!(refused("limit=tpc.*").contains("`tpc.*` is not a limit"));
+        assert!(refused("limit=tcp.*,x").contains("`x` is not a limit"));
+        assert!(refused("limit=").contains("`` is not a limit"));
+        assert!(refused("limit=*").contains("it is always true"));
+        assert!(refused("limit!=*").contains("it is never true"));
         assert!(refused("limit>tcp").contains("write limit=NAME or limit!=NAME"));
     }
 
@@ -371,10 +371,10 @@ mod tests {
     #[test]
     fn a_gate_that_never_or_always_fires_is_refused() {
         for never in ["errors>100%", "availability<0%", "availability>100%", "p99<0s", "cpu<0us"] {
-            assert!(refused(never).contains("no run can ever be so"), "{never}");
+            assert!(refused(never).contains("it is never true"), "{never}");
         }
         for always in ["errors>=0%", "availability<=100%", "max>=0s"] {
-            assert!(refused(always).contains("every run is so"), "{always}");
+            assert!(refused(always).contains("it is always true"), "{always}");
         }
         // These may.
         for gate in ["errors>=100%", "errors>0%", "availability<100%", "errors<=0%"] {

@@ -6,6 +6,7 @@ mod failure;
 mod gate;
 mod known;
 mod output;
+mod overrides;
 mod pairs;
 mod path_flags;
 mod plan_of;
@@ -15,7 +16,6 @@ mod progress;
 mod reference;
 mod sides;
 mod signals;
-mod turn;
 mod version;
 
 use std::process::ExitCode;

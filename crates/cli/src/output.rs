@@ -29,7 +29,7 @@ impl Output {
         };
         let printed = FORMATS.iter().find(|format| format.name == word).ok_or_else(|| {
             Failure::plan(format!(
-                "--format: `{word}` is none: write {}",
+                "--format: `{word}` is not a format: write {}",
                 names(|format| format.name)
             ))
         })?;
@@ -52,7 +52,7 @@ impl Output {
                         .find(|format| Some(format.extension) == ending)
                         .ok_or_else(|| {
                             Failure::plan(format!(
-                                "-o {}: its ending tells the format: write one of .{}, .jsonl (evidence)",
+                                "-o {}: its ending sets the format: write one of .{}, .jsonl (evidence)",
                                 path.display(),
                                 names(|format| format.extension).replace(", ", ", .")
                             ))

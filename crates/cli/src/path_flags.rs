@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::args::{LoadArgs, PathChange, PathFlags};
 use crate::failure::Failure;
-use crate::turn::scalar;
+use crate::overrides::scalar;
 
 /// A flag as it was typed, the key that it sets, and the value.
 struct Set<'a> {

@@ -16,7 +16,7 @@ use linerate_run::Access;
 
 use crate::args::LoadArgs;
 use crate::failure::Failure;
-use crate::turn::turn;
+use crate::overrides::overridden;
 
 const AUTHORIZATION: &str = "Authorization";
 
@@ -36,7 +36,7 @@ pub fn plan_of(args: &LoadArgs) -> Result<Plan, Failure> {
     load(args, &mut plan)?;
     workload(args, &mut plan)?;
     for (knob, value) in &args.knobs {
-        plan = turn(&plan, knob, value)?;
+        plan = overridden(&plan, knob, value)?;
     }
     plan.check().map_err(Failure::plan)?;
     Ok(plan)
@@ -85,7 +85,8 @@ fn nothing_of_its_own(file: &str, args: &LoadArgs) -> Result<(), Failure> {
     match flags.into_iter().chain(tcp_flags(args)).find(|(_, given)| *given) {
         None => Ok(()),
         Some((flag, _)) => Err(Failure::plan(format!(
-            "{flag} beside {file}, which names target and workload itself: leave it out, or turn a key of the plan with -k, as in -k workload.request=1KiB"
+            "{flag} beside {file}, which names target and workload itself: leave it out, or override a key of the \
+             plan with -k, as in -k workload.request=1KiB"
         ))),
     }
 }
@@ -316,7 +317,7 @@ fn from_url(url: &str, args: &LoadArgs) -> Result<(Target, Workload), Failure> {
         ))),
         "stream" => Ok((target(with_port(FAR_END), false), stream(args, false)?)),
         other => Err(Failure::plan(format!(
-            "`{other}://` is not spoken here: write http://, https://, tcp:// or stream://"
+            "`{other}://` is not supported: write http://, https://, tcp:// or stream://"
         ))),
     }
 }
@@ -352,7 +353,7 @@ fn stream(args: &LoadArgs, bare: bool) -> Result<Workload, Failure> {
     let others = rr_flags(args).into_iter().chain(raw_flags(args));
     if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
         return Err(Failure::plan(format!(
-            "{other}: a stream asks nothing and is not answered: leave it out, or write tcp:// without --stream"
+            "{other}: a stream has no requests or answers: leave it out, or write tcp:// without --stream"
         )));
     }
     let direction = args.stream.as_deref().map_or(Ok(Flow::Up), |text| read("--stream", text))?;
@@ -417,14 +418,14 @@ fn length_field(keys: &[(String, String)]) -> Result<Option<LengthField>, Failur
                     "little" => Endian::Little,
                     other => {
                         return Err(Failure::plan(format!(
-                            "{flag}: `{other}` is none: write big or little"
+                            "{flag}: `{other}` is not a byte order: write big or little"
                         )));
                     }
                 }
             }
             other => {
                 return Err(Failure::plan(format!(
-                    "--until-length: `{other}` is none of its keys: write at, width, endian or from"
+                    "--until-length: `{other}` is not one of its keys: write at, width, endian or from"
                 )));
             }
         }
@@ -448,7 +449,7 @@ fn rr(args: &LoadArgs) -> Result<Workload, Failure> {
         (None, _) => Framing::Fixed,
         (Some(other), _) => {
             return Err(Failure::plan(format!(
-                "--framing: `{other}` is none: write fixed, length2 or length4"
+                "--framing: `{other}` is unknown: write fixed, length2 or length4"
             )));
         }
     };
@@ -472,7 +473,7 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         Some("poisson") => Arrivals::Poisson,
         Some(other) => {
             return Err(Failure::plan(format!(
-                "--arrivals: `{other}` is none: write constant or poisson"
+                "--arrivals: `{other}` is unknown: write constant or poisson"
             )));
         }
     };
@@ -557,7 +558,7 @@ fn stage(text: &str) -> Result<Stage, Failure> {
     let nothing = level.strip_suffix("/s").unwrap_or(level).parse() == Ok(0.0);
     if nothing {
         return wrong(
-            "a stage of zero asks nothing: write 1 or more; the run ends with its last stage",
+            "a stage of zero sends nothing: write 1 or more; the run ends with its last stage",
         );
     }
     let stage = Stage { length, connections: None, rate: None };
@@ -583,7 +584,7 @@ fn workload(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
         (plan.is_stream(), of_streams(args).into_iter().find(|(_, given)| *given))
     {
         return Err(Failure::plan(format!(
-            "{flag} is of streams, and this workload is none: write stream://HOST:PORT, or --stream"
+            "{flag} is for streams, and this workload is not one: write stream://HOST:PORT, or --stream"
         )));
     }
     let Workload::Http { method, headers, body, close, also, requests, expected, .. } =
@@ -669,7 +670,7 @@ fn order_of(written: Option<&str>) -> Result<Order, Failure> {
         Some("shuffled") => Ok(Order::Shuffled),
         Some("weighted") => Ok(Order::Weighted),
         Some(other) => Err(Failure::plan(format!(
-            "--order: `{other}` is none: write turn, shuffled or weighted"
+            "--order: `{other}` is unknown: write turn, shuffled or weighted"
         ))),
     }
 }
@@ -882,7 +883,7 @@ mod tests {
     #[test]
     fn what_is_no_target_is_told_what_to_write() {
         assert!(of("localhost:80").unwrap_err().sentence.contains("write http://localhost:80"));
-        assert!(of("ftp://a").unwrap_err().sentence.contains("`ftp://` is not spoken here"));
+        assert!(of("ftp://a").unwrap_err().sentence.contains("`ftp://` is not supported"));
         assert!(of("tcp://a").unwrap_err().sentence.contains("has no port"));
         assert!(plan_of(&LoadArgs::default()).unwrap_err().sentence.starts_with("no target"));
     }

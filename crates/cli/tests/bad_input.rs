@@ -139,7 +139,7 @@ const TYPED: &[Row] = &[
         2,
         &["`127.0.0.1:80` is neither a URL", "write http://127.0.0.1:80"],
     ),
-    row(&["run", "ftp://127.0.0.1/"], 2, &["`ftp://` is not spoken here"]),
+    row(&["run", "ftp://127.0.0.1/"], 2, &["`ftp://` is not supported"]),
     row(&["run", "tcp://127.0.0.1"], 2, &["has no port"]),
     row(&["run", "http://127.0.0.1:99999/"], 2, &["`127.0.0.1:99999` is not an address"]),
     row(&["run", HTTP, HTTP], 2, &["unexpected argument"]),
@@ -159,12 +159,12 @@ const TYPED: &[Row] = &[
     row(
         &["run", "--rate", "9", "--arrivals", "bursts", HTTP],
         2,
-        &["--arrivals: `bursts` is none"],
+        &["--arrivals: `bursts` is unknown"],
     ),
     row(
         &["run", "--framing", "lines", "tcp://127.0.0.1:{http}"],
         2,
-        &["--framing: `lines` is none"],
+        &["--framing: `lines` is unknown"],
     ),
     row(&["run", "-H", "nocolon", HTTP], 2, &["-H: `nocolon` has no colon"]),
     row(&["run", "-H", "a: b", "tcp://127.0.0.1:{http}"], 2, &["-H is HTTP's"]),
@@ -191,7 +191,7 @@ const TYPED: &[Row] = &[
     row(
         &["run", "--send", "a", "--until-length", "wide=1", TCP],
         2,
-        &["`wide` is none of its keys"],
+        &["`wide` is not one of its keys"],
     ),
     row(&["run", "--send", "a", "--until-length", "width=x", TCP], 2, &["--until-length width: "]),
     row(&["run", "--send", "a", "--until", "a", "-X", "GET", TCP], 2, &["-X is HTTP's"]),
@@ -201,11 +201,11 @@ const TYPED: &[Row] = &[
     row(&["run", "--fail-if", "p99>fast", HTTP], 2, &["--fail-if `p99>fast`"]),
     row(&["run", "--fail-if", "p95>200", HTTP], 2, &["`200` has no unit", "200ms or 200s"]),
     row(&["run", "--fail-if", "errors>1", HTTP], 2, &["`1` has no unit", "write 1%"]),
-    row(&["run", "--fail-if", "limit=tpc.*", HTTP], 2, &["`tpc.*` is the name of no limit"]),
+    row(&["run", "--fail-if", "limit=tpc.*", HTTP], 2, &["`tpc.*` is not a limit"]),
     row(&["run", "--fail-if", "cpu>80", HTTP], 2, &["`80` has no unit: write 80us or 80ms"]),
     row(&["man", "walk"], 2, &["`walk` is no command: write one of run, climb"]),
-    row(&["run", "--fail-if", "errors>100%", HTTP], 2, &["no run can ever be so"]),
-    row(&["run", "--fail-if", "availability<=100%", HTTP], 2, &["every run is so"]),
+    row(&["run", "--fail-if", "errors>100%", HTTP], 2, &["it is never true"]),
+    row(&["run", "--fail-if", "availability<=100%", HTTP], 2, &["it is always true"]),
     row(&["run", "-b", "@none.json", HTTP], 2, &["-b @none.json: cannot be read", "--body-raw"]),
     row(&["run", "-b", "@", HTTP], 2, &["-b @: names no file"]),
     row(&["run", "--insecure", HTTP], 2, &["target.insecure: only TLS has certificates"]),
@@ -241,9 +241,9 @@ const TYPED: &[Row] = &[
     row(
         &["run", HTTP, "--stage", "1s:0"],
         2,
-        &["--stage 1s:0: a stage of zero asks nothing: write 1"],
+        &["--stage 1s:0: a stage of zero sends nothing: write 1"],
     ),
-    row(&["run", HTTP, "--stage", "1s:0/s"], 2, &["--stage 1s:0/s: a stage of zero asks nothing"]),
+    row(&["run", HTTP, "--stage", "1s:0/s"], 2, &["--stage 1s:0/s: a stage of zero sends nothing"]),
     row(&["run", HTTP, "--stage", "0s:5"], 2, &["--stage 0s:5: a stage of no time"]),
     row(&["run", HTTP, "--stage", "5"], 2, &["--stage 5: it has no level: write TIME:LEVEL"]),
     row(&["run", HTTP, "--stage", "1s:many"], 2, &["--stage 1s:many: its level is neither"]),
@@ -258,7 +258,7 @@ const TYPED: &[Row] = &[
     row(&["run", HTTP, "--also", "http://127.0.0.1:1/"], 2, &["--also: another service"]),
     row(&["run", HTTP, "--also", "/", "--requests", "x"], 2, &["--also", "--requests"]),
     row(&["run", "--order", "turn", HTTP], 2, &["--requests"]),
-    row(&["run", "--requests", "/dev/null", "--order", "x", HTTP], 2, &["--order: `x` is none"]),
+    row(&["run", "--requests", "/dev/null", "--order", "x", HTTP], 2, &["--order: `x` is unknown"]),
     row(&["run", "--requests", "/dev/null", "-b", "x", HTTP], 2, &["--requests", "--body"]),
     row(&["run", "--requests", "x", "tcp://127.0.0.1:{http}"], 2, &["--requests is HTTP's"]),
     row(&["run", "--expect-status", "ok", HTTP], 2, &["`ok` is no status of HTTP: write 200"]),
@@ -274,10 +274,10 @@ const TYPED: &[Row] = &[
     row(&["run", "-k", "load.speed=9", HTTP], 2, &["load.speed=9: unknown field `speed`"]),
     row(&["run", "-k", "nodelay", HTTP], 2, &["write NAME=VALUE"]),
     row(&["run", "-k", "nodelay=on", HTTP], 2, &["`nodelay` is not a knob of 127.0.0.1:{http}"]),
-    row(&["run", "--format", "xml", HTTP], 2, &["--format: `xml` is none", "markdown"]),
+    row(&["run", "--format", "xml", HTTP], 2, &["--format: `xml` is not a format", "markdown"]),
     row(&["run", "--json", "--json-stream", HTTP], 2, &["--json-stream"]),
     row(&["run", "-o", "run.pdf", HTTP], 2, &["-o run.pdf", ".html", ".jsonl"]),
-    row(&["run", "-o", "run", HTTP], 2, &["-o run", "its ending tells the format"]),
+    row(&["run", "-o", "run", HTTP], 2, &["-o run", "its ending sets the format"]),
     row(&["run", "-o", "a.jsonl", "-o", "b.jsonl", HTTP], 2, &["a.jsonl", "b.jsonl"]),
     row(&["climb", "-o", "a.jsonl", HTTP], 2, &["a.jsonl", "climb"]),
     row(&["run", "-o", "plan.toml/x.json", HTTP], 1, &["plan.toml: cannot be made"])
@@ -285,9 +285,9 @@ const TYPED: &[Row] = &[
     row(&["run", "-o", "/proc/none/x.json", HTTP], 1, &["/proc/none: cannot be made"]),
     row(&["run", "-o", "/proc/x.json", HTTP], 1, &["/proc/x.json: cannot be written"]),
     row(&["run", "-o", "/proc/x.jsonl", HTTP], 1, &["/proc/x.jsonl: cannot be written"]),
-    row(&["explain", "tcp.none"], 2, &["`tcp.none` is no roof", "tcp.nagle-delayed-ack"]),
-    row(&["explain", "buffer-"], 2, &["`buffer-` is no roof"]),
-    row(&["explain", "tcp"], 2, &["`tcp` is of several roofs", "tcp.send-buffer"]),
+    row(&["explain", "tcp.none"], 2, &["`tcp.none` is not a roof", "tcp.nagle-delayed-ack"]),
+    row(&["explain", "buffer-"], 2, &["`buffer-` is not a roof"]),
+    row(&["explain", "tcp"], 2, &["`tcp` means several roofs", "tcp.send-buffer"]),
     row(&["study", "none"], 2, &["`none` is no study", "http-nodelay"]),
     row(&["study", "none.toml"], 2, &["none.toml: cannot be read"]),
     row(&["study", "http-nodelay", "-c", "one"], 2, &["--connections: `one` is not a number"]),
@@ -310,7 +310,7 @@ const FILES: &[Row] = &[
         .with(&[("plan.toml", "[target]\naddress = 'a:1'\nbeam = 'http'\n")]),
     row(&["run", "plan.toml", "--beam", "http"], 2, &["--beam beside plan.toml"])
         .with(&[("plan.toml", "[target]\naddress = 'a:1'\n")]),
-    row(&["run", "-q", "plan.toml"], 2, &["engine.cpus: [999] can't be had"])
+    row(&["run", "-q", "plan.toml"], 2, &["engine.cpus: [999] are not available"])
         .with(&[("plan.toml", "[target]\naddress = '127.0.0.1:{http}'\n[engine]\ncpus = [999]\n")]),
     row(&["run", "plan.toml", "--crr"], 2, &["--crr beside plan.toml"])
         .with(&[("plan.toml", "[target]\naddress = 'a:1'\n")]),
@@ -495,7 +495,7 @@ fn a_full_disk_is_said_and_a_full_pipe_too() {
     let words = ["run", "-q", "--beam", "http", "-c", "2", "-d", "10s", "-o", "x.jsonl"];
     let mut linerate = Linerate::start_in(folder, &words, |_| {});
     assert_eq!(linerate.end(Duration::from_secs(5)), 1);
-    let pieces = ["x.jsonl: No space left on device", "make room"];
+    let pieces = ["x.jsonl: No space left on device", "free space"];
     check_sentence("-o on a full disk", &linerate.err(), &pieces);
     linerate.assert_nothing_left();
 

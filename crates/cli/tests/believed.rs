@@ -374,7 +374,7 @@ fn a_certificate_is_checked_unless_it_is_asked_not_to_be() {
         openssl(&[&signs[..], &["-CAcreateserial", "-extfile", "ext", "-out", name]].concat());
     }
     let untrusted =
-        "its certificate is not trusted: nobody signed it whom this host or file trusts";
+        "its certificate is not trusted: no authority that this host or file trusts signed it";
     let (own, ca) = (file("own"), file("ca"));
     for (certificate, flags, code, says) in [
         ("own", &[][..], 1, "its certificate is not trusted"),
@@ -455,7 +455,7 @@ fn what_is_not_valid_or_another_answer_is_not_compared() {
     let dies = format!("http://127.0.0.1:{}/", http(Duration::ZERO, 24));
     run_into(&folder, "void.json", &[], &dies);
     for (words, code, says) in [
-        (&["ok.json", "denied.json"][..], 4, "another kind: 100 % 2xx before, 100 % 4xx after"),
+        (&["ok.json", "denied.json"][..], 4, "differ in kind: 100 % 2xx before, 100 % 4xx after"),
         (&["ok.json", "void.json"], 4, "void.json: not compared: the run is void: nothing was"),
         (&["ok.json", "more.json"], 2, "load.connections: 2 -> 3; --other-plans"),
         (&["ok.json"], 2, "BEFORE... -- AFTER..."),
@@ -491,7 +491,7 @@ fn runs_of_one_build_are_not_called_different_and_a_slower_one_is() {
     for a in &files {
         for b in files.iter().filter(|b| *b != a) {
             let (code, said) = compared(&folder, &[a, b]);
-            assert!(said.contains("one run a side: no verdict on throughput below 27"), "{said}");
+            assert!(said.contains("one run a side: runs of one build differ by 27"), "{said}");
             alarms.extend((code == 5).then_some([a, b]));
         }
     }

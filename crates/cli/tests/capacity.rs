@@ -96,7 +96,7 @@ fn what_fits_is_said_to_and_only_then_is_the_exit_code_0() {
     let port = http(Duration::ZERO, usize::MAX);
     let (code, out, err) = capacity("", &format!("http://127.0.0.1:{port}/ -c 100"));
     assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.contains("All known limits hold: ") && !out.contains("To do"), "{out}");
+    assert!(out.contains("All known limits allow: ") && !out.contains("To do"), "{out}");
     let (code, _, err) = capacity("", "http://127.0.0.1:9/ -c nine");
     assert_eq!(code, 2);
     assert!(err.contains("--connections"), "{err}");

@@ -276,7 +276,7 @@ fn what_is_not_there_or_makes_no_sense_is_one_sentence_with_its_exit_code() {
     let (dead, gone) = (dead.to_string(), gone.id().to_string());
     let port = format!(":{dead}");
     let cases: [(&[&str], i32, &str); 11] = [
-        (&[&port], 1, "nothing is found that listens on port"),
+        (&[&port], 1, "nothing listens on port"),
         (&[&gone], 1, "there is no process"),
         (&["nobody@127.0.0.1", "--port", &dead], 1, "nothing listens at"),
         (&[":0"], 2, "is no port"),
@@ -284,7 +284,7 @@ fn what_is_not_there_or_makes_no_sense_is_one_sentence_with_its_exit_code() {
         (&["a@b@c"], 2, "is not a node"),
         (&["shop", "--for", "0"], 2, "--for"),
         (&["shop", "--budget", "2"], 2, "--budget"),
-        (&["shop", "--apply", "sndbuf=1KiB"], 2, "not a knob that can be turned"),
+        (&["shop", "--apply", "sndbuf=1KiB"], 2, "not a knob that can be set"),
         (&["shop", "--keep"], 2, "--apply"),
         (&["shop", "--no-inside"], 2, "write its :PORT or process id"),
     ];

@@ -192,7 +192,7 @@ fn three_hosts_make_one_load_to_the_exchange_and_leave_nothing_behind() {
 
 #[test]
 fn a_host_that_dies_or_is_cut_off_is_said_its_share_is_lost_and_the_rest_goes_on() {
-    for (cut, length, says) in [(false, 4, ""), (true, 9, "it said nothing for 5 s")] {
+    for (cut, length, says) in [(false, 4, ""), (true, 9, "it sent nothing for 5 s")] {
         let Some(mut hosts) = Hosts::start(2) else { return };
         let (port, count) = counting();
         let duration = format!("{length}s");

@@ -102,7 +102,7 @@ fn two_processes_count_what_the_server_counts_to_the_exchange() {
 #[test]
 fn a_process_that_dies_or_stalls_is_said_its_share_is_lost_and_the_rest_goes_on() {
     for (signal, length, says) in
-        [(Signal::KILL, 3, "signal 9 ended it"), (Signal::STOP, 8, "it said nothing for 5 s")]
+        [(Signal::KILL, 3, "signal 9 ended it"), (Signal::STOP, 8, "it sent nothing for 5 s")]
     {
         let (port, counts) = counting();
         let target = format!("tcp://127.0.0.1:{port}");

@@ -116,9 +116,13 @@ fn what_no_stream_can_be_made_of_is_said_in_a_sentence() {
         (&["--stream", "sideways"] as &[&str], 2, "`sideways` is no direction: write up"),
         (&["--stream", "both", "-c", "1"], 2, "write 2 or more"),
         (&["--stream", "up", "--block", "0"], 2, "0 bytes are no block"),
-        (&["--stream", "up", "--rate", "5"], 2, "load.rate: a stream is as fast as it goes"),
-        (&["--stream", "up", "--request", "5"], 2, "a stream asks nothing and is not answered"),
-        (&["--block", "1KiB", "tcp://127.0.0.1:1"], 2, "--block is of streams"),
+        (
+            &["--stream", "up", "--rate", "5"],
+            2,
+            "load.rate: a stream always runs as fast as possible",
+        ),
+        (&["--stream", "up", "--request", "5"], 2, "a stream has no requests or answers"),
+        (&["--block", "1KiB", "tcp://127.0.0.1:1"], 2, "--block is for streams"),
         (&["stream://a/b"], 2, "neither users nor paths"),
         (&["--stream", "up", "http://127.0.0.1:1/"], 2, "--stream is of bare TCP"),
         (&["--stream", "up", "-C", "nosuch"], 2, "this kernel has no `nosuch`: write one of"),
@@ -148,7 +152,7 @@ fn a_far_end_says_where_it_listens_what_it_served_and_what_it_cannot() {
     let mut second = Linerate::start(&["serve", "--bind", "127.0.0.1", "--port", &port]);
     assert_eq!(second.end(LONG), 1);
     assert!(
-        second.err().contains("stop who listens there, or write another --port"),
+        second.err().contains("stop what listens there, or write another --port"),
         "{}",
         second.err()
     );

@@ -336,7 +336,7 @@ impl Stream {
 fn of_certificate(wrong: &rustls::CertificateError) -> String {
     use rustls::CertificateError as Wrong;
     match wrong {
-        Wrong::UnknownIssuer => "nobody signed it whom this host or file trusts".into(),
+        Wrong::UnknownIssuer => "no authority that this host or file trusts signed it".into(),
         Wrong::Expired | Wrong::ExpiredContext { .. } => "it has expired".into(),
         Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => "it is not valid yet".into(),
         Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {

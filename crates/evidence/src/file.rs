@@ -125,7 +125,8 @@ impl TargetFacts {
     pub fn says_copied(&self) -> Option<String> {
         self.copied.then(|| {
             format!(
-                "without root (or over IPv6) the bytes of {} are copied between it and the path: what is said of its sockets is said of the copy's",
+                "without root (or over IPv6) a copy relays the bytes of {} to the path: figures of its sockets are \
+                 those of the copy",
                 self.name
             )
         })

@@ -101,7 +101,7 @@ pub(crate) fn claim(routes: &[Route]) -> Result<Claim, String> {
     };
     if let Some(own) = behind(routes) {
         if own.bits == SMALLEST {
-            return Err("paths are laid behind each other five deep and no deeper".into());
+            return Err("paths can be nested five deep at most".into());
         }
         let parts = own.parts(own.bits + 2, 1).filter(|part| free(part, Some(own)));
         return parts.filter_map(mine).next().ok_or_else(|| {
@@ -116,7 +116,7 @@ pub(crate) fn claim(routes: &[Route]) -> Result<Claim, String> {
         let holder = holder.map_or("by other paths".to_owned(), |route| {
             format!("as by the route {} dev {}", route.to, route.device)
         });
-        format!("{one} and {other} are in use here, {holder}: end a path, or take a route away")
+        format!("{one} and {other} are in use here, {holder}: end a path, or remove a route")
     })
 }
 

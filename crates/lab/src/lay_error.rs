@@ -86,7 +86,9 @@ pub enum LayError {
     )]
     NoPort,
     /// A CPU that is not there.
-    #[error("target.cpus {asked:?} can't be had: write some of {there}, those linerate may use")]
+    #[error(
+        "target.cpus {asked:?} are not available: write some of {there}, which linerate may use"
+    )]
     NoSuchCpus {
         /// As written.
         asked: Vec<u16>,
@@ -160,7 +162,8 @@ pub enum LayError {
     },
     /// A path to another host.
     #[error(
-        "a path can be laid in front of what runs on this host, and {0} does not: run linerate there, or leave the path (--rtt, --path, [path]) out"
+        "a path needs a target on this host, and {0} is not: run linerate there, or leave the path (--rtt, --path, \
+         [path]) out"
     )]
     PathToAddress(String),
     /// Namespaces and devices need privileges.
@@ -207,7 +210,7 @@ pub enum LayError {
     NoAddress(String),
     /// A port that can't be shown behind a path.
     #[error(
-        "port {port} can't be forwarded: {reason}; what listens on 0.0.0.0 is seen through the path without --forward"
+        "port {port} can't be forwarded: {reason}; what listens on 0.0.0.0 is reachable without --forward"
     )]
     NoForward {
         /// The port.

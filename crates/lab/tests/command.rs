@@ -47,7 +47,10 @@ fn it_is_confined_to_the_cpus_of_the_plan() {
     let lab = lay(&python("cpus = [0]")).unwrap();
     assert_eq!(lab.facts().cpus, Some(1));
     let error = refused(&python("cpus = [0, 999]"));
-    assert!(error.starts_with("target.cpus [0, 999] can't be had: write some of 0"), "{error}");
+    assert!(
+        error.starts_with("target.cpus [0, 999] are not available: write some of 0"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn a_command_must_say_where_it_listens_and_its_knobs_must_have_a_place() {
     assert_eq!(
         error,
         "`workers` is not a knob of the command: no word has `{workers}` to put its value for; \
-         write it there or take the knob out"
+         write it there or remove the knob"
     );
 }
 

@@ -47,10 +47,10 @@ pub struct Path {
     /// Packets lost at random, each way.
     #[serde(skip_serializing_if = "is_none")]
     pub loss: Share,
-    /// Packets that a loss takes in a row, in the mean (Gilbert-Elliott); 1: each by itself.
+    /// Mean number of consecutive packets in a loss (Gilbert-Elliott); 1: each by itself.
     #[serde(skip_serializing_if = "is_one")]
     pub loss_burst: f64,
-    /// Packets that come twice.
+    /// Packets that are duplicated.
     #[serde(skip_serializing_if = "is_none")]
     pub duplicate: Share,
     /// Packets that skip the delay, and so overtake others.
@@ -59,10 +59,10 @@ pub struct Path {
     /// Larger packets are dropped without a word: an MTU black hole. Bytes with IP header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<Bytes>,
-    /// What differs on the way out, from engine to target or from the first site to the second.
+    /// What differs outbound, from engine to target or from the first site to the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<WayChange>,
-    /// What differs on the way back.
+    /// What differs in the return direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back: Option<WayChange>,
     /// What delays the packets.
@@ -161,7 +161,7 @@ pub struct Way {
     pub reorder: Share,
     /// See [`Path::largest`].
     pub largest: Option<Bytes>,
-    /// Of this direction: the path's, and another for the way back.
+    /// Of this direction: the path's, and another for the return direction.
     pub seed: u64,
 }
 
@@ -261,7 +261,7 @@ impl Path {
         Self { rtt, ..Self::default() }
     }
 
-    /// The way out and the way back.
+    /// The outbound and the return direction.
     pub fn ways(&self) -> [Way; 2] {
         [self.way(self.out.as_ref(), 0), self.way(self.back.as_ref(), 1)]
     }

@@ -359,7 +359,7 @@ pub struct Load {
     /// An exchange older than this is counted as timed out, and its connection is re-opened.
     #[serde(default = "ten_seconds", with = "duration")]
     pub timeout: Duration,
-    /// Run a rate that the connections cannot carry all the same.
+    /// Run even if the connections cannot carry the rate all the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overload: bool,
 }
@@ -733,7 +733,7 @@ impl Plan {
                 );
             }
             if *framing == Framing::Fixed && request.0 == 0 {
-                return wrong("workload.request", "0 bytes ask nothing: write 1 or more".into());
+                return wrong("workload.request", "0 bytes are no request: write 1 or more".into());
             }
             if request.0 > MOST_SENT {
                 return wrong("workload.request", too_much(request.0));
@@ -746,7 +746,7 @@ impl Plan {
             );
         }
         if let Workload::Rr { framing: Framing::Fixed, response: Bytes(0), .. } = &self.workload {
-            return wrong("workload.response", "0 bytes answer nothing: write 1 or more".into());
+            return wrong("workload.response", "0 bytes are no answer: write 1 or more".into());
         }
         if let Workload::Rr { request, response, echo: true, .. } = &self.workload
             && request != response
@@ -799,7 +799,7 @@ impl Plan {
         if target.neighbours > 64 {
             return wrong(
                 "target.neighbours",
-                format!("{} leave no CPU to anybody: write 64 or fewer", target.neighbours),
+                format!("{} leave no CPU free: write 64 or fewer", target.neighbours),
             );
         }
         if target.descriptors.is_some() && target.address.is_some() {
@@ -832,7 +832,7 @@ impl Plan {
         if let Some((_, twice)) =
             hosts.iter().enumerate().find(|(place, host)| hosts[..*place].contains(host))
         {
-            return wrong(format!("{twice} stands there twice: one of them is enough"));
+            return wrong(format!("{twice} is there twice: one is enough"));
         }
         let most = self.workers().min(MOST_PROCESSES.into());
         if hosts.len() > most as usize {
@@ -892,7 +892,7 @@ impl Plan {
         ];
         match by_time.into_iter().find(|(_, given)| *given) {
             Some((key, _)) => {
-                wrong(key, "a stream is as fast as it goes, all the time: leave it out".into())
+                wrong(key, "a stream always runs as fast as possible: leave it out".into())
             }
             None => Ok(()),
         }
@@ -909,7 +909,7 @@ impl Plan {
                     return wrong("a stage of no time: write for example 10s");
                 }
                 (Some(0), None) => {
-                    return wrong("a stage of 0 connections asks nothing: write 1 or more");
+                    return wrong("a stage of 0 connections sends nothing: write 1 or more");
                 }
                 (Some(1..=1_000_000), None) if !self.is_open_loop() => {}
                 (None, Some(OpRate(rate))) if self.is_open_loop() => {
@@ -954,14 +954,14 @@ impl Plan {
         }
         if self.is_open_loop() {
             return wrong(
-                "an open loop asks by the clock, answered or not: leave out load.rate or this",
+                "an open loop sends by the clock, answered or not: leave out load.rate or this",
             );
         }
         if self.engine.client == Client::Beam {
-            return wrong("clients in the BEAM ask again at once: leave it out");
+            return wrong("clients in the BEAM send again at once: leave it out");
         }
         if !self.sites.is_empty() {
-            return wrong("workers at sites ask again at once: leave it out");
+            return wrong("workers at sites send again at once: leave it out");
         }
         Ok(())
     }
@@ -984,7 +984,7 @@ impl Plan {
             }
         }
         if *weight == 0 || also.iter().any(|one| one.weight == 0) {
-            return wrong("workload.weight", "0 is never asked: write 1 or more".into());
+            return wrong("workload.weight", "0 is never sent: write 1 or more".into());
         }
         if *weight != 1 && also.is_empty() {
             return wrong(
@@ -1148,7 +1148,7 @@ mod tests {
         let rated = "[load]\nrate = 50\nstages = [{ length = '1s', rate = '1k' }]\n";
         assert_eq!(of(rated).unwrap().rate(), Some(OpRate(1000.0)));
         for (rest, says) in [
-            (stage("length = '2s', connections = 0"), "0 connections asks nothing"),
+            (stage("length = '2s', connections = 0"), "0 connections sends nothing"),
             (stage("length = '0s', connections = 1"), "a stage of no time"),
             (stage("length = '1s', rate = 3"), "write one of both"),
             (stage("length = '1s'"), "write one of both"),
@@ -1171,7 +1171,7 @@ mod tests {
         for (rest, says) in [
             ("think = 5", "`5` is not a think time: write 100ms"),
             ("think = '0s'", "no time to think"),
-            ("think = '1s'\nrate = 5", "an open loop asks by the clock"),
+            ("think = '1s'\nrate = 5", "an open loop sends by the clock"),
             ("think = '1s'\n[engine]\nclient = 'beam'", "load.think"),
         ] {
             let error = of(rest).unwrap_err().to_string();
@@ -1264,8 +1264,8 @@ mod tests {
             ("direction = 'both'\n[load]\nconnections = 1", "write 2 or more"),
             ("direction = 'both'\nbare = true", "write up or down"),
             ("direction = 'sideways'", "unknown variant `sideways`"),
-            ("[load]\nrate = 5", "load.rate: a stream is as fast as it goes"),
-            ("[load]\nthink = '5ms'", "load.think: a stream is as fast as it goes"),
+            ("[load]\nrate = 5", "load.rate: a stream always runs as fast as possible"),
+            ("[load]\nthink = '5ms'", "load.think: a stream always runs as fast as possible"),
         ] {
             let error = of(rest).unwrap_err().to_string();
             assert!(error.contains(says), "{rest}: {error}");
@@ -1333,7 +1333,7 @@ mod tests {
         assert_eq!(of(&format!("{SMALLEST}{hosts}")).unwrap().engine.hosts, ["a@x", "b@x"]);
         for (text, says) in [
             (format!("[target]\nbeam = 'http'\n{hosts}"), "write target.address"),
-            (format!("{SMALLEST}[engine]\nhosts = ['a@x', 'a@x']\n"), "a@x stands there twice"),
+            (format!("{SMALLEST}[engine]\nhosts = ['a@x', 'a@x']\n"), "a@x is there twice"),
             (format!("{SMALLEST}[load]\nconnections = 1\n{hosts}"), "write 1 or fewer"),
             (format!("{SMALLEST}[path]\nrtt = '1ms'\n{hosts}"), "a path is laid on this host"),
         ] {

@@ -265,8 +265,8 @@ impl std::fmt::Display for Demands {
         let [low, mid, high] = self.busy_demand;
         write!(
             f,
-            "an exchange takes {} that nobody waits for, and of the bottleneck {} ({} to {}) with a hundred \
-             inside; it goes as n^{:.2}",
+            "an exchange takes {} without waiting, and of the bottleneck {} ({} to {}) with a hundred inside, which \
+             grows as n^{:.2}",
             duration(self.delay),
             duration(mid),
             duration(low),

@@ -118,7 +118,7 @@ fn refuses(seen: &Seen<'_>) -> Option<Limit> {
         return None;
     }
     let says = format!(
-        "nobody accepts at its address: {refused} connects were refused at {} users online",
+        "nothing listens at its address: {refused} connects were refused at {} users online",
         seen.met.online
     );
     is("target.refuses", says)

@@ -16,12 +16,12 @@ use crate::document::{Effect, Roofline, open_ended};
 
 mod connections;
 mod ports;
-mod suspects;
+mod sampled_processes;
 mod vitals;
 
 pub use connections::{Connection, Kernel};
 pub use ports::{Exchanges, Port};
-pub use suspects::Suspect;
+pub use sampled_processes::SampledProcess;
 pub use vitals::{ProbeCost, Vital};
 
 /// `linerate/doctor/1`, as [`DoctorDocument::schema`] has it.
@@ -74,8 +74,9 @@ pub struct DoctorDocument {
     pub advice: Vec<Advice>,
     /// Sampled connections, those in most trouble first.
     pub connections: Vec<Connection>,
-    /// Processes of the node that stand out, the most suspect first.
-    pub suspects: Vec<Suspect>,
+    /// Processes of the node that stand out, the most notable first.
+    #[serde(rename = "suspects")]
+    pub sampled_processes: Vec<SampledProcess>,
     /// What there is of everything, and how much of it is used.
     pub vitals: Vec<Vital>,
     /// What watching cost the node.
@@ -159,7 +160,7 @@ pub fn doctor_document(header: &Header, evidence: &Evidence, ended: &str) -> Doc
         },
         advice: judgement.advice,
         connections: connections::worst(evidence),
-        suspects: suspects::suspects(evidence),
+        sampled_processes: sampled_processes::sampled_processes(evidence),
         vitals: vitals::vitals(header, evidence),
         probe: vitals::probe(header, evidence),
         applied: None,

@@ -36,7 +36,8 @@ pub(crate) use scan::{scan, scan_notes};
 pub(crate) use setting::{climbed, host, labels, plan, subject, target};
 pub(crate) use watched::{
     address, alike, answer, because, connections as doctor_connections, cost,
-    effect as doctor_effect, options, ports, reads, states, suspects, unread, vitals, watched,
+    effect as doctor_effect, options, ports, reads, sampled_processes, states, unread, vitals,
+    watched,
 };
 
 /// The roof that binds.
@@ -153,7 +154,7 @@ pub(crate) fn times(run: &RunDocument) -> Table {
     row("first byte", &load.first_byte_us);
     if run.plan.has_due_times() {
         row("lateness", &load.lateness_us);
-        row("own lateness", &load.own_lateness_us);
+        row("engine lateness", &load.own_lateness_us);
     }
     row("connect", &load.connect_us);
     table
@@ -178,15 +179,16 @@ pub(crate) fn times_note(run: &RunDocument) -> String {
         );
     } else if run.plan.has_due_times() {
         notes.push(
-            "latency from when a request was due, service from when it was sent; lateness is the gap, own lateness the engine's part of it"
+            "latency from when a request was due, service from when it was sent; lateness is the gap, engine lateness \
+             the engine's part of it"
                 .to_owned(),
         );
     } else {
-        notes.push("closed loop: service holds the answered requests only".to_owned());
+        notes.push("closed loop: service covers the answered requests only".to_owned());
     }
     if let Some(from) = run.load.latency_us.at_least_from {
         notes.push(format!(
-            ">= from {} up: requests that were never answered count at their age",
+            ">= from {} up: unanswered requests count at their age",
             percentile(from)
         ));
     }

@@ -175,8 +175,8 @@ impl PredictDocument {
     /// What no such prediction sees.
     pub fn blind_spots() -> Vec<String> {
         [
-            "an exchange is taken to cost what it cost in the column with as many inside: what a path \
-             changes of that (retransmissions, fewer bytes a read) is not in it",
+            "an exchange is assumed to cost what it costs in the column with as many inside: effects of the path \
+             (retransmissions, fewer bytes a read) are not included",
             "a lost packet waits for the timeout of 200 ms and a round trip: connections with several \
              packets under way recover sooner",
         ]
@@ -202,23 +202,22 @@ impl WhatIfDocument {
     /// What no such prediction sees, and what this run's verdict adds to that.
     pub fn blind_spots(verdict: &Verdict, local: bool) -> Vec<String> {
         let mut spots = vec![
-            "what an exchange costs is taken from one run: it falls as load grows (wake-ups and writes \
-             are shared, spinning stops) and rises with many connections; the interval allows for a third \
-             of what the CPUs were idle"
+            "the cost of an exchange is taken from one run: it falls as load grows (wake-ups and writes are shared, \
+             spinning stops) and rises with many connections; the interval allows for a third of the CPUs' idle time"
                 .to_owned(),
-            "what is no CPU, no path and no number of workers (locks, pools, windows, accept queues) is a \
-             delay where exchanges do not wait for it, and else one queue: the run tells no more"
+            "other limits (locks, pools, windows, accept queues) count as a delay where exchanges do not wait for \
+             them, else as one queue: the run shows no more"
                 .to_owned(),
         ];
         if !local {
             spots.push(
-                "the target is on another host: its CPUs are not known, and never fill here"
+                "the target is on another host: its CPUs are unknown, and never full here"
                     .to_owned(),
             );
         }
         if let Some(by) = verdict.by().filter(|by| !is_modelled(by)) {
             spots.push(format!(
-                "this run was held by {by}, which stays as it was: lift that first, see `linerate explain {by}`"
+                "this run was limited by {by}, which stays: lift that first, see `linerate explain {by}`"
             ));
         }
         spots

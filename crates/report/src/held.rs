@@ -317,7 +317,7 @@ pub struct UsersStudy {
     pub memory: u64,
     /// What was published.
     pub published: Vec<PublishedUsers>,
-    /// Settings of then, and what is left of them.
+    /// Published settings, and their effect here.
     pub settings: Vec<UsersSetting>,
     /// Each climb.
     pub climbs: Vec<UsersClimb>,
@@ -360,7 +360,7 @@ pub enum Purpose {
     Server,
     /// A limit that was met on the way.
     Limit,
-    /// What a setting does.
+    /// Effect of a setting.
     Turned,
 }
 

@@ -35,8 +35,8 @@ pub use breakdown::{Breakdown, Portion};
 pub use carried::Carried;
 pub use compare::{CompareDocument, ComparedFigure, ComparedRun};
 pub use doctor::{
-    Applied, Connection, DoctorDocument, Exchanges, Kernel, Port, ProbeCost, Suspect, Traffic,
-    Vital, doctor_document,
+    Applied, Connection, DoctorDocument, Exchanges, Kernel, Port, ProbeCost, SampledProcess,
+    Traffic, Vital, doctor_document,
 };
 pub use document::{
     Availability, Claim, ClimbDocument, Distribution, Effect, Gated, LinkPart, Load, Outage,

@@ -148,8 +148,8 @@ fn text_tells_the_figure_its_interval_the_limit_in_words_and_what_is_not_seen() 
     let text = written("text", &predict());
     for says in [
         "FROM   sites.csv, scenario=A",
-        "1,000 packets at most each way",
-        "50.0 % of the",
+        "1,000 packets at most",
+        "50.0 % of",
         "path.queue-limit: 1,000 packets / 5.00 ms = 200,000 packets/s each way",
         "1 of 1 rows within their interval",
         "not seen: ",

@@ -99,7 +99,7 @@ fn a_ceiling_that_the_run_exceeded_and_a_prediction_of_nothing_are_left_out() {
         assert!(format == "html" || !says.contains(&sum), "{format}: {says}");
     }
     let text = whole("text", &run(absurd));
-    assert!(text.contains(&format!("below what was done, so no limit of it: {id}")), "{text}");
+    assert!(text.contains(&format!("below the attained rate, so no limit: {id}")), "{text}");
 }
 
 #[test]

@@ -187,8 +187,8 @@ impl Resource {
             Resource::Process => ["process", "a process of the node"],
             Resource::DirtySchedulers => ["dirty_schedulers", "the dirty schedulers"],
             Resource::Line => ["line", "the line"],
-            Resource::Emulator => ["emulator", "what lays the path"],
-            Resource::Slots => ["slots", "what serves so many at a time"],
+            Resource::Emulator => ["emulator", "the path emulator"],
+            Resource::Slots => ["slots", "a fixed number of slots"],
             Resource::Load => ["load", "the load"],
         }
     }

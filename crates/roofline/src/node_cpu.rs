@@ -58,11 +58,11 @@ impl NodeCpu {
         })
     }
 
-    /// `1.20 of 2 schedulers had work and 0.4 processes waited for one`.
+    /// `1.20 of 2 schedulers had work; 0.4 processes waited for one`.
     pub fn had_work(&self) -> String {
         let Self { active, online, run_queue, .. } = self;
         format!(
-            "{active:.2} of {online:.0} schedulers had work and {run_queue:.1} processes waited for one"
+            "{active:.2} of {online:.0} schedulers had work; {run_queue:.1} processes waited for one"
         )
     }
 

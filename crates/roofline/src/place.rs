@@ -109,7 +109,7 @@ fn made(facts: &Facts) -> Place {
     if facts.attained <= 0.0 {
         return place;
     }
-    if !facts.run.is_held_back() {
+    if !facts.run.demand_is_unmet() {
         return place.is(Regime::Met, Some(Resource::Load));
     }
     if facts.is_split() && facts.at(Station::Engine) >= HALFWAY * place.of {

@@ -138,7 +138,7 @@ impl Remedy {
         let of_node =
             " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";
         let by_hand = format!("perf top -p PID{}", if facts.is_beam() { of_node } else { "" });
-        Self::human("profile it: only less CPU time an exchange, or more CPUs, gives more", by_hand)
+        Self::human("profile it: only less CPU time an exchange, or more CPUs, helps", by_hand)
     }
 
     /// The same with the knob of a server of ours that does it.
@@ -175,32 +175,32 @@ impl SocketOption {
     fn by_hand(&self, beam: bool) -> String {
         let (erlang, other) = match self {
             SocketOption::NoDelay => (
-                "{nodelay, true} among the listen options; without touching code: \
+                "{nodelay, true} in the listen options; without touching code: \
                  erl -kernel inet_default_listen_options '[{nodelay,true}]'",
                 "set TCP_NODELAY on the accepted sockets (nginx: tcp_nodelay on; Java: setTcpNoDelay(true); \
                  Python: setsockopt(IPPROTO_TCP, TCP_NODELAY, 1))",
             ),
             SocketOption::OneWrite => (
-                "gen_tcp:send(Socket, [Head, Body]) once, instead of two sends",
+                "one gen_tcp:send(Socket, [Head, Body]) instead of two sends",
                 "write head and body with one call (writev, a buffered writer flushed once)",
             ),
             SocketOption::DefaultReceiveBuffer => (
-                "take {recbuf, N} out of the socket options (set {buffer, N} instead, if it was meant for \
-                 the driver): the kernel then sizes the window by itself",
-                "set no SO_RCVBUF: the kernel then sizes the window by itself, up to net.ipv4.tcp_rmem",
+                "remove {recbuf, N} from the socket options (set {buffer, N} instead, if it was meant for the \
+                 driver): the kernel then sizes the window",
+                "do not set SO_RCVBUF: the kernel then sizes the window, up to net.ipv4.tcp_rmem",
             ),
             SocketOption::DefaultSendBuffer => (
-                "take {sndbuf, N} out of the socket options: the kernel then sizes the buffer by itself",
-                "set no SO_SNDBUF: the kernel then sizes the buffer by itself, up to net.ipv4.tcp_wmem",
+                "remove {sndbuf, N} from the socket options: the kernel then sizes the buffer",
+                "do not set SO_SNDBUF: the kernel then sizes the buffer, up to net.ipv4.tcp_wmem",
             ),
             SocketOption::NoPacing => (
-                "take {raw, 1, 47, _} (SO_MAX_PACING_RATE) out of the socket options, or raise it",
-                "set no SO_MAX_PACING_RATE on the sender's sockets, or a higher one",
+                "remove {raw, 1, 47, _} (SO_MAX_PACING_RATE) from the socket options, or raise it",
+                "remove SO_MAX_PACING_RATE from the sender's sockets, or raise it",
             ),
             SocketOption::Backlog(_) => (
-                "{backlog, SIZE} among the listen options (gen_tcp's default is 5)",
+                "{backlog, SIZE} in the listen options (gen_tcp's default is 5)",
                 "a backlog of SIZE where the server calls listen(2) (nginx: listen ... backlog=SIZE; Apache: \
-                 ListenBacklog SIZE), and net.core.somaxconn as high",
+                 ListenBacklog SIZE), and net.core.somaxconn at least as high",
             ),
         };
         (if beam { erlang } else { other }).replace("SIZE", &self.names().1)

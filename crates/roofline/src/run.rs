@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
 
     /// Whether more would have been answered if the service could: always in a closed loop; in an open
     /// one when less than [`CARRIED`] of what became due was.
-    pub fn is_held_back(&self) -> bool {
+    pub fn demand_is_unmet(&self) -> bool {
         !self.header.plan.is_open_loop()
             || (self.load.exchanges as f64) < CARRIED * self.load.due as f64
     }

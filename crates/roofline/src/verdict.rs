@@ -171,12 +171,12 @@ fn unexplained(facts: &Facts) -> String {
     let (place, attained) = (&facts.place, OpRate(facts.attained));
     let seen = match place.station {
         Some(_) => format!("; {}", place.words("exchanges ")),
-        None => ": where its exchanges are could not be seen".into(),
+        None => "; the place of its exchanges is unknown".into(),
     };
     let regime = match place.regime {
-        Regime::Full => "; more connections give nothing more",
-        Regime::Delayed => "; more connections give more",
-        Regime::RateSet => "; a rate is set, whatever the load",
+        Regime::Full => "; more connections give no more throughput",
+        Regime::Delayed => "; more connections give more throughput",
+        Regime::RateSet => "; its rate is fixed, whatever the load",
         Regime::Met | Regime::Unknown => "",
     };
     format!("no known limit explains {attained}{seen}{regime}")
@@ -193,8 +193,8 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
     if !run.header.target.local && facts.target.is_none() {
         let unseen = roofs.iter().filter(|roof| roof.state == State::Unmeasured).count();
         let says = format!(
-            "nothing that the node's side shows limits {attained}; {unseen} limits need the kernel's side: \
-             run linerate on the node's host"
+            "no limit that the node shows explains {attained}; {unseen} limits need kernel metrics: run linerate on \
+             the node's host"
         );
         return Verdict::none(Answer::Unexplained, says);
     }
@@ -207,7 +207,7 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
     if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
         let threads = facts.inside.threads.as_ref();
         let name = threads.map_or(String::new(), |threads| threads.fullest_words());
-        used += &format!(", its busiest thread{name} {:.2} of one", thread.fullness());
+        used += &format!(", its busiest thread{name} {:.2} of a CPU", thread.fullness());
     }
     let does = match run.counted() {
         Counted::Answers(_) => format!("answers {attained}"),
@@ -224,12 +224,12 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
 fn idle(run: &Run) -> String {
     let seconds = duration(run.seconds());
     let none = match run.load.open {
-        0 => "no connection carried anything".into(),
+        0 => "no connection carried traffic".into(),
         1 => "no traffic on 1 connection".into(),
         open => format!("no traffic on {open} connections"),
     };
     // Too short-lived for a sample, or another service's.
-    let opened = format!("; {} were opened to its host meanwhile, hardly to it", run.load.opened);
+    let opened = format!("; {} were opened to its host, most to other services", run.load.opened);
     format!("idle: {none} in {seconds}{}", if run.opens_many() { &opened } else { "" })
 }
 

@@ -17,20 +17,20 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
         at(None, |port| port.idle, "idle"),
         at(Some(AcceptQueue), |port| port.accept_queue, "in the accept queue"),
         at(Some(Unread), |port| port.unread, "unread"),
-        at(Some(Application), Watched::in_application, "with the application"),
+        at(Some(Application), Watched::in_application, "in the application"),
         held(Held::Nagle, |port| port.held.nagle, "held by Nagle"),
         held(Held::Congestion, |port| port.held.congestion, "held by the congestion window"),
-        held(Held::Window, |port| port.held.window, "held by their peer's window"),
+        held(Held::Window, |port| port.held.window, "held by the peer's window"),
         at(None, |port| port.held.other, "held in the send queue"),
-        at(Some(PathBack), |port| port.air, "in the air"),
-        at(None, Watched::untold, "undecided"),
+        at(Some(PathBack), |port| port.air, "with an answer in flight"),
+        at(None, Watched::untold, "of unknown state"),
     ]
 }
 
 /// What was seen of them; and whether they wait for work, the path, or nothing at all, else something makes them wait.
 pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if facts.watched.is_empty() {
-        let says = "what its requests wait for could not be seen".to_owned();
+        let says = "what its requests wait for is unknown".to_owned();
         return (says, false);
     }
     let connections = facts.ports(|port| port.connections);
@@ -53,13 +53,13 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     let held = facts.ports(|port| port.held.nagle + port.held.other);
     let is_held = held >= HOLDS * facts.place.of.max(1e-9);
     if headers.any(|of| !of.alternate) {
-        says += "; requests and answers do not alternate: who has to speak next cannot be told";
+        says += "; requests and answers do not alternate: the state of connections is unknown";
         return (says, !is_held && !is_behind);
     }
     if in_application >= 0.05 {
         let Inside { running, runnable, asleep, .. } = inside;
         says += &format!(
-            "; of those in the application {running:.1} run, {runnable:.1} are ready to, {asleep:.1} sleep"
+            "; of those in the application {running:.1} run, {runnable:.1} are runnable, {asleep:.1} sleep"
         );
     }
     // Behind one that runs stand those that it has not read; that it runs all the time is a limit too.

@@ -132,7 +132,7 @@ fn a_queue_from_which_nobody_consumes_is_named_so() {
     for is_counted in [false, true] {
         let judgement = alone.judged(is_counted);
         assert_eq!(judgement.verdict.by(), Some("app.consumer"), "{:?}", judgement.verdict);
-        assert!(judgement.verdict.says.contains("434/s published, and nobody consumes"));
+        assert!(judgement.verdict.says.contains("434/s published, none consumed"));
         assert!(!judgement.turned_away);
     }
 }

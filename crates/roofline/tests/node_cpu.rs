@@ -97,7 +97,7 @@ fn a_node_that_spins_is_not_full() {
     let judgement = judged(&header, &spinning);
     let schedulers = of(&judgement, "vm.schedulers");
     assert!(!schedulers.binds, "{schedulers:?}");
-    assert!(schedulers.because.contains("to spin for work"), "{}", schedulers.because);
+    assert!(schedulers.because.contains("busy waiting"), "{}", schedulers.because);
     assert!(!of(&judgement, "host.cpu").binds);
 }
 

@@ -159,7 +159,7 @@ fn without_probing_a_black_hole_lets_nothing_through() {
     path(&mut header).sysctls.insert("net.ipv4.tcp_mtu_probing".into(), "0".into());
     let judgement = judged(&header, &evidence);
     let sum = &of(&judgement, "path.black-hole").sum;
-    assert!(sum.ends_with("never pass the way back: no exchange that needs them"), "{sum}");
+    assert!(sum.ends_with("never pass the return path: exchanges that need them hang"), "{sum}");
     let knobs: Vec<_> = judgement.advice.iter().map(|advice| advice.knob.as_str()).collect();
     assert_eq!(knobs, ["path.back.largest", "path.sysctls.net.ipv4.tcp_mtu_probing"]);
 }

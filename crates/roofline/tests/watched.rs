@@ -261,7 +261,7 @@ fn roofs_of_a_load_do_not_apply_where_none_is_made() {
         for id in ["engine.cpu", "load.concurrency", "load.offered-rate", "tcp.ephemeral-ports"] {
             let roof = judgement.roofs.iter().find(|roof| roof.id == id).unwrap();
             assert_eq!(roof.state, State::DoesNotApply, "{name}: {id}");
-            assert_eq!(roof.sum, "linerate makes no load here", "{name}: {id}");
+            assert_eq!(roof.sum, "linerate makes no load in this run", "{name}: {id}");
         }
     }
 }

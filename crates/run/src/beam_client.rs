@@ -394,9 +394,9 @@ impl Course {
     /// Slices of a client's counts, and beside the last of them those of its node's CPU time.
     fn hand_over(&self, client: &mut Client, thread: u16, told: &[Term]) -> Result<(), String> {
         for (place, term) in told.iter().enumerate() {
-            let mut slice = client
-                .slice(term, thread, &self.plan)
-                .ok_or_else(|| format!("the client on {} told {}", client.name, in_words(term)))?;
+            let mut slice = client.slice(term, thread, &self.plan).ok_or_else(|| {
+                format!("the client on {} reported {}", client.name, in_words(term))
+            })?;
             if place + 1 == told.len() {
                 let (schedulers, rest) = client.cpu.since();
                 slice.cpu = schedulers.first().copied().unwrap_or_default();

@@ -107,7 +107,9 @@ pub enum Refused {
         fit: u64,
     },
     /// CPUs that this process may not use.
-    #[error("engine.cpus: {asked:?} can't be had: write some of {there}, those linerate may use")]
+    #[error(
+        "engine.cpus: {asked:?} are not available: write some of {there}, which linerate may use"
+    )]
     Cpus {
         /// By the plan.
         asked: Vec<u16>,
@@ -219,7 +221,7 @@ impl RunError {
 fn what_to_do(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => {
-            "; make room, or write it elsewhere with -o: what was written before stays readable"
+            "; free space, or write it elsewhere with -o: what was written so far stays readable"
         }
         _ => "",
     }

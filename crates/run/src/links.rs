@@ -4,7 +4,7 @@ use linerate_evidence::{Direction, Evidence, Subject};
 use linerate_lab::{Lab, LinkMeter};
 use linerate_model::Timestamp;
 
-/// The links of a run. None where the plan lays no path.
+/// The links of a run. None where the plan has no path.
 pub struct Links {
     meters: Vec<(String, LinkMeter)>,
     are_named: bool,

@@ -81,7 +81,7 @@ impl Meter {
                 && !matches!(state(*pid), Some('Z' | 'X'))
         };
         let is_over = !self.roots.is_empty() && !self.roots.iter().any(lives);
-        is_over.then(|| "its process is no more".to_owned())
+        is_over.then(|| "its process has ended".to_owned())
     }
 
     fn engine(&self, reading: &mut Reading) {
@@ -253,7 +253,7 @@ mod tests {
             Meter::new(roots.to_vec(), None, SocketAddr::from(([127, 0, 0, 1], 1)), true)
         };
         // Source: pid_max(5): no pid is 2^22 or more.
-        assert_eq!(meter(&[1 << 22]).ended().as_deref(), Some("its process is no more"));
+        assert_eq!(meter(&[1 << 22]).ended().as_deref(), Some("its process has ended"));
         assert_eq!(meter(&[1 << 22, std::process::id()]).ended(), None);
         assert_eq!(meter(&[]).ended(), None);
     }

@@ -304,7 +304,7 @@ impl Course {
                 let of = &mut self.workers[worker];
                 of.quiet += passed;
                 if !of.is_over() && of.quiet >= SILENT {
-                    let why = format!("it said nothing for {} s", SILENT.as_secs());
+                    let why = format!("it sent nothing for {} s", SILENT.as_secs());
                     self.lose(worker, why);
                 }
             }
@@ -348,7 +348,7 @@ impl Course {
             let of = &self.workers[worker];
             let Some(clock) = &of.clock else { continue };
             if clock.is_unknown() {
-                self.lose(worker, "what time it is there could not be asked".into());
+                self.lose(worker, "its clock could not be read".into());
                 continue;
             }
             let mut evidence = Evidence::default();
@@ -376,7 +376,7 @@ impl Course {
         if let Err(error) = link.tell(text) {
             // One that has ended says why with its end.
             if error.kind() != io::ErrorKind::BrokenPipe {
-                self.lose(worker, format!("it could not be told: {error}"));
+                self.lose(worker, format!("no message could be sent to it: {error}"));
             }
         }
     }
@@ -455,7 +455,7 @@ impl Course {
             }
             (Said::Alive(_), _) => Ok(()),
             (Said::Failed(why), _) => Err(why),
-            (said, state) => Err(format!("it said {said:?}, being {state:?}")),
+            (said, state) => Err(format!("it sent {said:?} in the state {state:?}")),
         }
     }
 
@@ -466,7 +466,7 @@ impl Course {
                 slice.to = self.workers[worker].ours(slice.to);
                 let thread = self.workers[worker].threads.get_mut(&slice.thread);
                 let thread = thread.ok_or_else(|| {
-                    format!("it told of thread {}, which is none of its own", slice.thread)
+                    format!("it reported thread {}, which is not its own", slice.thread)
                 })?;
                 thread.took(&slice);
                 let span = (slice.from, slice.to, slice.phase);
@@ -493,7 +493,7 @@ impl Course {
                 evidence.unread.insert(source, reason);
                 let _ = self.sampled.send(evidence);
             }
-            other => return Err(format!("it told what is none of its business: {other:?}")),
+            other => return Err(format!("it sent an unexpected message: {other:?}")),
         }
         Ok(())
     }

@@ -255,7 +255,7 @@ mod tests {
         let mut told = Told::of(protocol("line", &Settings::default()).session(UserId(7)));
         assert_eq!(
             told.feed(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap_err().to_string(),
-            "the server sends `SSH-2.0-OpenSSH_9.2\\r` where `ok` or `error` was to come"
+            "the server sends `SSH-2.0-OpenSSH_9.2\\r` where `ok` or `error` was expected"
         );
         let mut told = online("line", &Settings::default(), &[b"ok\n"]);
         assert!(told.feed(b"said\n").is_err());

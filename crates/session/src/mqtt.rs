@@ -316,7 +316,7 @@ mod tests {
         let unknown = told.feed(&[0x40, 2, 0, 9]).unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "the server sends PUBACK 9 where PUBACK of a message that was sent was to come"
+            "the server sends PUBACK 9 where PUBACK of a message that was sent was expected"
         );
     }
 

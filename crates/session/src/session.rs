@@ -139,7 +139,7 @@ pub enum Fault {
         most: usize,
     },
     /// This protocol, but not what may come now.
-    #[error("the server sends {found} where {expected} was to come")]
+    #[error("the server sends {found} where {expected} was expected")]
     Unexpected {
         /// What came.
         found: String,
@@ -165,10 +165,10 @@ pub enum NotDone {
     #[error("the user is not online")]
     NotOnline,
     /// The protocol has none.
-    #[error("the protocol has no such act")]
+    #[error("the protocol has no such request")]
     NoSuchAct,
     /// So many are not answered yet that no more can be told apart.
-    #[error("too many acts are not answered yet")]
+    #[error("too many requests are unanswered")]
     TooMany,
 }
 

@@ -63,7 +63,7 @@ impl End {
                 }
                 Ok(Self::Text { text: Text::new(&bytes), times })
             }
-            (None, Some(Bytes(0)), None) => Err("0 bytes answer nothing: write 1 or more".into()),
+            (None, Some(Bytes(0)), None) => Err("0 bytes are no answer: write 1 or more".into()),
             (None, Some(Bytes(bytes)), None) => Ok(Self::Bytes(bytes)),
             (None, None, Some(LengthField { at, width, endian, from })) => {
                 if !(1..=8).contains(width) {
@@ -149,7 +149,7 @@ impl RawTemplate {
             Sent::File(_) => unreachable!("whoever makes the load reads it first"),
         }
         if request.is_empty() {
-            return Err((SEND, "it is empty and asks nothing: write a byte at least".into()));
+            return Err((SEND, "it is empty: write a byte at least".into()));
         }
         let ending = End::of(until).map_err(|wrong| (UNTIL, wrong))?;
         let expected = expected.map(|text| Text::new(text.as_bytes()));
@@ -343,7 +343,7 @@ mod tests {
             (text("a\\"), "`\\` is no escape"),
             (text("\\x0g"), "`\\x0g` is no escape"),
             (text("\\x0"), "`\\x0` is no escape"),
-            (text(""), "it is empty and asks nothing"),
+            (text(""), "it is empty"),
             (text("{{no}}"), "`{{no}}` is no template"),
             (Sent::Hex("0d0".into()), "`0d0` is not hexadecimal: write two digits"),
             (Sent::Hex("zz".into()), "is not hexadecimal"),
@@ -356,7 +356,7 @@ mod tests {
             (Ending::default(), "workload.until: nothing says how an answer ends"),
             (Ending { text: Some("\n".into()), ..bytes(3) }, "keep one of text, bytes and length"),
             (Ending { times: Some(2), ..bytes(3) }, "leave `times` out"),
-            (bytes(0), "0 bytes answer nothing"),
+            (bytes(0), "0 bytes are no answer"),
             (until("", 1), "an empty text ends nothing"),
             (length(0, 9, Endian::Big, None), "a number of 9 bytes"),
         ] {

@@ -219,7 +219,7 @@ impl List {
                 return Err(bad(1, wrong.into()));
             }
             if line.weight == Some(0) {
-                return Err(bad(1, "`weight` 0 is never asked: write 1 or more".into()));
+                return Err(bad(1, "`weight` 0 is never sent: write 1 or more".into()));
             }
             sum = sum.saturating_add(line.weight.unwrap_or(1));
             if order == Order::Weighted {
@@ -541,7 +541,7 @@ mod tests {
         assert!(says("{\"path\": \"/\", \"status\": \"6xx\"}").contains("is no status"));
         assert!(says("{\"path\": \"/\", \"weight\": 2}").contains("write --order weighted"));
         let zero = parse("{\"path\": \"/\", \"weight\": 0}", Order::Weighted).err().unwrap();
-        assert!(zero.to_string().contains("`weight` 0 is never asked"));
+        assert!(zero.to_string().contains("`weight` 0 is never sent"));
         // What is not UTF-8.
         let list = List::parse(
             b"{\"path\": \"/\xff\"}",

@@ -65,7 +65,7 @@ pub enum Broken {
     Refused(String),
     /// None at all.
     #[error(
-        "no far end of streams: start `linerate serve` there, or load what reads or writes unasked with tcp:// and --stream"
+        "no far end of streams: start `linerate serve` there, or load other services with tcp:// and --stream"
     )]
     NoFarEnd,
     /// An echo of something else.

@@ -15,14 +15,14 @@ Examples:
   linerate capacity mqtt://broker:1883 -c 5000 --hold --arrival-rate 500 --mix idle=80,active=20@exp:10s
   linerate capacity xmpp://127.0.0.1 -c 5000 --hold --node ejabberd@localhost     and what its node says of memory
 
-Without --hold it reads limits and connects to nobody: descriptors, open files, source ports, accept queue,
+Without --hold it reads limits and makes no connection: descriptors, open files, source ports, accept queue,
 connection tracking, ports and processes of a BEAM node, buffers of TCP, memory (an estimate). The
-first row ends it first. Below the table: what linerate does about a limit by itself, and a line to
+first row is the first limit. Below the table: what linerate raises by itself, and a line to
 paste for what is too little.
 
 With --hold users come in ten levels. At the first limit (users that fail, or a 99th percentile of
-message latency above --gate) nobody is added; the highest level that was clean is gone back to and
-held. The report names the limit and the next ones, accounts for each user, and says what a user
+message latency above --gate) no users are added; the highest clean level is restored and held.
+The report names the limit and the next ones, accounts for each user, and says what a user
 costs by slope: memory of the target, of a BEAM node by kind, and of the kernel, apart.
 
 Exit codes: without --hold, 0 if all known limits hold the connections, 2 if one does not; with it
@@ -33,22 +33,22 @@ Exit codes: without --hold, 0 if all known limits hold the connections, 2 if one
 pub struct CapacityArgs {
     #[command(flatten)]
     pub load: LoadArgs,
-    /// Make the load: users connect level by level until the first limit, then the highest level that was clean is
-    /// held for this time [default: 30s]
+    /// Make the load: users connect level by level until the first limit, then the highest clean level is held for this
+    /// time [default: 30s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", help_heading = "Users")]
     pub hold: Option<String>,
     /// What users speak, where the address does not say it: line, mqtt or xmpp (bare connections, if it is neither there
     /// nor in the address)
     #[arg(long, value_name = "NAME", requires = "hold", help_heading = "Users")]
     pub protocol: Option<String>,
-    /// Who they are: classes by share, and the pause between what one of them says
+    /// Classes of users by share, and the pause between messages of one
     /// [default: idle=20,semi-active=60@exp:60s,active=20@exp:10s]
     #[arg(long, value_name = "NAME=SHARE[@PAUSE],...", requires = "hold", help_heading = "Users")]
     pub mix: Option<String>,
     /// New users a second [default: 32 at a time, as fast as they are logged in]
     #[arg(long, value_name = "RATE", requires = "hold", help_heading = "Users")]
     pub arrival_rate: Option<String>,
-    /// Levels on the way to -c, as many users more at each [default: 10]
+    /// Levels up to -c, each by as many users more [default: 10]
     #[arg(long, value_name = "N", requires = "hold", help_heading = "Users")]
     pub levels: Option<u32>,
     /// How long a level is held before it is judged [default: 5s]
@@ -69,8 +69,8 @@ pub struct CapacityArgs {
     /// How XMPP's users log in: plain, scram-sha-1 or scram-sha-256 [default: the best that the server offers]
     #[arg(long, value_name = "NAME", requires = "hold", help_heading = "Users")]
     pub mechanism: Option<String>,
-    /// Begin TLS inside of XMPP (STARTTLS), with a server whose certificate is for the --domain; --cacert and --insecure
-    /// say whom to trust
+    /// Begin TLS inside of XMPP (STARTTLS), with a server whose certificate is for the --domain; see
+    /// --cacert and --insecure
     #[arg(long, requires = "hold", help_heading = "Users")]
     pub starttls: bool,
     /// Say how many users so much memory would hold [default: 512MiB]

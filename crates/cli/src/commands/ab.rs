@@ -30,7 +30,7 @@ pub fn ab(args: &AbArgs) -> Result<u8, Failure> {
     let resolve: Share = read("--resolve", &args.resolve)?;
     if args.rounds < FIRST_LOOK {
         return Err(Failure::plan(format!(
-            "--rounds {}: too few to know a spread: write {FIRST_LOOK} or more",
+            "--rounds {}: too few for an interval: write {FIRST_LOOK} or more",
             args.rounds
         )));
     }
@@ -80,7 +80,7 @@ pub fn ab(args: &AbArgs) -> Result<u8, Failure> {
         let fine = of.could_see.is_some_and(|could_see| could_see <= resolve.0);
         if !clear && !fine && round == args.rounds {
             seen.notes.push(format!(
-                "{} rounds do not tell {resolve} of throughput apart here: --rounds takes more, -d longer runs",
+                "{} rounds do not resolve {resolve} of throughput here: --rounds takes more, -d longer runs",
                 args.rounds
             ));
         }

@@ -136,7 +136,7 @@ fn text(forecast: &Forecast) -> String {
         }
     }
     let holds = forecast.holds.map_or("no limit is known".into(), number);
-    let _ = writeln!(out, "\nAll known limits hold: {holds}");
+    let _ = writeln!(out, "\nAll known limits allow: {holds}");
     out
 }
 

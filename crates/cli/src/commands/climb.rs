@@ -12,12 +12,12 @@ use crate::args::ClimbArgs;
 use crate::commands::run::{exit_code, one};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::overrides::{needs_new_lab, overridden, whole_name};
 use crate::pairs::effect;
 use crate::plan_of::{access_of, plan_of, read};
 use crate::privileges;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use crate::turn::{needs_new_lab, turn, whole_name};
 
 /// See the module.
 pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
@@ -101,7 +101,7 @@ impl Climber<'_> {
                 break Ok("interrupted".to_owned());
             }
             if steps.len() > most {
-                break Ok(format!("{most} knobs were turned, as many as --steps allows"));
+                break Ok(format!("{most} knobs were set, as many as --steps allows"));
             }
             let last = &steps[steps.len() - 1].run;
             let advice = match self.follow(last) {
@@ -164,10 +164,10 @@ impl Climber<'_> {
                     self.least * 100.0
                 );
             } else if self.turned.contains(whole_name(&advice.knob)) {
-                why = format!("{by}: {} was turned before", advice.knob);
+                why = format!("{by}: {} was set before", advice.knob);
             } else if !self.is_turnable(advice) {
                 why = format!(
-                    "{by}: {}={} is for a person to do: {}",
+                    "{by}: {}={} must be done by hand: {}",
                     advice.knob, advice.value, advice.by_hand
                 );
             } else {
@@ -179,7 +179,7 @@ impl Climber<'_> {
 
     fn is_turnable(&self, advice: &Advice) -> bool {
         if advice.knob.contains('.') {
-            return turn(&self.plan, &advice.knob, &advice.value).is_ok();
+            return overridden(&self.plan, &advice.knob, &advice.value).is_ok();
         }
         let knobs = self.deployment.as_ref().map(Deployment::knobs).unwrap_or_default();
         knobs.iter().any(|(name, _)| *name == advice.knob)
@@ -188,7 +188,7 @@ impl Climber<'_> {
     /// A knob turned, and measured against the state before: A (already measured) B B A.
     fn step(&mut self, before: &RunDocument, advice: Advice) -> Result<Step, Failure> {
         let from = self.plan.clone();
-        let to = turn(&from, &advice.knob, &advice.value)?;
+        let to = overridden(&from, &advice.knob, &advice.value)?;
         self.turned.insert(whole_name(&advice.knob).to_owned());
         let label = format!("{}={}", advice.knob, advice.value);
         let new_lab = needs_new_lab(&advice.knob);
@@ -216,12 +216,12 @@ impl Climber<'_> {
         let run = runs.swap_remove(runs.len().min(2) - 1);
         let overlooked = (!held).then(|| match run.verdict.by() {
             Some(by) if measured < advice.predicted.low.0 => {
-                format!("{by} holds it before that rate")
+                format!("{by} is the limit below that rate")
             }
             Some(by) => {
-                format!("{label} spares more than was measured of it, and {by} holds it now")
+                format!("{label} saves more than was measured, and {by} is the limit now")
             }
-            None => "no known limit explains what came".to_owned(),
+            None => "no known limit explains the result".to_owned(),
         });
         if effect.interval[0] > 1.0 {
             self.plan = to;

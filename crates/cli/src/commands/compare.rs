@@ -211,7 +211,7 @@ pub fn same_answers(
         if classes.is_empty() { "none".to_owned() } else { classes.join(", ") }
     };
     Err(void(format!(
-        "not compared: the answers are of another kind: {} before, {} after",
+        "not compared: the answers differ in kind: {} before, {} after",
         words(a),
         words(b)
     )))
@@ -236,7 +236,7 @@ pub fn differs(
             let may = key.starts_with("host.") || MAY_DIFFER.iter().any(|may| key.starts_with(may));
             if !may && !other_plans {
                 return Err(Failure::plan(format!(
-                    "{} was asked otherwise than {}: {change}; --other-plans compares them all the same",
+                    "{} has another plan than {}: {change}; --other-plans compares them anyway",
                     file.display(),
                     first.display(),
                 )));
@@ -299,7 +299,8 @@ pub fn document(
     if before.len() + after.len() == 2 {
         let below = figures[0].could_see.map_or("any".to_owned(), |see| Share(see).to_string());
         notes.push(format!(
-            "one run a side: no verdict on throughput below {below}, which runs of one build differ by; give several a side"
+            "one run a side: runs of one build differ by {below}, so no verdict on throughput below that; give \
+             several a side"
         ));
     }
     for (file, run) in before.iter().chain(after) {

@@ -15,6 +15,7 @@ use crate::output::{Output, say};
 use crate::plan_of::duration;
 use crate::signals::Signals;
 
+mod apply;
 mod asked;
 mod far;
 mod inside;
@@ -22,13 +23,12 @@ mod outside;
 mod room;
 mod sampled;
 mod samplers;
-mod turning;
 mod watch;
 
+use apply::Apply;
 use asked::Asked;
 use inside::{Inside, enter};
 use outside::Outside;
-use turning::Turning;
 use watch::Watch;
 
 /// See the module.
@@ -39,7 +39,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
         return Err(Failure::plan("--for: 0 is no time: write for example 10s"));
     }
     let budget = budget(&args.budget)?;
-    let turning = args.apply.as_ref().map(|knob| Turning::new(knob, args)).transpose()?;
+    let apply = args.apply.as_ref().map(|knob| Apply::new(knob, args)).transpose()?;
     let output = Output::new(&args.output)?;
     let signals = Signals::install().map_err(Failure::run)?;
 
@@ -49,11 +49,11 @@ pub fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
     let file = output.evidence.as_ref().map(|path| EvidenceFile::create(path, &header));
     let mut progress = output.progress(&args.output);
     progress.begin(&header.plan, header.started);
-    let returns = turning.is_none();
+    let returns = apply.is_none();
     let mut watch = Watch::open(inside, outside, file.transpose()?, &signals, progress, returns);
-    let applied = match turning {
+    let applied = match apply {
         None => watch.until(header.started.after(length)).map(|()| None),
-        Some(turning) => turning.measure(&mut watch, header.started, length),
+        Some(apply) => apply.measure(&mut watch, header.started, length),
     };
     let (evidence, ended, applied) = match applied {
         Ok(applied) => {

@@ -23,13 +23,13 @@ pub fn explain(id: Option<&str>) -> Result<u8, Failure> {
         [_, ..] => {
             let ids: Vec<_> = found.iter().map(|roof| roof.id).collect();
             Err(Failure::plan(format!(
-                "`{id}` is of several roofs: write one of {}",
+                "`{id}` means several roofs: write one of {}",
                 ids.join(", ")
             )))
         }
         [] => {
             let ids: Vec<_> = ROOFS.iter().map(|roof| roof.id).collect();
-            Err(Failure::plan(format!("`{id}` is no roof: write one of {}", ids.join(", "))))
+            Err(Failure::plan(format!("`{id}` is not a roof: write one of {}", ids.join(", "))))
         }
     }
 }

@@ -109,7 +109,7 @@ pub(super) fn crossing(was: Crossing, flags: &PathChange) -> Result<Crossing, Fa
         }
     };
     if flags.servers == Some(0) {
-        return Err(Failure::plan("--servers: nobody answers: write 1 or more"));
+        return Err(Failure::plan("--servers: 0 answer nothing: write 1 or more"));
     }
     if let Some(Bytes(0)) = size("--window", &flags.window)? {
         return Err(Failure::plan("--window: 0 lets nothing through: write 1 or more"));

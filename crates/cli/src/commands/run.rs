@@ -11,11 +11,11 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::gate::Gate;
 use crate::output::{Output, say};
+use crate::overrides::{needs_new_lab, overridden};
 use crate::plan_of::{access_of, combinations, plan_of};
 use crate::privileges;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use crate::turn::{needs_new_lab, turn};
 
 /// See the module.
 pub fn run(args: &RunArgs) -> Result<u8, Failure> {
@@ -109,7 +109,7 @@ fn turned(scans: &[(String, String)], plan: &Plan) -> Result<Vec<Turned>, Failur
     let one = |combination: BTreeMap<String, String>| {
         let mut turned = plan.clone();
         for (knob, value) in &combination {
-            turned = turn(&turned, knob, value)?;
+            turned = overridden(&turned, knob, value)?;
         }
         let new_lab = combination.keys().any(|knob| needs_new_lab(knob));
         Ok(Turned { values: combination, plan: turned, new_lab })

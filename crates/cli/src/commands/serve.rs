@@ -32,7 +32,7 @@ pub fn serve(args: &ServeArgs) -> Result<u8, Failure> {
     };
     let far = far.map_err(|(address, error)| {
         let advice = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "; stop who listens there, or write another --port",
+            std::io::ErrorKind::AddrInUse => "; stop what listens there, or write another --port",
             std::io::ErrorKind::AddrNotAvailable => "; --bind takes an address of this host",
             _ => "",
         };

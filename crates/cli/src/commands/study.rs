@@ -46,7 +46,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
     }
     if let Some(file) = &args.resume {
         return Err(Failure::plan(format!(
-            "--resume {}: what {name} measures is measured in turn, and not in parts: leave it out",
+            "--resume {}: {name} alternates its measurements and cannot be resumed: leave it out",
             file.display()
         )));
     }

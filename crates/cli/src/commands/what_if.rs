@@ -31,17 +31,17 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8, Failure> {
     let run = Run { header: &header, evidence: &evidence, load: &load };
     if run.is_watched() {
         return Err(wrong(
-            "of a service that was watched: nobody knows how many asked it; what-if takes what `run` writes",
+            "it is of a watched service, whose concurrency is unknown; what-if takes what `run` writes",
         ));
     }
     if header.plan.is_stream() {
         return Err(wrong(
-            "streams ask nothing and wait for no answer, which what-if has no model of: run them again with what is to change",
+            "what-if has no model of streams, which have no requests: run them again with the change",
         ));
     }
-    if !run.is_held_back() {
+    if !run.demand_is_unmet() {
         return Err(wrong(
-            "an open loop that kept up did what it was asked, not what it could: record a run without --rate",
+            "an open loop that met its rate does not show its capacity: record a run without --rate",
         ));
     }
     if let Some(think) = header.plan.load.think {

@@ -7,7 +7,7 @@ use super::{Fetch, Parse, Source};
 
 pub(super) const SOURCE: Source = Source {
     id: "doing",
-    says: "what the node's processes were at",
+    says: "what the node's processes did",
     of: "node",
     fetch: Fetch::Node,
     metrics: METRICS,

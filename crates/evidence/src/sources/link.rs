@@ -18,7 +18,7 @@ use crate::subject::Subject;
 
 pub(super) const SOURCE: Source = Source {
     id: "link",
-    says: "one way of a link that the lab laid",
+    says: "one direction of a link that the lab laid",
     of: "link/N/WAY",
     fetch: Fetch::Link,
     metrics: METRICS,

@@ -41,7 +41,7 @@ pub use asked::Asked;
 
 pub(super) const SOURCE: Source = Source {
     id: "peers",
-    says: "whom the target asks, and how many questions are out",
+    says: "the target's dependencies, and its requests to them under way",
     of: "peer/N",
     fetch: Fetch::Peers,
     metrics: METRICS,

@@ -14,7 +14,7 @@ use super::{Fetch, Parse, Source};
 
 pub(super) const SOURCE: Source = Source {
     id: "suspect",
-    says: "the node's processes that are worth a look",
+    says: "the node's sampled processes",
     of: "process/N",
     fetch: Fetch::Node,
     metrics: METRICS,

@@ -32,7 +32,7 @@ pub use states::States;
 
 pub(super) const SOURCE: Source = Source {
     id: "threads",
-    says: "what the target's threads are at, at random instants",
+    says: "what the target's threads do, at random instants",
     of: "target",
     fetch: Fetch::Threads,
     metrics: METRICS,

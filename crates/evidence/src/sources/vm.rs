@@ -28,13 +28,13 @@ metrics! {
     SCHEDULER_ACTIVE: u64 = "vm.scheduler_active", "1";
     /// Time that passed for normal schedulers, summed over all, those offline included; same unit.
     SCHEDULER_TOTAL: u64 = "vm.scheduler_total", "1";
-    /// As `vm.scheduler_active`, of the dirty schedulers for computing.
+    /// As `vm.scheduler_active`, of the dirty CPU schedulers.
     DIRTY_CPU_ACTIVE: u64 = "vm.dirty_cpu_active", "1";
-    /// As `vm.scheduler_total`, of the dirty schedulers for computing, those offline included.
+    /// As `vm.scheduler_total`, of the dirty CPU schedulers, those offline included.
     DIRTY_CPU_TOTAL: u64 = "vm.dirty_cpu_total", "1";
-    /// As `vm.scheduler_active`, of the dirty schedulers for I/O.
+    /// As `vm.scheduler_active`, of the dirty I/O schedulers.
     DIRTY_IO_ACTIVE: u64 = "vm.dirty_io_active", "1";
-    /// As `vm.scheduler_total`, of the dirty schedulers for I/O.
+    /// As `vm.scheduler_total`, of the dirty I/O schedulers.
     DIRTY_IO_TOTAL: u64 = "vm.dirty_io_total", "1";
     /// Time of normal schedulers in code of processes (`emulator`), summed over them, since the probe came. As all `vm.micro_*`: from samples of 2 to 20 ms a pass, scaled to all the time.
     MICRO_EMULATOR: Duration = "vm.micro_emulator", "ns";

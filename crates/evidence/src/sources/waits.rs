@@ -8,7 +8,7 @@ use super::{Fetch, Parse, Source};
 
 pub(super) const SOURCE: Source = Source {
     id: "waits",
-    says: "what the node's processes that were asked were at",
+    says: "what the node's sampled processes waited for",
     of: "node",
     fetch: Fetch::Node,
     metrics: METRICS,

@@ -89,7 +89,7 @@ pub struct LinkMeter {
 
 /// What a backend does to read a link.
 pub(crate) trait Meter: Send + Sync {
-    /// The way out and the way back.
+    /// The outbound and the return direction.
     fn read(&self) -> [WayReading; 2];
 }
 
@@ -103,7 +103,7 @@ impl LinkMeter {
         self.backend
     }
 
-    /// The way out and the way back, now; after the link was taken away, as it was then.
+    /// The outbound and the return direction, now; after the link was taken away, as it was then.
     pub fn read(&self) -> [WayReading; 2] {
         self.meter.read()
     }

@@ -18,11 +18,11 @@ use crate::cancel::Cancel;
 use crate::lay_error::LayError;
 
 mod burst;
-mod train;
-mod trips;
+mod rate_check;
+mod rtt_check;
 mod wire;
 
-use trips::Trips;
+use rtt_check::RttCheck;
 use wire::Wire;
 
 /// Chosen: a neighbour's burst on a shared machine spoils one round, seldom three.
@@ -47,7 +47,7 @@ pub struct PathProof {
     pub delivered_max: Duration,
     /// Median of the way from engine to target.
     pub out_median: Duration,
-    /// Median of the way back.
+    /// Median of the return direction.
     pub back_median: Duration,
     /// Round trips made.
     pub probes: usize,
@@ -93,14 +93,14 @@ pub(crate) fn prove(
 ) -> Result<PathProof, LayError> {
     let ways = asked.ways();
     let wire = Wire::open(ends)?;
-    let trips = Trips::prove(&wire, asked, cancel)?;
+    let trips = RttCheck::prove(&wire, asked, cancel)?;
     let mut rows = vec![trips.row()];
     for ((way, direction), wire) in ways.iter().zip(Direction::BOTH).zip([&wire, &wire.turned()?]) {
         let mut row = |what: &str, asked: String, delivered: Delivered| {
             rows.push(ProofRow { what: format!("{what}.{direction}"), asked, delivered });
         };
         if let Some(rate) = way.rate {
-            row("rate", rate.to_string(), train::prove(wire, way, direction, cancel)?);
+            row("rate", rate.to_string(), rate_check::prove(wire, way, direction, cancel)?);
         }
         if let Some(trace) = &way.trace {
             let reason = "a trace is no rate".to_owned();

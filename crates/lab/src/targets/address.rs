@@ -81,8 +81,7 @@ fn no_knobs(written: &str, knobs: &BTreeMap<String, String>) -> Result<(), LayEr
         Some(knob) => Err(LayError::UnknownKnob {
             knob: knob.clone(),
             target: written.to_owned(),
-            there: "linerate did not start it and turns nothing there; take target.knobs out"
-                .into(),
+            there: "linerate did not start it and sets nothing there; remove target.knobs".into(),
         }),
     }
 }

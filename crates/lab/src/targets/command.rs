@@ -78,7 +78,7 @@ fn specs(target: &Target) -> Result<Vec<KnobSpec>, LayError> {
                 knob: name.clone(),
                 target: "the command".into(),
                 there: format!(
-                    "no word has `{hole}` to put its value for; write it there or take the knob out"
+                    "no word has `{hole}` to put its value for; write it there or remove the knob"
                 ),
             });
         }

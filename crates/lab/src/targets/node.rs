@@ -123,7 +123,7 @@ impl Node {
             self.line(Instant::now() + BOOT, cancel).map_err(|no| self.no_boot(no, flags))?;
         let Some(words) = line.strip_prefix("ready") else {
             return Err(self.in_trouble(format!(
-                "said `{line}` and not `ready`; take out of target.vm_flags what prints, or run `make agent` again"
+                "said `{line}` and not `ready`; remove from target.vm_flags what prints, or run `make agent` again"
             )));
         };
         let said: BTreeMap<_, _> = words

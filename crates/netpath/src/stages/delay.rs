@@ -16,7 +16,7 @@ use crate::stages::Stage;
 
 pub(super) const STAGE: Stage = Stage {
     name: "delay",
-    does: "Holds each packet for a time, in order or not; some skip it.",
+    does: "Delays each packet, in order or not; some skip it.",
     keys: &["rtt", "jitter", "keep_order", "reorder"],
 };
 

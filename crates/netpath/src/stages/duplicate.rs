@@ -9,7 +9,7 @@ use crate::packet::Packet;
 use crate::stages::Stage;
 
 pub(super) const STAGE: Stage =
-    Stage { name: "duplicate", does: "Has packets come twice, at random.", keys: &["duplicate"] };
+    Stage { name: "duplicate", does: "Duplicates packets at random.", keys: &["duplicate"] };
 
 /// See the module.
 #[derive(Clone, Debug)]

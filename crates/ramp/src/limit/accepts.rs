@@ -23,7 +23,7 @@ pub(super) fn suspended(seen: &Seen<'_>) -> Option<Limit> {
         return None;
     }
     let says = format!(
-        "it accepts nobody: {} connections stood in its accept queue, and {} after {apart_s:.1} s",
+        "it accepts no connection: {} waited in its accept queue, and {} after {apart_s:.1} s",
         then.queued, later.queued
     );
     is("target.accept_suspended", says)
@@ -48,7 +48,8 @@ pub(super) fn phantoms(seen: &Seen<'_>) -> Option<Limit> {
         return None;
     }
     let says = format!(
-        "{phantoms} of {} users are connected by what their end says, and not by the service's: {} times its accept queue was full when the handshake ended, {} SYN cookies were sent",
+        "{phantoms} of {} users are connected at their end, and not at the service's: {} times its accept queue was \
+         full when the handshake ended, {} SYN cookies were sent",
         seen.met.online,
         seen.overflows(),
         seen.grown("syncookies.sent")
@@ -71,7 +72,8 @@ pub(super) fn acceptor(seen: &Seen<'_>) -> Option<Limit> {
         None => String::new(),
     };
     let says = format!(
-        "it accepts too slowly: {} connections stood in its accept queue, of {} users under way, and no CPU was busy{rate}",
+        "it accepts too slowly: {} connections waited in its accept queue, of {} users under way, and no CPU was \
+         busy{rate}",
         then.queued, seen.under_way
     );
     is("target.acceptor", says)

@@ -157,7 +157,7 @@ fn troubles(of: &Of<'_>, connection: &Connection) -> Vec<(f64, String)> {
     }
     let unsent = share(tcp_info::NOTSENT_BYTES.name);
     if unsent >= 0.3 {
-        say(2.0 * unsent, format!("bytes held back in {:.0} % of samples", unsent * 100.0));
+        say(2.0 * unsent, format!("bytes unsent in {:.0} % of samples", unsent * 100.0));
     }
     // A request that is being answered is unread too: only a queue that fills its buffer tells.
     let buffer = of.max(tcp_info::RCVBUF).map_or(f64::INFINITY, |bytes| bytes.0 as f64);
@@ -169,14 +169,11 @@ fn troubles(of: &Of<'_>, connection: &Connection) -> Vec<(f64, String)> {
         (delta(of, tcp_info::DATA_SEGS_OUT.name), delta(of, tcp_info::TOTAL_RETRANS.name));
     if again > 0.0 && again >= 0.001 * sent {
         let part = again / sent.max(again);
-        say(1.0 + part, format!("{:.1} % of segments sent again", part * 100.0));
+        say(1.0 + part, format!("{:.1} % of segments retransmitted", part * 100.0));
     }
     let limited = connection.kernel.as_ref().and_then(|kernel| kernel.window_limited);
     if let Some(limited) = limited.filter(|limited| *limited >= 0.5) {
-        say(
-            limited,
-            format!("the peer's window held it {:.0} % of its busy time", limited * 100.0),
-        );
+        say(limited, format!("rwnd-limited for {:.0} % of its busy time", limited * 100.0));
     }
     found
 }

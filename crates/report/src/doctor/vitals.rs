@@ -142,7 +142,7 @@ fn of_process(header: &Header, evidence: &Evidence, found: &mut Vec<Vital>) {
         let periods = of.delta(process::NR_PERIODS).map_or(0, |(periods, _)| periods);
         // Without a quota there are no periods.
         if periods > 0 {
-            let says = format!("{throttled} of {periods} periods cut short");
+            let says = format!("{throttled} of {periods} periods throttled");
             say("CPU quota", throttled * 20 <= periods, says);
         }
     }
@@ -153,7 +153,7 @@ fn of_process(header: &Header, evidence: &Evidence, found: &mut Vec<Vital>) {
     if let Ok((idle, over)) = host.delta(stat::IDLE) {
         let cpus = f64::from(header.host.cpus.max(1));
         let busy = 1.0 - (idle.as_secs_f64() / over.as_secs_f64() / cpus).clamp(0.0, 1.0);
-        let says = format!("{:.0} % of {cpus:.0} CPUs busy with everything", busy * 100.0);
+        let says = format!("{:.0} % of {cpus:.0} CPUs busy in total", busy * 100.0);
         say("host", busy < MUCH, says);
     }
 }
@@ -172,7 +172,7 @@ fn of_stack(evidence: &Evidence, found: &mut Vec<Vital>) {
             let drops = drops.saturating_sub(deferred);
             let well = drops == 0 && queued as f64 <= MUCH * limit as f64;
             let dropped = if drops > 0 { format!(", {drops} dropped") } else { String::new() };
-            let says = format!("{queued} of {limit} wait to be accepted at most{dropped}");
+            let says = format!("at most {queued} of {limit} wait to be accepted{dropped}");
             say(format!("port {port}"), well, says);
         }
     }
@@ -181,7 +181,7 @@ fn of_stack(evidence: &Evidence, found: &mut Vec<Vital>) {
         && sent > 0
     {
         let share = again as f64 / sent as f64;
-        let says = format!("{again} of {sent} segments of the host sent again");
+        let says = format!("{again} of the host's {sent} segments retransmitted");
         say("loss".into(), share < 0.001 || again < 10, says);
     }
 }
@@ -202,7 +202,7 @@ mod tests {
         }
         let mut found = Vec::new();
         of_stack(&evidence, &mut found);
-        assert_eq!(found[0].says, "0 of 5 wait to be accepted at most, 4 dropped");
+        assert_eq!(found[0].says, "at most 0 of 5 wait to be accepted, 4 dropped");
         assert!(!found[0].well);
         // As Apache's, whose listener defers.
         for (at, deferred) in [(0, 100), (1_000_000_000, 104)] {

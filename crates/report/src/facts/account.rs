@@ -45,7 +45,7 @@ pub(crate) fn account_notes(account: &Account, inside: Option<&Inside>) -> Vec<S
     let mut said = Vec::new();
     if account.instants > 0.0 {
         said.push(format!(
-            "{} instants sampled; samples and stamps disagree on {} of the requests",
+            "{} instants sampled; samples and timestamps disagree on {} of the requests",
             count(account.instants as u64),
             share(account.disagreement)
         ));
@@ -58,7 +58,7 @@ pub(crate) fn account_notes(account: &Account, inside: Option<&Inside>) -> Vec<S
     if let Some(threads) = &inside.threads {
         let name = threads.fullest_name.as_ref().map_or(String::new(), |name| format!(" ({name})"));
         said.push(format!(
-            "its threads: {}; two or more run at {} of the instants; the fullest{name} is occupied at {}",
+            "its threads: {}; two or more run in {} of the samples; the busiest{name} is busy in {}",
             threads.says,
             share(threads.together),
             share(threads.fullest)
@@ -68,7 +68,7 @@ pub(crate) fn account_notes(account: &Account, inside: Option<&Inside>) -> Vec<S
         let process = asked.process.as_ref().map_or(String::new(), |of| format!(" ({of})"));
         let cores = asked.cores.map_or(String::new(), |cores| format!("; it uses {cores:.2} CPUs"));
         said.push(format!(
-            "asks {}{process}: {:.1} of {:.1} connections have a question out{cores}",
+            "calls {}{process}: {:.1} of {:.1} connections wait for an answer{cores}",
             asked.address, asked.asked, asked.connections
         ));
     }
@@ -117,7 +117,8 @@ pub(crate) fn experiment_notes(run: &RunDocument) -> Vec<String> {
     let mut said = Vec::new();
     if let (Some(e), Some([low, high])) = (of.elasticity, of.interval) {
         said.push(format!(
-            "elasticity {e:.2} ({low:.2} to {high:.2}): 1 where each connection brings its own exchanges, 0 where something is full"
+            "elasticity {e:.2} ({low:.2} to {high:.2}): 1 where throughput grows with connections, 0 where something \
+             is full"
         ));
     }
     if let (Some([low, mid, high]), Some(alone)) = (of.at_once, of.alone_us) {

@@ -8,7 +8,7 @@ use super::*;
 use crate::account::{Account, Inside, Source};
 use crate::segments::{Segment, segments};
 
-/// Above this share of the requests what samples and stamps disagree on is said.
+/// Above this share of the requests what samples and timestamps disagree on is said.
 // Chosen: a twentieth, the resolution that the account is built for.
 const DISAGREE: f64 = 0.05;
 
@@ -98,7 +98,7 @@ pub(crate) fn bar(account: &Account, inside: Option<&Inside>) -> Option<String> 
     }
     if account.disagreement > DISAGREE {
         let part = share(account.disagreement);
-        said.push_str(&format!("; samples and stamps disagree on {part} of the requests"));
+        said.push_str(&format!("; samples and timestamps disagree on {part} of the requests"));
     }
     Some(said)
 }
@@ -122,7 +122,7 @@ pub(crate) fn cure(advice: &Advice, roofline: &Roofline) -> String {
     let next = next_ceilings(roofline)
         .next()
         .filter(|roof| roof.ceiling.is_some_and(|at| of.high.0 >= NEAR * at.0));
-    let then = next.map_or(String::new(), |roof| format!(", then {} holds it", roof.id));
+    let then = next.map_or(String::new(), |roof| format!(", then {} is the limit", roof.id));
     let (low, high) = (bare(of.low.0), bare(of.high.0));
     let gives = if is_by_hand(advice) { "; would give" } else { " would give" };
     format!("{what}{gives} {} ({low} to {high}){then}", rate(of.mid.0))
@@ -160,7 +160,7 @@ pub(crate) fn missed(run: &RunDocument) -> Option<String> {
     let half = experiment.half.as_ref().filter(|half| half.inside == Some(false))?;
     let expected = half.predicted_per_s.as_ref()?;
     Some(format!(
-        "{} gave {}, outside the interval that the model expected ({} to {})",
+        "{} gave {}, outside the predicted interval ({} to {})",
         connections(half.connections),
         rate(half.measured_per_s),
         rate(expected.low.0),

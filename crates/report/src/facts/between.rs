@@ -114,7 +114,7 @@ pub(crate) fn wire(study: &StudyDocument) -> Table {
     let case = study.cases.as_deref().unwrap_or("case");
     let columns = [case, "measured", "linerate's stream"];
     let shown = if study.wire.iter().any(|wire| wire.stream_bit_s.is_some()) { 3 } else { 2 };
-    let mut table = Table::new("The wire, in turn with them", &[], &columns[..shown]);
+    let mut table = Table::new("The wire, measured alternately", &[], &columns[..shown]);
     let row = |wire: &Wire| {
         let own = wire.stream_bit_s.map_or_else(|| "-".to_owned(), |bit_s| rounds(bit_s, &[]));
         let cells = [count(u64::from(wire.case)), rounds(wire.bit_s, &wire.rounds_bit_s), own];

@@ -39,7 +39,7 @@ pub(crate) fn compared(of: &CompareDocument) -> String {
 /// Figure by figure.
 pub(crate) fn figures(of: &CompareDocument) -> Table {
     let mut table = Table::new("Figures", &[""], &["before", "after"]);
-    table.head.extend(Table::new("", &["after by before"], &[]).head);
+    table.head.extend(Table::new("", &["after / before"], &[]).head);
     table.rows = of
         .figures
         .iter()

@@ -83,11 +83,11 @@ pub(crate) fn outcome(step: &Step) -> Option<String> {
     let wrong = if measured < expected.low.0 { "high" } else { "low" };
     let because = match &step.overlooked {
         // Of an older linerate: an id and no clause.
-        Some(id) if !id.contains(' ') => format!("{id} holds it"),
+        Some(id) if !id.contains(' ') => format!("{id} is the limit"),
         Some(clause) => clause.clone(),
         None => match step.run.verdict.by() {
-            Some(by) => format!("{by} holds it"),
-            None => "no known limit explains what came".into(),
+            Some(by) => format!("{by} is the limit"),
+            None => "no known limit explains the result".into(),
         },
     };
     Some(format!("the prediction was too {wrong} because {because}"))
@@ -162,12 +162,11 @@ fn case(study: &StudyDocument, row: &StudyRow, predicted: bool) -> Vec<String> {
 
 /// A row a claim.
 pub(crate) fn claims(study: &StudyDocument) -> Table {
-    let mut table =
-        Table::new("What was claimed, and what became of it", &["claim", "here", "figures"], &[]);
+    let mut table = Table::new("Claims and their outcomes", &["claim", "here", "figures"], &[]);
     for claim in &study.claims {
         let held = match claim.held {
             Some(true) => "held",
-            Some(false) => "not held",
+            Some(false) => "refuted",
             None => "not tried",
         };
         table.rows.push(vec![claim.says.clone(), held.into(), claim.because.clone()]);

@@ -145,10 +145,7 @@ pub(crate) fn what_if(of: &WhatIfDocument) -> Told {
     let mut costs: Vec<String> = cpus.collect();
     costs.push(format!("{} that neither CPUs nor path explain", time(was.delay_us)));
     if was.unknown_us > 0.0 {
-        costs.push(format!(
-            "{} of something that is full, and that nobody measured",
-            time(was.unknown_us)
-        ));
+        costs.push(format!("{} of something full that was not measured", time(was.unknown_us)));
     }
     lines.push(("COST", format!("an exchange took {}", costs.join(", "))));
     lines.push(("IF", asked(of)));
@@ -234,7 +231,7 @@ fn path(path: &Path) -> String {
             (None, None) => None,
             (out, back) => {
                 let or = |way: Option<String>| way.unwrap_or_else(|| "-".into());
-                Some(format!("{} out and {} back", or(out), or(back)))
+                Some(format!("{} outbound and {} return", or(out), or(back)))
             }
         }
     };
@@ -246,7 +243,8 @@ fn path(path: &Path) -> String {
         })
     }));
     says.extend(both(|way| {
-        way.limit.map(|limit| format!("{} packets at most each way", count(u64::from(limit))))
+        way.limit
+            .map(|limit| format!("{} packets at most in each direction", count(u64::from(limit))))
     }));
     says.extend(both(|way| (way.loss.0 > 0.0).then(|| format!("{} lost", way.loss))));
     says.join(", ")

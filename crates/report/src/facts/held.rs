@@ -67,7 +67,7 @@ fn servers(users: &UsersStudy) -> Table {
 
 /// Limits that were met on the way.
 fn limits(users: &UsersStudy) -> Table {
-    let mut table = Table::new("Limits on the way", &["with"], &["users held", "most online"]);
+    let mut table = Table::new("Limits before that", &["with"], &["users held", "most online"]);
     table.head.extend(Table::new("", &["limit", "seen"], &[]).head);
     for climb in of(users, Purpose::Limit) {
         let held = &climb.held;
@@ -85,7 +85,7 @@ fn limits(users: &UsersStudy) -> Table {
 
 /// What each thing that was turned does.
 fn turned(users: &UsersStudy) -> Table {
-    let mut table = Table::new("What a setting does", &["with", "beside"], &[]);
+    let mut table = Table::new("Effect of a setting", &["with", "beside"], &[]);
     let more = ["more VM, bytes a user", "resident", "kernel", "users"];
     table.head.extend(Table::new("", &[], &more).head);
     for effect in &users.effects {
@@ -101,10 +101,10 @@ fn turned(users: &UsersStudy) -> Table {
     table
 }
 
-/// Settings of then, and what is left of them.
+/// Published settings, and their effect here.
 fn settings(users: &UsersStudy) -> Table {
     let columns = ["setting", "published", "today", "here"];
-    let mut table = Table::new("Settings of then, and what is left of them", &columns, &[]);
+    let mut table = Table::new("Published settings, and their effect here", &columns, &[]);
     for setting in &users.settings {
         let series = setting.series.as_deref().unwrap_or_default();
         let effect = users.effects.iter().find(|effect| effect.series == series);
@@ -138,8 +138,8 @@ fn held_users(held: &Held) -> String {
 pub(crate) fn limit(held: &Held) -> String {
     match (&held.limit, held.next.first()) {
         (Some(limit), _) => limit.id.clone(),
-        (None, Some(next)) => format!("none met; {} at about {}", next.id, count(next.holds)),
-        (None, None) => "none met".into(),
+        (None, Some(next)) => format!("none reached; {} at about {}", next.id, count(next.holds)),
+        (None, None) => "none reached".into(),
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn reads(doctor: &DoctorDocument) -> String {
     )
 }
 
-/// `1,500 connections: 1,320 idle, 150 with the application`; none where they were not sampled.
+/// `1,500 connections: 1,320 idle, 150 in the application`; none where they were not sampled.
 pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
     if doctor.ports.is_empty() {
         return None;
@@ -86,21 +86,21 @@ pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
     let all = sum(|port| port.connections);
     let mut states = vec![
         (sum(|port| port.idle), "idle"),
-        (sum(|port| port.application), "with the application"),
+        (sum(|port| port.application), "in the application"),
         (sum(|port| port.unread), "unread"),
         (sum(|port| port.accept_queue), "in the accept queue"),
         (sum(|port| port.held_nagle), "held by Nagle"),
         (sum(|port| port.held_congestion), "held by the congestion window"),
         (sum(|port| port.held_window), "held by the peer's window"),
-        (sum(|port| port.air), "with an answer in the air"),
-        (sum(|port| port.undecided), "undecided"),
+        (sum(|port| port.air), "with an answer in flight"),
+        (sum(|port| port.undecided), "of unknown state"),
     ];
     states.retain(|(count, _)| *count >= MET);
     states.sort_by(|a, b| b.0.total_cmp(&a.0));
     let said: Vec<String> =
         states.iter().map(|(count, what)| format!("{} {what}", mean(*count))).collect();
     let noun = if mean(all) == "1" { "connection" } else { "connections" };
-    let said = if said.is_empty() { "nothing under way".into() } else { said.join(", ") };
+    let said = if said.is_empty() { "no exchange under way".into() } else { said.join(", ") };
     Some(if all < MET { said } else { format!("{} {noun}: {said}", mean(all)) })
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn watched(doctor: &DoctorDocument) -> String {
     let inside = !doctor.node.is_empty();
     said.push(match (inside, doctor.target.local) {
         (true, true) if doctor.target.through_node => {
-            "watched from inside, and by its host's kernel as far as the node may ask it".into()
+            "watched from inside, and by its host's kernel as far as the node can read it".into()
         }
         (true, true) => "watched from inside and by this host's kernel".into(),
         (true, false) => "watched from inside only: it is on another host".into(),
@@ -254,13 +254,13 @@ pub(crate) fn options(of: &Connection) -> String {
 }
 
 /// A row a process.
-pub(crate) fn suspects(doctor: &DoctorDocument) -> Table {
+pub(crate) fn sampled_processes(doctor: &DoctorDocument) -> Table {
     let mut table = Table::new(
         "Processes that stand out",
         &["process", "waits"],
         &["mailbox", "running", "memory"],
     );
-    for of in &doctor.suspects {
+    for of in &doctor.sampled_processes {
         let name = of.name.as_ref().map_or(String::new(), |name| format!(" {name}"));
         table.rows.push(vec![
             format!("{}{name}", of.pid),
@@ -275,8 +275,8 @@ pub(crate) fn suspects(doctor: &DoctorDocument) -> Table {
 
 /// What is well, or what is not.
 pub(crate) fn vitals(doctor: &DoctorDocument, well: bool) -> Table {
-    let caption = if well { "Healthy" } else { "To watch" };
-    let mut table = Table::new(caption, &["what", "how it is"], &[]);
+    let caption = if well { "Healthy" } else { "Needs attention" };
+    let mut table = Table::new(caption, &["what", "state"], &[]);
     let those = doctor.vitals.iter().filter(|vital| vital.well == well);
     table.rows = those.map(|vital| vec![vital.what.clone(), vital.says.clone()]).collect();
     table
@@ -287,7 +287,7 @@ pub(crate) fn cost(of: &ProbeCost) -> String {
     let budget = of.budget.as_ref().map_or(String::new(), |budget| format!(", allowed {budget}"));
     let thinned = match of.thinned {
         0 => String::new(),
-        thinned => format!(", {thinned} of them thinned to keep that"),
+        thinned => format!(", {thinned} of them reduced to keep it"),
     };
     format!("{} of one scheduler{budget}; {} sampling rounds{thinned}", share(of.share), of.passes)
 }
@@ -295,7 +295,7 @@ pub(crate) fn cost(of: &ProbeCost) -> String {
 /// What setting a knob did, and what was foretold of it. That is of reads and this of bytes: both as ratios.
 pub(crate) fn effect(doctor: &DoctorDocument, of: &Applied) -> String {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
-    let left = if of.kept { "left so" } else { "restored" };
+    let left = if of.kept { "kept" } else { "restored" };
     let advice = doctor.advice.iter().find(|advice| advice.knob == of.knob);
     let foretold = advice.map_or(String::new(), |advice| {
         let now = doctor.roofline.attained;

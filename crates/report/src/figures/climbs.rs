@@ -155,7 +155,7 @@ fn says(held: &Held) -> String {
     let limit = held
         .limit
         .as_ref()
-        .map_or("no limit was met".to_owned(), |limit| format!("{}: {}", limit.id, limit.says));
+        .map_or("no limit was reached".to_owned(), |limit| format!("{}: {}", limit.id, limit.says));
     let asked = count(held.asked);
     match held.until_it_ended() {
         Some((clean, most)) => {

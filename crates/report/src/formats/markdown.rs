@@ -140,7 +140,7 @@ fn whole_doctor(out: &mut String, doctor: &DoctorDocument) {
     }
     let tables = [
         connections,
-        facts::suspects(doctor),
+        facts::sampled_processes(doctor),
         facts::vitals(doctor, false),
         facts::vitals(doctor, true),
     ];

@@ -163,7 +163,7 @@ pub fn pool() -> RunDocument {
     run.advice = vec![Advice {
         knob: "by-hand".into(),
         value: "change".into(),
-        does: "serves as many at a time as are asked".into(),
+        does: "serves as many requests at a time as arrive".into(),
         by_hand: "a larger pool: worker threads or processes, database connections, permits of a semaphore; or less time in each".into(),
         predicted: predicted(1_510.0, 1_580.0, 1_600.0),
     }];
@@ -381,7 +381,7 @@ pub fn climb() -> ClimbDocument {
         predicted: predicted(44_000.0, 52_000.0, 60_000.0),
     };
     let mut missed = step(more, 39_900.0, 40_600.0, cpu(100, 40_600.0));
-    missed.overlooked = Some("target.cpu holds it before that rate".into());
+    missed.overlooked = Some("target.cpu is the limit below that rate".into());
     ClimbDocument {
         schema: "linerate/climb/1".into(),
         program: "0.1.0".into(),
@@ -811,7 +811,7 @@ pub fn doctor() -> DoctorDocument {
         driver_queue_bytes: Some(0),
         options: words(&[("nodelay", "false"), ("buffer", "1460"), ("active", "once")]),
         kernel: Some(kernel),
-        trouble: vec!["bytes held back in 97 % of samples".into()],
+        trouble: vec!["bytes unsent in 97 % of samples".into()],
         alike: 9,
     };
     let vital = |what: &str, says: &str, well| Vital { what: what.into(), says: says.into(), well };
@@ -891,7 +891,7 @@ pub fn doctor() -> DoctorDocument {
                 ..connection
             },
         ],
-        suspects: vec![Suspect {
+        sampled_processes: vec![SampledProcess {
             pid: "<0.77.0>".into(),
             name: Some("shop_ledger".into()),
             mailbox: 1_204,
@@ -951,7 +951,7 @@ pub fn idle() -> DoctorDocument {
         roofline: Roofline { unit: "reads/s".into(), attained: 0.0, ..busy.roofline.clone() },
         advice: Vec::new(),
         connections: Vec::new(),
-        suspects: Vec::new(),
+        sampled_processes: Vec::new(),
         probe: None,
         applied: None,
         unread: BTreeMap::from([("node".into(), "nginx is no BEAM node".into())]),

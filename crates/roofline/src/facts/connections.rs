@@ -20,7 +20,7 @@ pub(crate) struct Connection<'a> {
 /// The node's connections, channels to other nodes left out; or why there are none to judge.
 pub(crate) fn served<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Silent> {
     run.node()?;
-    silent_if(run.attained().0 <= 0.0, "nothing was answered, or read from a sampled connection")?;
+    silent_if(run.attained().0 <= 0.0, "no sampled connection was answered or read")?;
     Ok(connections(run)?)
 }
 

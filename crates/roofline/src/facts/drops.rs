@@ -41,7 +41,7 @@ impl Cost {
         let mut timers = stalls.by(facts.per_exchange(per_s), per_s / all.max(1e-9));
         let (stood, time) = (percent(stalls.exchanges), in_percent(stalls.time));
         let mut words = format!(
-            "{stood} of the exchanges stood until a retransmission timer ran out, and that was {time} of their time"
+            "{stood} of the exchanges waited for a retransmission timer, for {time} of their time"
         );
         let mut held = 0.0;
         if let Ok(windows) = Windows::of(&facts.run) {
@@ -49,7 +49,7 @@ impl Cost {
             let again = if drops == Drops::AtRandom { windows.sent_again(share) } else { 0.0 };
             timers += again * (1.0 - stalls.exchanges);
             let full = in_percent(windows.full);
-            words += &format!("; in {full} of busy samples the congestion window was full");
+            words += &format!("; the congestion window was full in {full} of busy samples");
         }
         Ok(Self { each: timers.max(held), words })
     }

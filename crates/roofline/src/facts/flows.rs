@@ -113,7 +113,7 @@ impl<'a> Bulk<'a> {
     /// used up has about as much in flight; one that is shut, because its reader is slow, has not. Unit: bytes.
     pub fn shut(&self, window: f64) -> Option<f64> {
         let is_held = |at: &Moment| at.unsent > 0.0 && !at.has_room;
-        let out = self.in_flight("with bytes that wait", is_held).ok()?;
+        let out = self.in_flight("with bytes waiting", is_held).ok()?;
         (out < HALFWAY * window).then_some(out)
     }
 

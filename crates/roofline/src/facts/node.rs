@@ -17,10 +17,10 @@ impl<'a> Facts<'a> {
         Ok((node, target, node.let_run(target.cores)))
     }
 
-    /// `its schedulers had work for 1.20`; none where the target is no node that is sampled inside.
+    /// `its schedulers had work for 1.20 CPUs`; none where the target is no node that is sampled inside.
     pub(crate) fn scheduled(&self) -> Option<String> {
         let work = self.node.as_ref().ok()?.scheduled();
-        Some(format!("its schedulers had work for {work:.2}"))
+        Some(format!("its schedulers had work for {work:.2} CPUs"))
     }
 
     /// What the kernel gave the target.
@@ -32,12 +32,12 @@ impl<'a> Facts<'a> {
     pub(crate) fn has_traffic(&self) -> Result<(), Silent> {
         let is_quiet =
             self.run.is_watched() && self.run.load.exchanges == 0 && self.run.attained().0 <= 0.0;
-        silent_if(is_quiet, "nothing was read from a sampled connection")
+        silent_if(is_quiet, "no sampled connection was read")
     }
 
     /// Silent where the load is not ours.
     pub(crate) fn is_made(&self) -> Result<(), Silent> {
-        silent_if(self.load == Load::Watched, "linerate makes no load here")
+        silent_if(self.load == Load::Watched, "linerate makes no load in this run")
     }
 
     /// Silent where the target's own host is not the one that is sampled.

@@ -52,7 +52,7 @@ impl Growing {
 /// The queue that grows most, or that all of them together grow where single ones are not counted.
 pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
     let (queues, whole) = (run.evidence.queues(), run.whole(Subject::Node));
-    let none = "no message broker that keeps counts was sampled (RabbitMQ's are known)";
+    let none = "no message broker with known counters (RabbitMQ) was sampled";
     silent_if(run.of(Subject::Node).last(broker::CONSUMERS).is_err(), none)?;
     let others = whole.max(broker::NODES).map_or(0, |nodes| nodes - 1);
     let counted = queues.iter().filter(|of| run.of(**of).last(queue::READY).is_ok());
@@ -60,13 +60,13 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
     if count > 0 {
         let each = counted.filter_map(|of| one(run, *of, others > 0));
         let most = each.max_by(|a, b| a.grown.total_cmp(&b.grown));
-        return most.or_not_here(format!("none of {count} queues grew all the time"));
+        return most.or_not_here(format!("none of {count} queues grew throughout"));
     }
     let why = "queues are not counted one by one here, and";
-    let elsewhere = format!("{why} {others} other nodes may take what is published on this one");
+    let elsewhere = format!("{why} {others} other nodes may consume what is published here");
     silent_if(others > 0, elsewhere)?;
     let streams = whole.max(broker::STREAMS)? > 0;
-    silent_if(streams, format!("{why} streams keep what is consumed"))?;
+    silent_if(streams, format!("{why} streams keep consumed messages"))?;
     all(run, &queues)
 }
 
@@ -133,11 +133,11 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
         taken: if acknowledges { done } else { &[broker::DELIVERED] },
     };
     let balance = flow.balance(unlimited > 0 && acknowledges);
-    let balance = balance.or_not_here("its counts were sampled too few times")?;
+    let balance = balance.or_not_here("its counters were sampled too few times")?;
     let (grown, is_growing) = (balance.more(), balance.is_growing());
     let Balance { published, taken, seconds, .. } = balance;
     let why = format!(
-        "of {published:.0} messages published {taken:.0} were taken, and the queues did not grow all the time"
+        "{taken:.0} of {published:.0} published messages were consumed, and the queues did not grow throughout"
     );
     silent_if(!is_growing, why)?;
     let of_all = |metrics: &[Metric<u64>]| -> Option<u64> {

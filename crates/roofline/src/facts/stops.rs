@@ -26,11 +26,11 @@ pub(crate) struct Stops {
 }
 
 impl Stops {
-    /// `all stop together 10.0 times a second, for 80.2 ms each: 80 % of the time`.
+    /// `all exchanges stop together 10.0 times a second, for 80.2 ms each: 80 % of the time`.
     pub fn words(&self) -> String {
         let (lasts, share) = (duration(self.each_s), in_percent(self.share));
         format!(
-            "all stop together {:.1} times a second, for {lasts} each: {share} of the time",
+            "all exchanges stop together {:.1} times a second, for {lasts} each: {share} of the time",
             self.per_s
         )
     }

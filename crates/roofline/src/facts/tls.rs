@@ -14,7 +14,7 @@ impl Facts<'_> {
                 && told.into_iter().any(|functions| functions.split(" < ").any(is_of))
         };
         let is_tls = run.header.plan.target.tls || run.evidence.processes().into_iter().any(of_ssl);
-        silent_if(!is_tls, "its connections are not encrypted by it")
+        silent_if(!is_tls, "it does not encrypt its connections")
     }
 
     /// What an exchange is in the handshake, and the part of the target's work that goes there: that of the exchanges

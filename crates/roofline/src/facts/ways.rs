@@ -8,7 +8,7 @@ use crate::prelude::*;
 /// One direction of one link.
 pub(crate) struct LaidWay<'a> {
     pub asked: Way,
-    /// For people: `the way back`, or `east to west`.
+    /// For people: `the return path`, or `east to west`.
     pub name: String,
     /// Round trip that the link adds by itself. Unit: seconds.
     pub rtt: f64,
@@ -21,7 +21,7 @@ pub(crate) struct LaidWay<'a> {
     attained: f64,
 }
 
-/// Every direction of every link; none where the plan lays no path.
+/// Every direction of every link; none where the plan has no path.
 pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidWay<'a>> {
     let plan = &run.header.plan;
     let mut all = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidWay<'a>> {
 
 impl<'a> Facts<'a> {
     /// The way with a rate that is used most, the exchanges a second that it carries, and how far it is used, 0 to
-    /// 1; silent where no rate was asked of the path.
+    /// 1; silent where the plan sets no rate for the path.
     pub(crate) fn fullest_way(&self) -> Result<(&LaidWay<'a>, f64, f64), Silent> {
         let mut fullest: Option<(&LaidWay, f64, f64)> = None;
         for way in &self.ways {
@@ -56,10 +56,10 @@ impl<'a> Facts<'a> {
                 fullest = Some((way, most, used));
             }
         }
-        fullest.or_not_here("no rate was asked of the path")
+        fullest.or_not_here("the plan sets no rate for the path")
     }
 
-    /// The way of which a figure is largest; silent where the plan lays no path.
+    /// The way of which a figure is largest; silent where the plan has no path.
     pub(crate) fn worst_way(
         &self,
         figure: impl Fn(&LaidWay) -> Result<f64, Missing>,
@@ -67,7 +67,7 @@ impl<'a> Facts<'a> {
         let figures = self.ways.iter().map(|way| Ok((way, figure(way)?)));
         let figures = figures.collect::<Result<Vec<_>, Missing>>()?;
         let worst = figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        worst.or_not_here("the plan lays no path")
+        worst.or_not_here("the plan has no path")
     }
 }
 
@@ -197,7 +197,8 @@ impl Overflows {
 fn name(plan: &Plan, index: usize, direction: Direction) -> String {
     let between = plan.links.get(index).map(|link| &link.between);
     match (between, direction) {
-        (None, direction) => format!("the way {direction}"),
+        (None, Direction::Out) => "the outbound path".into(),
+        (None, Direction::Back) => "the return path".into(),
         (Some([one, other]), Direction::Out) => format!("{one} to {other}"),
         (Some([one, other]), Direction::Back) => format!("{other} to {one}"),
     }

@@ -138,7 +138,7 @@ pub fn heard(line: &str) -> Result<Heard, String> {
     match serde_json::from_str(line) {
         Ok(said) => Ok(Heard::Said(said)),
         Err(_) => match Reader::default().line(line) {
-            Ok(Line::Unknown) => Err("it said what no worker of this linerate says".into()),
+            Ok(Line::Unknown) => Err("it sent an unknown message".into()),
             Ok(line) => Ok(Heard::Evidence(line)),
             Err(wrong) => Err(wrong.wrong),
         },

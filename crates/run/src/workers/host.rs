@@ -91,13 +91,14 @@ impl Lines {
         while let Some(end) = self.rest[searched..].iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=searched + end).collect();
             searched = 0;
-            let line = String::from_utf8(line).map_err(|_| "it said what is no text".to_owned())?;
+            let line = String::from_utf8(line)
+                .map_err(|_| "it sent bytes that are not text".to_owned())?;
             if !tell(line) {
-                return Err("nobody listens".into());
+                return Err("nothing listens".into());
             }
         }
         if self.rest.len() > LONGEST {
-            return Err(format!("it said a line of over {LONGEST} bytes"));
+            return Err(format!("it sent a line of over {LONGEST} bytes"));
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ fn listen(output: impl Read, mut tell: impl FnMut(Event) -> bool) {
                 return;
             }
             Ok(length) if length >= LONGEST => {
-                Some(format!("it said a line of over {LONGEST} bytes"))
+                Some(format!("it sent a line of over {LONGEST} bytes"))
             }
             // The last words of one that was ended in the middle of them.
             Ok(_) => None,

@@ -31,7 +31,7 @@ pub fn worker(input: impl Read + Send + 'static, output: impl Write) -> Result<(
     let told = listen(input);
     let order = match told.recv() {
         Ok(Ok(Told::Order(order))) => order,
-        Ok(Ok(_)) => return says.fail("it was told something before its order"),
+        Ok(Ok(_)) => return says.fail("it received a message before its order"),
         Ok(Err(wrong)) => return says.fail(&wrong),
         Err(_) => return Ok(()),
     };

@@ -123,7 +123,7 @@ fn a_server_that_proves_nothing_is_a_fault() {
     let fault = told.feed(SUCCESS.as_bytes()).unwrap_err();
     assert_eq!(
         fault.to_string(),
-        "the server sends a last message without signature where SCRAM of this user's password was to come"
+        "the server sends a last message without signature where SCRAM of this user's password was expected"
     );
 }
 
@@ -323,7 +323,7 @@ fn what_is_not_xmpp_or_not_now_is_a_fault() {
     told.feed(HEADER.as_bytes()).unwrap();
     assert_eq!(
         told.feed(b"<iq type='get'/>").unwrap_err().to_string(),
-        "the server sends `iq` where `features` was to come"
+        "the server sends `iq` where `features` was expected"
     );
 }
 

@@ -54,7 +54,7 @@ fn named(args: &CapacityArgs) -> Result<Option<&'static Kind>, Failure> {
     let Some(name) = args.protocol.as_deref().or(chat) else { return Ok(None) };
     let known = || PROTOCOLS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
     let wrong =
-        || Failure::plan(format!("--protocol: `{name}` is not spoken here: write {}", known()));
+        || Failure::plan(format!("--protocol: `{name}` is not supported: write {}", known()));
     kind(name).map(Some).ok_or_else(wrong)
 }
 
@@ -72,7 +72,8 @@ fn asked(args: &CapacityArgs, plan: &Plan, speaks: bool) -> Result<Asked, Failur
     if !speaks && mix.classes().iter().any(|class| class.think.is_some()) {
         let schemes: Vec<_> = PROTOCOLS.iter().map(|kind| format!("{}://", kind.name)).collect();
         return Err(Failure::plan(format!(
-            "--mix {mix}: connections to a target of no known protocol say nothing: write {} or --protocol, or --mix idle=100",
+            "--mix {mix}: connections to a target of unknown protocol send nothing: write {} or --protocol, or --mix \
+             idle=100",
             schemes.join(", ")
         )));
     }
@@ -146,7 +147,7 @@ fn mechanism(name: &str) -> Result<Mechanism, Failure> {
     let found = ALL.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
     found.map(|(_, mechanism)| *mechanism).ok_or_else(|| {
         let known = ALL.map(|(known, _)| known).join(", ");
-        Failure::plan(format!("--mechanism: `{name}` is not spoken here: write {known}"))
+        Failure::plan(format!("--mechanism: `{name}` is not supported: write {known}"))
     })
 }
 
@@ -270,7 +271,7 @@ impl Observer for Climb {
             Stage::Starting | Stage::Over => return,
             Stage::Adding(level) => format!("level {}: users come", level + 1),
             Stage::Settling(level) => format!("level {}: held", level + 1),
-            Stage::Stopped => "a limit was met: nobody is added".to_owned(),
+            Stage::Stopped => "a limit was reached: no users are added".to_owned(),
             Stage::SteppingBack => "back to the last clean level".to_owned(),
             Stage::SettlingBack | Stage::Holding => "the highest clean level is held".to_owned(),
         };

@@ -204,10 +204,10 @@ pub fn text(held: &Held) -> String {
             let _ = writeln!(out, "limit     {}: {}", limit.id, limit.says);
         }
         None if outcome.interrupted => out.push_str("limit     not known: it was interrupted\n"),
-        None => out.push_str("limit     none was met\n"),
+        None => out.push_str("limit     none was reached\n"),
     }
     if let Some((id, holds)) = held.foretold {
-        let _ = writeln!(out, "foretold  {id}, at {} connections", number(holds));
+        let _ = writeln!(out, "predicted {id}, at {} connections", number(holds));
     }
     for (at, next) in outcome.next().iter().take(4).enumerate() {
         let head = if at == 0 { "next" } else { "" };
@@ -345,9 +345,7 @@ fn costs(held: &Held, out: &mut String) {
         );
     }
     if held.local {
-        out.push_str(
-            "kernel.*: both ends of each connection, and whatever else this host did meanwhile\n",
-        );
+        out.push_str("kernel.*: both ends of each connection, and all else on this host\n");
     }
     if let Some(fit) = fit(held) {
         let _ = writeln!(

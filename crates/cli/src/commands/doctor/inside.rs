@@ -67,7 +67,7 @@ pub(super) fn enter(
     let place = match (asked, args.no_inside) {
         (Asked::Node(_), true) => {
             return Err(Failure::plan(format!(
-                "--no-inside: of {} nothing but its inside was named: write its :PORT or process id",
+                "--no-inside: {} names only a node: write its :PORT or process id",
                 args.target
             )));
         }

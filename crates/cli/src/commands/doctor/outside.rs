@@ -158,7 +158,7 @@ fn unowned(port: u16) -> Failure {
     } else {
         "or what listens is another user's: run linerate as that user, or as root"
     };
-    Failure::run(format!("nothing is found that listens on port {port} of this host; {who}"))
+    Failure::run(format!("nothing listens on port {port} of this host; {who}"))
 }
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ pub(super) fn look_for_room(place: &Where, pid: Option<u32>) -> Result<(), Full>
         return Ok(());
     }
     let says = format!(
-        "{place} was not entered: {left} of its {most} descriptors are left, and to let linerate in would \
-         take {NEEDED}; raise its limit (LimitNOFILE, ulimit -n), or let it close some"
+        "{place} was not entered: {left} of its {most} descriptors are left, and linerate would need {NEEDED}; raise \
+         its limit (LimitNOFILE, ulimit -n), or let it close some"
     );
     Err(Full { pid, says })
 }

@@ -100,7 +100,7 @@ impl<'a> Watch<'a> {
                 _ => !is_far,
             };
             for source in SOURCES.iter().filter(|source| missing(source.fetch)) {
-                let why = "the node is not on this host: run linerate there for the kernel's side";
+                let why = "the node is not on this host: run linerate there for kernel metrics";
                 evidence.unread.insert(source.id.into(), why.into());
             }
         }

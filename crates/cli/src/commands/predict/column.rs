@@ -171,7 +171,7 @@ fn of_document(document: &Document) -> Result<Column, String> {
         }
         _ => {
             return Err(
-                "neither a run nor a scan nor a study: predict takes what `run --json` and `study --json` write"
+                "not a run, a scan or a study: predict takes what `run --json` and `study --json` write"
                     .into(),
             );
         }

@@ -64,7 +64,7 @@ pub(super) fn stream(rule: &WireRule, length: Duration) -> Result<f64, String> {
     let said: Value = serde_json::from_slice(&output.stdout)
         .map_err(|_| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
     let arrived = said["load"]["streamed"]["far_read_bytes"].as_f64();
-    let arrived = arrived.ok_or("the far end of the stream told no count")?;
+    let arrived = arrived.ok_or("the far end of the stream sent no count")?;
     Ok(arrived * 8.0 / seconds as f64)
 }
 
@@ -77,7 +77,9 @@ fn read(output: &Output) -> Result<(f64, String), String> {
     }
     let version = said["start"]["version"].as_str().unwrap_or("iperf3").to_owned();
     let received = said["end"]["sum_received"]["bits_per_second"].as_f64();
-    received.map(|bit_s| (bit_s, version)).ok_or("iperf3 told no sum of what was received".into())
+    received
+        .map(|bit_s| (bit_s, version))
+        .ok_or("iperf3 printed no sum of the bytes received".into())
 }
 
 /// It ends after one client, or with this.

@@ -45,8 +45,8 @@ impl Refusal {
             Self::Reply => "reply 421, 45x, 530 or 554",
             Self::Word => "an error word (-ERR, -OOM, NO, SERVER_ERROR, @ERROR)",
             Self::Database => "FATAL, or too many connections",
-            Self::Broker => "closed, or not let in, in the broker's protocol",
-            Self::Xmpp => "a stream's error, or a failed login",
+            Self::Broker => "a close or a refusal in the broker's protocol",
+            Self::Xmpp => "a stream error, or a failed login",
         }
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn limit(
         return Ok(Delivered::Unproven("the queue is full before".into()));
     }
     if way.rate.is_none() && 2 * A_DATAGRAM * limit.min(MOST) as u32 > way.delay {
-        let reason = "so many can't be sent before the first have arrived";
+        let reason = "they can't all be sent before the first have arrived";
         return Ok(Delivered::Unproven(reason.into()));
     }
     let bytes = 120.min(largest(way));
@@ -102,7 +102,7 @@ fn prove(
         return Ok(Err("packets are lost or doubled at random".into()));
     }
     if room > MOST {
-        return Ok(Err(format!("{room} packets are more than a burst of this proof")));
+        return Ok(Err(format!("{room} packets are more than a burst of this check")));
     }
     // An emulator that holds waiting and delayed packets in one place has room for both.
     let delayed = (way.delay.as_secs_f64() / at_rate(way, bytes).as_secs_f64().max(1e-9)) as u64;

@@ -32,7 +32,7 @@ impl Wire {
             near.connect(far.local_addr()?)?;
             far.connect(near.local_addr()?)
         };
-        connect().map_err(LayError::system("proving the path"))?;
+        connect().map_err(LayError::system("checking the path"))?;
         Ok(Self { near, far })
     }
 
@@ -41,7 +41,7 @@ impl Wire {
         let cloned = || -> io::Result<Self> {
             Ok(Self { near: self.far.try_clone()?, far: self.near.try_clone()? })
         };
-        cloned().map_err(LayError::system("proving the path"))
+        cloned().map_err(LayError::system("checking the path"))
     }
 
     /// Sends datagram `number` of so many bytes, headers included. One that the device has no room for is
@@ -119,5 +119,5 @@ fn socket(end: &LinkEnd<'_>) -> Result<UdpSocket, LayError> {
             .or_else(|_| set_socket_recv_buffer_size(&socket, BUFFER));
         Ok(socket)
     });
-    made.and_then(|made| made).map_err(LayError::system("proving the path"))
+    made.and_then(|made| made).map_err(LayError::system("checking the path"))
 }

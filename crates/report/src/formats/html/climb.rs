@@ -21,7 +21,8 @@ pub(super) fn page(climb: &ClimbDocument) -> String {
     );
     out += &ladder(
         climb,
-        "Each step: from the throughput before (hollow) to the measured one (filled). The bar is what was predicted before the knob was turned.",
+        "Each step: from the throughput before (hollow) to the measured one (filled). The bar is what was predicted \
+         before the knob was set.",
     );
     out += "<section><h2>Steps</h2>\n";
     out += &parts::table(&facts::climb(climb));

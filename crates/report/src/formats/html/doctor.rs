@@ -51,7 +51,7 @@ pub(super) fn page(doctor: &DoctorDocument) -> String {
     }
     let tables = [
         connections,
-        facts::suspects(doctor),
+        facts::sampled_processes(doctor),
         facts::vitals(doctor, false),
         facts::vitals(doctor, true),
     ];

@@ -41,7 +41,7 @@ pub(super) fn page(scan: &StudyDocument) -> String {
         .iter()
         .map(|row| format!("{}: {}", row.series, facts::short_limit(&row.run)))
         .collect();
-    out += "<section><h2>What held each</h2>\n";
+    out += "<section><h2>The limit of each</h2>\n";
     out += &parts::list(&held);
     out += "</section>\n";
     if let Some(row) = scan.rows.first() {

@@ -43,7 +43,7 @@ pub(super) fn ceilings(sheet: &mut Sheet, roofline: &Roofline, unread: &BTreeMap
     }
     let aside: Vec<_> = facts::roofs(roofline, State::DoesNotApply).collect();
     let lists = [
-        ("below what was done, so no limit of it: ", refuted),
+        ("below the attained rate, so no limit: ", refuted),
         ("far away: ", far),
         ("does not apply: ", aside),
     ];

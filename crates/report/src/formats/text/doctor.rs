@@ -37,7 +37,7 @@ pub(super) fn whole(sheet: &mut Sheet, doctor: &DoctorDocument) {
         }
     }
     connections(sheet, doctor);
-    suspects(sheet, doctor);
+    sampled_processes(sheet, doctor);
     for well in [false, true] {
         let vitals = facts::vitals(doctor, well);
         if vitals.rows.is_empty() {
@@ -92,9 +92,9 @@ fn first(sheet: &mut Sheet, doctor: &DoctorDocument, left_out: usize) {
     for says in facts::alike(doctor).iter().take(most) {
         sheet.labelled("ALIKE", Tone::Plain, says);
     }
-    for of in doctor.suspects.iter().take(most) {
+    for of in doctor.sampled_processes.iter().take(most) {
         let name = of.name.as_ref().map_or(String::new(), |name| format!(" {name}"));
-        let says = format!("{}{name}: {}", of.pid, suspect(of));
+        let says = format!("{}{name}: {}", of.pid, sampled_process(of));
         sheet.labelled("PROC", Tone::Plain, &says);
     }
     let watch = facts::vitals(doctor, false);
@@ -151,19 +151,19 @@ const LONGEST: usize = 21;
 
 const SHORT: [&str; 8] = ["peer", "reads", "queue", "unread", "unsent", "out", "rtt", "again"];
 
-fn suspects(sheet: &mut Sheet, doctor: &DoctorDocument) {
-    if doctor.suspects.is_empty() {
+fn sampled_processes(sheet: &mut Sheet, doctor: &DoctorDocument) {
+    if doctor.sampled_processes.is_empty() {
         return;
     }
     sheet.gap();
     sheet.heading("Processes that stand out");
-    for of in &doctor.suspects {
+    for of in &doctor.sampled_processes {
         let name = of.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
-        sheet.item(2, &format!("{}  ", of.pid), &format!("{name}{}", suspect(of)));
+        sheet.item(2, &format!("{}  ", of.pid), &format!("{name}{}", sampled_process(of)));
     }
 }
 
-fn suspect(of: &crate::doctor::Suspect) -> String {
+fn sampled_process(of: &crate::doctor::SampledProcess) -> String {
     let mut said = format!("mailbox {}, running {:.0} %", of.mailbox, of.running * 100.0);
     if let Some(waits) = &of.waits {
         said += &format!(", {waits}");

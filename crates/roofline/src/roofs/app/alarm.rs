@@ -10,9 +10,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Sampled once a second: of a short window the whole run's samples stand for it.
     let node = run.window_or_whole(Subject::Node, |of| of.last(vm::ALARMS).is_ok());
     let share = node.share(vm::ALARMS, |count| count > 0).ok();
-    let none = "no BEAM node that keeps alarms was sampled (RabbitMQ's are known)";
+    let none = "no BEAM node with known alarms (RabbitMQ) was sampled";
     let share = share.or_not_here(none)?;
-    silent_if(share == 0.0, "no alarm stands")?;
+    silent_if(share == 0.0, "no alarm is set")?;
     let named = run.fact(Subject::Node, "alarms").unwrap_or("?");
     // Where nothing is read at all, there is no time of an exchange.
     let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
@@ -21,8 +21,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each(1.0)), waits])
         // One that comes and goes within seconds (a burst, a collection) holds nobody for long.
         .sized_if(share >= HALFWAY)
-        .sum(format!("{named}: connections that publish are not read while it stands"))
-        .seen(format!("an alarm stood in {stood} of samples, the last: {named}"))
+        .sum(format!("{named}: publishing connections are not read while it is set"))
+        .seen(format!("an alarm was set in {stood} of samples, the last: {named}"))
         .also(waiting(run))
         .lifted_by([remedy(named)]))
 }
@@ -41,15 +41,15 @@ fn waiting(run: &Run) -> Option<String> {
         1 => "1 connection has".to_owned(),
         many => format!("{many} connections have"),
     };
-    Some(format!("{who} {} that nobody reads", Bytes(found.iter().sum())))
+    Some(format!("{who} {} unread", Bytes(found.iter().sum())))
 }
 
 fn remedy(named: &str) -> Remedy {
     let (does, by_hand) = if named.contains("memory") {
         (
-            "lets the broker use more memory before it stops to read",
-            "see first what has the memory (rabbitmq-diagnostics memory_breakdown): queues that nobody consumes \
-             want consumers, x-max-length or lazy mode; then rabbitmqctl set_vm_memory_high_watermark 0.6 (and \
+            "lets the broker use more memory before it stops reading",
+            "first find what uses the memory (rabbitmq-diagnostics memory_breakdown): queues without consumers need \
+             consumers, x-max-length or lazy mode; then rabbitmqctl set_vm_memory_high_watermark 0.6 (and \
              vm_memory_high_watermark.relative = 0.6 in rabbitmq.conf, for the next start)",
         )
     } else if named.contains("disk") {
@@ -57,8 +57,8 @@ fn remedy(named: &str) -> Remedy {
             "lets the broker go on with less free disk",
             // Source: 50 MB is its default, rabbitmq.com, "Free Disk Space Alarms".
             "free the disk that holds its database; or, if what is left is enough, rabbitmqctl \
-             set_disk_free_limit 50MB (disk_free_limit.absolute in rabbitmq.conf), or whatever is less than \
-             rabbitmq-diagnostics status tells to be free",
+             set_disk_free_limit 50MB (disk_free_limit.absolute in rabbitmq.conf), or any value below the free space \
+             that rabbitmq-diagnostics status shows",
         )
     } else if named.contains("descriptors") {
         (
@@ -67,8 +67,8 @@ fn remedy(named: &str) -> Remedy {
         )
     } else {
         (
-            "lets the service read on",
-            "rabbitmq-diagnostics alarms tells what is used up: raise its limit, or use less of it",
+            "lets the service continue to read",
+            "rabbitmq-diagnostics alarms shows what is exhausted: raise its limit, or use less of it",
         )
     };
     Remedy::human(does, by_hand)

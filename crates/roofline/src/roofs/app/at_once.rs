@@ -43,13 +43,13 @@ impl AtOnce {
             AtOnce::Serial if stops.is_some() => go_on(),
             AtOnce::Serial => Remedy::by_knob(
                 ("shards", "16"),
-                "serves several at a time where it serves one",
-                "find what only one request holds at a time: a global lock, a queue with one consumer, one \
-                 thread or process that all ask, a row that all update; shard it, or hold it for less",
+                "serves several requests at a time instead of one",
+                "find what only one request holds at a time: a global lock, a queue with one consumer, one thread or \
+                 process that serves all, a row that all update; shard it, or hold it for less time",
             ),
             AtOnce::Pool => Remedy::by_knob(
                 ("workers", facts.run.connections().to_string()),
-                "serves as many at a time as are asked",
+                "serves as many requests at a time as arrive",
                 "a larger pool: worker threads or processes, database connections, permits of a semaphore; \
                  or less time in each",
             ),
@@ -75,10 +75,10 @@ fn stops(facts: &Facts) -> Option<Stops> {
 
 fn go_on() -> Remedy {
     Remedy::human(
-        "lets the others go on meanwhile",
-        "find what runs then: a collection of garbage (the runtime's log of it: -Xlog:gc, GODEBUG=gctrace=1, \
-         --trace-gc), a job of its own every so often, a lock that is held for long, a snapshot to disk; \
-         strace -f -p PID, perf top -p PID and py-spy dump show it while it lasts",
+        "lets other requests proceed meanwhile",
+        "find what runs during the stops: garbage collection (the runtime's log: -Xlog:gc, GODEBUG=gctrace=1, \
+         --trace-gc), a periodic job, a lock that is held for long, a snapshot to disk; strace -f -p PID, perf top -p \
+         PID and py-spy dump show it while it lasts",
     )
 }
 
@@ -90,14 +90,14 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let few = place.regime == Regime::Unknown
         && facts.experiment.is_none()
         && place.at_once.is_some_and(|k| k.mid >= 0.5 && k.mid < HALFWAY * place.of);
-    let why = "what is known explains the throughput, or more connections give more";
+    let why = "the measured resources explain the throughput, or more connections give more";
     silent_if(!full && !few, why)?;
     use Station::*;
     let inside = [Application, Unread, AcceptQueue, Beyond, Brief];
     if facts.is_split() && !place.station.is_some_and(|station| inside.contains(&station)) {
         return not_here("the exchanges are not inside the server");
     }
-    let why = "the time of an exchange alone is not known";
+    let why = "the time of an exchange alone is unknown";
     let at_once = place.at_once.filter(|k| k.mid > 0.0).or_not_here(why)?;
     // Where they hinder each other one takes longer than alone, and still there is one.
     Ok((at_once, at_once.mid.max(1.0) / facts.attained))
@@ -124,7 +124,7 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         return Ok((Estimate::exact(1.0), holds / headers.per_s));
     }
     // Beside what is used to four fifths those that wait may well wait for that.
-    let why = "what is known of its CPUs and threads is nearly full";
+    let why = "its measured CPUs and threads are nearly full";
     silent_if(facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED), why)?;
     // Those that are ready have a CPU soon where none is full.
     let working = inside.running;
@@ -161,11 +161,11 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         1.0
     } else {
         // One thread in a timer is the clock that most runtimes have, unless as many others wait for it as requests do.
-        return not_here("what its requests wait for inside it is no thread of its own");
+        return not_here("no thread of its own shows what its requests wait for");
     };
-    let why = "no number of requests in service stands out from those that wait";
+    let why = "the number of requests in service cannot be distinguished from those that wait";
     silent_if(at_once < 0.5 || place.of < 2.0 * at_once || of_them >= 0.5 * at_once, why)?;
-    let why = "requests and answers do not alternate: how long each takes is not known";
+    let why = "requests and answers do not alternate, so the time of each is unknown";
     silent_if(!headers.alternate || headers.per_s <= 0.0, why)?;
     served(at_once)
 }
@@ -233,7 +233,7 @@ fn seen(facts: &Facts) -> String {
         says += &format!("; its CPUs: {:.2}{}", target.running, limit.unwrap_or_default());
     }
     if let Some(target) = facts.target_cpu().ok().filter(|target| target.spinning >= AT_WORK) {
-        says += &format!(", of which {:.2} spin: its code waits awake", target.spinning);
+        says += &format!(", of which {:.2} spin (busy waiting)", target.spinning);
     }
     if let Some((half, full)) = facts.experiment.as_ref().and_then(|it| Some((it.half?, it.full))) {
         let (half, full) = (OpRate(half.per_s), OpRate(full.per_s));
@@ -245,8 +245,8 @@ fn seen(facts: &Facts) -> String {
     {
         let (answers, lasts, each) =
             (beat.answers, duration(beat.lasts_s), duration(beat.period_s));
-        says += &format!("; about {answers:.0} answers come within {lasts}, and then none: ");
-        says += &format!("all are stopped, each {each} anew");
+        says += &format!("; about {answers:.0} answers come within {lasts}, then none until");
+        says += &format!(" the next period of {each}");
     }
     let threads = facts.inside.threads.as_ref();
     let in_turn = threads.is_some_and(|of| of.running >= 0.5 && of.together < 0.05);

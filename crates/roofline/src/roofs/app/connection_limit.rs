@@ -13,11 +13,11 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, least, drained } = facts.accept_queue()?;
-    silent_if(least == 0, "the accept queue was empty, at times at least")?;
-    silent_if(drained >= HOLDS, "the accept queue is on its way to being empty")?;
+    silent_if(least == 0, "the accept queue was empty at times")?;
+    silent_if(drained >= HOLDS, "the accept queue is draining")?;
     let came = facts.came()?;
     let by_turns = facts.let_in_by_turns();
-    let why = format!("{came:.0} connections came and {waiting:.1} wait: somebody accepts them");
+    let why = format!("{came:.0} connections came and {waiting:.1} wait: it accepts connections");
     silent_if(came >= waiting && by_turns.is_none(), why)?;
     for stock in [Stock::Descriptors, Stock::Ports, Stock::Processes] {
         let why = format!("the target has no {} left to accept with", stock.name());
@@ -30,21 +30,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         None => facts.let_in(waiting + unmade),
     };
     if let Some(k) = facts.place.at_once.filter(|k| k.high < HALFWAY * served) {
-        let let_in = format!("of {served:.0} connections that were let in");
+        let let_in = format!("of {served:.0} accepted connections");
         return not_here(format!("{let_in} {:.1} are served at a time", k.mid));
     }
-    let turns = "as many were open all the time, so one is let in when another ends";
-    let how = by_turns.map_or("nobody accepts", |_| turns);
+    let turns = "the number of open connections is constant, so one is accepted when another ends";
+    let how = by_turns.map_or("none is accepted", |_| turns);
     Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
-        .sum(format!("{served:.0} of {asked:.0} connections were let in"))
+        .sum(format!("{served:.0} of {asked:.0} connections were accepted"))
         .seen(format!(
-            "{waiting:.1} connections wait on port {port}, {least} at least, and {came:.0} came: {how}"
+            "{waiting:.1} connections wait on port {port}, {least} at least; {came:.0} came; {how}"
         ))
         .lifted_by([Remedy::by_knob(
             ("max_connections", format!("{:.0}", 2.0 * asked)),
-            "lets in the connections that wait now",
+            "accepts the connections that wait now",
             "raise the server's limit of connections or workers (Apache MaxRequestWorkers, PostgreSQL \
-             max_connections, ranch max_connections, thousand_island num_connections); if it has none, \
-             see whether its acceptors live",
+             max_connections, ranch max_connections, thousand_island num_connections); if it has none, check whether \
+             its acceptors are alive",
         )]))
 }

@@ -18,20 +18,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn sum(queue: &Growing) -> String {
-    let name = queue.name.as_ref().map_or("its queues together".into(), |of| format!("queue {of}"));
+    let name = queue.name.as_ref().map_or("its queues in total".into(), |of| format!("queue {of}"));
     let more = format!("{name} grew by {:.0} in {}", queue.grown, duration(queue.seconds));
     let [put, taken] = [queue.published, queue.taken].map(|count| OpRate(count / queue.seconds));
     match (queue.published > 0.0, queue.consumers.is_some_and(|of| of.count == 0.0)) {
-        (true, true) => format!("{put} published, and nobody consumes; {more}"),
+        (true, true) => format!("{put} published, none consumed; {more}"),
         (true, false) => format!("{put} published, {taken} acknowledged; {more}"),
-        (false, true) => format!("nobody consumes; {more}"),
+        (false, true) => format!("none consumed; {more}"),
         (false, false) => more,
     }
 }
 
 fn seen(queue: &Growing) -> String {
     let Some(of) = queue.consumers else {
-        return "who consumes was not counted: there are more consumers than a sample reads".into();
+        return "its consumers were not counted: there are more than a sample reads".into();
     };
     let consumers = match of.count as u64 {
         0 => return "no consumer".into(),
@@ -39,7 +39,7 @@ fn seen(queue: &Growing) -> String {
         many => format!("{many} consumers"),
     };
     let Some(limit) = of.prefetch else {
-        return format!("{consumers} without a limit of what they hold unacknowledged");
+        return format!("{consumers} without a prefetch limit");
     };
     let each = if of.count > 1.0 { " each" } else { "" };
     let mut says = format!("{consumers} with a prefetch of {:.0}{each}", limit / of.count);
@@ -56,11 +56,11 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
     if queue.consumers.is_some_and(|of| of.count == 0.0) {
         return vec![
             Remedy::human(
-                "has what is published taken",
-                "start its consumer, or see why it is gone (rabbitmqctl list_consumers, its log)",
+                "gives the queue a consumer",
+                "start its consumer, or find out why it is gone (rabbitmqctl list_consumers, its log)",
             ),
             Remedy::human(
-                "bounds what it holds, if nobody wants it",
+                "limits the queue, if its messages are not needed",
                 "unbind it, or give it a policy with max-length or message-ttl",
             ),
         ];
@@ -70,24 +70,24 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
         // As many as it would take to hold what is published for as long as a message takes.
         let wanted = (queue.published / queue.seconds * takes).ceil();
         let each = (wanted / of.count.max(1.0)).ceil();
-        let does = "has a consumer work on several messages at a time, if it can";
+        let does = "lets a consumer work on several messages at a time";
         let by_hand = format!(
             "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on \
              its messages concurrently"
         );
         let larger = Remedy::plan(("consumer.prefetch", format!("{each:.0}")), does, by_hand);
-        let does = "takes as many messages at a time as are published in the time that one takes";
+        let does = "processes as many messages at a time as are published while one is processed";
         let by_hand =
             format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count);
         remedies.extend([larger.serving(wanted), Remedy::human(does, by_hand)]);
     } else {
         remedies.push(Remedy::human(
-            "takes more messages at a time",
-            "more consumers of this queue (rabbitmqctl list_consumers tells who has it now)",
+            "processes more messages at a time",
+            "more consumers of this queue (rabbitmqctl list_consumers shows the present ones)",
         ));
     }
     remedies.push(Remedy::human(
-        "takes more messages in the same time",
+        "processes each message faster",
         "less work a message in the consumer: several in one commit or call, and acknowledgements in batches \
          (multiple=true)",
     ));

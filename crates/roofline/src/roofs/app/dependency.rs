@@ -14,7 +14,7 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
-    let asked = asked.or_not_here("it has no question out to anybody")?;
+    let asked = asked.or_not_here("it waits for no answer of a dependency")?;
     // Who has time to read, and does not, waits for an answer before it does: an event loop that takes a connection's next
     // request when what the last one began has ended.
     let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
@@ -27,11 +27,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // What runs, or is ready to, does not wait for an answer; nor does what Nagle holds in the service's own socket.
     let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
     let shared = shared(facts, asked, asleep);
-    let share = shared.map_or("", |_| ", and are shared: one that is asked alone waits there");
+    let share = shared.map_or("", |_| ", shared by requests: even a single one waits there");
     let out = shared.unwrap_or(out);
     let (there, address) = (station.words(), &asked.address);
     let few =
-        format!("{out:.1} questions are out to {address} and waited for, of {inside:.1} exchanges");
+        format!("{out:.1} requests wait for an answer of {address}, of {inside:.1} exchanges");
     let is_there = facts.place.station == Some(station) && out >= enough * inside;
     silent_if(!is_there, format!("{few} {there}"))?;
     let each = facts.per_exchange(out);
@@ -44,9 +44,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     Ok(Claim::cause(vec![part])
         .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}, {took} each"))
-        .seen(format!("{open:.1} of {all:.1} connections to it have a question out{share}"))
+        .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(busy(asked))
-        .lifted_by([Remedy::human("answers sooner, or is asked less", by_hand(asked, &who))]))
+        .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 
 /// Requests that wait for answers on connections that they share, fewer than there are of them.
@@ -74,12 +74,12 @@ fn is_free(facts: &Facts) -> bool {
 fn by_hand(asked: &Asked, who: &str) -> String {
     if asked.address.ends_with("/udp") {
         return format!(
-            "see what {who} does; a name server's answers can be kept (nscd, systemd-resolved, dnsmasq, the runtime's \
-             own cache), or the name written as an address"
+            "find out what {who} does; cache a name server's answers (nscd, systemd-resolved, dnsmasq, the runtime's \
+             own cache), or use an address instead of the name"
         );
     }
     format!(
-        "see what {who} does: linerate doctor :PORT on its host; ask it less often, or several questions at once"
+        "find out what {who} does: linerate doctor :PORT on its host; call it less often, or several calls at once"
     )
 }
 

@@ -7,12 +7,12 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let threads = facts.inside.threads.as_ref().or_not_here("its threads were not sampled")?;
-    silent_if(threads.disk <= 0.0, "none of its threads was met waiting for a disk")?;
+    silent_if(threads.disk <= 0.0, "no sample found a thread of it waiting for a disk")?;
     let each = facts.per_exchange(threads.disk);
     let (name, occupied) = (threads.fullest_words(), in_percent(threads.fullest));
     let seen = format!(
-        "{:.2} of its threads wait for a disk at any time, {:.2} run; its fullest thread{name} is occupied for \
-         {occupied} of the time",
+        "{:.2} of its threads wait for a disk at any time, {:.2} run; its busiest thread{name} is busy for {occupied} \
+         of the time",
         threads.disk, threads.running
     );
     // Where one thread does all, the disk's part of it is work that the thread is spared.
@@ -27,13 +27,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let much = threads.disk >= HOLDS * (threads.disk + threads.running);
     Ok(claim
         .sized_if(full || waits || much)
-        .sum(format!("{} of a disk {}", duration(each), facts.each()))
+        .sum(format!("{} of waiting for a disk {}", duration(each), facts.each()))
         .seen(seen)
         .lifted_by([Remedy::by_knob(
             ("sync", "off"),
             "waits for the disk less often",
             "if it writes, sync several requests together (group commit), or not for each of them (redis: appendfsync \
              everysec; PostgreSQL: synchronous_commit off, commit_delay); if it reads, keep in memory what is read \
-             again; or a quicker disk",
+             again; or a faster disk",
         )]))
 }

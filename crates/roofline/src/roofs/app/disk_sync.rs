@@ -15,18 +15,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let used = node.rate(vm::DIRTY_IO_ACTIVE)? / node.rate(vm::DIRTY_IO_TOTAL)?.max(1e-9);
     let busy = used * threads;
     let syncing = share(&node, &[waits::DISK])?;
-    silent_if(syncing == 0.0, "no process was seen to wait for a sync")?;
+    silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
     let each = facts.per_exchange(busy);
     let (took, syncing) = (duration(each), in_percent(syncing));
     Ok(Claim::delay(At::Service, each)
-        .sum(format!("{busy:.2} exchanges in the disk's calls, {took} for {}", facts.each()))
+        .sum(format!("{busy:.2} exchanges in disk calls, {took} for {}", facts.each()))
         .seen(format!(
             "{busy:.2} dirty I/O schedulers were busy on average; {syncing} of the processes at work were in a sync"
         ))
         .lifted_by([Remedy::by_knob(
             ("sync", "off"),
-            "takes the wait for the disk out of each record",
-            "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where \
-             losing the last records is bearable; a disk with a write cache that survives a power cut",
+            "removes the disk wait of each record",
+            "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where losing the \
+             last records is acceptable; a disk with a write cache that survives a power cut",
         )]))
 }

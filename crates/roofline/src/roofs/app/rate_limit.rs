@@ -1,4 +1,4 @@
-//! A rate that is set (limiter, shaper, token bucket): so much a second, whatever is asked.
+//! A rate that is set (limiter, shaper, token bucket): so much a second, whatever the load.
 //!
 //! `ceiling = that rate`
 //!
@@ -11,15 +11,15 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_set = facts.place.regime == Regime::RateSet;
-    let why = "no pause before an exchange makes it quicker, and no clock sets the answers";
+    let why = "no pause before an exchange makes it faster, and its answers follow no clock";
     silent_if(!is_set, why)?;
     let is_made = facts.load == Load::Made;
     let (rate, seen) = if is_made { made(facts)? } else { watched(facts)? };
     Ok(Claim::place(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
-        .sum(format!("{rate}, whatever is asked"))
+        .sum(format!("{rate}, whatever the load"))
         .seen(seen)
         .lifted_by([Remedy::human(
-            "lets more through",
+            "allows more",
             "raise the limiter's rate (nginx: limit_req rate=; HAProxy: rate-limit; an API gateway's quota), \
              or exempt this client",
         )]))
@@ -31,7 +31,7 @@ fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
     let (alone, spaced) = (duration(alone.mid), duration(spaced.mid));
     let rate = OpRate(facts.attained);
     let seen = format!(
-        "one connection alone takes {alone} an exchange, and {spaced} after a pause: the rest is waited for the clock; \
+        "one connection alone takes {alone} an exchange, and {spaced} after a pause: the rest is waiting for a clock; \
          {} connections gave {rate}",
         facts.run.connections()
     );
@@ -45,15 +45,15 @@ fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
         let (answers, waiting) = (beat.answers, headers.under_way);
         let (each, spread) = (duration(beat.period_s), duration(beat.spread_s));
         let seen = format!(
-            "{waiting:.1} requests wait; answers come {answers:.0} at a time, each {each} (within {spread}), and nothing \
-             between: what a clock gives out is used up at once"
+            "{waiting:.1} requests wait; answers come {answers:.0} at a time, every {each} (within {spread}), with \
+             none between: a clock releases them"
         );
         return Ok((OpRate(headers.per_s), seen));
     }
     let (beat, [few, many]) = (duration(rhythm.mean_s), rhythm.spreads_s.map(duration));
     let seen = format!(
-        "{:.1} requests wait, and are answered one by one every {beat}; 4 answers in a row take so long within {few}, \
-         and 32 in a row within {many}: it is a clock's beat",
+        "{:.1} requests wait, and are answered one by one every {beat}; 4 answers in a row vary by {few} and 32 by \
+         {many}: a clock sets the interval",
         headers.under_way
     );
     Ok((OpRate(1.0 / rhythm.mean_s), seen))

@@ -20,7 +20,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn claim(asked: f64, served: f64, log: &str) -> Claim {
     let by_hand = format!("its log says why: {log}");
     Claim::place(vec![Part::TurnedAway { asked, served }])
-        .lifted_by([Remedy::human("serves what it now turns away", by_hand)])
+        .lifted_by([Remedy::human("serves what it now refuses", by_hand)])
 }
 
 fn made(facts: &Facts) -> Result<Claim, Silent> {
@@ -40,7 +40,7 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let (said, good) = (Vec::from_iter(most).join(", "), load.good_throughput);
     let log = "a limit of connections or requests (503, 429), a worker that died (reset), a timeout of its own (closed)";
     Ok(claim(asked as f64, (asked - lost) as f64, log)
-        .sum(format!("{lost} of {asked} exchanges got nothing or a refusal; {good} good answers"))
+        .sum(format!("{lost} of {asked} exchanges failed or were refused; {good} good answers"))
         .seen(said))
 }
 
@@ -50,7 +50,7 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let worst = ports.max_by(|a, b| a.1.told_no_per_s().total_cmp(&b.1.told_no_per_s()));
     let (port, headers) = worst.or_not_here("the headers of its exchanges were not captured")?;
     let (told, all) = (headers.told_no_per_s(), headers.per_s);
-    silent_if(told < TURNED_AWAY * all || told <= 0.0, "hardly an answer begins with a refusal")?;
+    silent_if(told < TURNED_AWAY * all || told <= 0.0, "too few answers begin with a refusal")?;
     let seconds = facts.run.seconds();
     let mut sorts: Vec<_> = Refusal::ALL.into_iter().zip(headers.told_no).collect();
     sorts.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -58,7 +58,7 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let (asked, served) = (all * seconds, others * seconds);
     let refused = asked - served;
     let log = "a limit of connections or requests (of a user, an address, all), a store that is full, a worker or \
-               somebody it asks that failed";
+               dependency that failed";
     Ok(claim(asked, served, log)
         .sum(format!("{refused:.0} of {asked:.0} answers of port {port} are refusals"))
         .seen(format!("{told:.1} answers a second begin with {sort}; {others:.1} a second do not")))

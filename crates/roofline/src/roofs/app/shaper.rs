@@ -29,23 +29,23 @@ struct Flows {
 
 fn made(facts: &Facts) -> Result<Claim, Silent> {
     let load = facts.run.load;
-    silent_if(load.bytes_written > load.bytes_read, "more is asked than answered")?;
+    silent_if(load.bytes_written > load.bytes_read, "requests are larger than answers")?;
     let bytes = load.bytes_read as f64 / load.exchanges.max(1) as f64;
     let flows = flows(facts)?;
     let answers = flows.rate / bytes.max(1.0);
     let pieces = flows.segments / answers.max(1e-9);
-    silent_if(pieces < 2.0, format!("answers leave in {pieces:.1} pieces: nobody spreads them"))?;
+    silent_if(pieces < 2.0, format!("answers leave in {pieces:.1} pieces: they are not spread"))?;
     // One answer more or less at either end of what was counted.
     let chance = 2.0 / (answers * flows.over).max(1e-9);
     let each = Bytes(flows.rate as u64);
     let within = in_percent(flows.spread);
-    let differ = format!("connections differ: {each}/s on average, and one by {within}");
+    let differ = format!("connections differ: {each}/s on average, one by {within}");
     silent_if(flows.spread > chance, differ)?;
     let inside = facts.at(Station::Application);
     let asleep = if inside > 0.0 { facts.inside.asleep / inside } else { 1.0 };
     let [first, service] = [&load.first_byte, &load.service].map(|of| of.mean() / 1e9);
     let spread = (service - first).max(0.0) * flows.idle * asleep;
-    let why = "what is late of an answer is held back in the kernel, or made by the CPU";
+    let why = "the kernel holds the late part of an answer, or the CPU computes it";
     silent_if(spread <= 0.0, why)?;
     let rate = OpRate(f64::from(facts.run.connections()) * answers);
     let (first, service) = (duration(first), duration(service));
@@ -54,8 +54,8 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Service, spread)
         .sum(format!("{connections} x {each}/s / {} = {rate}", Bytes(bytes as u64)))
         .seen(format!(
-            "each connection is given {each}/s, within {within}; answers begin after {first} and end after {service}, \
-             in {pieces:.0} pieces; nothing was held back in {idle} of the samples"
+            "each connection gets {each}/s, within {within}; answers begin after {first} and end after {service}, \
+             in {pieces:.0} pieces; the kernel held nothing in {idle} of the samples"
         ))
         .lifted_by([remedy()]))
 }
@@ -87,8 +87,8 @@ fn flows(facts: &Facts) -> Result<Flows, Missing> {
 fn remedy() -> Remedy {
     Remedy::by_knob(
         ("quota", "0"),
-        "gives a connection as much as it can take",
+        "lets a connection use what it can",
         "raise or lift the limit in the service's configuration: nginx limit_rate 0, ejabberd \
-         `shaper: normal: none`, elsewhere what is called limiter, quota or rate",
+         `shaper: normal: none`, elsewhere a limiter, quota or rate",
     )
 }

@@ -14,7 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_made = facts.load == Load::Made;
     let is_delayed = facts.is_split() && facts.place.regime == Regime::Delayed;
     let is_seen = if is_made { is_delayed } else { each_for_itself(facts) };
-    silent_if(!is_seen, "where the exchanges are was not seen, or something is full")?;
+    silent_if(!is_seen, "the place of the exchanges is unknown, or something is full")?;
     // Who has time to read, and does not for long, sleeps before it reads: a loop that looks now and then.
     let unread = if is_made { late_to_read(facts) } else { 0.0 };
     let asleep = facts.inside.asleep + unread;
@@ -22,7 +22,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let few = format!("{asleep:.1} of {under_way:.1} exchanges sleep in the application");
     silent_if(asleep < HALFWAY * under_way, few)?;
     let questions = facts.inside.questions();
-    let asked = format!("{questions:.1} of them have asked somebody else");
+    let asked = format!("{questions:.1} of them wait for a dependency");
     silent_if(questions >= HALFWAY * asleep, asked)?;
     let each = asleep / facts.attained;
     let rate = OpRate(match &facts.account {
@@ -33,7 +33,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let watched = format!("{under_way:.1} requests");
     let many = if is_made { facts.run.connections_words() } else { watched };
     let twice = facts.run.connections().saturating_mul(2);
-    let does = "keeps twice as many exchanges under way: nothing is full";
+    let does = "keeps twice as many exchanges under way; nothing is full";
     let more = ("load.connections", twice.to_string());
     let more = Remedy::plan(more, does, format!("-c {twice}"));
     let (took, threads) = (duration(each), facts.inside.threads_words());
@@ -42,16 +42,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (sleeps, seen) = match is_taken {
         true => (
             "asleep in the application",
-            "are taken by the service and nothing of it runs for them",
+            "are in the service, and none of its threads runs for them",
         ),
-        false => ("before it is read", "wait for the service to read them, which sleeps"),
+        false => ("before it is read", "are unread while the service sleeps"),
     };
     Ok(Claim::place(vec![Part::Delay { at, each }])
         .sum(format!("{many} / {whole}, of which {took} {sleeps} = {rate}"))
         .seen(format!("{asleep:.1} of {under_way:.1} exchanges {seen}{threads}"))
         .lifted_by([Remedy::human(
-            "takes the wait out of each request",
-            "find what a request sleeps for: a timer, a poll interval, a retry's pause, a sleep; strace -f -p PID \
+            "removes the wait from each request",
+            "find out what a request waits for: a timer, a poll interval, a retry's pause, a sleep; strace -f -p PID \
              shows the call, py-spy dump, jstack or pprof the line",
         )])
         .lifted_by(is_made.then_some(more)))

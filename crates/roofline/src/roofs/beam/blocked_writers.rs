@@ -27,7 +27,7 @@ impl BlockedWriters {
         let queued: Vec<&Connection> = all.iter().filter(|each| is_queued(each)).collect();
         let longest = queued.iter().map(|each| queue(each)).reduce(f64::max);
         let (node, is_one) = (facts.run.of(Subject::Node), matches!(self, BlockedWriters::One));
-        let none = "no connection kept bytes in its driver's queue, which is where senders wait";
+        let none = "no connection kept bytes in its driver queue, where senders wait";
         // A program's port has a queue that nobody shows.
         silent_if(is_one && longest.is_none(), none)?;
         let longest = longest.map(|longest| Bytes(longest as u64));
@@ -36,7 +36,7 @@ impl BlockedWriters {
         let waits =
             |sending, suspended| if is_one { sending > 0 && suspended == 0 } else { suspended > 0 };
         let share = node.share_of_both(waits::SEND, waits::PORT, waits)?;
-        silent_if(share <= 0.0, "in no sample a writer waited so")?;
+        silent_if(share <= 0.0, "no sample shows a waiting writer")?;
         let (shown, exchange) = (in_percent(share), facts.under_way() / facts.attained);
         let seen = match writer {
             Some((who, alone)) => {
@@ -45,11 +45,11 @@ impl BlockedWriters {
             None => format!(
                 "{}; in {shown} of the samples processes were suspended at a port; {:.0} busy_port events a second",
                 longest.map_or(
-                    "no connection has a queue, so it is the port of a program".into(),
+                    "no connection has a queue, so it is the port of an external program".into(),
                     |most| {
                         let (queued, all) = (queued.len(), all.len());
                         format!(
-                            "{queued} of {all} connections kept up to {most} in the driver's queue"
+                            "{queued} of {all} connections kept up to {most} in the driver queue"
                         )
                     }
                 ),
@@ -67,31 +67,29 @@ impl BlockedWriters {
     fn remedies(self, is_socket: bool) -> Vec<Remedy> {
         if !is_socket {
             return vec![Remedy::human(
-                "has the program take what is written to it at once, or nobody wait for that",
-                "see what the program behind open_port/2 does with its input: recon:port_info/1 of \
-                 erlang:ports() shows which; several of them, or a process that owns the port and drops what is \
-                 too much",
+                "lets the program read its input faster, or no process wait for it",
+                "find out what the program behind open_port/2 does with its input: recon:port_info/1 of \
+                 erlang:ports() shows which; start several, or let the process that owns the port drop excess input",
             )];
         }
         let drop = Remedy::erlang(
             ("send_timeout_ms", "50"),
-            "drops a peer that takes nothing for so long, and goes on with the others",
-            "{send_timeout, 50}, {send_timeout_close, true} among the socket's options",
+            "drops a peer that reads nothing for that long, and continues with the others",
+            "{send_timeout, 50}, {send_timeout_close, true} in the socket's options",
         );
         match self {
             BlockedWriters::One => vec![
                 drop,
                 Remedy::human(
-                    "lets each peer wait for itself alone",
-                    "a process a connection that writes, and a limit to what it may queue: drop, or close, \
-                     past it",
+                    "lets a slow peer delay only itself",
+                    "one writing process per connection, with a limit on what it may queue: drop or close beyond it",
                 ),
             ],
             BlockedWriters::Several => vec![
                 Remedy::by_knob(
                     ("slow", "0"),
-                    "has the peer read as fast as it is written to; a higher watermark would only fill later",
-                    "look at the peer of the queued connection: its CPU, its receive window, its path",
+                    "lets the peer read as fast as it receives; a higher watermark would only fill later",
+                    "check the peer of the queued connection: its CPU, its receive window, its path",
                 ),
                 drop,
             ],
@@ -109,11 +107,11 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
             let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
             let queue = Bytes(queue as u64);
             let says = format!(
-                "{name} owns {all} connections; {full} of them kept {queue} in the driver's queue, the others nothing"
+                "{name} owns {all} connections; {full} of them kept {queue} in the driver queue, the others nothing"
             );
             return Ok((says, ", and none was suspended at a port"));
         }
-        Some(_) => "whoever owns them waits for something else than their peers",
+        Some(_) => "their owner waits for something other than their peers",
         None => "no process owns several connections of which only a few have a queue",
     };
     let waits = |of: &&Process| !of.is_owner && of.with_mail >= HALFWAY && of.wait == Some("send");
@@ -121,8 +119,8 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
     let (full, all) = (all.iter().filter(|each| is_queued(each)).count(), all.len());
     let writer = writer.filter(|_| (full as f64) < HALFWAY * all as f64).or_not_here(why)?;
     let says = format!(
-        "{} writes to connections that others own, and has {} messages waiting; {full} of {all} connections have a \
-         queue in the driver, the others none",
+        "{} writes to connections of other processes and has {} messages waiting; {full} of {all} connections have a \
+         driver queue, the others none",
         writer.words(),
         writer.mailbox
     );

@@ -26,16 +26,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(work.holds((BYTE * lists.bytes).min(part * making)))
         .sum(format!(
-            "{brought} a second x 16 = {garbage} of all garbage; that part of {making:.2} CPUs that make and collect \
-             it is {took}"
+            "{brought} a second x 16 = {garbage} of all garbage; that part of the {making:.2} CPUs that make and \
+             collect garbage is {took}"
         ))
         .seen(format!(
             "{count} of {all} connections are in list mode and brought {brought} a second; {collected} a second were \
-             collected again"
+             collected"
         ))
         .lifted_by([Remedy::erlang(
             ("mode", "binary"),
-            "delivers data as it came, without a list cell for each byte",
-            "binary among the listen (or connect) options, and code that matches binaries",
+            "delivers binaries, without a list cell for each byte",
+            "binary in the listen (or connect) options, and code that matches binaries",
         )]))
 }

@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let behind = facts.those(is_behind)?;
     let owners = behind.these.len() as f64;
-    let why = "no owner of a connection in active mode, true or a count, is behind with its data";
+    let why = "no owner of a connection in active mode (true or N) is behind with its data";
     silent_if(owners == 0.0, why)?;
     let waiting: f64 = behind.these.iter().filter_map(|each| length(each).ok()).sum();
     let wait = waiting / behind.reads.max(1e-9);
@@ -26,25 +26,25 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let one = duration(owners / behind.reads.max(1e-9));
     Ok(Claim::delay(At::Reading, wait * behind.part)
         .sum(format!(
-            "{waiting:.0} messages in a mailbox / {handled:.0} handled a second = {} that each waits",
+            "{waiting:.0} messages in a mailbox / {handled:.0} handled a second = {} of waiting for each",
             duration(wait)
         ))
         .seen(format!(
             "{waiting:.0} messages waited in the mailbox of each owner in active mode, which handles one in {one}; \
-             {through} of the bytes went through such"
+             {through} of the bytes went through such mailboxes"
         ))
         .lifted_by([
             Remedy::by_knob(
                 ("read_delay_ms", "0"),
                 "takes less time for each message, or more data in one",
-                "shorten what the owner does (or waits for) between two messages, or hand it to another \
-                 process; {buffer, 65536} among the socket's options makes fewer of them",
+                "shorten the owner's work (or waits) between two messages, or move it to another process; {buffer, \
+                 65536} in the socket's options makes fewer messages",
             ),
             Remedy::erlang(
                 ("active", "once"),
-                "leaves in the kernel what is not handled yet, so that the peer slows down and memory is \
-                 bounded; by itself it is no faster",
-                "{active, once} or {active, N}, set again when the last was handled",
+                "leaves unhandled data in the kernel, so that the peer slows down and memory is bounded; alone it is \
+                 not faster",
+                "{active, once} or {active, N}, set again after the last message is handled",
             ),
         ]))
 }

@@ -29,7 +29,7 @@ impl MailboxScan {
         let release = facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse::<u32>().ok());
         let sends_search = release.is_none_or(|release| release < 26);
         let is_new = self == MailboxScan::Send && !sends_search;
-        silent_if(is_new, "from OTP 26 on gen_tcp:send searches no mailbox")?;
+        silent_if(is_new, "since OTP 26, gen_tcp:send searches no mailbox")?;
         // What searching takes at least, in CPUs' worth of time; and the most messages that stand.
         let (mut send, mut receive, mut mailbox) = (0.0, 0.0, 0.0_f64);
         let mut search = |there: f64, receives: f64, sends: f64| {
@@ -52,7 +52,7 @@ impl MailboxScan {
             let standing = asked.standing(callers) as f64;
             search(standing, facts.attained.min(asked.running / (standing * MESSAGE)), 0.0);
         }
-        let none = "no owner of a connection, nor who they ask, searches messages";
+        let none = "no owner of a connection, nor a process that it calls, searches messages";
         silent_if(mailbox == 0.0, none)?;
         let work = Work::of(facts)?;
         let both = send + receive;
@@ -76,19 +76,19 @@ impl MailboxScan {
         let empty = Remedy::by_knob(
             ("mailbox_junk", "0"),
             "leaves nothing to search",
-            "a clause that takes (and logs) what the process does not know; find who sends it: \
-             erlang:process_info(Pid, messages), on a node that can bear it",
+            "a clause that receives (and logs) unknown messages; find their sender: \
+             erlang:process_info(Pid, messages), on a node with memory to spare",
         );
         let own = match self {
             MailboxScan::Send => Remedy::human(
-                "has gen_tcp:send wait for its reply by a fresh reference",
-                "OTP 26 or later; before that a writer of its own with a short mailbox, or \
+                "lets gen_tcp:send wait for its reply with a new reference",
+                "OTP 26 or later; before that a separate writer process with a short mailbox, or \
                  erlang:port_command/2 and one receive for all the replies",
             ),
             MailboxScan::Receive => Remedy::human(
-                "starts to look behind the reference's making",
-                "gen_server:call, or make a reference, send it along and match on it in the receive; and work \
-                 that others may send to in a process of its own",
+                "starts the search after the reference was made",
+                "gen_server:call, or make a reference, send it along and match on it in the receive; and a separate \
+                 process for work that other processes send to",
             ),
         };
         vec![empty, own]

@@ -16,7 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (_, largest) = of.buffers().or_not_here(none)?;
     let (reads, faults) = (of.reads, facts.run.of(Subject::Target).rate(process::MINOR_FAULTS)?);
     let again =
-        format!("{faults:.0} new pages a second for {reads:.0} reads: the buffers are used again");
+        format!("{faults:.0} new pages a second for {reads:.0} reads: the buffers are reused");
     silent_if(faults < reads, again)?;
     let work = Work::of(facts)?;
     // As cheap as reading can be.
@@ -37,8 +37,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .lifted_by([Remedy::erlang(
             ("buffer", "65536"),
-            "reads into memory that was there before",
-            "{buffer, 65536} after {recbuf, N} among the listen (or connect) options, or no {recbuf, N} at \
-             all: the kernel then sizes the window by itself",
+            "reads into memory that is already mapped",
+            "{buffer, 65536} after {recbuf, N} in the listen (or connect) options, or no {recbuf, N}: the kernel then \
+             sizes the window",
         )]))
 }

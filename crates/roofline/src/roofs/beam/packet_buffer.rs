@@ -29,17 +29,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Reading, held * facts.under_way() / facts.attained)
         .and([Part::Work { resource: Resource::TargetCpu, each }])
         .sized_if(held >= HOLDS || spared >= HOLDS * work.all())
-        .sum(format!("{part} of {exchange}, in which a packet had come and was not delivered"))
+        .sum(format!("{part} of {exchange}with an undelivered packet"))
         .seen(format!(
             "{of_bytes} of the bytes came in packets of {packet} through buffers of {buffer}; {more:.0} more of them \
-             waited in the kernel, in {wanted} of the time one that its owner would have taken; drivers took {:.2} \
+             waited in the kernel, for {wanted} of the time while their owner was ready to read; drivers took {:.2} \
              CPUs, processes {:.2}",
             work.driver, work.emulator
         ))
         .lifted_by([Remedy::erlang(
             ("buffer", "65536"),
-            "takes as many packets in a read as have arrived",
-            "{buffer, 65536} among the listen (or connect) options; without touching code: \
+            "reads all packets that have arrived at once",
+            "{buffer, 65536} in the listen (or connect) options; without touching code: \
              erl -kernel inet_default_listen_options '[{buffer,65536}]'",
         )]))
 }

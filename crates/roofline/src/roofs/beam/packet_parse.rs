@@ -18,7 +18,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let answers: f64 = cut.these.iter().map(|each| each.writes).sum();
     // A request whole is one read.
     let spared = lines - answers;
-    silent_if(spared <= 0.0, "no connection is read line by line, by the driver")?;
+    silent_if(spared <= 0.0, "the driver reads no connection line by line")?;
     let work = Work::of(facts)?;
     let spared = WITH_DELIVERY * work.of_reads(&cut) * spared / lines;
     let each = spared / facts.attained;
@@ -33,7 +33,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .lifted_by([Remedy::erlang(
             ("packet", "raw"),
-            "takes the whole head in one read",
+            "reads the whole head at once",
             "{packet, raw} and erlang:decode_packet/3 over what has arrived, or a server that does so \
              (cowboy, bandit)",
         )]))

@@ -36,7 +36,7 @@ impl SmallBuffer {
         let is_small = |each: &Connection| each.fills_buffer() && each.buffer() < LARGE;
         let of = facts.those(|each| self.reads(each) && is_small(each))?;
         let how = match self {
-            SmallBuffer::Driver => "that reads as it comes",
+            SmallBuffer::Driver => "in passive or once mode",
             SmallBuffer::ActivePoll => "in active mode",
             SmallBuffer::SocketModule => "of the socket module",
         };
@@ -62,7 +62,7 @@ impl SmallBuffer {
         let exchange = facts.under_way() / facts.attained;
         let wanted = |share| {
             let time = in_percent(share);
-            format!("in {time} of the time a bufferful had come that its owner would have taken")
+            format!("in {time} of the time a full buffer waited, its owner ready to read")
         };
         let (reads, size, took, what) = (of.reads, of.read_size(), duration(each), facts.each());
         let reading = in_percent((reading / work.all()).min(1.0));
@@ -95,11 +95,11 @@ impl SmallBuffer {
 
     fn remedies(self) -> Vec<Remedy> {
         let larger = |size, how| {
-            Remedy::erlang(("buffer", size), "moves a whole buffer of that size in a read", how)
+            Remedy::erlang(("buffer", size), "reads a whole buffer of that size at once", how)
         };
         let by_driver = larger(
             "65536",
-            "{buffer, 65536} among the listen (or connect) options, and no {recbuf, N}; without touching code: \
+            "{buffer, 65536} in the listen (or connect) options, and no {recbuf, N}; without touching code: \
              erl -kernel inet_default_listen_options '[{buffer,65536}]'",
         );
         match self {
@@ -108,13 +108,13 @@ impl SmallBuffer {
                 by_driver,
                 Remedy::erlang(
                     ("active", "once"),
-                    "reads within the call that asks for data, without asking the kernel first",
+                    "reads within the call that asks for data, without a poll of the kernel",
                     "{active, once}, set again after each message; or gen_tcp:recv/2",
                 ),
             ],
             SmallBuffer::SocketModule => vec![larger(
                 "262144",
-                "{buffer, 262144} among the listen (or connect) options of gen_tcp; with the module socket: \
+                "{buffer, 262144} in the listen (or connect) options of gen_tcp; with the module socket: \
                  socket:setopt(Socket, {otp, rcvbuf}, 262144)",
             )],
         }

@@ -10,7 +10,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, channels) = facts.channels()?;
     let (channel, peer) = (&channels[0], channels[0].peer);
     let (events, full) = channel.busy(&node)?;
-    silent_if(channel.is_fragments()?, format!("what fills the channel to {peer} are fragments"))?;
+    silent_if(channel.is_fragments()?, format!("fragments fill the channel to {peer}"))?;
     let suspended = share(&node, &[waits::DIST])?;
     let why = format!("no process was suspended at the channel to {peer}");
     silent_if(suspended <= 0.0 || (events <= 0.0 && full <= 0.0), why)?;
@@ -20,7 +20,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (full, suspended) = (in_percent(full), in_percent(suspended));
     Ok(Claim::delay(At::Service, each)
         .sum(format!(
-            "{} of {exchange} suspended: {sent}/s to {peer} is all that the channel carries, {carried} for each",
+            "{} of {exchange} suspended: the channel to {peer} carries only {sent}/s, {carried} for each",
             duration(each)
         ))
         .seen(format!(
@@ -29,9 +29,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .lifted_by([Remedy::by_knob(
             ("writers", "0"),
-            "takes the bulk off the channel that calls go over",
-            "send bulk over a connection of its own (`linerate_link` is one: beside 1 MB messages a tiny one took 0.17 ms with \
-             it and 8.4 ms over the distribution, bench/RESULTS.md), or less of it; find what keeps the other node from \
-             reading; `+zdbbl 32768` in vm.args absorbs bursts, and no more",
+            "moves bulk data off the channel of the calls",
+            "send bulk data over a separate connection (`linerate_link` is one: beside 1 MB messages a small one took \
+             0.17 ms with it and 8.4 ms over the distribution, bench/RESULTS.md), or less of it; find out why the \
+             other node reads slowly; `+zdbbl 32768` in vm.args only absorbs bursts",
         )]))
 }

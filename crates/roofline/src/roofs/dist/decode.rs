@@ -24,8 +24,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (came, frame, price) = (Bytes(received as u64), Bytes(frame as u64), READING * 1e9);
     let reading = in_percent(share.min(1.0));
     let seen = format!(
-        "{came}/s came from {} in frames of {frame}; at {price:.0} ns a byte to read that is {reading} of the \
-         {cores:.2} cores used; {garbage:.1} bytes of garbage for each byte that came",
+        "{came}/s came from {} in frames of {frame}; at {price:.0} ns to read a byte that is {reading} of the \
+         {cores:.2} cores used; {garbage:.1} bytes of garbage for each byte received",
         channel.peer
     );
     // A term has a heap of its own, no smaller than its bytes.
@@ -44,8 +44,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(seen)
         .lifted_by([Remedy::by_knob(
             ("shape", "binary"),
-            "has the other node send one binary, which nobody takes apart on the way",
-            "send iodata or term_to_binary/1 of it, and binary_to_term/1 only where and when it is looked \
-             at; filter on the node that has the data; read in several processes",
+            "lets the other node send one binary, which needs no decoding",
+            "send iodata or term_to_binary/1 of it, and binary_to_term/1 only where it is needed; filter on the node \
+             that has the data; read in several processes",
         )]))
 }

@@ -25,15 +25,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{sent}/s to {peer} / {carried} ({count:.0} fragments) on the channel for each: {took} of {exchange}"
         ))
         .seen(format!(
-            "{frames}; something waited for the channel in {waited} of the samples, and {waiting} of the processes at \
-             work for another node"
+            "{frames}; something waited for the channel in {waited} of the samples; {waiting} of the processes at \
+             work waited for another node"
         ))
         .lifted_by([Remedy::by_knob(
             ("payload", "100"),
             "keeps large payloads off the channel between nodes",
-            "send it over a connection of its own (`linerate_link` has neither fragments nor their queue: beside \
-             100 MB messages a tiny one took 0.38 ms with it and 17 ms over the distribution, bench/RESULTS.md), \
-             or pass a reference and fetch the data; or send it in parts of less than 64 KiB that wait for each \
-             other's answers",
+            "send them over a separate connection (`linerate_link` has neither fragments nor their queue: beside 100 \
+             MB messages a small one took 0.38 ms with it and 17 ms over the distribution, bench/RESULTS.md), or pass \
+             a reference and fetch the data; or send parts of less than 64 KiB, each after the answer to the one \
+             before",
         )]))
 }

@@ -14,8 +14,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let channel = &channels[0];
     let (ahead, own) = (channel.ahead()?, CALL * channel.frame_sent()?);
     let calling = share(&node, &[waits::CALL])?;
-    let stood = format!("{} stood before each message to {}", Bytes(ahead as u64), channel.peer);
-    let why = format!("{stood}: no more than a call itself, or nobody waits for one");
+    let stood = format!("{} queued ahead of each message to {}", Bytes(ahead as u64), channel.peer);
+    let why = format!("{stood}: no more than one call, or no process waits for a call");
     silent_if(ahead <= own || calling <= 0.0, why)?;
     let wait = (ahead - own) / channel.sent().max(1.0);
     let each = wait.min(calling * facts.exchange_s());
@@ -29,10 +29,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .lifted_by([Remedy::by_knob(
             ("writers", "0"),
-            "takes the bulk off the channel that calls go over",
-            "send bulk over a connection of its own (`linerate_link` has lanes for it: beside 1 MB \
-             messages a tiny one took 0.17 ms with it and 8.4 ms over the distribution, bench/RESULTS.md); or let less of \
-             it be under way: a smaller +zdbbl, \
-             `-kernel inet_dist_listen_options [{sndbuf,65536}]`",
+            "moves bulk data off the channel of the calls",
+            "send bulk data over a separate connection (`linerate_link` has lanes for it: beside 1 MB messages a \
+             small one took 0.17 ms with it and 8.4 ms over the distribution, bench/RESULTS.md); or keep less of it in \
+             flight: a smaller +zdbbl, `-kernel inet_dist_listen_options [{sndbuf,65536}]`",
         )]))
 }

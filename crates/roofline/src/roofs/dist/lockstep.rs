@@ -28,7 +28,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(seen)
         .lifted_by([Remedy::by_knob(
             ("order", "together"),
-            "asks for everything at once, and waits once",
+            "sends all calls at once, and waits once",
             "gen_server:send_request/2 for all, then gen_server:receive_response/1; or one call that takes \
              a list; erpc:multicall/4 over nodes",
         )]))

@@ -31,16 +31,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let flags =
         "inet_dist_listen_options [{buffer,N}] -kernel inet_dist_connect_options [{buffer,N}]";
     let flags = format!("-kernel {}", flags.replace('N', &ENOUGH.to_string()));
-    let does = "lets one read take many messages; on both nodes, for either may dial";
+    let does = "lets one read take many messages; set it on both nodes, as either may connect";
     let (took, exchange) = (duration(each.max(1e-9)), facts.took(facts.exchange_s()));
     let waiting = in_percent(waiting);
     Ok(Claim::delay(At::Service, each)
         .sum(format!(
-            "{came}/s from {peer} in {reads:.0} reads of {buffer}, {turns} of all turns: {took} of {exchange}"
+            "{came}/s from {peer} in {reads:.0} reads of {buffer}, {turns} of all time slices: {took} of {exchange}"
         ))
         .seen(format!(
-            "{frames:.0} frames a second of {size} from {peer} take {reads:.0} reads of {buffer}, {turns} of all turns \
-             that schedulers took; {waiting} of the processes at work waited for another node"
+            "{frames:.0} frames a second of {size} from {peer} take {reads:.0} reads of {buffer}, {turns} of all time \
+             slices of the schedulers; {waiting} of the processes at work waited for another node"
         ))
         .lifted_by([Remedy::vm(flags, does).with_knob("dist_buffer", ENOUGH.to_string())]))
 }

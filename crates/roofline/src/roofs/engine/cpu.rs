@@ -36,7 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Remedy::plan(
             ("engine.host", "another machine"),
             "gives the engine CPUs of its own",
-            "run linerate on a second machine, against this one's address",
+            "run linerate on a second machine against this one's address",
         )
     };
     Ok(Claim::place(vec![Part::capacity(Resource::EngineCpu, at_once, each)])
@@ -45,8 +45,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             duration(cost)
         ))
         .seen(format!(
-            "the busiest engine thread was on its CPU {used} of the time: where that is full, this measures linerate \
-             and not the target"
+            "the busiest engine thread was on its CPU {used} of the time: at 100 % this measures linerate, not the \
+             target"
         ))
         .lifted_by([remedy]))
 }

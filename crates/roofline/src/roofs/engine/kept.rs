@@ -27,28 +27,28 @@ pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
     let engine = engine(facts)?;
     let known = engine.runnable.zip(engine.others());
     let (waits, others) =
-        known.or_not_here("how long its threads waited for a CPU was not measured")?;
+        known.or_not_here("the time its threads waited for a CPU was not measured")?;
     let (running, strangers) = (engine.running, facts.strangers_of_engine().unwrap_or(0.0));
     let ran = format!("its threads ran {running:.2} and waited {waits:.2} for a CPU");
     let is_kept = engine.throttled <= 0.0 && strangers >= HALFWAY * others && waits >= running;
-    silent_if(!is_kept, format!("{ran}; others had {strangers:.2}"))?;
+    silent_if(!is_kept, format!("{ran}; other programs used {strangers:.2}"))?;
     let (each, at_once) = (facts.per_exchange(running), running + waits.min(strangers));
     let (rate, waiting) = (rate(at_once, each), waiting(facts));
     Ok(claim(facts, at_once, each)
         .sum(format!(
-            "{running:.2} CPUs of linerate's and {strangers:.2} of others' on the same = {rate}"
+            "{running:.2} CPUs of linerate and {strangers:.2} of other programs on the same CPUs = {rate}"
         ))
         .seen(format!(
-            "linerate's threads ran {running:.2} and waited {waits:.2} for a CPU that others had; {waiting}"
+            "linerate's threads ran {running:.2} and waited {waits:.2} for a CPU that other programs used; {waiting}"
         ))
         .lifted_by([Remedy::human(
             "gives linerate CPUs of its own",
-            "top: see what else runs there; stop it, move it (taskset), or run linerate on another machine",
+            "top: find what else runs there; stop it, move it (taskset), or run linerate on another machine",
         )]))
 }
 
 fn engine<'f>(facts: &'f Facts) -> Result<&'f Running, Silent> {
-    let why = "linerate makes no load here, or its threads were not counted";
+    let why = "linerate makes no load in this run, or its threads were not counted";
     facts.engine.as_ref().or_not_here(why)
 }
 

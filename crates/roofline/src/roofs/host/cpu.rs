@@ -30,12 +30,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Load::Made => Remedy::plan(
             ("engine.host", "another machine"),
             "leaves all CPUs to the target",
-            "run linerate on a second machine, against this one's address",
+            "run linerate on a second machine against this one's address",
         )
         .serving(host.cpus * host.busy / (host.busy - engine).max(host.busy / 100.0).max(1e-6)),
         Load::Watched => Remedy::human(
             "gives the target more CPUs",
-            "a machine with more CPUs; perf top tells what they do now",
+            "a machine with more CPUs; perf top shows what they do now",
         ),
     };
     Ok(Claim::place(vec![Part::capacity(Resource::HostCpu, host.cpus, each)])

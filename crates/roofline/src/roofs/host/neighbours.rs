@@ -16,7 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let strangers = facts.stations.strangers.ok_or_else(unmeasured)?;
     let lost = strangers.lost.ok_or_else(unmeasured)?;
     let (had, cpus) = (strangers.had, target.cpus);
-    let none = format!("others had {had:.2} of its {cpus:.0} CPUs, and it waited for none");
+    let none = format!("other tenants used {had:.2} of its {cpus:.0} CPUs, and it waited for none");
     silent_if(lost <= 0.0, none)?;
     let each = facts.per_exchange(lost);
     let waits = lost >= HOLDS * facts.under_way();
@@ -25,12 +25,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let steal = strangers.steal.filter(|steal| *steal >= HALFWAY * had);
     let (does, by_hand) = match steal {
         Some(_) => (
-            "leaves the CPUs to this machine: the hypervisor runs another on them",
-            "a machine with CPUs of its own (dedicated, not burstable); `st` in top shows it",
+            "ends the steal: the hypervisor runs other machines on these CPUs",
+            "a machine with dedicated, not burstable, CPUs; `st` in top shows the steal",
         ),
         None => (
             "leaves the CPUs to the target",
-            "top: see what else runs, and stop it, move it (taskset), or give it cpu.weight and CPUs of its own",
+            "top: find what else runs, and stop it, move it (taskset), or give it a cpu.weight and its own CPUs",
         ),
     };
     let (worked, waited) = (duration(facts.per_exchange(work)), duration(each));
@@ -39,15 +39,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         // Else most of what fills the CPUs is the target's own work; or its clients', which come with it.
         .sized_if(lost >= HOLDS * (work + lost) && !facts.run.has_unseen_clients())
         .sum(format!(
-            "{worked} of work and {waited} of waiting for CPUs that others had, {}; {rate} without the waiting",
+            "{worked} of work and {waited} of waiting for CPUs that other tenants used, {}; {rate} without the waiting",
             facts.each()
         ))
         .seen(format!(
-            "others had {had:.2} of the {cpus:.0} CPUs it may use, and the target {:.2}; {lost:.2} of its threads waited \
-             for a CPU that others had",
+            "other tenants used {had:.2} of the {cpus:.0} CPUs it may use, the target {:.2}; {lost:.2} of its threads \
+             waited for a CPU that they used",
             target.cores
         ))
-        .also(steal.map(|of| format!("the hypervisor took {of:.2}")))
+        .also(steal.map(|of| format!("steal was {of:.2}")))
         .also(facts.scheduled())
         .lifted_by([Remedy::plan(("target.neighbours", "0"), does, by_hand)]))
 }

@@ -18,15 +18,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let delays = waits > 0.0 && waits >= HOLDS * facts.under_way();
     let delay = Part::Delay { at: At::Service, each: facts.per_exchange(waits) };
     let periods = in_percent(stopped.periods_throttled);
-    let of_node = "; if it must stay: +S as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none \
-                   +sbwtdio none, so that none of it is spun away";
+    let of_node = "; if the quota must stay: +S with as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none \
+                   +sbwtdio none against busy waiting";
     let advice = if facts.is_beam() { of_node } else { "" };
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, quota, each)])
         .and(delays.then_some(delay))
         .sized_if(used.cores >= FULL * quota || delays)
         .sum(format!("{quota:.2} CPUs / {took} CPU {} = {rate}", facts.each()))
         .seen(format!(
-            "it used {:.2} of {quota:.2} CPUs and was stopped in {periods} of the periods, on average {:.2} CPUs of it",
+            "it used {:.2} of {quota:.2} CPUs and was stopped in {periods} of the periods, {:.2} CPUs on average",
             used.cores, stopped.throttled
         ))
         .also(facts.scheduled())

@@ -18,8 +18,8 @@ impl Stock {
         let (of, name) = (self.of(facts)?, self.name());
         let (all, is) = match self {
             Stock::Descriptors => ("all its", "open"),
-            Stock::Ports => ("(next to) all", "taken"),
-            Stock::Processes => ("(next to) all", "there"),
+            Stock::Ports => ("(almost) all", "in use"),
+            Stock::Processes => ("(almost) all", "in use"),
         };
         let taken = format!("{} of {} {name} are {is}", of.taken, of.limit);
         silent_if(!of.is_out(), &taken)?;
@@ -37,10 +37,10 @@ impl Stock {
         let out = in_percent(of.out);
         Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
             .sized_if(lost > 0.0 || self == Stock::Descriptors)
-            .sum(format!("{served:.0} of {asked:.0} connections were let in: {taken}"))
+            .sum(format!("{served:.0} of {asked:.0} connections were accepted: {taken}"))
             .seen(format!(
-                "in {out} of samples {all} {name} were {is}; {waiting:.1} connections wait{port} for somebody to accept \
-                 them{failures}"
+                "{all} {name} were {is} in {out} of samples; {waiting:.1} connections wait{port} to be \
+                 accepted{failures}"
             ))
             .lifted_by([remedy(self, &of, lost)]))
     }
@@ -61,8 +61,8 @@ fn remedy(stock: Stock, of: &Taken, turned_away: f64) -> Remedy {
         Stock::Ports => ("+Q", "lets the node open the sockets that wait now"),
         Stock::Processes => (
             "+P",
-            "lets the node start a process for each connection that comes; see first who has so many: \
-             erlang:process_info(P, initial_call) of all, counted",
+            "lets the node start a process for each new connection; first count its processes by \
+             erlang:process_info(P, initial_call)",
         ),
     };
     Remedy::vm(format!("{flag} {more}"), does)

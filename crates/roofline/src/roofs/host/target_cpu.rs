@@ -10,7 +10,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
-    silent_if(target.node.is_some(), "the node's schedulers tell (vm.schedulers)")?;
+    silent_if(target.node.is_some(), "the node's schedulers show it (vm.schedulers)")?;
     let of_all = target.work() / target.cpus;
     let thread = facts.stations.of_resource(Resource::TargetThread);
     let thread = thread.filter(|thread| thread.fullness() > of_all);

@@ -12,7 +12,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (opened, answered, all) = (load.opened, load.answered, facts.run.connections_words());
     let kept = format!("{opened} connections for {answered} exchanges of {all}");
     let is_kept = facts.run.header.plan.opens_each() || again < connections.max(FEW);
-    silent_if(is_kept, format!("{kept}: the server did not close them in turn"))?;
+    silent_if(is_kept, format!("{kept}: the server did not close them"))?;
     let failed = load.errors.values().sum::<u64>() as f64;
     // Connections that were open at the end had half of theirs, on average.
     let each = load.answered as f64 / (again + connections / 2.0);
@@ -22,7 +22,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_whole = (each - limit).abs() <= known_to;
     let carried = format!("each connection carried {each:.2} exchanges");
     let is_limit = 1.0 / each < HALFWAY && is_whole && failed <= TURNED_AWAY * answered as f64;
-    silent_if(!is_limit, format!("{carried}, and {failed:.0} failed: no limit of theirs"))?;
+    silent_if(!is_limit, format!("{carried}, and {failed:.0} failed: that is no request limit"))?;
     let opening = facts.opening();
     let mut parts = facts.price(&opening, false);
     if let Some((shaking, work)) = facts.shaking() {
@@ -31,7 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         parts.push(Part::Work { resource: Resource::TargetCpu, each: work? });
     }
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
-    silent_if(parts.is_empty(), "what a connection costs was not measured")?;
+    silent_if(parts.is_empty(), "the cost of a connection was not measured")?;
     Ok(Claim::cause(parts)
         .sum(format!(
             "each connection is closed after {limit:.0} answers, and the next exchange opens another"

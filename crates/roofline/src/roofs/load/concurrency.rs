@@ -16,7 +16,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let run = &facts.run;
-    silent_if(!run.is_held_back(), "the offered rate is carried")?;
+    silent_if(!run.demand_is_unmet(), "the offered rate is met")?;
     let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
     let connections = run.connections();
     let think = run.think_s();
@@ -24,16 +24,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let more = connections.saturating_mul(2);
     let in_client = "; in the client: a larger pool, pipelining, or less time an exchange";
     let (does, rest) = match think > 0.0 {
-        true => ("is twice as many clients that think", ", or a shorter --think"),
+        true => ("doubles the clients that think", ", or a shorter --think"),
         false => ("keeps twice as many exchanges under way", in_client),
     };
     let (mean, all) = (duration(run.load.service.mean() / 1e9), run.connections_words());
     let in_flight = run.load.in_flight;
-    let thinking = format!("{in_flight:.1} of {all} wait for an answer, the others think");
-    let (there, unseen) = (facts.place.words(""), "where they are meanwhile was not seen".into());
+    let thinking = format!("{in_flight:.1} of {all} wait for an answer; the others think");
+    let (there, unseen) = (facts.place.words(""), "their place meanwhile is unknown".into());
     let fullest = |(resource, full): (Resource, f64)| {
         let (what, full) = (resource.words(), in_percent(full));
-        format!("the fullest of what was measured, {what}, is {full} used")
+        format!("the fullest measured resource, {what}, is {full} used")
     };
     Ok(Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone + think)])
         // That more of them would give more must be known.

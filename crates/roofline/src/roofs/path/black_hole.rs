@@ -42,15 +42,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         true => format!(
             "{TIMERS:.0} x {timer} of timers until smaller segments are tried: {took} of {exchange} an exchange"
         ),
-        false => format!("packets over {largest} never pass {name}: no exchange that needs them"),
+        false => format!("packets over {largest} never pass {name}: exchanges that need them hang"),
     };
     let most = way.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
     let mut remedies = vec![Remedy::plan(
         (way.knob("largest"), "1500B"),
         "lets whole packets pass",
         format!(
-            "let ICMP `fragmentation needed` through, or mend the hop that drops. Until then smaller segments: \
-             clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock \
+            "let ICMP `fragmentation needed` through, or repair the hop that drops them. Until then use smaller \
+             segments: clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock \
              {} on both hosts, or TCP_MAXSEG {most} on one listener",
             most + HEADERS
         ),
@@ -58,15 +58,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if !probes {
         remedies.push(Remedy::plan(
             (facts.run.path_key(&format!("sysctls.{PROBING}")), "1"),
-            "tries smaller segments after 3 s; each connection finds out for itself",
-            format!("sysctl -w {PROBING}=1 on both hosts: of use where connections are kept"),
+            "tries smaller segments after 3 s, on each connection anew",
+            format!("sysctl -w {PROBING}=1 on both hosts: helps where connections are kept"),
         ));
     }
     Ok(Claim::delay(At::Path, each)
         .sum(sum)
         .seen(format!(
-            "{name} dropped {dropped:.1} packets a second as too large; ends that sent stood with their timer doubled in \
-             {share} of the samples"
+            "{name} dropped {dropped:.1} packets a second as too large; senders waited for a doubled timer in {share} \
+             of the samples"
         ))
         .also(cost.map(|cost| cost.words))
         .lifted_by(remedies))

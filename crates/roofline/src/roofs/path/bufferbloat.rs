@@ -16,14 +16,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let packets = way.packets_of_a_crossing()?;
     let name = &way.name;
     let few =
-        format!("an exchange is {packets:.1} packets on {name}: no window stands in its queue");
+        format!("an exchange is {packets:.1} packets on {name}: too few for a standing queue");
     silent_if(packets < GROWN, few)?;
     let standing = way.standing()?;
     let leaves = way.per_second(link::PACKETS_OUT)?.max(1e-9);
     let wait = standing / leaves;
     let stands =
         format!("{standing:.0} packets / {leaves:.0} a second = {}", duration(wait.max(1e-6)));
-    silent_if(wait <= way.rtt, format!("{stands} before {name}: no more than a round trip"))?;
+    silent_if(wait <= way.rtt, format!("{stands} on {name}: no more than a round trip"))?;
     let (each, used) = (wait - way.rtt, in_percent(used));
     let (stood, rtt) = (duration(wait), duration(way.rtt.max(1e-6)));
     let product = way.bandwidth_delay().unwrap_or(GROWN);
@@ -31,19 +31,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{stands} in the queue of {name}"))
         .seen(format!(
-            "what stood before {name} was {stood} at its rate, on a round trip of {rtt}; {used} of the rate were used"
+            "the queue of {name} took {stood} at its rate, on a round trip of {rtt}; {used} of the rate was used"
         ))
         .lifted_by([
             Remedy::plan(
                 (facts.run.path_key("aqm"), "codel"),
-                format!("takes most of {stood} off each round trip; the rate stays what it is"),
-                "tc qdisc replace dev DEVICE root fq_codel on the box before the narrow line (or its shaper's \
+                format!("removes most of {stood} from each round trip; the rate stays the same"),
+                "tc qdisc replace dev DEVICE root fq_codel on the router before the bottleneck (or as its shaper's \
                  child); at the ends: net.ipv4.tcp_notsent_lowat, a smaller SO_SNDBUF, bbr",
             ),
             Remedy::plan(
                 (way.knob("queue"), enough.to_string()),
-                format!("lets no more stand than {}", duration((enough as f64 / leaves).max(1e-6))),
-                format!("a queue of {enough} packets (one product of rate and round trip) there"),
+                format!("limits the queue to {}", duration((enough as f64 / leaves).max(1e-6))),
+                format!("a queue of {enough} packets (one bandwidth-delay product) there"),
             ),
         ]))
 }

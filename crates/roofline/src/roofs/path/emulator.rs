@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         lost += way.per_second(link::DROPPED_DEVICE)?;
         came += way.per_second(link::FRAMES_IN)?;
     }
-    let (name, cpu) = busiest.or_not_here("the plan lays no path")?;
+    let (name, cpu) = busiest.or_not_here("the plan has no path")?;
     let each = facts.per_exchange(cpu);
     let rate = rate(1.0, each);
     let delay = |each| Part::Delay { at: At::Path, each };
@@ -29,22 +29,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (attained, cpu) = (OpRate(facts.attained), in_percent(cpu));
     let (late, exchange) = (duration(late.max(1e-9)), duration(facts.exchange_s().max(1e-9)));
     let (knob, value, does) = match has_offload {
-        true => ("backend", "netem", "has the kernel delay, where it has netem"),
-        false => ("offload", "true", "lets the ends hand over many segments in one frame"),
+        true => ("backend", "netem", "uses the kernel's netem"),
+        false => ("offload", "true", "lets the ends send many segments in one frame"),
     };
     Ok(claim
         .and(cost.map(|cost| delay(cost.each)))
         .sum(format!("{attained} / {cpu} of a CPU that the thread of {name} used = {rate}"))
         .seen(format!(
-            "the thread of {name} used {cpu} of a CPU; packets left {late} late in a round trip, of {exchange} that an \
-             exchange takes; {} of the frames were lost by the emulator's own devices: that is linerate's path, not \
+            "the thread of {name} used {cpu} of a CPU; packets were {late} late in a round trip, of an exchange's \
+             {exchange}; {} of the frames were lost in the emulator's own devices: the limit is linerate's path, not \
              the target",
             percent(share)
         ))
         .lifted_by([Remedy::plan(
             (facts.run.path_key(knob), value),
             does,
-            "more CPUs, or fewer at work: the emulator has a thread a direction, and each needs a CPU; else a \
+            "more CPUs, or less other work: the emulator has a thread for each direction, and each needs a CPU; else a \
              lower rate or larger packets; else a kernel with netem",
         )]))
 }

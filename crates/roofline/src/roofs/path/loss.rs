@@ -21,16 +21,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let lost = percent(share);
     Ok(Claim::delay(At::Path, cost.each)
         .sum(format!(
-            "{took} of {exchange} an exchange wait for what was lost: {lost} of the packets on {}",
+            "{took} of {exchange} an exchange wait for lost packets: {lost} of the packets on {}",
             way.name
         ))
         .seen(format!("{} lost {lost} of its packets; {}", way.name, cost.words))
         .lifted_by([Remedy::plan(
             (way.knob("loss"), "0%"),
-            "lets TCP take a loss for what it is elsewhere, a full line",
-            "find who drops: ip -s link, ethtool -S (a policer, a bad cable, wireless, a full conntrack table), \
-             tc -s qdisc; a policer wants pacing or a shaper in front of it. Where it can't be mended: \
-             net.ipv4.tcp_congestion_control=bbr on who sends bulk, which goes by the rate that arrives and \
-             not by losses, or more connections side by side",
+            "ends the losses that TCP mistakes for congestion",
+            "find where packets drop: ip -s link, ethtool -S (a policer, a bad cable, wireless, a full conntrack \
+             table), tc -s qdisc; put pacing or a shaper before a policer. Where it can't be repaired: \
+             net.ipv4.tcp_congestion_control=bbr on bulk senders, which follows the delivery rate instead of losses, \
+             or more parallel connections",
         )]))
 }

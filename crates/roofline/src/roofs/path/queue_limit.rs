@@ -12,7 +12,7 @@ use crate::facts::ways::{LaidWay, Overflows};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    silent_if(facts.ways.is_empty(), "the plan lays no path")?;
+    silent_if(facts.ways.is_empty(), "the plan has no path")?;
     let (mut worst, mut all): (Option<(&LaidWay, Overflows)>, f64) = (None, 0.0);
     let is_limited = |of: &Way| of.limit.is_some() || of.rate.is_some() || of.trace.is_some();
     for way in facts.ways.iter().filter(|way| is_limited(&way.asked)) {
@@ -24,8 +24,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let most = worst.filter(|(_, most)| drops.sum() <= most.sum());
         worst = most.or(Some((way, drops)));
     }
-    let (way, drops) = worst.or_not_here("the path holds whatever comes")?;
-    silent_if(drops.sum() <= 0.0, "nothing was dropped because a queue was full")?;
+    let (way, drops) = worst.or_not_here("the path has no queue limit")?;
+    silent_if(drops.sum() <= 0.0, "no full queue dropped a packet")?;
     let share = drops.sum() / way.per_second(link::PACKETS_IN)?.max(1e-9);
     let cost = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
@@ -38,7 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         false => larger_queue(facts, way)?,
     };
     Ok(Claim::delay(At::Path, cost.each)
-        .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped: {holds}"))
+        .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped packets: {holds}"))
         .seen(format!("{} dropped {lost} of its packets{line}{again}; {}", way.name, cost.words))
         .lifted_by([remedy]))
 }
@@ -50,7 +50,7 @@ fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missin
     let rate = OpRate(f64::from(limit) / delay.max(1e-9) / all.max(1e-9));
     let (name, delay) = (&way.name, duration(delay));
     let holds = format!(
-        "{limit} packets / {delay} one way / {all:.1} packets an exchange on {name} = {rate}, if they came evenly"
+        "{limit} packets / {delay} one way / {all:.1} packets an exchange on {name} = {rate}, if evenly spaced"
     );
     // An exchange is all that a connection has out, or the largest window that its peer may offer.
     // Source: half of the buffer is window (`tcp_adv_win_scale`), ip-sysctl.rst; a packet is 1,500 B.
@@ -62,7 +62,7 @@ fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missin
     let does = format!("holds all that {all} may have under way at once, {each:.1} packets each");
     let by_hand = format!(
         "where netem delays: tc qdisc change dev DEVICE root netem delay {delay} limit {need} (its default is 1000 \
-         packets, those in delay included); elsewhere: the queue of the box that drops"
+         packets, delayed ones included); elsewhere: the queue of the device that drops"
     );
     Ok((holds, Remedy::plan((way.knob("limit"), need.to_string()), does, by_hand)))
 }
@@ -76,10 +76,10 @@ fn larger_queue(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missin
     let product = way.bandwidth_delay().unwrap_or(INITIAL_WINDOW);
     let each = way.packets_of_a_crossing()?.min(INITIAL_WINDOW.max(2.0 * product / connections));
     let need = rounded_up((connections * each).max(2.0 * way.asked.queue.packets()));
-    let does = "holds what comes at once until the rate has carried it";
+    let does = "holds a burst until the line has sent it";
     let by_hand = format!(
-        "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen; on the box whose queue it \
-         is. For tbf: limit {}",
+        "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen, on the device that drops. For \
+         tbf: limit {}",
         need * 1514
     );
     Ok((holds, Remedy::plan((way.knob("queue"), need.to_string()), does, by_hand)))
@@ -89,7 +89,7 @@ fn larger_queue(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missin
 fn again(run: &Run) -> String {
     let grew = |side| run.stack(side).delta(snmp::RETRANS_SEGS).map(|(count, _)| count);
     match (grew(Side::Client), grew(Side::Server)) {
-        (Ok(client), Ok(server)) => format!(", and {} segments were sent again", client + server),
+        (Ok(client), Ok(server)) => format!(", and {} segments retransmitted", client + server),
         _ => String::new(),
     }
 }

@@ -13,13 +13,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(waiting < 1.0 || waiting < HOLDS * under_way, &few)?;
     // A rate of connections that the service sets for itself: after a pause it takes one at once.
     let is_set = facts.place.regime == Regime::RateSet;
-    silent_if(is_set, "a connection after a pause is taken at once")?;
+    silent_if(is_set, "a connection after a pause is accepted at once")?;
     let past = under_way - waiting;
-    let held = format!("{few}, and {past:.1} exchanges are past that: those hold it");
+    let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
-    silent_if(none, "no connection came in that was not there before: nobody accepts")?;
-    silent_if(facts.let_in_by_turns().is_some(), "one is let in when another ends")?;
+    silent_if(none, "no new connection came in: the service accepts none")?;
+    silent_if(facts.let_in_by_turns().is_some(), "one is accepted when another ends")?;
     let at_once = facts.place.served(1.0);
     // Of a watched service several answers may be a connection's, a handshake's turns among them.
     let connections = match (facts.load, facts.came()) {
@@ -32,12 +32,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::cause(vec![Part::capacity(Resource::Slots, at_once, each)])
         .sum(format!("{at_once:.0} at a time / {took} a connection = {rate}"))
         .seen(format!(
-            "{waiting:.1} of {under_way:.1} exchanges wait on port {port} for somebody to accept them, {waits} each; \
-             {past:.1} are past that"
+            "{waiting:.1} of {under_way:.1} exchanges wait on port {port} to be accepted, {waits} each; {past:.1} are \
+             accepted"
         ))
         .lifted_by([Remedy::by_knob(
             ("acceptors", f64::from(facts.run.connections()).max(at_once).to_string()),
-            "takes several connections from the queue at a time",
+            "accepts several connections at a time",
             "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), \
              and nothing slow between two accepts: no log line, no name lookup, no handshake",
         )]))

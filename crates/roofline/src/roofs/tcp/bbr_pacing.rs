@@ -16,26 +16,26 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     controls.first().ok_or_else(|| missing("congestion", "flow/*"))?;
     silent_if(!controls.contains(&"bbr"), "the senders' congestion control is not bbr")?;
     let is_kept = facts.run.opened_per_exchange() < HALFWAY && bulk.sender == Side::Server;
-    silent_if(!is_kept, "connections are not kept, or answers are not the bulk")?;
+    silent_if(!is_kept, "connections are not kept, or requests are larger than answers")?;
     let answer = Bytes(bulk.bytes as u64);
     let is_one = bulk.bytes <= INITIAL_WINDOW * segment(&bulk.senders)?;
     silent_if(is_one, format!("answers of {answer} are one burst at most"))?;
-    silent_if(pacing_was_set(&bulk.senders)?, "the pacing rate was set")?;
+    silent_if(pacing_was_set(&bulk.senders)?, "the pacing rate was configured")?;
     let by_application =
         mean_over(&bulk.senders, |flow| flow.share(tcp_info::APP_LIMITED, |limited| limited == 1))?;
     silent_if(by_application < HALFWAY, "the path limits the flows, not the application")?;
     let paced = mean_over(&bulk.senders, |flow| Ok(flow.median(tcp_info::PACING_RATE)? as f64))?;
     let (spread, body) = (bulk.bytes / paced.max(1.0), facts.body());
     let each = spread.min(body);
-    silent_if(each <= 0.0, "an answer's last byte comes with its first")?;
+    silent_if(each <= 0.0, "an answer's first and last byte come together")?;
     let rate = OpRate(f64::from(facts.run.connections()) / each);
     let (paced, connections) = (Bytes(paced as u64), facts.run.connections_words());
     let (body, spread, limited) = (duration(body), duration(spread), in_percent(by_application));
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{connections} / ({answer} / {paced}/s) = {rate}"))
         .seen(format!(
-            "from the first byte to the last an answer took {body}, and {answer} at {paced}/s take {spread}; in \
-             {limited} of samples the application limited the flow"
+            "an answer took {body} from its first byte to its last, and {answer} at {paced}/s take {spread}; the flow \
+             was app-limited in {limited} of samples"
         ))
         .lifted_by([remedy(facts)]))
 }
@@ -43,6 +43,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn remedy(facts: &Facts) -> Remedy {
     // A namespace of ours has what the host lets everybody have, and that may be reno alone.
     let control = if facts.run.header.plan.paths().is_empty() { "cubic" } else { "reno" };
-    let does = "lets an open window out at once (where packets are lost, bbr is worth more than this costs)";
+    let does = "sends an open window at once (on lossy paths bbr gains more than this costs)";
     Remedy::kernel("net.ipv4.tcp_congestion_control", control, Side::Server, does).or_of_path(facts)
 }

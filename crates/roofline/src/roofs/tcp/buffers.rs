@@ -129,11 +129,11 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     });
     let clock = clock.map_or(String::new(), |share| {
         let share = in_percent(share);
-        format!("for {share} of the time in which senders had something to send it held them; ")
+        format!("senders were rwnd-limited for {share} of their busy time; ")
     });
     let each = trips.max(facts.held_by(bulk.sender, Held::Window));
     Ok(Claim::delay(At::Path, each).sum(bulk.sum(facts, of.bytes, "window", rtt)).seen(format!(
-        "the {receiver}'s window never exceeded {window}; {clock}{unread} were unread at a time"
+        "the {receiver}'s window never exceeded {window}; {clock}{unread} were unread"
     )))
 }
 
@@ -145,10 +145,10 @@ fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     // Without it: what Linux has by itself, ip-sysctl.rst.
     let most = setting(&facts.run, name).map_or(4 << 20, |most| most as u64);
     let value = format!("4096 {first} {}", most.max(first));
-    let does = "has send buffers begin with room for a whole exchange";
+    let does = "starts send buffers at the size of a whole exchange";
     let remedy = Remedy::kernel(name, value, of.side, does).or_of_path(facts);
-    let first = "it is the kernel's first size for ten segments, which it makes larger only while the congestion window \
-                 is full";
+    let first = "it is the kernel's initial size for ten segments, which grows only while the congestion window is \
+                 full";
     Ok(claim.also(Some(first.into())).lifted_by([remedy]))
 }
 
@@ -157,13 +157,13 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     // All that the buffer lets out is out, and neither window asks it to wait.
     let is_held = |at: &Moment| at.is_full && at.has_room && at.in_flight > 0.0;
     let full = bulk.share(is_held)?;
-    silent_if(full <= 0.0, format!("the {sender}'s send buffer of {buffer} is never what holds"))?;
+    silent_if(full <= 0.0, format!("the {sender}'s send buffer of {buffer} is never the limit"))?;
     let in_flight = bulk.in_flight("with a full buffer", is_held)?;
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(facts, in_flight, rtt)?.min(bulk.busy(full)?);
     let at_once = Bytes(in_flight as u64);
     // A full buffer with all of an exchange out keeps nothing back.
-    silent_if(trips <= 0.0, format!("all of an exchange is in flight at once: {at_once}"))?;
+    silent_if(trips <= 0.0, format!("a whole exchange is in flight at once: {at_once}"))?;
     let each = trips.max(facts.held_by(sender, Held::Buffer));
     Ok(Claim::delay(At::Path, each)
         .sum(bulk.sum(facts, in_flight, "in flight", rtt))

@@ -19,7 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let parts = facts.price(&opening, upstream);
     if parts.is_empty() {
         share?;
-        return not_here("what a connection costs was not measured");
+        return not_here("the cost of a connection was not measured");
     }
     let count = format!("{opened:.2} connections for {}", facts.each());
     let whose = match facts.inside.asked.first() {
@@ -41,7 +41,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn remedy(facts: &Facts, upstream: bool) -> Remedy {
     let does = "keeps connections open for the next exchange";
     let in_client = "a connection pool in the client; keep-alive in the server";
-    let in_target = "keep connections to the one it asks (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
+    let in_target = "keep connections to the dependency (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
                      HAProxy: http-reuse always; elsewhere a connection pool)";
     match upstream {
         true => Remedy::human(does, in_target),

@@ -11,10 +11,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let missed = load.errors.get("no-address").copied().unwrap_or(0);
     silent_if(missed == 0, "every connect found a local port")?;
     let (asked, served) = ((load.opened + missed) as f64, load.opened as f64);
-    let ports = ports(facts).map_or(String::new(), |ports| format!(", of {ports} there are"));
+    let ports = ports(facts).map_or(String::new(), |ports| format!(", of {ports}"));
     let most = |side| facts.run.whole(Subject::Stack(side)).max(sockstat::TCP_TW);
     let waiting = most(Side::Client).or_else(|_| most(Side::Server));
-    let waiting = waiting.map_or("unknown how many".into(), |waiting| waiting.to_string());
+    let waiting = waiting.map_or("an unknown number of".into(), |waiting| waiting.to_string());
     Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
         .sum(format!("{missed} of {asked:.0} connects found no free local port{ports}"))
         .seen(format!(
@@ -22,7 +22,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ))
         .lifted_by([Remedy::plan(
             ("engine.local_ports", "default"),
-            "uses the host's whole range, whose ports it may take again after 1 s on loopback",
+            "uses the host's whole range, whose ports are reusable after 1 s on loopback",
             "keep connections; or more source or destination addresses; or \
              sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1",
         )]))

@@ -13,7 +13,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let opened = facts.run.opened_per_exchange();
-    silent_if(opened < HALFWAY, "connections are kept, and their windows with them")?;
+    silent_if(opened < HALFWAY, "connections and their windows are kept")?;
     let bulk = Bulk::of(facts);
     let first = INITIAL_WINDOW * segment(&bulk.senders)?;
     let rounds = (bulk.bytes / first.max(1.0) + 1.0).log2().ceil();
@@ -21,7 +21,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(rounds <= 1.0, format!("the {all} of an exchange fit in the first {begin}"))?;
     let again = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::TOTAL_RETRANS)? as f64))?;
     let lost =
-        format!("{again:.1} segments of a connection were sent again, which ends slow start");
+        format!("{again:.1} segments of a connection were retransmitted, which ends slow start");
     silent_if(again >= 1.0, lost)?;
     let rtt = min_rtt(&facts.run)?;
     let each = (rounds - 1.0) * rtt;
@@ -33,13 +33,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{connections} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
         ))
         .seen(format!(
-            "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was sent again"
+            "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was retransmitted"
         ))
         .lifted_by(remedies(facts, bulk.sender)))
 }
 
 fn remedies(facts: &Facts, sender: Side) -> Vec<Remedy> {
-    let does = "keeps connections open, and with them the window that they have reached";
+    let does = "keeps connections and their windows open";
     let by_hand = "keep connections: a pool in the client, keep-alive in the server";
     let opening = facts.opening();
     let keep =

@@ -35,11 +35,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(lost == 0.0, "no listener's queue overflowed")?;
     let is_kept = facts.load == Load::Made && run.load.opened <= u64::from(run.connections());
     let kept = "each connection was made once and kept";
-    silent_if(is_kept, format!("{kept}; a queue overflowed {lost:.0} times meanwhile"))?;
+    silent_if(is_kept, format!("{kept}; a queue overflowed {lost:.0} times"))?;
     let made = grown(snmp::PASSIVE_OPENS)? as f64;
     let none = format!(
-        "a queue overflowed {lost:.0} times, and no connection was made: nobody accepts, and a longer one would be full \
-         as well"
+        "a queue overflowed {lost:.0} times, and no connection was accepted: a longer queue would fill as well"
     );
     silent_if(made == 0.0, none)?;
     let asked = made + lost;
@@ -48,18 +47,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Who finds the queue full tries again after a second: sooner than whoever is in a queue as long as that is taken.
     let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
     let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
-    let long =
-        format!("who is in the queue waits for {}, and in a longer one longer", duration(waits_s));
+    let long = format!(
+        "a connection waits {} in the queue, and longer in a longer one",
+        duration(waits_s)
+    );
     silent_if(waits_s >= RETRY_S, long)?;
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;
     let late = (late > 0.0).then(|| format!("{late:.1} % of connects took a second or more"));
     Ok(Claim::cause(vec![Part::TurnedAway { asked, served: made }])
         .sum(format!(
-            "{lost:.0} of {asked:.0} connections found {} full, and try again after a second",
+            "{lost:.0} of {asked:.0} connections found {} full and retry after a second",
             backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"))
         ))
         .seen(format!(
-            "the queue{} overflowed {lost:.0} times while {made:.0} connections were made",
+            "the queue{} overflowed {lost:.0} times while {made:.0} connections were accepted",
             listener.map_or(String::new(), |(port, _)| format!(" of port {port}"))
         ))
         .also(late)

@@ -38,7 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (connections, took) = (facts.run.connections_words(), duration(each));
     let option = |option, does| Remedy::socket(facts, option, side, does);
     let at_once = "sends the second write at once, not after the first one's ACK";
-    let in_one = "sends head and body in one write: there is no second one to hold back";
+    let in_one = "sends head and body in one write, so no second write waits";
     let rate = OpRate(f64::from(facts.run.connections()) / each);
     Ok(Claim::delay(At::Held(station, Held::Nagle), each)
         .sum(format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()))
@@ -60,19 +60,19 @@ fn of_question(facts: &Facts) -> Option<Claim> {
     (is_there && held >= HALFWAY * inside).then(|| {
         Claim::delay(At::Station(station), each)
             .sum(format!(
-                "{held:.1} of {inside:.1} requests in the application wait for Nagle to let go of what the service asks \
-                 {address}, {} each",
+                "{held:.1} of {inside:.1} requests in the application wait because Nagle delays the service's request \
+                 to {address}, {} each",
                 duration(each)
             ))
             .seen(format!(
-                "of {:.1} connections to it {:.1} have a question out, and {:.1} hold back less than a segment of \
-                 it, with an ACK outstanding and room in both windows",
+                "of {:.1} connections to it {:.1} wait for an answer, and {:.1} hold less than a segment, with an ACK \
+                 outstanding and room in both windows",
                 asked.connections, asked.asked, asked.held_nagle
             ))
             .lifted_by([Remedy::human(
-                "sends the rest of a question at once, not after the first part's ACK",
+                "sends the rest of a request at once, not after the first part's ACK",
                 format!(
-                    "TCP_NODELAY on the connections to {address}, of its client or driver; or one write a question"
+                    "TCP_NODELAY on the client's or driver's connections to {address}; or one write a request"
                 ),
             )])
     })
@@ -82,7 +82,7 @@ fn census(facts: &Facts) -> Result<Stall, Silent> {
     let held = |side| facts.held_by(side, Held::Nagle);
     let side = if held(Side::Client) > held(Side::Server) { Side::Client } else { Side::Server };
     let each = held(side);
-    silent_if(each <= 0.0, "no exchange was found held by Nagle")?;
+    silent_if(each <= 0.0, "no exchange was held by Nagle")?;
     let (held, all) = (each * facts.attained, facts.under_way());
     let seen = format!(
         "{held:.1} of {all:.1} exchanges wait in the {side}'s socket: less than a segment, an ACK outstanding, room in \
@@ -95,9 +95,9 @@ fn watched(facts: &Facts) -> Result<Stall, Silent> {
     let held = facts.held_by(Side::Server, Held::Nagle) * facts.attained;
     let by_port = !facts.watched.is_empty();
     let held = if by_port { held } else { held_by_flows(facts)? };
-    silent_if(held <= 0.0, "no connection was found held by Nagle")?;
+    silent_if(held <= 0.0, "no connection was held by Nagle")?;
     let seen = format!(
-        "{held:.1} connections at a time hold back less than a segment, with an ACK outstanding and room in both \
+        "{held:.1} connections at a time hold less than a segment, with an ACK outstanding and room in both \
          windows"
     );
     Ok((Side::Server, held / facts.attained, seen))
@@ -138,10 +138,9 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
         let held = busy.iter().filter(|at: &&Moment| at.is_nagle()).count();
         Ok(held as f64 / busy.len().max(1) as f64)
     });
-    let of_samples = |held: &f64| {
-        format!("bytes were held back in {} of the target's busy samples", in_percent(*held))
-    };
-    let kept = held.as_ref().map_or("the target's sockets were not seen".into(), of_samples);
+    let of_samples =
+        |held: &f64| format!("bytes waited in {} of the target's busy samples", in_percent(*held));
+    let kept = held.as_ref().map_or("the target's sockets were not sampled".into(), of_samples);
     let (first, last, stalling) = (duration(first), duration(last), in_percent(stalled));
     let seen = format!(
         "{stalling} of exchanges stall; the first byte comes after {first}, the last after {last}; {acks:.2} delayed \

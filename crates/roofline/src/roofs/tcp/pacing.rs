@@ -10,7 +10,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let bulk = Bulk::of(facts);
     let was_set = facts.attained > 0.0 && pacing_was_set(&bulk.senders)?;
-    silent_if(!was_set, "what paces the senders, if anything, is their congestion control")?;
+    silent_if(!was_set, "no pacing rate is configured")?;
     let paced = mean_over(&bulk.senders, |flow| Ok(flow.last(tcp_info::PACING_RATE)? as f64))?;
     let waits = bulk.share(|at| at.unsent > 0.0 && at.has_room)?;
     silent_if(waits <= 0.0, "no bytes waited while both windows had room")?;
@@ -22,8 +22,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{connections} x {set}/s / {all} {} = {rate}", facts.each()))
         .seen(format!(
-            "the pacing rate stood still at {set}/s; in {} of the samples with something to send bytes waited with \
-             room in both windows",
+            "the pacing rate was constant at {set}/s; in {} of the samples with data to send, bytes waited with room \
+             in both windows",
             in_percent(waits)
         ))
         .lifted_by([Remedy::socket(facts, SocketOption::NoPacing, bulk.sender, does)]))

@@ -22,13 +22,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let unread = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
     let target = facts.target_cpu()?;
     let function = reader(facts);
-    let why = "its readers are idle in their receive loops: they would take any message";
+    let why = "its readers are idle in their receive loops";
     silent_if(function.is_some_and(is_in_loop), why)?;
     let connections = f64::from(facts.run.connections());
     let queued = full * connections;
     let queued = if facts.is_split() { queued.min(facts.at(Station::Unread)) } else { queued };
     let each = queued * (1.0 - target.utilisation()) / facts.attained;
-    silent_if(each <= 0.0, "its CPUs do not rest, or no exchange is unread")?;
+    silent_if(each <= 0.0, "its CPUs are not idle, or no exchange is unread")?;
     let (all, took) = (facts.run.connections_words(), duration(each));
     let (full, unread, rate) = (in_percent(full), Bytes(unread as u64), OpRate(connections / each));
     // A queue fills behind whatever reads slowly: small reads, a long mailbox. Those say why.
@@ -42,18 +42,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .also(function.map(|function| format!("one of its readers was in {function}")))
         .lifted_by([Remedy::by_knob(
             ("read_delay_ms", "0"),
-            "reads the next while the last is handled; a larger window would fill as this one did",
-            "in the receiver: hand over what was read and read on, or shorten what is done (or waited for) \
-             between two reads; more connections, if each has a reader of its own",
+            "reads the next while the last is handled; a larger window would fill as well",
+            "in the receiver: hand over what was read and continue reading, or shorten the work (or waits) between \
+             two reads; more connections, if each has its own reader",
         )]))
 }
 
 /// Those to whom the target writes.
 fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
-    silent_if(facts.no_cpu_is_idle(), "no CPU is idle: whoever reads there may wait for one")?;
+    silent_if(facts.no_cpu_is_idle(), "no CPU is idle: the reader may wait for one")?;
     let bulk = Bulk::of(facts);
     let window = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
-    let used_up = "its peers' windows are used up, and not shut";
+    let used_up = "its peers' windows are in use, but not shut";
     let out = bulk.shut(window).filter(|_| bulk.sender == Side::Server).or_not_here(used_up)?;
     let (of, each) = (facts.place.of, facts.per_exchange(held));
     let (window, out) = (Bytes(window as u64), Bytes(out as u64));
@@ -62,12 +62,12 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
             "{held:.1} of {of:.1} connections that it writes to wait for their peers to read"
         ))
         .seen(format!(
-            "their windows, {window} at the most, were shut while bytes waited, with {out} in flight: it is not the path"
+            "their windows, at most {window}, were shut while bytes waited, with {out} in flight: it is not the path"
         ))
         .lifted_by([Remedy::human(
-            "writes no faster than it is read, or has it read faster",
-            "in the reader: read on while what came is handled; in the service: bound what waits for a slow one \
-             (drop, thin out, or end it: send_timeout, high_watermark), and do not hold others for it",
+            "slows the writer to the reader's rate, or speeds the reader up",
+            "in the reader: read while earlier data is handled; in the service: limit what waits for a slow reader \
+             (drop, thin out, or close: send_timeout, high_watermark), and do not delay others for it",
         )]))
 }
 

@@ -22,10 +22,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let fits = bulk.sender != Side::Server || bulk.bytes <= first;
     silent_if(fits, format!("answers of {answer} fit in the first {begin}"))?;
     let is_bbr = congestion_of(run, bulk.sender).contains(&"bbr");
-    silent_if(is_bbr, "the senders' congestion control keeps its own account (bbr)")?;
+    silent_if(is_bbr, "the senders' congestion control (bbr) keeps its window")?;
     let again =
         mean_over(&bulk.senders, |flow| Ok(flow.grown(tcp_info::TOTAL_RETRANS).unwrap_or(0.0)))?;
-    let lost = "segments of a connection were sent again: windows were lost, not forgotten";
+    let lost = "segments of a connection were retransmitted: losses, not idle times, cut windows";
     silent_if(again >= 1.0, format!("{again:.1} {lost}"))?;
     let rtt = min_rtt(run)?;
     let timeout = mean_over(&bulk.senders, |flow| Ok(flow.median(tcp_info::RTO)?.as_secs_f64()))?;
@@ -46,14 +46,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{connections} / ({halvings:.0} halvings in {idle} idle x {rtt} round trip) = {rate}"
         ))
         .seen(format!(
-            "each answer came after {idle} in which its connection had nothing to send, {halvings:.0} timeouts of \
-             {timeout}, and then took {body} where a round trip is {rtt}; no segment was sent again"
+            "each answer came after {idle} of idle time, {halvings:.0} timeouts of {timeout}, and took {body} on a \
+             round trip of {rtt}; no segment was retransmitted"
         ))
         .lifted_by([
             Remedy::kernel(SETTING, "0", Side::Server, does).or_of_path(facts),
             Remedy::human(
-                "leaves no connection idle for so long",
-                "keep the connection warm, or ask more on fewer connections",
+                "leaves no connection idle for that long",
+                "keep the connection busy, or send more on fewer connections",
             ),
         ]))
 }

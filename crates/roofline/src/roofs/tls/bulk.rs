@@ -2,7 +2,7 @@
 //!
 //! `work = bytes an exchange x what encrypting one costs`
 //!
-//! Sized only where that is much of the CPU time that the target works for an exchange.
+//! Sized only where that is much of the target's CPU time for an exchange.
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1 (a record carries 16 KiB at most).
 
 use crate::facts::tls::priced;
@@ -22,13 +22,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (Bytes(bytes as u64), PRICE * 1e9, Bytes((bytes * facts.attained) as u64));
     let share = (100.0 * bytes * PRICE / work.max(1e-12)).min(100.0);
     Ok(priced(bytes * PRICE, work)
-        .sum(format!("{size} x {price:.1} ns a byte = {took} of {all} that the target works"))
+        .sum(format!("{size} x {price:.1} ns a byte = {took} of the target's {all} of CPU time"))
         .seen(format!(
             "{rate}/s are encrypted; at {price:.1} ns a byte that is {share:.0} % of the target's CPU time"
         ))
         .lifted_by([Remedy::human(
-            "leaves encryption to a program that does it for a tenth of the CPU, or to more cores",
-            "a proxy that ends TLS in front; more connections, where one alone is slow; writes of 16 KiB and \
-             more; AES-128-GCM; compress before",
+            "moves encryption to a program that needs a tenth of the CPU, or to more cores",
+            "a proxy that terminates TLS; more connections, where a single one is slow; writes of 16 KiB and more; \
+             AES-128-GCM; compression",
         )]))
 }

@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.speaks_tls()?;
     let kept = if facts.load == Load::Made { u64::from(facts.run.connections()) } else { 0 };
     let again = facts.run.load.opened.saturating_sub(kept);
-    let few = format!("{again} connections were opened, and their handshakes made");
+    let few = format!("{again} connections were opened with a handshake");
     silent_if((again as f64) < FEW, few)?;
     let opened = facts.opening().each;
     let (claim, how) = if let Some((each, work)) = facts.shaking() {
@@ -38,11 +38,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn remedy(facts: &Facts) -> Remedy {
-    let does = "keeps a connection for many exchanges, and its handshake with it";
+    let does = "keeps a connection, and its handshake, for many exchanges";
     let of_otp = " ({session_tickets, stateless} in the server's ssl options)";
     let how = if facts.is_beam() { of_otp } else { "" };
     let by_hand = format!(
-        "keep-alive or a connection pool in the client; session tickets{how}; a key on P-256 and not RSA"
+        "keep-alive or a connection pool in the client; session tickets{how}; a P-256 key instead of RSA"
     );
     Remedy::keep_connections(facts, does, by_hand)
 }

@@ -18,18 +18,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (writes, bytes) = writes(facts)?;
     let (size, what) = (Bytes((bytes / writes) as u64), facts.each());
     let spared = writes - (bytes / RECORD).max(1.0);
-    silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are not many"))?;
+    silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are few"))?;
     let work = facts.target_work()?;
     let works = duration(work);
     Ok(priced(spared * PRICE, work)
         .sum(format!("{writes:.0} records of {size} for {what}, {} each at least", duration(PRICE)))
-        .seen(format!(
-            "the node writes {writes:.0} times {size} for {what}, and works {works} for it"
-        ))
+        .seen(format!("the node makes {writes:.0} writes of {size} for {what}, and works {works}"))
         .lifted_by([Remedy::by_knob(
             ("piece", "0"),
             "writes an answer at once, in records of 16 KiB",
-            "collect what is to be sent as iodata, and call ssl:send/2 once for an answer",
+            "collect an answer as iodata, and call ssl:send/2 once",
         )]))
 }
 

@@ -26,7 +26,7 @@ impl Pool {
         // Of those that compute the emulator has no more than of the others (erl(1)).
         let few = node.last(vm::SCHEDULERS_ONLINE).is_ok_and(|schedulers| schedulers < enough);
         Ok(Claim::cause(vec![Part::capacity(Resource::DirtySchedulers, count, each)])
-            .sum(format!("{all} of them, {took} of a job {} = {rate}", facts.each()))
+            .sum(format!("{all} schedulers, {took} of jobs {} = {rate}", facts.each()))
             .seen(format!("{busy:.2} of {all} had a job, and {waiting:.1} more jobs waited"))
             .lifted_by([remedy(self, facts, enough, few)]))
     }
@@ -41,12 +41,12 @@ fn remedy(pool: Pool, facts: &Facts, enough: u64, few: bool) -> Remedy {
                 &["+SDcpu", "+S"],
                 &[format!("+S {both}"), format!("+SDcpu {both}")],
             ),
-            format!("+S {both} +SDcpu {both} in vm.args: there can be one for each scheduler"),
+            format!("+S {both} +SDcpu {both} in vm.args: at most one for each scheduler"),
         ),
         Pool::Computing => (
             plan.vm_flags_with(&["+SDcpu"], &[format!("+SDcpu {both}")]),
             format!(
-                "+SDcpu {both} in vm.args, or take the flag out: by default there is one for each scheduler"
+                "+SDcpu {both} in vm.args, or remove the flag: by default there is one for each scheduler"
             ),
         ),
         Pool::Io => (

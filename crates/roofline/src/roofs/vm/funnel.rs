@@ -27,12 +27,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let has_mail = |of: &Process| of.with_mail >= HALFWAY;
     let funnel =
         asked.max_by(|a, b| has_mail(a).cmp(&has_mail(b)).then(taken(a).total_cmp(&taken(b))));
-    let none = "no process has as much mail as callers who wait for an answer";
+    let none = "no process has as many messages as callers that wait for an answer";
     let funnel = funnel.or_not_here(none)?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
     // Who waits for somebody has the turn as long as who works.
     let waits = if funnel.waits_inside() { funnel.with_mail - funnel.running } else { 0.0 };
-    let idle = format!("{who} has mail, and neither works nor waits for somebody whom it asked");
+    let idle = format!("{who} has messages, and neither works nor waits for another process");
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
@@ -48,8 +48,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             ("shards", shards.to_string()),
             format!("spreads the calls over {shards} processes, each with a part of the keys"),
             format!(
-                "what it does for a call, do in the caller: read from ets ({{read_concurrency, true}}) or \
-                 persistent_term, count with counters; else start one for each scheduler and choose by \
+                "do its work in the caller: read from ets ({{read_concurrency, true}}) or \
+                 persistent_term, count with counters; else start one process for each scheduler and choose by \
                  erlang:phash2(Key, {shards}). Its stack: {}",
                 if funnel.stack.is_empty() { "not seen" } else { funnel.stack }
             ),

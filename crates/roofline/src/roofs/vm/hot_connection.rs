@@ -18,7 +18,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let owner = facts.processes.iter().find(|of| of.pid == hot.owner);
     let owner = owner.ok_or_else(|| missing(suspect::RUNNING.name, &of))?;
     let used = node.of_one(owner.running) * let_run;
-    silent_if(used <= 0.0, "its owner was never seen at work")?;
+    silent_if(used <= 0.0, "no sample shows its owner at work")?;
     let each = facts.per_exchange(used);
     let rate = rate(1.0, each);
     let (who, worked) = (owner.words(), in_percent(owner.running));

@@ -2,7 +2,7 @@
 //!
 //! `work = garbage collection, on normal and dirty schedulers / throughput`
 //!
-//! Large heaps are collected on dirty schedulers for computing, and small ones where their process runs:
+//! Large heaps are collected on dirty CPU schedulers, and small ones where their process runs:
 //! both are counted. A process that is collected answers nobody until that is done, so it is never sampled
 //! at it; what is sampled is a process with a large heap at work.
 //! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
@@ -18,7 +18,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         return not_here("no sampled process at work has a large heap");
     };
     let (cpu, _, let_run) = facts.schedulers()?;
-    silent_if(is_listed(&facts.run), "data is delivered as lists, and that is the garbage")?;
+    silent_if(is_listed(&facts.run), "the garbage is data delivered as lists")?;
     let (dirty, collected) = (cpu.dirty_cpu, cpu.collecting + cpu.dirty_cpu);
     let each = facts.per_exchange(collected * let_run);
     silent_if(each <= 0.0, "nothing was collected")?;
@@ -27,7 +27,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (who, heap, worked) = (worst.words(), Bytes(worst.heap as u64), in_percent(worst.running));
     let seen = format!(
         "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {:.2} schedulers' work \
-         was garbage collection, {dirty:.2} of it on dirty ones",
+         was garbage collection, {dirty:.2} of it on dirty schedulers",
         cpu.scheduled(),
     );
     let events = node.grown(vm::LONG_GC).unwrap_or(0.0);
@@ -38,10 +38,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let remedy = if worst.fullsweep_after == Some("0") {
         Remedy::by_knob(
             ("fullsweep_after", "65535"),
-            "copies only what is new at each collection, and all of it seldom",
-            "take fullsweep_after 0 out of spawn_opt, process_flag or the environment (ERL_FULLSWEEP_AFTER); \
-             what it was set for, binaries that are held, erlang:garbage_collect/1 of that process once a \
-             minute does too",
+            "copies only new data at most collections",
+            "remove fullsweep_after 0 from spawn_opt, process_flag or the environment (ERL_FULLSWEEP_AFTER); to \
+             release old binaries, call erlang:garbage_collect/1 for that process once a minute",
         )
     } else {
         Remedy::by_knob(

@@ -26,7 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox)))
         .lifted_by([Remedy::by_knob(
             ("overload", "drop"),
-            "drops events that the handler can't take, instead of holding up who logs",
+            "drops events that the handler can't take, instead of blocking the processes that log",
             "log less: {logger_level, notice} of the kernel application. Then \
              logger:update_handler_config(default, config, #{sync_mode_qlen => 200, drop_mode_qlen => \
              200}), and a file ({type, file}) instead of a console",

@@ -29,7 +29,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let slices = format!("{a_second:.0} time slices a second took 20 ms or more");
     let ran = in_percent(let_run);
     let why =
-        format!("{slices}; but the kernel let schedulers run for {ran} of what they had work for");
+        format!("{slices}; but the kernel ran schedulers for only {ran} of the time they had work");
     silent_if(let_run < HALFWAY, why)?;
     let used = (a_second * LONG).min(node.active) * let_run;
     let each = facts.per_exchange(used);
@@ -40,7 +40,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sum(format!(
-            "{a_second:.0} long time slices a second, {took} at the least: {rate} without them"
+            "{a_second:.0} long time slices a second, {took} at least: {rate} without them"
         ))
         .seen(format!("{slices}: at least {least} of the time of {online:.0} schedulers"))
         .also(who.map(|who| format!("{} was at work in {}", who.words(), who.function)))
@@ -66,7 +66,7 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
     Ok(Some(Claim::work(Resource::TargetCpu, each)
         .sum(format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"))
         .seen(format!(
-            "schedulers had work for {:.2} of their time, and for the kernel {:.2} of them ran and {ready:.2} could have",
+            "schedulers had work for {:.2} CPUs, of which {:.2} ran and {ready:.2} were runnable",
             node.active, target.cores
         ))
         .lifted_by([Remedy::human(

@@ -21,11 +21,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (_, target, let_run) = facts.schedulers()?;
     let is_collector = |name: &str| name.starts_with("erts_literal_area_collector");
     let collector = facts.processes.iter().find(|of| is_collector(of.name));
-    let missing = || missing(suspect::REDUCTIONS.name, "the collector of literals");
+    let missing = || missing(suspect::REDUCTIONS.name, "the literal area collector");
     let collector = collector.ok_or_else(missing)?;
     let asked = collector.reductions / REDUCTIONS;
     let processes = samples.last(vm::PROCESS_COUNT)?.max(1) as f64;
-    silent_if(asked < processes, "no term was changed or erased once a second")?;
+    silent_if(asked < processes, "no term was changed or erased every second")?;
     let all: f64 = facts.processes.iter().map(|of| of.reductions).sum();
     let most = samples.rate(vm::MICRO_EMULATOR)? * collector.reductions / all.max(1.0);
     let used = (collector.reductions * EACH).min(most) * let_run;
@@ -35,11 +35,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (often, part) = (asked / processes, in_percent(share));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sum(format!(
-            "{asked:.0} processes a second were asked for a term that had gone, {took}: {rate} without it"
+            "{asked:.0} processes a second were scanned for an old term, {took}: {rate} without it"
         ))
         .seen(format!(
-            "all {processes:.0} processes were asked {often:.0} times a second, which is {part} of the node's work at the \
-             least"
+            "all {processes:.0} processes were scanned {often:.0} times a second, at least {part} of the node's work"
         ))
         .lifted_by([Remedy::by_knob(
             ("put_ms", "0"),

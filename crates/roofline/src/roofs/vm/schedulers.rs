@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (online, cpus, cores) = (node.online, target.cpus, target.cores);
     let spun = node.spun(cores);
     let has_spun = facts.run.header.target.local && spun > 0.0;
-    let spun = format!("{spun:.2} of them to spin for work (+sbwt), which is none");
+    let spun = format!("{spun:.2} of them in busy waiting (+sbwt), which is no work");
     Ok(Claim::place(vec![Part::capacity(Resource::TargetCpu, at_once, each)])
         .sum(format!(
             "{online:.0} schedulers on {cpus} CPUs, {took} of work {} = {rate}",

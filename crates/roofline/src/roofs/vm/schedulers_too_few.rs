@@ -35,7 +35,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             ("target.vm_flags", flags),
             format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
             format!(
-                "take +S out of vm.args, or write +S {cpus:.0}:{cpus:.0}; at once: \
+                "remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}; at once: \
                  erlang:system_flag(schedulers_online, N), up to the first number of +S"
             ),
         )

@@ -4,7 +4,7 @@
 //!
 //! The tracer is a process at work that is not traced, owns no connection and has more mail than there are
 //! callers. An emulator without JIT, or one built for debugging, is slow in the same way; it is said here,
-//! and what it costs is not known.
+//! and its cost is unknown.
 //! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
 //! `erlang:system_info/1`.
 
@@ -38,7 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let (who, worked) = (of.words(), in_percent(of.running));
         let waiting = of.mailbox;
         format!(
-            "{who} is told, worked in {worked} of the samples and had {waiting} messages waiting"
+            "{who}, the tracer, worked in {worked} of the samples and had {waiting} messages waiting"
         )
     };
     let by_hand = if slow.is_some() && traced.is_empty() {
@@ -47,12 +47,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         "dbg:stop(), recon_trace:clear(); then erlang:trace(all, false, [all]) and \
          erlang:trace_pattern({'_', '_', '_'}, false, [local])"
     };
-    let does = "lets the processes run without telling anybody";
+    let does = "lets the processes run without trace messages";
     let sum = if each > 0.0 {
         let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
         format!("the tracer takes {}: {rate} or more without", facts.took(each))
     } else {
-        "what it costs is not known".into()
+        "its cost is unknown".into()
     };
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(each > 0.0)

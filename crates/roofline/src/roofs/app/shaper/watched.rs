@@ -26,21 +26,19 @@ pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn given(facts: &Facts) -> Result<Claim, Silent> {
     let (port, headers) = facts.captured()?;
     let (answering, all) = (port.answering, headers.answering);
-    let few = format!(
-        "{answering:.1} connections wait in the midst of an answer for the next piece of it"
-    );
+    let few = format!("{answering:.1} connections wait for the next piece of an answer");
     silent_if(answering < 2.0 || answering < HALFWAY * all, few)?;
     let of = headers.lasting.filter(|[count, ..]| *count >= FEW);
-    let [count, low, high] = of.or_not_here("no ten answers lasted for a tenth of a second")?;
+    let [count, low, high] = of.or_not_here("fewer than ten answers lasted a tenth of a second")?;
     let (low_rate, high_rate) = (Bytes(low as u64), Bytes(high as u64));
     let rates = format!("{low_rate}/s to {high_rate}/s");
-    silent_if(low < EXPLAINED * high, format!("answers are given {rates}, and not all as fast"))?;
+    silent_if(low < EXPLAINED * high, format!("answers get {rates}, not all the same rate"))?;
     let each = facts.per_exchange(answering);
     let mid = Bytes(((low + high) / 2.0) as u64);
     Ok(Claim::delay(At::Station(Station::Application), each)
         .sum(format!("{answering:.1} connections x {mid}/s"))
         .seen(format!(
-            "{count:.0} answers were given {rates}, eight in ten of them; between their pieces nothing waits to be \
+            "{count:.0} answers got {rates}, eight in ten of them; between their pieces nothing waits to be \
              sent, {answering:.1} of {:.1} connections at a time",
             port.connections
         ))
@@ -52,10 +50,10 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     let (all, these) = held(run)?;
     let held = these.len();
-    silent_if(held < 2, "no two connections have bytes unread while their sockets are passive")?;
+    silent_if(held < 2, "fewer than two connections have unread bytes and passive sockets")?;
     let of_one = |figure: fn(&Connection) -> f64| middle(these.iter().map(figure)).unwrap_or(0.0);
     let (bytes, reads) = (of_one(|of| of.bytes), of_one(|of| of.reads));
-    let few = format!("{held} of {all} connections wait to be read, and read on");
+    let few = format!("{held} of {all} connections wait to be read");
     silent_if(2 * held < all || bytes <= 0.0, few)?;
     let most = |part: usize, of: usize| part as f64 > HALFWAY * of as f64;
     // But for a read more or less at either end.
@@ -76,8 +74,8 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Station(Station::Unread), each)
         .sum(format!("{held} connections x {rate}/s, {a_read} a read"))
         .seen(format!(
-            "{held} of {all} connections have {unread} unread and passive sockets; {alike} of them are read at {rate}/s; \
-             {idle} of {sampled} owners are idle in their receive loops meanwhile"
+            "{held} of {all} connections have {unread} unread in passive sockets; {alike} of them are read at \
+             {rate}/s; {idle} of {sampled} owners are idle in their receive loops meanwhile"
         ))
         .lifted_by([remedy()]))
 }

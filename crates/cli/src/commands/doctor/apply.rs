@@ -1,8 +1,8 @@
-//! `--apply`: a knob of the living node turned, the target measured without and with it, and the knob
-//! put back.
+//! `--apply`: a knob of the live node set, the target measured without and with it, and the knob
+//! restored.
 //!
 //! Without, with, without: three equal stretches, so that what drifts in one direction has the same part
-//! in both. The verdict is that of the first one. The probe in the node knows how to put the knob back
+//! in both. The verdict is that of the first one. The probe in the node knows how to restore the knob
 //! and does so by itself when linerate is gone.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::args::DoctorArgs;
 use crate::failure::Failure;
 use crate::pairs::effect_of_rates;
 
-/// What can be turned and put back, and what it takes.
+/// What can be set and restored, and its values.
 const KNOBS: [(&str, Takes); 7] = [
     ("nodelay", Takes::OnOff),
     ("delay_send", Takes::OnOff),
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(12);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Turning {
+pub(super) struct Apply {
     knob: &'static str,
     text: String,
     value: Term,
@@ -52,14 +52,14 @@ pub(super) struct Turning {
     keep: bool,
 }
 
-impl Turning {
-    /// What was typed, if it can be turned.
+impl Apply {
+    /// What was typed, if it can be set.
     pub(super) fn new((knob, text): &(String, String), args: &DoctorArgs) -> Result<Self, Failure> {
         let wrong = |why: String| Failure::plan(format!("--apply {knob}={text}: {why}"));
         let Some((knob, takes)) = KNOBS.iter().find(|(known, _)| known == knob) else {
             let known: Vec<&str> = KNOBS.iter().map(|(known, _)| *known).collect();
             return Err(wrong(format!(
-                "not a knob that can be turned on a living node and put back: write one of {}",
+                "not a knob that can be set on a live node and restored: write one of {}",
                 known.join(", ")
             )));
         };
@@ -85,7 +85,7 @@ impl Turning {
         Ok(Self { knob, text: text.clone(), value, listener: args.listener, keep: args.keep })
     }
 
-    /// Watches for so long, a third of it with the knob turned. None when it was interrupted.
+    /// Watches for so long, a third of it with the knob set. None when it was interrupted.
     pub(super) fn measure(
         &self,
         watch: &mut Watch<'_>,
@@ -102,8 +102,8 @@ impl Turning {
             return Ok(None);
         }
         let begun = now();
-        let (sockets, changed) = self.turn(watch)?;
-        let turned = now();
+        let (sockets, changed) = self.set(watch)?;
+        let since = now();
         watch.until(start.after(third * 2))?;
         let ended = now();
         if watch.is_lost() {
@@ -113,10 +113,10 @@ impl Turning {
         let back = now();
         watch.until(start.after(length))?;
         let without = [watched(watch, start, begun), watched(watch, back, now())];
-        let with = [watched(watch, turned, ended)];
+        let with = [watched(watch, since, ended)];
         let mut kept = false;
         if self.keep && !watch.has_ended() {
-            self.turn(watch)?;
+            self.set(watch)?;
             self.call(watch, "keep", Vec::new())?;
             kept = true;
         }
@@ -130,7 +130,7 @@ impl Turning {
     }
 
     /// How many sockets there were, and how many of them were set otherwise.
-    fn turn(&self, watch: &Watch<'_>) -> Result<(u64, u64), Failure> {
+    fn set(&self, watch: &Watch<'_>) -> Result<(u64, u64), Failure> {
         let what = tuple(vec![atom(self.knob), self.value.clone()]);
         let place = self.listener.map_or_else(|| atom("all"), |port| integer(port.into()));
         let answer = self.call(watch, "turn", vec![what, place])?;
@@ -143,7 +143,7 @@ impl Turning {
                 Some(port) => {
                     format!("no connection to port {port} was found: write another --listener")
                 }
-                None => "the node has no accepted connection to turn it on".into(),
+                None => "the node has no accepted connection to set it on".into(),
             })),
             Some(counts) => Ok(counts),
             None => Err(self.refused(format!("the probe answered {answer:?}"))),
@@ -157,14 +157,15 @@ impl Turning {
         function: &str,
         arguments: Vec<Term>,
     ) -> Result<Term, Failure> {
-        let attached = watch.attached().ok_or_else(|| self.refused("nobody is inside".into()))?;
+        let attached =
+            watch.attached().ok_or_else(|| self.refused("the probe is not on the node".into()))?;
         let answer = attached
             .call("linerate_probe_turn", function, arguments, PATIENCE)
             .map_err(|fault| self.refused(fault.to_string()))?;
         match as_tuple(&answer) {
             Some([ok, value]) if as_atom(ok) == Some("ok") => Ok(value.clone()),
             Some([error, why]) if as_atom(error) == Some("error") => {
-                Err(self.refused(as_text(why).unwrap_or_else(|| "it says not why".into())))
+                Err(self.refused(as_text(why).unwrap_or_else(|| "it gives no reason".into())))
             }
             _ => Ok(answer),
         }
@@ -178,7 +179,7 @@ impl Turning {
         let is_option =
             !matches!(KNOBS.iter().find(|(known, _)| *known == self.knob), Some((_, Takes::Count)));
         match (is_option, changed) {
-            (_, 0) => "it was set so already: nothing was turned".into(),
+            (_, 0) => "it was already set: nothing was changed".into(),
             (false, _) => "a flag of the node".into(),
             (true, _) if changed == sockets => format!("on {changed} connections"),
             (true, _) => format!("on {changed} of {sockets} connections; the others had it"),
@@ -199,19 +200,19 @@ mod tests {
     use crate::args::{Cli, Command};
     use clap::Parser;
 
-    fn turning(words: &[&str]) -> Result<Turning, Failure> {
+    fn apply(words: &[&str]) -> Result<Apply, Failure> {
         let words = [&["linerate", "doctor", "shop"], words].concat();
         let Command::Doctor(args) = Cli::try_parse_from(words).unwrap().command else {
             unreachable!("it is doctor that is parsed")
         };
-        Turning::new(args.apply.as_ref().unwrap(), &args)
+        Apply::new(args.apply.as_ref().unwrap(), &args)
     }
 
     #[test]
     fn values_are_those_that_the_knob_takes() {
-        assert_eq!(turning(&["--apply", "nodelay=on"]).unwrap().value, atom("true"));
-        assert_eq!(turning(&["--apply", "buffer=64KiB"]).unwrap().value, integer(65_536));
-        assert_eq!(turning(&["--apply", "schedulers_online=1"]).unwrap().value, integer(1));
+        assert_eq!(apply(&["--apply", "nodelay=on"]).unwrap().value, atom("true"));
+        assert_eq!(apply(&["--apply", "buffer=64KiB"]).unwrap().value, integer(65_536));
+        assert_eq!(apply(&["--apply", "schedulers_online=1"]).unwrap().value, integer(1));
         for (knob, says) in [
             ("nodelay=maybe", "write on or off"),
             ("buffer=0", "more than 0"),
@@ -219,10 +220,10 @@ mod tests {
             ("sndbuf=1KiB", "write one of nodelay"),
             ("active=once", "write one of nodelay"),
         ] {
-            let failure = turning(&["--apply", knob]).unwrap_err();
+            let failure = apply(&["--apply", knob]).unwrap_err();
             assert_eq!(failure.code, 2, "{knob}");
             assert!(failure.sentence.contains(says), "{failure}");
         }
-        assert!(turning(&["--apply", "fullsweep_after=0", "--listener", "80"]).is_err());
+        assert!(apply(&["--apply", "fullsweep_after=0", "--listener", "80"]).is_err());
     }
 }

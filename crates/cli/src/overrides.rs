@@ -1,10 +1,10 @@
-//! Turning a knob: a knob of the target by its name, anything of the plan by its dotted key.
+//! Overrides: a knob of the target by its name, any key of the plan by its dotted name.
 
 use linerate_model::Plan;
 
 use crate::failure::Failure;
 
-/// Short names for what is turned most.
+/// Short names for what is changed most.
 const ALIASES: [(&str, &str); 6] = [
     ("c", "load.connections"),
     ("connections", "load.connections"),
@@ -14,7 +14,7 @@ const ALIASES: [(&str, &str); 6] = [
     ("t", "engine.threads"),
 ];
 
-/// Keys that are lists, and by what their values are divided when they are turned.
+/// Keys that are lists, and by what their values are divided when they are overridden.
 const LISTS: [(&str, char); 4] =
     [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ','), ("engine.hosts", ',')];
 
@@ -29,20 +29,20 @@ pub fn whole_name(knob: &str) -> &str {
     ALIASES.iter().find(|(short, _)| *short == knob).map_or(knob, |(_, whole)| whole)
 }
 
-/// Whether turning it needs the lab to be laid anew.
+/// Whether overriding it needs the lab to be laid anew.
 pub fn needs_new_lab(knob: &str) -> bool {
     let knob = whole_name(knob);
     LAID.iter().any(|laid| knob.starts_with(laid))
 }
 
-/// The plan with one knob turned; `default` takes a plan's key out. What the plan has a list of (`links`)
-/// is turned in all of them at once.
-pub fn turn(plan: &Plan, knob: &str, value: &str) -> Result<Plan, Failure> {
+/// The plan with one key overridden; `default` takes a plan's key out. What the plan has a list of (`links`)
+/// is overridden in all of them at once.
+pub fn overridden(plan: &Plan, knob: &str, value: &str) -> Result<Plan, Failure> {
     let knob = whole_name(knob);
     if !knob.contains('.') {
-        let mut turned = plan.clone();
-        turned.target.knobs.insert(knob.to_owned(), value.to_owned());
-        return Ok(turned);
+        let mut changed = plan.clone();
+        changed.target.knobs.insert(knob.to_owned(), value.to_owned());
+        return Ok(changed);
     }
     let wrong = |why: String| Failure::plan(format!("{knob}={value}: {why}"));
     let mut document: toml::Table =
@@ -171,31 +171,35 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_the_targets_and_a_dotted_one_the_plans() {
-        let turned = turn(&plan(), "nodelay", "on").unwrap();
-        assert_eq!(turned.target.knobs["nodelay"], "on");
-        assert_eq!(turn(&plan(), "c", "64").unwrap().load.connections, 64);
+        let changed = overridden(&plan(), "nodelay", "on").unwrap();
+        assert_eq!(changed.target.knobs["nodelay"], "on");
+        assert_eq!(overridden(&plan(), "c", "64").unwrap().load.connections, 64);
         assert_eq!(
-            turn(&plan(), "until.duration", "3s").unwrap().until.duration.unwrap().as_secs(),
+            overridden(&plan(), "until.duration", "3s").unwrap().until.duration.unwrap().as_secs(),
             3
         );
     }
 
     #[test]
     fn default_takes_a_key_out() {
-        assert!(turn(&plan(), "load.rate", "default").unwrap().load.rate.is_none());
+        assert!(overridden(&plan(), "load.rate", "default").unwrap().load.rate.is_none());
     }
 
     #[test]
-    fn lists_are_turned_as_a_person_writes_them() {
-        let turned = turn(&plan(), "target.vm_flags", "+S 1:1 +sbwt none").unwrap();
-        assert_eq!(turned.target.vm_flags, ["+S", "1:1", "+sbwt", "none"]);
-        assert!(turn(&turned, "target.vm_flags", "default").unwrap().target.vm_flags.is_empty());
-        assert_eq!(turn(&plan(), "target.cpus", "0,1").unwrap().target.cpus, [0, 1]);
-        assert!(turn(&plan(), "target.cpus", "all").unwrap_err().sentence.contains("target.cpus"));
+    fn lists_are_overridden_as_a_person_writes_them() {
+        let changed = overridden(&plan(), "target.vm_flags", "+S 1:1 +sbwt none").unwrap();
+        assert_eq!(changed.target.vm_flags, ["+S", "1:1", "+sbwt", "none"]);
+        assert!(
+            overridden(&changed, "target.vm_flags", "default").unwrap().target.vm_flags.is_empty()
+        );
+        assert_eq!(overridden(&plan(), "target.cpus", "0,1").unwrap().target.cpus, [0, 1]);
+        assert!(
+            overridden(&plan(), "target.cpus", "all").unwrap_err().sentence.contains("target.cpus")
+        );
     }
 
     #[test]
-    fn every_key_of_a_path_can_be_turned() {
+    fn every_key_of_a_path_can_be_overridden() {
         let plan = Plan::from_toml("[target]\nbeam = 'http'\n[path]\nrtt = '10ms'\n").unwrap();
         for (knob, value) in [
             ("path.rtt", "20ms"),
@@ -219,61 +223,61 @@ mod tests {
             ("path.sysctls.net.ipv4.tcp_rmem", "4096 131072 6291456"),
         ] {
             assert!(needs_new_lab(knob), "{knob}");
-            let turned = turn(&plan, knob, value).unwrap();
-            assert_ne!(turned, plan, "{knob}");
-            assert_ne!(turn(&turned, knob, "default").unwrap(), turned, "{knob}");
+            let changed = overridden(&plan, knob, value).unwrap();
+            assert_ne!(changed, plan, "{knob}");
+            assert_ne!(overridden(&changed, knob, "default").unwrap(), changed, "{knob}");
         }
-        let rated = turn(&plan, "path.rate", "200Mbit").unwrap();
+        let rated = overridden(&plan, "path.rate", "200Mbit").unwrap();
         for (knob, value) in [
             ("path.queue", "1000"),
             ("path.queue", "256KiB"),
             ("path.aqm", "codel"),
             ("path.back.queue", "50"),
         ] {
-            assert_ne!(turn(&rated, knob, value).unwrap(), rated, "{knob}={value}");
+            assert_ne!(overridden(&rated, knob, value).unwrap(), rated, "{knob}={value}");
         }
-        let probing = turn(&plan, "path.sysctls.net.ipv4.tcp_mtu_probing", "1").unwrap();
+        let probing = overridden(&plan, "path.sysctls.net.ipv4.tcp_mtu_probing", "1").unwrap();
         assert_eq!(probing.path.unwrap().sysctls["net.ipv4.tcp_mtu_probing"], "1");
     }
 
     #[test]
-    fn a_key_of_links_is_turned_in_all_of_them() {
+    fn a_key_of_links_is_overridden_in_all_of_them() {
         let plan = Plan::from_toml(
             "[target]\nbeam = 'echo'\n[[sites]]\nname = 'a'\nengines = 1\n[[sites]]\nname = 'b'\nservers = 1\n\
              [[sites]]\nname = 'c'\nservers = 1\n[[links]]\nbetween = ['a', 'b']\npath = { limit = 10 }\n\
              [[links]]\nbetween = ['a', 'c']\n",
         )
         .unwrap();
-        let turned = turn(&plan, "links.path.limit", "1000").unwrap();
-        assert!(turned.links.iter().all(|link| link.path.limit == Some(1000)));
-        let turned = turn(&turned, "links.path.out.limit", "7").unwrap();
-        assert!(turned.links.iter().all(|link| link.path.ways()[0].limit == Some(7)));
-        let turned = turn(&turned, "links.path.limit", "default").unwrap();
-        assert!(turned.links.iter().all(|link| link.path.ways()[1].limit.is_none()));
+        let changed = overridden(&plan, "links.path.limit", "1000").unwrap();
+        assert!(changed.links.iter().all(|link| link.path.limit == Some(1000)));
+        let changed = overridden(&changed, "links.path.out.limit", "7").unwrap();
+        assert!(changed.links.iter().all(|link| link.path.ways()[0].limit == Some(7)));
+        let changed = overridden(&changed, "links.path.limit", "default").unwrap();
+        assert!(changed.links.iter().all(|link| link.path.ways()[1].limit.is_none()));
     }
 
     #[test]
     fn links_that_a_plan_does_not_have_are_not_made_up() {
-        let failure = turn(&plan(), "links.path.limit", "7").unwrap_err();
+        let failure = overridden(&plan(), "links.path.limit", "7").unwrap_err();
         assert_eq!(failure.sentence, "links.path.limit=7: the plan has no [[links]]");
     }
 
     #[test]
     fn what_has_no_parts_is_told_by_its_name() {
-        let failure = turn(&plan(), "load.rate.most", "7").unwrap_err();
+        let failure = overridden(&plan(), "load.rate.most", "7").unwrap_err();
         assert!(failure.sentence.contains("`rate` is no part"), "{failure}");
     }
 
     #[test]
     fn a_fraction_is_a_number() {
-        let turned = turn(&plan(), "target.cpu_quota", "0.5").unwrap();
-        assert_eq!(turned.target.cpu_quota.map(|quota| quota.0), Some(0.5));
-        assert_eq!(turn(&plan(), "load.rate", "1.5").unwrap().load.rate.unwrap().0, 1.5);
+        let changed = overridden(&plan(), "target.cpu_quota", "0.5").unwrap();
+        assert_eq!(changed.target.cpu_quota.map(|quota| quota.0), Some(0.5));
+        assert_eq!(overridden(&plan(), "load.rate", "1.5").unwrap().load.rate.unwrap().0, 1.5);
     }
 
     #[test]
     fn a_key_that_a_plan_does_not_have_is_refused_by_name() {
-        let failure = turn(&plan(), "load.speed", "9").unwrap_err();
+        let failure = overridden(&plan(), "load.speed", "9").unwrap_err();
         assert_eq!(failure.code, 2);
         assert!(failure.sentence.contains("load.speed=9: unknown field `speed`"), "{failure}");
     }

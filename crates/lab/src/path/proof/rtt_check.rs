@@ -1,4 +1,4 @@
-//! Round trips, one at a time.
+//! The round-trip check: round trips, one at a time.
 
 use std::time::{Duration, Instant};
 
@@ -22,14 +22,14 @@ const LOST_IN_A_ROW: usize = 30;
 const PROBE: u64 = HEADERS + 4;
 
 /// What was measured.
-pub(super) struct Trips {
+pub(super) struct RttCheck {
     asked: Duration,
     trips: Vec<(Duration, Duration)>,
     /// The time that a probe's bytes take at the path's rates.
     own: Duration,
 }
 
-impl Trips {
+impl RttCheck {
     /// Measures up to [`ROUNDS`] times, until the median is within the tolerance; and longer while it is late,
     /// as all is on a machine whose CPUs others have.
     pub fn prove(wire: &Wire, path: &Path, cancel: &Cancel) -> Result<Self, LayError> {
@@ -40,7 +40,7 @@ impl Trips {
         let tolerance = path.tolerance.unwrap_or(usual(asked)) + (out.jitter + back.jitter) / 2;
         let mut prober =
             Prober { wire, back: &wire.turned()?, ways, expected: asked + own, number: 0, cancel };
-        let mut measured = Trips { asked, trips: Vec::new(), own };
+        let mut measured = RttCheck { asked, trips: Vec::new(), own };
         for round in 0..LATE_ROUNDS {
             if round >= ROUNDS {
                 if measured.median() < asked {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn the_median_of_three_is_the_middle_one_in_each_direction() {
         let trips = vec![(10 * MS, 12 * MS), (11 * MS, 10 * MS), (15 * MS, 11 * MS)];
-        let proof = Trips { asked: 20 * MS, trips, own: MS }.proof(Vec::new());
+        let proof = RttCheck { asked: 20 * MS, trips, own: MS }.proof(Vec::new());
         // Round trips: 22, 21, 26; less one for the probe itself.
         assert_eq!(proof.delivered_median, 21 * MS);
         assert_eq!((proof.delivered_min, proof.delivered_max), (20 * MS, 25 * MS));

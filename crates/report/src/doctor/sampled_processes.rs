@@ -8,7 +8,7 @@ const LISTED: usize = 10;
 
 /// One process of the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Suspect {
+pub struct SampledProcess {
     /// `<0.812.0>`.
     pub pid: String,
     /// Its registered name, or the function it began with.
@@ -28,27 +28,27 @@ pub struct Suspect {
     pub waits: Option<String>,
 }
 
-/// The most suspect first.
-pub(super) fn suspects(evidence: &Evidence) -> Vec<Suspect> {
-    let mut found: Vec<(f64, Suspect)> = evidence
+/// The most notable first.
+pub(super) fn sampled_processes(evidence: &Evidence) -> Vec<SampledProcess> {
+    let mut found: Vec<(f64, SampledProcess)> = evidence
         .processes()
         .into_iter()
-        .map(|subject| suspect(evidence, subject))
+        .map(|subject| sampled_process(evidence, subject))
         .filter(|(weight, _)| *weight > 0.0)
         .collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
-    found.into_iter().take(LISTED).map(|(_, suspect)| suspect).collect()
+    found.into_iter().take(LISTED).map(|(_, process)| process).collect()
 }
 
-/// A process, and how suspect it is; 0 of one that only waits with nothing to do.
+/// A process, and how notable it is; 0 of one that only waits with nothing to do.
 // Chosen: 10 messages, or running in a quarter of the samples, or 64 MiB.
-fn suspect(evidence: &Evidence, subject: Subject) -> (f64, Suspect) {
+fn sampled_process(evidence: &Evidence, subject: Subject) -> (f64, SampledProcess) {
     let of = evidence.of(subject);
     let most = |name| of.max(Metric::<u64>::new(name)).unwrap_or(0);
     let fact = |name| evidence.fact(subject, name).map(str::to_owned);
     let running = of.all(Metric::<u64>::new("suspect.running")).unwrap_or_default();
     let ran = running.iter().filter(|(_, ran)| *ran > 0).count() as f64;
-    let suspect = Suspect {
+    let process = SampledProcess {
         pid: fact("pid").unwrap_or_default(),
         name: fact("name"),
         mailbox: most("suspect.mailbox"),
@@ -57,10 +57,10 @@ fn suspect(evidence: &Evidence, subject: Subject) -> (f64, Suspect) {
         function: fact("function"),
         waits: fact("wait"),
     };
-    let mail = if suspect.mailbox >= 10 { (suspect.mailbox as f64).log10() } else { 0.0 };
-    let busy = if suspect.running >= 0.25 && running.len() > 1 { suspect.running } else { 0.0 };
-    let large = if suspect.memory_bytes >= 64 << 20 { 0.5 } else { 0.0 };
-    (mail + busy + large, suspect)
+    let mail = if process.mailbox >= 10 { (process.mailbox as f64).log10() } else { 0.0 };
+    let busy = if process.running >= 0.25 && running.len() > 1 { process.running } else { 0.0 };
+    let large = if process.memory_bytes >= 64 << 20 { 0.5 } else { 0.0 };
+    (mail + busy + large, process)
 }
 
 #[cfg(test)]
@@ -69,15 +69,15 @@ mod tests {
     use linerate_model::Timestamp;
 
     #[test]
-    fn one_with_mail_is_suspect_and_one_that_only_waits_is_not() {
+    fn one_with_mail_is_notable_and_one_that_only_waits_is_not() {
         let mut evidence = Evidence::default();
         for (number, mailbox) in [(0, 0), (1, 400), (2, 12)] {
             let of = Subject::Process(number);
             evidence.push_raw(Timestamp(0), of, "suspect.mailbox", mailbox);
             evidence.push_fact(of, "pid", format!("<0.{number}.0>"));
         }
-        let found = suspects(&evidence);
-        let pids: Vec<&str> = found.iter().map(|suspect| suspect.pid.as_str()).collect();
+        let found = sampled_processes(&evidence);
+        let pids: Vec<&str> = found.iter().map(|process| process.pid.as_str()).collect();
         assert_eq!(pids, ["<0.1.0>", "<0.2.0>"]);
         assert_eq!(found[0].mailbox, 400);
     }

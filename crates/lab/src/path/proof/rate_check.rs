@@ -1,4 +1,4 @@
-//! A way's rate: how fast the datagrams of a train come that was sent at once and waits in the queue.
+//! The rate of a direction: how fast a packet train arrives that was sent at once and waits in the queue.
 //!
 //! The bytes between two that come, by their numbers, over the time between: what is lost afterwards takes
 //! nothing from the rate. The two are the least late of the first and of the last quarter: a machine makes
@@ -84,7 +84,7 @@ pub(super) fn prove(
             let by = format!("{:.0} %", tolerance * 100.0);
             Err(off("rate", direction, asked.to_string(), delivered, &by))
         }
-        None => unproven("the train did not come whole".into()),
+        None => unproven("the packet train did not arrive whole".into()),
     }
 }
 
