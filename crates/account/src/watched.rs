@@ -13,7 +13,7 @@ use linerate_evidence::sources::bursts;
 use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm, Served};
 use linerate_evidence::{Evidence, Metric, Of, Subject};
 
-use crate::chosen::{AGREE, FEW, HALFWAY, TURNED_AWAY};
+use crate::chosen::{AGREE, FEW, HALFWAY, HOLDS, TURNED_AWAY};
 
 /// The connections of one listening port, by what they wait for: mean numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,13 +139,13 @@ impl Exchanges {
         let rhythm = self.rhythm.filter(|rhythm| rhythm.gaps >= FEW * FEW)?;
         let mean_s = 1.0 / self.per_s.max(1e-9);
         // Each follows at once what anybody sent: it is passed on, and the rhythm is the sender's.
-        let is_passed_on =
-            rhythm.unasked_s.is_some_and(|unasked| unasked < HALFWAY * rhythm.mean_s);
-        if !self.alternate || is_passed_on {
+        let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
+        if !self.alternate || unasked < HOLDS {
             return None;
         }
         // Gaps that are not those of all answers, or that clients set.
-        let is_of_all = self.idle_s <= mean_s && rhythm.mean_s >= HALFWAY * mean_s;
+        let is_of_all =
+            unasked >= HALFWAY && self.idle_s <= mean_s && rhythm.mean_s >= HALFWAY * mean_s;
         let beat = rhythm.beat.filter(|_| is_of_all);
         if let Some(pace) = beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
             return Some(pace);
@@ -189,7 +189,8 @@ impl Exchanges {
     /// How many are served at a time where the order of requests and answers tells, and as many again wait.
     pub fn in_order(&self) -> Option<f64> {
         let Served { at_once, narrower, early, .. } = self.rhythm?.served?;
-        let is_told = self.alternate && narrower >= AGREE && early <= TURNED_AWAY;
+        // A few overtake each other between the socket and what serves them.
+        let is_told = self.alternate && narrower >= AGREE && early * FEW <= 1.0;
         let is_one = at_once < 2.0 && self.come_together();
         (is_told && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
     }

@@ -79,7 +79,7 @@ fn the_order_of_requests_and_answers_tells_how_many_are_served_at_a_time() {
     assert_eq!(paced(mixed), None);
     assert_eq!(of(served), Some(Pace::AtOnce(6.0)));
     assert_eq!(of(Served { narrower: 0.02, ..served }), None, "hardly");
-    assert_eq!(of(Served { early: 0.1, ..served }), None, "not in order");
+    assert_eq!(of(Served { early: 0.2, ..served }), None, "not in order");
     assert_eq!(of(Served { at_once: 11.0, ..served }), None, "hardly any wait");
     let one = Served { at_once: 1.0, ..served };
     assert_eq!(of(one), Some(Pace::AtOnce(1.0)));

@@ -1,7 +1,7 @@
 //! Whom the target asks: the connections that it opened itself, by the address at their other end.
 //!
 //! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or
-//! acknowledged, or while it connects. Sums over the instants of a dump: by `peer.instants` they are mean
+//! acknowledged, while it connects, or in its first second if neither end has said anything: a greeting is due. Sums over the instants of a dump: by `peer.instants` they are mean
 //! numbers, and `asked` is how many questions are out at once.
 //!
 //! Of UDP and Unix sockets the kernel tells no times. Where they come and go (a resolver opens one for each
@@ -53,7 +53,7 @@ metrics! {
     INSTANTS: u64 = "peer.instants", "1";
     /// Sockets that the target opened to this address.
     CONNECTIONS: u64 = "peer.connections", "1";
-    /// Of those, the ones with a question out: connecting, sent and not acknowledged, sent later than received; of UDP and Unix sockets those that come and go.
+    /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received; of UDP and Unix sockets those that come and go.
     ASKED: u64 = "peer.asked", "1";
     /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
@@ -173,6 +173,11 @@ impl Socket {
     }
 }
 
+/// A connection that is younger waits for its greeting. `tcpi_last_data_recv` begins with the connection
+/// (`tcp_finish_connect`, net/ipv4/tcp_input.c). Unit: milliseconds.
+// Chosen: longer than peers take to greet; a pool's spare connections are older for nearly all of their life.
+const NEW_MS: u32 = 1_000;
+
 /// Offsets are those of `struct tcp_info`, `linux/tcp.h`.
 fn question(head: &Message, info: &[u8]) -> Question {
     let (sent_segments, came_segments) = (u32_at(info, 156), u32_at(info, 152));
@@ -187,6 +192,12 @@ fn question(head: &Message, info: &[u8]) -> Question {
     let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
     match (sent_segments, came_segments) {
         _ if unacknowledged || unsent => return Question::Out,
+        // The peer has to speak first, as mail relays and MySQL do; whatever is kept in reserve is older.
+        (Some(0), Some(0)) => {
+            let age = u32_at(info, 52);
+            let is_new = age.is_some_and(|age| age < NEW_MS);
+            return if is_new { Question::Out } else { Question::None };
+        }
         (Some(0), _) => return Question::None,
         (Some(_), Some(0)) => return Question::Out,
         _ => {}
@@ -346,6 +357,9 @@ mod tests {
         assert_eq!(question_of(1, 0, &[(44, 8), (52, 3), (144, 9)]), Question::Out, "unsent");
         assert_eq!(question_of(1, 70, &[(44, 3), (52, 8)]), Question::None, "the answer came");
         assert_eq!(question_of(1, 0, &[(44, 8), (52, 8), (156, 0)]), Question::None, "never asked");
+        let silent = |ms| question_of(1, 0, &[(44, ms), (52, ms), (156, 0), (152, 0)]);
+        assert_eq!(silent(80), Question::Out, "a greeting is due");
+        assert_eq!(silent(5_000), Question::None, "kept in reserve");
         assert_eq!(
             question_of(1, 0, &[(44, 8), (52, 8), (152, 0)]),
             Question::Out,

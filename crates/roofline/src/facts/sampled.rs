@@ -84,9 +84,16 @@ pub(crate) fn is_in_loop(function: &str) -> bool {
 }
 
 impl<'a> Run<'a> {
-    /// Pids of the processes that own a connection which was sampled.
+    /// Pids of the processes that own a connection of a client's which was sampled; what the node opened itself has an
+    /// owner that others may wait for.
     pub(crate) fn owners(&self) -> Vec<&'a str> {
-        self.ends(Side::Server).filter_map(|end| self.fact(end, "owner")).collect()
+        let ports: Vec<u16> = self.listeners().map(|(port, _)| port).collect();
+        let port = |end| self.fact(end, "local")?.rsplit_once(':')?.1.parse().ok();
+        let is_clients = |end: &Subject| {
+            ports.is_empty() || port(*end).is_none_or(|port: u16| ports.contains(&port))
+        };
+        let ends = self.ends(Side::Server).filter(is_clients);
+        ends.filter_map(|end| self.fact(end, "owner")).collect()
     }
 
     /// How many of the node's processes worked on something at a time, those that own connections left out: they ran, or
