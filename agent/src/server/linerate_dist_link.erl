@@ -32,11 +32,11 @@ knobs() ->
         {window, [{1, 1000000}], 1, "messages that a pair leaves unanswered; 1: ping and pong"},
         {link, [distribution, lanes, delivered, terms, copied, encoded, frames, bytes | parts()], distribution,
             "the channel; lanes: linerate_link; or a TCP connection a pair: terms passed on to a process, terms, terms "
-            "encoded by a copy, terms that nobody decodes, frames, bytes; or at one node one part of it: encoding, "
+            "encoded by a copy, terms without decoding, frames, bytes; or at one node one part of it: encoding, "
             "decoding, joining of fragments of 64 KiB, delivering to another process"},
         {beside, [{0, ?MAX_BYTES}], 0,
             "bytes of messages that one more pair moves all the time the same way; 0: there is none"},
-        {async_dist, [off, on], off, "the sender's process flag: it is never held by a full channel (OTP 25.3)"},
+        {async_dist, [off, on], off, "the sender's process flag: never suspended by a full channel (OTP 25.3)"},
         linerate_reading:knob(passive)
     ] ++ lists:keyreplace(nodelay, 1, linerate_between:knobs(), {
         nodelay, [off, on], on, "TCP_NODELAY of both ends of those connections"

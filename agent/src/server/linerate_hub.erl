@@ -24,11 +24,11 @@ knobs() ->
     [
         {subscribers, [{1, 1000}], 8, "connections that each request is published to"},
         {slow, [{0, 1000}], 0, "of them, those that read slowly"},
-        {slow_ms, [{0, 60000}], 20, "how long a slow one rests after each 1,000 bytes"},
+        {slow_ms, [{0, 60000}], 20, "how long a slow one pauses after each 1,000 bytes"},
         {message, [{1, 1000000}], 500, "bytes that are published"},
         {writer, [hub, connections], hub, "one process writes for all, or each asker's own"},
         {send_timeout_ms, [{0, 60000}], 0,
-            "a subscriber that takes nothing for so long is dropped; 0: never"},
+            "a subscriber that reads nothing for so long is dropped; 0: never"},
         {response, [{0, 1000000}], 1, "bytes of each response, without its length"},
         {packet, [4], 4, "bytes of length before each request and response"},
         linerate_reading:knob(once)

@@ -12,8 +12,8 @@ name() -> jobs.
 -spec knobs() -> [linerate_server:knob()].
 knobs() ->
     [
-        {cpu_ms, [{0, 60000}], 0, "how long a dirty scheduler computes"},
-        {io_ms, [{0, 60000}], 0, "how long a dirty scheduler for I/O is waited with"},
+        {cpu_ms, [{0, 60000}], 0, "how long a dirty CPU scheduler computes"},
+        {io_ms, [{0, 60000}], 0, "how long a dirty I/O scheduler is occupied"},
         {native_bits, [{0, 16384}], 0,
             "length of a number that native code raises to a power on a normal scheduler"}
     ] ++ linerate_asked:knobs().

@@ -17,7 +17,7 @@ name() -> logs.
 knobs() ->
     [
         {line_ms, [{0, 1000}], 0, "how long the device takes for a line"},
-        {overload, [wait, drop], wait, "what happens to who logs when the handler is behind"}
+        {overload, [wait, drop], wait, "what happens to a process that logs when the handler is behind"}
     ] ++ linerate_asked:knobs().
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->

@@ -15,7 +15,7 @@ name() -> shaped.
 -spec knobs() -> [linerate_server:knob()].
 knobs() ->
     [
-        {quota, [{0, 16#40000000}], 0, "bytes a second that each connection is given; 0: no limit"},
+        {quota, [{0, 16#40000000}], 0, "bytes a second that each connection gets; 0: no limit"},
         {response, [{0, 16#4000000}], 1000, "bytes of each response, without its length"},
         {packet, [4], 4, "bytes of length before each request and response"},
         linerate_reading:knob(once)

@@ -35,7 +35,7 @@ knobs() ->
         {sends, [{1, 100000}], 1, "writes in which a response leaves"},
         {read, [{0, ?MAX_BYTES}], 0, "bytes that gen_tcp:recv/2 asks for; 0: what has arrived"},
         {read_delay_ms, [{0, 60000}], 0, "a timer after each read; takes up to 1 ms more"},
-        {mailbox_junk, [{0, 10000000}], 0, "messages in the mailbox that nobody ever takes"},
+        {mailbox_junk, [{0, 10000000}], 0, "messages in the mailbox that no receive matches"},
         {packet, [raw, 1, 2, 4], raw, "bytes of length before each packet; raw: none"},
         linerate_socket:mode_knob(),
         linerate_socket:backend_knob(),

@@ -17,7 +17,7 @@ name() -> terms.
 knobs() ->
     [
         {put_ms, [{0, 60000}], 0, "a changed persistent term each so many ms; 0: never"},
-        {bystanders, [{0, 200000}], 0, "processes that wait, and are looked at"}
+        {bystanders, [{0, 200000}], 0, "processes that wait, and are scanned"}
     ] ++ linerate_asked:knobs() ++ [linerate_service:spin_knob()].
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->

@@ -251,9 +251,9 @@ mod tests {
         let changed = overridden(&plan, "links.path.limit", "1000").unwrap();
         assert!(changed.links.iter().all(|link| link.path.limit == Some(1000)));
         let changed = overridden(&changed, "links.path.out.limit", "7").unwrap();
-        assert!(changed.links.iter().all(|link| link.path.ways()[0].limit == Some(7)));
+        assert!(changed.links.iter().all(|link| link.path.directions()[0].limit == Some(7)));
         let changed = overridden(&changed, "links.path.limit", "default").unwrap();
-        assert!(changed.links.iter().all(|link| link.path.ways()[1].limit.is_none()));
+        assert!(changed.links.iter().all(|link| link.path.directions()[1].limit.is_none()));
     }
 
     #[test]

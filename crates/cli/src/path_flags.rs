@@ -113,7 +113,7 @@ pub fn changed(path: Path, flags: &PathChange) -> Result<Path, Failure> {
     }
     let path = with(path, &sets)?;
     path.check("path").map_err(Failure::plan)?;
-    if path.ways().iter().any(|way| way.trace.is_some()) {
+    if path.directions().iter().any(|way| way.trace.is_some()) {
         return Err(Failure::plan("a trace has no one rate to predict with: write --rate instead"));
     }
     Ok(path)
@@ -166,8 +166,9 @@ mod tests {
         assert_eq!(path.rtt, Duration::from_millis(10));
         assert_eq!((path.rate, path.queue), (Some(BitRate(2e8)), Some(Queue::Packets(1000))));
         assert_eq!(path.loss_burst, 3.0);
-        let [out, back] =
-            load(&["rtt=2ms", "out.rate=1Mbit", "back.queue=64KiB", "rate=5Mbit"]).unwrap().ways();
+        let [out, back] = load(&["rtt=2ms", "out.rate=1Mbit", "back.queue=64KiB", "rate=5Mbit"])
+            .unwrap()
+            .directions();
         assert_eq!((out.rate, back.rate), (Some(BitRate(1e6)), Some(BitRate(5e6))));
         assert_eq!(back.queue, Queue::Bytes(Bytes(65_536)));
         let sysctls = load(&["sysctls.net.ipv4.tcp_no_metrics_save=1"]).unwrap().sysctls;

@@ -345,7 +345,7 @@ fn a_knob_that_is_to_be_kept_stays_turned_after_the_probe_has_gone() {
     assert!(told.iter().all(|nodelay| nodelay == "true"), "{told:?}");
 }
 
-/// Copies both ways between whoever comes and a port, until the lines are cut.
+/// Copies in both directions between any client and a port, until the lines are cut.
 struct Relay {
     port: u16,
     lines: Arc<Mutex<Vec<TcpStream>>>,

@@ -14,13 +14,13 @@ pub enum Side {
     Server,
 }
 
-/// One way of a link, as the plan has it.
+/// A direction of a link, as the plan has it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Direction {
     /// From engine to target, or from a link's first site to its second.
-    Out,
-    /// The other way.
-    Back,
+    Outbound,
+    /// The other direction.
+    Return,
 }
 
 /// What a sample is about. Written `host`, `cpu/0`, `stack/server`, `flow/12/client`,
@@ -63,8 +63,8 @@ pub enum Subject {
 }
 
 impl Direction {
-    /// Both, in the order of `linerate_model::Path::ways`.
-    pub const BOTH: [Direction; 2] = [Direction::Out, Direction::Back];
+    /// Both, in the order of `linerate_model::Path::directions`.
+    pub const BOTH: [Direction; 2] = [Direction::Outbound, Direction::Return];
 }
 
 impl Subject {
@@ -85,8 +85,8 @@ impl fmt::Display for Side {
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Direction::Out => "out",
-            Direction::Back => "back",
+            Direction::Outbound => "out",
+            Direction::Return => "back",
         })
     }
 }
@@ -146,8 +146,8 @@ impl FromStr for Subject {
             ["listener", port] => port.parse().map(Subject::Listener).map_err(|_| bad()),
             ["link", link, way] => {
                 let direction = match way {
-                    "out" => Direction::Out,
-                    "back" => Direction::Back,
+                    "out" => Direction::Outbound,
+                    "back" => Direction::Return,
                     _ => return Err(bad()),
                 };
                 link.parse().map(|link| Subject::Link(link, direction)).map_err(|_| bad())
@@ -192,8 +192,8 @@ mod tests {
             Subject::Queue(2),
             Subject::Engine,
             Subject::EngineThread(1),
-            Subject::Link(0, Direction::Out),
-            Subject::Link(3, Direction::Back),
+            Subject::Link(0, Direction::Outbound),
+            Subject::Link(3, Direction::Return),
             Subject::Census(1),
         ] {
             assert_eq!(subject.to_string().parse(), Ok(subject));

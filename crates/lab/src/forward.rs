@@ -65,7 +65,7 @@ impl Drop for Forward {
     }
 }
 
-/// Copies both ways until both have ended.
+/// Copies in both directions until both have ended.
 fn join(client: TcpStream, service: TcpStream) {
     let _ = (client.set_nodelay(true), service.set_nodelay(true));
     let (Ok(from_client), Ok(from_service)) = (client.try_clone(), service.try_clone()) else {

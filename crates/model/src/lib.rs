@@ -15,7 +15,7 @@ mod think;
 mod units;
 pub mod words;
 
-pub use path::{Aqm, Path, PathBackend, Queue, Way, WayChange};
+pub use path::{Aqm, DirectionChange, OneDirection, Path, PathBackend, Queue};
 pub use plan::{
     Also, Arrivals, BadPlan, Body, Client, EngineOptions, Expect, Framing, Load, MOST_PROCESSES,
     MOST_SENT, Plan, Stage, Target, Until, Workload, check_request,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::plan::BadPlan;
 use crate::units::{BadQuantity, BitRate, Bytes, Share, duration, optional_duration};
 
-/// A path between two ends: the same both ways, but for `out` and `back`.
+/// A path between two ends: the same in both directions, but for `out` and `back`.
 ///
 /// A packet meets, in this order: a size that it may not exceed, loss, duplication, the queue and the
 /// rate, the delay. `limit` counts what the path holds in all, as netem's does.
@@ -61,10 +61,10 @@ pub struct Path {
     pub largest: Option<Bytes>,
     /// What differs outbound, from engine to target or from the first site to the second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub out: Option<WayChange>,
+    pub out: Option<DirectionChange>,
     /// What differs in the return direction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub back: Option<WayChange>,
+    pub back: Option<DirectionChange>,
     /// What delays the packets.
     #[serde(skip_serializing_if = "PathBackend::is_auto")]
     pub backend: PathBackend,
@@ -87,7 +87,7 @@ pub struct Path {
 /// What differs in one direction. Keys as in [`Path`]; what is absent is as there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct WayChange {
+pub struct DirectionChange {
     /// One way, not a round trip.
     #[serde(with = "optional_duration", skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
@@ -114,7 +114,7 @@ pub struct WayChange {
     pub largest: Option<Bytes>,
 }
 
-impl WayChange {
+impl DirectionChange {
     /// Whether that key differs in this direction.
     pub fn sets(&self, key: &str) -> bool {
         match key {
@@ -133,7 +133,7 @@ impl WayChange {
 
 /// What a packet meets in one direction: a [`Path`] with its changes applied.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct OneDirection {
     /// One way.
     pub delay: Duration,
     /// See [`Path::jitter`]; never more than the delay.
@@ -262,17 +262,17 @@ impl Path {
     }
 
     /// The outbound and the return direction.
-    pub fn ways(&self) -> [Way; 2] {
+    pub fn directions(&self) -> [OneDirection; 2] {
         [self.way(self.out.as_ref(), 0), self.way(self.back.as_ref(), 1)]
     }
 
     /// The delay that a packet and its answer meet when nothing else is on the path.
     pub fn round_trip(&self) -> Duration {
-        let [out, back] = self.ways();
+        let [out, back] = self.directions();
         out.delay + back.delay
     }
 
-    fn way(&self, change: Option<&WayChange>, direction: u64) -> Way {
+    fn way(&self, change: Option<&DirectionChange>, direction: u64) -> OneDirection {
         let change = change.cloned().unwrap_or_default();
         let delay = change.delay.unwrap_or(self.rtt / 2);
         // A rate in one direction takes the place of a trace of both, and the other way round.
@@ -282,7 +282,7 @@ impl Path {
             Some(BitRate(rate)) => Queue::Packets((rate / 8.0 / MTU).clamp(100.0, 10_000.0) as u32),
             None => Queue::Packets(1000),
         };
-        Way {
+        OneDirection {
             delay,
             jitter: change.jitter.unwrap_or(self.jitter).min(delay),
             keep_order: self.keep_order,
@@ -335,8 +335,8 @@ impl Path {
         if self.rate.is_some() && self.trace.is_some() {
             return wrong("trace", "a path has a rate or a trace: leave one of them out".into());
         }
-        let paced = |way: &Way| way.rate.is_some() || way.trace.is_some();
-        for (way, change) in self.ways().into_iter().zip([&self.out, &self.back]) {
+        let paced = |way: &OneDirection| way.rate.is_some() || way.trace.is_some();
+        for (way, change) in self.directions().into_iter().zip([&self.out, &self.back]) {
             match way.queue {
                 Queue::Packets(0) | Queue::Bytes(Bytes(0)) => {
                     return wrong("queue", "0 lets no packet in: write 1 packet or more".into());
@@ -351,7 +351,7 @@ impl Path {
             }
             // The path's own may be for one way only.
             let queues = change.as_ref().is_some_and(|change| change.queue.is_some())
-                || self.queue.is_some() && !self.ways().iter().any(paced);
+                || self.queue.is_some() && !self.directions().iter().any(paced);
             if queues && !paced(&way) {
                 return wrong(
                     "queue",
@@ -382,7 +382,7 @@ impl Path {
         if self.loss.0 > 0.0 && self.loss_burst > 1.0 && self.loss.0 > 0.9 {
             return wrong("loss", "bursts of more than 90%: write less".into());
         }
-        if self.reorder.0 > 0.0 && self.ways().iter().all(|way| way.delay.is_zero()) {
+        if self.reorder.0 > 0.0 && self.directions().iter().all(|way| way.delay.is_zero()) {
             return wrong("reorder", "nothing to skip without a delay: write rtt too".into());
         }
         // Only settings below `net` are a namespace's own; all others are the whole machine's.
@@ -467,7 +467,7 @@ mod tests {
              back = { rate = '20Mbit', queue = '64KiB', delay = '7ms' }",
         )
         .unwrap();
-        let [out, back] = plan.path.as_ref().unwrap().ways();
+        let [out, back] = plan.path.as_ref().unwrap().directions();
         assert_eq!((out.delay, back.delay), (Duration::from_millis(5), Duration::from_millis(7)));
         assert_eq!((out.rate, back.rate), (Some(BitRate(2e8)), Some(BitRate(2e7))));
         assert_eq!(out.queue, Queue::Packets(1000));
@@ -480,14 +480,14 @@ mod tests {
     #[test]
     fn one_way_may_have_a_rate_and_a_queue_and_the_other_none() {
         let plan = path("out = { rate = '1Mbit', queue = 10 }").unwrap();
-        let [out, back] = plan.path.as_ref().unwrap().ways();
+        let [out, back] = plan.path.as_ref().unwrap().directions();
         assert_eq!((out.queue, back.rate), (Queue::Packets(10), None));
     }
 
     #[test]
     fn a_rate_without_a_queue_has_one_of_a_second_and_never_the_kernels_default() {
         let queue =
-            |rate: f64| Path { rate: Some(BitRate(rate)), ..Path::default() }.ways()[0].queue;
+            |rate: f64| Path { rate: Some(BitRate(rate)), ..Path::default() }.directions()[0].queue;
         assert_eq!(queue(12e6), Queue::Packets(1000));
         assert_eq!(queue(1e5), Queue::Packets(100));
         assert_eq!(queue(1e10), Queue::Packets(10_000));

@@ -1,6 +1,6 @@
 //! One direction of a path: the stages in series.
 
-use linerate_model::{Timestamp, Way};
+use linerate_model::{OneDirection, Timestamp};
 
 use crate::chance::generator;
 use crate::counters::Counters;
@@ -27,7 +27,7 @@ pub struct Pipe<P> {
 impl<P: Packet> Pipe<P> {
     /// What `way` asks for. A way with a trace needs it read: `trace` is the file that it names. A trace
     /// takes the place of a rate.
-    pub fn new(way: &Way, trace: Option<Trace>) -> Self {
+    pub fn new(way: &OneDirection, trace: Option<Trace>) -> Self {
         Self {
             now: Timestamp(0),
             size: Size::new(way.largest.map(|largest| largest.0)),

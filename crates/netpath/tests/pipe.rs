@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use linerate_model::{Aqm, BitRate, Bytes, Path, Queue, Share, Timestamp, Way};
+use linerate_model::{Aqm, BitRate, Bytes, OneDirection, Path, Queue, Share, Timestamp};
 use linerate_netpath::{Counters, Packet, Pipe, Trace};
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ impl Driven {
 }
 
 /// Sends all through and checks at every step what holds at every step.
-fn drive(way: &Way, trace: Option<Trace>, frames: &[(Timestamp, Frame)]) -> Driven {
+fn drive(way: &OneDirection, trace: Option<Trace>, frames: &[(Timestamp, Frame)]) -> Driven {
     let mut pipe = Pipe::new(way, trace);
     let mut left = Vec::new();
     let mut coming = frames.iter().cloned().peekable();
@@ -112,8 +112,8 @@ fn drive(way: &Way, trace: Option<Trace>, frames: &[(Timestamp, Frame)]) -> Driv
     Driven { left, counters: pipe.counters() }
 }
 
-fn way(path: Path) -> Way {
-    path.ways()[0].clone()
+fn way(path: Path) -> OneDirection {
+    path.directions()[0].clone()
 }
 
 fn plain(bytes: u64, at: impl IntoIterator<Item = u64>) -> Vec<(Timestamp, Frame)> {
@@ -436,7 +436,7 @@ fn as_many_overtake_as_were_asked_for() {
 #[test]
 fn the_way_back_draws_apart_from_the_way_out() {
     let path = Path { loss: Share(0.5), ..Path::default() };
-    let lost = |way: &Way| drive(way, None, &plain(100, 0..1000)).left;
-    let [out, back] = path.ways();
+    let lost = |way: &OneDirection| drive(way, None, &plain(100, 0..1000)).left;
+    let [out, back] = path.directions();
     assert_ne!(lost(&out), lost(&back));
 }

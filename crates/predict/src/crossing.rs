@@ -1,6 +1,6 @@
 //! What lies between workers and service, and what of each exchange crosses it.
 
-use linerate_model::{Body, Bytes, Framing, Path, Plan, Queue, Share, Way, Workload};
+use linerate_model::{Body, Bytes, Framing, OneDirection, Path, Plan, Queue, Share, Workload};
 
 use crate::acks;
 use crate::drops::{Offered, dropped, room, stall};
@@ -151,12 +151,12 @@ impl Crossing {
         let share = self.share.0;
         let population = f64::from(population);
         let alone = acks::alone(self.servers, population / throughput.max(1e-9), lean);
-        let ways = self.path.ways();
+        let directions = self.path.directions();
         let loads = self.loads(alone);
         let [request, response] = self.segments();
         let mut away = self.delay();
         let mut lost = [0.0; 2];
-        for (index, (way, load)) in ways.iter().zip(&loads).enumerate() {
+        for (index, (way, load)) in directions.iter().zip(&loads).enumerate() {
             let packets = (load.data + load.acks).max(1e-9);
             let offered = Offered {
                 data: throughput * share * load.data,
@@ -188,7 +188,7 @@ impl Crossing {
         let of = f64::from(population);
         let mut of_limit: Option<Ceiling> = None;
         let mut of_rate: Option<Ceiling> = None;
-        for (index, way) in self.path.ways().iter().enumerate() {
+        for (index, way) in self.path.directions().iter().enumerate() {
             // Packets an exchange and throughput depend on each other: longer cycles, more ACKs.
             let settle = |ceiling: &dyn Fn(Load) -> f64| {
                 let (mut low, mut high) = (0.0, 1e12);
@@ -229,7 +229,7 @@ impl Crossing {
         }
         ceilings.extend(of_limit);
         ceilings.extend(of_rate);
-        let losses = self.path.ways().map(|way| way.loss.0);
+        let losses = self.path.directions().map(|way| way.loss.0);
         if losses.iter().any(|loss| *loss > 0.0) {
             let [request, response] = self.segments();
             let rtt = self.rtt();
@@ -294,7 +294,7 @@ fn lower(so_far: Option<Ceiling>, next: Ceiling) -> Ceiling {
 ///
 /// `R = s / (1 - X s (N-1)/N)`: a single server in a closed network.
 /// Source: Schweitzer's approximation of mean value analysis, 1979.
-fn wait(way: &Way, bytes: f64, crossing: f64, population: f64) -> f64 {
+fn wait(way: &OneDirection, bytes: f64, crossing: f64, population: f64) -> f64 {
     let Some(rate) = way.rate else { return 0.0 };
     let own = bytes * 8.0 / rate.0;
     let left = 1.0 - crossing * own * (population - 1.0).max(0.0) / population.max(1.0);

@@ -10,7 +10,7 @@
 //! the middle is too high, and the simulation is not.
 //! Source: Erlang, 1917; RFC 6298; `TCP_RTO_MIN` = 200 ms, linux/include/net/tcp.h.
 
-use linerate_model::{Queue, Way};
+use linerate_model::{OneDirection, Queue};
 
 use crate::forecast::Lean;
 
@@ -36,7 +36,7 @@ pub(crate) struct Offered {
 }
 
 /// The share of its packets that a direction drops, retransmissions among those offered.
-pub(crate) fn dropped(way: &Way, offered: Offered, lean: Lean) -> f64 {
+pub(crate) fn dropped(way: &OneDirection, offered: Offered, lean: Lean) -> f64 {
     // Dropped more often, a packet is offered more often: p = f(offered(p)), f rising.
     let (mut low, mut high) = (0.0, 0.95);
     for _ in 0..48 {
@@ -47,7 +47,7 @@ pub(crate) fn dropped(way: &Way, offered: Offered, lean: Lean) -> f64 {
     low
 }
 
-fn of(way: &Way, packets: f64, offered: Offered, lean: Lean) -> f64 {
+fn of(way: &OneDirection, packets: f64, offered: Offered, lean: Lean) -> f64 {
     let passes = 1.0 - way.loss.0;
     let full = way.limit.map_or(0.0, |limit| {
         let held = packets * passes * way.delay.as_secs_f64();
@@ -74,7 +74,7 @@ fn of(way: &Way, packets: f64, offered: Offered, lean: Lean) -> f64 {
 }
 
 /// Packets that may wait for the rate.
-pub(crate) fn room(way: &Way, bytes: f64) -> f64 {
+pub(crate) fn room(way: &OneDirection, bytes: f64) -> f64 {
     match way.queue {
         Queue::Packets(packets) => f64::from(packets),
         Queue::Bytes(size) => size.0 as f64 / bytes.max(1.0),

@@ -129,10 +129,10 @@ impl Census {
         let local = slot.client?;
         let server = self.servers.get_mut(usize::from(slot.server))?;
         let near = (*self.clients.get(usize::from(slot.host))?)?;
-        let ways =
+        let directions =
             [(near, local, server.address), (server.diag.unwrap_or(near), server.address, local)];
         let mut of = |end: usize| {
-            let (diag, own, other) = ways[end];
+            let (diag, own, other) = directions[end];
             ask(self.diags.get_mut(diag)?, own, other, &now, &mut self.faults)
         };
         if server.diag.is_none() {

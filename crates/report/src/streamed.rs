@@ -112,11 +112,11 @@ impl Streamed {
     /// `24.5 Gbit/s to the far end; resent 3 segments, congestion window 895 KiB (cubic), round trip 64.0 us; CPU 0.99
     /// of one here, 0.34 there; 8.54 GiB written, all of it read there`.
     pub(crate) fn says(&self) -> String {
-        let ways = [(self.up_bytes_per_s, "to"), (self.down_bytes_per_s, "from")];
-        let ways = ways
+        let directions = [(self.up_bytes_per_s, "to"), (self.down_bytes_per_s, "from")];
+        let directions = directions
             .iter()
             .filter_map(|(rate, way)| rate.map(|rate| format!("{} {way} the far end", bits(rate))));
-        let mut said = ways.collect::<Vec<_>>().join(", ");
+        let mut said = directions.collect::<Vec<_>>().join(", ");
         if let Some(resent) = self.resent {
             said += &format!("; resent {} segments", count(resent as u64));
         }

@@ -11,6 +11,7 @@ use crate::stations::Stations;
 pub(crate) mod admission;
 pub(crate) mod channels;
 pub(crate) mod connections;
+pub(crate) mod directions;
 pub(crate) mod drops;
 pub(crate) mod flows;
 mod node;
@@ -19,9 +20,8 @@ pub(crate) mod queues;
 pub(crate) mod sampled;
 pub(crate) mod stops;
 pub(crate) mod tls;
-pub(crate) mod ways;
 
-use ways::LaidWay;
+use directions::LaidDirection;
 
 /// Whose load it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,7 +53,7 @@ pub struct Facts<'a> {
     /// The engine's.
     pub engine: Option<Running>,
     /// Every direction of the path that the plan lays.
-    pub(crate) ways: Vec<LaidWay<'a>>,
+    pub(crate) directions: Vec<LaidDirection<'a>>,
     /// CPU time of the target; missing where it was not measured, or nobody says how much a node worked.
     target_cpu: Result<Target, Missing>,
     /// The machine's.
@@ -100,7 +100,7 @@ impl<'a> Facts<'a> {
             experiment: Experiment::of(run.header, run.evidence, run.load),
             target,
             engine,
-            ways: ways::laid(&run),
+            directions: directions::laid(&run),
             node: NodeCpu::of(&run),
             target_cpu,
             host,

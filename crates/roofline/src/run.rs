@@ -150,8 +150,8 @@ impl<'a> Run<'a> {
 
     /// CPUs' worth of time that the threads used which carry the path; 0 where none are known.
     pub(crate) fn path_cores(&self) -> f64 {
-        let ways = self.evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
-        ways.filter_map(|way| self.of(way).rate(link::CPU).ok()).sum()
+        let directions = self.evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
+        directions.filter_map(|way| self.of(way).rate(link::CPU).ok()).sum()
     }
 
     /// Connections opened by exchanges answered, whole run.

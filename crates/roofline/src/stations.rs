@@ -88,10 +88,10 @@ impl Stations {
         let mut this = Self::default();
         // Of equally full ones the last is named.
         let strangers = this.machine(facts);
-        if let Ok((_, _, used)) = facts.fullest_way() {
+        if let Ok((_, _, used)) = facts.fullest_direction() {
             this.push(Resource::Line, used, 1.0, 0.0);
         }
-        let threads = facts.ways.iter().filter_map(|way| way.per_second(link::CPU).ok());
+        let threads = facts.directions.iter().filter_map(|way| way.per_second(link::CPU).ok());
         let busiest = threads.reduce(f64::max).unwrap_or(0.0);
         this.push(Resource::Emulator, busiest, 1.0, busiest);
         if facts.load == Load::Made {

@@ -288,7 +288,7 @@ fn the_advice_of_a_full_path_is_what_all_connections_may_have_out() {
 #[test]
 fn the_knob_of_one_way_is_turned_where_the_plan_has_it() {
     let (mut header, evidence) = recording("queue-limit");
-    let change = linerate_model::WayChange { limit: Some(20), ..Default::default() };
+    let change = linerate_model::DirectionChange { limit: Some(20), ..Default::default() };
     (path(&mut header).out, path(&mut header).back) = (Some(change.clone()), Some(change));
     path(&mut header).limit = None;
     let judgement = judged(&header, &evidence);

@@ -15,7 +15,7 @@ mod station;
 mod tcp;
 mod world;
 
-pub use outcome::{Latency, LinkOutcome, Outcome, Pair, Retransmitted, WayOutcome};
+pub use outcome::{DirectionOutcome, Latency, LinkOutcome, Outcome, Pair, Retransmitted};
 pub use scenario::{Acks, BadScenario, Scenario, Service, Station, Tcp};
 
 /// Simulates a scenario.

@@ -26,7 +26,7 @@ pub struct Outcome {
     pub client_busy: Option<Share>,
     /// Exchanges by where the worker and where the server was.
     pub pairs: Vec<Pair>,
-    /// Each link's two ways, in the order of the scenario.
+    /// Each link's two directions, in the order of the scenario.
     pub links: Vec<LinkOutcome>,
     /// Retransmissions, whole network.
     pub retransmitted: Retransmitted,
@@ -73,18 +73,19 @@ pub struct Pair {
     pub latency: Latency,
 }
 
-/// A link's two ways.
+/// A link's two directions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkOutcome {
     /// The sites that it joins; the first way is from the first to the second.
     pub between: [String; 2],
     /// Out and back.
-    pub ways: [WayOutcome; 2],
+    #[serde(rename = "ways")]
+    pub directions: [DirectionOutcome; 2],
 }
 
 /// What one way of a link carried in the measured part. Packets a second, of what came to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct WayOutcome {
+pub struct DirectionOutcome {
     /// Packets with data, retransmissions included.
     pub data: OpRate,
     /// Acknowledgements without data.
@@ -103,7 +104,7 @@ pub struct WayOutcome {
     pub held_most: u64,
 }
 
-impl WayOutcome {
+impl DirectionOutcome {
     /// All packets that came.
     pub fn packets(&self) -> f64 {
         self.data.0 + self.pure_acks.0
@@ -213,10 +214,15 @@ impl Parts {
 }
 
 /// What a way did between two readings of its counters.
-pub(crate) fn way(kinds: Kinds, before: &Counters, after: &Counters, seconds: f64) -> WayOutcome {
+pub(crate) fn way(
+    kinds: Kinds,
+    before: &Counters,
+    after: &Counters,
+    seconds: f64,
+) -> DirectionOutcome {
     let rate = |count: u64| OpRate(count as f64 / seconds);
     let lost = |counters: &Counters| counters.dropped_loss + counters.dropped_size;
-    WayOutcome {
+    DirectionOutcome {
         data: rate(kinds.data),
         pure_acks: rate(kinds.pure_acks),
         retransmitted: rate(kinds.retransmitted),

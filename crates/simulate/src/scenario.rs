@@ -225,7 +225,7 @@ impl Scenario {
             for name in &link.between {
                 self.site(name)?;
             }
-            if link.path.ways().iter().any(|way| way.trace.is_some()) {
+            if link.path.directions().iter().any(|way| way.trace.is_some()) {
                 return Err(BadScenario::Trace(first.clone(), second.clone()));
             }
         }

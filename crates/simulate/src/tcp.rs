@@ -442,7 +442,7 @@ mod tests {
     impl Pair {
         fn over(path: Path, tcp: Tcp) -> Self {
             let end = End::new(&tcp, path.round_trip());
-            let pipes = path.ways().map(|way| Pipe::new(&way, None));
+            let pipes = path.directions().map(|way| Pipe::new(&way, None));
             Self {
                 now: Timestamp(0),
                 tcp,

@@ -87,7 +87,7 @@ struct Socket {
     timer_at: Option<Timestamp>,
 }
 
-struct Way {
+struct LinkDirection {
     pipe: Pipe<Parcel>,
     due: Option<Timestamp>,
     kinds: Kinds,
@@ -108,7 +108,7 @@ pub(crate) struct World<'a> {
     clients: Vec<Host>,
     servers: Vec<Host>,
     sockets: Vec<Socket>,
-    ways: Vec<Way>,
+    directions: Vec<LinkDirection>,
     /// The way from one site to another, by from x sites + to.
     routes: Vec<Option<usize>>,
     out: Out,
@@ -128,17 +128,18 @@ impl<'a> World<'a> {
     pub fn new(scenario: &'a Scenario) -> Result<Self, BadScenario> {
         scenario.check()?;
         let sites = scenario.sites.len();
-        let mut ways = Vec::new();
+        let mut directions = Vec::new();
         let mut routes = vec![None; sites * sites];
         let mut round_trips = vec![Duration::ZERO; sites * sites];
         for link in &scenario.links {
             let (first, second) =
                 (scenario.site(&link.between[0])?, scenario.site(&link.between[1])?);
-            for (way, (from, to)) in link.path.ways().iter().zip([(first, second), (second, first)])
+            for (way, (from, to)) in
+                link.path.directions().iter().zip([(first, second), (second, first)])
             {
-                routes[from * sites + to] = Some(ways.len());
+                routes[from * sites + to] = Some(directions.len());
                 round_trips[from * sites + to] = link.path.round_trip();
-                ways.push(Way {
+                directions.push(LinkDirection {
                     pipe: Pipe::new(way, None),
                     due: None,
                     kinds: Kinds::default(),
@@ -183,7 +184,7 @@ impl<'a> World<'a> {
             clients,
             servers,
             sockets,
-            ways,
+            directions,
             routes,
             out: Out::default(),
             // Apart, so that a change of demands does not change who is picked.
@@ -253,9 +254,9 @@ impl<'a> World<'a> {
                 self.write(connection, Side::Server, self.scenario.response.0);
             }
             Event::Pipe { pipe } => {
-                if self.ways[pipe].due == Some(self.now) {
-                    self.ways[pipe].due = None;
-                    while let Some(parcel) = self.ways[pipe].pipe.pop(self.now) {
+                if self.directions[pipe].due == Some(self.now) {
+                    self.directions[pipe].due = None;
+                    while let Some(parcel) = self.directions[pipe].pipe.pop(self.now) {
                         self.deliver(parcel);
                     }
                     self.arm_pipe(pipe);
@@ -275,7 +276,7 @@ impl<'a> World<'a> {
                 for host in self.clients.iter_mut().chain(&mut self.servers) {
                     host.cpus.restart_count();
                 }
-                for way in &mut self.ways {
+                for way in &mut self.directions {
                     way.pipe.restart_mosts();
                     way.before = way.pipe.counters();
                     way.kinds = Kinds::default();
@@ -339,7 +340,7 @@ impl<'a> World<'a> {
         else {
             return self.deliver(parcel);
         };
-        let way = &mut self.ways[pipe];
+        let way = &mut self.directions[pipe];
         if parcel.segment.len == 0 {
             way.kinds.pure_acks += 1;
         } else {
@@ -347,15 +348,15 @@ impl<'a> World<'a> {
             way.kinds.retransmitted += u64::from(parcel.segment.again);
         }
         // What is due now leaves first: it takes no room any more.
-        while let Some(due) = self.ways[pipe].pipe.pop(self.now) {
+        while let Some(due) = self.directions[pipe].pipe.pop(self.now) {
             self.deliver(due);
         }
-        self.ways[pipe].pipe.push(self.now, parcel);
+        self.directions[pipe].pipe.push(self.now, parcel);
         self.arm_pipe(pipe);
     }
 
     fn arm_pipe(&mut self, pipe: usize) {
-        let way = &mut self.ways[pipe];
+        let way = &mut self.directions[pipe];
         if let Some(due) = way.pipe.next_due()
             && way.due.is_none_or(|at| at > due)
         {
@@ -448,7 +449,7 @@ impl<'a> World<'a> {
             });
         }
         let of_way = |index: usize| {
-            let of: &Way = &self.ways[index];
+            let of: &LinkDirection = &self.directions[index];
             way(of.kinds, &of.before, &of.pipe.counters(), seconds)
         };
         let links = self
@@ -458,7 +459,7 @@ impl<'a> World<'a> {
             .enumerate()
             .map(|(index, link)| LinkOutcome {
                 between: link.between.clone(),
-                ways: [of_way(2 * index), of_way(2 * index + 1)],
+                directions: [of_way(2 * index), of_way(2 * index + 1)],
             })
             .collect();
         let causes = self.out.causes;

@@ -41,7 +41,7 @@ fn with_cpus_for_all_throughput_is_workers_over_the_round_trip() {
     near(outcome.throughput.0, 100.0 / 0.010, 1e-3);
     near(outcome.latency.mean.as_secs_f64(), 0.010, 1e-3);
     assert_eq!(outcome.server_busy, None);
-    let way = outcome.links[0].ways[0];
+    let way = outcome.links[0].directions[0];
     assert_eq!((way.dropped(), way.retransmitted.0, outcome.stalled_workers), (0.0, 0.0, 0.0));
     // Each request carries the acknowledgement of the answer before it.
     assert_eq!(way.pure_acks.0, 0.0);
@@ -100,7 +100,7 @@ fn a_rate_carries_its_bits_and_no_more() {
     let outcome = simulate(&Scenario::across(path, 1, 500)).unwrap();
     near(outcome.throughput.0, 50e6 / 8.0 / 1078.0, 0.02);
     // All wait in its queue: nothing is dropped.
-    assert_eq!(outcome.links[0].ways[0].dropped(), 0.0);
+    assert_eq!(outcome.links[0].directions[0].dropped(), 0.0);
     near(outcome.latency.mean.as_secs_f64(), 500.0 / outcome.throughput.0, 0.02);
 }
 
@@ -168,7 +168,7 @@ fn a_thousand_packets_at_5_ms_hold_the_study_where_it_was_held() {
         let outcome = simulate(&study(10, Some(1000), workers)).unwrap();
         near(outcome.throughput.0, published, 0.10);
         near(outcome.latency.mean.as_secs_f64(), f64::from(workers) / published, 0.15);
-        for way in outcome.links[0].ways {
+        for way in outcome.links[0].directions {
             // No more than 1,000 packets leave in 5 ms.
             assert!(way.left.0 <= 200_000.0 * 1.001, "{way:?}");
             assert_eq!(way.dropped_limit.0, way.dropped());
@@ -197,7 +197,7 @@ fn acknowledgements_at_once_take_more_of_the_queue() {
         simulate(&Scenario { tcp, ..study(10, Some(1000), 2000) }).unwrap()
     };
     let (delayed, pushed) = (with(Acks::Delayed), with(Acks::Pushed));
-    let acks = |outcome: &Outcome| outcome.links[0].ways[0].pure_acks.0;
+    let acks = |outcome: &Outcome| outcome.links[0].directions[0].pure_acks.0;
     assert!(acks(&pushed) > 1.3 * acks(&delayed));
     assert!(pushed.throughput.0 < delayed.throughput.0);
 }

@@ -19,7 +19,7 @@ use crate::session::{Answer, Broken, Session, Step, Template};
 /// See the module.
 pub(crate) static KIND: Kind = Kind {
     name: "stream",
-    says: "bulk bytes to the target, from it or both ways, as fast as they go (iperf3)",
+    says: "bulk bytes to the target, from it or both directions, as fast as they go (iperf3)",
     template: |workload, given| match workload {
         Workload::Stream { direction, block, zerocopy, bare } => {
             let mut bytes = vec![0; block.0 as usize];

@@ -69,12 +69,14 @@ pub fn path(args: &PathArgs) -> Result<u8, Failure> {
     let command = place.command(&words, args.command.is_empty());
     let run = behind.run(command, move |pid| child.begin(pid), move || ended.end());
     let length = begun.elapsed();
-    let ways = meter.read();
+    let directions = meter.read();
     let left = behind.close();
 
     let status = run.map_err(|error| not_started(&words[0], &error))?;
-    let ways: [WayReading; 2] = [since(&before[0], &ways[0]), since(&before[1], &ways[1])];
-    let account = Account { asked: &asked, place: &place, words: &words, status, length, ways };
+    let directions: [WayReading; 2] =
+        [since(&before[0], &directions[0]), since(&before[1], &directions[1])];
+    let account =
+        Account { asked: &asked, place: &place, words: &words, status, length, directions };
     if !args.quiet {
         say(&account.in_words());
     }

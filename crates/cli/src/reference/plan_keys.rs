@@ -27,7 +27,7 @@ const TABLES: [(&str, &str, &str); 20] = [
     ("until", "plan", "pub struct Until {"),
     ("engine", "plan", "pub struct EngineOptions {"),
     ("path", "path", "pub struct Path {"),
-    ("path.out", "path", "pub struct WayChange {"),
+    ("path.out", "path", "pub struct DirectionChange {"),
     ("[sites]", "sites", "pub struct Site {"),
     ("[links]", "sites", "pub struct Link {"),
 ];
@@ -163,7 +163,7 @@ fn kind(of: &str) -> String {
         "Vec<u16>" => "list of numbers".to_owned(),
         "Vec<(String, String)>" => "list of pairs".to_owned(),
         "BTreeMap<String, String>" => "table of texts".to_owned(),
-        "Target" | "Workload" | "Load" | "Until" | "EngineOptions" | "Path" | "WayChange"
+        "Target" | "Workload" | "Load" | "Until" | "EngineOptions" | "Path" | "DirectionChange"
         | "Requests" | "Expected" | "Ending" | "LengthField" => "table".to_owned(),
         "Vec<Site>" | "Vec<Link>" | "Vec<Also>" | "Vec<Stage>" => "tables".to_owned(),
         // Of linerate's own tests.

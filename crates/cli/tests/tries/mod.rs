@@ -145,8 +145,8 @@ pub fn taken_by_others(header: &Header, evidence: &Evidence) -> f64 {
     let used = |metric: linerate_evidence::Metric<Duration>| {
         target.delta(metric).map_or(0.0, |(time, over)| time.as_secs_f64() / over.as_secs_f64())
     };
-    let ways = evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
-    let path: f64 = ways
+    let directions = evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
+    let path: f64 = directions
         .filter_map(|of| evidence.of(of).delta(link::CPU).ok())
         .map(|(time, over)| time.as_secs_f64() / over.as_secs_f64())
         .sum();

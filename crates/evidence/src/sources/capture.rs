@@ -74,13 +74,13 @@ metrics! {
     RESET: u64 = "capture.reset", "1";
     /// Answers that began with HTTP's status 429 or 5xx, since the capture began.
     NO_HTTP: u64 = "capture.no_http", "1";
-    /// Answers that began with a reply of SMTP or FTP that serves nobody: 421, 450, 451, 452, 454, 530, 554, since the capture began.
+    /// Answers that began with a reply of SMTP or FTP that refuses service: 421, 450, 451, 452, 454, 530, 554, since the capture began.
     NO_REPLY: u64 = "capture.no_reply", "1";
-    /// Answers that began with an error word of Redis, memcached, NATS, POP or IMAP that serves nobody, since the capture began.
+    /// Answers that began with an error word of Redis, memcached, NATS, POP or IMAP that refuses service, since the capture began.
     NO_WORD: u64 = "capture.no_word", "1";
     /// Answers by which PostgreSQL or MySQL refused a connection, since the capture began.
     NO_DATABASE: u64 = "capture.no_database", "1";
-    /// Answers by which a broker closed a connection or a channel of AMQP, or let nobody in by MQTT, since the capture began.
+    /// Answers by which a broker closed a connection or a channel of AMQP, or refused a login by MQTT, since the capture began.
     NO_BROKER: u64 = "capture.no_broker", "1";
     /// Answers by which XMPP ended a stream with an error, or a login failed, since the capture began.
     NO_XMPP: u64 = "capture.no_xmpp", "1";
@@ -98,7 +98,7 @@ metrics! {
     ONE_IN: u64 = "capture.one_in", "1";
     /// Time during which packets were taken, since the capture began: rates and means are of it.
     WATCHED: Duration = "capture.watched", "ns";
-    /// CPU time of the capture's own thread since it began, of all ports; the kernel's part, in the time of whoever sends, is not in it.
+    /// CPU time of the capture's own thread since it began, of all ports; the kernel's part, in the sender's time, is not in it.
     COST: Duration = "capture.cost", "ns";
     /// Median of the time from a request's last byte to its answer's first, since the capture began.
     SERVICE_P50: Duration = "capture.service_p50", "ns";

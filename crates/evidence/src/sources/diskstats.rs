@@ -25,7 +25,7 @@ metrics! {
     WRITTEN: Bytes = "disk.written", "B";
     /// Time in which a disk had something to do, all disks added, since boot.
     BUSY: Duration = "disk.busy", "ns";
-    /// Flushes that the disks made, since boot: somebody waited until all was on them. From Linux 5.5 on.
+    /// Flushes that the disks made, since boot: a process waited until all was on them. From Linux 5.5 on.
     FLUSHES: u64 = "disk.flushes", "1";
     /// What these took, all added, since boot. From Linux 5.5 on.
     FLUSHING: Duration = "disk.flushing", "ns";

@@ -19,7 +19,7 @@ metrics! {
     PROCESSES: u64 = "doing.processes", "1";
     /// Of them, those that were drawn to be asked in turn.
     DRAWN: u64 = "doing.drawn", "1";
-    /// Of those, the ones that were asked in this pass.
+    /// Of those, the ones that were asked in this sampling round.
     ASKED: u64 = "doing.asked", "1";
     /// Of them, those that ran, could have run, or collected garbage.
     RUNNING: u64 = "doing.running", "1";

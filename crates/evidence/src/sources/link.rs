@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_a_link_does_not_say_is_missing_and_not_zero() {
         let mut evidence = Evidence::default();
-        let of = Subject::Link(0, Direction::Out);
+        let of = Subject::Link(0, Direction::Outbound);
         let reading = WayReading { packets_in: Some(7), ..WayReading::default() };
         reading.push(Timestamp(5), of, &mut evidence);
         assert_eq!(evidence.of(of).last(PACKETS_IN), Ok(7));
@@ -194,7 +194,7 @@ mod tests {
             cpu: Some(Duration::from_nanos(1)),
         };
         let mut evidence = Evidence::default();
-        all.push(Timestamp(5), Subject::Link(1, Direction::Back), &mut evidence);
+        all.push(Timestamp(5), Subject::Link(1, Direction::Return), &mut evidence);
         let (_, _, values) = evidence.rows().remove(0);
         assert_eq!(values.len(), METRICS.len());
         assert!(METRICS.iter().all(|metric| values.contains_key(metric.name)));

@@ -93,7 +93,7 @@ metrics! {
     ABORT_ON_LINGER: u64 = "netstat.abort_on_linger", "1";
     /// Resets that could not be sent (`TCPAbortFailed`).
     ABORT_FAILED: u64 = "netstat.abort_failed", "1";
-    /// Small writes held back to be merged (`TCPAutoCorking`).
+    /// Small writes delayed to be merged (`TCPAutoCorking`).
     AUTO_CORKING: u64 = "netstat.auto_corking", "1";
     /// Slow starts ended early by the spacing of ACKs (`TCPHystartTrainDetect`).
     HYSTART_TRAIN_DETECT: u64 = "netstat.hystart_train_detect", "1";

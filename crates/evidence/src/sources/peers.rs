@@ -61,7 +61,7 @@ metrics! {
     UNSENT: u64 = "peer.unsent", "1";
     /// Of those, the ones that are held by Nagle: less than a segment is unsent, an ACK is outstanding, and both windows have room.
     HELD_NAGLE: u64 = "peer.held_nagle", "1";
-    /// Looks at single connections to it, since sampling began: where the target opened few, each is looked at more often than all are dumped.
+    /// Samples of single connections to it, since sampling began: where the target opened few, each is sampled more often than all are dumped.
     LOOKS: u64 = "peer.looks", "1";
     /// Of those, the ones that found a question out.
     LOOKS_ASKED: u64 = "peer.looks_asked", "1";

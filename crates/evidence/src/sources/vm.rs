@@ -138,9 +138,9 @@ metrics! {
     DIST_BUF_BUSY_LIMIT: Bytes = "vm.dist_buf_busy_limit", "B";
     /// Age of the node.
     UPTIME: Duration = "vm.uptime", "ns";
-    /// Time in which the system monitor was asked what took long: not all of it on a node of very many turns.
+    /// Time in which the system monitor was asked what took long: not all of it on a node of very many time slices.
     TIMED: Duration = "vm.timed", "ns";
-    /// Garbage collections of 20 ms and more that the system monitor told of since the probe came; absent where it is somebody else's, as all of its events.
+    /// Garbage collections of 20 ms and more that the system monitor reported since the probe came; absent where another program uses it, as all of its events.
     LONG_GC: u64 = "vm.long_gc", "1";
     /// The longest of them.
     LONG_GC_WORST: Duration = "vm.long_gc_worst", "ns";
@@ -152,14 +152,14 @@ metrics! {
     BUSY_PORT: u64 = "vm.busy_port", "1";
     /// Processes that were suspended because they sent to a node whose channel was busy.
     BUSY_DIST_PORT: u64 = "vm.busy_dist_port", "1";
-    /// What the probe took of a scheduler since it came: its passes' time, less the waits for answers of
+    /// What the probe took of a scheduler since it came: its sampling rounds' time, less the waits for answers of
     /// others, the sending of its answers, and by estimate what the emulator's accounts and clocks took for it.
     PROBE_TIME: Duration = "vm.probe_time", "ns";
     /// Those waits.
     PROBE_WAITED: Duration = "vm.probe_waited", "ns";
     /// Passes of the probe.
     PROBE_PASSES: u64 = "vm.probe_passes", "1";
-    /// Of them, passes that left something out to keep the budget.
+    /// Of them, sampling rounds that left something out to keep the budget.
     PROBE_THINNED: u64 = "vm.probe_thinned", "1";
     /// Reductions of the probe's processes.
     PROBE_REDUCTIONS: u64 = "vm.probe_reductions", "1";

@@ -16,13 +16,13 @@ pub(super) const SOURCE: Source = Source {
 };
 
 metrics! {
-    /// Processes that were asked in this pass.
+    /// Processes that were asked in this sampling round.
     ASKED: u64 = "waits.asked", "1";
     /// Of them, those that ran, could have run, or collected garbage.
     RUNNING: u64 = "waits.running", "1";
     /// In `gen_tcp:send`, until the driver's queue is shorter.
     SEND: u64 = "waits.send", "1";
-    /// Suspended: the port they sent to is busy with somebody else's data.
+    /// Suspended: the port they sent to is busy with another process's data.
     PORT: u64 = "waits.port", "1";
     /// Suspended: the channel to another node is busy.
     DIST: u64 = "waits.dist", "1";

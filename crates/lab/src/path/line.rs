@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use linerate_evidence::sources::link::WayReading;
-use linerate_model::{Path, PathBackend, Timestamp, Way};
+use linerate_model::{OneDirection, Path, PathBackend, Timestamp};
 use linerate_netpath::{Pipe, Trace};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -77,7 +77,7 @@ impl Backend for TunLine {
         asked: &Path,
         cancel: &Cancel,
     ) -> Result<Box<dyn LaidLink>, LayError> {
-        let [out, back] = asked.ways();
+        let [out, back] = asked.directions();
         let pipes = [pipe(&out)?, pipe(&back)?];
         let offload = if asked.offload { Offload::On } else { Offload::Off };
         let client = Device::lay(ip, near, far, offload)?;
@@ -90,7 +90,7 @@ impl Backend for TunLine {
 }
 
 /// What a way asks for, its trace read.
-fn pipe(way: &Way) -> Result<Pipe<Frame>, LayError> {
+fn pipe(way: &OneDirection) -> Result<Pipe<Frame>, LayError> {
     let Some(path) = &way.trace else { return Ok(Pipe::new(way, None)) };
     let bad = |reason: String| LayError::BadTrace { path: path.display().to_string(), reason };
     let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
@@ -148,11 +148,11 @@ impl Line {
     fn start([near, far]: [Device; 2], pipes: [Pipe<Frame>; 2]) -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let end = Arc::new(End { wake, is_now: AtomicBool::new(false) });
-        let ways = [(&near.tun, &far.tun), (&far.tun, &near.tun)]
+        let directions = [(&near.tun, &far.tun), (&far.tun, &near.tun)]
             .map(|(from, to)| (Arc::clone(from), Arc::clone(to)));
         let accounts = [near, far].map(|device| Account::of(device.devices, device.name));
         let mut line = Self { end, threads: Vec::new(), accounts: Arc::new(accounts) };
-        for (index, ((from, to), pipe)) in ways.into_iter().zip(pipes).enumerate() {
+        for (index, ((from, to), pipe)) in directions.into_iter().zip(pipes).enumerate() {
             let (end, accounts) = (Arc::clone(&line.end), Arc::clone(&line.accounts));
             let carry = move || {
                 let account = &accounts[index];

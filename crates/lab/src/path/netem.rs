@@ -14,7 +14,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use linerate_evidence::sources::link::WayReading;
-use linerate_model::{Aqm, Bytes, Path, PathBackend, Queue, Way};
+use linerate_model::{Aqm, Bytes, OneDirection, Path, PathBackend, Queue};
 
 use super::backend::{Backend, LaidLink, LinkEnd, LinkMeter, Meter};
 use crate::cancel::Cancel;
@@ -44,7 +44,7 @@ impl Backend for Netem {
     }
 
     fn unable(&self, ip: Ip, asked: &Path) -> Option<String> {
-        if let Some(part) = asked.ways().iter().find_map(foreign) {
+        if let Some(part) = asked.directions().iter().find_map(foreign) {
             return Some(format!("netem has no {part}: write backend = \"line\""));
         }
         static THERE: OnceLock<Option<String>> = OnceLock::new();
@@ -58,7 +58,7 @@ impl Backend for Netem {
         asked: &Path,
         cancel: &Cancel,
     ) -> Result<Box<dyn LaidLink>, LayError> {
-        let [out, back] = asked.ways();
+        let [out, back] = asked.directions();
         // Made with its peer in the other namespace, by that one's file: it has a name or is our own.
         near.netns.batch(&[
             "link set lo up".into(),
@@ -99,7 +99,7 @@ impl Backend for Netem {
 }
 
 /// What netem does not do.
-fn foreign(way: &Way) -> Option<&'static str> {
+fn foreign(way: &OneDirection) -> Option<&'static str> {
     [
         (way.trace.is_some(), "trace"),
         (way.largest.is_some(), "size at which packets vanish (largest)"),
@@ -115,13 +115,13 @@ fn foreign(way: &Way) -> Option<&'static str> {
 }
 
 /// Whether it matters how many packets a super-frame holds.
-fn counts(way: &Way) -> bool {
+fn counts(way: &OneDirection) -> bool {
     let shares = [way.loss, way.duplicate, way.reorder];
     way.rate.is_some() || way.limit.is_some() || shares.iter().any(|share| share.0 > 0.0)
 }
 
 /// The words of `tc` that set a way's discipline.
-fn qdisc(device: &str, way: &Way) -> Vec<String> {
+fn qdisc(device: &str, way: &OneDirection) -> Vec<String> {
     let mut words: Vec<String> =
         ["qdisc", "replace", "dev", device, "root", "handle", "1:", "netem"].map(Into::into).into();
     let mut add = |text: String| words.extend(text.split(' ').map(str::to_owned));
@@ -157,7 +157,7 @@ fn qdisc(device: &str, way: &Way) -> Vec<String> {
 /// loss, and the mean stay the burst.
 ///
 /// Source: Gilbert 1960, Elliott 1963; stationary p / (p + r), mean stay 1 / r.
-fn gilbert_elliott(way: &Way) -> Option<(f64, f64)> {
+fn gilbert_elliott(way: &OneDirection) -> Option<(f64, f64)> {
     if way.loss_burst <= 1.0 {
         return None;
     }
@@ -166,7 +166,7 @@ fn gilbert_elliott(way: &Way) -> Option<(f64, f64)> {
 }
 
 /// All that the way holds, in packets: what was asked, or what waits and what is in delay meanwhile.
-fn limit(way: &Way) -> u64 {
+fn limit(way: &OneDirection) -> u64 {
     let own = way.rate.map_or(NO_LIMIT, |rate| {
         let delayed = (way.delay + way.jitter).as_secs_f64() * rate.0 / 8.0 / 1500.0;
         let queue = match way.queue {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn command(path: &Path) -> String {
-        qdisc("lr0", &path.ways()[0]).join(" ")
+        qdisc("lr0", &path.directions()[0]).join(" ")
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_netem_can_not_do_is_named() {
-        let part = |path: Path| foreign(&path.ways()[0]).unwrap_or_default();
+        let part = |path: Path| foreign(&path.directions()[0]).unwrap_or_default();
         assert_eq!(part(path()), "");
         assert_eq!(part(Path { trace: Some("a".into()), ..path() }), "trace");
         let bytes = Some(Queue::Bytes(Bytes(65_536)));

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use linerate_evidence::Direction;
-use linerate_model::{Aqm, Path, Share, Way};
+use linerate_model::{Aqm, OneDirection, Path, Share};
 
 use super::backend::LinkEnd;
 use crate::cancel::Cancel;
@@ -91,11 +91,13 @@ pub(crate) fn prove(
     asked: &Path,
     cancel: &Cancel,
 ) -> Result<PathProof, LayError> {
-    let ways = asked.ways();
+    let directions = asked.directions();
     let wire = Wire::open(ends)?;
     let trips = RttCheck::prove(&wire, asked, cancel)?;
     let mut rows = vec![trips.row()];
-    for ((way, direction), wire) in ways.iter().zip(Direction::BOTH).zip([&wire, &wire.turned()?]) {
+    for ((way, direction), wire) in
+        directions.iter().zip(Direction::BOTH).zip([&wire, &wire.turned()?])
+    {
         let mut row = |what: &str, asked: String, delivered: Delivered| {
             rows.push(ProofRow { what: format!("{what}.{direction}"), asked, delivered });
         };
@@ -137,12 +139,12 @@ fn thousands(share: Share) -> String {
 const HEADERS: u64 = 28;
 
 /// Bytes of the largest datagram that the way lets through whole, headers included.
-fn largest(way: &Way) -> u64 {
+fn largest(way: &OneDirection) -> u64 {
     way.largest.map_or(1500, |largest| largest.0.min(1500))
 }
 
 /// How long so many bytes take at the way's rate.
-fn at_rate(way: &Way, bytes: u64) -> Duration {
+fn at_rate(way: &OneDirection, bytes: u64) -> Duration {
     way.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 * 8.0 / rate.0))
 }
 

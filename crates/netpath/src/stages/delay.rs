@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 use fastrand::Rng;
-use linerate_model::{Timestamp, Way};
+use linerate_model::{OneDirection, Timestamp};
 
 use crate::chance::{Hits, Piece, generator};
 use crate::counters::Counters;
@@ -55,7 +55,7 @@ struct Due<P> {
 }
 
 impl<P: Packet> Transit<P> {
-    pub fn new(way: &Way) -> Self {
+    pub fn new(way: &OneDirection) -> Self {
         let (delay, jitter) = (way.delay.as_nanos() as u64, way.jitter.as_nanos() as u64);
         let jitter = jitter.min(delay);
         let skips = Hits::new(way.reorder, generator(way.seed, "reorder"));

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use linerate_model::{Aqm, BitRate, Bytes, Queue, Timestamp, Way};
+use linerate_model::{Aqm, BitRate, Bytes, OneDirection, Queue, Timestamp};
 
 use crate::codel::{CoDel, Judged};
 use crate::counters::Counters;
@@ -67,7 +67,7 @@ enum Clock {
 
 impl<P: Packet> Link<P> {
     /// None where neither rate nor trace is.
-    pub fn new(way: &Way, trace: Option<Trace>) -> Option<Self> {
+    pub fn new(way: &OneDirection, trace: Option<Trace>) -> Option<Self> {
         let clock = match (trace, way.rate) {
             (Some(trace), _) => Clock::Trace(Cursor::new(trace)),
             (None, Some(rate)) => Clock::of(rate),

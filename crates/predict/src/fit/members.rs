@@ -86,10 +86,12 @@ impl Members {
         let most = observed.iter().map(|it| it.per_s).fold(0.0, f64::max);
         let connections = observed.iter().map(|it| it.connections).max().unwrap_or(1);
         let is_steady = known.iter().all(|it| it.alone == it.station.demand);
-        let ways = if is_steady { &Falls::ALL[..1] } else { &Falls::ALL[..] };
+        let directions = if is_steady { &Falls::ALL[..1] } else { &Falls::ALL[..] };
         let mut this = Self { known, connections, think, all: Vec::new() };
-        for (falls, (at, prior)) in ways.iter().flat_map(|falls| NODES.map(|node| (*falls, node))) {
-            let prior = prior / ways.len() as f64;
+        for (falls, (at, prior)) in
+            directions.iter().flat_map(|falls| NODES.map(|node| (*falls, node)))
+        {
+            let prior = prior / directions.len() as f64;
             let whole = alone.service_s * (at * spread).exp();
             // What the CPUs are said to take may be more than what one alone took.
             let time = (whole - of_known).max(whole * LEAST);

@@ -223,9 +223,9 @@ fn path(path: &Path) -> String {
         return "no path".into();
     }
     let mut says = vec![format!("{} round trip", time(path.round_trip().as_secs_f64() * 1e6))];
-    let ways = path.ways();
-    let both = |of: fn(&linerate_model::Way) -> Option<String>| {
-        let [out, back] = [of(&ways[0]), of(&ways[1])];
+    let directions = path.directions();
+    let both = |of: fn(&linerate_model::OneDirection) -> Option<String>| {
+        let [out, back] = [of(&directions[0]), of(&directions[1])];
         match (out, back) {
             (Some(out), Some(back)) if out == back => Some(out),
             (None, None) => None,

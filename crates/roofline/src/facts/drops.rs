@@ -10,8 +10,8 @@
 
 use linerate_predict::{trips_again, window_with_losses};
 
+use crate::facts::directions::LaidDirection;
 use crate::facts::flows::{heavier, mean_over, min_rtt, segment};
-use crate::facts::ways::LaidWay;
 use crate::prelude::*;
 
 /// Unit: seconds. Source: see the module.
@@ -34,10 +34,10 @@ pub(crate) enum Drops {
 }
 
 impl Cost {
-    /// Of so many drops a second, at one share of the packets of the way that drops most.
+    /// Of so many drops a second, at one share of the packets of the direction that drops most.
     pub fn of(facts: &Facts, drops: Drops, per_s: f64, share: f64) -> Result<Self, Missing> {
         let stalls = Stalls::of(&facts.run)?;
-        let all: f64 = facts.ways.iter().map(dropped).sum();
+        let all: f64 = facts.directions.iter().map(dropped).sum();
         let mut timers = stalls.by(facts.per_exchange(per_s), per_s / all.max(1e-9));
         let (stood, time) = (percent(stalls.exchanges), in_percent(stalls.time));
         let mut words = format!(
@@ -55,8 +55,8 @@ impl Cost {
     }
 }
 
-/// All that a way dropped, a second, for whatever reason.
-fn dropped(way: &LaidWay) -> f64 {
+/// All that a direction dropped, a second, for whatever reason.
+fn dropped(way: &LaidDirection) -> f64 {
     let reasons = [
         way.lost_per_second(),
         way.overflows().map(|full| full.sum()),

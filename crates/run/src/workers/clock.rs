@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_offset_lies_within_what_every_round_trip_allows() {
-        // A minute ahead; the ways take 100 and 300, then 10 and 20, then 500 and 5.
+        // A minute ahead; the directions take 100 and 300, then 10 and 20, then 500 and 5.
         let minute = 60_000_000_000;
         let mut clock = Clock::default();
         for (at, there, back) in [(1_000, 100, 300), (2_000, 10, 20), (3_000, 500, 5)] {

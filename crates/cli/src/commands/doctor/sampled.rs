@@ -98,7 +98,7 @@ impl Sampled {
     }
 }
 
-/// Both ways. Unit: bytes.
+/// Both directions. Unit: bytes.
 fn carried(row: &NodeRow) -> u64 {
     let is_count = |name: &str| name == port::RECV_OCT.name || name == port::SEND_OCT.name;
     let count = |(name, value): &(String, NodeValue)| match value {

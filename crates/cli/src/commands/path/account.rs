@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use linerate_evidence::sources::link::WayReading;
 use linerate_lab::{PathProof, ProofRow};
-use linerate_model::{Aqm, Bytes, Path, Share, Way};
+use linerate_model::{Aqm, Bytes, OneDirection, Path, Share};
 use serde_json::{Value, json};
 
 use super::{Place, exit_code};
@@ -19,13 +19,13 @@ pub(super) struct Account<'a> {
     pub status: ExitStatus,
     pub length: Duration,
     /// What the command sent, and what it got.
-    pub ways: [WayReading; 2],
+    pub directions: [WayReading; 2],
 }
 
 impl Account<'_> {
     /// A line a way.
     pub fn in_words(&self) -> String {
-        let [out, back] = &self.ways;
+        let [out, back] = &self.directions;
         format!("out   {}\nback  {}\n", self.way(out), self.way(back))
     }
 
@@ -76,7 +76,7 @@ impl Account<'_> {
                 json!({ "what": what, "asked": asked, "delivered": delivered })
             })
             .collect();
-        let [out, back] = self.ways.each_ref().map(way_json);
+        let [out, back] = self.directions.each_ref().map(way_json);
         let whole = json!({
             "version": 1,
             "command": self.words,
@@ -132,7 +132,7 @@ pub(super) fn proof(proof: &PathProof) -> Vec<[String; 3]> {
 
 /// `rtt 10ms, 200 Mbit/s, queue 1000 packets, loss 0.100 %`; each way by itself where they differ.
 pub(super) fn path_in_words(path: &Path) -> String {
-    let [out, back] = path.ways();
+    let [out, back] = path.directions();
     let [there, here] = [&out, &back].map(|way| way_in_words(path, way));
     let rtt = format!("rtt {}", short(path.round_trip()));
     let mut parts = vec![rtt];
@@ -147,7 +147,7 @@ pub(super) fn path_in_words(path: &Path) -> String {
     parts.join(", ")
 }
 
-fn way_in_words(path: &Path, way: &Way) -> String {
+fn way_in_words(path: &Path, way: &OneDirection) -> String {
     let mut parts = Vec::new();
     if !way.jitter.is_zero() {
         parts.push(format!("jitter {}", short(way.jitter)));
@@ -223,7 +223,7 @@ fn grouped(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use linerate_model::{BitRate, Queue, WayChange};
+    use linerate_model::{BitRate, DirectionChange, Queue};
 
     use super::*;
 
@@ -237,7 +237,7 @@ mod tests {
         };
         assert_eq!(path_in_words(&path), "rtt 10 ms, 200 Mbit/s, queue 1000 packets, loss 0.100 %");
         assert_eq!(path_in_words(&Path::of_rtt(Duration::from_micros(250))), "rtt 250 us");
-        let back = WayChange { rate: Some(BitRate(1e6)), ..WayChange::default() };
+        let back = DirectionChange { rate: Some(BitRate(1e6)), ..DirectionChange::default() };
         let uneven = Path { back: Some(back), ..Path::of_rtt(Duration::from_millis(10)) };
         assert_eq!(
             path_in_words(&uneven),

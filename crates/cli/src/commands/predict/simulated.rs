@@ -62,8 +62,8 @@ fn sites(crossing: &Crossing) -> Result<Vec<Site>, Failure> {
 }
 
 fn told(of: &Outcome) -> Simulated {
-    let ways = of.links.iter().flat_map(|link| &link.ways);
-    let dropped = ways.map(|way| way.dropped() / way.packets().max(1e-9)).fold(0.0, f64::max);
+    let directions = of.links.iter().flat_map(|link| &link.directions);
+    let dropped = directions.map(|way| way.dropped() / way.packets().max(1e-9)).fold(0.0, f64::max);
     let again = &of.retransmitted;
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     Simulated {

@@ -251,7 +251,7 @@ impl Exchanges {
         let of_port = |port: &Port| port.port == segment.server.port();
         let Some(index) = self.ports.iter().position(of_port) else { return };
         let ends = Ends::of(segment);
-        let begins = segment.syn() && segment.direction == Direction::Out;
+        let begins = segment.syn() && segment.direction == Direction::Outbound;
         let new = match self.connections.get_mut(&ends) {
             Some(known) if known.device != device => return,
             Some(known) => {
@@ -375,7 +375,7 @@ impl Connection {
         weight: u64,
         port: &mut Port,
     ) -> bool {
-        let back = segment.direction == Direction::Back;
+        let back = segment.direction == Direction::Return;
         if segment.rst() {
             // A client may hang up as it likes.
             if back && self.done == [false; 2] {
@@ -418,13 +418,13 @@ impl Connection {
     fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
         let silent = |last: Timestamp| at.since(last) > SILENCE;
         if let Phase::Answering { first, last, bytes } = self.phase
-            && (segment.direction == Direction::Out || silent(last))
+            && (segment.direction == Direction::Outbound || silent(last))
         {
             port.answered(first, last, bytes, weight);
         }
         let Port { totals, service_times, rhythm, servers, .. } = port;
         let asked_for = self.asked_for(at);
-        let theirs = &mut self.ends[usize::from(segment.direction == Direction::Out)];
+        let theirs = &mut self.ends[usize::from(segment.direction == Direction::Outbound)];
         // Whether it was sent before all that the other end sent had arrived.
         let mut crossed = false;
         if let (Some(acknowledged), Some(seen)) = (segment.ack(), *theirs) {
@@ -436,23 +436,23 @@ impl Connection {
             }
             crossed = before(acknowledged, seen);
         }
-        self.served |= segment.direction == Direction::Back && segment.data > REFUSAL;
-        if segment.direction == Direction::Out {
+        self.served |= segment.direction == Direction::Return && segment.data > REFUSAL;
+        if segment.direction == Direction::Outbound {
             rhythm.asked(at);
         }
         self.phase = match (segment.direction, self.phase) {
             (_, Phase::Over) => Phase::Over,
-            (Direction::Out, Phase::Asked { first, last }) => {
+            (Direction::Outbound, Phase::Asked { first, last }) => {
                 totals.duplex += if silent(last) { weight } else { 0 };
                 Phase::Asked { first, last: at }
             }
-            (Direction::Out, Phase::Answering { last, .. }) => {
+            (Direction::Outbound, Phase::Answering { last, .. }) => {
                 totals.duplex += if crossed { weight } else { 0 };
                 totals.idle_time += weight * at.nanos_since(last);
                 Phase::Asked { first: at, last: at }
             }
-            (Direction::Out, _) => Phase::Asked { first: at, last: at },
-            (Direction::Back, Phase::Asked { first, last }) => {
+            (Direction::Outbound, _) => Phase::Asked { first: at, last: at },
+            (Direction::Return, Phase::Asked { first, last }) => {
                 self.served = true;
                 totals.exchanges += weight;
                 if let Some(refusal) = segment.refusal {
@@ -466,21 +466,21 @@ impl Connection {
                 servers.answered(last, at);
                 Phase::Answering { first: at, last: at, bytes: 0 }
             }
-            (Direction::Back, Phase::Answering { last, .. }) if silent(last) => {
+            (Direction::Return, Phase::Answering { last, .. }) if silent(last) => {
                 totals.unasked += weight;
                 Phase::Unasked { last: at }
             }
-            (Direction::Back, Phase::Answering { first, bytes, .. }) => {
+            (Direction::Return, Phase::Answering { first, bytes, .. }) => {
                 let bytes = bytes + u64::from(segment.data);
                 Phase::Answering { first, last: at, bytes }
             }
-            (Direction::Back, Phase::Unasked { last }) => {
+            (Direction::Return, Phase::Unasked { last }) => {
                 totals.unasked += if silent(last) { weight } else { 0 };
                 Phase::Unasked { last: at }
             }
             // A greeting is of the protocol, and what is met in the midst of it may be a rest.
-            (Direction::Back, Phase::Fresh) => Phase::Unasked { last: at },
-            (Direction::Back, Phase::Opening | Phase::Unknown) => Phase::Unknown,
+            (Direction::Return, Phase::Fresh) => Phase::Unasked { last: at },
+            (Direction::Return, Phase::Opening | Phase::Unknown) => Phase::Unknown,
         };
     }
 
@@ -536,10 +536,10 @@ pub(super) mod testing {
     /// A connection of its own, whose answer comes in two pieces, a fifth of a second apart, and ends with it.
     pub(in super::super) fn lasting(exchanges: &mut Exchanges) {
         let packets = [
-            (1, packet(5000, Direction::Out, (1, 10), 1, ACK)),
-            (2, packet(5000, Direction::Back, (1, 100), 11, ACK)),
-            (202, packet(5000, Direction::Back, (101, 2000), 11, ACK)),
-            (203, packet(5000, Direction::Back, (2101, 0), 11, FIN_ACK)),
+            (1, packet(5000, Direction::Outbound, (1, 10), 1, ACK)),
+            (2, packet(5000, Direction::Return, (1, 100), 11, ACK)),
+            (202, packet(5000, Direction::Return, (101, 2000), 11, ACK)),
+            (203, packet(5000, Direction::Return, (2101, 0), 11, FIN_ACK)),
         ];
         for (ms, segment) in packets {
             exchanges.on_segment(Timestamp(ms * 1_000_000), 1, &segment);
@@ -549,9 +549,9 @@ pub(super) mod testing {
     /// One request of 10 bytes and its answer of 20, after so many others of its connection.
     pub(in super::super) fn exchange(exchanges: &mut Exchanges, nth: u32, at: [u64; 2]) {
         let (sent, received) = (1 + 10 * nth, 1 + 20 * nth);
-        let request = packet(4000, Direction::Out, (sent, 10), received, ACK);
+        let request = packet(4000, Direction::Outbound, (sent, 10), received, ACK);
         exchanges.on_segment(Timestamp(at[0]), 1, &request);
-        let answer = packet(4000, Direction::Back, (received, 20), sent + 10, ACK);
+        let answer = packet(4000, Direction::Return, (received, 20), sent + 10, ACK);
         exchanges.on_segment(Timestamp(at[1]), 1, &answer);
     }
 }
@@ -560,7 +560,7 @@ pub(super) mod testing {
 mod tests {
     use super::testing::*;
     use super::*;
-    use Direction::{Back, Out};
+    use Direction::{Outbound as Out, Return as Back};
     use proptest::prelude::*;
 
     const MS: u64 = 1_000_000;

@@ -25,7 +25,7 @@ pub struct Segment {
     pub client: SocketAddr,
     /// The watched port's end.
     pub server: SocketAddr,
-    /// [`Direction::Out`] is towards the server.
+    /// [`Direction::Outbound`] is towards the server.
     pub direction: Direction,
     /// Payload. Unit: bytes.
     pub data: u32,
@@ -83,16 +83,16 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
     let four = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
     let (from, to) = (two(0), two(2));
     let direction = match seen {
-        Seen::Received | Seen::Loopback if ports.contains(&to) => Direction::Out,
-        Seen::Sent | Seen::Loopback if ports.contains(&from) => Direction::Back,
+        Seen::Received | Seen::Loopback if ports.contains(&to) => Direction::Outbound,
+        Seen::Sent | Seen::Loopback if ports.contains(&from) => Direction::Return,
         _ => return None,
     };
     let header = u32::from(tcp[12] >> 4) * 4;
     let data = end.checked_sub(at as u32)?.checked_sub(header)?;
     let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
     let (client, server) = match direction {
-        Direction::Out => (source, destination),
-        Direction::Back => (destination, source),
+        Direction::Outbound => (source, destination),
+        Direction::Return => (destination, source),
     };
     Some(Segment {
         client,
@@ -183,7 +183,7 @@ mod tests {
         let asked = segment(&request, 152, Seen::Received, &[443, 80]).unwrap();
         assert_eq!(asked.client, "10.0.0.9:4000".parse().unwrap());
         assert_eq!(asked.server, "10.0.0.1:80".parse().unwrap());
-        assert_eq!((asked.direction, asked.data, asked.sequence), (Direction::Out, 100, 7));
+        assert_eq!((asked.direction, asked.data, asked.sequence), (Direction::Outbound, 100, 7));
         assert_eq!(
             (asked.ack(), asked.syn(), asked.fin(), asked.rst()),
             (Some(9), false, false, false)
@@ -192,7 +192,10 @@ mod tests {
         let answer = six(&tcp(80, 4000, 0x19), 5);
         let answered = segment(&answer, 77, Seen::Sent, &[80]).unwrap();
         assert_eq!(answered.client, "[::2]:4000".parse().unwrap());
-        assert_eq!((answered.direction, answered.data, answered.fin()), (Direction::Back, 5, true));
+        assert_eq!(
+            (answered.direction, answered.data, answered.fin()),
+            (Direction::Return, 5, true)
+        );
     }
 
     #[test]
@@ -206,7 +209,7 @@ mod tests {
         let mut large = four(&tcp(80, 4000, 0x10), 0, 0);
         large[2..4].fill(0);
         let found = segment(&large, 100_052, Seen::Loopback, &[80]).unwrap();
-        assert_eq!((found.data, found.direction), (100_000, Direction::Back));
+        assert_eq!((found.data, found.direction), (100_000, Direction::Return));
     }
 
     #[test]

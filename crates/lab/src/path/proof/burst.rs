@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use linerate_evidence::Direction;
-use linerate_model::{Aqm, Queue, Way};
+use linerate_model::{Aqm, OneDirection, Queue};
 
 use super::wire::Wire;
 use super::{Delivered, HEADERS, ROUNDS, at_rate, largest, off};
@@ -32,7 +32,7 @@ const A_DATAGRAM: Duration = Duration::from_micros(4);
 /// The queue before the rate.
 pub(super) fn queue(
     wire: &Wire,
-    way: &Way,
+    way: &OneDirection,
     direction: Direction,
     cancel: &Cancel,
 ) -> Result<Delivered, LayError> {
@@ -67,7 +67,7 @@ pub(super) fn queue(
 /// All that the way holds.
 pub(super) fn limit(
     wire: &Wire,
-    way: &Way,
+    way: &OneDirection,
     direction: Direction,
     cancel: &Cancel,
 ) -> Result<Delivered, LayError> {
@@ -92,7 +92,7 @@ pub(super) fn limit(
 /// Packets that it holds; within, why that can't be told.
 fn prove(
     wire: &Wire,
-    way: &Way,
+    way: &OneDirection,
     direction: Direction,
     what: &str,
     (room, bytes): (u64, u64),
@@ -152,7 +152,7 @@ impl Held {
 /// None if all of it came: then it was no burst.
 fn burst(
     wire: &Wire,
-    way: &Way,
+    way: &OneDirection,
     count: u32,
     bytes: u64,
     cancel: &Cancel,

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use linerate_evidence::Direction;
-use linerate_model::{BitRate, Queue, Way};
+use linerate_model::{BitRate, OneDirection, Queue};
 
 use super::wire::Wire;
 use super::{Delivered, LATE_ROUNDS, PAUSE, ROUNDS, at_rate, largest, off};
@@ -37,7 +37,7 @@ const FASTEST: BitRate = BitRate(1e9);
 /// Measures up to [`ROUNDS`] times, until the rate is within the tolerance; and longer while the path is slow.
 pub(super) fn prove(
     wire: &Wire,
-    way: &Way,
+    way: &OneDirection,
     direction: Direction,
     cancel: &Cancel,
 ) -> Result<Delivered, LayError> {
@@ -89,7 +89,7 @@ pub(super) fn prove(
 }
 
 /// Packets of so many bytes that the way takes at once.
-fn room(way: &Way, bytes: u64) -> u64 {
+fn room(way: &OneDirection, bytes: u64) -> u64 {
     let queue = match way.queue {
         Queue::Packets(packets) => u64::from(packets),
         Queue::Bytes(queue) => queue.0 / bytes,
@@ -100,7 +100,7 @@ fn room(way: &Way, bytes: u64) -> u64 {
 /// The rate, in bit/s; none if hardly any came.
 fn train(
     wire: &Wire,
-    way: &Way,
+    way: &OneDirection,
     count: u32,
     bytes: u64,
     cancel: &Cancel,

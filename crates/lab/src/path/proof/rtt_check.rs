@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use linerate_model::{Path, Way};
+use linerate_model::{OneDirection, Path};
 
 use super::wire::Wire;
 use super::{Delivered, HEADERS, LATE_ROUNDS, PAUSE, PathProof, ProofRow, ROUNDS, at_rate};
@@ -33,13 +33,19 @@ impl RttCheck {
     /// Measures up to [`ROUNDS`] times, until the median is within the tolerance; and longer while it is late,
     /// as all is on a machine whose CPUs others have.
     pub fn prove(wire: &Wire, path: &Path, cancel: &Cancel) -> Result<Self, LayError> {
-        let ways = &path.ways();
-        let [out, back] = ways;
+        let directions = &path.directions();
+        let [out, back] = directions;
         let asked = out.delay + back.delay;
         let own = at_rate(out, PROBE) + at_rate(back, PROBE);
         let tolerance = path.tolerance.unwrap_or(usual(asked)) + (out.jitter + back.jitter) / 2;
-        let mut prober =
-            Prober { wire, back: &wire.turned()?, ways, expected: asked + own, number: 0, cancel };
+        let mut prober = Prober {
+            wire,
+            back: &wire.turned()?,
+            directions,
+            expected: asked + own,
+            number: 0,
+            cancel,
+        };
         let mut measured = RttCheck { asked, trips: Vec::new(), own };
         for round in 0..LATE_ROUNDS {
             if round >= ROUNDS {
@@ -54,7 +60,7 @@ impl RttCheck {
             for _ in 0..probes(asked) {
                 measured.trips.push(prober.round_trip()?);
             }
-            if measured.median().abs_diff(asked) <= tolerance || !judged(ways) {
+            if measured.median().abs_diff(asked) <= tolerance || !judged(directions) {
                 return Ok(measured);
             }
         }
@@ -108,8 +114,8 @@ fn probes(asked: Duration) -> usize {
 }
 
 /// A trace's opportunities come when they come, and of packets that skip the delay the median says nothing.
-fn judged(ways: &[Way; 2]) -> bool {
-    ways.iter().all(|way| way.trace.is_none() && way.reorder.0 < 0.2)
+fn judged(directions: &[OneDirection; 2]) -> bool {
+    directions.iter().all(|way| way.trace.is_none() && way.reorder.0 < 0.2)
 }
 
 /// Chosen: as many as fit on the terminal, and a microsecond is less than any machine's noise.
@@ -133,16 +139,16 @@ fn middle(values: &[Duration]) -> Duration {
 struct Prober<'a> {
     wire: &'a Wire,
     back: &'a Wire,
-    ways: &'a [Way; 2],
+    directions: &'a [OneDirection; 2],
     expected: Duration,
     number: u32,
     cancel: &'a Cancel,
 }
 
 impl Prober<'_> {
-    /// The ways there and back; those that are lost on purpose are tried again.
+    /// The directions outbound and return; those that are lost on purpose are tried again.
     fn round_trip(&mut self) -> Result<(Duration, Duration), LayError> {
-        let lossy = self.ways.iter().any(|way| way.loss.0 > 0.0);
+        let lossy = self.directions.iter().any(|way| way.loss.0 > 0.0);
         let patience = self.expected + if lossy { LOSSY_PATIENCE } else { PATIENCE };
         for _ in 0..if lossy { LOST_IN_A_ROW } else { 1 } {
             self.number += 1;

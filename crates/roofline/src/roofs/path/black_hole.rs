@@ -23,7 +23,7 @@ const LEAST: Bytes = Bytes(1280);
 const TIMERS: f64 = 15.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (way, dropped) = facts.worst_way(|way| way.too_large())?;
+    let (way, dropped) = facts.worst_direction(|way| way.too_large())?;
     silent_if(dropped <= 0.0, "no packet was too large for the path")?;
     let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
     let stood: Vec<f64> = flows.iter().filter_map(stood).collect();

@@ -12,7 +12,7 @@ use crate::prelude::*;
 const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (way, _, used) = facts.fullest_way()?;
+    let (way, _, used) = facts.fullest_direction()?;
     let packets = way.packets_of_a_crossing()?;
     let name = &way.name;
     let few =

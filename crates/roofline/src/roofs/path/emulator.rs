@@ -9,7 +9,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let mut busiest: Option<(&str, f64)> = None;
     let (mut late, mut lost, mut came) = (0.0, 0.0, 0.0);
-    for way in &facts.ways {
+    for way in &facts.directions {
         let cpu = way.per_second(link::CPU)?;
         busiest = busiest.filter(|(_, most)| cpu <= *most).or(Some((&way.name, cpu)));
         // A way that carried nothing was not late.

@@ -13,9 +13,10 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Where most bytes were lost.
-    let (way, bytes) = facts.worst_way(|way| Ok(way.per_second(link::BYTES_OUT)? * way.lost()?))?;
+    let (way, bytes) =
+        facts.worst_direction(|way| Ok(way.per_second(link::BYTES_OUT)? * way.lost()?))?;
     silent_if(bytes <= 0.0, "the path lost no packet at random")?;
-    let (share, lost) = (way.lost()?, facts.ways.iter().map(|way| way.lost_per_second()));
+    let (share, lost) = (way.lost()?, facts.directions.iter().map(|way| way.lost_per_second()));
     let cost = Cost::of(facts, Drops::AtRandom, lost.sum::<Result<_, _>>()?, share)?;
     let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
     let lost = percent(share);

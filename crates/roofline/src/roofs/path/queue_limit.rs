@@ -4,18 +4,19 @@
 //! by such drops take
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
-use linerate_model::{Aqm, Way};
+use linerate_model::{Aqm, OneDirection};
 
+use crate::facts::directions::{LaidDirection, Overflows};
 use crate::facts::drops::{Cost, Drops};
 use crate::facts::flows::{INITIAL_WINDOW, setting};
-use crate::facts::ways::{LaidWay, Overflows};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    silent_if(facts.ways.is_empty(), "the plan has no path")?;
-    let (mut worst, mut all): (Option<(&LaidWay, Overflows)>, f64) = (None, 0.0);
-    let is_limited = |of: &Way| of.limit.is_some() || of.rate.is_some() || of.trace.is_some();
-    for way in facts.ways.iter().filter(|way| is_limited(&way.asked)) {
+    silent_if(facts.directions.is_empty(), "the plan has no path")?;
+    let (mut worst, mut all): (Option<(&LaidDirection, Overflows)>, f64) = (None, 0.0);
+    let is_limited =
+        |of: &OneDirection| of.limit.is_some() || of.rate.is_some() || of.trace.is_some();
+    for way in facts.directions.iter().filter(|way| is_limited(&way.asked)) {
         let mut drops = way.overflows()?;
         if way.asked.aqm == Aqm::Codel {
             drops.queue = 0.0;
@@ -44,7 +45,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 /// What the path holds in all, and one that holds whatever all connections may have under way at once.
-fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missing> {
+fn larger_limit(facts: &Facts, way: &LaidDirection) -> Result<(String, Remedy), Missing> {
     let (limit, delay) = (way.asked.limit.unwrap_or_default(), way.asked.delay.as_secs_f64());
     let all = way.each(link::PACKETS_IN)?;
     let rate = OpRate(f64::from(limit) / delay.max(1e-9) / all.max(1e-9));
@@ -69,7 +70,7 @@ fn larger_limit(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missin
 
 /// The queue before the rate, and one that holds what every connection sends before it has heard anything, or two
 /// products of rate and delay.
-fn larger_queue(facts: &Facts, way: &LaidWay) -> Result<(String, Remedy), Missing> {
+fn larger_queue(facts: &Facts, way: &LaidDirection) -> Result<(String, Remedy), Missing> {
     let (queue, rate) = (way.asked.queue, way.rate_words());
     let holds = format!("a queue of {queue} before {rate} on {}", way.name);
     let connections = f64::from(facts.run.connections());

@@ -6,7 +6,7 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (way, most, used) = facts.fullest_way()?;
+    let (way, most, used) = facts.fullest_direction()?;
     let (rate, bytes) = (way.rate_words(), way.each(link::BYTES_OUT)?);
     let twice = way.asked.rate.map(|rate| rate.0 * 2.0);
     let (name, all) = (&way.name, OpRate(most));

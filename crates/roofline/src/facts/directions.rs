@@ -1,20 +1,20 @@
-//! The ways of the path that the lab laid: what the plan asked of each, and what went over it.
+//! The directions of the path that the lab laid: what the plan asked of each, and what went over it.
 
 use linerate_evidence::{Direction, Quantity};
-use linerate_model::{BitRate, Plan, Way, WayChange};
+use linerate_model::{BitRate, DirectionChange, OneDirection, Plan};
 
 use crate::prelude::*;
 
 /// One direction of one link.
-pub(crate) struct LaidWay<'a> {
-    pub asked: Way,
+pub(crate) struct LaidDirection<'a> {
+    pub asked: OneDirection,
     /// For people: `the return path`, or `east to west`.
     pub name: String,
     /// Round trip that the link adds by itself. Unit: seconds.
     pub rtt: f64,
     /// The share of all exchanges that go over this link.
     pub crossing: f64,
-    change: Option<WayChange>,
+    change: Option<DirectionChange>,
     keys: String,
     direction: Direction,
     of: Of<'a>,
@@ -22,14 +22,14 @@ pub(crate) struct LaidWay<'a> {
 }
 
 /// Every direction of every link; none where the plan has no path.
-pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidWay<'a>> {
+pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
     let plan = &run.header.plan;
     let mut all = Vec::new();
     for (index, path) in plan.paths().into_iter().enumerate() {
         let number = u16::try_from(index).unwrap_or(u16::MAX);
         let changes = [path.out.clone(), path.back.clone()];
-        let ways = path.ways().into_iter().zip(Direction::BOTH).zip(changes);
-        all.extend(ways.map(|((asked, direction), change)| LaidWay {
+        let directions = path.directions().into_iter().zip(Direction::BOTH).zip(changes);
+        all.extend(directions.map(|((asked, direction), change)| LaidDirection {
             asked,
             name: name(plan, index, direction),
             rtt: path.round_trip().as_secs_f64(),
@@ -45,11 +45,11 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidWay<'a>> {
 }
 
 impl<'a> Facts<'a> {
-    /// The way with a rate that is used most, the exchanges a second that it carries, and how far it is used, 0 to
+    /// The direction with a rate that is used most, the exchanges a second that it carries, and how far it is used, 0 to
     /// 1; silent where the plan sets no rate for the path.
-    pub(crate) fn fullest_way(&self) -> Result<(&LaidWay<'a>, f64, f64), Silent> {
-        let mut fullest: Option<(&LaidWay, f64, f64)> = None;
-        for way in &self.ways {
+    pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
+        let mut fullest: Option<(&LaidDirection, f64, f64)> = None;
+        for way in &self.directions {
             if let Some((most, used)) = way.most()?.zip(way.utilisation()?)
                 && fullest.is_none_or(|fullest| used > fullest.2)
             {
@@ -59,19 +59,19 @@ impl<'a> Facts<'a> {
         fullest.or_not_here("the plan sets no rate for the path")
     }
 
-    /// The way of which a figure is largest; silent where the plan has no path.
-    pub(crate) fn worst_way(
+    /// The direction of which a figure is largest; silent where the plan has no path.
+    pub(crate) fn worst_direction(
         &self,
-        figure: impl Fn(&LaidWay) -> Result<f64, Missing>,
-    ) -> Result<(&LaidWay<'a>, f64), Silent> {
-        let figures = self.ways.iter().map(|way| Ok((way, figure(way)?)));
+        figure: impl Fn(&LaidDirection) -> Result<f64, Missing>,
+    ) -> Result<(&LaidDirection<'a>, f64), Silent> {
+        let figures = self.directions.iter().map(|way| Ok((way, figure(way)?)));
         let figures = figures.collect::<Result<Vec<_>, Missing>>()?;
         let worst = figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         worst.or_not_here("the plan has no path")
     }
 }
 
-impl LaidWay<'_> {
+impl LaidDirection<'_> {
     /// What a counter of it grew by, a second.
     pub fn per_second<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         self.of.rate(metric)
@@ -197,9 +197,9 @@ impl Overflows {
 fn name(plan: &Plan, index: usize, direction: Direction) -> String {
     let between = plan.links.get(index).map(|link| &link.between);
     match (between, direction) {
-        (None, Direction::Out) => "the outbound path".into(),
-        (None, Direction::Back) => "the return path".into(),
-        (Some([one, other]), Direction::Out) => format!("{one} to {other}"),
-        (Some([one, other]), Direction::Back) => format!("{other} to {one}"),
+        (None, Direction::Outbound) => "the outbound path".into(),
+        (None, Direction::Return) => "the return path".into(),
+        (Some([one, other]), Direction::Outbound) => format!("{one} to {other}"),
+        (Some([one, other]), Direction::Return) => format!("{other} to {one}"),
     }
 }
