@@ -42,7 +42,9 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let differ = format!("connections differ: {each}/s on average, one by {within}");
     silent_if(flows.spread > chance, differ)?;
     let inside = facts.at(Station::Application);
-    let asleep = if inside > 0.0 { facts.inside.asleep / inside } else { 1.0 };
+    // A piece that somebody is asked for comes when that one answers.
+    let asleep = (facts.inside.asleep - facts.inside.questions()).max(0.0);
+    let asleep = if inside > 0.0 { asleep / inside } else { 1.0 };
     let [first, service] = [&load.first_byte, &load.service].map(|of| of.mean() / 1e9);
     let spread = (service - first).max(0.0) * flows.idle * asleep;
     let why = "the kernel holds the late part of an answer, or the CPU computes it";
