@@ -158,12 +158,12 @@ impl Exchanges {
         if let Some(at_once) = self.in_order() {
             return Some(if at_once < 2.0 { one } else { Pace::AtOnce(at_once) });
         }
-        let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
-        if is_of_all && (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
-            return Some(one);
-        }
         if !is_of_all {
             return None;
+        }
+        let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
+        if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
+            return Some(one);
         }
         if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
             return None;
