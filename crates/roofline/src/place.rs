@@ -224,7 +224,10 @@ fn watched(facts: &Facts) -> Place {
     };
     let place = Place { station: Some(station), held, exchanges, ..place };
     match facts.pace().filter(|_| full.is_none() && held.is_none()) {
-        Some(Pace::Clock) => place.is(Regime::RateSet, Some(Resource::Slots)),
+        // An acceptor that is away lets as many in each time it is back; a limiter takes connections.
+        Some(Pace::Clock) if station != Station::AcceptQueue => {
+            place.is(Regime::RateSet, Some(Resource::Slots))
+        }
         Some(Pace::Apart) => place.is(Regime::Delayed, None),
         _ => place,
     }
