@@ -196,7 +196,8 @@ fn whom_a_process_asks_is_told_with_the_questions_that_are_out() {
             let _ = peer.set_read_timeout(Some(Duration::from_secs(5)));
             peer.read_exact(&mut [0]).unwrap();
         }
-        std::thread::sleep(Duration::from_millis(20));
+        // Longer than a greeting is due on the third.
+        std::thread::sleep(Duration::from_millis(1_050));
 
         let evidence = sampled(program.pid(), Duration::from_millis(1500));
         let of = evidence.of(Subject::Peer(0));
