@@ -36,6 +36,8 @@ pub struct Experiment {
     pub again: Option<Observed>,
     /// Mean time of an exchange of one connection without pause. Unit: seconds.
     pub alone_s: Option<Estimate>,
+    /// Of what one connection was answered, most was turned away: its time is none of a served exchange.
+    pub alone_is_turned_away: bool,
     /// The same with pauses between exchanges: what a limit of the rate lets through at once.
     pub spaced_s: Option<Estimate>,
     /// Of the time alone, the share that the exchange spent on paths, 0 to 1.
@@ -123,6 +125,7 @@ impl Experiment {
         Some(Self {
             alone: alone_rate,
             alone_s: alone.filter(worked).and_then(time),
+            alone_is_turned_away: alone.is_some_and(|step| (step.good as f64) < HALFWAY * step.answered as f64),
             spaced_s: spaced.filter(worked).and_then(time),
             alone_on_path: on_path.min(1.0),
             full,

@@ -167,6 +167,15 @@ impl Driver {
             slice.too_many += u64::from(status == TOO_MANY);
             *slice.codes.entry(status).or_default() += 1;
         }
+        let no = answer.status.is_some_and(|status| status == TOO_MANY || status / 100 == 5);
+        let is_good = match answer.judged {
+            Judged::Not => !no,
+            Judged::Right => true,
+            Judged::Wrong(_) => false,
+        };
+        if is_good {
+            slice.good_age += u128::from(at.nanos_since(connection.written));
+        }
         match answer.judged {
             Judged::Not => {}
             Judged::Right => slice.judged = true,

@@ -64,6 +64,8 @@ pub struct Slice<H = Packed> {
     pub in_flight_area: u128,
     /// Sum over written, unanswered exchanges at the slice's end of their age. Unit: ns.
     pub age_at_end: u128,
+    /// Sum of last byte minus written over the good answers. Unit: ns. Zero of an older linerate.
+    pub good_age: u128,
     /// Sum of the ages at which exchanges failed or timed out, of those that were written. Unit: ns.
     pub failed_age: u128,
     /// Integral of the number of failing connections over the slice: those whose last two attempts, at opening
@@ -83,6 +85,8 @@ pub struct Slice<H = Packed> {
     pub bytes_written: u64,
     /// Bytes read.
     pub bytes_read: u64,
+    /// TLS records of application data read. Zero for what speaks no TLS, and of an older linerate.
+    pub records_read: u64,
     /// Connections opened.
     pub opened: u64,
     /// Connections open when the slice ended.
@@ -172,6 +176,7 @@ impl<H> Slice<H> {
             unwritten_at_end: 0,
             in_flight_area: 0,
             age_at_end: 0,
+            good_age: 0,
             failed_age: 0,
             failing_area: 0,
             status: [0; 5],
@@ -181,6 +186,7 @@ impl<H> Slice<H> {
             wrong: Errors::new(),
             bytes_written: 0,
             bytes_read: 0,
+            records_read: 0,
             opened: 0,
             open_at_end: 0,
             cpu: 0,
@@ -217,6 +223,7 @@ impl<H> Slice<H> {
             unwritten_at_end: self.unwritten_at_end,
             in_flight_area: self.in_flight_area,
             age_at_end: self.age_at_end,
+            good_age: self.good_age,
             failed_age: self.failed_age,
             failing_area: self.failing_area,
             status: self.status,
@@ -226,6 +233,7 @@ impl<H> Slice<H> {
             wrong: self.wrong,
             bytes_written: self.bytes_written,
             bytes_read: self.bytes_read,
+            records_read: self.records_read,
             opened: self.opened,
             open_at_end: self.open_at_end,
             cpu: self.cpu,

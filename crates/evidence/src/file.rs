@@ -221,6 +221,8 @@ struct SliceFields {
     unwritten_at_end: u64,
     in_flight_area_ns: u64,
     age_at_end_ns: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    good_age_ns: u64,
     failed_age_ns: u64,
     #[serde(default, skip_serializing_if = "is_none")]
     failing_area_ns: u64,
@@ -235,6 +237,8 @@ struct SliceFields {
     wrong: Errors,
     bytes_written: u64,
     bytes_read: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    records_read: u64,
     opened: u64,
     open_at_end: u64,
     cpu_ns: u64,
@@ -435,6 +439,7 @@ fn fields(slice: &Slice) -> SliceFields {
         unwritten_at_end: slice.unwritten_at_end,
         in_flight_area_ns: narrow(slice.in_flight_area),
         age_at_end_ns: narrow(slice.age_at_end),
+        good_age_ns: narrow(slice.good_age),
         failed_age_ns: narrow(slice.failed_age),
         failing_area_ns: narrow(slice.failing_area),
         status: slice.status,
@@ -444,6 +449,7 @@ fn fields(slice: &Slice) -> SliceFields {
         wrong: slice.wrong.clone(),
         bytes_written: slice.bytes_written,
         bytes_read: slice.bytes_read,
+        records_read: slice.records_read,
         opened: slice.opened,
         open_at_end: slice.open_at_end,
         cpu_ns: slice.cpu,
@@ -514,6 +520,7 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
         ("in_flight_at_end", fields.in_flight_at_end),
         ("bytes_written", fields.bytes_written),
         ("bytes_read", fields.bytes_read),
+        ("records_read", fields.records_read),
         ("opened", fields.opened),
         ("open_at_end", fields.open_at_end),
         ("cpu_ns", fields.cpu_ns),
@@ -541,6 +548,7 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
     slice.unwritten_at_end = fields.unwritten_at_end;
     slice.in_flight_area = u128::from(fields.in_flight_area_ns);
     slice.age_at_end = u128::from(fields.age_at_end_ns);
+    slice.good_age = u128::from(fields.good_age_ns);
     slice.failed_age = u128::from(fields.failed_age_ns);
     slice.failing_area = u128::from(fields.failing_area_ns);
     slice.status = fields.status;
@@ -550,6 +558,7 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
     slice.wrong = fields.wrong;
     slice.bytes_written = fields.bytes_written;
     slice.bytes_read = fields.bytes_read;
+    slice.records_read = fields.records_read;
     slice.opened = fields.opened;
     slice.open_at_end = fields.open_at_end;
     slice.cpu = fields.cpu_ns;

@@ -83,6 +83,11 @@ pub struct LoadSummary {
     pub bytes_written: u64,
     /// Bytes read in the window.
     pub bytes_read: u64,
+    /// TLS records of application data read in the window.
+    pub records_read: u64,
+    /// Mean of last byte minus written of the good answers in the window; none where there were none, or where nobody
+    /// counted.
+    pub good_service: Option<Duration>,
     /// CPU time of all engine threads in the window. Unit: ns.
     pub engine_cpu: Duration,
     /// The busiest engine thread's CPU time by the window's length.
@@ -349,6 +354,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         open: rows.iter().map(|row| row.open).max().unwrap_or(0),
         bytes_written: measured.iter().map(|row| row.bytes_written).sum(),
         bytes_read: measured.iter().map(|row| row.bytes_read).sum(),
+        records_read: measured.iter().map(|row| row.records_read).sum(),
+        good_service: good_service(&measured),
         engine_cpu: Duration::from_nanos(busiest.values().sum()),
         busiest_thread: over(busiest.values().copied().max().unwrap_or(0) as f64),
         in_flight,
@@ -413,6 +420,8 @@ struct Row {
     open: u64,
     bytes_written: u64,
     bytes_read: u64,
+    records_read: u64,
+    good_age: u128,
     latency: Histogram<u64>,
 }
 
@@ -455,6 +464,8 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
             open: 0,
             bytes_written: 0,
             bytes_read: 0,
+            records_read: 0,
+            good_age: 0,
             latency: live_histogram(),
         });
         // A thread that is still ramping makes the whole of the slice ramp.
@@ -472,9 +483,18 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
         row.open += slice.open_at_end;
         row.bytes_written += slice.bytes_written;
         row.bytes_read += slice.bytes_read;
+        row.records_read += slice.records_read;
+        row.good_age += slice.good_age;
         slice.latency.add_to(&mut row.latency);
     }
     rows.into_values().collect()
+}
+
+/// Mean time of the good answers. None where their times were not counted.
+fn good_service(measured: &[&Row]) -> Option<Duration> {
+    let good: u64 = measured.iter().map(|row| row.good).sum();
+    let age: u128 = measured.iter().map(|row| row.good_age).sum();
+    (good > 0 && age > 0).then(|| Duration::from_nanos((age / u128::from(good)) as u64))
 }
 
 fn warm_up(rows: &[Row], start: Timestamp) -> WarmUp {

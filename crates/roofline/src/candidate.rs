@@ -142,12 +142,20 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let good = facts.run.load.good_throughput.0;
     let then = match &facts.model {
         None => [good, facts.attained, facts.attained * times].into(),
-        Some(model) => model.with_all_answered(1.0 / times.max(1.0)),
+        Some(model) => model.with_all_answered(1.0 / times.max(1.0), served_s(facts)),
     };
     // An open loop has no more answered than it asks for.
     let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
     let most = if is_open { good * times } else { f64::INFINITY };
     Some([then.low, then.mid, then.high].map(|rate| rate.0.min(most).max(good)).into())
+}
+
+/// What a served exchange takes, where one connection alone was turned away as well and does not tell. Unit: seconds.
+fn served_s(facts: &Facts) -> Option<Estimate> {
+    let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
+    let mid = facts.run.load.good_service.filter(|_| turned_away)?.as_secs_f64();
+    // Few were served, and among others than they will be.
+    Some(Estimate { low: 0.0, mid, high: 2.0 * mid })
 }
 
 /// Of a service that is watched: what comes without so many of the requests under way waiting, if these are at a

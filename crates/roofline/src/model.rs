@@ -227,9 +227,10 @@ impl Model {
     }
 
     /// What is expected where only such a share of what was asked was answered, and all of it will be. What was
-    /// turned away cost at most as much as what was answered.
-    pub fn with_all_answered(&self, answered: f64) -> Predicted {
-        self.with_alone(self.alone, answered)
+    /// turned away cost at most as much as what was answered. `served`: what a served exchange takes, where that is not
+    /// what one takes alone. Unit: seconds.
+    pub fn with_all_answered(&self, answered: f64, served: Option<Estimate>) -> Predicted {
+        self.with_alone(served.unwrap_or(self.alone), answered)
     }
 
     /// What is expected where no rate is set, and an exchange takes what it takes after a pause. Unit: seconds.

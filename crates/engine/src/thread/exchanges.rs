@@ -98,6 +98,7 @@ impl Thread {
             }
             matches!(step, Some(Ok(Step::More)))
         });
+        self.driver.slice().records_read += tls.take_records();
         let Ok(peer) = read else { return self.fail(index, "tls", at) };
         let generation = connection.generation;
         if self.driver.state(index) == State::Opening {

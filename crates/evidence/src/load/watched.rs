@@ -59,6 +59,8 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         open: flows.len() as u64,
         bytes_written: bytes(port::RECV_OCT, tcp_info::BYTES_RECEIVED),
         bytes_read: bytes(port::SEND_OCT, tcp_info::BYTES_ACKED),
+        records_read: 0,
+        good_service: None,
         engine_cpu: Duration::ZERO,
         busiest_thread: 0.0,
         in_flight: 0.0,
