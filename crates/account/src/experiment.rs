@@ -125,7 +125,8 @@ impl Experiment {
         Some(Self {
             alone: alone_rate,
             alone_s: alone.filter(worked).and_then(time),
-            alone_is_turned_away: alone.is_some_and(|step| (step.good as f64) < HALFWAY * step.answered as f64),
+            alone_is_turned_away: alone
+                .is_some_and(|step| (step.good as f64) < HALFWAY * step.answered as f64),
             spaced_s: spaced.filter(worked).and_then(time),
             alone_on_path: on_path.min(1.0),
             full,

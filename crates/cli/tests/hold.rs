@@ -237,7 +237,10 @@ fn logins_that_go_wrong_are_accounted_for_by_how_they_did() {
         let (fault, share) = (format!("fault={fault}"), "fault_share=20");
         let words = ["--beam", "chat", "-k", &fault, "-k", share, "-c", "100", "--timeout", "1s"];
         let (code, held, err) = climb(words.iter().copied());
-        assert_eq!((code, limit(&held)), (1, by), "{fault}: {err} {held:#}");
+        assert_eq!(code, 1, "{fault}: {err} {held:#}");
+        // Beside whoever has all CPUs, what nothing explains may be them.
+        let may_be_others = by == "unexplained" && limit(&held) == "host.neighbours";
+        assert!(limit(&held) == by || may_be_others, "{fault}: {err} {held:#}");
         let failed = held["met"]["failed"].as_object().unwrap();
         assert!(failed.keys().all(|it| it.starts_with(cause)), "{fault}: {failed:?}");
         assert!(failed.values().any(|count| count.as_u64() > Some(0)), "{fault}: {failed:?}");

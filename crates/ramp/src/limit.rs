@@ -58,6 +58,7 @@ const EXPLANATIONS: &[Explains] = &[
     turns_away,
     refuses,
     accepts::filtered,
+    busy::neighbours,
 ];
 
 /// Names it.

@@ -37,18 +37,32 @@ pub(super) fn logins(seen: &Seen<'_>) -> Option<Limit> {
 }
 
 pub(super) fn cpus(seen: &Seen<'_>) -> Option<Limit> {
+    let (says, is_ours) = all_busy(seen)?;
+    if is_ours { is("host.cpu", says) } else { None }
+}
+
+/// Others have the CPUs. It explains what nothing else does: what is slow behind a limit is slow without them as well.
+pub(super) fn neighbours(seen: &Seen<'_>) -> Option<Limit> {
+    let (says, is_ours) = all_busy(seen)?;
+    if is_ours { None } else { is("host.neighbours", format!("{says}: others had the rest")) }
+}
+
+/// All CPUs were busy and users late: as a sentence, and whether it is target and engine who had most of them.
+fn all_busy(seen: &Seen<'_>) -> Option<(String, bool)> {
     let busy = seen.busy();
     if !seen.is_slow() || busy < BUSY {
         return None;
     }
+    let (target, engine) = (seen.share("target.cpu_ns"), seen.share("engine.cpu_ns"));
     let says = format!(
-        "{:.0} % of {} CPUs were busy, {:.2} CPUs' worth by the target, at {} users online",
+        "{:.0} % of {} CPUs were busy, {target:.2} CPUs' worth by the target and {engine:.2} by linerate, at {} users \
+         online",
         busy * 100.0,
         seen.at.cpus,
-        seen.share("target.cpu_ns"),
         seen.met.online
     );
-    is("host.cpu", says)
+    // Chosen: with less than half of what was busy it is not their doing.
+    Some((says, target + engine >= busy * seen.at.cpus as f64 / 2.0))
 }
 
 pub(super) fn thread(seen: &Seen<'_>) -> Option<Limit> {

@@ -144,9 +144,10 @@ fn busy_threads_and_cpus_are_told_apart() {
     assert!(says.contains("9.5 ms of CPU time for each of 100 users"), "{says}");
     case(&[]).slow().thread(950).is("target.thread");
     let busy = |case: Case| case.counted("host.busy_ns", 1_950_000_000);
-    busy(case(&[LOGIN])).is("host.cpu");
+    busy(case(&[LOGIN])).is("host.neighbours");
     busy(case(&[LOGIN])).counted("target.cpu_ns", 1_200_000_000).is("target.login_cpu");
-    busy(case(&[]).slow()).is("host.cpu");
+    busy(case(&[]).slow()).is("host.neighbours");
+    busy(case(&[]).slow()).counted("target.cpu_ns", 1_200_000_000).is("host.cpu");
     // The engine computes the other half of a login with SCRAM.
     let both = busy(case(&[LOGIN])).counted("engine.cpu_ns", 970_000_000);
     both.counted("target.cpu_ns", 900_000_000).is("engine.cpu");
