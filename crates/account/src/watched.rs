@@ -92,6 +92,10 @@ pub struct Exchanges {
     pub lasting: Option<[f64; 3]>,
     /// How evenly answers follow each other.
     pub rhythm: Option<Rhythm>,
+    /// How many whole connections are served at a time.
+    pub sessions: Option<Served>,
+    /// Answers on a connection that ended.
+    pub per_session: f64,
 }
 
 /// What sets the rate, by the rhythm of the answers while requests wait.
@@ -188,12 +192,24 @@ impl Exchanges {
 
     /// How many are served at a time where the order of requests and answers tells, and as many again wait.
     pub fn in_order(&self) -> Option<f64> {
-        let Served { at_once, narrower, early, .. } = self.rhythm?.served?;
-        // A few overtake each other between the socket and what serves them.
-        let is_told = self.alternate && narrower >= AGREE && early * FEW <= 1.0;
+        let Served { at_once, .. } = self.rhythm?.served.filter(is_told)?;
         let is_one = at_once < 2.0 && self.come_together();
-        (is_told && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
+        (self.alternate && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
     }
+
+    /// How many connections are let in at a time where the order of first requests and ends tells: most requests are
+    /// answered at once, and the first of a connection waits until another one ends.
+    pub fn let_in(&self) -> Option<f64> {
+        let Served { at_once, .. } = self.sessions.filter(is_told)?;
+        let is_first = self.per_session >= 2.0 && self.p50_s < HALFWAY * self.service_s;
+        let waits = self.under_way >= HOLDS * (self.under_way + at_once);
+        (self.alternate && is_first && waits).then_some(at_once)
+    }
+}
+
+/// A few overtake each other between the socket and what serves them.
+fn is_told(of: &Served) -> bool {
+    of.narrower >= AGREE && of.early * FEW <= 1.0
 }
 
 impl Watched {
@@ -296,6 +312,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         // Not known: then nobody is known to ask again at once.
         idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: Rhythm::of(of),
+        sessions: Served::sessions(of),
+        per_session: counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0),
     })
 }
 

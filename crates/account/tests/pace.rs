@@ -3,9 +3,8 @@
 use linerate_account::{Exchanges, Pace};
 use linerate_evidence::sources::capture::{Beat, Rhythm, Served};
 
-/// 20 requests wait, 400 answers a second; as they are told with this rhythm.
-fn paced(rhythm: Rhythm) -> Option<Pace> {
-    let headers = Exchanges {
+fn headers(rhythm: Rhythm) -> Exchanges {
+    Exchanges {
         per_s: 400.0,
         under_way: 20.0,
         service_s: 0.05,
@@ -19,7 +18,14 @@ fn paced(rhythm: Rhythm) -> Option<Pace> {
         alternate: true,
         idle_s: 0.0001,
         rhythm: Some(rhythm),
-    };
+        sessions: None,
+        per_session: 0.0,
+    }
+}
+
+/// 20 requests wait, 400 answers a second; as they are told with this rhythm.
+fn paced(rhythm: Rhythm) -> Option<Pace> {
+    let headers = headers(rhythm);
     if rhythm.served.is_none() {
         let asks_late = Exchanges { idle_s: 0.01, ..headers };
         assert_eq!(asks_late.pace(), None, "its clients set when");
@@ -98,4 +104,28 @@ fn answers_that_repeat_after_some_are_of_so_many_at_a_time_and_others_of_nothing
     assert_eq!(paced(Rhythm { turn_spread_s: 0.0015, ..pool }), None, "hardly");
     assert_eq!(paced(Rhythm { turn: 12.0, ..pool }), None, "hardly anybody waits");
     assert_eq!(paced(Rhythm { turn: 20.0, ..pool }), Some(Pace::Apart), "as many as ask");
+}
+
+#[test]
+fn the_order_of_first_requests_and_ends_tells_how_many_connections_are_let_in() {
+    let sessions = Served { at_once: 4.0, narrower: 0.8, early: 0.0, p50_s: 0.3 };
+    // Ten requests a visit, of which the first waits.
+    let limited =
+        Exchanges { sessions: Some(sessions), per_session: 10.0, p50_s: 0.001, ..headers(ONE) };
+    assert_eq!(limited.let_in(), Some(4.0));
+    assert_eq!(Exchanges { p50_s: 0.05, ..limited }.let_in(), None, "each request waits");
+    assert_eq!(
+        Exchanges { per_session: 1.0, ..limited }.let_in(),
+        None,
+        "one request a connection"
+    );
+    assert_eq!(Exchanges { under_way: 1.0, ..limited }.let_in(), None, "hardly any wait");
+    let by_chance = Served { narrower: 0.02, ..sessions };
+    assert_eq!(Exchanges { sessions: Some(by_chance), ..limited }.let_in(), None, "by chance");
+    let not_in_order = Served { early: 0.7, ..sessions };
+    assert_eq!(
+        Exchanges { sessions: Some(not_in_order), ..limited }.let_in(),
+        None,
+        "not in order"
+    );
 }

@@ -84,6 +84,18 @@ metrics! {
     NO_BROKER: u64 = "capture.no_broker", "1";
     /// Answers by which XMPP ended a stream with an error, or a login failed, since the capture began.
     NO_XMPP: u64 = "capture.no_xmpp", "1";
+    /// Connections that were answered and ended, since the capture began.
+    SESSIONS: u64 = "capture.sessions", "1";
+    /// Answers on these.
+    SESSIONS_EXCHANGES: u64 = "capture.sessions_exchanges", "1";
+    /// As `capture.servers`, of whole connections: from the first request, or the capture's begin, to the end.
+    SESSIONS_SERVERS: u64 = "capture.sessions_servers", "1";
+    /// As `capture.servers_narrower`.
+    SESSIONS_NARROWER: u64 = "capture.sessions_narrower", "1";
+    /// As `capture.servers_early`.
+    SESSIONS_EARLY: u64 = "capture.sessions_early", "1";
+    /// As `capture.servers_p50`.
+    SESSIONS_P50: Duration = "capture.sessions_p50", "ns";
     /// Requests whose connection ended before an answer began, since the capture began.
     UNANSWERED: u64 = "capture.unanswered", "1";
     /// Times data came towards the port while an answer was on its way, or again after a second without an answer, since the capture began.
@@ -194,6 +206,8 @@ pub fn push(
         for refusal in Refusal::ALL {
             count(told_no(refusal), totals.told_no[refusal.left_off() - 1]);
         }
+        count(SESSIONS, totals.sessions);
+        count(SESSIONS_EXCHANGES, totals.session_exchanges);
         count(UNANSWERED, totals.unanswered);
         count(DUPLEX, totals.duplex);
         count(UNASKED, totals.unasked);
@@ -240,11 +254,16 @@ pub fn push(
                 evidence.push(at, of, BURST_SPREAD, beat.answers_spread);
             }
         }
-        if let Some(served) = exchanges.servers(port) {
-            evidence.push(at, of, SERVERS, served.servers);
-            evidence.push(at, of, SERVERS_NARROWER, served.narrower_permille);
-            evidence.push(at, of, SERVERS_EARLY, served.early_permille);
-            evidence.push(at, of, SERVERS_P50, Duration::from_nanos(served.p50));
+        let estimates = [exchanges.servers(port), exchanges.sessions(port)];
+        for (estimate, [servers, narrower, early], p50) in [
+            (estimates[0], [SERVERS, SERVERS_NARROWER, SERVERS_EARLY], SERVERS_P50),
+            (estimates[1], [SESSIONS_SERVERS, SESSIONS_NARROWER, SESSIONS_EARLY], SESSIONS_P50),
+        ] {
+            let Some(served) = estimate else { continue };
+            evidence.push(at, of, servers, served.servers);
+            evidence.push(at, of, narrower, served.narrower_permille);
+            evidence.push(at, of, early, served.early_permille);
+            evidence.push(at, of, p50, Duration::from_nanos(served.p50));
         }
     }
 }
@@ -267,8 +286,9 @@ mod tests {
             exchanges::testing::exchange(&mut exchanges, nth, [begin, begin + 2_000]);
         }
         exchanges::testing::lasting(&mut exchanges);
+        exchanges::testing::visits(&mut exchanges, 64);
         let mut evidence = Evidence::default();
-        push(Timestamp(9), Timestamp(900_000), &exchanges, Own::default(), &mut evidence);
+        push(Timestamp(9), Timestamp(2_000_000_000), &exchanges, Own::default(), &mut evidence);
         let (_, _, values) = evidence.rows().remove(0);
         assert_eq!(values.len(), METRICS.len());
         assert!(METRICS.iter().all(|metric| values.contains_key(metric.name)));

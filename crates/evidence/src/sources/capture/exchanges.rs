@@ -95,6 +95,10 @@ pub struct Totals {
     pub reset: u64,
     /// See [`super::told_no`]; in the order of [`super::Refusal::ALL`].
     pub told_no: [u64; 6],
+    /// See [`super::SESSIONS`].
+    pub sessions: u64,
+    /// See [`super::SESSIONS_EXCHANGES`].
+    pub session_exchanges: u64,
     /// See [`super::UNANSWERED`].
     pub unanswered: u64,
     /// See [`super::DUPLEX`].
@@ -122,6 +126,10 @@ struct Port {
     paces: Live,
     rhythm: Rhythm,
     servers: Servers,
+    /// When the first packet was seen.
+    began: Option<Timestamp>,
+    /// As `servers`, of whole connections, from the first request to the end.
+    sessions: Servers,
 }
 
 /// Client and server; IPv4 as IPv6 has it, so that it is hashed in one go.
@@ -142,6 +150,15 @@ struct Connection {
     done: [bool; 2],
     /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
     served: bool,
+    session: Session,
+}
+
+/// A connection from its first request to its end.
+#[derive(Clone, Copy, Debug)]
+enum Session {
+    Counted,
+    Fresh,
+    Asked { first: Timestamp, answers: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +205,8 @@ impl Exchanges {
             paces: Live::default(),
             rhythm: Rhythm::default(),
             servers: Servers::default(),
+            began: None,
+            sessions: Servers::default(),
         };
         let ports = ports.iter().map(port).collect();
         Self { ports, connections: HashMap::new(), sampling }
@@ -271,6 +290,7 @@ impl Exchanges {
             if !self.make_way(at) {
                 return;
             }
+            let began = *self.ports[index].began.get_or_insert(at);
             let totals = &mut self.ports[index].totals;
             totals.connections += weight;
             totals.opened += if begins { weight } else { 0 };
@@ -282,6 +302,11 @@ impl Exchanges {
                 ends: [None; 2],
                 done: [false; 2],
                 served: !begins,
+                session: match begins {
+                    true => Session::Fresh,
+                    // It was there before all that the capture saw begin.
+                    false => Session::Asked { first: began, answers: 0 },
+                },
             };
             self.connections.insert(ends, connection);
         }
@@ -322,6 +347,13 @@ impl Exchanges {
     pub fn servers(&self, port: u16) -> Option<Estimate> {
         let of = self.ports.iter().find(|of| of.port == port)?;
         if self.sampling.one_in() == 1 { of.servers.estimate() } else { None }
+    }
+
+    /// How many whole connections are served at a time, by the order of first requests and ends. None: as of
+    /// [`Self::rhythm`].
+    pub fn sessions(&self, port: u16) -> Option<Estimate> {
+        let of = self.ports.iter().find(|of| of.port == port)?;
+        if self.sampling.one_in() == 1 { of.sessions.estimate() } else { None }
     }
 
     /// Whether there is room for one more.
@@ -439,6 +471,9 @@ impl Connection {
         self.served |= segment.direction == Direction::Return && segment.data > REFUSAL;
         if segment.direction == Direction::Outbound {
             rhythm.asked(at);
+            if let Session::Fresh = self.session {
+                self.session = Session::Asked { first: at, answers: 0 };
+            }
         }
         self.phase = match (segment.direction, self.phase) {
             (_, Phase::Over) => Phase::Over,
@@ -464,6 +499,9 @@ impl Connection {
                 service_times.record_n(at.nanos_since(last), weight);
                 rhythm.answered(at);
                 servers.answered(last, at);
+                if let Session::Asked { answers, .. } = &mut self.session {
+                    *answers += 1;
+                }
                 Phase::Answering { first: at, last: at, bytes: 0 }
             }
             (Direction::Return, Phase::Answering { last, .. }) if silent(last) => {
@@ -495,6 +533,12 @@ impl Connection {
             _ => {}
         }
         self.phase = Phase::Over;
+        let session = std::mem::replace(&mut self.session, Session::Counted);
+        if let Session::Asked { first, answers: answers @ 1.. } = session {
+            port.totals.sessions += weight;
+            port.totals.session_exchanges += weight * u64::from(answers);
+            port.sessions.answered(first, at);
+        }
     }
 }
 
@@ -543,6 +587,29 @@ pub(super) mod testing {
         ];
         for (ms, segment) in packets {
             exchanges.on_segment(Timestamp(ms * 1_000_000), 1, &segment);
+        }
+    }
+
+    /// So many connections one after another, each with two requests.
+    pub(in super::super) fn visits(exchanges: &mut Exchanges, count: u16) {
+        for nth in 0..count {
+            let packet = |direction, numbers, acknowledged, flags| {
+                packet(6000 + nth, direction, numbers, acknowledged, flags)
+            };
+            let packets = [
+                packet(Direction::Outbound, (0, 0), 0, SYN),
+                packet(Direction::Return, (0, 0), 1, SYN | ACK),
+                packet(Direction::Outbound, (1, 10), 1, ACK),
+                packet(Direction::Return, (1, 20), 11, ACK),
+                packet(Direction::Outbound, (11, 10), 21, ACK),
+                packet(Direction::Return, (21, 20), 21, ACK),
+                packet(Direction::Outbound, (21, 0), 41, FIN_ACK),
+                packet(Direction::Return, (41, 0), 22, FIN_ACK),
+            ];
+            for (step, segment) in (0..).zip(packets) {
+                let at = 300_000_000 + 10_000_000 * u64::from(nth) + 1_000_000 * step;
+                exchanges.on_segment(Timestamp(at), 1, &segment);
+            }
         }
     }
 

@@ -60,6 +60,30 @@ pub struct Beat {
     pub differ: Option<[f64; 2]>,
 }
 
+impl Served {
+    fn requests(of: &Of) -> Option<Self> {
+        let counts = [super::SERVERS, super::SERVERS_NARROWER, super::SERVERS_EARLY];
+        Self::of(of, counts, super::SERVERS_P50)
+    }
+
+    /// The same of whole connections.
+    pub fn sessions(of: &Of) -> Option<Self> {
+        let counts = [super::SESSIONS_SERVERS, super::SESSIONS_NARROWER, super::SESSIONS_EARLY];
+        Self::of(of, counts, super::SESSIONS_P50)
+    }
+
+    fn of(
+        of: &Of,
+        [servers, narrower, early]: [Metric<u64>; 3],
+        p50: Metric<Duration>,
+    ) -> Option<Self> {
+        let at_once = of.latest(servers).ok().filter(|servers| *servers > 0.0)?;
+        let share = |metric| of.latest(metric).ok().map(|permille| permille / 1000.0);
+        let (narrower, early) = (share(narrower)?, share(early)?);
+        Some(Self { at_once, narrower, early, p50_s: of.latest(p50).ok()? })
+    }
+}
+
 impl Rhythm {
     /// The whole of it, not what grew: most of its figures are states.
     pub fn of(of: &Of) -> Option<Self> {
@@ -75,12 +99,6 @@ impl Rhythm {
             let (period_s, spread_s) = (time(super::BEAT)?, time(super::BEAT_SPREAD)?);
             Some(Beat { period_s, spread_s, answers, lasts_s, differ })
         };
-        let served = || {
-            let at_once = of.latest(super::SERVERS).ok().filter(|servers| *servers > 0.0)?;
-            let share = |metric| of.latest(metric).ok().map(|permille| permille / 1000.0);
-            let (narrower, early) = (share(super::SERVERS_NARROWER)?, share(super::SERVERS_EARLY)?);
-            Some(Served { at_once, narrower, early, p50_s: time(super::SERVERS_P50)? })
-        };
         Some(Self {
             gaps,
             mean_s: time(super::GAP_TIME)? / gaps,
@@ -91,7 +109,7 @@ impl Rhythm {
             turn_spread_s: time(super::TURN_SPREAD)?,
             spreads_s: [time(super::SPREAD_4)?, time(super::SPREAD_32)?],
             beat: beat(),
-            served: served(),
+            served: Served::requests(of),
         })
     }
 }

@@ -12,6 +12,10 @@ use crate::facts::admission::{AcceptQueue, Stock};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    not_accepted(facts).or_else(|why| not_let_in(facts).ok_or(why))
+}
+
+fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, least, drained } = facts.accept_queue()?;
     silent_if(least == 0, "the accept queue was empty at times")?;
     silent_if(drained >= HOLDS, "the accept queue is draining")?;
@@ -35,16 +39,35 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let turns = "the number of open connections is constant, so one is accepted when another ends";
     let how = by_turns.map_or("none is accepted", |_| turns);
-    Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
-        .sum(format!("{served:.0} of {asked:.0} connections were accepted"))
-        .seen(format!(
-            "{waiting:.1} connections wait on port {port}, {least} at least; {came:.0} came; {how}"
-        ))
+    Ok(claim(asked, served, "accepted").seen(format!(
+        "{waiting:.1} connections wait on port {port}, {least} at least; {came:.0} came; {how}"
+    )))
+}
+
+/// Connections that were accepted, and of which nothing is answered until another one ends.
+fn not_let_in(facts: &Facts) -> Option<Claim> {
+    let of_port = |port: &Watched| {
+        let headers = port.exchanges.as_ref()?;
+        Some((port.port, headers.let_in()?, headers.under_way, headers.sessions?.p50_s))
+    };
+    let ports = facts.watched.iter().filter_map(of_port);
+    let (port, served, waiting, lasts) = ports.max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let lasts = duration(lasts);
+    Some(claim(served + waiting, served, "let in").seen(format!(
+        "on port {port} the first request of a connection is answered when another connection ends; one lasts {lasts} \
+         from there; {waiting:.1} wait"
+    )))
+}
+
+fn claim(asked: f64, served: f64, what: &str) -> Claim {
+    Claim::cause(vec![Part::TurnedAway { asked, served }])
+        .sum(format!("{served:.0} of {asked:.0} connections were {what}"))
         .lifted_by([Remedy::by_knob(
             ("max_connections", format!("{:.0}", 2.0 * asked)),
-            "accepts the connections that wait now",
+            "serves the connections that wait now",
             "raise the server's limit of connections or workers (Apache MaxRequestWorkers, PostgreSQL \
-             max_connections, ranch max_connections, thousand_island num_connections); if it has none, check whether \
+             max_connections, ranch max_connections, thousand_island num_connections; PgBouncer pool_mode=transaction, or \
+             default_pool_size); if it has none, check whether \
              its acceptors are alive",
-        )]))
+        )])
 }
