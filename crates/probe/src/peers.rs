@@ -8,6 +8,7 @@ use linerate_evidence::sources::listener;
 use linerate_evidence::sources::peers::{
     BUSIEST_THREAD, Contact, Peers, RUN, Socket, Whom, sockets,
 };
+use linerate_evidence::sources::process::cpu_time;
 use linerate_evidence::sources::run_times::RunTimes;
 use linerate_evidence::sources::sockets::{Connection, connections};
 use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
@@ -52,7 +53,7 @@ pub(crate) struct PeerSampler {
     sums: Peers,
     /// Processes at the other end, by number of the peer; their threads, by process.
     processes: BTreeMap<u16, u32>,
-    runs: BTreeMap<u32, RunTimes>,
+    runs: BTreeMap<u32, Runs>,
     clients: Clients,
     pace: Pace,
     scans: Pace,
@@ -62,6 +63,15 @@ pub(crate) struct PeerSampler {
     run_pace: Pace,
     facts: Evidence,
     failed: bool,
+}
+
+/// What a process at the other end, and those below it, ran.
+#[derive(Debug, Default)]
+struct Runs {
+    /// Of threads that were met.
+    threads: RunTimes,
+    /// Of all, those included that ended before they were met: a process for each connection, say.
+    all: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -281,21 +291,25 @@ impl PeerSampler {
         let family = Family::read();
         let roots: BTreeSet<u32> = self.processes.values().copied().collect();
         for root in roots {
-            let times = self.runs.entry(root).or_default();
-            let mut any = false;
+            let runs = self.runs.entry(root).or_default();
+            let (times, mut all, mut any) = (&mut runs.threads, Duration::ZERO, false);
             for pid in walk_in(root, &family) {
+                let stat = read(format!("/proc/{pid}/stat")).ok();
+                all += stat.and_then(|stat| cpu_time(&stat).ok()).unwrap_or_default();
                 for tid in numbers(format!("/proc/{pid}/task")) {
                     let schedstat = read(format!("/proc/{pid}/task/{tid}/schedstat"));
                     any |= schedstat.is_ok_and(|text| times.take((pid, tid), &text).is_ok());
                 }
             }
             times.end_pass();
+            // A child that ended between the readings of its parent and of itself is in neither.
+            runs.all = runs.all.max(all);
             // It has ended, or the kernel does not account: what stands, stands.
             if !any || times.run().is_zero() {
                 continue;
             }
             for (number, _) in self.processes.iter().filter(|(_, pid)| **pid == root) {
-                self.facts.push(at, Subject::Peer(*number), RUN, times.run());
+                self.facts.push(at, Subject::Peer(*number), RUN, runs.all);
                 self.facts.push(at, Subject::Peer(*number), BUSIEST_THREAD, times.busiest());
             }
         }

@@ -65,7 +65,7 @@ metrics! {
     LOOKS: u64 = "peer.looks", "1";
     /// Of those, the ones that found a question out.
     LOOKS_ASKED: u64 = "peer.looks_asked", "1";
-    /// Time on a CPU of the peer's process tree where it is on this host, summed over threads, since they began (`schedstat`, first number).
+    /// CPU time of the peer's process tree where it is on this host, since it began, children that ended included; counted in ticks of 10 ms (`utime`, `stime`, `cutime`, `cstime`).
     RUN: Duration = "peer.run", "ns";
     /// Time on a CPU of its thread that ran most since it was found, from then on.
     BUSIEST_THREAD: Duration = "peer.busiest_thread", "ns";

@@ -315,6 +315,11 @@ fn cpu_times(stat: &[u8]) -> Result<[Duration; 2], UnreadableSource> {
     Ok([ticks(utime.saturating_add(cutime)), ticks(stime.saturating_add(cstime))])
 }
 
+/// CPU time of a process and of its children that ended, from its `stat`.
+pub fn cpu_time(stat: &[u8]) -> Result<Duration, UnreadableSource> {
+    cpu_times(stat).map(|[user, system]| user.saturating_add(system))
+}
+
 /// Columns of a `stat` from that one on, counted from 1 as in proc_pid_stat(5).
 fn columns<const COUNT: usize>(
     stat: &[u8],
