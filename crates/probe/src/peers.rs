@@ -8,7 +8,7 @@ use linerate_evidence::sources::listener;
 use linerate_evidence::sources::peers::{
     BUSIEST_THREAD, Contact, Peers, RUN, Socket, Whom, sockets,
 };
-use linerate_evidence::sources::process::cpu_time;
+use linerate_evidence::sources::process;
 use linerate_evidence::sources::run_times::RunTimes;
 use linerate_evidence::sources::sockets::{Connection, connections};
 use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
@@ -295,7 +295,7 @@ impl PeerSampler {
             let (times, mut all, mut any) = (&mut runs.threads, Duration::ZERO, false);
             for pid in walk_in(root, &family) {
                 let stat = read(format!("/proc/{pid}/stat")).ok();
-                all += stat.and_then(|stat| cpu_time(&stat).ok()).unwrap_or_default();
+                all += stat.and_then(|stat| process::cpu_time(&stat).ok()).unwrap_or_default();
                 for tid in numbers(format!("/proc/{pid}/task")) {
                     let schedstat = read(format!("/proc/{pid}/task/{tid}/schedstat"));
                     any |= schedstat.is_ok_and(|text| times.take((pid, tid), &text).is_ok());
