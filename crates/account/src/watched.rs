@@ -244,7 +244,7 @@ impl Watched {
             (mean(bursts::AIR), mean(bursts::IDLE), mean(bursts::UNDECIDED));
         let answering = asked.map_or(0.0, |headers| headers.answering - held.all() - air);
         let answering = answering.clamp(0.0, idle + undecided);
-        Some(Self {
+        let mut this = Self {
             port,
             connections: mean(bursts::CONNECTIONS),
             idle: (idle - answering).max(0.0),
@@ -256,7 +256,11 @@ impl Watched {
             undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
             answering,
             exchanges,
-        })
+        };
+        // Who has not been greeted yet looks idle to the sockets.
+        let busy = this.under_way() + this.undecided;
+        this.idle = this.idle.min((this.connections - busy).max(0.0));
+        Some(this)
     }
 
     /// Connections that somebody accepted.

@@ -126,6 +126,8 @@ struct Port {
     paces: Live,
     rhythm: Rhythm,
     servers: Servers,
+    /// New connections on which the server spoke first, and on which the client did.
+    spoke_first: [u64; 2],
     /// When the first packet was seen.
     began: Option<Timestamp>,
     /// As `servers`, of whole connections, from the first request to the end.
@@ -167,8 +169,16 @@ enum Phase {
     Opening,
     /// Met in the midst of it: the next request tells where it is.
     Unknown,
-    /// Open, and never asked.
-    Fresh,
+    /// Open since then, and nobody has sent anything.
+    Fresh {
+        since: Timestamp,
+    },
+    /// The server spoke first; all that it sends before it is asked is its greeting.
+    Greeting {
+        first: Timestamp,
+        last: Timestamp,
+        parts: u8,
+    },
     Asked {
         first: Timestamp,
         last: Timestamp,
@@ -195,6 +205,10 @@ const LASTING: Duration = Duration::from_millis(100);
 // Chosen: a line; services that speak alone and close (a stream, a file) send more.
 const REFUSAL: u32 = 200;
 
+/// A server that sends more segments than these before it is asked does not greet: it sends on its own. Unit: segments.
+// Chosen: a banner of some lines, in two or three writes.
+const GREETING: u8 = 4;
+
 impl Exchanges {
     /// Of these ports.
     pub fn new(ports: &[u16], sampling: Sampling) -> Self {
@@ -205,6 +219,7 @@ impl Exchanges {
             paces: Live::default(),
             rhythm: Rhythm::default(),
             servers: Servers::default(),
+            spoke_first: [0; 2],
             began: None,
             sessions: Servers::default(),
         };
@@ -238,7 +253,8 @@ impl Exchanges {
         self.connections.retain(|ends, connection| {
             let keeps = sampling.keeps((ends.2 >> 16) as u16);
             let weight = if keeps { stays } else { went };
-            change[connection.port] += weight.saturating_mul(connection.asked_for(at) as i64);
+            let asked_for = connection.asked_for(at, &self.ports[connection.port]);
+            change[connection.port] += weight.saturating_mul(asked_for as i64);
             keeps
         });
         for (port, change) in self.ports.iter_mut().zip(change) {
@@ -251,8 +267,9 @@ impl Exchanges {
         let weight = u64::from(self.sampling.one_in());
         self.ports.iter_mut().for_each(|port| port.rhythm.broken());
         for connection in self.connections.values_mut() {
+            let asked_for = connection.asked_for(at, &self.ports[connection.port]);
             let totals = &mut self.ports[connection.port].totals;
-            totals.asked_area += weight * connection.asked_for(at);
+            totals.asked_area += weight * asked_for;
             if let Phase::Answering { first, last, .. } = connection.phase {
                 totals.answer_time += weight * last.nanos_since(first);
             }
@@ -322,7 +339,8 @@ impl Exchanges {
         let mut totals: Vec<_> = self.ports.iter().map(|port| (port.port, port.totals)).collect();
         let weight = u64::from(self.sampling.one_in());
         for connection in self.connections.values() {
-            totals[connection.port].1.asked_area += weight * connection.asked_for(at);
+            let asked_for = connection.asked_for(at, &self.ports[connection.port]);
+            totals[connection.port].1.asked_area += weight * asked_for;
         }
         totals
     }
@@ -369,6 +387,11 @@ impl Exchanges {
 }
 
 impl Port {
+    /// Whether its server speaks first: of mail, MySQL, FTP, SSH.
+    fn greets(&self) -> bool {
+        self.spoke_first[0] > self.spoke_first[1]
+    }
+
     /// An answer is known to have ended.
     fn answered(&mut self, first: Timestamp, last: Timestamp, bytes: u64, weight: u64) {
         let lasted = last.nanos_since(first);
@@ -391,10 +414,11 @@ impl Ends {
 }
 
 impl Connection {
-    /// How long it has been asked and unanswered. Unit: ns.
-    fn asked_for(&self, at: Timestamp) -> u64 {
+    /// How long it has been asked and unanswered; where the server is to speak first, how long it has not. Unit: ns.
+    fn asked_for(&self, at: Timestamp, port: &Port) -> u64 {
         match self.phase {
             Phase::Asked { first, .. } => at.nanos_since(first),
+            Phase::Fresh { since } if port.greets() => at.nanos_since(since),
             _ => 0,
         }
     }
@@ -422,7 +446,7 @@ impl Connection {
         }
         if segment.syn() {
             if back && matches!(self.phase, Phase::Opening) {
-                self.phase = Phase::Fresh;
+                self.phase = Phase::Fresh { since: at };
             }
             self.ends[usize::from(back)] = Some(segment.sequence.wrapping_add(1));
             return false;
@@ -454,8 +478,8 @@ impl Connection {
         {
             port.answered(first, last, bytes, weight);
         }
-        let Port { totals, service_times, rhythm, servers, .. } = port;
-        let asked_for = self.asked_for(at);
+        let asked_for = self.asked_for(at, port);
+        let Port { totals, service_times, rhythm, servers, spoke_first, .. } = port;
         let theirs = &mut self.ends[usize::from(segment.direction == Direction::Outbound)];
         // Whether it was sent before all that the other end sent had arrived.
         let mut crossed = false;
@@ -486,7 +510,20 @@ impl Connection {
                 totals.idle_time += weight * at.nanos_since(last);
                 Phase::Asked { first: at, last: at }
             }
-            (Direction::Outbound, _) => Phase::Asked { first: at, last: at },
+            (Direction::Outbound, Phase::Greeting { first, last, .. }) => {
+                // Who waits for a greeting speaks after its last part.
+                let greeted = last.nanos_since(first);
+                totals.exchanges += weight;
+                totals.service_time += weight * greeted;
+                totals.asked_area += weight * greeted;
+                totals.idle_time += weight * at.nanos_since(last);
+                service_times.record_n(greeted, weight);
+                Phase::Asked { first: at, last: at }
+            }
+            (Direction::Outbound, before) => {
+                spoke_first[1] += u64::from(matches!(before, Phase::Fresh { .. }));
+                Phase::Asked { first: at, last: at }
+            }
             (Direction::Return, Phase::Asked { first, last }) => {
                 self.served = true;
                 totals.exchanges += weight;
@@ -516,8 +553,16 @@ impl Connection {
                 totals.unasked += if silent(last) { weight } else { 0 };
                 Phase::Unasked { last: at }
             }
-            // A greeting is of the protocol, and what is met in the midst of it may be a rest.
-            (Direction::Return, Phase::Fresh) => Phase::Unasked { last: at },
+            (Direction::Return, Phase::Fresh { since }) => {
+                spoke_first[0] += 1;
+                self.session = Session::Asked { first: since, answers: 0 };
+                Phase::Greeting { first: since, last: at, parts: 1 }
+            }
+            (Direction::Return, Phase::Greeting { first, parts, .. }) if parts < GREETING => {
+                Phase::Greeting { first, last: at, parts: parts + 1 }
+            }
+            (Direction::Return, Phase::Greeting { .. }) => Phase::Unasked { last: at },
+            // What is met in the midst of it may be a rest.
             (Direction::Return, Phase::Opening | Phase::Unknown) => Phase::Unknown,
         };
     }
@@ -739,7 +784,34 @@ mod tests {
             (4_000, packet(4000, Back, (201, 50), 11, ACK)),
         ]);
         let found = totals(&exchanges, 4_000);
-        assert_eq!((found.exchanges, found.unasked, found.answer_time), (1, 2, 0));
+        assert_eq!((found.exchanges, found.unasked, found.answer_time), (2, 2, 0));
+    }
+
+    #[test]
+    fn a_greeting_is_waited_for_until_its_last_part() {
+        let greeted = |client: u16, from: u64| {
+            [
+                (from, packet(client, Out, (0, 0), 0, SYN)),
+                (from, packet(client, Back, (0, 0), 1, SYN | ACK)),
+                (from + 1, packet(client, Back, (1, 20), 1, ACK)),
+                (from + 2_001, packet(client, Back, (21, 30), 1, ACK)),
+                (from + 2_002, packet(client, Out, (1, 10), 51, ACK)),
+                (from + 2_003, packet(client, Back, (51, 50), 11, ACK)),
+            ]
+        };
+        // The next one has not been greeted yet.
+        let opening = greeted(4001, 3_000);
+        let found = totals(&of(&[&greeted(4000, 0)[..], &opening[..2]].concat()), 3_500);
+        assert_eq!((found.exchanges, found.unasked), (2, 0));
+        assert_eq!(found.service_time, 2_001 * MS + MS);
+        assert_eq!(found.asked_area, 2_001 * MS + MS + 500 * MS);
+        // Who sends on and on speaks on its own.
+        let feed =
+            (1..9).map(|nth| (nth * 10, packet(4000, Back, (1 + 20 * nth as u32, 20), 1, ACK)));
+        let feed: Vec<_> = greeted(4000, 0)[..2].iter().copied().chain(feed).collect();
+        let asked = (200, packet(4000, Out, (1, 10), 181, ACK));
+        let found = totals(&of(&[&feed[..], &[asked]].concat()), 200);
+        assert_eq!((found.exchanges, found.service_time), (0, 0));
     }
 
     #[test]

@@ -14,13 +14,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A rate of connections that the service sets for itself: after a pause it takes one at once.
     let is_set = facts.place.regime == Regime::RateSet;
     silent_if(is_set, "a connection after a pause is accepted at once")?;
-    let past = under_way - waiting;
+    // What is accepted and not read yet may be what the acceptor is at.
+    let at_once = facts.place.served(1.0);
+    let unread = facts.at(Station::Unread).max(facts.ports(|port| port.unread));
+    let past = under_way - waiting - unread.min(at_once);
     let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no new connection came in: the service accepts none")?;
     silent_if(facts.let_in_by_turns().is_some(), "one is accepted when another ends")?;
-    let at_once = facts.place.served(1.0);
     // Of a watched service several answers may be a connection's, a handshake's turns among them.
     let connections = match (facts.load, facts.came()) {
         (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),
