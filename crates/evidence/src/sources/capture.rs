@@ -52,7 +52,7 @@ pub(super) const SOURCE: Source = Source {
 metrics! {
     /// Packets of the port, since the capture began; a super-frame is one.
     PACKETS: u64 = "capture.packets", "1";
-    /// Answers that began, since the capture began.
+    /// Answers that began, since the capture began; where the server speaks first its greeting is one.
     EXCHANGES: u64 = "capture.exchanges", "1";
     /// Time from a request's last byte to its answer's first, summed up since the capture began.
     SERVICE_TIME: Duration = "capture.service_time", "ns";
@@ -68,7 +68,7 @@ metrics! {
     CONNECTIONS: u64 = "capture.connections", "1";
     /// Connections begun by a SYN, since the capture began; a SYN sent again does not count.
     OPENED: u64 = "capture.opened", "1";
-    /// Of those, answered with a RST, or ended by the server before any answer but a line, since the capture began.
+    /// Of those, answered with a RST, or ended by the server before any answer but a line, since the capture began; one that said nothing for a second is closed as idle ones are.
     REFUSED: u64 = "capture.refused", "1";
     /// Connections that the server ended by a RST after it had answered on them, since the capture began.
     RESET: u64 = "capture.reset", "1";

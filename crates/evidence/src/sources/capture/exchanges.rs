@@ -423,6 +423,11 @@ impl Connection {
         }
     }
 
+    /// Whether nobody has asked anything for a while, and it was the client's to ask: it is closed as idle ones are.
+    fn was_idle(&self, at: Timestamp, port: &Port) -> bool {
+        matches!(self.phase, Phase::Fresh { since } if at.since(since) > SILENCE && !port.greets())
+    }
+
     /// Whether that was its last.
     fn on_segment(
         &mut self,
@@ -437,7 +442,7 @@ impl Connection {
             if back && self.done == [false; 2] {
                 if self.served {
                     port.totals.reset += weight;
-                } else {
+                } else if !self.was_idle(at, port) {
                     port.totals.refused += weight;
                 }
             }
@@ -459,7 +464,7 @@ impl Connection {
             }
         }
         if segment.fin() {
-            if back && self.done == [false; 2] && !self.served {
+            if back && self.done == [false; 2] && !self.served && !self.was_idle(at, port) {
                 port.totals.refused += weight;
             }
             self.done[usize::from(back)] = true;
@@ -785,6 +790,21 @@ mod tests {
         ]);
         let found = totals(&exchanges, 4_000);
         assert_eq!((found.exchanges, found.unasked, found.answer_time), (2, 2, 0));
+    }
+
+    #[test]
+    fn who_is_closed_after_saying_nothing_for_long_is_not_refused() {
+        let closed = |ms: u64| {
+            totals(
+                &of(&[
+                    (0, packet(4000, Out, (0, 0), 0, SYN)),
+                    (0, packet(4000, Back, (0, 0), 1, SYN | ACK)),
+                    (ms, packet(4000, Back, (1, 0), 1, FIN_ACK)),
+                ]),
+                ms,
+            )
+        };
+        assert_eq!((closed(20).refused, closed(3_000).refused), (1, 0));
     }
 
     #[test]
