@@ -66,7 +66,7 @@
 start(_Options) ->
     #{
         known => [],
-        found_at => now_us() - keep_us(),
+        found_at => now_us() - keep_us(0),
         unread => [],
         owners => [],
         suspects => #{},
@@ -102,31 +102,33 @@ rows(#{allowance_us := Allowance, waited_us := Waited, tell := Tell} = Context, 
 stretch(AllowanceUs) ->
     max(100, AllowanceUs).
 
-%% Chosen: two seconds. The list of all processes takes 0.4 ms even where there are few: the emulator
-%% goes through its whole table (262,144 places by default).
--spec keep_us() -> pos_integer().
-keep_us() -> 2000000.
+%% The list of all processes takes 0.4 ms even where there are few: the emulator goes through its whole table (262,144
+%% places by default). Chosen: two seconds where that is a quarter of the allowance or less, ten where it is more: on a
+%% full node the list took so much that no process was asked but each third second.
+-spec keep_us(non_neg_integer()) -> pos_integer().
+keep_us(Allowance) when Allowance >= 1600 -> 2000000;
+keep_us(_Allowance) -> 10000000.
 
 %% Processes with mail, the longest mailbox first, of a stretch of the list; and what was waited for.
 -spec mailboxes(non_neg_integer(), state()) ->
     {[{pos_integer(), pid()}], non_neg_integer(), state()}.
 mailboxes(Allowance, State) ->
-    #{unread := Unread} = Found = found(State),
+    #{unread := Unread} = Found = found(Allowance, State),
     {Mail, Idle, Rest} = with_mail(stretch(Allowance), self(), Unread, {[], 0}, now_us()),
     {lists:reverse(lists:sort(Mail)), Idle, Found#{unread := Rest}}.
 
 %% Read to the end the list is read again, or found again if it is old.
--spec found(state()) -> state().
-found(#{unread := [], known := Known, found_at := At} = State) ->
+-spec found(non_neg_integer(), state()) -> state().
+found(Allowance, #{unread := [], known := Known, found_at := At} = State) ->
     Now = now_us(),
-    case Now - At >= keep_us() of
+    case Now - At >= keep_us(Allowance) of
         true ->
             Pids = erlang:processes(),
             State#{known := Pids, found_at := Now, unread := Pids};
         false ->
             State#{unread := Known}
     end;
-found(State) ->
+found(_Allowance, State) ->
     State.
 
 -spec with_mail(non_neg_integer(), pid(), [pid()], Found, integer()) ->
