@@ -39,5 +39,5 @@ the_whole_probe_needs_no_module_of_ours_test() ->
     %% The link is asked only where its application runs, which is the node's own.
     Ours = [M || {M, _, _} <- Imports, lists:prefix("linerate", atom_to_list(M))],
     ?assertEqual([linerate_link], lists:usort(Ours)),
-    Called = [{start, 1}, {keep, 3}, {work, 3}, {turn, 2}, {back, 0}, {keep, 0}],
+    Called = [{start, 1}, {keep, 3}, {work, 3}, {set, 2}, {restore, 0}, {keep, 0}],
     ?assertEqual([], Called -- Exports).

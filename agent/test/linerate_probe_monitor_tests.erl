@@ -89,7 +89,7 @@ who_takes_the_slot_keeps_it_and_that_is_told_test() ->
         #{monitor := Text} = linerate_probe_monitor:events(Lost),
         ?assertMatch(<<"taken over by <", _/binary>>, Text),
         ?assertEqual({Other, [busy_port]}, erlang:system_monitor()),
-        ok = linerate_probe_monitor:put_back(linerate_probe_monitor:held(Lost)),
+        ok = linerate_probe_monitor:restore(linerate_probe_monitor:held(Lost)),
         ?assertEqual({Other, [busy_port]}, erlang:system_monitor()),
         Other ! stop,
         _ = erlang:system_monitor(undefined)

@@ -6,12 +6,12 @@
 -compile({parse_transform, linerate_merge}).
 -merge({linerate_probe, "../probe/*.erl"}).
 
--export([start/1, keep/3, work/3, turn/2, back/0, keep/0]).
+-export([start/1, keep/3, work/3, set/2, restore/0, keep/0]).
 
 -spec start(linerate_probe:options()) -> {ok, pid()} | {error, term()}.
 -spec keep(pid(), reference(), linerate_probe:options()) -> term().
 -spec work(pid(), linerate_probe:options(), linerate_probe:held()) -> term().
--spec turn({atom(), term()}, linerate_probe_turn:where()) ->
+-spec set({atom(), term()}, linerate_probe_knob:where()) ->
     {ok, {non_neg_integer(), non_neg_integer()}} | {error, binary()}.
--spec back() -> ok | {error, binary()}.
+-spec restore() -> ok | {error, binary()}.
 -spec keep() -> ok | {error, binary()}.

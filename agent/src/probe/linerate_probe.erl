@@ -18,7 +18,7 @@
 
 -export([start/1]).
 %% What the keeper runs, and the last that is done, whoever is left to do it.
--export([keep/3, put_back/1, leave/2]).
+-export([keep/3, restore/1, leave/2]).
 
 -export_type([options/0, held/0, of_what/0, value/0, row/0, context/0, events/0]).
 
@@ -90,8 +90,8 @@
 -type held() :: #{
     microstate_accounting := boolean(),
     monitor := linerate_probe_monitor:held(),
-    %% Knobs that linerate turned, and what they were.
-    turned := [linerate_probe_turn:step()],
+    %% Knobs that linerate set, and what they were.
+    changed := [linerate_probe_knob:step()],
     unload := [module()]
 }.
 
@@ -136,7 +136,7 @@ spawn_options() ->
 
 %% The keeper.
 
-%% Chosen: linerate asks several times a second. The rest of five seconds is for putting back.
+%% Chosen: linerate asks several times a second. The rest of five seconds is for restoring.
 -spec patience_ms() -> pos_integer().
 patience_ms() ->
     4000.
@@ -156,7 +156,7 @@ keep(Caller, Ref, #{owner := Owner, budget := Budget, unload := Unload} = Option
     Held = #{
         microstate_accounting => linerate_probe_microstates:are_on(),
         monitor => linerate_probe_monitor:held(Monitor),
-        turned => [],
+        changed => [],
         unload => Unload
     },
     try spawn_opt(linerate_probe_worker, work, [self(), Options, Held], worker_options()) of
@@ -173,12 +173,12 @@ keep(Caller, Ref, #{owner := Owner, budget := Budget, unload := Unload} = Option
     catch
         %% The code is the caller's to unload: it is told that nothing was started.
         error:system_limit ->
-            put_back(Held),
+            restore(Held),
             exit(system_limit)
     end.
 
 %% Chosen: 16 M words, ten times what a pass over a million processes and ports takes. A probe that
-%% goes wrong is ended by the emulator before it can harm the node, and the keeper puts back.
+%% goes wrong is ended by the emulator before it can harm the node, and the keeper restores it.
 -spec worker_options() -> [proc_lib:spawn_option()].
 worker_options() ->
     Size = #{size => 16777216, kill => true, error_logger => false},
@@ -193,13 +193,13 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
             keeping(heard(Keeper));
         {alive, _Ref} ->
             keeping(heard(Keeper));
-        {{turn, Asked, Where}, From, Ref} when is_pid(From) ->
-            keeping(turn(Asked, Where, {From, Ref}, heard(Keeper)));
-        {turn_back, From, Ref} when is_pid(From) ->
-            ok = turn_back(turned(Keeper)),
+        {{set, Asked, Where}, From, Ref} when is_pid(From) ->
+            keeping(set(Asked, Where, {From, Ref}, heard(Keeper)));
+        {restore, From, Ref} when is_pid(From) ->
+            ok = restore_knobs(changed(Keeper)),
             From ! {Ref, ok},
             keeping(hold([], heard(Keeper)));
-        {turn_keep, From, Ref} when is_pid(From) ->
+        {keep_set, From, Ref} when is_pid(From) ->
             From ! {Ref, ok},
             keeping(hold([], heard(Keeper)));
         {stop, From, Ref} when is_pid(From) ->
@@ -229,33 +229,33 @@ hang_up(#{line := Line}) ->
     _ = catch net_kernel ! {'$gen_call', {self(), make_ref()}, {disconnect, Line}},
     ok.
 
-%% Knobs. The worker knows how to put them back before the first one is turned.
--spec turn({atom(), term()}, linerate_probe_turn:where(), {pid(), reference()}, keeper()) -> keeper().
-turn(Asked, Where, {From, Ref}, Keeper) ->
-    case linerate_probe_turn:steps(Asked, Where) of
+%% Knobs. The worker knows how to restore them before the first one is set.
+-spec set({atom(), term()}, linerate_probe_knob:where(), {pid(), reference()}, keeper()) -> keeper().
+set(Asked, Where, {From, Ref}, Keeper) ->
+    case linerate_probe_knob:steps(Asked, Where) of
         {ok, Sockets, Steps} ->
-            Turned = hold(turned(Keeper) ++ Steps, Keeper),
-            ok = linerate_probe_turn:do(Steps),
-            From ! {Ref, {ok, {Sockets, linerate_probe_turn:count(Steps)}}},
-            Turned;
+            Changed = hold(changed(Keeper) ++ Steps, Keeper),
+            ok = linerate_probe_knob:do(Steps),
+            From ! {Ref, {ok, {Sockets, linerate_probe_knob:count(Steps)}}},
+            Changed;
         {error, _} = Error ->
             From ! {Ref, Error},
             Keeper
     end.
 
--spec turned(keeper()) -> [linerate_probe_turn:step()].
-turned(#{held := #{turned := Steps}}) -> Steps.
+-spec changed(keeper()) -> [linerate_probe_knob:step()].
+changed(#{held := #{changed := Steps}}) -> Steps.
 
--spec hold([linerate_probe_turn:step()], keeper()) -> keeper().
+-spec hold([linerate_probe_knob:step()], keeper()) -> keeper().
 hold(Steps, #{held := Held, worker := {Worker, _}} = Keeper) ->
-    Now = Held#{turned := Steps},
+    Now = Held#{changed := Steps},
     Worker ! {held, Now},
     Keeper#{held := Now}.
 
-%% On a node where nothing was turned the module need not be there.
--spec turn_back([linerate_probe_turn:step()]) -> ok.
-turn_back([]) -> ok;
-turn_back(Steps) -> linerate_probe_turn:undo(Steps).
+%% On a node where nothing was set the module need not be there.
+-spec restore_knobs([linerate_probe_knob:step()]) -> ok.
+restore_knobs([]) -> ok;
+restore_knobs(Steps) -> linerate_probe_knob:undo(Steps).
 
 -spec heard(keeper()) -> keeper().
 heard(#{monitor := Monitor} = Keeper) ->
@@ -282,23 +282,23 @@ finish(#{worker := {Worker, WorkerRef}} = Keeper, Asker) ->
         end
     end.
 
-%% The worker is gone. One that did not end by itself may have been in the middle of a look, with the
+%% The worker is gone. One that did not end by itself may have been in the middle of a round, with the
 %% emulator's accounts on.
 -spec ended(term(), keeper(), {pid(), reference()} | nobody) -> term().
 ended(Reason, #{held := #{microstate_accounting := Were} = Held}, Asker) ->
     _ = Reason =/= normal andalso not Were andalso
         erlang:system_flag(microstate_accounting, false),
-    put_back(Held),
+    restore(Held),
     leave(Held, Asker).
 
-%% Putting back.
+%% Restoring.
 
 %% The flag scheduler_wall_time is the worker's and goes with it, as the system monitor goes with
 %% the keeper if that was killed.
--spec put_back(held()) -> ok.
-put_back(#{monitor := Monitor, turned := Turned}) ->
-    ok = turn_back(Turned),
-    ok = linerate_probe_monitor:put_back(Monitor).
+-spec restore(held()) -> ok.
+restore(#{monitor := Monitor, changed := Changed}) ->
+    ok = restore_knobs(Changed),
+    ok = linerate_probe_monitor:restore(Monitor).
 
 %% Must be called as a last call of a process that has no other on its stack: what it calls last
 %% runs in modules of OTP alone.

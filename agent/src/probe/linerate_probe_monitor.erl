@@ -8,7 +8,7 @@
 %% has very many of them, those kinds are listened to for a part of the time.
 -module(linerate_probe_monitor).
 
--export([begin_listening/1, hear/4, begin_stretch/1, pace/2, events/1, held/1, put_back/1]).
+-export([begin_listening/1, hear/4, begin_stretch/1, pace/2, events/1, held/1, restore/1]).
 
 -export_type([monitor/0, held/0, events/0]).
 
@@ -267,8 +267,8 @@ held(#{held := Held}) ->
 
 %% @doc By the process that listened, or after its death, with which the emulator takes its slot
 %% back.
--spec put_back(held()) -> ok.
-put_back(slot) ->
+-spec restore(held()) -> ok.
+restore(slot) ->
     Self = self(),
     case erlang:system_monitor() of
         {Self, _} -> _ = erlang:system_monitor(undefined);
@@ -276,10 +276,10 @@ put_back(slot) ->
         _ -> ok
     end,
     ok;
-put_back({session, Session}) ->
+restore({session, Session}) ->
     _ = apply(trace, session_destroy, [Session]),
     ok;
-put_back(nothing) ->
+restore(nothing) ->
     ok.
 
 -spec longest(atom(), term(), non_neg_integer()) -> non_neg_integer().

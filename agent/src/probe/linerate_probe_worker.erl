@@ -183,7 +183,7 @@ working(#{keeper := {_, KeeperRef}, held := Held, parts := Parts} = Worker) ->
         %% Only a kill does this.
         {'DOWN', KeeperRef, process, _Keeper, _Reason} ->
             ok = stop_parts(Parts),
-            linerate_probe:put_back(Held),
+            linerate_probe:restore(Held),
             linerate_probe:leave(Held, nobody);
         _Other ->
             working(Worker)

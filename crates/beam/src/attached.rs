@@ -254,7 +254,7 @@ impl Attached {
         &self.delivered.loaded
     }
 
-    /// Calls a function of a part of the probe, `linerate_probe_turn` for one.
+    /// Calls a function of a part of the probe, `linerate_probe_knob` for one.
     pub fn call(
         &self,
         part: &'static str,

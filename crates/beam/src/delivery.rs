@@ -49,7 +49,7 @@ pub const MODULES: &[Module] = modules![
     "linerate_probe_socket",
     "linerate_probe_listeners",
     "linerate_probe_sockets",
-    "linerate_probe_turn",
+    "linerate_probe_knob",
     "linerate_probe_processes",
     "linerate_probe_doing",
     "linerate_probe_dist",

@@ -109,7 +109,7 @@ impl Apply {
         if watch.is_lost() {
             return Ok(None);
         }
-        self.call(watch, "back", Vec::new())?;
+        self.call(watch, "restore", Vec::new())?;
         let back = now();
         watch.until(start.after(length))?;
         let without = [watched(watch, start, begun), watched(watch, back, now())];
@@ -133,7 +133,7 @@ impl Apply {
     fn set(&self, watch: &Watch<'_>) -> Result<(u64, u64), Failure> {
         let what = tuple(vec![atom(self.knob), self.value.clone()]);
         let place = self.listener.map_or_else(|| atom("all"), |port| integer(port.into()));
-        let answer = self.call(watch, "turn", vec![what, place])?;
+        let answer = self.call(watch, "set", vec![what, place])?;
         let counts = as_tuple(&answer).and_then(|counts| match counts {
             [sockets, changed] => as_u64(sockets).zip(as_u64(changed)),
             _ => None,
@@ -160,7 +160,7 @@ impl Apply {
         let attached =
             watch.attached().ok_or_else(|| self.refused("the probe is not on the node".into()))?;
         let answer = attached
-            .call("linerate_probe_turn", function, arguments, PATIENCE)
+            .call("linerate_probe_knob", function, arguments, PATIENCE)
             .map_err(|fault| self.refused(fault.to_string()))?;
         match as_tuple(&answer) {
             Some([ok, value]) if as_atom(ok) == Some("ok") => Ok(value.clone()),

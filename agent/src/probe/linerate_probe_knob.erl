@@ -1,19 +1,19 @@
-%% @doc Turns a knob of the living node, and turns it back. The only part of the probe that changes
-%% anything; only `linerate doctor --apply' asks for it.
+%% @doc Sets a knob of the running node, and restores it. No other part of the probe changes anything;
+%% only `linerate doctor --apply' asks for it.
 %%
-%% What can't be put back is no knob: `sndbuf' and `recbuf' pin the kernel's buffers for the rest of a
-%% connection, whatever they are set to afterwards. Of each socket the value that it had is kept, and
-%% the keeper knows how to put it back before the first one is turned.
--module(linerate_probe_turn).
+%% What can't be restored is no knob: `sndbuf' and `recbuf' fix the kernel's buffers for the rest of a
+%% connection, whatever they are set to afterwards. The former value of each socket is kept, and the
+%% keeper knows how to restore it before the first one is set.
+-module(linerate_probe_knob).
 
 %% What linerate calls.
--export([turn/2, back/0, keep/0]).
+-export([set/2, restore/0, keep/0]).
 %% What the keeper does.
 -export([steps/2, count/1, do/1, undo/1]).
 
 -export_type([step/0, where/0]).
 
-%% What to set, and what it was; `any': only to be put back, since setting another changes it too.
+%% What to set, and what it was; `any': only restored, since setting another one changes it too.
 -type step() ::
     {option, linerate_probe_socket:socket(), atom(), New :: term() | any, Old :: term()}
     | {flag, atom(), New :: non_neg_integer() | any, Old :: non_neg_integer()}.
@@ -21,22 +21,22 @@
 %% Connections of this listening port, or all that the node has accepted.
 -type where() :: all | inet:port_number().
 
-%% @doc Turns it. How many sockets, and how many of them had another value; of a flag of the system
-%% `{1, 1}', or `{1, 0}' where it stood there already.
--spec turn({atom(), term()}, where()) ->
+%% @doc Sets it. How many sockets, and how many of them had another value; of a system flag `{1, 1}',
+%% or `{1, 0}' where it was set so already.
+-spec set({atom(), term()}, where()) ->
     {ok, {non_neg_integer(), non_neg_integer()}} | {error, binary()}.
-turn({Knob, _Value} = Asked, Where) when is_atom(Knob) ->
-    ask({turn, Asked, Where}).
+set({Knob, _Value} = Asked, Where) when is_atom(Knob) ->
+    ask({set, Asked, Where}).
 
-%% @doc Puts everything back.
--spec back() -> ok | {error, binary()}.
-back() ->
-    ask(turn_back).
+%% @doc Restores everything.
+-spec restore() -> ok | {error, binary()}.
+restore() ->
+    ask(restore).
 
-%% @doc Leaves it turned when the probe goes.
+%% @doc Leaves it set when the probe ends.
 -spec keep() -> ok | {error, binary()}.
 keep() ->
-    ask(turn_keep).
+    ask(keep_set).
 
 %% Chosen: a thousand sockets take ten milliseconds; a node that is full may need a while to begin.
 -spec ask(term()) -> term().
@@ -115,8 +115,8 @@ flag(_Flag, _New) ->
 most_dirty() ->
     min(erlang:system_info(dirty_cpu_schedulers), erlang:system_info(schedulers_online)).
 
-%% The emulator changes the dirty schedulers' number in proportion when the others' is changed: that
-%% is put back too, after it.
+%% When the number of schedulers is changed, the emulator changes the number of dirty ones in
+%% proportion: that is restored too, after it.
 -spec flags(atom(), non_neg_integer()) -> [{atom(), non_neg_integer() | any, non_neg_integer()}].
 flags(schedulers_online, New) ->
     [
@@ -147,7 +147,7 @@ served(Where) ->
     ],
     lists:sublist(Those, 1000).
 
-%% A high watermark takes a low one that is above it along.
+%% Setting a high watermark below the low one lowers that one too.
 -spec option(linerate_probe_socket:socket(), atom(), term()) -> [step()].
 option(Socket, high_watermark, New) ->
     case set_or_left(Socket, high_watermark, New) of
@@ -157,7 +157,7 @@ option(Socket, high_watermark, New) ->
 option(Socket, Option, New) ->
     set_or_left(Socket, Option, New).
 
-%% One that is set so already is left as it is, and one that does not tell can't be put back.
+%% One that is set so already is left as it is; one whose value can't be read can't be restored.
 -spec set_or_left(linerate_probe_socket:socket(), atom(), term()) -> [step()].
 set_or_left(Socket, Option, New) ->
     case get(Socket, Option) of
@@ -188,7 +188,7 @@ set(Port, Option, Value) when is_port(Port) -> inet:setopts(Port, [{Option, Valu
 set(Socket, nodelay, Value) -> socket:setopt(Socket, tcp, nodelay, Value);
 set(Socket, buffer, Value) -> socket:setopt(Socket, otp, rcvbuf, Value).
 
-%% @doc How many of them set something, and do not only remember what it was.
+%% @doc How many of them set something, and do not only restore.
 -spec count([step()]) -> non_neg_integer().
 count(Steps) ->
     length([Step || Step <- Steps, element(tuple_size(Step) - 1, Step) =/= any]).
