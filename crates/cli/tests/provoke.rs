@@ -71,9 +71,9 @@ fn every_plan_names_its_roof_and_stops_naming_it_when_lifted() {
             expect.verdict, planted.named, lifted.named
         );
         *confused.entry((expect.verdict.clone(), planted.named.clone())).or_default() += 1;
-        let lifted_must = match &expect.foretold[..] {
+        let lifted_must = match &expect.then_named[..] {
             [] => format!("lifted not {}", expect.verdict),
-            foretold => format!("lifted {}", foretold.join(" or ")),
+            roofs => format!("lifted {}", roofs.join(" or ")),
         };
         for (tally, must) in
             [(&planted, format!("planted {}", expect.verdict)), (&lifted, lifted_must)]
@@ -101,12 +101,11 @@ fn every_plan_names_its_roof_and_stops_naming_it_when_lifted() {
     );
 }
 
-/// Whether the lifted plan named what was foretold: where the plan says nothing, any roof but the planted
-/// one. A run that could not be made names nothing, and shows nothing.
+/// Whether the lifted plan named an expected roof: where the plan names none, any but the planted one. A run that could not be made names nothing, and shows nothing.
 fn is_lifted(expect: &Expect, by: &str) -> bool {
-    match &expect.foretold[..] {
+    match &expect.then_named[..] {
         [] => by != expect.verdict && !by.starts_with(NO_RUN),
-        foretold => foretold.iter().any(|roof| roof == by),
+        roofs => roofs.iter().any(|roof| roof == by),
     }
 }
 

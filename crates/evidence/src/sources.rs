@@ -167,7 +167,7 @@ pub enum Parse {
     AddedUp,
     /// The probe's rows name their metrics: [`node::take`].
     Node,
-    /// Nothing to read: [`link::WayReading::push`].
+    /// Nothing to read: [`link::DirectionReading::push`].
     Link,
     /// The sampler counts: [`census::Counts::push`].
     Census,

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use linerate_evidence::sources::link::WayReading;
+use linerate_evidence::sources::link::DirectionReading;
 use linerate_lab::{Delivered, Lab, LinkMeter};
 use support::{inside, lay, plan};
 
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// The way out, when nothing is on it any more.
-    fn settled(&self) -> WayReading {
+    fn settled(&self) -> DirectionReading {
         let until = Instant::now() + Duration::from_secs(5);
         loop {
             let [out, _] = self.meter.read();

@@ -530,8 +530,8 @@ pub struct Expect {
     #[serde(default)]
     pub lift: BTreeMap<String, String>,
     /// The roofs of which one must be named once that is lifted; empty: any other than `verdict`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub foretold: Vec<String>,
+    #[serde(default, rename = "foretold", skip_serializing_if = "Vec::is_empty")]
+    pub then_named: Vec<String>,
 }
 
 // Chosen: a request is held in memory whole, and written by every connection.

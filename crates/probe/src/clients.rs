@@ -78,7 +78,7 @@ impl Clients {
                     let _ = client.times.take((*pid, tid), &text);
                 }
             }
-            client.times.end_pass();
+            client.times.end_round();
             let run = client.times.run();
             sum += run.saturating_sub(*client.before.get_or_insert(run));
         }

@@ -33,11 +33,11 @@ const DUMP_SHARE: u32 = 400;
 /// Chosen: a dump may walk a large table of the kernel's, some milliseconds; three a second tell who is asked.
 const DUMP_AT_MOST: Duration = Duration::from_millis(300);
 const SCAN_SHARE: u32 = 1000;
-/// Chosen: twenty looks in the shortest step of the experiment, a tenth of a percent of a CPU for them, at no more
-/// connections than one look can take.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-const LOOK_SHARE: u32 = 1000;
-const LOOKED_AT: usize = 4;
+/// Chosen: twenty rounds in the shortest step of the experiment, a tenth of a percent of a CPU for them, and no more
+/// connections than one round can ask for one by one.
+const ROUND_EVERY: Duration = Duration::from_millis(20);
+const ROUND_SHARE: u32 = 1000;
+const FEW: usize = 4;
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
 
@@ -59,7 +59,7 @@ pub(crate) struct PeerSampler {
     scans: Pace,
     /// The connections that the target opened, where they are few.
     few: Vec<Connection>,
-    looks: Pace,
+    rounds: Pace,
     run_pace: Pace,
     facts: Evidence,
     failed: bool,
@@ -107,7 +107,7 @@ impl PeerSampler {
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
             scans: Pace::new(Duration::ZERO, SCAN_SHARE),
             few: Vec::new(),
-            looks: Pace::new(LOOK_EVERY, LOOK_SHARE),
+            rounds: Pace::new(ROUND_EVERY, ROUND_SHARE),
             run_pace: Pace::new(RUN_EVERY, RUN_SHARE),
             facts,
             failed: false,
@@ -116,16 +116,16 @@ impl PeerSampler {
 
     /// When it is next due; never where nothing can be asked.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        let looks = if self.few.is_empty() { Timestamp(u64::MAX) } else { self.looks.next() };
-        (self.diag.is_some() && !self.failed).then(|| self.pace.next().min(looks))
+        let round = if self.few.is_empty() { Timestamp(u64::MAX) } else { self.rounds.next() };
+        (self.diag.is_some() && !self.failed).then(|| self.pace.next().min(round))
     }
 
     /// One instant. `members` are the processes of the tree.
     pub(crate) fn sample(&mut self, at: Timestamp, members: &[u32], random: &mut Random) {
         let began = cpu_time();
         if at < self.pace.next() {
-            self.look();
-            return self.looks.sampled(at, cpu_time().saturating_sub(began), random);
+            self.sample_few();
+            return self.rounds.sampled(at, cpu_time().saturating_sub(began), random);
         }
         let scanned = self.scans.next();
         if let Err(reason) = self.dump(at, members) {
@@ -186,8 +186,8 @@ impl PeerSampler {
         let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
         let kept =
             found.iter().map(|socket| socket.connection).filter(|of| kept.contains(&of.inode));
-        self.few = kept.take(LOOKED_AT + 1).collect();
-        if self.few.len() > LOOKED_AT {
+        self.few = kept.take(FEW + 1).collect();
+        if self.few.len() > FEW {
             self.few.clear();
         }
         for (whom, number) in self.sums.take(contacts) {
@@ -196,14 +196,14 @@ impl PeerSampler {
         Ok(())
     }
 
-    /// Asks for the few connections one by one; one that has gone is the next dump's affair.
-    fn look(&mut self) {
+    /// A round between dumps: asks for the few connections one by one. The next dump drops those that are gone.
+    fn sample_few(&mut self) {
         let Some(diag) = &mut self.diag else { return };
         for of in &self.few {
             if let Ok(Some(answer)) = diag.connection(of.local, of.peer)
                 && let Some(socket) = Socket::read(answer)
             {
-                self.sums.look(&socket);
+                self.sums.sample(&socket);
             }
         }
     }
@@ -301,7 +301,7 @@ impl PeerSampler {
                     any |= schedstat.is_ok_and(|text| times.take((pid, tid), &text).is_ok());
                 }
             }
-            times.end_pass();
+            times.end_round();
             // A child that ended between the readings of its parent and of itself is in neither.
             runs.all = runs.all.max(all);
             // It has ended, or the kernel does not account: what stands, stands.

@@ -328,9 +328,9 @@ pub struct Step {
     /// Whether the measured throughput lies within the predicted interval; absent for the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction_held: Option<bool>,
-    /// Where it did not: the roof that was overlooked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlooked: Option<String>,
+    /// Where it did not: why, as a clause to follow "because"; of an older program the id of a roof.
+    #[serde(default, rename = "overlooked", skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
     /// The run of this state; its keys stand beside the step's own.
     #[serde(flatten)]
     pub run: RunDocument,

@@ -30,8 +30,9 @@ pub struct Held {
     pub limit: Option<MetLimit>,
     /// What was seen then.
     pub met: Option<Seen>,
-    /// What the planner had said.
-    pub foretold: Option<Foretold>,
+    /// The first limit that the forecast named.
+    #[serde(rename = "foretold")]
+    pub forecast: Option<ForecastLimit>,
     /// Limits that were not met, the nearest first.
     pub next: Vec<NextLimit>,
     /// Where everybody was at the end.
@@ -96,9 +97,9 @@ pub struct Seen {
     pub p99_ns: Option<u64>,
 }
 
-/// What the planner had said.
+/// The first limit that a forecast named.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Foretold {
+pub struct ForecastLimit {
     /// The limit.
     pub id: String,
     /// Connections that it holds.

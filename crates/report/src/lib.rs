@@ -49,9 +49,9 @@ pub use forecast::{
 };
 pub use formats::{FORMATS, Format, Look};
 pub use held::{
-    BytesEach, Fit, Foretold, Held, HeldClass, HeldDip, HeldLevel, HeldMoment, HeldPoint, HeldRoof,
-    HeldTimes, MetLimit, NextLimit, PublishedUsers, Purpose, Seen, UserCost, Users, UsersClimb,
-    UsersEffect, UsersSetting, UsersStudy,
+    BytesEach, Fit, ForecastLimit, Held, HeldClass, HeldDip, HeldLevel, HeldMoment, HeldPoint,
+    HeldRoof, HeldTimes, MetLimit, NextLimit, PublishedUsers, Purpose, Seen, UserCost, Users,
+    UsersClimb, UsersEffect, UsersSetting, UsersStudy,
 };
 pub use read::{BadDocument, Document};
 pub use streamed::Streamed;

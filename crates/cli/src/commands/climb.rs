@@ -93,7 +93,7 @@ impl Climber<'_> {
             turned: None,
             effect: None,
             prediction_held: None,
-            overlooked: None,
+            because: None,
             run: base,
         }];
         let ended = loop {
@@ -214,7 +214,7 @@ impl Climber<'_> {
         let measured = effect.after_per_s.iter().sum::<f64>() / effect.after_per_s.len() as f64;
         let held = advice.predicted.holds(OpRate(measured));
         let run = runs.swap_remove(runs.len().min(2) - 1);
-        let overlooked = (!held).then(|| match run.verdict.by() {
+        let because = (!held).then(|| match run.verdict.by() {
             Some(by) if measured < advice.predicted.low.0 => {
                 format!("{by} is the limit below that rate")
             }
@@ -230,7 +230,7 @@ impl Climber<'_> {
             turned: Some(advice),
             effect: Some(effect),
             prediction_held: Some(held),
-            overlooked,
+            because,
             run,
         })
     }

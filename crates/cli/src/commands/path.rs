@@ -12,7 +12,7 @@ use std::path::Path as File;
 use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
-use linerate_evidence::sources::link::WayReading;
+use linerate_evidence::sources::link::DirectionReading;
 use linerate_lab::{Behind, Options};
 use linerate_model::{Bytes, Path};
 
@@ -73,7 +73,7 @@ pub fn path(args: &PathArgs) -> Result<u8, Failure> {
     let left = behind.close();
 
     let status = run.map_err(|error| not_started(&words[0], &error))?;
-    let directions: [WayReading; 2] =
+    let directions: [DirectionReading; 2] =
         [since(&before[0], &directions[0]), since(&before[1], &directions[1])];
     let account =
         Account { asked: &asked, place: &place, words: &words, status, length, directions };
@@ -155,13 +155,13 @@ impl Place {
 }
 
 /// What came between two readings. Most and states are of the second, which is since the first.
-fn since(before: &WayReading, after: &WayReading) -> WayReading {
+fn since(before: &DirectionReading, after: &DirectionReading) -> DirectionReading {
     let bytes = |after: Option<Bytes>, before: Option<Bytes>| {
         after.zip(before).map(|(after, before)| Bytes(after.0 - before.0))
     };
     macro_rules! less {
         ($($counter:ident)*) => {
-            WayReading {
+            DirectionReading {
                 $($counter: after.$counter.zip(before.$counter).map(|(after, before)| after - before),)*
                 bytes_in: bytes(after.bytes_in, before.bytes_in),
                 bytes_out: bytes(after.bytes_out, before.bytes_out),
@@ -215,10 +215,10 @@ mod tests {
 
     #[test]
     fn what_was_before_the_command_is_not_its() {
-        let reading = |packets, most| WayReading {
+        let reading = |packets, most| DirectionReading {
             packets_in: Some(packets),
             queue_most: Some(most),
-            ..WayReading::default()
+            ..DirectionReading::default()
         };
         let own = since(&reading(5, 9), &reading(12, 2));
         assert_eq!((own.packets_in, own.queue_most, own.cpu), (Some(7), Some(2), None));

@@ -104,7 +104,7 @@ impl Engine {
         for thread in &reading.threads {
             self.times.take((0, thread.tid), &thread.schedstat)?;
         }
-        self.times.end_pass();
+        self.times.end_round();
         let of = Subject::Engine;
         evidence.push(at, of, THREADS, self.times.count());
         // A kernel that does not account writes noughts.

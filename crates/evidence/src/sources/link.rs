@@ -72,7 +72,7 @@ metrics! {
 
 /// What a link tells of one way. None: it does not say.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct WayReading {
+pub struct DirectionReading {
     /// See [`PACKETS_IN`].
     pub packets_in: Option<u64>,
     /// See [`BYTES_IN`].
@@ -117,7 +117,7 @@ pub struct WayReading {
     pub cpu: Option<Duration>,
 }
 
-impl WayReading {
+impl DirectionReading {
     /// Adds what it tells as samples of `of`, a [`Subject::Link`].
     pub fn push(&self, at: Timestamp, of: Subject, evidence: &mut Evidence) {
         fn add<Q: Quantity>(
@@ -162,7 +162,7 @@ mod tests {
     fn what_a_link_does_not_say_is_missing_and_not_zero() {
         let mut evidence = Evidence::default();
         let of = Subject::Link(0, Direction::Outbound);
-        let reading = WayReading { packets_in: Some(7), ..WayReading::default() };
+        let reading = DirectionReading { packets_in: Some(7), ..DirectionReading::default() };
         reading.push(Timestamp(5), of, &mut evidence);
         assert_eq!(evidence.of(of).last(PACKETS_IN), Ok(7));
         assert!(evidence.of(of).last(DROPPED_QUEUE).is_err());
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn every_metric_of_the_table_is_pushed_where_it_is_told() {
-        let all = WayReading {
+        let all = DirectionReading {
             packets_in: Some(1),
             bytes_in: Some(Bytes(1)),
             packets_out: Some(1),

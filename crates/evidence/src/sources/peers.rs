@@ -236,8 +236,8 @@ struct Sums {
     asked_maybe: u64,
     unsent: u64,
     held_nagle: u64,
-    looks: u64,
-    looks_asked: u64,
+    samples: u64,
+    samples_asked: u64,
 }
 
 impl Peers {
@@ -288,11 +288,11 @@ impl Peers {
         new
     }
 
-    /// Takes a look at one connection between two instants.
-    pub fn look(&mut self, socket: &Socket) {
+    /// Takes a sample of one connection between two instants.
+    pub fn sample(&mut self, socket: &Socket) {
         if let Some(sums) = self.sums.get_mut(&Whom::Tcp(socket.connection.peer)) {
-            sums.looks += 1;
-            sums.looks_asked += u64::from(socket.question == Question::Out);
+            sums.samples += 1;
+            sums.samples_asked += u64::from(socket.question == Question::Out);
         }
     }
 
@@ -307,8 +307,8 @@ impl Peers {
                 (ASKED_MAYBE, sums.asked_maybe),
                 (UNSENT, sums.unsent),
                 (HELD_NAGLE, sums.held_nagle),
-                (LOOKS, sums.looks),
-                (LOOKS_ASKED, sums.looks_asked),
+                (LOOKS, sums.samples),
+                (LOOKS_ASKED, sums.samples_asked),
             ] {
                 evidence.push(at, Subject::Peer(*number), metric, value);
             }
@@ -416,7 +416,7 @@ mod tests {
         let bytes = [socket(1, 5432, 0, &[(44, 3), (52, 8)]), socket(1, 6379, 0, &[])].concat();
         let found: Vec<Socket> = sockets(&bytes).collect();
         peers.take([Contact::from(&found[0])]);
-        (0..5).for_each(|_| found.iter().for_each(|socket| peers.look(socket)));
+        (0..5).for_each(|_| found.iter().for_each(|socket| peers.sample(socket)));
         let mut evidence = Evidence::default();
         peers.push(Timestamp(1), &mut evidence);
         let of = evidence.of(Subject::Peer(0));

@@ -54,7 +54,7 @@ impl RunTimes {
     }
 
     /// Ends a pass: threads that it did not find have gone, and their time stays.
-    pub fn end_pass(&mut self) {
+    pub fn end_round(&mut self) {
         let gone = &mut self.gone;
         self.threads.retain(|_, thread| {
             if !thread.present {
@@ -106,20 +106,20 @@ pub(super) fn schedule(schedstat: &[u8]) -> Result<(Duration, Duration), Unreada
 mod tests {
     use super::*;
 
-    fn pass(times: &mut RunTimes, threads: &[(u32, u64, u64)]) {
+    fn round(times: &mut RunTimes, threads: &[(u32, u64, u64)]) {
         for (tid, run, delay) in threads {
             times.take((1, *tid), format!("{run} {delay} 3\n").as_bytes()).unwrap();
         }
-        times.end_pass();
+        times.end_round();
     }
 
     #[test]
     fn a_thread_that_ends_takes_nothing_out_of_the_sums() {
         let mut times = RunTimes::default();
-        pass(&mut times, &[(1, 100, 10), (2, 900, 40)]);
-        pass(&mut times, &[(1, 150, 11)]);
+        round(&mut times, &[(1, 100, 10), (2, 900, 40)]);
+        round(&mut times, &[(1, 150, 11)]);
         // 2 again, a new thread with the old number.
-        pass(&mut times, &[(1, 160, 12), (2, 5, 1)]);
+        round(&mut times, &[(1, 160, 12), (2, 5, 1)]);
         assert_eq!(times.run(), Duration::from_nanos(160 + 900 + 5));
         assert_eq!(times.delay(), Duration::from_nanos(12 + 40 + 1));
         assert_eq!(times.count(), 2);
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn the_busiest_grew_most_since_the_first_pass() {
         let mut times = RunTimes::default();
-        pass(&mut times, &[(1, 9_000, 0), (2, 100, 0)]);
+        round(&mut times, &[(1, 9_000, 0), (2, 100, 0)]);
         assert_eq!((times.busiest(), times.busiest_id()), (Duration::ZERO, None));
-        pass(&mut times, &[(1, 9_050, 0), (2, 700, 0), (3, 250, 0)]);
+        round(&mut times, &[(1, 9_050, 0), (2, 700, 0), (3, 250, 0)]);
         assert_eq!(times.busiest(), Duration::from_nanos(600));
         assert_eq!(times.busiest_id(), Some((1, 2)));
         assert!(times.take((1, 1), b"many").is_err());

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use linerate_evidence::sources::link::WayReading;
+use linerate_evidence::sources::link::DirectionReading;
 use linerate_model::{Path, PathBackend};
 
 use super::line::TunLine;
@@ -90,7 +90,7 @@ pub struct LinkMeter {
 /// What a backend does to read a link.
 pub(crate) trait Meter: Send + Sync {
     /// The outbound and the return direction.
-    fn read(&self) -> [WayReading; 2];
+    fn read(&self) -> [DirectionReading; 2];
 }
 
 impl LinkMeter {
@@ -104,7 +104,7 @@ impl LinkMeter {
     }
 
     /// The outbound and the return direction, now; after the link was taken away, as it was then.
-    pub fn read(&self) -> [WayReading; 2] {
+    pub fn read(&self) -> [DirectionReading; 2] {
         self.meter.read()
     }
 }

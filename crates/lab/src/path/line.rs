@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use linerate_evidence::sources::link::WayReading;
+use linerate_evidence::sources::link::DirectionReading;
 use linerate_model::{OneDirection, Path, PathBackend, Timestamp};
 use linerate_netpath::{Pipe, Trace};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -207,7 +207,7 @@ impl LaidLink for Line {
 }
 
 impl Meter for [Account; 2] {
-    fn read(&self) -> [WayReading; 2] {
+    fn read(&self) -> [DirectionReading; 2] {
         self.each_ref().map(Account::read)
     }
 }

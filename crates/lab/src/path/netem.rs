@@ -13,7 +13,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use linerate_evidence::sources::link::WayReading;
+use linerate_evidence::sources::link::DirectionReading;
 use linerate_model::{Aqm, Bytes, OneDirection, Path, PathBackend, Queue};
 
 use super::backend::{Backend, LaidLink, LinkEnd, LinkMeter, Meter};
@@ -214,7 +214,7 @@ struct Laid {
     ends: Ends,
     ip: Ip,
     there: bool,
-    last: Arc<Mutex<[WayReading; 2]>>,
+    last: Arc<Mutex<[DirectionReading; 2]>>,
 }
 
 /// Both, near and far.
@@ -250,11 +250,11 @@ impl Drop for Laid {
 struct Statistics {
     ends: Ends,
     /// What stands when the devices are gone.
-    last: Arc<Mutex<[WayReading; 2]>>,
+    last: Arc<Mutex<[DirectionReading; 2]>>,
 }
 
 impl Meter for Statistics {
-    fn read(&self) -> [WayReading; 2] {
+    fn read(&self) -> [DirectionReading; 2] {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         for (reading, (place, device)) in last.iter_mut().zip(self.ends.iter()) {
             let arguments = ["-s", "-j", "qdisc", "show", "dev", device];
@@ -269,19 +269,19 @@ impl Meter for Statistics {
 
 /// Source: `print_tcstats2_attr`, iproute2's tc_util.c. Bytes and packets are those that left, and a
 /// super-frame counts as the segments it holds.
-fn statistics(json: &str) -> Option<WayReading> {
+fn statistics(json: &str) -> Option<DirectionReading> {
     let all: serde_json::Value = serde_json::from_str(json).ok()?;
     let netem = all.as_array()?.iter().find(|qdisc| qdisc["kind"] == "netem")?;
     let number = |key: &str| netem[key].as_u64();
     let packets = number("packets");
-    Some(WayReading {
+    Some(DirectionReading {
         packets_out: packets,
         bytes_out: number("bytes")
             .zip(packets)
             .map(|(bytes, packets)| Bytes(bytes.saturating_sub(packets * ETHERNET))),
         dropped: number("drops"),
         held: number("qlen"),
-        ..WayReading::default()
+        ..DirectionReading::default()
     })
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn outcome(step: &Step) -> Option<String> {
     let expected = effect.predicted_per_s.as_ref()?;
     let measured = effect.after_per_s.iter().sum::<f64>() / effect.after_per_s.len().max(1) as f64;
     let wrong = if measured < expected.low.0 { "high" } else { "low" };
-    let because = match &step.overlooked {
+    let because = match &step.because {
         // Of an older linerate: an id and no clause.
         Some(id) if !id.contains(' ') => format!("{id} is the limit"),
         Some(clause) => clause.clone(),

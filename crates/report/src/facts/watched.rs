@@ -292,15 +292,15 @@ pub(crate) fn cost(of: &ProbeCost) -> String {
     format!("{} of one scheduler{budget}; {} sampling rounds{thinned}", share(of.share), of.passes)
 }
 
-/// What setting a knob did, and what was foretold of it. That is of reads and this of bytes: both as ratios.
+/// What setting a knob did, and what was predicted of it. That is of reads and this of bytes: both as ratios.
 pub(crate) fn effect(doctor: &DoctorDocument, of: &Applied) -> String {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
     let left = if of.kept { "kept" } else { "restored" };
     let advice = doctor.advice.iter().find(|advice| advice.knob == of.knob);
-    let foretold = advice.map_or(String::new(), |advice| {
+    let expected = advice.map_or(String::new(), |advice| {
         let now = doctor.roofline.attained;
         let [mid, low, high] = [advice.predicted.mid, advice.predicted.low, advice.predicted.high]
-            .map(|foretold| foretold.0 / now);
+            .map(|rate| rate.0 / now);
         if mid.is_finite() && mid > 0.0 && high.is_finite() {
             format!(", expected {} ({} to {})", ratio(mid), &ratio(low)[1..], &ratio(high)[1..])
         } else {
@@ -308,7 +308,7 @@ pub(crate) fn effect(doctor: &DoctorDocument, of: &Applied) -> String {
         }
     });
     format!(
-        "{} -> {}, {}{foretold}; {left}",
+        "{} -> {}, {}{expected}; {left}",
         bits(mean(&of.effect.before_per_s)),
         bits(mean(&of.effect.after_per_s)),
         of.effect.says

@@ -369,7 +369,7 @@ pub fn climb() -> ClimbDocument {
                 predicted_per_s: Some(turned.predicted),
             }),
             turned: Some(turned),
-            overlooked: None,
+            because: None,
             run,
         }
     };
@@ -381,19 +381,13 @@ pub fn climb() -> ClimbDocument {
         predicted: predicted(44_000.0, 52_000.0, 60_000.0),
     };
     let mut missed = step(more, 39_900.0, 40_600.0, cpu(100, 40_600.0));
-    missed.overlooked = Some("target.cpu is the limit below that rate".into());
+    missed.because = Some("target.cpu is the limit below that rate".into());
     ClimbDocument {
         schema: "linerate/climb/1".into(),
         program: "0.1.0".into(),
         name: "httpd".into(),
         steps: vec![
-            Step {
-                turned: None,
-                effect: None,
-                prediction_held: None,
-                overlooked: None,
-                run: nagle(),
-            },
+            Step { turned: None, effect: None, prediction_held: None, because: None, run: nagle() },
             step(nodelay(), 246.98, 39_900.0, cpu(10, 39_900.0)),
             missed,
         ],

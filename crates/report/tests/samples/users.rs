@@ -93,7 +93,7 @@ fn held(users: u64, bytes: u64, stopped_by: Option<&str>) -> Held {
             failed: failed.clone(),
             p99_ns: None,
         }),
-        foretold: None,
+        forecast: None,
         next: vec![NextLimit {
             id: "target.descriptors".into(),
             what: "descriptors of the target".into(),

@@ -166,8 +166,8 @@ pub struct Held {
     pub protocol: Option<&'static str>,
     /// See [`Outcome`].
     pub outcome: Outcome,
-    /// The planner's limit, if it saw one.
-    pub foretold: Option<(&'static str, u64)>,
+    /// The first limit that the forecast named.
+    pub forecast: Option<(&'static str, u64)>,
     /// Whether both ends of each connection were on this host.
     pub local: bool,
     /// Memory that users are to fit in.
@@ -221,7 +221,7 @@ pub fn hold(
         protocol: kind.map(|kind| kind.name),
         local: outcome.points.iter().any(|point| point.reading.memory.contains_key("kernel.slab")),
         outcome,
-        foretold: forecast.short().next().map(|need| (need.id, need.holds.unwrap_or(0))),
+        forecast: forecast.short().next().map(|need| (need.id, need.holds.unwrap_or(0))),
         fit,
         course: runner.observer.course,
         code: signals.exit_code().unwrap_or(0),

@@ -69,7 +69,9 @@ pub fn document(held: &Held) -> report::Held {
             failed: met.failed.clone(),
             p99_ns: met.p99_ns,
         }),
-        foretold: held.foretold.map(|(id, holds)| report::Foretold { id: id.to_owned(), holds }),
+        forecast: held
+            .forecast
+            .map(|(id, holds)| report::ForecastLimit { id: id.to_owned(), holds }),
         next: outcome
             .next()
             .into_iter()
@@ -206,7 +208,7 @@ pub fn text(held: &Held) -> String {
         None if outcome.interrupted => out.push_str("limit     not known: it was interrupted\n"),
         None => out.push_str("limit     none was reached\n"),
     }
-    if let Some((id, holds)) = held.foretold {
+    if let Some((id, holds)) = held.forecast {
         let _ = writeln!(out, "predicted {id}, at {} connections", number(holds));
     }
     for (at, next) in outcome.next().iter().take(4).enumerate() {

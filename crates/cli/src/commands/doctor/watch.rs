@@ -130,7 +130,7 @@ impl<'a> Watch<'a> {
     pub(super) fn until(&mut self, end: Timestamp) -> Result<(), Failure> {
         let mut pace = Pace::new(EVERY, now());
         while self.ended.is_none() {
-            self.pass()?;
+            self.round()?;
             if now() >= end {
                 self.ended = self.gap.take().map(|(_, why)| why);
                 return Ok(());
@@ -176,7 +176,7 @@ impl<'a> Watch<'a> {
         &self.evidence
     }
 
-    fn pass(&mut self) -> Result<(), Failure> {
+    fn round(&mut self) -> Result<(), Failure> {
         let mut evidence = Evidence::default();
         self.ask_the_node(&mut evidence);
         self.look_at_sockets(&mut evidence);

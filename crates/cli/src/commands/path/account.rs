@@ -4,7 +4,7 @@
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use linerate_evidence::sources::link::WayReading;
+use linerate_evidence::sources::link::DirectionReading;
 use linerate_lab::{PathProof, ProofRow};
 use linerate_model::{Aqm, Bytes, OneDirection, Path, Share};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(super) struct Account<'a> {
     pub status: ExitStatus,
     pub length: Duration,
     /// What the command sent, and what it got.
-    pub directions: [WayReading; 2],
+    pub directions: [DirectionReading; 2],
 }
 
 impl Account<'_> {
@@ -29,7 +29,7 @@ impl Account<'_> {
         format!("out   {}\nback  {}\n", self.way(out), self.way(back))
     }
 
-    fn way(&self, way: &WayReading) -> String {
+    fn way(&self, way: &DirectionReading) -> String {
         let mut parts = vec![match (way.packets_in, way.bytes_in) {
             (Some(packets), Some(Bytes(bytes))) => {
                 format!("{} packets, {}", grouped(packets), megabytes(bytes))
@@ -97,7 +97,7 @@ impl Account<'_> {
 }
 
 /// Counts as they are; times in nanoseconds. What the backend does not tell is not there.
-fn way_json(way: &WayReading) -> Value {
+fn way_json(way: &DirectionReading) -> Value {
     let nanos = |time: Option<Duration>| time.map(|time| time.as_nanos() as u64);
     let all = [
         ("packets_in", way.packets_in),
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_is_not_told_is_not_in_the_account() {
-        let way = WayReading { packets_in: Some(1), ..WayReading::default() };
+        let way = DirectionReading { packets_in: Some(1), ..DirectionReading::default() };
         assert_eq!(way_json(&way), json!({ "packets_in": 1 }));
     }
 }

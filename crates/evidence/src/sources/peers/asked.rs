@@ -20,8 +20,8 @@ pub struct Asked {
     pub asked: f64,
     /// Of those, the ones whose question Nagle holds in the target's own socket.
     pub held_nagle: f64,
-    /// Looks at single connections to it, and those that found a question out; none where they are many.
-    pub looks: [f64; 2],
+    /// Samples of single connections to it, and those that found a question out; none where they are many.
+    pub samples: [f64; 2],
     /// CPUs' worth of time that its process used, where it is on this host.
     pub cores: Option<f64>,
     /// That process, where it is none of the target's own.
@@ -35,9 +35,9 @@ impl Asked {
         let peer = |subject| {
             let of = evidence.of(subject).within(window.clone());
             let count = |metric| of.grown(metric).unwrap_or(0.0);
-            let looks = [super::LOOKS, super::LOOKS_ASKED].map(count);
-            // Between two dumps there may be looks.
-            let instants = Some(count(super::INSTANTS)).filter(|of| of + looks[0] > 0.0)?;
+            let samples = [super::LOOKS, super::LOOKS_ASKED].map(count);
+            // Between two dumps there may be samples.
+            let instants = Some(count(super::INSTANTS)).filter(|of| of + samples[0] > 0.0)?;
             let mean = |metric| count(metric) / instants.max(1.0);
             let fact = |name| evidence.fact(subject, name);
             let is_other = fact("whose") != Some("target");
@@ -48,7 +48,7 @@ impl Asked {
                 // What was sent and answered within one millisecond was as likely asked as not.
                 asked: mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0,
                 held_nagle: mean(super::HELD_NAGLE),
-                looks,
+                samples,
                 other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
                 cores: of.rate(super::RUN).ok(),
             })

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use linerate_evidence::sources::link::WayReading;
+use linerate_evidence::sources::link::DirectionReading;
 use linerate_model::Bytes;
 use linerate_netpath::Counters;
 
@@ -114,13 +114,13 @@ impl Account {
         }
     }
 
-    pub fn read(&self) -> WayReading {
+    pub fn read(&self) -> DirectionReading {
         let number = |number: &AtomicU64| Some(number.load(Relaxed));
         // What is there now was there since.
         let most = |most: &AtomicU64, now: &AtomicU64| Some(most.swap(now.load(Relaxed), Relaxed));
         let refused = self.refused.load(Relaxed);
         let (cpu, device_dropped) = self.kernels().read();
-        WayReading {
+        DirectionReading {
             packets_in: number(&self.packets_in),
             bytes_in: number(&self.bytes_in).map(Bytes),
             packets_out: number(&self.packets_out),

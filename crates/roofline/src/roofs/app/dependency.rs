@@ -55,8 +55,8 @@ fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     let out = |kind| {
         let step = evidence.steps.iter().find(|step| step.kind == kind)?;
         let all = Asked::all(evidence, &(step.begun..=step.to));
-        let [looks, out] = all.into_iter().find(|of| of.address == asked.address)?.looks;
-        (looks >= FEW).then(|| out / looks)
+        let [samples, out] = all.into_iter().find(|of| of.address == asked.address)?.samples;
+        (samples >= FEW).then(|| out / samples)
     };
     let are_few = asked.connections <= HALFWAY * asleep;
     let (alone, spaced) = (out(StepKind::Alone)?, out(StepKind::Spaced)?);
