@@ -1,10 +1,9 @@
 //! The account of a run whose load is ours: `N = Σ N_i` exchanges by station, and `R_i = N_i / X`.
 //!
-//! `N` and `X` are the stamps'; the census gives the shares. Its own `N` is connections by the share of
-//! instants at which one had an exchange under way: what the two disagree on is [`Account::disagreement`].
+//! `N` and `X` come from the stamps, the shares from the census. The census counts an `N` of its own: connections x
+//! the share of instants with an exchange under way. [`Account::disagreement`] is how far the two differ.
 //!
-//! Blind spot: an exchange that is over before both its ends were asked is [`Station::Brief`]: kernel, wire
-//! and application stay together there.
+//! Blind spot: an exchange that ends before both its ends were asked is [`Station::Brief`], which is not split.
 
 use linerate_evidence::sources::census::{self, Batches};
 use linerate_evidence::{Evidence, Header, LoadSummary};
@@ -19,8 +18,7 @@ use crate::station::{Held, Station};
 pub struct Account {
     /// What the split is made of.
     pub source: Source,
-    /// Exchanges under way on average: written (in an open loop: due, and late by the engine's own doing)
-    /// and not read whole.
+    /// Exchanges under way on average: written (in an open loop: or late by the engine) and not read whole.
     pub under_way: f64,
     /// Answered a second.
     pub per_s: f64,
@@ -63,7 +61,6 @@ pub(crate) fn shares(census: &Batches) -> Vec<(Station, Option<Held>, Estimate)>
         let (station, held) = Station::of(found)?;
         let batches: Vec<_> = counts.iter().copied().zip(busy.iter().copied()).collect();
         let share = ratio(&batches)?;
-        // An interval may reach beyond all there is.
         let share = Estimate { high: share.high.min(1.0).max(share.mid), ..share };
         (share.mid > 0.0).then_some((station, held, share))
     };
@@ -83,7 +80,7 @@ impl Account {
         if header.plan.target.watch.is_some() || per_s <= 0.0 {
             return None;
         }
-        // An exchange that is due by the clock and that the engine itself sends late is with the engine until then.
+        // An exchange that the engine itself sends late is with the engine from its due time on.
         let is_late = header.plan.has_due_times() && load.own_lateness.count() > 0;
         let late = if is_late { load.own_lateness.mean() / 1e9 * per_s } else { 0.0 };
         let (in_flight, under_way) = (load.in_flight, load.in_flight + late);
@@ -116,8 +113,7 @@ impl Account {
         })
     }
 
-    /// Whether it says where the exchanges are: the census saw most of those that the stamps know of, and not as
-    /// many again.
+    /// Whether it locates the exchanges: the census saw most of those that the stamps count, and not as many again.
     pub fn is_split(&self) -> bool {
         self.source == Source::Census && !self.places.is_empty() && self.disagreement < HALFWAY
     }
@@ -152,7 +148,7 @@ impl Account {
         self.under_way / self.per_s.max(1e-12)
     }
 
-    /// The share of the exchanges that no station has, 0 to 1: what stamps and census disagree on.
+    /// The share of the exchanges at no station, 0 to 1: stamps and census disagree on them.
     pub fn unplaced(&self) -> f64 {
         if self.is_split() { self.disagreement.min(1.0) } else { 1.0 }
     }

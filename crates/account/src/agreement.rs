@@ -1,8 +1,8 @@
-//! How far the account agrees with what was measured in another way.
+//! How far the account agrees with other measurements of the same.
 //!
-//! Samples of sockets at random instants stand beside the kernel's own clocks of what limited them; the
-//! scheduler's run time beside the accounting of CPU time by process.
-//! Blind spot: the clock of the send buffer stands still while the congestion window is full as well.
+//! Samples of sockets at random instants are compared with the kernel's clocks of what limited them, and the
+//! scheduler's run time with the CPU time of processes.
+//! Blind spot: the clock of the send buffer does not run while the congestion window is full too.
 //! Source: `struct tcp_info`, include/uapi/linux/tcp.h; `tcp_cwnd_validate`, net/ipv4/tcp_output.c.
 
 use std::ops::RangeInclusive;
@@ -16,18 +16,18 @@ use crate::account::Account;
 use crate::chosen::FEW;
 use crate::station::{Held, Station};
 
-/// One figure, taken in two ways.
+/// One figure, measured in two ways.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreement {
-    /// The metric of the other way.
+    /// The metric of the other measurement.
     pub by: &'static str,
-    /// As the account has it, an exchange. Unit: seconds.
+    /// By the account, an exchange. Unit: seconds.
     pub account_s: f64,
-    /// As it was measured otherwise, an exchange. Unit: seconds.
+    /// By the other measurement, an exchange. Unit: seconds.
     pub other_s: f64,
 }
 
-/// Every figure that both ways have, and that is large enough to be compared.
+/// Every figure that both have and that is large enough to be compared.
 pub fn agreements(
     account: &Account,
     evidence: &Evidence,
@@ -46,7 +46,7 @@ pub fn agreements(
     let held = clocks.into_iter().filter(|_| account.is_split()).map(|(held, metric)| {
         let both = ends.map(|(side, station)| {
             let other = clock(side, metric);
-            // A clock that stood still is none.
+            // A clock that never ran measured nothing.
             if other > 0.0 { (account.held(station, held), other) } else { (0.0, 0.0) }
         });
         (metric.name, both[0].0 + both[1].0, both[0].1 + both[1].1)
@@ -57,7 +57,7 @@ pub fn agreements(
         let by_ticks = rate(process::UTIME)? + rate(process::STIME)?;
         Some((process::UTIME.name, rate(process::RUN)?, by_ticks))
     };
-    // Chosen with FEW: a share is told from another by as many samples as its tenth parts need.
+    // Chosen with FEW: smaller shares have too few samples to be compared.
     let least = [account.under_way / FEW, 1.0 / FEW];
     held.filter(|(_, of, other)| of.max(*other) > least[0])
         .chain(cpu().filter(|(_, of, other)| of.max(*other) > least[1]))

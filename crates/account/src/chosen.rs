@@ -1,62 +1,58 @@
 //! Every value that was chosen and not measured, with its reason. No roof has one of its own.
 
-/// The level at which a share of failures is no accident: of exchanges, or of connections; and the share of requests
-/// that may come out of turn.
-/// One in a hundred is what load generators' users take for "it fails"; fewer than [`FEW`] are chance.
+/// From this share of failures on, of exchanges or connections, or of answers out of order, it is no accident. One in
+/// a hundred is what users of load generators call failing; fewer than [`FEW`] are chance.
 pub const TURNED_AWAY: f64 = 0.01;
 
 /// Fewer of anything than this are chance.
 pub const FEW: f64 = 10.0;
 
-/// Fewer samples than this have no spread, and so say nothing of what is sampled.
-/// Two differ or do not; a third is the first that tells whether that is usual.
+/// Fewer samples than this have no spread, and show nothing of what is sampled. Two agree or
+/// differ; only a third shows which is usual.
 pub const SAMPLES: usize = 3;
 
-/// An offered rate is carried from this share of what became due on.
-/// What is left was due at the end of the measured stretch and answered after it.
+/// An offered rate is met when this share of what became due was answered. The rest was due at the
+/// end of the measured stretch and answered after it.
 pub const CARRIED: f64 = 0.97;
 
-/// What uses less of a CPU than this does nothing.
-/// It is more than a node takes that only waits.
+/// Below this share of a CPU a process is idle. A node that only waits takes less.
 pub const AT_WORK: f64 = 0.05;
 
-/// Connections a second that tell nothing of a service's clients.
-/// A check a second is what a monitor does to a port.
+/// Up to so many connections a second may be a monitor's, which checks a port once a second.
 pub const CHECKS: f64 = 1.0;
 
-/// Attained by what is known: from here on what is known explains it.
-/// Exact mean value analysis takes service for exponential, which is 2/3 instead of 1 for two balanced steady
-/// stations; a fifth is what is left of that with more connections, and of the noise of a shared machine, where two
-/// stretches of one service differ by as much without anything having changed.
+/// What is known explains a rate from this share of it on.
+/// Exact mean value analysis takes service for exponential, which is 2/3 instead of 1 for two balanced deterministic
+/// stations. A fifth is what is left of that with more connections, and the noise of a shared machine, where two
+/// stretches of one service differ by as much.
 pub const EXPLAINED: f64 = 0.8;
 
-/// The half: from here on it is most of them, of exchanges, samples, or a second; and between an elasticity of 1, where
-/// each connection brings its own exchanges, and 0, where something is full.
-/// What has less is outweighed by all else together; a pause that halves an exchange's time was waited for, no work.
+/// From here on it is most of them: of exchanges, samples, or a second. Also halfway between an elasticity of 1,
+/// where each connection adds its own exchanges, and 0, where something is full. A pause of half of an exchange's
+/// time is a wait and no work.
 pub const HALFWAY: f64 = 0.5;
 
-/// The share of the exchanges under way that a place must have for a cause there to be named for the rate.
-/// A quarter: four causes that share a run's time equally may each be named, five may not.
+/// The share of the exchanges under way that a place must have for a cause there to be named. A quarter: four causes
+/// with equal shares may each be named, five may not.
 pub const HOLDS: f64 = 0.25;
 
-/// Of one thread's time so much is in a lock that several hold in turn, where it holds them up.
-/// What is left is handing the lock over.
+/// A lock that threads hold in turn limits them when it takes this share of one thread's time. The
+/// rest is handing the lock over.
 pub const HOLDS_ONE: f64 = 0.7;
 
-/// A resource is full from here on.
-/// What is left is the moments in which nobody asks, which no run is without.
+/// A resource is full from this utilisation on. Every run has some moments without requests.
 pub const FULL: f64 = 0.9;
 
-/// So many times the CPU that an exchange takes of a busy process it takes of an idle one.
-/// Measured at both ends of services that were held up and then were not: 2.3 to 9 times in the service, 2 to 4
-/// times in linerate (docs/account.md, "Cold and warm"). The square of it is the most.
+/// An exchange costs an idle process so many times the CPU that it costs a busy one; at most its square. Measured at
+/// both ends of services that a limit held and then did not: 2.3 to 9 times in the service, 2 to 4 times in linerate
+/// (docs/account.md, "Cold and warm").
 pub const COLD: f64 = 3.0;
 
 /// Two runs of one plan, minutes apart on one machine, agree no better: a prediction's interval is no narrower.
 pub const AGREE: f64 = 0.05;
 
-/// Less than this is no gain: an interleaved pair of runs does not tell it.
+/// Less than this is no gain: an interleaved pair of runs can't resolve it.
 pub const NO_GAIN: f64 = 0.02;
 
-/// Of a station's time so much may belong to its neighbours: what is on the way there, and bunched behind it.
+/// Up to this share of a station's time may belong to its neighbours: on the way there, or bunched behind it.
 pub const SPLIT: f64 = 0.1;

@@ -1,11 +1,9 @@
-//! What ran and what could have run: threads of the target's tree, or of the engine, on the CPUs that each
-//! may use.
+//! Threads that ran and that could have run: of the target's tree, or of the engine, on the CPUs that each may use.
 //!
-//! `running = Δ run time / Δ t`, `runnable = Δ run delay / Δ t`: the mean numbers of threads that had a CPU,
-//! and that waited for one.
+//! `running = Δ run time / Δ t`, `runnable = Δ run delay / Δ t`: mean numbers of threads on a CPU, and ready for one.
 //!
-//! Blind spot: on some kernels a thread that its control group stopped counts as waiting for a CPU, on
-//! others it does not; `throttled` stands apart for that.
+//! Blind spot: kernels differ in whether a thread stopped by its control group counts as waiting for a CPU;
+//! `throttled` is apart.
 //! Source: `Documentation/scheduler/sched-stats.rst`, `sched-bwc.rst`.
 
 use std::ops::RangeInclusive;
@@ -26,12 +24,12 @@ pub enum Who {
     Engine,
 }
 
-/// Threads that ran, and those that were kept from it. Each is a mean number over the window.
+/// Threads that ran, or were kept from running: mean numbers over the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Running {
     /// Had a CPU: CPUs' worth of time.
     pub running: f64,
-    /// The tenth of the samples' own that is least, and the tenth that is most; none where there are few.
+    /// 10th and 90th percentile between successive samples; none where there are few.
     pub steady: Option<[f64; 2]>,
     /// Waited for a CPU; absent where the kernel does not count it.
     pub runnable: Option<f64>,
@@ -56,7 +54,7 @@ pub struct Cpus {
     pub busy: Option<f64>,
 }
 
-/// A metric that is counted of both alike, under a name of each's own.
+/// A metric that both have, each under a name of its own.
 macro_rules! metric {
     ($who:expr, $what:literal) => {
         Metric::new(match $who {
@@ -67,12 +65,12 @@ macro_rules! metric {
 }
 
 impl Running {
-    /// What was counted between two instants; none where nothing was.
+    /// Between two instants; none where nothing was counted.
     pub fn of(who: Who, evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
         let subject = if who == Who::Target { Subject::Target } else { Subject::Engine };
         let of = evidence.of(subject).within(window.clone());
         let per_s = |metric: Metric<Duration>| of.rate(metric).ok();
-        // Of the target alone there are ticks.
+        // Only the target has ticks.
         let by_ticks = || Some(per_s(process::UTIME)? + per_s(process::STIME)?);
         let run = metric!(who, "run");
         let count = |metric: Metric<u64>| of.grown(metric).unwrap_or(0.0);
@@ -96,20 +94,20 @@ impl Running {
         [self.quota, self.cpus.count].into_iter().flatten().reduce(f64::min)
     }
 
-    /// CPUs' worth of time that they had on the CPUs of others, spread evenly over their own.
+    /// CPUs' worth of time that they had on these CPUs, spread evenly over their own.
     pub fn on(&self, cpus: &Cpus) -> f64 {
         let (own, shared) = (self.cpus.list.len(), self.cpus.list.iter());
         let shared = shared.filter(|cpu| cpus.list.contains(cpu)).count();
         if own == 0 { self.running } else { self.running * shared as f64 / own as f64 }
     }
 
-    /// CPUs' worth of time on their CPUs that others had: neither they nor idleness.
+    /// CPUs' worth of time on their CPUs that was neither theirs nor idle.
     pub fn others(&self) -> Option<f64> {
         Some((self.cpus.busy? - self.running).max(0.0))
     }
 }
 
-/// CPUs' worth of time between two samples each: one in ten had no more, and one in ten no less.
+/// 10th and 90th percentile of CPUs' worth of time between successive samples.
 fn tenths(samples: &[(Timestamp, Duration)]) -> Option<[f64; 2]> {
     let between = samples.windows(2).map(|pair| {
         let used = pair[1].1.saturating_sub(pair[0].1).as_secs_f64();
@@ -121,7 +119,7 @@ fn tenths(samples: &[(Timestamp, Duration)]) -> Option<[f64; 2]> {
     (rates.len() as f64 >= FEW).then(|| [rates[tenth], rates[rates.len() - 1 - tenth]])
 }
 
-/// CPUs' worth of time that these CPUs did not idle; none where one of them was not sampled.
+/// CPUs' worth of time in which these CPUs were not idle; none where one of them was not sampled.
 fn busy(cpus: &[u16], evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<f64> {
     let one = |cpu: &u16| {
         let of = evidence.of(Subject::Cpu(*cpu)).within(window.clone());

@@ -1,15 +1,15 @@
-//! The experiment: what throughput does with other connections.
+//! The experiment: throughput with other numbers of connections.
 //!
-//! After the main phase linerate asks the same service with one connection, now and then and then without
-//! pause, with half of the connections, and with all of them again.
+//! After the main phase linerate loads the same service with one connection (with pauses, then without), with half of
+//! the connections, and with all of them again.
 //!
-//! - `e = d ln X / d ln N`: 1 where throughput grows with connections, 0 where something is full. It only falls
-//!   with more connections, so what it is on average from one of them to all is the most that it can be at all: that
-//!   tells where throughput comes in fits, and no two stretches of it are alike.
+//! - `e = d ln X / d ln N`: 1 where throughput grows with connections, 0 where something is full. It falls as they
+//!   grow in number, so its mean from one connection to all is an upper bound. That is all there is where throughput
+//!   comes in bursts, and no two stretches of it are alike.
 //! - `k = X(c) x the application's mean time alone`: how many are served at a time.
 //!
-//! Blind spot: a service that changes in the meantime (a cache that fills, a neighbour that comes): then X
-//! with all connections is another one than before, and the experiment is inconclusive.
+//! Blind spot: a service that changes meanwhile (a cache fills, a neighbour starts): throughput with all connections
+//! then differs, and the experiment is inconclusive.
 //! Source: the elasticity of a closed network, Lazowska et al., "Quantitative System Performance", 1984,
 //! chapter 5; Little's law for k.
 
@@ -23,7 +23,7 @@ use crate::chosen::{EXPLAINED, HALFWAY};
 use crate::share::Estimate;
 use crate::station::Station;
 
-/// What was asked, and what came.
+/// The loads, and the throughput of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// The main phase.
@@ -36,24 +36,24 @@ pub struct Experiment {
     pub again: Option<Observed>,
     /// Mean time of an exchange of one connection without pause. Unit: seconds.
     pub alone_s: Option<Estimate>,
-    /// Of what one connection was answered, most was turned away: its time is none of a served exchange.
+    /// Whether most answers to the one connection were refusals: their time is none of a served exchange.
     pub alone_is_turned_away: bool,
-    /// The same with pauses between exchanges: what a limit of the rate lets through at once.
+    /// The same with pauses between exchanges: a limit of the rate does not delay it.
     pub spaced_s: Option<Estimate>,
-    /// Of the time alone, the share that the exchange spent on paths, 0 to 1.
+    /// The share of the time alone that was spent on paths, 0 to 1.
     pub alone_on_path: f64,
-    /// `d ln X / d ln N` between half and all; absent where that was not asked.
+    /// `d ln X / d ln N` between half and all; absent without a step of half.
     pub elasticity: Option<Elasticity>,
-    /// The same between one connection and all, on average; absent where one was not asked without pause.
+    /// Its mean from one connection to all; absent without a step of one connection.
     pub from_one: Option<Elasticity>,
-    /// Why it says nothing, if so.
+    /// Why it is inconclusive, if it is.
     pub inconclusive: Option<Inconclusive>,
 }
 
-/// Why an experiment says nothing.
+/// Why an experiment is inconclusive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inconclusive {
-    /// Throughput with all connections was another one before and after.
+    /// Throughput with all connections differed before and after.
     Drift {
         /// In the main phase. Unit: exchanges a second.
         before: f64,
@@ -77,14 +77,13 @@ impl Inconclusive {
 }
 
 impl Experiment {
-    /// What a run's steps say; none where there were none.
+    /// Of a run's steps; none where there were none.
     pub fn of(header: &Header, evidence: &Evidence, load: &LoadSummary) -> Option<Self> {
         let step = |kind| evidence.steps.iter().find(|step| step.kind == kind);
         if evidence.steps.is_empty() || load.throughput.0 <= 0.0 {
             return None;
         }
         let of = |connections, per_s: OpRate, (low, high): (OpRate, OpRate)| {
-            // An interval without an upper end is as wide upwards as the figure itself.
             let high = if high.0.is_finite() { high.0 } else { 2.0 * per_s.0 };
             Observed { connections, per_s: per_s.0, low: low.0.max(per_s.0 / 4.0), high }
         };
@@ -95,19 +94,19 @@ impl Experiment {
         let worked = |step: &&Step| step.answered > 0 && step.answered >= step.failed;
         let failed = evidence.steps.iter().any(|step| !worked(&step));
         let (half, again) = (half.filter(worked).map(observed), again.filter(worked).map(observed));
-        // Half of two is one: the same was asked twice, and what the two differ by is known no better.
+        // Half of two is one: the same load twice, and their difference is noise.
         let alone_rate = alone.filter(worked).map(observed);
         let same = half.zip(alone_rate).filter(|(half, one)| half.connections == one.connections);
         let half = same.map(|(half, alone)| pooled(&half, &alone)).or(half);
         // One connection has no half.
         let fewer = half.as_ref().filter(|half| half.connections < full.connections);
-        // The later stretch stands beside its half; what came before may have been another machine.
+        // The later stretch is nearer in time to its half.
         let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
         let from = |few: &Observed| elasticity(few, &whole);
         let one = alone_rate.as_ref().filter(|one| one.connections < full.connections);
-        // Of clients that think one without pause is another load, and of several sites one is of the nearest.
+        // One client without pause is another load than one that thinks; with several sites it asks the nearest.
         let is_alike = header.plan.load.think.is_none() && header.plan.sites.is_empty();
-        // Of two stretches that differ the better one bounds what all of them give.
+        // Of two stretches that differ, the better one is the upper bound.
         let most = again.iter().fold(full, |a, b| if b.per_s > a.per_s { *b } else { a });
         let from_one = one.filter(|_| is_alike).map(|one| elasticity(one, &most));
         let elasticity = fewer.map(from);
@@ -138,10 +137,10 @@ impl Experiment {
         })
     }
 
-    /// The most that throughput answers to more connections; none where that was not asked, or not for certain.
+    /// The upper end of the elasticity; none where it was not measured, or is uncertain.
     pub fn elastic_at_most(&self) -> Option<f64> {
         let fewer = self.elasticity.as_ref().filter(|_| self.inconclusive.is_none());
-        // What half of them showed for certain no mean over more of them overrules.
+        // A mean over more connections does not overrule what half of them showed for certain.
         let one = self.from_one.as_ref().filter(|_| {
             self.inconclusive != Some(Inconclusive::Failed)
                 && fewer.is_none_or(|fewer| fewer.low < HALFWAY)

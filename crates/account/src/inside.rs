@@ -1,12 +1,11 @@
-//! What the exchanges inside the application wait for, as far as its threads and its own connections tell.
+//! What exchanges in the application wait for, as far as its threads and its own connections show.
 //!
-//! `application = running + runnable + stopped by its quota + disk + asleep`; of those asleep, some have a
-//! question out to somebody else.
+//! `application = running + runnable + stopped by its quota + disk + asleep`; some of those asleep wait for a peer.
 //!
-//! A thread at work serves one exchange, so no more exchanges run than threads do; what is left of the
-//! exchanges after all counted threads is asleep. Threads that sleep are told beside it and are no part of
-//! the sum: one pool thread in a timer may stand for a queue of a hundred exchanges.
-//! Blind spot: work that serves no exchange (a compaction, a log) is taken for an exchange's.
+//! A thread at work serves one exchange, so no more exchanges run than threads; the exchanges that no thread accounts
+//! for are asleep. Sleeping threads are listed beside the sum and not in it: one pool thread in a timer may stand for
+//! a queue of a hundred exchanges.
+//! Blind spot: work that serves no exchange (a compaction, a log) is counted as an exchange's.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -31,11 +30,11 @@ pub struct Inside {
     pub throttled: f64,
     /// In a thread that waits for a disk.
     pub disk: f64,
-    /// In no thread that does anything.
+    /// In no thread that is at work.
     pub asleep: f64,
-    /// What the target itself has asked of others, the most first.
+    /// The peers that the target itself asks, the most asked first.
     pub asked: Vec<Asked>,
-    /// What its threads were at.
+    /// States of its threads.
     pub threads: Option<States>,
 }
 
@@ -65,7 +64,7 @@ impl Inside {
         Self { running, runnable, throttled, disk, asleep: left, asked, threads }
     }
 
-    /// CPUs' worth of time that those on this host used whom the target, that process, asks: they come with its work.
+    /// CPUs' worth of time of processes on this host that the process `target` asks: they come with its work.
     pub fn asked_cores(&self, target: Option<u32>) -> f64 {
         let others = self.asked.iter().filter(|asked| asked.other != target);
         let cores = others.filter_map(|asked| Some((asked.other?, asked.cores?)));
@@ -78,20 +77,20 @@ impl Inside {
         words.map_or(String::new(), |words| format!("; its threads: {words}"))
     }
 
-    /// Questions that the target has out, to whomever.
+    /// Questions that the target has out, to any peer.
     pub fn questions(&self) -> f64 {
         self.asked.iter().map(|asked| asked.asked).sum()
     }
 }
 
-/// Flushes of the machine's disks under way, on average, where the target wrote a good part of what they wrote: one
-/// thread at least waits for each, whatever samples of threads' states saw. 0 where that is not known.
+/// Disk flushes under way on average, where the target wrote a good part of what disks wrote: a thread waits for
+/// each, whatever samples of threads show. 0: unknown.
 fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     let [target, host] =
         [Subject::Target, Subject::Host].map(|of| evidence.of(of).within(window.clone()));
     let own = target.grown(process::DISK_WRITTEN).unwrap_or(0.0);
     let all = host.grown(diskstats::WRITTEN).unwrap_or(f64::INFINITY);
-    // A file system writes its journal besides.
+    // A file system writes its journal as well.
     let is_its = own > 0.0 && own >= HOLDS * all;
     if is_its { host.rate(diskstats::FLUSHING).unwrap_or(0.0) } else { 0.0 }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Station {
     /// Connecting: its SYN is not answered.
     Connect,
-    /// Connected for the client's kernel, and accepted by nobody.
+    /// Connected in the client's kernel, and not accepted.
     AcceptQueue,
     /// In the TLS handshake.
     TlsHandshake,
@@ -22,9 +22,9 @@ pub enum Station {
     Unread,
     /// Taken by the service, and the answer not written.
     Application,
-    /// Acknowledged by the other host and not answered: what it does there cannot be seen.
+    /// Acknowledged by the other host and not answered: what happens there is not visible.
     Beyond,
-    /// Over sooner than both its ends could be asked: somewhere between two system calls of the engine.
+    /// Over before both its ends could be asked: somewhere between two system calls of the engine.
     Brief,
     /// Bytes of the answer are unsent in the server's socket.
     ServerSending,
@@ -51,7 +51,7 @@ impl Station {
         Station::Engine,
     ];
 
-    /// Where the census found an exchange, and what holds its bytes that are unsent; none where it found none under way.
+    /// Where the census found an exchange, and what holds its unsent bytes; none where none was under way.
     pub(crate) fn of(found: census::Station) -> Option<(Self, Option<Held>)> {
         Some(match found {
             census::Station::Idle => return None,

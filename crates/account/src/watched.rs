@@ -1,11 +1,11 @@
 //! The account of a service that is only watched: its connections by state, listening port by listening port.
 //!
-//! At the server's end alone a connection is idle, unread, with the application, sending and held, or in the
-//! air. The kernel's clocks of a connection are whole milliseconds; the header capture, where it is permitted,
-//! has each request's and each answer's own instant: how many are under way, how long each takes.
+//! Seen from the server's end a connection is idle, unread, in the application, sending and held, or in flight. The
+//! kernel's clocks of a connection have whole milliseconds; the header capture, where permitted, has each request's
+//! and each answer's instant: how many are under way, and how long each takes.
 //!
-//! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) who
-//! has to speak next cannot be told; then only unread, unsent and held are.
+//! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) it is unknown
+//! which end sends next; only unread, unsent and held are known then.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Watched {
     pub connections: f64,
     /// Nothing under way.
     pub idle: f64,
-    /// Established and accepted by nobody.
+    /// Established and not accepted.
     pub accept_queue: f64,
     /// With bytes that the service has not read.
     pub unread: f64,
@@ -34,11 +34,11 @@ pub struct Watched {
     pub held: Held,
     /// Answers sent and not acknowledged.
     pub air: f64,
-    /// Could be with the application as well as idle.
+    /// In the application or idle: unknown which.
     pub undecided: f64,
-    /// In the midst of an answer of which nothing waits to be sent, and nothing is on its way.
+    /// In the midst of an answer, with nothing of it unsent or in flight.
     pub answering: f64,
-    /// What the headers tell.
+    /// By the headers.
     pub exchanges: Option<Exchanges>,
 }
 
@@ -79,16 +79,15 @@ pub struct Exchanges {
     pub refused_per_s: f64,
     /// Connections opened a second.
     pub opened_per_s: f64,
-    /// Answers a second that began with a refusal, by its sort, in the order of [`Refusal::ALL`].
+    /// Answers a second that began with a refusal, by kind, in the order of [`Refusal::ALL`].
     pub told_no: [f64; 6],
-    /// Whether requests and answers alternate; if not, the rest says nothing.
+    /// Whether requests and answers alternate; if not, the rest means nothing.
     pub alternate: bool,
     /// From an answer's last byte to the connection's next request, mean. Unit: seconds.
     pub idle_s: f64,
-    /// In the midst of an answer, on average: some of it was sent, and more came later.
+    /// In the midst of an answer, on average: part of it was sent, and more came later.
     pub answering: f64,
-    /// Answers that were sent over a tenth of a second or longer: how many, and the tenth and the 90th percentile of their
-    /// bytes a second.
+    /// Answers sent over a tenth of a second or longer: their number, 10th and 90th percentile of bytes a second.
     pub lasting: Option<[f64; 3]>,
     /// How evenly answers follow each other.
     pub rhythm: Option<Rhythm>,
@@ -101,17 +100,17 @@ pub struct Exchanges {
 /// What sets the rate, by the rhythm of the answers while requests wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// A clock: the times from one answer to the next do not add up their differences.
+    /// A clock: the deviations of single gaps between answers do not add up.
     Clock,
-    /// So many at a time, each for as long as the others.
+    /// So many are served at a time, each for as long as the others.
     AtOnce(f64),
-    /// Nothing that they share: each waits for a time of its own, however many others do.
+    /// Nothing shared: each waits for a time of its own, however many others wait.
     Apart,
 }
 
 impl Pace {
-    /// What sets the rate of answers that come in bursts, while so many requests wait. None where each of those that
-    /// wait is answered once a burst: whatever lets them go lets all of them go.
+    /// What sets the rate of answers that come in bursts while so many requests wait. None where each of those is
+    /// answered once a burst: all of them are released together.
     pub fn of_beat(beat: &Beat, waiting: f64) -> Option<Self> {
         if beat.answers <= (1.0 + HALFWAY) * waiting {
             return None;
@@ -119,9 +118,9 @@ impl Pace {
         let is_even = beat.spread_s <= AGREE * beat.period_s;
         match beat.differ {
             None => is_even.then_some(Pace::Clock),
-            // Something stops all of them for a while, however many there are.
+            // Something stops all of them for a while, whatever their number.
             Some([counts, _]) if counts > AGREE => Some(Pace::AtOnce(1.0)),
-            // As many each time, however long that takes: what a clock gives out is used up.
+            // The same number each time, however long it takes: a clock grants so many.
             Some([_, times]) => (is_even && times > AGREE).then_some(Pace::Clock),
         }
     }
@@ -133,31 +132,29 @@ impl Exchanges {
         self.told_no.iter().sum()
     }
 
-    /// None where the rhythm tells nothing: answers come by chance, clients and not the service set when, or
-    /// nobody waits.
-    /// Each of n connections that is answered after the same time, and asks again at once, has its own moment of
-    /// that time: n answers that keep apart from each other by a share g of their mean distance do so by chance
-    /// with (1 - g)^(n - 1) (n points on a circle; Feller, "An Introduction to Probability Theory", volume 2,
-    /// chapter I).
+    /// None where the rhythm shows nothing: answers come by chance, clients set the pace, or no request waits.
+    /// Each of n connections that is answered after the same time, and asks again at once, has a phase of its own: n
+    /// answers keep a share g of their mean distance from each other by chance with (1 - g)^(n - 1) (n points on a
+    /// circle; Feller, "An Introduction to Probability Theory", volume 2, chapter I).
     pub fn pace(&self) -> Option<Pace> {
         let rhythm = self.rhythm.filter(|rhythm| rhythm.gaps >= FEW * FEW)?;
         let mean_s = 1.0 / self.per_s.max(1e-9);
-        // Each follows at once what anybody sent: it is passed on, and the rhythm is the sender's.
+        // An answer that follows any request at once is passed on, and the rhythm is its sender's.
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
         if !self.alternate || unasked < HOLDS {
             return None;
         }
-        // Gaps that are not those of all answers, or that clients set.
+        // The gaps are not those of all answers, or clients set them.
         let is_of_all =
             unasked >= HALFWAY && self.idle_s <= mean_s && rhythm.mean_s >= HALFWAY * mean_s;
         let beat = rhythm.beat.filter(|_| is_of_all);
         if let Some(pace) = beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
             return Some(pace);
         }
-        // Times that are independent make it the square root of eight: halfway, on the scale of powers.
+        // For independent times their ratio is the square root of eight: halfway, on the scale of powers.
         let [few, many] = rhythm.spreads_s;
         let is_clock = is_of_all && many < 8_f64.powf(HALFWAY / 2.0) * few;
-        // One at a time may also be let go by a clock.
+        // One at a time may also be released by a clock.
         let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
         if let Some(at_once) = self.in_order() {
             return Some(if at_once < 2.0 { one } else { Pace::AtOnce(at_once) });
@@ -172,25 +169,25 @@ impl Exchanges {
         if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
             return None;
         }
-        // As many as there are clients: none of them waits for another. In older evidence they may be passed on.
+        // As many as clients: none waits for another. In older evidence they may be passed on.
         let clients = self.per_s * (self.service_s + self.idle_s);
         if (rhythm.turn - clients).abs() < 1.0 {
             return rhythm.unasked_s.map(|_| Pace::Apart);
         }
-        // Where each waits its turn all wait alike. Where most are quick, those between two that repeat are the
-        // steps of one: a transaction, which has what the others wait for.
+        // Where each waits its turn, all wait alike. Where most are quick, those between two that repeat are the
+        // steps of one transaction, which has what the others wait for.
         let alike = self.p50_s >= HALFWAY * self.service_s;
         let at_once = if alike { rhythm.turn } else { 1.0 };
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
     }
 
-    /// Whether answers come together: what lets them go takes no time one by one.
+    /// Whether answers come together: releasing them takes no time one by one.
     pub fn come_together(&self) -> bool {
         let served = self.rhythm.and_then(|rhythm| rhythm.served);
         served.is_some_and(|of| of.p50_s * self.per_s * FEW < of.at_once)
     }
 
-    /// How many are served at a time where the order of requests and answers tells, and as many again wait.
+    /// How many are served at a time, where the order of requests and answers shows it and as many again wait.
     pub fn in_order(&self) -> Option<f64> {
         let Served { at_once, .. } = self.rhythm?.served.filter(is_told)?;
         let is_one = at_once < 2.0 && self.come_together();
@@ -230,7 +227,7 @@ impl Watched {
             return exchanges.map(|_| Self { port, exchanges, ..Self::default() });
         };
         let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants;
-        // Where all CPUs are busy requests pile up while the sampler runs; the headers know how many there are.
+        // With all CPUs busy, requests pile up while the sampler runs; the headers have their true number.
         let asked = exchanges.filter(|headers| headers.alternate);
         let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
         let held = Held {
@@ -263,21 +260,21 @@ impl Watched {
         Some(this)
     }
 
-    /// Connections that somebody accepted.
+    /// Connections that were accepted.
     pub fn accepted(&self) -> f64 {
         (self.connections - self.accept_queue).max(0.0)
     }
 
-    /// Exchanges in the application: what the headers say, else what the sockets do.
+    /// Exchanges in the application: by the headers, else by the sockets.
     pub fn in_application(&self) -> f64 {
         self.exchanges.map_or(self.application, |headers| match headers.alternate {
             true => (headers.under_way - self.unread - self.accept_queue).max(0.0) + self.answering,
-            // Who has to speak next cannot be told.
+            // It is unknown which end sends next.
             false => 0.0,
         })
     }
 
-    /// Connections of which nobody can tell whether something is under way.
+    /// Connections of which it is unknown whether something is under way.
     pub fn untold(&self) -> f64 {
         let one_way = self.exchanges.is_some_and(|headers| !headers.alternate);
         self.undecided + if one_way { self.application } else { 0.0 }
@@ -294,11 +291,11 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     let time = |metric| of.grown(metric).ok();
     let state = |metric: Metric<Duration>| of.latest(metric).unwrap_or(0.0);
     let counted = |metric| of.grown(metric).unwrap_or(0.0);
-    // The capture pauses to keep within its budget: rates and means are of the time that it took packets.
+    // The capture pauses to keep within its budget: rates and means are over the time in which it took packets.
     let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
     let per_s = |metric| counted(metric) / seconds;
     let turns = counted(capture::DUPLEX) + counted(capture::UNASKED);
-    // Where packets go on and nothing is an answer to anything, somebody sends unasked.
+    // Packets and no answers: one end sends unasked.
     let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     Some(Exchanges {
@@ -313,7 +310,7 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         alternate: turns <= TURNED_AWAY * count && !is_one_way,
         answering: time(capture::ANSWER_TIME).unwrap_or(0.0) / seconds,
         lasting: lasting(of),
-        // Not known: then nobody is known to ask again at once.
+        // Unknown: then no client is known to ask again at once.
         idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: Rhythm::of(of),
         sessions: Served::sessions(of),

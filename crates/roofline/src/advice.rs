@@ -8,7 +8,7 @@ use crate::predict::Predicted;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A mechanism that adds time or work, or turns somebody away.
+    /// A mechanism that adds time or work, or turns requests away.
     #[default]
     Defect,
     /// Something that can be used up.

@@ -19,26 +19,25 @@ pub(crate) struct Candidate {
     pub advice: Vec<Advice>,
 }
 
-/// What comes first: what was turned away, the cause at the place, the place itself, the load's own size.
+/// In the order of naming.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Rank {
     TurnedAway,
-    /// Turned away, and nothing says why.
+    /// Turned away for no known reason.
     TurnedAwayOnly,
     Cause,
     Place,
-    /// Turned away, nothing says why, and it is less than what two runs differ by: it holds no rate.
+    /// Turned away for no known reason, and less than two runs differ by: it limits no rate.
     FewTurnedAway,
     Load,
 }
 
 impl Candidate {
-    /// The order of naming.
     pub fn first(a: &Self, b: &Self) -> Ordering {
         a.rank.cmp(&b.rank).then(b.gain.total_cmp(&a.gain))
     }
 
-    /// Whether another one's gain lies within this one's interval.
+    /// Whether the other's gain lies within this one's interval.
     pub fn ties(&self, other: &Self) -> bool {
         self.rank == other.rank
             && self.rank == Rank::Cause
@@ -95,7 +94,7 @@ fn rank(claim: &Claim, part: &Part) -> Rank {
     }
 }
 
-/// Where a part alone would hold the run. Unit: exchanges a second.
+/// Where a part alone would limit the run. Unit: exchanges a second.
 fn ceiling(facts: &Facts, part: &Part) -> Option<f64> {
     let connections = f64::from(facts.run.connections());
     let rate = match part {
@@ -109,7 +108,7 @@ fn ceiling(facts: &Facts, part: &Part) -> Option<f64> {
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// What the model gives without a part, where that explains the place.
+/// What the model predicts without a part, where that explains the place.
 fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
     match *part {
         Part::TurnedAway { asked, served } => turned_away(facts, asked, served),
@@ -124,16 +123,16 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
     }
 }
 
-/// So many times what is attained; low, mid, high.
+/// So many times the attained rate: low, mid, high.
 fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
     gains.map(|gain| facts.attained * gain).into()
 }
 
-/// What comes where nobody is turned away: each is served as one is that meets nobody, as far as what is known
-/// carries that. A refusal is quick, so what was attained with refusals is no measure of it.
+/// The rate without refusals: each request takes what it takes alone, as far as the known resources carry that. A
+/// refusal is quick, so the rate with refusals is no measure of it.
 fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let lost = asked - served;
-    // A few are chance, unless they are a large part of all there are.
+    // A few are chance, unless they are a large part of all.
     let few = lost < FEW && (lost < SAMPLES as f64 || lost < HOLDS * asked);
     if few || lost < TURNED_AWAY * asked {
         return None;
@@ -144,25 +143,25 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
         None => [good, facts.attained, facts.attained * times].into(),
         Some(model) => model.with_all_answered(1.0 / times.max(1.0), served_s(facts)),
     };
-    // An open loop has no more answered than it asks for.
+    // An open loop gets no more answers than it asks for.
     let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
     let most = if is_open { good * times } else { f64::INFINITY };
     Some([then.low, then.mid, then.high].map(|rate| rate.0.min(most).max(good)).into())
 }
 
-/// What a served exchange takes, where one connection alone was turned away as well and does not tell. Unit: seconds.
+/// Time of a served exchange, where one connection alone was turned away as well. Unit: seconds.
 fn served_s(facts: &Facts) -> Option<Estimate> {
     let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
     let mid = facts.run.load.good_service.filter(|_| turned_away)?.as_secs_f64();
-    // Few were served, and among others than they will be.
+    // Few were served, and under another load than they will be.
     Some(Estimate { low: 0.0, mid, high: 2.0 * mid })
 }
 
-/// Of a service that is watched: what comes without so many of the requests under way waiting, if these are at a
-/// place that has enough of them. As many are asked as before, so it is the optimist who sees more answered.
+/// Of a watched service: the rate without so many of the requests under way waiting, if their place has enough of
+/// them. Its clients may ask no more than before, so only the high end is above what was attained.
 fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     if facts.watched.is_empty() {
-        // Recorded without its connections' states: the claim's own size must do.
+        // Recorded without its connections' states: the claim's own size has to do.
         let predicted = watched_without(facts, each);
         let holds = covers(facts, at, each) && predicted.low.0 > facts.attained;
         return holds.then_some(predicted);
@@ -170,11 +169,11 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     let place = &facts.place;
     let share = each * facts.attained / place.of.max(1e-9);
     let is_there = place.station.is_some_and(|station| at.covers(station));
-    // Where CPUs are full, time elsewhere is not what holds the rate.
+    // Where CPUs are full, time elsewhere does not limit the rate.
     let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
     let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
-    // Where most have nothing to ask, and hardly two ask at a time, it is those who ask that set the rate; not where what
-    // was asked is held up.
+    // Where most connections are idle, and hardly two ask at a time, the clients set the rate; not if requests are
+    // held.
     let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0
         || place.of >= HALFWAY * (place.of + facts.ports(|port| port.idle));
@@ -187,7 +186,7 @@ fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     if place.regime == Regime::Met || !covers(facts, at, each) {
         return None;
     }
-    // A small part of what is there is no cause of it.
+    // A small share of the exchanges there is no cause.
     let is_enough = match place.regime {
         Regime::Full => is_held(facts, each),
         _ => is_much(facts, each) || !facts.is_split(),
@@ -198,7 +197,7 @@ fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
             model.without_delay_of_engine(each)
         }
         (Regime::Full | Regime::RateSet, Some(Resource::Slots)) => model.without_held(each),
-        // Where something is full, time elsewhere is not what holds the rate.
+        // Where something is full, time elsewhere does not limit the rate.
         (Regime::Full | Regime::RateSet, _) => return None,
         _ if facts.streams() => model.without_delay_of_streams(each),
         _ => model.without_delay(each),
@@ -206,16 +205,16 @@ fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     gains(facts, predicted).then_some(predicted)
 }
 
-/// Work that could be spared, or that others did.
+/// Work that could be spared, or that other processes did.
 fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option<Predicted> {
     let place = &facts.place;
     let Some(model) = &facts.model else { return by_use(facts, resource, each) };
-    // Of what serves so many at a time the work is what each is held for.
+    // Where so many are served at a time, an exchange's work is the time it is served.
     let held = place.regime == Regime::Full && place.resource == Some(Resource::Slots);
     let fits = match place.regime {
         Regime::Full if held => is_held(facts, each),
         Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),
-        // Where nothing is full an exchange takes as long as its work.
+        // Where nothing is full, an exchange takes as long as its work.
         Regime::Delayed | Regime::Unknown => {
             is_much(facts, each) && covers(facts, At::Service, each)
         }
@@ -254,8 +253,8 @@ fn capacity(
         _ => return None,
     };
     let of_target = |of| matches!(of, Resource::TargetCpu | Resource::TargetThread);
-    // What has room by its own figures is not what is full. What a watched service reads are no exchanges,
-    // and on short connections nothing is met: such a claim has its own count.
+    // What has headroom by its own figures is not full. What a watched service reads is no exchange, and short
+    // connections are not sampled: such a claim has its own count.
     let is_of_reads = facts.load == Load::Watched && resource == Resource::Slots;
     let has_room =
         claim.role == Role::Place && !is_of_reads && each * facts.attained < HALFWAY * at_once;
@@ -278,9 +277,9 @@ fn capacity(
     })
 }
 
-/// Of a service that is watched: what comes where those under way take that part of their time. Clients that ask
-/// again when they are answered, after the pause that they make now, ask more: a closed network; those that
-/// ask at a rate of their own do not. Other resources have the room that they have.
+/// Of a watched service: the rate where those under way take this share of their time. Clients that ask again when
+/// answered, after the pause they make now, ask more (a closed network); clients with a rate of their own do not.
+/// Other resources keep their headroom.
 fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
     let left = left.clamp(FEW.recip(), 1.0);
     let room = |heat| facts.stations.room(heat, lifted, 0.0).max(1.0);
@@ -289,8 +288,8 @@ fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted
     times(facts, [1.0, mid, high.max(mid)])
 }
 
-/// So many times as many are asked where those under way take that part of their time; where none are seen to be under
-/// way, as many as the service can answer.
+/// By how much more is asked where those under way take this share of their time; as much as the service can answer
+/// where none are seen under way.
 fn asked_with(facts: &Facts, left: f64) -> f64 {
     let (of, idle) = (facts.place.of, facts.ports(|port| port.idle));
     if of > 0.0 { (of + idle) / (idle + of * left).max(1e-9) } else { left.recip() }
@@ -301,21 +300,21 @@ fn is_much(facts: &Facts, each: f64) -> bool {
     each * facts.attained >= HOLDS * facts.under_way()
 }
 
-/// Whether it is a good part of what those are held for that are served at a time.
+/// Whether it is a good part of the time for which an exchange is served.
 fn is_held(facts: &Facts, each: f64) -> bool {
     each * facts.attained >= HOLDS * facts.place.served(1.0)
 }
 
-/// Whether a gain is more than chance, before what two runs differ by.
+/// Whether a gain is more than chance; the low end already allows for what two runs differ by.
 fn gains(facts: &Facts, predicted: Predicted) -> bool {
     predicted.low.0 > facts.attained * (1.0 - AGREE) * (1.0 + NO_GAIN)
 }
 
-/// What is foretold of a capacity whose new size nobody knows: what is there is half of it.
+/// The growth predicted for a capacity whose new size is unknown: twice.
 const TWICE: f64 = 1.0 / HALFWAY;
 
-/// Times as much of a capacity as a claim's first remedy brings, and the connections then. A number that serves
-/// so many at a time is meant to be as large as what is asked; of anything else, twice as much.
+/// By how much a claim's first remedy enlarges a capacity, and the connections then. A number served at a time grows
+/// to what is asked; anything else doubles.
 fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64, u32) {
     let connections = facts.run.connections();
     match claim.remedies.first() {
@@ -324,7 +323,7 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
             ((then / at_once).max(1.0), asked.max(connections))
         }
         _ if resource == Resource::Slots => {
-            // Those who wait for somebody are many; how many that one serves at a time the place tells.
+            // Many wait for the one that serves them; how many it serves at a time is the place's figure.
             let served = facts.place.served(at_once);
             ((f64::from(connections) / served).max(1.0), connections)
         }
@@ -332,8 +331,8 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
     }
 }
 
-/// Without a model, as of a service that is watched: what the utilisation law gives at most, if the work is a good
-/// part of what is used, as far as what else is used has room, and no more than its clients ask then.
+/// Without a model, as of a watched service: at most what the utilisation law gives, if the work is a good part of
+/// what is used, as far as other resources have headroom, and no more than its clients then ask.
 fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let cpus = [Resource::TargetThread, Resource::TargetCpu, Resource::HostCpu];
     let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
@@ -342,18 +341,18 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let used = facts.stations.of_resource(full)?.used;
     let spared = (each * facts.attained).min(used);
     let most = used / (used - spared).max(used / 1e6);
-    // Others have the room that they have.
+    // Other resources keep their headroom.
     let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));
     let (mid, high) = (room(Heat::Warm).min(asked_with(facts, most.recip())), room(Heat::Hot));
     (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
 }
 
-/// Whether the account has enough exchanges where a delay is claimed; without one its size must do.
+/// Whether enough exchanges are where a delay is claimed; without an account its size has to do.
 fn covers(facts: &Facts, at: At, each: f64) -> bool {
     let Some(account) = facts.account.as_ref().filter(|account| account.is_split()) else {
         // A round trip of each exchange is on the path in any case.
         let rtt = if at == At::Path { min_rtt(&facts.run).unwrap_or(0.0) } else { 0.0 };
-        // Where one waits for another, a place has what each takes of it alone.
+        // Where exchanges wait for each other, a place has what each takes of it alone.
         let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone_s);
         return each + rtt >= HOLDS * facts.exchange_s().min(alone);
     };
@@ -370,7 +369,7 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
 /// A watched service's client pauses as long as its connection is idle, or not at all.
 fn watched_without(facts: &Facts, each: f64) -> Predicted {
     let spared = each * facts.attained;
-    // What is left of the time may be less than samples can tell: as little as chance at least.
+    // What is left of the time may be less than samples resolve: at least as little as chance.
     let after =
         |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
     let low = after(f64::from(facts.run.connections()), 1.0 / FEW);

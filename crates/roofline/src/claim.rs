@@ -1,6 +1,6 @@
-//! What a roof says: which time or demand its mechanism adds, where, and how it is known.
+//! What a roof claims: the time or demand that its mechanism adds, where, and how that is known.
 //!
-//! A roof claims and never ranks: which claim is named is the verdict's affair ([`crate::verdict`]).
+//! A roof never ranks: [`crate::verdict`] chooses the claim that is named.
 
 use crate::prelude::*;
 use crate::remedy::Text;
@@ -12,7 +12,7 @@ pub struct Claim {
     pub parts: Vec<Part>,
     /// Whether the sizes are measured in this run.
     pub known: Known,
-    /// Whether it says why exchanges are at the place, or only that they are.
+    /// Whether it says why exchanges are at the place, or only that they are there.
     pub role: Role,
     /// The arithmetic in words and numbers: `4 at a time / 20.1 ms = 199/s`.
     pub sum: String,
@@ -23,13 +23,13 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A mechanism that does this to exchanges, measured in this run; sum, evidence and remedies are the roof's.
+    /// A mechanism that does this to exchanges, measured in this run; the roof adds sum, evidence and remedies.
     pub fn cause(parts: Vec<Part>) -> Self {
         let (known, role, remedies) = (Known::Sized, Role::Cause, Vec::new());
         Self { parts, known, role, sum: String::new(), seen: String::new(), remedies }
     }
 
-    /// The same of what only says what is full.
+    /// The same of a place, which only says what is full.
     pub fn place(parts: Vec<Part>) -> Self {
         Self { role: Role::Place, ..Self::cause(parts) }
     }
@@ -44,13 +44,12 @@ impl Claim {
         Self::cause(vec![Part::Work { resource, each }])
     }
 
-    /// What it does besides.
     pub fn and(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
         self.parts.extend(parts);
         self
     }
 
-    /// Its size is no more than present where this is not so.
+    /// Present only, where this is not so.
     pub fn sized_if(self, is_much: bool) -> Self {
         let known = if is_much { Known::Sized } else { Known::PresentOnly };
         Self { known, ..self }
@@ -64,7 +63,6 @@ impl Claim {
         Self { seen: seen.into(), ..self }
     }
 
-    /// More of the evidence, where there is some.
     pub fn also(mut self, more: Option<String>) -> Self {
         more.iter().for_each(|more| self.seen += &format!("; {more}"));
         self
@@ -81,7 +79,7 @@ impl Claim {
 pub enum Known {
     /// Its parts are measured in this run.
     Sized,
-    /// The mechanism is there; what it costs is not known. Listed, and never named.
+    /// The mechanism is there; its cost is unknown. Listed, and never named.
     PresentOnly,
 }
 
@@ -101,22 +99,21 @@ pub enum Part {
     Delay { at: At, each: f64 },
     /// Demand that could be spared, in seconds of one server an exchange: small reads, tracing.
     Work { resource: Resource, each: f64 },
-    /// What others than target and engine took of it, while it was waited for; the same unit.
+    /// What neither target nor engine took of it, while they waited for it; the same unit.
     Taken { resource: Resource, each: f64 },
-    /// What can be full: how many it serves at once. Unit: seconds of one of them, an exchange.
+    /// What can be full: how many it serves at a time, and seconds of one of them, an exchange.
     Capacity { resource: Resource, at_once: f64, each: f64 },
-    /// What was asked for over the whole run, exchanges or connections, and of it what was served.
+    /// What was asked for over the whole run, exchanges or connections, and what of it was served.
     TurnedAway { asked: f64, served: f64 },
 }
 
 impl Part {
-    /// So many of a resource at once, each of them for so long an exchange. Unit: seconds.
+    /// `each` is in seconds.
     pub fn capacity(resource: Resource, at_once: f64, each: f64) -> Self {
         Part::Capacity { resource, at_once, each }
     }
 }
 
-/// What so many at once carry, each for so long an exchange.
 pub(crate) fn rate(at_once: f64, each: f64) -> OpRate {
     OpRate(at_once / each.max(1e-12))
 }
@@ -126,20 +123,20 @@ pub(crate) fn rate(at_once: f64, each: f64) -> OpRate {
 pub enum At {
     /// At one station, whatever holds exchanges there.
     Station(Station),
-    /// At one station, where this holds them.
+    /// At one station, held there by this.
     Held(Station, Held),
-    /// On the path, in whichever direction, sending included.
+    /// On the path, in either direction, sending included.
     Path,
     /// While a connection is made: connecting, accepted, shaking hands.
     Connecting,
     /// In the service: unread or in the application.
     Service,
-    /// Until the service has read and taken it all: unsent for want of room, on the way, or in the service.
+    /// Until the service has read it all: unsent for lack of buffer, on the way, or in the service.
     Reading,
 }
 
 impl At {
-    /// Whether exchanges at that station may be there for this.
+    /// Whether it explains exchanges at that station.
     pub fn covers(self, station: Station) -> bool {
         use Station::*;
         match self {
@@ -158,9 +155,9 @@ impl At {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Resource {
     EngineCpu,
-    /// Everybody's.
+    /// The whole machine's.
     HostCpu,
-    /// Those that it may use; of a BEAM node its schedulers.
+    /// Those that it may use; of a BEAM node, its schedulers.
     TargetCpu,
     /// One thread, process or scheduler of it.
     TargetThread,
@@ -203,8 +200,8 @@ impl Resource {
         self.names()[1]
     }
 
-    /// Whether sparing work of this one relieves the other: what a node's process does, its scheduler
-    /// does, its CPUs do, the machine does. Work that is known as the target's alone may be any thread's.
+    /// Whether less work of this one relieves the other: a node's process, its scheduler, its CPUs, the machine. Work
+    /// that is known only as the target's may be any thread's.
     pub fn is_part_of(self, other: Resource) -> bool {
         use Resource::*;
         self == other
@@ -219,10 +216,10 @@ impl Resource {
     }
 }
 
-/// Why a roof says nothing.
+/// Why a roof makes no claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Silent {
-    /// It is not so here, and why.
+    /// It does not apply here, and why.
     NotHere(String),
     /// What it needs was not measured.
     Unmeasured(Missing),
@@ -234,7 +231,6 @@ impl From<Missing> for Silent {
     }
 }
 
-/// That so was not measured of that.
 pub(crate) fn missing(metric: &str, of: &str) -> Missing {
     Missing { metric: metric.into(), of: of.into() }
 }
@@ -244,14 +240,13 @@ pub fn not_here<T>(why: impl Into<String>) -> Result<T, Silent> {
     Err(Silent::NotHere(why.into()))
 }
 
-/// Silent where this is so, and why that denies the mechanism.
+/// Not here where this is so, and why that denies the mechanism.
 pub fn silent_if(is_so: bool, why: impl Into<String>) -> Result<(), Silent> {
     if is_so { not_here(why) } else { Ok(()) }
 }
 
-/// What a mechanism wants there to be.
 pub trait OrNotHere<T> {
-    /// It, or why the mechanism is not here.
+    /// Its value, or why the mechanism is not here.
     fn or_not_here(self, why: impl Into<String>) -> Result<T, Silent>;
 }
 

@@ -1,5 +1,5 @@
-//! What is known of a run, computed once and typed: the account, what runs on which CPUs, the experiment,
-//! the model fitted to it, and the place that holds the rate. What is missing is [`None`], never nought.
+//! What is known of a run, computed once and typed: the account, CPU use, the experiment, the model fitted to it, and
+//! the place that limits the rate. What is missing is [`None`], never 0.
 
 use linerate_account::{Account, Exchanges, Who};
 
@@ -28,13 +28,13 @@ use directions::LaidDirection;
 pub enum Load {
     /// linerate's: there are stamps.
     Made,
-    /// Somebody else's: the service is watched.
+    /// Other clients': the service is watched.
     Watched,
 }
 
 /// See the module.
 pub struct Facts<'a> {
-    /// The run itself, for evidence that one roof alone reads.
+    /// The run itself, for evidence that only one roof reads.
     pub run: Run<'a>,
     /// Whose load it is.
     pub load: Load,
@@ -54,26 +54,26 @@ pub struct Facts<'a> {
     pub engine: Option<Running>,
     /// Every direction of the path that the plan lays.
     pub(crate) directions: Vec<LaidDirection<'a>>,
-    /// CPU time of the target; missing where it was not measured, or nobody says how much a node worked.
+    /// CPU time of the target; missing where it was not measured, or the work of a node is unknown.
     target_cpu: Result<Target, Missing>,
     /// The machine's.
     pub(crate) host: Result<Host, Missing>,
-    /// What was used of each resource, of how much.
+    /// Use of each resource.
     pub stations: Stations,
-    /// What the node's schedulers did; missing where the target is no node that is sampled inside.
+    /// What the node's schedulers did; missing where no node was sampled inside.
     pub(crate) node: Result<NodeCpu, Missing>,
     /// The node's processes that were sampled.
     pub processes: Vec<sampled::Process<'a>>,
     /// The network fitted to the run; absent where nothing was answered, or the load is not ours.
     pub model: Option<Model>,
-    /// What holds the rate.
+    /// What limits the rate.
     pub place: Place,
-    /// The connections of a BEAM node, or why there are none to judge.
+    /// The connections of a BEAM node, or why there are none.
     connections: Result<Vec<Connection<'a>>, Silent>,
 }
 
 impl<'a> Facts<'a> {
-    /// Everything at once.
+    /// Computes all of them.
     pub fn of(run: Run<'a>) -> Self {
         let window = run.load.window.0..=run.load.window.1;
         let load = if run.is_watched() { Load::Watched } else { Load::Made };
@@ -84,7 +84,7 @@ impl<'a> Facts<'a> {
         let of_ports = watched.iter().map(Watched::in_application).fold(0.0, |sum, of| sum + of);
         let in_application = account.as_ref().map_or(of_ports, |of| of.at(Station::Application));
         let (target_cpu, host) = used(&run);
-        // Connections that are over before they are sampled: each is an exchange at least.
+        // Connections that end before they are sampled: each is at least an exchange.
         let seconds = run.seconds().max(1e-9);
         let attained = match run.attained().0 {
             0.0 if load == Load::Watched && !run.is_idle() => run.load.opened as f64 / seconds,
@@ -121,13 +121,13 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
-    /// Whether exchanges are blocks of streams of our own: one is not asked for when the last was answered, and what
-    /// each resource does for one goes on beside what the others do for the next.
+    /// Whether exchanges are blocks of our own streams: the next does not wait for the last one's answer, and
+    /// resources work on several at a time.
     pub fn streams(&self) -> bool {
         self.load == Load::Made && self.run.header.plan.is_stream()
     }
 
-    /// Whether the account says where the exchanges are.
+    /// Whether the account locates the exchanges.
     pub fn is_split(&self) -> bool {
         self.account.as_ref().is_some_and(Account::is_split)
     }
@@ -148,12 +148,12 @@ impl<'a> Facts<'a> {
         Some((engine.others()? - target - self.run.path_cores()).max(0.0))
     }
 
-    /// What an exchange takes on average; of a service that is watched at most. Unit: seconds.
+    /// Mean time of an exchange; of a watched service its upper bound. Unit: seconds.
     pub(crate) fn exchange_s(&self) -> f64 {
         self.per_exchange(self.most_under_way())
     }
 
-    /// Exchanges under way; of a service whose connections' states were not sampled all of those.
+    /// Exchanges under way; of a watched service without sampled states, one a connection.
     pub(crate) fn most_under_way(&self) -> f64 {
         match self.load {
             Load::Watched if self.watched.is_empty() => f64::from(self.run.connections()),
@@ -166,7 +166,7 @@ impl<'a> Facts<'a> {
         self.account.as_ref().map_or(0.0, |account| account.at(station))
     }
 
-    /// What an exchange waits in one end's socket, held by this; 0 where unseen. Unit: seconds.
+    /// Time of an exchange in one end's socket, held by this; 0 where unseen. Unit: seconds.
     pub(crate) fn held_by(&self, side: Side, held: Held) -> f64 {
         let exchanges = match (&self.account, side, held) {
             (Some(account), ..) => account.held(flows::sending(side), held),
@@ -177,7 +177,7 @@ impl<'a> Facts<'a> {
         self.per_exchange(exchanges)
     }
 
-    /// Of a service that is watched, the sum over its ports.
+    /// The sum over a watched service's ports.
     pub(crate) fn ports(&self, of: fn(&Watched) -> f64) -> f64 {
         self.watched.iter().map(of).sum()
     }
@@ -188,8 +188,7 @@ impl<'a> Facts<'a> {
         ((load.service.mean() - load.first_byte.mean()) / 1e9).max(0.0)
     }
 
-    /// How many ask at a time at most: one a connection, or any number where only other nodes ask, each over one for all of
-    /// its processes.
+    /// How many ask at a time at most: one a connection; any number of nodes' processes, which share a channel.
     pub(crate) fn callers(&self) -> u64 {
         let is_asked_by_nodes = self.load == Load::Watched
             && self.watched.is_empty()
@@ -207,14 +206,14 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The busiest port of a watched service whose headers were captured, and what they tell.
+    /// The busiest port of a watched service whose headers were captured, and its exchanges.
     pub(crate) fn captured(&self) -> Result<(&Watched, Exchanges), Silent> {
         let captured = self.watched.iter().find_map(|port| Some((port, port.exchanges?)));
         captured.or_not_here("the headers of its exchanges were not captured")
     }
 
-    /// What sets the rate of a watched service, by the rhythm of its answers. Where it has a question out to somebody all
-    /// the time, it is that one's answers that come so evenly, and no clock.
+    /// What sets the rate of a watched service, by the rhythm of its answers. Where it always has a question out, the
+    /// peer's answers come so evenly, and no clock's.
     pub(crate) fn pace(&self) -> Option<Pace> {
         match self.captured().ok()?.1.pace()? {
             Pace::Clock if self.inside.questions() >= HALFWAY => Some(Pace::AtOnce(1.0)),
@@ -222,29 +221,28 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether the machine has no CPU left for anybody more; not where that was not measured.
+    /// Whether no CPU of the machine is idle; false where that was not measured.
     pub(crate) fn no_cpu_is_idle(&self) -> bool {
         let is_full = |host: &Host| host.busy >= FULL * host.cpus;
         self.run.header.target.local && self.host.as_ref().is_ok_and(is_full)
     }
 
-    /// What so much a second is of an exchange. Unit: seconds, of CPUs' worth of time.
+    /// The part of an exchange in so much a second. Unit: seconds, of CPUs' worth of time.
     pub(crate) fn per_exchange(&self, a_second: f64) -> f64 {
         a_second / self.attained.max(1e-9)
     }
 
-    /// What would be attained without such a share of the target's work.
+    /// The rate without such a share of the target's work.
     pub(crate) fn rate_without(&self, share: f64) -> OpRate {
         OpRate(self.attained.max(1e-9) / (1.0 - share).max(1e-3))
     }
 
-    /// So much time in words: `20.1 ms an exchange`.
+    /// `20.1 ms an exchange`.
     pub(crate) fn took(&self, seconds: f64) -> String {
         format!("{} {}", duration(seconds), self.each())
     }
 
-    /// What throughput is counted in: `an exchange`, `a block` of streams; where the load is not ours `an answer`, or
-    /// `a read` where answers are not known.
+    /// What throughput counts: `an exchange`, `a block` of streams; of a watched service `an answer`, else `a read`.
     pub fn each(&self) -> &'static str {
         match self.run.counted() {
             Counted::Answers(_) => "an answer",

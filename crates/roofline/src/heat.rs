@@ -1,15 +1,15 @@
-//! What a demand that was measured on CPUs with idle time is where they are busy.
+//! How a demand measured on CPUs with idle time changes where they are busy.
 //!
-//! After a pause an exchange meets cold caches, wakes what sleeps, and stands alone where it would be one of a
-//! batch. What that costs lies in the idle part of the time, and shows at linerate's own end: it does not cost its
-//! peer many times more.
+//! After a pause an exchange meets cold caches, wakes sleeping threads, and is alone where it would be one of a
+//! batch. That cost is in the idle part of the time, and shows at linerate's own end: its peer does not pay many
+//! times more.
 
 use linerate_predict::QueueStation;
 
 use crate::prelude::*;
 use crate::stations::InUse;
 
-/// Which of the demands: the one measured, the one likely of a busy CPU, or the least.
+/// The demand as measured, the likely one of a busy CPU, or the least.
 #[derive(Clone, Copy)]
 pub(crate) enum Heat {
     Cold,
@@ -17,17 +17,16 @@ pub(crate) enum Heat {
     Hot,
 }
 
-/// What makes a use a demand.
+/// What turns a use into a demand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct By {
-    /// Exchanges a second.
     pub attained: f64,
-    /// What linerate used for them. Unit: CPUs' worth of time.
+    /// linerate's use for them. Unit: CPUs' worth of time.
     pub engine: f64,
 }
 
 impl InUse {
-    /// The station of a network, with such a demand an exchange.
+    /// Its station in a network.
     pub(crate) fn station(&self, heat: Heat, by: By) -> QueueStation {
         let (lost, idle) = (self.lost(), 1.0 - self.fullness());
         let used = self.used - lost;

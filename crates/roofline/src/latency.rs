@@ -1,6 +1,6 @@
-//! Where an exchange's time is spent, whatever holds the rate.
+//! Where an exchange's time is spent, whatever limits the rate.
 //!
-//! Throughput and latency are two answers. Before a full line a standing queue costs time and no rate: the
+//! Throughput and latency may have different causes: a standing queue before a full line costs time and no rate. The
 //! verdict names the line, and this the queue.
 
 use serde::{Deserialize, Serialize};
@@ -10,18 +10,18 @@ use crate::prelude::*;
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Where most of it is spent; `null` where nobody could see.
+    /// Where most of it is spent; `null`: unknown.
     pub station: Option<Station>,
     /// How long an exchange is there, or waits for what [`Latency::by`] names. Unit: seconds.
     pub seconds: f64,
-    /// The roof whose mechanism adds most of it; `null`: none that is known.
+    /// The roof whose mechanism adds most of it; `null`: unknown.
     pub by: Option<String>,
     /// As a sentence.
     pub says: String,
 }
 
 impl Latency {
-    /// None where neither a station nor a cause is known. Claims come with their id and title.
+    /// None where neither station nor cause is known. Claims come with id and title.
     pub(crate) fn of(facts: &Facts, claims: &[(&str, &str, Claim)]) -> Option<Self> {
         let whole = facts.exchange_s();
         if facts.attained <= 0.0 || whole <= 0.0 {

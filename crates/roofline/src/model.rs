@@ -1,13 +1,12 @@
-//! The one model: a closed network fitted to the run. Whatever predicts asks it.
+//! The one model: a closed network fitted to the run. All predictions come from it.
 //!
-//! Its known stations are what was measured ([`crate::stations`]): CPUs by their demand an exchange, the fullest thread
-//! or process, the line. Those that lie within another one and are less full than it only bound what comes.
-//! Its delay is what an exchange takes alone, less those demands. What the run did less than that is a
-//! station of its own, fitted to the experiment. What clients pause before they ask again (think time) is a delay beside
-//! all that, and no part of an exchange.
+//! Its known stations were measured ([`crate::stations`]): CPUs by their demand an exchange, the fullest thread or
+//! process, the line. A station within another one, and less full than it, is only an upper bound. The delay is an
+//! exchange's time alone, less those demands. What the run lost besides is one more station, fitted to the
+//! experiment. The clients' pause between requests (think time) is a delay of its own, and no part of an exchange.
 //!
-//! A demand is the main phase's. What of a CPU idled then may cost less when it is busy: predictions' low end is
-//! with what was measured, the middle and the high end with what busy CPUs take ([`Heat`]).
+//! Demands are the main phase's. On CPUs that idled then, exchanges may cost less once they are busy ([`Heat`]): a
+//! prediction's low end takes the measured demand, its middle and high end that of busy CPUs.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapters 7 and 12.
 
 use linerate_evidence::{Percentiles, StepKind};
@@ -24,37 +23,36 @@ use crate::stations::InUse;
 #[derive(Clone, Debug)]
 pub struct Model {
     fit: Fit,
-    /// In the order of the fit's.
+    /// In the fit's order.
     stations: Vec<InUse>,
     /// The same if linerate had CPUs to itself.
     with_free_engine: Vec<InUse>,
     /// Every resource that was measured.
     bounds: Vec<InUse>,
     by: By,
-    /// Times of exchanges under this load. Unit: ns.
+    /// Service times under this load. Unit: ns.
     service: Percentiles,
     connections: u32,
     attained: f64,
-    /// What one takes under this load. Unit: seconds.
+    /// An exchange's time under this load. Unit: seconds.
     exchange_s: f64,
-    /// What a client pauses between an answer and its next request. Unit: seconds.
+    /// A client's pause between an answer and its next request. Unit: seconds.
     think_s: f64,
-    /// Of the time alone, what is no known station's. Unit: seconds.
+    /// The part of the time alone at no known station. Unit: seconds.
     delay_s: f64,
-    /// What an exchange takes alone. Unit: seconds.
+    /// Time of an exchange alone. Unit: seconds.
     pub alone_s: f64,
     /// The same with its 95 % interval.
     alone: Estimate,
-    /// What the known stations alone would give.
     pub known: KnownPart,
-    /// What half of the connections are expected to give, by the run without the experiment's own half.
+    /// What half of the connections are expected to give, predicted without the experiment's own half.
     pub half: Option<Predicted>,
 }
 
-/// What is another one of a known station then.
+/// A change of a known station.
 type Then<'a> = &'a dyn Fn(&InUse, &mut QueueStation);
 
-/// What is known without the experiment, solved.
+/// The network of the known stations alone.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownPart {
     /// Throughput with the run's connections. Unit: exchanges a second.
@@ -63,7 +61,7 @@ pub struct KnownPart {
     pub elasticity: f64,
     /// The fullest station.
     pub fullest: Option<Resource>,
-    /// How much of it is used, measured, 0 to 1.
+    /// Its measured use, 0 to 1.
     pub used: f64,
 }
 
@@ -110,16 +108,16 @@ impl Model {
             low: interval.0.0,
             high: if interval.1.0.is_finite() { interval.1.0 } else { 2.0 * attained },
         };
-        // The half is what the model is checked against, so the check is of a fit that has not seen it.
+        // The half checks the model, so the check is of a fit that has not seen it.
         let mut observed = vec![full];
-        // One connection asked without pause: of clients that think it is another load, and its time is in `alone`.
+        // One connection without pause is another load than clients that think; its time is in `alone`.
         observed.extend(experiment.and_then(|it| it.alone).filter(|_| think == 0.0));
-        // What is turned away is none of its exchanges.
+        // Refused requests are none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let half = experiment.and_then(|it| it.half);
         let checked = half.filter(|_| answered).map(|half| {
             let of = predict_at(&fit(&observed), half.connections);
-            // The service may be another one by then, as with all of the connections again.
+            // The service may have changed by then, as `again` shows.
             let again = experiment.and_then(|it| it.again).map_or(1.0, |it| it.per_s / attained);
             agreed([of.low.0 * again.min(1.0), of.mid.0, of.high.0 * again.max(1.0)])
         });
@@ -143,40 +141,40 @@ impl Model {
         })
     }
 
-    /// What is expected with so many connections.
+    /// With so many connections.
     pub fn with_connections(&self, connections: u32) -> Predicted {
         predict_at(&self.fit, connections)
     }
 
-    /// What is expected without so much delay an exchange. Unit: seconds.
-    /// Whatever queues: no exchange is spared more than that, so by Little's law there are at most `N / (R - each)`
-    /// a second (of clients that think, `N / (R - each + think)`); and no more than what is known carries.
+    /// Without so much delay an exchange. Unit: seconds.
+    /// Whatever queues, no exchange is spared more, so by Little's law the rate is at most `N / (R - each)` (with
+    /// think time, `N / (R - each + think)`), and no more than the known stations carry.
     pub fn without_delay(&self, each: f64) -> Predicted {
         self.without(each, &self.stations)
     }
 
-    /// The same where it is linerate that is held up, by its quota or by others on its CPUs.
+    /// The same where linerate is delayed, by its quota or by others on its CPUs.
     pub fn without_delay_of_engine(&self, each: f64) -> Predicted {
         self.without(each, &self.with_free_engine)
     }
 
-    /// The same of streams, whose resources work side by side: as fast as what is left, and the fullest of them, let.
+    /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
     pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
         let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
         let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
         self.bounded(rates, &|_, _| {})
     }
 
-    /// What is left of an exchange; what takes no time at all cannot be solved. Unit: seconds.
+    /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
     fn left(&self, each: f64) -> f64 {
         (self.exchange_s - each).max(self.exchange_s * 1e-3)
     }
 
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
         let connections = f64::from(self.connections);
-        // Where little is left of an exchange, it is known no better than what was taken from it, and what is
-        // left may itself be of it: those that were over before that could have held them tell, or else it is
-        // between all that is left and nothing but work.
+        // A small rest is known no better than what was taken off, and may itself be of it. Exchanges that ended
+        // before it could have held them show the rest; without any it is between all that is left and nothing but
+        // work.
         let (most, least) = (self.left(each * (1.0 - SPLIT)), self.left(each * (1.0 + SPLIT)));
         let quick = self.quicker_than(each * HALFWAY).filter(|quick| *quick < most);
         let solve = |left: f64, heat: Heat| {
@@ -199,20 +197,20 @@ impl Model {
         agreed([low, mid.clamp(low, high), high])
     }
 
-    /// The median of those exchanges that took less than so long. Unit: seconds. None: there were none.
+    /// Median of the exchanges quicker than this; none: there were none. Unit: seconds.
     fn quicker_than(&self, seconds: f64) -> Option<f64> {
         let share = self.service.share_within(0, (seconds * 1e9) as u64);
         let median = self.service.at(share * 100.0 / 2.0).filter(|_| share > 0.0);
         median.map(|median| median.value as f64 / 1e9)
     }
 
-    /// What is expected without so much of the time for which each is served. Unit: seconds.
+    /// Without so much of the time for which each is served. Unit: seconds.
     pub fn without_held(&self, each: f64) -> Predicted {
         let removed = Removed::Work { station: UNKNOWN.to_owned(), seconds: each };
         self.after(removed, self.connections, &|_, _| {})
     }
 
-    /// What is expected without so much work at a resource. Unit: seconds an exchange.
+    /// Without so much work at a resource. Unit: seconds an exchange.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
         self.known_with(self.connections, &|known, of| {
             if resource.is_part_of(known.resource) {
@@ -221,26 +219,24 @@ impl Model {
         })
     }
 
-    /// What is expected where nobody else takes CPUs.
+    /// With no other programs on the CPUs.
     pub fn without_others(&self) -> Predicted {
         self.known_with(self.connections, &|known, of| of.servers += known.lost())
     }
 
-    /// What is expected where only such a share of what was asked was answered, and all of it will be. What was
-    /// turned away cost at most as much as what was answered. `served`: what a served exchange takes, where that is not
-    /// what one takes alone. Unit: seconds.
+    /// With all requests answered, where now only such a share is. A refusal cost at most as much as an answer.
+    /// `served`: a served exchange's time, where the time alone is another. Unit: seconds.
     pub fn with_all_answered(&self, answered: f64, served: Option<Estimate>) -> Predicted {
         self.with_alone(served.unwrap_or(self.alone), answered)
     }
 
-    /// What is expected where no rate is set, and an exchange takes what it takes after a pause. Unit: seconds.
+    /// Without a set rate, where an exchange takes its time after a pause. Unit: seconds.
     pub fn without_rate(&self, spaced: Estimate) -> Predicted {
         self.with_alone(spaced, 1.0)
     }
 
-    /// What is expected where an exchange takes so long alone, at least such a share of what is known to be of it.
-    /// What it takes besides work is a delay; one that is no longer than what cold work may take is the waking of what
-    /// sleeps, of which as little may be left as of the work.
+    /// With this time alone, at least such a share of it at the known stations. The rest is a delay. A rest no longer
+    /// than cold work may take is the waking of sleeping threads, and shrinks as that work does.
     fn with_alone(&self, alone: Estimate, share: f64) -> Predicted {
         let known = |heat: Heat, share: f64| {
             let mut stations = at(&self.stations, heat, self.by);
@@ -260,9 +256,9 @@ impl Model {
         agreed([low, mid, solve(Heat::Hot, alone.low, share).high.max(mid)])
     }
 
-    /// What is expected with so many times as much of a resource, and so many connections.
+    /// With so many times as much of a resource, and so many connections.
     pub fn with_more_at(&self, resource: Resource, times: f64, connections: u32) -> Predicted {
-        // A thread that does all is what serves one at a time.
+        // A thread that does everything is what serves one at a time.
         let is_it = |of: &InUse| match (resource, of.resource) {
             (Resource::Slots, Resource::TargetThread | Resource::Process) => true,
             (Resource::TargetCpu, _) if of.is_targets_part => true,
@@ -279,8 +275,8 @@ impl Model {
         self.after(removed, connections, &more)
     }
 
-    /// What the known stations give then by what they give now, times what was measured: where what is known
-    /// explains the run, nothing else holds it. No more than each resource bounds.
+    /// The known stations' rate after the change by that before it, times the measured rate: where they explain the
+    /// run, nothing else limits it. At most what each resource carries.
     fn known_with(&self, connections: u32, then: Then) -> Predicted {
         let delay = self.delay_s + self.think_s;
         let solve = |heat: Heat| {
@@ -294,8 +290,7 @@ impl Model {
         self.bounded(rates.map(|rate| rate * scale), then)
     }
 
-    /// What the fit gives then by what it gives now, times what was measured: where it is off, it is off in both.
-    /// No more than each resource bounds, with demand and servers as they are then.
+    /// The fit's rate after the change by that before it, times the measured rate: its error is in both.
     fn after(&self, removed: Removed, connections: u32, then: Then) -> Predicted {
         let found = |heat: Heat| {
             let mut removed = vec![removed.clone()];
@@ -314,7 +309,7 @@ impl Model {
         self.bounded(rates.map(|rate| rate.0 * scale), then)
     }
 
-    /// No more than each resource bounds, with demand and servers as they are then.
+    /// At most what each resource carries, with demand and servers after the change.
     fn bounded(&self, [low, mid, high]: [f64; 3], then: Then) -> Predicted {
         let most = |heat: Heat| {
             let bound = |known: &InUse| {
@@ -348,7 +343,7 @@ fn work(stations: &[QueueStation]) -> f64 {
     stations.iter().map(|of| of.demand).sum()
 }
 
-/// With one connection an exchange takes so many times the target's CPU of the run's. None: unmeasured.
+/// The target's CPU for an exchange with one connection, by the run's. None: unmeasured.
 fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
     let alone = experiment?.alone?;
     let step = run.evidence.steps.iter().find(|step| step.kind == StepKind::Alone)?;
@@ -357,21 +352,21 @@ fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
     Some(one / alone.per_s / (rate(run.of(Subject::Target))? / run.attained().0))
 }
 
-/// What an exchange takes alone. Unit: seconds.
+/// Time of an exchange alone. Unit: seconds.
 fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
     let each = |per_s: f64| 1.0 / per_s.max(1e-12);
     let one = experiment.and_then(|it| it.alone);
     let one =
         one.map(|one| Estimate { mid: each(one.per_s), low: each(one.high), high: each(one.low) });
     if run.header.plan.is_stream() {
-        // A block alone is one that finds an empty buffer: what a stream takes for one is all there is.
+        // A block alone finds an empty buffer; what a stream takes for one is all there is.
         return Some(one.unwrap_or(Estimate::exact(run.load.in_flight / run.attained().0)));
     }
     if let Some(alone) = experiment.and_then(|it| it.alone_s) {
-        // Connections that were refused pause before they ask again.
+        // Refused connections pause before they ask again.
         return Some(one.filter(|one| one.low > alone.high).unwrap_or(alone));
     }
-    // Preflight exchanges are few: their median may be off by as much as they differ.
+    // Preflight exchanges are few: their median is known only to their spread.
     let median = run.header.unhindered(run.load)?;
     let mut all: Vec<f64> = run.header.preflight_ns.iter().map(|ns| *ns as f64 / 1e9).collect();
     all.sort_by(f64::total_cmp);

@@ -1,8 +1,7 @@
-//! What a BEAM node's schedulers did, beside what the kernel gave them.
+//! A BEAM node's use of its schedulers, by its own account and the kernel's.
 //!
-//! A scheduler's own account is wall time: one that could run and was not let counts as active. The
-//! kernel's account is CPU time: a scheduler that spins for work counts as busy. Where both are there,
-//! work is the smaller of the two. Each lies in one direction only:
+//! A scheduler's account is wall time: one that is ready but not running counts as active. The kernel's is CPU time:
+//! a scheduler that spins counts as busy. Work is the smaller of the two, since each errs in one direction:
 //!
 //! | schedulers | kernel | means |
 //! |---|---|---|
@@ -15,7 +14,7 @@
 
 use crate::prelude::*;
 
-// Measured: poll threads and what belongs to no scheduler take up to an eighth of what schedulers do
+// Measured: poll threads, and others that are no schedulers, take up to an eighth of the schedulers' time
 // (docs/adr/0008-cpu-of-a-node.md).
 const SPINS: f64 = 1.125;
 
@@ -24,21 +23,20 @@ const SPINS: f64 = 1.125;
 pub(crate) struct NodeCpu {
     /// Normal schedulers that had work.
     pub active: f64,
-    /// Normal schedulers there are in use.
+    /// Normal schedulers in use.
     pub online: f64,
-    /// Dirty schedulers for computing that had work.
+    /// Dirty CPU schedulers that had work.
     pub dirty_cpu: f64,
-    /// Schedulers' worth of garbage collection, of the part of `active` that normal ones do themselves.
+    /// Garbage collection within `active`, by normal schedulers.
     pub collecting: f64,
-    /// Processes and ports that waited for a normal scheduler, on average over the samples.
+    /// Mean number of processes and ports that waited for a normal scheduler.
     pub run_queue: f64,
 }
 
 impl NodeCpu {
-    /// Missing where the target is no node that is sampled inside.
+    /// Missing where no node was sampled inside.
     pub fn of(run: &Run) -> Result<Self, Missing> {
-        // A node that is full answers late: where the window has not two answers, the whole run's stand
-        // for it, and its work then by the CPU time then is its work by the CPU time in the window.
+        // A full node answers late: where the window has not two answers, the whole run's are scaled by CPU time.
         let twice = |of: &Of| of.delta(vm::SCHEDULER_ACTIVE).is_ok();
         let node = run.window_or_whole(Subject::Node, twice);
         let all = twice(&run.of(Subject::Node));
@@ -71,14 +69,13 @@ impl NodeCpu {
         self.active + self.dirty_cpu
     }
 
-    /// The part of what schedulers counted as active in which the kernel had them run, given the CPUs'
-    /// worth of time that it gave to the node: 1 when they were let.
+    /// The part of the schedulers' active time in which the kernel ran them, given the node's CPUs' worth of time.
     pub fn let_run(&self, cores: f64) -> f64 {
         (cores / self.scheduled().max(1e-6)).min(1.0)
     }
 
-    /// What one process had of a scheduler that ran, or could have run, in such a part of the samples.
-    /// While schedulers have room it runs whenever it can; where they are full it has its turn like all others.
+    /// A process's use of a scheduler, if it ran or could have run in such a share of samples. With idle schedulers
+    /// it runs whenever it can; with full ones it takes its turn.
     pub fn of_one(&self, running: f64) -> f64 {
         if self.active < FULL * self.online {
             running
@@ -87,21 +84,21 @@ impl NodeCpu {
         }
     }
 
-    /// Normal schedulers in native code that waits: they had work, and for the kernel they neither ran, nor could
-    /// have, nor were stopped by a quota. 0 where that was not most of their work, or the kernel does not count it.
+    /// Normal schedulers in native code that waits: active, and by the kernel neither running, ready, nor throttled.
+    /// 0 where that was not most of their work, or the kernel does not count it.
     pub fn held(&self, kernel: &Running) -> f64 {
         let Some(ready) = kernel.runnable else { return 0.0 };
         let held = self.active - kernel.running - ready - kernel.throttled;
         if held >= HALFWAY * self.active { held } else { 0.0 }
     }
 
-    /// CPUs' worth of time that was spent in anything but work.
+    /// CPUs' worth of time without work.
     pub fn spun(&self, cores: f64) -> f64 {
         (cores - SPINS * self.scheduled()).max(0.0)
     }
 }
 
-/// CPU time of the node in the window by that of the stretch over which it answered, both a second.
+/// The node's CPU rate in the window by that of the time over which it answered.
 fn in_the_window(run: &Run) -> Option<f64> {
     let cores = |of: Of| {
         let (user, over) = of.delta(process::UTIME).ok()?;

@@ -1,15 +1,15 @@
-//! The place that holds the rate: the resource that is full, or the station where the exchanges are.
+//! The place that limits the rate: the resource that is full, or the station where the exchanges are.
 //!
-//! 1. Where an open loop was answered in time nothing holds it but its own rate.
+//! 1. Where an open loop was answered in time nothing limits it but its own rate.
 //! 2. Where exchanges wait for the engine to read them, it is the engine.
-//! 3. What is known (CPU demands, one thread, the line, the time alone) is solved as a closed network. Where
+//! 3. The known stations (CPU demands, one thread, the line, the time alone) are solved as a closed network. Where
 //!    that explains the throughput, the place is its fullest station, or its delay.
-//! 4. Else something serves fewer at a time than it is asked, that is none of these: the experiment tells
-//!    whether it is full, and how many it serves; the account tells where they wait.
+//! 4. Else something unmeasured serves fewer at a time than ask: the experiment shows whether it is full, and how
+//!    many it serves; the account shows where they wait.
 //!
-//! Streams ask nothing, and have no time alone: their place is what is full, or else where their bytes are.
+//! Streams ask nothing, and have no time alone: their place is what is full, else where their bytes are.
 //!
-//! Blind spot: two limits in balance; the fuller one is named then.
+//! Blind spot: of two limits in balance the fuller one is named.
 
 use crate::facts::sampled::Process;
 use crate::prelude::*;
@@ -22,7 +22,7 @@ pub struct Place {
     pub regime: Regime,
     /// What is full.
     pub resource: Option<Resource>,
-    /// Where most of the exchanges are; absent where nobody could see.
+    /// Where most of the exchanges are; absent: unknown.
     pub station: Option<Station>,
     /// What holds most of those there.
     pub held: Option<Held>,
@@ -32,11 +32,11 @@ pub struct Place {
     pub of: f64,
     /// How many are served at a time, where [`Regime::Full`] of something that is no CPU.
     pub at_once: Option<Estimate>,
-    /// Attained by what the known stations alone would give; absent where that could not be solved.
+    /// Attained by the known stations' rate; absent where that could not be solved.
     pub explained: Option<f64>,
 }
 
-/// What sort of limit the place is.
+/// The kind of limit that a place is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Regime {
     /// Not known.
@@ -65,7 +65,7 @@ impl Regime {
     }
 }
 
-/// From here on it is two at a time: see [`Place::at_a_time`].
+/// From here on two are served at a time: see [`Place::at_a_time`].
 pub(crate) const TWO: f64 = 2.0 * FULL;
 
 impl Place {
@@ -77,8 +77,8 @@ impl Place {
         Self { regime, resource, ..self }
     }
 
-    /// How many are served at a time. An exchange alone takes no less than its part that is served at a time, so what
-    /// is computed is never less than what is served: two that are full are two, and less is one.
+    /// How many are served at a time. The time alone includes more than the part that is served at a time, so the
+    /// computed number is never too low: two full ones are two, and less is one.
     pub fn at_a_time(&self) -> Option<f64> {
         self.at_once.map(|k| if k.mid < TWO { 1.0 } else { k.mid })
     }
@@ -88,7 +88,7 @@ impl Place {
         self.at_once.map_or(unknown, |k| k.mid.max(1.0))
     }
 
-    /// `31.9 of 32.0 exchanges are in the application`; empty where nobody could see.
+    /// `31.9 of 32.0 exchanges are in the application`; empty where unknown.
     pub(crate) fn words(&self, what: &str) -> String {
         self.station.map_or(String::new(), |station| {
             format!("{:.1} of {:.1} {what}are {}", self.exchanges, self.of, station.words())
@@ -116,7 +116,7 @@ fn made(facts: &Facts) -> Place {
         return place.is(Regime::Full, Some(engine(facts)));
     }
     if facts.streams() {
-        // What is full; else where their bytes are, which no more of them at a time would change.
+        // What is full; else where their bytes are, which more of them at a time would not change.
         let full = facts.stations.fullest().filter(|(_, full)| *full >= FULL);
         let regime = if full.is_some() { Regime::Full } else { Regime::Delayed };
         return place.is(regime, full.map(|(resource, _)| resource));
@@ -128,9 +128,9 @@ fn made(facts: &Facts) -> Place {
     let at_most = facts.experiment.as_ref().and_then(|it| it.elastic_at_most());
     let gives_no_more = at_most.is_some_and(|most| most < HALFWAY);
     let explained = place.explained.is_some_and(|explained| explained >= EXPLAINED);
-    // What is known may explain the rate by chance; that half of the connections gave as much denies a delay.
+    // The known stations may fit by chance; that half of the connections gave as much excludes a delay.
     let denied = model.known.elasticity >= HALFWAY && gives_no_more;
-    // What is used as much as that is full at the moments that count, where more connections give nothing.
+    // Used this much, it is full at times that matter, if more connections give nothing.
     if model.known.used >= EXPLAINED && gives_no_more {
         return place.is(Regime::Full, model.known.fullest);
     }
@@ -151,29 +151,29 @@ fn made(facts: &Facts) -> Place {
         }
     }
     if facts.experiment.is_none() {
-        // Evidence without the experiment: what is served at a time is all that tells.
+        // Evidence without the experiment: there is only the number served at a time.
         let at_once = Some(Estimate::exact(facts.attained * model.alone_s));
         return Place { at_once, ..place };
     }
-    // All of them together do no more than one alone: the widest interval does not change that.
+    // All together do no more than one alone: the widest interval does not change that.
     let is_no_more = place.at_once.is_some_and(|k| k.high < 1.0) && place.of >= 2.0;
     match elasticity {
         _ if gives_no_more || elasticity.is_some() && is_no_more => {
-            // Where others make each take longer than alone those are served that were read, and the others are not.
+            // Where others slow each one down, those that were read are served, and the others are not.
             let read = facts.at(Station::Application);
             if is_no_more && place.station == Some(Station::Unread) && read >= 1.0 {
                 place.at_once = Some(Estimate::exact(read));
             }
             place.is(Regime::Full, Some(Resource::Slots))
         }
-        // Where it is some of each, more connections give more all the same.
+        // In between, more connections still give more.
         Some(e) if e.low >= HOLDS => place.is(Regime::Delayed, None),
-        // Between the two, or not tried: it is not known which.
+        // Uncertain, or not measured: unknown.
         _ => place,
     }
 }
 
-/// Which of the engine's limits: its own CPUs, or those that the target has as well.
+/// Which engine limit: its own CPUs, or those that it shares with the target.
 fn engine(facts: &Facts) -> Resource {
     let is_the_targets = |engine: &Running| {
         let kept = engine.throttled <= 0.0 && engine.runnable.unwrap_or(0.0) >= engine.running;
@@ -184,14 +184,14 @@ fn engine(facts: &Facts) -> Resource {
     if shared { Resource::HostCpu } else { Resource::EngineCpu }
 }
 
-/// A process that has most of so many requests: one in whose mailbox they are, and that works, or waits for somebody whom
-/// it asked: how full it is, samples of it, which are few, tell less surely. Where nothing shows how many are under way,
-/// one whose mailbox is never empty and does not grow. And one that works at all times, where nobody sleeps who has a
-/// request: its queue may be its own, or unread in sockets.
+/// Whether a process has most of so many requests: they are in its mailbox, and it works, or waits for a process that
+/// it asked. Samples are too few to tell how full it is. Without a number of requests under way, its mailbox is never
+/// empty and does not grow. Or it works at all times while no request sleeps: its queue may be its own, or unread in
+/// sockets.
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
     let awake = facts.inside.running + facts.ports(|port| port.unread + port.accept_queue);
-    // Of several that run each may have a process of its own.
+    // Of several that run, each may have a process of its own.
     let is_one = facts.inside.running <= 1.0 + HALFWAY;
     let none_sleeps = of >= FULL && is_one && awake >= EXPLAINED * of;
     let has_them = |process: &Process| {
@@ -207,12 +207,12 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     facts.processes.iter().any(has_them).then_some(Resource::Process)
 }
 
-/// Where nobody says how much was asked, the place is what is full; else where those under way are.
+/// Where the demand is unknown, the place is what is full, else where those under way are.
 fn watched(facts: &Facts) -> Place {
     let states = states(facts).into_iter();
     let stations = states.filter_map(|(station, held, count, _)| Some((station?, held, count)));
     let of = stations.clone().map(|(.., count)| count).sum();
-    // Where requests wait and their answers have no rhythm of their own, what is known and nearly full is it.
+    // Where requests wait, and answers have no rhythm of their own, a nearly full resource is it.
     let nearly = if of >= 2.0 && facts.pace().is_none() { EXPLAINED } else { FULL };
     let fullest = facts.stations.fullest().filter(|(_, full)| *full >= nearly);
     let full = fullest.map(|(resource, _)| resource).or(in_a_process(facts, of));
@@ -224,7 +224,7 @@ fn watched(facts: &Facts) -> Place {
     };
     let place = Place { station: Some(station), held, exchanges, ..place };
     match facts.pace().filter(|_| full.is_none() && held.is_none()) {
-        // An acceptor that is away lets as many in each time it is back; a limiter takes connections.
+        // An acceptor busy elsewhere accepts as many each time it is back; a rate limiter accepts all.
         Some(Pace::Clock) if station != Station::AcceptQueue => {
             place.is(Regime::RateSet, Some(Resource::Slots))
         }

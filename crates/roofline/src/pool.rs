@@ -9,13 +9,12 @@ pub(crate) enum Pool {
     Io,
 }
 
-/// What was seen of a pool.
 pub(crate) struct InPool {
-    /// How many had a job on average.
+    /// Mean number with a job.
     pub busy: f64,
-    /// How many take jobs.
+    /// How many accept jobs.
     pub count: f64,
-    /// Jobs that waited on average.
+    /// Mean number of jobs that waited.
     pub waiting: f64,
 }
 
@@ -31,7 +30,7 @@ impl Pool {
                 DIRTY_CPU_SCHEDULERS_ONLINE,
                 RUN_QUEUE_DIRTY_CPU,
             ],
-            // Of these none is ever offline.
+            // None of these is ever offline.
             Pool::Io => {
                 let all = DIRTY_IO_SCHEDULERS;
                 [DIRTY_IO_ACTIVE, DIRTY_IO_TOTAL, all, all, RUN_QUEUE_DIRTY_IO]
@@ -41,7 +40,7 @@ impl Pool {
         let of = || {
             let share = node.grown(active)? / node.grown(total)?.max(1.0);
             let all = node.last(all)?;
-            // Those that are offline take no jobs, and count as schedulers.
+            // Those offline take no jobs, and count as schedulers.
             let count = node.last(online).unwrap_or(all).max(1) as f64;
             Ok(InPool { busy: share * all as f64, count, waiting: node.mean(queue)? })
         };

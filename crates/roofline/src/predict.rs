@@ -1,11 +1,11 @@
-//! What a run's evidence tells of its service: the demands that a prediction starts from.
+//! The demands that a prediction starts from, from a run's evidence.
 //!
-//! Where engine and target share a machine its CPUs are one station, with all that anything used of them;
-//! where the target may use fewer than there are, or is elsewhere, engine and target are stations of their
-//! own. What is full at which rate by one thread alone is a ceiling beside them.
+//! Where engine and target share a machine, its CPUs are one station, with every program's use; where the target may
+//! use fewer, or is elsewhere, engine and target have stations of their own. The rate at which a single thread is
+//! full is a further ceiling.
 //!
-//! Blind spot: a target on another host has no CPUs here: its part of an exchange is taken for a delay,
-//! which never fills.
+//! Blind spot: a target on another host has no CPUs here: its part of an exchange counts as a delay, which never
+//! fills.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 12 (parameters from measurement).
 
 pub use linerate_predict::Predicted;
@@ -24,7 +24,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     let cpu = |id: &str, demand_s, cpus| Cpu { id: id.into(), demand_s, cpus };
     let engine = cpu("engine.cpu", run.engine_cores() / attained, engine_cpus);
     let mut threads = Vec::new();
-    // Several threads share the work, and there may be more of them; one is all there is.
+    // Several threads share the work, and more may be added; a single one is a limit.
     if run.header.host.engine_threads == 1 {
         let busiest = run.load.busiest_thread;
         threads.push(full_at("engine.cpu", "the engine's thread", busiest, attained));
@@ -38,7 +38,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
             };
             if target.limit.ceil() + f64::from(engine_cpus) <= host.cpus {
                 let whole = target.limit.ceil().max(1.0);
-                // A quota of half a CPU is a CPU on which all takes twice as long.
+                // A quota of half a CPU is a CPU on which work takes twice as long.
                 let demand_s = share * whole / attained;
                 cpus.extend([cpu("target.cpu", demand_s, whole as u16), engine]);
             } else {
@@ -72,15 +72,14 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     })
 }
 
-/// How far the throughput may be off by chance: half of its interval, and half of itself where the run was too short
-/// for one with an end.
+/// Uncertainty of the throughput: half of its interval, or half of itself where that has no end.
 fn noise(run: &Run) -> f64 {
     let (low, high) = run.load.throughput_interval;
     let half = (high.0 - low.0) / 2.0 / run.attained().0.max(1e-9);
     if half.is_finite() { half.clamp(0.0, HALFWAY) } else { HALFWAY }
 }
 
-/// What is busy for such a share of the time: at which rate it is all the time.
+/// The rate at which what is busy for such a share of the time is always busy.
 fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
     let per_s = OpRate(if busy > AT_WORK { attained / busy } else { f64::INFINITY });
     let sum =
@@ -88,7 +87,7 @@ fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
     Ceiling { id: id.into(), per_s, sum }
 }
 
-/// Whether a limit is one that prediction has a model of: what else binds is taken as it was.
+/// Whether predictions model a limit; others are taken as they were.
 pub fn is_modelled(id: &str) -> bool {
     let of = ["load.", "path.", "host.cpu", "target.cpu", "engine.cpu", "vm.schedulers"];
     of.iter().any(|of| id.starts_with(of))

@@ -1,4 +1,4 @@
-//! The words in which the crate speaks: metrics, values that were chosen, and what facts and claims are made of.
+//! The crate's vocabulary: metrics, chosen values, facts and claims.
 
 pub(crate) use std::time::Duration;
 

@@ -1,21 +1,19 @@
-//! A remedy: what to change, and how, said in the words of whoever runs the target.
+//! A remedy: what to change, and how, for the operator of the target.
 //!
-//! What `climb` can override on a server of ours is the plan's affair: such a knob is only named where the
-//! target has it.
+//! What `climb` can override on a server of ours is the plan's affair: only a knob that the target has is named.
 
 use linerate_model::Workload;
 
 use crate::prelude::*;
 
-/// What a remedy says: written, or put together.
+/// Text, literal or formatted.
 pub trait Text: Into<String> {}
 
 impl<T: Into<String>> Text for T {}
 
-/// What lifts a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remedy {
-    /// A key of the plan (`load.connections`), or what a person has instead: `socket.nodelay`, `net.core.somaxconn`.
+    /// A key of the plan (`load.connections`), or its equivalent elsewhere: `socket.nodelay`, `net.core.somaxconn`.
     pub key: String,
     /// Its new value.
     pub value: String,
@@ -23,11 +21,11 @@ pub struct Remedy {
     pub at_once: Option<f64>,
     /// What that does, in a sentence that goes on from "it".
     pub does: String,
-    /// How a person does it: a line to paste where there is one.
+    /// How it is done by hand: a line to paste where there is one.
     pub by_hand: String,
-    /// The knob of a server of ours that does it, and its value.
+    /// The knob of a server of ours, and its value.
     pub knob: Option<(&'static str, String)>,
-    /// What it spares each exchange besides the delay for which it is named. Unit: seconds.
+    /// Time saved an exchange besides the claimed delay. Unit: seconds.
     pub spares: f64,
 }
 
@@ -36,7 +34,7 @@ pub struct Remedy {
 pub enum SocketOption {
     /// `TCP_NODELAY`.
     NoDelay,
-    /// Head and body in one write, which needs no option.
+    /// Head and body in one write; no option.
     OneWrite,
     /// No `SO_RCVBUF`.
     DefaultReceiveBuffer,
@@ -49,44 +47,43 @@ pub enum SocketOption {
 }
 
 impl Remedy {
-    /// A key of the plan, and how the same is done in a client or on a command line.
+    /// A key of the plan, and the same by hand in a client or on a command line.
     pub fn plan((key, value): (impl Text, impl Text), does: impl Text, by_hand: impl Text) -> Self {
         let (key, value, does, by_hand) = (key.into(), value.into(), does.into(), by_hand.into());
         Self { key, value, does, by_hand, at_once: None, knob: None, spares: 0.0 }
     }
 
-    /// The same, which spares each exchange so many seconds more than the delay for which it is named.
+    /// The same, which saves so many seconds an exchange besides the claimed delay.
     pub fn and_spares(self, seconds: f64) -> Self {
         Self { spares: seconds, ..self }
     }
 
-    /// The same of a key that sets how many are served at once.
     pub fn serving(self, at_once: f64) -> Self {
         Self { at_once: Some(at_once), ..self }
     }
 
-    /// One that only a person carries out.
+    /// One only by hand.
     pub fn human(does: impl Text, by_hand: impl Text) -> Self {
         Self::plan(("by-hand", "change"), does, by_hand)
     }
 
-    /// The same where a server of ours has a knob for it, with its value.
+    /// The same where a server of ours has a knob for it.
     pub fn by_knob(knob: (&'static str, impl Text), does: impl Text, by_hand: impl Text) -> Self {
         Self::human(does, by_hand).with_knob(knob.0, knob.1)
     }
 
-    /// An option of the node's sockets that only Erlang has; servers of ours have it as a knob.
+    /// A socket option that only Erlang has; servers of ours have it as a knob.
     pub fn erlang((name, value): (&'static str, &str), does: impl Text, how: &str) -> Self {
         Self::plan((format!("socket.{name}"), value), does, how).with_knob(name, value)
     }
 
-    /// A flag of the BEAM: of a target that linerate starts a key of the plan.
+    /// A flag of the BEAM; a key of the plan where linerate starts the target.
     pub fn vm(flag: String, does: impl Text) -> Self {
         let by_hand = format!("start the node with {flag}");
         Self::plan(("target.vm_flags", flag), does, by_hand)
     }
 
-    /// An option of one end's sockets: of our own engine a key of the plan.
+    /// A socket option of one end; a key of the plan for our own engine.
     pub fn socket(facts: &Facts, option: SocketOption, side: Side, does: impl Text) -> Self {
         let (name, value, of_server, of_engine) = option.names();
         if let (Side::Client, Load::Made, Some(value)) = (side, facts.load, of_engine) {
@@ -108,14 +105,14 @@ impl Remedy {
         Self::plan((name, value), does, by_hand)
     }
 
-    /// The same of hosts that the plan's path may lay: then a key of the plan.
+    /// The same for hosts that the plan's path may lay: then a key of the plan.
     pub fn or_of_path(self, facts: &Facts) -> Self {
         let is_laid = !facts.run.header.plan.paths().is_empty();
         let key = facts.run.path_key(&format!("sysctls.{}", self.key));
         if is_laid { Self { key, ..self } } else { self }
     }
 
-    /// Connections that are kept for the next exchange: of a load of ours that opens one for each, a key of the plan.
+    /// Connections kept for the next exchange; a key of the plan where our own load opens one for each.
     pub fn keep_connections(facts: &Facts, does: &str, by_hand: impl Text) -> Self {
         let plan = &facts.run.header.plan;
         match plan.workload {
@@ -141,13 +138,13 @@ impl Remedy {
         Self::human("profile it: only less CPU time an exchange, or more CPUs, helps", by_hand)
     }
 
-    /// The same with the knob of a server of ours that does it.
+    /// The same with a knob of a server of ours.
     pub fn with_knob(mut self, name: &'static str, value: impl Text) -> Self {
         self.knob = Some((name, value.into()));
         self
     }
 
-    /// Knob and value as advice names them: a server's of ours where it has it, else the key.
+    /// Knob and value for the advice: that of a server of ours where it has it, else the key.
     pub fn knob(&self, facts: &Facts) -> (String, String) {
         let turnable = &facts.run.header.target.turnable;
         match &self.knob {
@@ -158,7 +155,7 @@ impl Remedy {
 }
 
 impl SocketOption {
-    /// Its name and value, its value as a knob of a server of ours, and that as a key of a plan for our engine.
+    /// Its name and value, its value as a knob of a server of ours, and as a key of a plan for our engine.
     fn names(&self) -> (&'static str, String, Option<&'static str>, Option<&'static str>) {
         let pinned = |name| (name, "default".into(), Some("0"), Some("default"));
         match self {
@@ -171,7 +168,7 @@ impl SocketOption {
         }
     }
 
-    /// To an Erlang programmer, or to anybody else.
+    /// For an Erlang programmer, or for others.
     fn by_hand(&self, beam: bool) -> String {
         let (erlang, other) = match self {
             SocketOption::NoDelay => (

@@ -1,6 +1,6 @@
-//! The registry of limits. To add one: a file in its layer's folder here with a function `explain`, its line in
-//! [`ROOFS`], its page in `docs/roofs/`, its plan in `fixtures/provoke/` or, where it takes somebody else's service,
-//! its case in `fixtures/nodes/` or `fixtures/foreign/`.
+//! The registry of limits. To add one: a file with a function `explain` in its layer's folder here, its line in
+//! [`ROOFS`], its page in `docs/roofs/`, its plan in `fixtures/provoke/` or, where it takes a foreign service, its
+//! case in `fixtures/nodes/` or `fixtures/foreign/`.
 
 use crate::facts::admission::Stock;
 use crate::pool::Pool;
@@ -24,9 +24,7 @@ use beam::mailbox_scan::MailboxScan;
 use beam::small_buffer::SmallBuffer;
 use tcp::buffers::Buffers;
 
-/// A limit.
-/// It knows no other roof and no order: it says what its own mechanism does to exchanges, where, and by which
-/// evidence.
+/// A limit. It knows no other roof and no order, only what its own mechanism does to exchanges, and its evidence.
 pub struct Roof {
     /// `layer.limit`; stable for ever.
     pub id: &'static str,
@@ -34,12 +32,11 @@ pub struct Roof {
     pub title: &'static str,
     /// Its page, `docs/roofs/ID.md`.
     pub page: &'static str,
-    /// What it explains of the run.
+    /// Its claim about a run.
     pub explain: fn(&Facts) -> Result<Claim, Silent>,
 }
 
-/// A roof by its id, which its page is called by, its heading, and what it explains of a run: a file's `explain`; of
-/// several of a kind, which of them.
+/// A roof by its id (and its page's), its heading, and its claim: a file's `explain`, or one of several of a kind.
 macro_rules! roof {
     ($id:literal, $title:literal, $layer:ident::$file:ident) => {
         roof!($id, $title, $layer::$file::explain)
@@ -57,7 +54,7 @@ macro_rules! roof {
     };
 }
 
-/// Every roof, layer by layer. Order decides only how reports list equals.
+/// Every roof, layer by layer. The order only decides how reports list equals.
 pub static ROOFS: &[Roof] = &[
     roof!("path.emulator", "the path's emulator", path::emulator),
     roof!("path.queue-limit", "a queue limit on the path", path::queue_limit),

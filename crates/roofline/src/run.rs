@@ -1,4 +1,4 @@
-//! One run as the roofs see it: its header, its evidence, its load figures.
+//! One run as roofs see it: header, evidence and load figures.
 
 use linerate_evidence::sources::{capture, clients};
 use linerate_evidence::{Evidence, Header, LoadSummary};
@@ -13,7 +13,7 @@ pub struct Run<'a> {
     pub header: &'a Header,
     /// All samples.
     pub evidence: &'a Evidence,
-    /// What the engine's slices say, taken together.
+    /// The sum of the engine's slices.
     pub load: &'a LoadSummary,
 }
 
@@ -22,11 +22,11 @@ pub struct Run<'a> {
 pub enum Counted {
     /// Exchanges of a load of ours.
     Exchanges,
-    /// Answers of a watched service, as the headers of their packets show them; so many a second.
+    /// Answers of a watched service by its packets' headers; so many a second.
     Answers(OpRate),
-    /// What the sockets of one read.
+    /// Reads of a watched service's sockets.
     Reads,
-    /// KiB that it writes unasked.
+    /// KiB that a watched service writes unasked.
     Written,
 }
 
@@ -42,13 +42,11 @@ impl Counted {
     }
 }
 
-/// Bytes.
 const KIB: f64 = 1024.0;
 
 impl<'a> Run<'a> {
-    /// The throughput that was reached; of a service that is watched its answers, as the headers of their packets
-    /// show them, or, where they do not, what its sockets read a second, or, where they read nothing, the KiB that they
-    /// wrote.
+    /// The throughput. Of a watched service: its answers by their packets' headers, else the reads of its sockets a
+    /// second, else the KiB that they wrote.
     pub fn attained(&self) -> OpRate {
         match self.counted() {
             Counted::Written => {
@@ -69,8 +67,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Answers a second that the headers of a watched service's packets show; absent where on one of its ports
-    /// requests and answers do not alternate.
+    /// Answers a second by the headers of a watched service's packets; absent where they do not alternate.
     fn answered(&self) -> Option<f64> {
         let ports = if self.is_watched() { Watched::of(self.evidence) } else { Vec::new() };
         let all: Vec<_> = ports.iter().filter_map(|port| port.exchanges).collect();
@@ -78,12 +75,13 @@ impl<'a> Run<'a> {
         (all.iter().all(|of| of.alternate) && answers > 0.0).then_some(answers)
     }
 
-    /// Whether the load is not ours (`linerate doctor`): throughput is then what its sockets read.
+    /// Whether other clients make the load (`linerate doctor`): throughput is what its sockets
+    /// read.
     pub fn is_watched(&self) -> bool {
         self.header.plan.target.watch.is_some()
     }
 
-    /// Connections that the plan holds open; of a target that is watched, those that were sampled.
+    /// Connections that the plan keeps open; of a watched target, the sampled ones.
     pub fn connections(&self) -> u32 {
         if self.is_watched() {
             return u32::try_from(self.load.open).unwrap_or(u32::MAX).max(1);
@@ -91,9 +89,9 @@ impl<'a> Run<'a> {
         self.header.plan.load.connections
     }
 
-    /// Whether nothing was read or written, and nobody connected, all the time that it was watched.
-    /// Connections that come and go between two samples are counted by the network namespace, and may be
-    /// another service's: they are taken for the target's only where it worked meanwhile.
+    /// Whether nothing was read, written or connected while it was watched. Connections between two samples are
+    /// counted by the network namespace, and may be another service's: they count as the target's only where it
+    /// worked meanwhile.
     pub fn is_idle(&self) -> bool {
         let quiet = self.load.exchanges + self.load.bytes_written + self.load.bytes_read == 0;
         let of = || self.whole(Subject::Target);
@@ -114,7 +112,7 @@ impl<'a> Run<'a> {
         self.load.opened as f64 > CHECKS * self.seconds().max(1.0)
     }
 
-    /// Of streams, what an exchange moves. Unit: bytes.
+    /// What an exchange of a stream moves. Unit: bytes.
     pub(crate) fn block(&self) -> Option<f64> {
         match &self.header.plan.workload {
             Workload::Stream { block, .. } => Some(block.0 as f64),
@@ -122,7 +120,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What each connection pauses between an answer and its next request, in the mean. Unit: seconds.
+    /// Each connection's mean pause between an answer and its next request. Unit: seconds.
     pub fn think_s(&self) -> f64 {
         self.header.plan.load.think.map_or(0.0, |think| think.mean().as_secs_f64())
     }
@@ -136,8 +134,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether more would have been answered if the service could: always in a closed loop; in an open
-    /// one when less than [`CARRIED`] of what became due was.
+    /// Whether more would have been answered if the service could: always in a closed loop; in an open one if less
+    /// than [`CARRIED`] of what became due was.
     pub fn demand_is_unmet(&self) -> bool {
         !self.header.plan.is_open_loop()
             || (self.load.exchanges as f64) < CARRIED * self.load.due as f64
@@ -148,13 +146,13 @@ impl<'a> Run<'a> {
         self.load.engine_cpu.as_secs_f64() / self.seconds().max(1e-9)
     }
 
-    /// CPUs' worth of time that the threads used which carry the path; 0 where none are known.
+    /// CPUs' worth of time of the path's threads; 0: unknown.
     pub(crate) fn path_cores(&self) -> f64 {
         let directions = self.evidence.subjects().filter(|of| matches!(of, Subject::Link(..)));
-        directions.filter_map(|way| self.of(way).rate(link::CPU).ok()).sum()
+        directions.filter_map(|direction| self.of(direction).rate(link::CPU).ok()).sum()
     }
 
-    /// Connections opened by exchanges answered, whole run.
+    /// Connections opened an answered exchange, whole run.
     pub fn opened_per_exchange(&self) -> f64 {
         self.load.opened as f64 / self.load.answered.max(1) as f64
     }
@@ -164,8 +162,7 @@ impl<'a> Run<'a> {
         self.evidence.of(subject).within(self.load.window.0..=self.load.window.1)
     }
 
-    /// The samples of a subject up to the end of the main phase, warm-up among them; those of the experiment, which
-    /// are of other load, are not.
+    /// The samples of a subject to the end of the main phase, warm-up included; the experiment has another load.
     pub(crate) fn whole(&self, subject: Subject) -> Of<'a> {
         let ended = self.evidence.main_phase_ended().unwrap_or(Timestamp(u64::MAX));
         self.evidence.of(subject).within(Timestamp(0)..=ended)
@@ -173,7 +170,7 @@ impl<'a> Run<'a> {
 
     /// The target's network stack, or the engine's.
     pub fn stack(&self, side: Side) -> Of<'a> {
-        // Where both ends share a stack, it is recorded once, as the server's.
+        // A shared stack is recorded once, as the server's.
         let own = self.evidence.subjects().find(|subject| *subject == Subject::Stack(side));
         self.of(own.unwrap_or(Subject::Stack(Side::Server)))
     }
@@ -186,8 +183,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Whether clients of a watched service are on its host, and their connections are over before anybody could see
-    /// whose they are.
+    /// Whether a watched service has clients on its host whose connections end before they can be attributed.
     pub(crate) fn has_unseen_clients(&self) -> bool {
         let ports: Vec<u16> = Watched::of(self.evidence).iter().map(|of| of.port).collect();
         let address = |end, name| self.fact(end, name)?.rsplit_once(':');
@@ -206,20 +202,20 @@ impl<'a> Run<'a> {
         self.evidence.flows(side).into_iter().map(move |id| Subject::Flow(id, side))
     }
 
-    /// The same, their samples.
+    /// The same: their samples.
     pub fn flows(&self, side: Side) -> Vec<Of<'a>> {
         self.ends(side).map(|end| self.of(end)).collect()
     }
 
-    /// The samples of the node that the target is; silent where it is none, or none that was sampled inside.
+    /// The samples of the target's node; silent where no node was sampled inside.
     pub(crate) fn node(&self) -> Result<Of<'a>, Silent> {
         let is_node = self.evidence.subjects().any(|of| of == Subject::Node);
         silent_if(!is_node, "the target is no BEAM node that is sampled inside")?;
         Ok(self.of(Subject::Node))
     }
 
-    /// The samples of the window; where it has too few of that metric (a large process tree or a full node, which are
-    /// read seldom, or a short window), the whole run's stand for it.
+    /// The samples of the window; where it has too few (a large process tree or a full node, which are read seldom,
+    /// or a short window), the whole run's.
     pub(crate) fn window_or_whole(&self, of: Subject, has: impl Fn(&Of) -> bool) -> Of<'a> {
         let within = self.of(of);
         if has(&within) { within } else { self.whole(of) }
@@ -230,7 +226,7 @@ impl<'a> Run<'a> {
         self.load.window.1.since(self.load.window.0).as_secs_f64()
     }
 
-    /// A kernel setting of the hosts, as the plan's path has it or the machine.
+    /// A kernel setting of the hosts: the plan's path's, else the machine's.
     pub(crate) fn setting(&self, name: &str) -> Option<&'a str> {
         let asked = self.header.plan.paths().into_iter().find_map(|path| path.sysctls.get(name));
         asked.or_else(|| self.header.host.sysctls.get(name)).map(String::as_str)
@@ -242,7 +238,7 @@ impl<'a> Run<'a> {
         format!("{path}.{key}")
     }
 
-    /// What the samples of a subject say in words, if the node told it.
+    /// A textual fact of a subject.
     pub fn fact(&self, of: Subject, name: &str) -> Option<&'a str> {
         self.evidence.fact(of, name)
     }

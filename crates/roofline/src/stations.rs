@@ -1,17 +1,17 @@
-//! What the run used of each resource, of how much: the machine's CPUs, those that target and engine may use,
-//! their threads, a node's schedulers and processes, the line.
+//! Use of each resource: the machine's CPUs, those that target and engine may use, their threads, a node's schedulers
+//! and processes, the line.
 //!
 //! `fullness = (time on it + time that others took from it) / servers`
 //!
-//! Others' CPU time is no demand of an exchange. It takes CPUs away in so far as our threads wait for one that
-//! others have: `lost = waiting for a CPU x strangers / (strangers + our other threads)`, at most what
-//! strangers had. So half of a CPU beside a busy loop is full, and a sleeping service beside a compiler is not.
+//! Other programs' CPU time is no demand of an exchange. It takes CPUs away as far as our threads wait for one: `lost
+//! = waiting for a CPU x strangers / (strangers + our other threads)`, at most what strangers had. So half of a CPU
+//! beside a busy loop is full, and a sleeping service beside a compiler is not.
 //!
-//! A node's own account is wall time; what of it the kernel let run is its work ([`NodeCpu`]).
-//! Of several threads none is full before all are: `servers = CPU time / time of the busiest`. A lock over
-//! threads that never run together leaves each of them room.
+//! A node's own account is wall time; the part that the kernel ran is its work ([`NodeCpu`]). Of several threads none
+//! is full before all are: `servers = CPU time / time of the busiest`. A lock over threads that never run together
+//! leaves each of them headroom.
 //!
-//! Blind spot: strangers on the engine's CPUs may be taken for such on the target's, where both have some.
+//! Blind spot: strangers on the engine's CPUs may be attributed to the target's, where both have some.
 //! Source: the utilisation law, Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
 use linerate_evidence::sources::clients;
@@ -22,26 +22,25 @@ use crate::heat::{By, Heat};
 use crate::pool::{InPool, Pool};
 use crate::prelude::*;
 
-/// One resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InUse {
     pub resource: Resource,
-    /// Servers' worth of time, at most all of them.
+    /// In servers, at most all of them.
     pub used: f64,
     pub servers: f64,
     /// CPUs' worth of its own time within `used`.
     pub(crate) cpu: f64,
-    /// Whether it is the machine as far as the target may use it: more CPUs for the target are more of it.
+    /// Whether it is the machine as far as the target may use it: with more CPUs for the target there is more of it.
     pub(crate) is_targets_part: bool,
 }
 
 impl InUse {
-    /// How much of it is used, 0 to 1.
+    /// Its utilisation, 0 to 1.
     pub fn fullness(&self) -> f64 {
         self.used / self.servers
     }
 
-    /// What others took is no demand of ours: there is so much less of it.
+    /// What others took: it is no demand of ours, but fewer servers.
     pub(crate) fn lost(&self) -> f64 {
         match self.resource {
             Resource::HostCpu | Resource::TargetCpu | Resource::EngineCpu => self.used - self.cpu,
@@ -50,22 +49,22 @@ impl InUse {
     }
 }
 
-/// Everything of the machine that is neither target, engine nor path, on the CPUs that the target may use.
+/// Programs other than target, engine and path on the CPUs that the target may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Strangers {
-    /// CPUs' worth of time that they had, steal included.
+    /// Their CPUs' worth of time, steal included.
     pub had: f64,
-    /// Of it, what the target's threads waited for; absent where the kernel does not count that.
+    /// The part that the target's threads waited for; absent where the kernel does not count that.
     pub lost: Option<f64>,
-    /// What the hypervisor took of the machine; absent: unmeasured.
+    /// Steal of the whole machine; absent: unmeasured.
     pub steal: Option<f64>,
 }
 
-/// See the module. What is missing is not among them.
+/// See the module. Without what is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Stations {
     all: Vec<InUse>,
-    /// Who else was on the target's CPUs; absent where the target's host is not sampled.
+    /// Absent where the target's host is not sampled.
     pub strangers: Option<Strangers>,
 }
 
@@ -75,7 +74,7 @@ fn lost(strangers: f64, ours: f64, one: f64, waited: f64) -> f64 {
     if rivals > 0.0 { (waited * strangers / rivals).min(strangers) } else { 0.0 }
 }
 
-/// Of the CPUs that they may use, what strangers had at most, and what target, engine and path had.
+/// On the CPUs that they may use: what strangers had at most, and what target, engine and path had.
 fn beside_strangers(of: &Running, strangers: f64, unmeasured: f64) -> (f64, f64) {
     let others = of.others().unwrap_or(unmeasured);
     let had = strangers.min(others);
@@ -83,7 +82,7 @@ fn beside_strangers(of: &Running, strangers: f64, unmeasured: f64) -> (f64, f64)
 }
 
 impl Stations {
-    /// By all that was measured of the run itself.
+    /// From the measurements of the run itself.
     pub(crate) fn of(facts: &Facts) -> Self {
         let mut this = Self::default();
         // Of equally full ones the last is named.
@@ -91,7 +90,8 @@ impl Stations {
         if let Ok((_, _, used)) = facts.fullest_direction() {
             this.push(Resource::Line, used, 1.0, 0.0);
         }
-        let threads = facts.directions.iter().filter_map(|way| way.per_second(link::CPU).ok());
+        let threads =
+            facts.directions.iter().filter_map(|direction| direction.per_second(link::CPU).ok());
         let busiest = threads.reduce(f64::max).unwrap_or(0.0);
         this.push(Resource::Emulator, busiest, 1.0, busiest);
         if facts.load == Load::Made {
@@ -114,8 +114,7 @@ impl Stations {
         }
     }
 
-    /// Threads, of which the busiest is on a CPU, or waits for a disk, for that share of the time; and the share
-    /// in which it is on a CPU.
+    /// Threads: the share of time in which the busiest is on a CPU or waits for a disk, and that on a CPU.
     fn threads(&mut self, resource: Resource, cores: f64, [busiest, cpu]: [f64; 2]) {
         if busiest > 0.0 {
             let servers = (cores / busiest).max(1.0);
@@ -123,23 +122,23 @@ impl Stations {
         }
     }
 
-    /// The machine that is sampled; CPUs' worth of time that strangers had of it.
+    /// The sampled machine; returns CPUs' worth of time that strangers had of it.
     fn machine(&mut self, facts: &Facts) -> Option<f64> {
         let (run, target) = (&facts.run, facts.target.as_ref());
         let host = facts.host.as_ref().ok()?;
         let local = run.header.target.local;
         let of_target = facts.target_cpu().ok().filter(|_| local);
-        // Clients of a watched service come with its work, and are no neighbours.
+        // Clients of a watched service come with its work, and are no strangers.
         let clients = run.of(Subject::Target).rate(clients::RUN).ok().filter(|_| run.is_watched());
         let beside = run.engine_cores() + run.path_cores() + clients.unwrap_or(0.0);
         let ours = match of_target {
             Some(of) => of.work() + beside,
-            // What of it is the target's is not known.
+            // The target's part of it is unknown.
             None if local => host.busy,
             None => beside,
         };
         let strangers = (host.busy - ours).max(0.0);
-        // Whom the target asks on this host comes with its work; who is one of its own is in it already.
+        // Processes on this host that the target asks come with its work; its own are in it already.
         let asked = facts.inside.asked_cores(run.header.target.pid).min(strangers);
         let asked = if local { asked } else { 0.0 };
         let (beside, ours, strangers) = (beside + asked, ours + asked, strangers - asked);
@@ -147,7 +146,7 @@ impl Stations {
         let waited: f64 = threads.iter().flatten().filter_map(|of| of.runnable).sum();
         let one = of_target.and_then(|of| of.busiest_thread).unwrap_or(0.0);
         let used = ours + lost(strangers, ours, one, waited);
-        // The machine that is read is the engine's: with the target elsewhere, a full one is the engine's.
+        // The sampled machine is the engine's: with the target elsewhere, a full one is the engine's.
         let whose = if local { Resource::HostCpu } else { Resource::EngineCpu };
         self.push(whose, used, host.cpus, ours);
         let (Some(of), Some(running)) = (of_target, target) else { return Some(strangers) };
@@ -155,7 +154,7 @@ impl Stations {
         let lost = running.runnable.map(|waited| lost(had, on_these, one, waited));
         let steal = run.of(Subject::Host).rate(stat::STEAL).ok();
         self.strangers = Some(Strangers { had, lost, steal });
-        // CPUs of the machine that target and engine share, where the target may not use the others.
+        // The CPUs that target and engine share, where the target may not use the others.
         if let Some(busy) = running.cpus.busy
             && of.cpus < host.cpus
         {
@@ -168,7 +167,7 @@ impl Stations {
         Some(strangers)
     }
 
-    /// Linerate's own threads, the CPUs that they may use, its quota.
+    /// linerate's own threads, the CPUs that they may use, its quota.
     fn engine(&mut self, facts: &Facts, strangers: Option<f64>) {
         let (cores, busiest) = (facts.run.engine_cores(), facts.run.load.busiest_thread);
         if let Some(of) = &facts.engine {
@@ -195,7 +194,7 @@ impl Stations {
             self.push(Resource::TargetCpu, of.cores, quota, of.cores);
         }
         if let Some(busiest) = of.busiest_thread {
-            // Samples tell what it waits for besides; that it could run and did not is no use of it.
+            // Samples also show its waits; that it was ready without running is no use of it.
             let sampled = facts.inside.threads.as_ref();
             let waits = sampled.map_or(0.0, |of| of.fullest.min(busiest + of.disk));
             let busiest = [busiest.max(waits), busiest];
@@ -203,7 +202,7 @@ impl Stations {
         }
     }
 
-    /// A node's schedulers, and the process that requests go through.
+    /// A node's schedulers, and the process that requests pass.
     fn node(&mut self, facts: &Facts, of: &Target, node: &NodeCpu) {
         let let_run = node.let_run(of.cores);
         let work = node.active * let_run;
@@ -225,7 +224,7 @@ impl Stations {
         self.push(Resource::Process, used, 1.0, used);
     }
 
-    /// The fullest station of a resource; none where it was not measured, or not used.
+    /// The fullest station of a resource; none: not measured, or not used.
     pub fn of_resource(&self, resource: Resource) -> Option<&InUse> {
         self.fullest_of(&[resource])
     }
@@ -235,13 +234,11 @@ impl Stations {
         of.max_by(|a, b| a.fullness().total_cmp(&b.fullness()))
     }
 
-    /// Whether a resource is known to be full.
     pub fn is_full(&self, resource: Resource) -> bool {
         self.of_resource(resource).is_some_and(|of| of.fullness() >= FULL)
     }
 
-    /// The fullest of all, and its fullness. Where that is a machine, and one of the two on it has nearly all
-    /// of it, it is that one's.
+    /// The fullest of all, and its fullness. A full machine is target's or engine's where that has nearly all of it.
     pub fn fullest(&self) -> Option<(Resource, f64)> {
         let most = self.all.iter().max_by(|a, b| a.fullness().total_cmp(&b.fullness()))?;
         let full = most.fullness();
@@ -253,19 +250,19 @@ impl Stations {
         Some((whose.unwrap_or(most.resource), full))
     }
 
-    /// Every resource that was measured, those within each other included.
+    /// Every measured resource, those within each other included.
     pub(crate) fn all(&self) -> &[InUse] {
         &self.all
     }
 
-    /// So many times what is done now the fullest resource carries, but for one that is lifted, or without so much
+    /// By how much the load may grow until the fullest resource is full, without a lifted one, or without so much
     /// work there. Unit: servers' worth of time.
     pub(crate) fn room(&self, heat: Heat, lifted: Option<Resource>, spared: f64) -> f64 {
         let by = By { attained: 1.0, engine: f64::INFINITY };
         let others = self.all.iter().filter(|of| Some(of.resource) != lifted);
         let room = |of: &InUse| {
             let is_spared = lifted.is_some_and(|lifted| lifted.is_part_of(of.resource));
-            // Of what is spared as much is in it as of all the work, hot or cold.
+            // The spared share of its use is also spared of its demand, hot or cold.
             let left = if is_spared { 1.0 - (spared / of.used.max(1e-9)).min(1.0) } else { 1.0 };
             of.servers / (of.station(heat, by).demand * left).max(of.servers / 1e6)
         };
@@ -282,8 +279,8 @@ impl Stations {
         Self { all: self.all.iter().filter_map(freed).collect(), ..self.clone() }
     }
 
-    /// The stations of a network, in which no second of an exchange stands twice: the machine is one, and
-    /// what is fuller than it on its own account stands apart from it.
+    /// The stations of a network in which no second of an exchange counts twice: the machine, and apart from it
+    /// whatever is fuller by its own account.
     pub(crate) fn apart(&self) -> Vec<InUse> {
         use Resource::*;
         let host = self.of_resource(HostCpu);
@@ -316,13 +313,13 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_is_lost_to_whoever_had_it() {
-        // One thread and a loop on one CPU: each has half, and all that it waits for the loop has.
+        // One thread and a loop on one CPU: each has half, and all that it waits for is the loop's.
         is(lost(0.5, 0.5, 0.5, 0.5), 0.5);
         // Beside a compiler that it hardly waits for.
         is(lost(0.97, 0.03, 0.03, 0.01), 0.01);
         // Sixteen threads of its own on two CPUs wait for each other.
         assert!(lost(0.04, 1.96, 0.12, 14.0) <= 0.04);
-        // Nobody else is there.
+        // No strangers.
         is(lost(0.0, 1.0, 1.0, 3.0), 0.0);
     }
 

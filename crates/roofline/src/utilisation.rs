@@ -1,31 +1,29 @@
 //! The CPU time of target, engine and machine.
 //!
-//! Of a BEAM node that is sampled inside, work is what its schedulers did ([`NodeCpu`]); of other targets
-//! it is their CPU time, less what samples of their code show to be spinning.
+//! A BEAM node's work, sampled inside, is what its schedulers did ([`NodeCpu`]); other targets' is their CPU time,
+//! less the part that samples of their code show spinning.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
 use crate::prelude::*;
 
-/// The target.
 pub(crate) struct Target {
     /// CPUs' worth of time it used.
     pub cores: f64,
     /// CPUs it may use at once.
     pub limit: f64,
-    /// Of them, those of its affinity alone, and of a node that is not sampled inside one for each scheduler.
+    /// By affinity alone; of a node not sampled inside at most one a scheduler.
     pub cpus: f64,
     pub quota: Option<f64>,
-    /// The busiest of its threads; absent where unmeasured, and of a node of several schedulers.
+    /// The busiest of its threads; absent: unmeasured, or a node of several schedulers.
     pub busiest_thread: Option<f64>,
-    /// Its schedulers' own account, where the node is sampled inside.
+    /// Its schedulers' account, where sampled inside.
     pub node: Option<NodeCpu>,
-    /// CPUs' worth of time that samples of its code found spinning; 0 where none were taken.
+    /// CPUs' worth of time spent spinning, by samples of its code; 0 without samples.
     pub spinning: f64,
 }
 
-/// The machine.
 pub(crate) struct Host {
-    /// CPUs' worth of time used by anything, steal included, and a node's spinning left out.
+    /// CPUs' worth of time used, steal included, a node's spinning left out.
     pub busy: f64,
     pub cpus: f64,
 }
@@ -39,7 +37,7 @@ impl Target {
         of_normal.max(self.work() / self.limit).min(1.0)
     }
 
-    /// CPUs' worth of time that it worked, spinning left out.
+    /// CPUs' worth of work, without spinning.
     pub fn work(&self) -> f64 {
         match &self.node {
             Some(node) => node.scheduled() * node.let_run(self.cores),
@@ -47,13 +45,13 @@ impl Target {
         }
     }
 
-    /// CPUs' worth of time that it spun.
+    /// CPUs' worth of spinning.
     fn spun(&self) -> f64 {
         self.node.as_ref().map_or(self.spinning, |node| node.spun(self.cores))
     }
 }
 
-/// What target and machine used; missing of what is not on this host.
+/// Use by target and machine; missing where they are not on this host.
 pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>) {
     let (target, mut host) = (target(run), host(run));
     if let (Ok(host), Ok(target)) = (&mut host, &target) {
@@ -64,7 +62,7 @@ pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>
 
 fn target(run: &Run) -> Result<Target, Missing> {
     let node = NodeCpu::of(run).ok();
-    // A node elsewhere, or one whose processes can't be read: its own account must do.
+    // For a node elsewhere, or one whose processes can't be read, its own account has to do.
     let of_node = |missing| {
         let cores = node.as_ref().ok_or(missing)?.scheduled();
         let cpus = node.map_or(cores, |node| node.online.max(cores));
@@ -82,8 +80,8 @@ fn target(run: &Run) -> Result<Target, Missing> {
 }
 
 fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
-    // The probe reads a large tree seldom, to stay cheap: where the window has not two readings, the
-    // whole run's stand for it.
+    // The probe reads a large tree seldom, to stay cheap: where the window has not two readings, the whole run's
+    // stand.
     let of = run.window_or_whole(Subject::Target, |of| of.delta(process::UTIME).is_ok());
     let (user, over) = of.delta(process::UTIME)?;
     let (system, _) = of.delta(process::STIME)?;
@@ -99,7 +97,7 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     let spun = spun(&of);
     let spinning = spun.map_or(0.0, |(all, _)| all / over.as_secs_f64()).min(user);
     let cores = user + system;
-    // The thread with most samples is the busiest in user code, and has as much of it as all have.
+    // The thread with most samples is the busiest in user code, with as large a share of it as all.
     let of_one = spun.map_or(0.0, |(_, share)| share * user / cores.max(1e-9));
     let busiest_thread = busiest_thread.map(|busiest| busiest * (1.0 - of_one));
     Ok(Target {
@@ -113,8 +111,7 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     })
 }
 
-/// How long it spun, and the share of its busiest thread's time in user code that this spun, 0 to 1. Unit: seconds. None
-/// where too few samples tell.
+/// How long it spun, in seconds, and the spinning share of its busiest thread's user time. None: too few samples.
 fn spun(of: &Of) -> Option<(f64, f64)> {
     let samples = of.grown(spinning::SAMPLES).ok()?;
     let spun = of.grown(spinning::SPUN).ok()? / spinning::A_SECOND as f64;

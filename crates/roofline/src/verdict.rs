@@ -1,9 +1,9 @@
-//! The verdict: what was turned away, else the place that holds the rate, and the cause there.
+//! The verdict: what was turned away, else the place that limits the rate, and the cause there.
 //!
 //! 1. **Turned away.** A share of what was asked got nothing, or a refusal: that comes first.
 //! 2. **The place**: [`crate::place`].
-//! 3. **The cause, there**: of the sized claims at that place the one whose removal gives most, by the one
-//!    model; else the place itself. The load's own size is named only where nothing else is left.
+//! 3. **The cause, there**: of the sized claims at that place the one whose removal gives most, by the one model;
+//!    else the place itself. The load's own size is named only where nothing else is left.
 //!
 //! A place without a cause is an answer.
 
@@ -15,7 +15,7 @@ use crate::latency::Latency;
 use crate::prelude::*;
 use crate::roofs::{ROOFS, Roof};
 
-/// What became of one roof.
+/// A roof's result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assessed {
     /// Its id.
@@ -34,13 +34,13 @@ pub struct Assessed {
     /// Attained by ceiling, 0 to 1 and a little over; `null` without a ceiling.
     #[serde(default)]
     pub share: Option<f64>,
-    /// Whether it is what holds the run.
+    /// Whether it limits the run.
     pub binds: bool,
-    /// The evidence for or against that.
+    /// The evidence for or against it.
     pub because: String,
 }
 
-/// The three answers of a roof, in the order in which they are listed.
+/// A roof's three answers, in the order in which they are listed.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -56,7 +56,7 @@ pub enum State {
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What sort of answer it is.
+    /// The kind of answer.
     pub state: Answer,
     /// The id of the roof that binds; always there, so that `verdict.by` can be asked for.
     pub by: Option<String>,
@@ -64,22 +64,22 @@ pub struct Verdict {
     pub says: String,
 }
 
-/// What a verdict may be.
+/// The kinds of verdict.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// A roof binds.
     Bound,
-    /// No roof that linerate knows binds: the place is said.
+    /// No known roof binds: the place is given.
     Unexplained,
-    /// Of a service that is watched: it does all that it is asked, and no limit binds.
+    /// A watched service answers all that it is asked, and no limit binds.
     Unlimited,
-    /// Of a service that is watched: there was no traffic.
+    /// There was no traffic at a watched service.
     Idle,
 }
 
 impl Verdict {
-    /// That no roof binds, and what is so instead.
+    /// No roof binds, and why.
     pub fn none(state: Answer, says: String) -> Self {
         Self { state, by: None, says }
     }
@@ -99,13 +99,13 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Others whose gain lies within its interval.
     pub also: Vec<String>,
-    /// The place that holds the rate.
+    /// The place that limits the rate.
     pub place: Place,
     /// Whether the one that is named turned requests or connections away.
     pub turned_away: bool,
     /// What lifts it, best first.
     pub advice: Vec<Advice>,
-    /// Where an exchange's time is spent, whatever holds the rate.
+    /// Where an exchange's time is spent, whatever limits the rate.
     pub latency: Option<Latency>,
 }
 
@@ -114,7 +114,7 @@ pub fn judge(run: &Run) -> Judgement {
     judge_facts(&Facts::of(*run))
 }
 
-/// The same of facts that are known already.
+/// The same of known facts.
 pub fn judge_facts(facts: &Facts) -> Judgement {
     let (mut candidates, mut claims) = (Vec::new(), Vec::new());
     let assess = |roof: &Roof| {
@@ -146,7 +146,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     };
     let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
     let also = candidates.iter().skip(1).filter(ties).map(|of| of.id.to_owned()).collect();
-    // A claim at another place than the named one's is a ceiling and no more.
+    // A claim at another place than the named one's is only a ceiling.
     for roof in &mut roofs {
         roof.binds = candidates.iter().any(|of| of.id == roof.id);
     }
@@ -182,8 +182,7 @@ fn unexplained(facts: &Facts) -> String {
     format!("no known limit explains {attained}{seen}{regime}")
 }
 
-/// Where nobody asked for more, that nothing binds is an answer and not a riddle; but only where it is known
-/// what those under way wait for, and that this is work, or the path.
+/// With unknown demand, "no limit binds" is an answer where those under way are known to wait for work, or the path.
 fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
     let run = &facts.run;
     if run.is_idle() {
@@ -202,7 +201,7 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
     if let Ok(target) = facts.target_cpu() {
         used = format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit);
     }
-    // Many CPUs that are idle do not help whoever waits for the one.
+    // Idle CPUs do not help an exchange that waits for one thread.
     let thread = facts.stations.of_resource(Resource::TargetThread);
     if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
         let threads = facts.inside.threads.as_ref();

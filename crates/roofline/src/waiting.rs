@@ -1,12 +1,11 @@
-//! What the requests under way at a service that is watched wait for, and whether that is work.
+//! What the requests under way at a watched service wait for, and whether that is work.
 
 use std::collections::BTreeMap;
 
 use crate::facts::connections::Connection;
 use crate::prelude::*;
 
-/// Connections by what they wait for: the station at which such an exchange is, what holds it there, how many there are,
-/// and where in words. At no station is what has none under way, or of which that is not known.
+/// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.
 pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 10] {
     use Station::*;
     let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
@@ -27,18 +26,18 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
     ]
 }
 
-/// What was seen of them; and whether they wait for work, the path, or nothing at all, else something makes them wait.
+/// What was seen of them, and whether they wait for work, the path, or nothing at all.
 pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if facts.watched.is_empty() {
         let says = "what its requests wait for is unknown".to_owned();
         return (says, false);
     }
     let connections = facts.ports(|port| port.connections);
-    // Less would be said to be 0.0.
+    // Smaller numbers would read 0.0.
     let said = states(facts).into_iter().filter(|(.., count, _)| *count >= 0.05);
     let said: Vec<_> = said.map(|(.., count, what)| format!("{count:.1} {what}")).collect();
     let mut says = format!("of {connections:.1} connections {}", said.join(", "));
-    // What its own processes have not taken yet waits as well, whatever sockets show.
+    // Messages in its own processes' mailboxes wait as well, whatever sockets show.
     let in_mailbox = |connection: &Connection| connection.of.mean(owner::MAILBOX).unwrap_or(0.0);
     let sampled = facts.connections().unwrap_or_default();
     let by_owner: BTreeMap<_, f64> = sampled.iter().map(|of| (of.owner, in_mailbox(of))).collect();
@@ -62,16 +61,16 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
             "; of those in the application {running:.1} run, {runnable:.1} are runnable, {asleep:.1} sleep"
         );
     }
-    // Behind one that runs stand those that it has not read; that it runs all the time is a limit too.
+    // Those unread wait behind one that runs; that it always runs is a limit too.
     let waits =
         inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
     let working = inside.running + inside.runnable + inside.disk;
-    // A peer that does not read has others wait only by what the service does about it.
+    // A peer that does not read delays others only by what the service does about it.
     let away = facts.ports(|port| port.air) + facts.ports(|port| port.held.congestion);
-    // Of most of them it is not known whether they wait.
+    // For most of them it is unknown whether they wait.
     let untold = facts.ports(Watched::untold);
     let is_told = untold < 1.0 || untold < HALFWAY * connections || facts.captured().is_ok();
-    // Where fewer than one wait a request finds nobody before it.
+    // Where fewer than one wait, a request finds none before it.
     let is_work = is_told
         && !is_held
         && !is_behind

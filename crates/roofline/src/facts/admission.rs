@@ -1,23 +1,22 @@
-//! What a target needs for each connection that it takes: its turn in the accept queue, a descriptor, and of a
-//! BEAM node a port and a process.
+//! What a connection takes of the target: a place in the accept queue, a descriptor, in a BEAM node a port and
+//! process.
 //!
-//! Blind spot: samples are 100 ms apart and more; what is used up for moments only is not seen.
+//! Blind spot: samples are 100 ms apart and more; what runs out for moments only is not seen.
 
 use crate::prelude::*;
 
-/// Connections that the kernel made and nobody accepted, of the port where most wait.
+/// Established connections that are not accepted, at the port where most wait.
 pub(crate) struct AcceptQueue {
-    /// The listener's port.
     pub port: u16,
     /// How many wait on average.
     pub waiting: f64,
     /// The fewest in any sample; 0 where there are too few samples to say.
     pub least: u64,
-    /// So many fewer waited at the end than at the beginning, 0 to 1: somebody accepts.
+    /// So much of the queue was gone at the end, 0 to 1: connections are accepted.
     pub drained: f64,
 }
 
-/// Something that each connection takes one of.
+/// Something of which each connection takes one.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Stock {
     /// Of the target's process that is nearest to its limit.
@@ -26,25 +25,22 @@ pub(crate) enum Stock {
     Processes,
 }
 
-/// What is taken of a stock.
 pub(crate) struct Taken {
-    /// How many: the median of the samples.
+    /// Median of the samples.
     pub taken: u64,
-    /// How many there are.
     pub limit: u64,
-    /// The share of samples in which (next to) all were taken, 0 to 1.
+    /// The share of samples in which (nearly) all were taken, 0 to 1.
     pub out: f64,
 }
 
 impl Taken {
-    /// Whether it is used up, and not for a moment.
+    /// Whether it runs out, for more than a moment.
     pub fn is_out(&self) -> bool {
         self.out >= HALFWAY
     }
 }
 
 impl Stock {
-    /// What it is of.
     pub fn name(self) -> &'static str {
         match self {
             Stock::Descriptors => "descriptors",
@@ -53,7 +49,6 @@ impl Stock {
         }
     }
 
-    /// How much of it is taken.
     pub fn of(self, facts: &Facts) -> Result<Taken, Silent> {
         let (subject, taken, limit) = match self {
             Stock::Descriptors => (Subject::Target, process::FDS_MAX, process::NOFILE),
@@ -67,11 +62,11 @@ impl Stock {
         let limit = of.last(limit)?;
         let enough = limit.saturating_sub(self.left(limit)).max(1);
         let out = of.share(taken, |taken| taken >= enough)?;
-        // One that was opened before the limit was set, or came with another number, counts over it.
+        // One opened before the limit was set, or inherited, may be above it.
         Ok(Taken { taken: of.median(taken)?.min(limit), limit, out })
     }
 
-    /// How many may be left of one that is used up.
+    /// How many may be left of one that has run out.
     fn left(self, limit: u64) -> u64 {
         match self {
             // Measured: a BEAM node that could accept no more had all but none to two of its 100 open.
@@ -100,19 +95,18 @@ impl Facts<'_> {
         Ok(longest.ok_or_else(|| missing(listener::RQUEUE_TOTAL.name, "listener/*"))?)
     }
 
-    /// Connections that came while those were waiting.
+    /// Connections that were established while others waited.
     pub(crate) fn came(&self) -> Result<f64, Silent> {
         if self.load == Load::Made {
             let kept = u64::from(self.run.connections());
             return Ok(self.run.load.opened.saturating_sub(kept) as f64);
         }
         let made = self.run.of(Subject::Stack(Side::Server)).grown(snmp::PASSIVE_OPENS)?;
-        // Made may be another service's; begun and not made is whoever found the queue full.
+        // Established ones may be another service's; the others found the queue full.
         Ok(self.begun().map_or(made, |begun| begun.min(made)))
     }
 
-    /// Connections that were let in, where there were as many of them at any time though others came: the next one is
-    /// let in when one of them ends.
+    /// Accepted connections, where their number stood still though more came: the next one is accepted when one ends.
     pub(crate) fn let_in_by_turns(&self) -> Option<f64> {
         let queue = self.accept_queue().ok().filter(|queue| queue.least > 0)?;
         let let_in = match self.load {
@@ -126,14 +120,14 @@ impl Facts<'_> {
         (self.came().ok()? >= FEW && let_in >= 2.0 && is_fixed).then_some(let_in)
     }
 
-    /// Connections that were begun, by their headers; a SYN sent again is none.
+    /// Connections begun, by their headers; a repeated SYN does not count.
     pub(crate) fn begun(&self) -> Option<f64> {
         self.captured().ok()?;
         let opened = |port: &Watched| port.exchanges.map_or(0.0, |of| of.opened_per_s);
         Some(self.ports(opened) * self.run.seconds())
     }
 
-    /// Connections that were asked for, and those of them that were let in: all but so many.
+    /// Connections asked for, and accepted: all but so many.
     pub(crate) fn let_in(&self, lost: f64) -> (f64, f64) {
         let open = f64::from(self.run.connections());
         let asked = match self.load {

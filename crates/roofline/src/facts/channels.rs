@@ -1,5 +1,4 @@
-//! A node's channels to other nodes, linerate's own left out: what they carry, what waits for them, and who
-//! waits with it.
+//! A node's channels to other nodes, linerate's own left out: what they carry, and what waits for them.
 
 use crate::prelude::*;
 
@@ -7,13 +6,12 @@ use crate::prelude::*;
 pub(crate) const FRAGMENT: f64 = 64.0 * 1024.0;
 
 pub(crate) struct Channel<'a> {
-    /// The other node's name.
     pub peer: &'a str,
     pub of: Of<'a>,
 }
 
 impl<'a> Facts<'a> {
-    /// The node, and its channels, the one that carried most first; never none.
+    /// The node, and its channels (never none), the one that carried most first.
     pub(crate) fn channels(&self) -> Result<(Of<'a>, Vec<Channel<'a>>), Silent> {
         let run = &self.run;
         let node = run.node()?;
@@ -29,7 +27,7 @@ impl<'a> Facts<'a> {
         Ok((node, channels))
     }
 
-    /// Requests a second: exchanges, or reads of connections that are no channels where the load is not ours.
+    /// Requests a second: exchanges; of a watched service, reads of connections that are no channels.
     pub(crate) fn requests(&self) -> f64 {
         if self.load == Load::Made {
             return self.attained;
@@ -44,17 +42,17 @@ fn is_channel(run: &Run, subject: Subject) -> bool {
 }
 
 impl Channel<'_> {
-    /// Bytes that left over it. Unit: bytes a second.
+    /// Unit: bytes a second.
     pub fn sent(&self) -> f64 {
         self.of.rate(dist::SEND_OCT).unwrap_or(0.0)
     }
 
-    /// Bytes that came over it. Unit: bytes a second.
+    /// Unit: bytes a second.
     pub fn received(&self) -> f64 {
         self.of.rate(dist::RECV_OCT).unwrap_or(0.0)
     }
 
-    /// Frames that left, and came, a second.
+    /// Frames a second, sent and received.
     pub fn frames(&self) -> Result<(f64, f64), Missing> {
         Ok((self.of.rate(dist::OUT)?, self.of.rate(dist::IN)?))
     }
@@ -69,18 +67,18 @@ impl Channel<'_> {
         Ok(self.received() / self.frames()?.1.max(1e-9))
     }
 
-    /// Whether what leaves are fragments of large messages: most of its bytes.
+    /// Whether most bytes sent are fragments of large messages.
     pub fn is_fragments(&self) -> Result<bool, Missing> {
         Ok(self.frame_sent()? >= HALFWAY * FRAGMENT)
     }
 
-    /// What stands before a message that is sent now: in emulator, driver and kernel. Unit: bytes.
+    /// What a message sent now waits behind: in emulator, driver and kernel. Unit: bytes.
     pub fn ahead(&self) -> Result<f64, Missing> {
         let kernel = self.of.mean(tcp_info::WQUEUE).unwrap_or(0.0);
         Ok(self.of.mean(dist::PENDING)? + self.of.mean(dist::QUEUE).unwrap_or(0.0) + kernel)
     }
 
-    /// In which share of the samples something waited for the channel.
+    /// The share of samples in which something waited for the channel.
     pub fn waited(&self) -> Result<f64, Missing> {
         let some = |pending: Bytes, queue: Bytes| pending.0 + queue.0 > 0;
         self.of.share_of_both(dist::PENDING, dist::QUEUE, some)
@@ -90,19 +88,19 @@ impl Channel<'_> {
     pub fn busy(&self, node: &Of) -> Result<(f64, f64), Missing> {
         let limit = node.last(vm::DIST_BUF_BUSY_LIMIT)?.0;
         let full = self.of.share(dist::PENDING, |bytes| bytes.0 * 2 >= limit)?;
-        // Missing where the system monitor is somebody else's; the queue tells then.
+        // Missing where another program uses the system monitor; the queue shows it then.
         Ok((node.rate(vm::BUSY_DIST_PORT).unwrap_or(0.0), full))
     }
 }
 
-/// Of the processes that were at work when they were asked, the share that was at one of these. Who
-/// waits for a connection, for data or for any message is idle for all that can be seen.
+/// The share of processes at work when they were asked that was at one of these. One that waits for
+/// a connection, data or any message is idle as far as can be seen.
 pub(crate) fn share(node: &Of, at: &[Metric<u64>]) -> Result<f64, Missing> {
     let sum = |metric| Ok(node.values(metric)?.iter().sum::<u64>() as f64);
     let sums = |of: &[Metric<u64>]| of.iter().map(|metric| sum(*metric)).sum::<Result<f64, _>>();
     let idle = [waits::RECEIVE, waits::RECV, waits::ACCEPT];
     let (found, work) = (sums(at)?, sum(waits::ASKED)? - sums(&idle)?);
-    // One that was met at work now and then is nobody.
+    // One seen at work now and then is none.
     let samples = node.values(waits::ASKED)?.len() as f64;
     Ok(if work < HALFWAY * samples { 0.0 } else { found / work })
 }

@@ -1,7 +1,6 @@
 //! The connections of a BEAM node as the driver counted them, and what its schedulers did for them.
 //!
-//! A setting that harms nobody names nothing: a roof sizes what it claims by the node's own account of its
-//! schedulers' time.
+//! A setting without a cost is no limit: a roof sizes its claim by the node's own account of its schedulers' time.
 
 use crate::prelude::*;
 
@@ -11,20 +10,19 @@ pub(crate) struct Connection<'a> {
     pub owner: Option<&'a str>,
     /// Reads that brought data (packets, in packet modes), a second.
     pub reads: f64,
-    /// Bytes that they brought, a second.
+    /// A second.
     pub bytes: f64,
-    /// Writes a second.
+    /// A second.
     pub writes: f64,
 }
 
-/// The node's connections, channels to other nodes left out; or why there are none to judge.
+/// The node's connections without channels to other nodes; or why there are none.
 pub(crate) fn served<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Silent> {
     run.node()?;
     silent_if(run.attained().0 <= 0.0, "no sampled connection was answered or read")?;
     Ok(connections(run)?)
 }
 
-/// The same, whatever they carried.
 pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Missing> {
     let mut found = Vec::new();
     for subject in run.ends(Side::Server) {
@@ -47,18 +45,16 @@ pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Miss
     if found.is_empty() { Err(none()) } else { Ok(found) }
 }
 
-// Source: a segment of a wire has 1,448 bytes, INET_DEF_BUFFER is 1,460 (inet_drv.c): one that nearly fills the
-// default buffer is no fault.
+// Source: a segment has 1,448 bytes, INET_DEF_BUFFER 1,460 (inet_drv.c): nearly filling that buffer is no fault.
 const SEGMENT: f64 = 1_448.0 / 1_460.0;
 
-/// A read buffer that is advised: with it a read costs more for its bytes than for itself. Unit: bytes.
+/// The read buffer that is advised: from here on a read's bytes cost more than the read. Unit: bytes.
 pub(crate) const LARGE: f64 = 65_536.0;
 
 /// `port.packet` of `{packet, line}`.
 pub(crate) const LINE: u64 = 10;
 
 impl Connection<'_> {
-    /// Bytes of a read (of a packet, in packet modes).
     pub fn read_size(&self) -> f64 {
         self.bytes / self.reads.max(1e-9)
     }
@@ -67,7 +63,7 @@ impl Connection<'_> {
         self.of.last(port::BUFFER).map_or(0.0, |bytes| bytes.0 as f64)
     }
 
-    /// As `port.packet`; raw where it is not told.
+    /// As `port.packet`; raw where unknown.
     pub fn packet(&self) -> u64 {
         self.of.last(port::PACKET).unwrap_or(0)
     }
@@ -80,13 +76,13 @@ impl Connection<'_> {
         self.of.last(port::LIST_MODE) == Ok(1)
     }
 
-    /// Whether data comes as messages without being asked for each time (`{active, true}` or a count).
+    /// Whether data comes as messages without being asked for (`{active, true}` or a count).
     pub fn is_pushed(&self) -> bool {
         self.of.max(port::ACTIVE).is_ok_and(|active| active >= 2)
     }
 
-    /// Messages that stand in its owner's mailbox and that nobody takes; 0 where it is emptied now and then. The
-    /// shortest sample is left out, which may be of the time before.
+    /// Messages that stay in its owner's mailbox; 0 where it is emptied now and then. The shortest sample may be of
+    /// the time before, and is left out.
     pub fn standing(&self) -> Result<f64, Missing> {
         let mut lengths = self.of.values(owner::MAILBOX)?;
         lengths.sort_unstable();
@@ -96,8 +92,7 @@ impl Connection<'_> {
         })
     }
 
-    /// Messages in its owner's mailbox, on average over the samples in which there were any: what is worked off is worked off
-    /// then.
+    /// Mean length of its owner's mailbox over the samples with any: what is worked off is worked off then.
     pub fn in_mailbox(&self) -> Result<f64, Missing> {
         let lengths = self.of.values(owner::MAILBOX)?;
         let some = lengths.iter().filter(|length| **length > 0);
@@ -106,13 +101,13 @@ impl Connection<'_> {
         Ok(sum / f64::from(count.max(1)))
     }
 
-    /// Bytes that came and were not read, on average over the samples.
+    /// Mean bytes received and not read.
     pub fn unread(&self) -> Result<f64, Missing> {
         self.of.mean(tcp_info::RQUEUE)
     }
 
-    /// Whether reads fill the buffer while another bufferful waits: then its size is the size of a read. Where
-    /// the kernel's queue is not known they must fill it more than a segment does.
+    /// Whether reads fill the buffer while another bufferful waits: its size is then the size of a read. Where the
+    /// kernel's queue is unknown they must exceed a segment.
     pub fn fills_buffer(&self) -> bool {
         let full = self.read_size() / self.buffer().max(1.0);
         match self.unread() {
@@ -122,32 +117,30 @@ impl Connection<'_> {
     }
 }
 
-/// Some of the node's connections, and what they carry.
 pub(crate) struct These<'f, 'a> {
     pub all: &'f [Connection<'a>],
     pub these: Vec<&'f Connection<'a>>,
-    /// Reads a second.
+    /// A second.
     pub reads: f64,
-    /// Bytes a second.
+    /// A second.
     pub bytes: f64,
     /// Of all bytes, 0 to 1.
     pub part: f64,
 }
 
 impl These<'_, '_> {
-    /// Bytes of a read.
     pub fn read_size(&self) -> f64 {
         self.bytes / self.reads.max(1e-9)
     }
 
-    /// The least of their buffers, and the largest; none where there are no such connections.
+    /// Their smallest and largest buffer; none without such connections.
     pub fn buffers(&self) -> Option<(f64, f64)> {
         let sizes = || self.these.iter().map(|each| each.buffer());
         sizes().reduce(f64::min).zip(sizes().reduce(f64::max))
     }
 }
 
-/// The one that carries most.
+/// The connection that carries most.
 pub(crate) struct Hottest<'a> {
     /// Its part of all bytes, 0 to 1.
     pub share: f64,
@@ -159,7 +152,7 @@ pub(crate) struct Hottest<'a> {
 impl<'a> Hottest<'a> {
     /// Missing where no connection's bytes were counted by the node.
     pub fn of(run: &Run<'a>) -> Result<Self, Missing> {
-        // Linerate's own channel to the node is none of its service.
+        // linerate's own channel to the node serves no client.
         let subjects =
             run.ends(Side::Server).filter(|of| run.fact(*of, "role") != Some("linerate"));
         let bytes = |of: Of| Some(of.grown(port::RECV_OCT).ok()? + of.grown(port::SEND_OCT).ok()?);
@@ -173,19 +166,19 @@ impl<'a> Hottest<'a> {
     }
 }
 
-// Measured: of a driver's time a write takes 9 to 20 us, which sends it through the kernel; a read of 1,460
-// bytes 1.5 us, one of a line 0.6 us (OTP 25, loopback). Between them. Unit: reads.
+// Measured: a write takes 9 to 20 us of a driver's time, since it goes through the kernel; a read of 1,460 bytes 1.5
+// us, one of a line 0.6 us (OTP 25, loopback). Between them. Unit: reads.
 const WRITE: f64 = 8.0;
 
-/// What its schedulers worked, as far as the kernel let them run. Unit: CPUs' worth of time.
+/// Its schedulers' work, as far as the kernel let them run. Unit: CPUs' worth of time.
 pub(crate) struct Work {
     /// Code of processes.
     pub emulator: f64,
-    /// Drivers, and asking the kernel what is new.
+    /// Drivers, and polling the kernel.
     pub driver: f64,
-    /// Collection of garbage by normal schedulers.
+    /// Garbage collection by normal schedulers.
     pub collection: f64,
-    /// Dirty schedulers for computing, which collect large heaps.
+    /// Dirty CPU schedulers, which collect large heaps.
     pub dirty: f64,
 }
 
@@ -211,26 +204,24 @@ impl Work {
         (self.emulator + self.driver + self.collection + self.dirty).max(1e-6)
     }
 
-    /// What the drivers did for these connections' reads, by their number among all reads and writes, of which a
-    /// write counts for more. The node timed it itself, so it holds for slow CPUs and other releases as well.
+    /// The drivers' time for these connections' reads, by their share of all reads and writes (a write counts for
+    /// more). The node timed it itself, so it holds for slow CPUs and other releases.
     pub fn of_reads(&self, of: &These) -> f64 {
         let calls: f64 = of.all.iter().map(|each| each.reads + WRITE * each.writes).sum();
         self.driver * of.reads / calls.max(1e-9)
     }
 
-    /// Whether so much of it can be what holds the node.
+    /// Whether so much of it can limit the node.
     pub fn holds(&self, part: f64) -> bool {
         part >= HOLDS * self.all()
     }
 }
 
 impl<'a> Facts<'a> {
-    /// The node's connections, or why there are none to judge.
     pub(crate) fn connections(&self) -> Result<&[Connection<'a>], Silent> {
         self.connections.as_deref().map_err(Clone::clone)
     }
 
-    /// Those of them of which this is so.
     pub(crate) fn those(&self, is: impl Fn(&Connection) -> bool) -> Result<These<'_, 'a>, Silent> {
         let all = self.connections()?;
         let these: Vec<_> = all.iter().filter(|each| is(each)).collect();
@@ -240,15 +231,15 @@ impl<'a> Facts<'a> {
         Ok(These { all, these, reads, bytes, part: bytes / of_all.max(1e-9) })
     }
 
-    /// Of the time of these connections, the share in which so many bytes had come that their owner would have
-    /// taken: its mailbox was next to empty (active mode), or it asked for them (passive). Nothing but the
-    /// driver stood between them. None where the kernel's queue, or who asks, was not sampled.
+    /// The share of time in which so many bytes had come that their owner would have taken: its mailbox was nearly
+    /// empty (active mode), or it asked for them (passive). Only the driver delayed them. None where the kernel's
+    /// queue, or which processes ask, was not sampled.
     pub(crate) fn undelivered(
         &self,
         of: &These,
         bytes: impl Fn(&Connection) -> f64,
     ) -> Option<f64> {
-        // Of the processes that were at work or asked for data when they were sampled, the share that asked.
+        // Of sampled processes at work or asking for data, the share that asked.
         let node = self.run.of(Subject::Node);
         let met = |metric| Some(node.values(metric).ok()?.iter().sum::<u64>());
         let asking = met(waits::RECV).zip(met(waits::RUNNING));
@@ -259,7 +250,7 @@ impl<'a> Facts<'a> {
                 true if (each.of.median(owner::MAILBOX).ok()? as f64) < FEW => 1.0,
                 // Data comes only when it is asked for with `gen_tcp:recv`.
                 false if is_asked_for => asking?,
-                // Who rests and who waits for the one message look alike.
+                // An idle process and one waiting for that one message look alike.
                 _ => 0.0,
             };
             let waits = |unread: Bytes| unread.0 as f64 >= bytes(each).max(1.0);

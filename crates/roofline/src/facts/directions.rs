@@ -1,4 +1,4 @@
-//! The directions of the path that the lab laid: what the plan asked of each, and what went over it.
+//! The directions of the path that the lab laid: what the plan asked of each, and what it carried.
 
 use linerate_evidence::{Direction, Quantity};
 use linerate_model::{BitRate, DirectionChange, OneDirection, Plan};
@@ -10,9 +10,9 @@ pub(crate) struct LaidDirection<'a> {
     pub asked: OneDirection,
     /// For people: `the return path`, or `east to west`.
     pub name: String,
-    /// Round trip that the link adds by itself. Unit: seconds.
+    /// Round trip that the link adds. Unit: seconds.
     pub rtt: f64,
-    /// The share of all exchanges that go over this link.
+    /// The share of all exchanges that cross this link.
     pub crossing: f64,
     change: Option<DirectionChange>,
     keys: String,
@@ -21,7 +21,6 @@ pub(crate) struct LaidDirection<'a> {
     attained: f64,
 }
 
-/// Every direction of every link; none where the plan has no path.
 pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
     let plan = &run.header.plan;
     let mut all = Vec::new();
@@ -45,26 +44,26 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
 }
 
 impl<'a> Facts<'a> {
-    /// The direction with a rate that is used most, the exchanges a second that it carries, and how far it is used, 0 to
-    /// 1; silent where the plan sets no rate for the path.
+    /// The most used direction with a rate, the exchanges a second that it carries, and its use, 0 to 1; silent where
+    /// the plan sets no rate for the path.
     pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
         let mut fullest: Option<(&LaidDirection, f64, f64)> = None;
-        for way in &self.directions {
-            if let Some((most, used)) = way.most()?.zip(way.utilisation()?)
+        for direction in &self.directions {
+            if let Some((most, used)) = direction.most()?.zip(direction.utilisation()?)
                 && fullest.is_none_or(|fullest| used > fullest.2)
             {
-                fullest = Some((way, most, used));
+                fullest = Some((direction, most, used));
             }
         }
         fullest.or_not_here("the plan sets no rate for the path")
     }
 
-    /// The direction of which a figure is largest; silent where the plan has no path.
+    /// The direction with the largest figure; silent where the plan has no path.
     pub(crate) fn worst_direction(
         &self,
         figure: impl Fn(&LaidDirection) -> Result<f64, Missing>,
     ) -> Result<(&LaidDirection<'a>, f64), Silent> {
-        let figures = self.directions.iter().map(|way| Ok((way, figure(way)?)));
+        let figures = self.directions.iter().map(|direction| Ok((direction, figure(direction)?)));
         let figures = figures.collect::<Result<Vec<_>, Missing>>()?;
         let worst = figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         worst.or_not_here("the plan has no path")
@@ -72,29 +71,29 @@ impl<'a> Facts<'a> {
 }
 
 impl LaidDirection<'_> {
-    /// What a counter of it grew by, a second.
+    /// A counter's growth a second.
     pub fn per_second<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         self.of.rate(metric)
     }
 
-    /// The same by exchanges, wherever they went.
+    /// The same an exchange, wherever it went.
     pub fn each<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         Ok(self.per_second(metric)? / self.attained)
     }
 
-    /// Packets of an exchange that goes over this link, acknowledgements and what is sent again included.
+    /// Packets of an exchange that crosses this link, ACKs and retransmissions included.
     pub fn packets_of_a_crossing(&self) -> Result<f64, Missing> {
         Ok(self.each(link::PACKETS_IN)? / self.crossing.max(1e-9))
     }
 
-    /// Packets dropped a second because its queue, or all that the path holds, was full.
+    /// Packets dropped a second because its queue, or the path's limit, was full.
     pub fn overflows(&self) -> Result<Overflows, Missing> {
         let of = |metric| self.per_second(metric);
         let queue = of(link::DROPPED_QUEUE);
         if let (Ok(queue), Ok(limit)) = (&queue, of(link::DROPPED_LIMIT)) {
             return Ok(Overflows { queue: *queue, limit });
         }
-        // Where it isn't said why, what was lost on purpose is known by the plan.
+        // Where no reason is given, losses on purpose are known by the plan.
         let dropped = of(link::DROPPED).or(queue)?;
         let lost = of(link::PACKETS_IN)? * self.asked.loss.0;
         let is_full = self.asked.largest.is_none() && dropped - lost > AGREE * lost;
@@ -108,7 +107,7 @@ impl LaidDirection<'_> {
     /// Packets dropped as too large, a second.
     pub fn too_large(&self) -> Result<f64, Missing> {
         match self.per_second(link::DROPPED_SIZE) {
-            // Where it isn't said why, a size that nobody asked for drops nothing.
+            // Where no reason is given, a size that was not asked for drops nothing.
             Err(_) if self.asked.largest.is_none() => Ok(0.0),
             told => told,
         }
@@ -130,8 +129,7 @@ impl LaidDirection<'_> {
         }
     }
 
-    /// How much of its rate is used, 0 to 1; with a trace the share of time in which something waited. None
-    /// where it is as fast as the machine.
+    /// Its use, 0 to 1; with a trace the share of time in which packets waited. None: as fast as the machine.
     pub fn utilisation(&self) -> Result<Option<f64>, Missing> {
         if let Some(BitRate(rate)) = self.asked.rate {
             return Ok(Some(self.per_second(link::BYTES_OUT)? * 8.0 / rate));
@@ -147,7 +145,7 @@ impl LaidDirection<'_> {
         if let Some(BitRate(rate)) = self.asked.rate {
             return Ok(Some(rate / 8.0 / self.each(link::BYTES_OUT)?.max(1e-9)));
         }
-        // A trace's mean stands in its file; while packets wait it is used as far as it goes.
+        // A trace's mean is in its file; while packets wait it is used as far as it goes.
         Ok(self.utilisation()?.map(|used| self.attained / used.max(0.01)))
     }
 
@@ -156,19 +154,19 @@ impl LaidDirection<'_> {
         self.asked.rate.map_or("the trace's rate".into(), |rate| rate.to_string())
     }
 
-    /// Packets that wait for the rate, in the median.
+    /// Median packets that wait for the rate.
     pub fn standing(&self) -> Result<f64, Missing> {
         Ok(self.of.median(link::QUEUE)? as f64)
     }
 
-    /// Time by which a frame leaves later than it is due, in the mean. Unit: seconds.
+    /// Mean time by which frames leave late. Unit: seconds.
     pub fn late(&self) -> Result<f64, Missing> {
         let (late, over) = self.of.delta(link::LATE)?;
         let frames = self.per_second(link::FRAMES_OUT)? * over.as_secs_f64();
         Ok(late.as_secs_f64() / frames.max(1.0))
     }
 
-    /// The knob of a part of it: `path.limit`, or `path.back.limit` where the plan says it so.
+    /// The key of a part of it: `path.limit`, or `path.back.limit` where the plan has it.
     pub fn knob(&self, part: &str) -> String {
         let changed = self.change.as_ref().is_some_and(|change| change.sets(part));
         let of = if changed { format!("{}.", self.direction) } else { String::new() };

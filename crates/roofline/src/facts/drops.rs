@@ -1,10 +1,9 @@
-//! What dropped packets cost an exchange: the time for which it stands until the retransmission timer, and the
-//! time for which losses keep its congestion window small.
+//! What dropped packets cost an exchange: waiting for the retransmission timer, and a small congestion window.
 //!
-//! A small exchange has nothing behind it that could tell of a lost packet, so it waits for the timer: 200 ms
-//! at the least, whatever the round trip. A large one is told by what follows, and pays with its window.
+//! Nothing follows a small exchange's packets that would reveal a loss, so it waits for the timer: at least 200 ms,
+//! whatever the round trip. Of a large one later packets reveal it, and it pays with its window.
 //!
-//! Blind spot: where most exchanges stand, what they take otherwise is not seen.
+//! Blind spot: where most exchanges wait for the timer, their time without it is not seen.
 //! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 8985 (tail loss probes, which need two round
 //! trips and, for one segment alone, the same 200 ms); RFC 5681.
 
@@ -17,15 +16,13 @@ use crate::prelude::*;
 /// Unit: seconds. Source: see the module.
 pub(crate) const TIMER: f64 = 0.2;
 
-/// What the drops of one mechanism cost.
 pub(crate) struct Cost {
-    /// Unit: seconds an exchange.
+    /// Seconds an exchange.
     pub each: f64,
-    /// What was seen of it.
     pub words: String,
 }
 
-/// Whether drops know of each other.
+/// Whether drops are independent.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Drops {
     /// Something was full.
@@ -55,21 +52,21 @@ impl Cost {
     }
 }
 
-/// All that a direction dropped, a second, for whatever reason.
-fn dropped(way: &LaidDirection) -> f64 {
+/// All drops of a direction a second, for any reason.
+fn dropped(direction: &LaidDirection) -> f64 {
     let reasons = [
-        way.lost_per_second(),
-        way.overflows().map(|full| full.sum()),
-        way.too_large(),
-        way.per_second(link::DROPPED_DEVICE),
+        direction.lost_per_second(),
+        direction.overflows().map(|full| full.sum()),
+        direction.too_large(),
+        direction.per_second(link::DROPPED_DEVICE),
     ];
     reasons.into_iter().flatten().sum()
 }
 
-/// Exchanges that stood until the timer.
+/// Exchanges that waited for the timer.
 struct Stalls {
     exchanges: f64,
-    /// Time that they took longer. Unit: seconds an exchange, over all of them.
+    /// How much longer they took. Unit: seconds an exchange, over all of them.
     each: f64,
     /// The same as a share of all time.
     time: f64,
@@ -82,24 +79,24 @@ impl Stalls {
         let service = &run.load.service;
         let alone = run.header.unhindered(run.load).ok_or_else(missing)?;
         let mean = service.mean() / 1e9;
-        // Some exchanges are quicker than the median of those alone, and stand for the timer as others do.
+        // Exchanges that are quicker alone than the median wait for the timer as others do.
         let late = ((alone + FULL * TIMER) * 1e9) as u64;
         let quick = service.share_within(0, late);
         let typical = service.at(50.0).map_or(alone, |at| at.value as f64 / 1e9);
-        // Most exchanges late: then the median is one of those. Servers near and far: it is one of either.
+        // Where most are late the median is one of those; with servers near and far it is one of either.
         let typical = if quick > HALFWAY && run.load.pairs.is_empty() { typical } else { alone };
         let time = (1.0 - quick * typical / mean.max(1e-9)).clamp(0.0, 1.0);
         Ok(Self { exchanges: 1.0 - quick, each: time * mean, time })
     }
 
-    /// What so many drops an exchange, such a share of all, have to do with it: none stands without a drop.
+    /// The part due to so many drops an exchange, such a share of all: no exchange waits without a drop.
     fn by(&self, drops_each: f64, of_all: f64) -> f64 {
         let stood = (self.exchanges * of_all.min(1.0)).min(drops_each);
         if self.exchanges > 0.0 { self.each * stood / self.exchanges } else { 0.0 }
     }
 }
 
-/// The congestion windows of who sends the bulk.
+/// The congestion windows of the end that sends the bulk.
 struct Windows {
     /// The share of busy samples in which they were full.
     full: f64,
@@ -126,27 +123,27 @@ impl Windows {
         })
     }
 
-    /// What such a share of lost packets adds: round trips with the window that it leaves, in so far as windows
-    /// were full; the first round trip would be there anyway.
+    /// What such a share of lost packets adds: round trips with the window that it leaves, as far as windows were
+    /// full; the first round trip would be there anyway.
     fn by(&self, share: f64) -> f64 {
         let window = window_with_losses(share, self.rtt) * self.segment;
         let moved = self.bytes / window.max(1.0) * self.rtt;
         (moved.min(self.full * self.mean) - self.rtt).max(0.0)
     }
 
-    /// Round trips in which what was lost is sent again, until all of an exchange is there.
+    /// Time of round trips in which losses are sent again, until an exchange is complete.
     fn sent_again(&self, share: f64) -> f64 {
         self.rtt * trips_again(share, self.bytes / self.segment)
     }
 }
 
-/// The share of a sender's busy samples in which its window was full, or it was mending a loss.
+/// The share of a sender's busy samples with a full window or in recovery from a loss.
 fn full_share(flow: &Of) -> Result<f64, Missing> {
     let windows = flow.both(tcp_info::UNACKED, tcp_info::SND_CWND)?;
     let mut busy: Vec<_> = windows.into_iter().zip(flow.values(tcp_info::CA_STATE)?).collect();
     busy.retain(|((unacked, _), _)| *unacked > 0);
     busy.first().ok_or_else(|| missing(tcp_info::UNACKED.name, "flow/* while sending"))?;
-    // Source: `TCP_CA_Recovery`, linux/tcp.h; from then on the window is being cut down.
+    // Source: `TCP_CA_Recovery`, linux/tcp.h: from here on the window is reduced.
     let is_full = |((unacked, cwnd), state): &&((u64, u64), u64)| {
         *unacked as f64 >= FULL * *cwnd as f64 || *state >= 3
     };

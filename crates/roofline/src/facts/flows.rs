@@ -1,33 +1,31 @@
-//! The sampled connections as the kernel sees them: which end sends the bulk, how long a round trip is, how
-//! much may be under way and what keeps it from being more.
+//! Sampled connections by the kernel: which end sends the bulk, the round trip, and what limits the bytes in flight.
 
 use crate::prelude::*;
 
-/// What a connection begins with. Unit: segments.
+/// The initial congestion window. Unit: segments.
 // Source: RFC 6928; `TCP_INIT_CWND`, linux/include/net/tcp.h.
 pub(crate) const INITIAL_WINDOW: f64 = 10.0;
 
-/// Who sends more, and the payload of one exchange in that direction. Unit: bytes.
+/// The end that sends more, and the payload of one exchange from there. Unit: bytes.
 pub(crate) fn heavier(run: &Run) -> (Side, f64) {
     let each = |bytes: u64| bytes as f64 / run.load.exchanges.max(1) as f64;
     let (up, down) = (each(run.load.bytes_written), each(run.load.bytes_read));
     if up > down { (Side::Client, up) } else { (Side::Server, down) }
 }
 
-/// Where exchanges are whose bytes are unsent at that end.
+/// The station of exchanges with bytes unsent at that end.
 pub(crate) fn sending(side: Side) -> Station {
     if side == Side::Client { Station::ClientSending } else { Station::ServerSending }
 }
 
-/// The direction that carries more, and its connections from both ends.
 pub(crate) struct Bulk<'a> {
     pub sender: Side,
     pub receiver: Side,
-    /// Payload of one exchange; of a service that is watched, of one read. Unit: bytes.
+    /// Payload of one exchange; of a watched service, of one read. Unit: bytes.
     pub bytes: f64,
     pub senders: Vec<Of<'a>>,
     pub receivers: Vec<Of<'a>>,
-    /// A connection's time by its exchanges. Unit: seconds.
+    /// A connection's time an exchange. Unit: seconds.
     cycle: f64,
 }
 
@@ -36,16 +34,16 @@ pub(crate) struct Bulk<'a> {
 pub(crate) enum Size {
     /// Fixed, by an option.
     Fixed,
-    /// A send buffer as the kernel makes it for the first ten segments, and never grown: it grows only while the
-    /// congestion window is full, which a full buffer may keep it from being.
+    /// A send buffer as the kernel makes it for the first ten segments. It grows only while the congestion window is
+    /// full, which a full buffer may prevent.
     Initial,
-    /// Tuned by the kernel as far as its setting lets it. Unit: bytes.
+    /// Tuned up to the kernel's limit. Unit: bytes.
     AtMost(f64),
-    /// Tuned by the kernel, with more to come.
+    /// Tuned, below the limit.
     Tuned,
 }
 
-/// A sender at an instant at which it had bytes on their way or to send. Unit: bytes.
+/// A sender at an instant at which it had bytes in flight or to send. Unit: bytes.
 pub(crate) struct Moment {
     /// Sent and not acknowledged.
     pub in_flight: f64,
@@ -59,7 +57,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Less than a segment waits, with room for it, until what is out is acknowledged.
+    /// Less than a segment waits, with window for it, until what is in flight is acknowledged.
     pub fn is_nagle(&self) -> bool {
         self.unsent > 0.0 && self.unsent < self.segment && self.in_flight > 0.0 && self.has_room
     }
@@ -80,13 +78,13 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// What moving so many bytes a round trip adds to an exchange after its first. Unit: seconds.
+    /// Time that so many bytes a round trip add to an exchange after its first. Unit: seconds.
     pub fn round_trips(&self, facts: &Facts, most: f64, rtt: f64) -> Result<f64, Missing> {
         match facts.load {
-            // Whatever goes in a round trip, a block of a stream is no more than its share of that.
+            // A block of a stream takes no more than its share of a round trip.
             Load::Made if facts.streams() => Ok((self.bytes / most.max(1.0) * rtt).min(self.cycle)),
             Load::Made => Ok((self.bytes / most.max(1.0) - 1.0).max(0.0) * rtt),
-            // A read is what one call took, not what its peer had to send.
+            // A read is what one call took, not what the peer had to send.
             Load::Watched => {
                 let per_s = mean_over(&self.senders, |flow| flow.rate(tcp_info::BYTES_ACKED))?;
                 Ok((per_s / most.max(1.0) * rtt).min(1.0) * self.cycle)
@@ -94,13 +92,13 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// A share of the time in which a sender has bytes on their way or to send, by exchanges. Unit: seconds.
+    /// A share of the time with bytes in flight or to send, an exchange. Unit: seconds.
     pub fn busy(&self, share: f64) -> Result<f64, Missing> {
         let busy = mean_over(&self.senders, |flow| flow.rate(tcp_info::BUSY_TIME))?;
         Ok(share * busy.min(1.0) * self.cycle)
     }
 
-    /// What is in flight in the middle of the senders' moments of which this is so. Unit: bytes.
+    /// Median bytes in flight at the senders' moments of which this is so.
     pub fn in_flight(&self, when: &str, is: fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {
             let held = moments(flow)?.into_iter().filter(is).map(|at| at.in_flight);
@@ -109,15 +107,15 @@ impl<'a> Bulk<'a> {
         })
     }
 
-    /// What is in flight while bytes wait for a window that was so large, where that is less than it: a window that is
-    /// used up has about as much in flight; one that is shut, because its reader is slow, has not. Unit: bytes.
+    /// Bytes in flight while others wait for a window of this size, if clearly less than it: a window that limits has
+    /// about as much in flight; one shut by a slow reader has not.
     pub fn shut(&self, window: f64) -> Option<f64> {
         let is_held = |at: &Moment| at.unsent > 0.0 && !at.has_room;
         let out = self.in_flight("with bytes waiting", is_held).ok()?;
         (out < HALFWAY * window).then_some(out)
     }
 
-    /// Of the senders' samples with something to send, the share in which `is`.
+    /// Of the senders' samples with something to send, the share of which this is so.
     pub fn share(&self, is: impl Fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {
             let moments = moments(flow)?;
@@ -135,7 +133,7 @@ impl<'a> Bulk<'a> {
         format!("{connections} x {most} {what} / {rtt} round trip / {all} {each} = {rate}")
     }
 
-    /// A buffer in which all of an exchange is under way at once; twice the size at least. Unit: bytes.
+    /// A buffer that holds a whole exchange in flight; at least twice the size. Unit: bytes.
     pub fn room_for(&self, buffer: f64, window: f64) -> u64 {
         let times = (self.bytes / window.max(1.0)).ceil().max(2.0) as u64;
         // Source: buffers are ints in the kernel, `sk_rcvbuf` and `sk_sndbuf`, include/net/sock.h.
@@ -143,10 +141,9 @@ impl<'a> Bulk<'a> {
     }
 }
 
-/// A sender's samples at which it had bytes on their way or to send.
 pub(crate) fn moments(flow: &Of) -> Result<Vec<Moment>, Missing> {
     let segment = flow.max(tcp_info::SND_MSS)?.0.max(1);
-    // One answer of the kernel has them all.
+    // The kernel gives them in one answer.
     let segments = flow.both(tcp_info::UNACKED, tcp_info::SND_CWND)?;
     let windows = flow.both(tcp_info::NOTSENT_BYTES, tcp_info::SND_WND)?;
     let buffers = flow.both(tcp_info::WMEM_QUEUED, tcp_info::SNDBUF)?;
@@ -165,21 +162,19 @@ pub(crate) fn moments(flow: &Of) -> Result<Vec<Moment>, Missing> {
     Ok(busy.collect())
 }
 
-/// Whether sockets' pacing rate was set: then it stands still while bytes move at it, and is not congestion
-/// control's, which follows the path.
+/// Whether the pacing rate was configured: it stays constant while bytes move at it; congestion control's varies.
 pub(crate) fn pacing_was_set(flows: &[Of]) -> Result<bool, Missing> {
     let still = part_of(flows, |flow| {
         let samples = flow.values(tcp_info::PACING_RATE)?;
         let rate = samples[0];
         let (bytes, busy) = (flow.grown(tcp_info::BYTES_ACKED)?, flow.grown(tcp_info::BUSY_TIME)?);
-        // A rate that is set for its sake is one that bytes move at; and two samples may be alike by chance.
+        // A configured rate is one that bytes move at; two samples may be alike by chance.
         let is_met = bytes >= HALFWAY * rate as f64 * busy && bytes > 0.0;
         Ok(is_met && samples.len() > 2 && samples.iter().all(|other| *other == rate))
     })?;
     Ok(still >= HALFWAY)
 }
 
-/// How buffers came to their size, by the most that tuning gives them.
 pub(crate) fn size(
     flows: &[Of],
     buffer: Metric<Bytes>,
@@ -197,8 +192,8 @@ pub(crate) fn size(
     })
 }
 
-/// Whether a send buffer has a size that the kernel begins with: ten segments (`TCP_INIT_CWND`), each in a block
-/// of a power of two with a `sk_buff` of 256 bytes, times 2, or 3 of bbr.
+/// Whether a send buffer has an initial size of the kernel's: ten segments (`TCP_INIT_CWND`), each in a block of a
+/// power of two with a `sk_buff` of 256 bytes, times 2, or 3 with bbr.
 /// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
 fn is_initial_send_buffer(bytes: u64) -> bool {
     [20, 30].into_iter().any(|segments| {
@@ -207,17 +202,16 @@ fn is_initial_send_buffer(bytes: u64) -> bool {
     })
 }
 
-/// The congestion control of each sampled end that tells it.
+/// The congestion control of each sampled end, where known.
 pub(crate) fn congestion_of<'a>(run: &Run<'a>, side: Side) -> Vec<&'a str> {
     run.ends(side).filter_map(|end| run.fact(end, "congestion")).collect()
 }
 
-/// Whether `TCP_NODELAY` is known to be set on this end.
 pub(crate) fn is_nodelay(flow: &Of) -> bool {
     flow.last(port::NODELAY) == Ok(1)
 }
 
-/// The smallest round-trip time that either end saw. Unit: seconds.
+/// The smallest round trip that either end saw. Unit: seconds.
 pub(crate) fn min_rtt(run: &Run) -> Result<f64, Missing> {
     let flows = [Side::Client, Side::Server].map(|side| run.flows(side)).concat();
     let rtts = over(&flows, missing(tcp_info::MIN_RTT.name, "flow/*"), |flow| {
@@ -226,25 +220,25 @@ pub(crate) fn min_rtt(run: &Run) -> Result<f64, Missing> {
     Ok(rtts.into_iter().fold(f64::INFINITY, f64::min).max(1e-6))
 }
 
-/// The most that tuning gives a buffer: the third number of such a setting. Unit: bytes.
+/// The third number of such a setting. Unit: bytes.
 pub(crate) fn setting(run: &Run, name: &str) -> Result<f64, Missing> {
     let third = run.header.host.sysctls.get(name).and_then(|all| all.split_whitespace().nth(2));
     third.and_then(|most| most.parse().ok()).ok_or_else(|| missing(name, "host"))
 }
 
-/// Segments of senders. Unit: bytes.
+/// Segment size. Unit: bytes.
 pub(crate) fn segment(senders: &[Of]) -> Result<f64, Missing> {
     mean_over(senders, |flow| Ok(flow.max(tcp_info::SND_MSS)?.0 as f64))
 }
 
-/// The middle one.
+/// Median.
 pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut all: Vec<f64> = values.collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied()
 }
 
-/// The mean over flows of a figure, over those flows that have it.
+/// The mean of a figure over the flows that have it.
 pub(crate) fn mean_over(
     flows: &[Of],
     figure: impl Fn(&Of) -> Result<f64, Missing>,
@@ -253,12 +247,12 @@ pub(crate) fn mean_over(
     Ok(found.iter().sum::<f64>() / found.len() as f64)
 }
 
-/// The part of the flows of which this is so, of those that tell it.
+/// The share of flows of which this is so, of those that have it.
 fn part_of(flows: &[Of], is: impl Fn(&Of) -> Result<bool, Missing>) -> Result<f64, Missing> {
     mean_over(flows, |flow| Ok(if is(flow)? { 1.0 } else { 0.0 }))
 }
 
-/// A figure of those flows that have it; never none.
+/// A figure of the flows that have it; never none.
 fn over(
     flows: &[Of],
     none: Missing,

@@ -1,34 +1,33 @@
-//! What several roofs need before they can say anything, or why it is not there.
+//! What several roofs need before they can claim anything, or why it is not there.
 
 use crate::prelude::*;
 
 impl<'a> Facts<'a> {
-    /// The node's samples; silent where it is none, is not sampled inside, or serves nobody.
+    /// The node's samples; silent where there is none, or it serves no request.
     pub(crate) fn serving_node(&self) -> Result<Of<'a>, Silent> {
         let node = self.run.node()?;
         self.has_traffic()?;
         Ok(node)
     }
 
-    /// What the node's schedulers did, what the kernel gave the target, and the part of the former that it let run.
+    /// What the node's schedulers did, what the kernel gave the target, and the part of the former that ran.
     pub(crate) fn schedulers(&self) -> Result<(&NodeCpu, &Target, f64), Missing> {
         let node = self.node.as_ref().map_err(Clone::clone)?;
         let target = self.target_cpu()?;
         Ok((node, target, node.let_run(target.cores)))
     }
 
-    /// `its schedulers had work for 1.20 CPUs`; none where the target is no node that is sampled inside.
+    /// `its schedulers had work for 1.20 CPUs`; none where no node was sampled inside.
     pub(crate) fn scheduled(&self) -> Option<String> {
         let work = self.node.as_ref().ok()?.scheduled();
         Some(format!("its schedulers had work for {work:.2} CPUs"))
     }
 
-    /// What the kernel gave the target.
     pub(crate) fn target_cpu(&self) -> Result<&Target, Missing> {
         self.target_cpu.as_ref().map_err(Clone::clone)
     }
 
-    /// Silent where nothing was read from a service that is watched.
+    /// Silent where nothing was read from a watched service.
     pub(crate) fn has_traffic(&self) -> Result<(), Silent> {
         let is_quiet =
             self.run.is_watched() && self.run.load.exchanges == 0 && self.run.attained().0 <= 0.0;
@@ -40,7 +39,7 @@ impl<'a> Facts<'a> {
         silent_if(self.load == Load::Watched, "linerate makes no load in this run")
     }
 
-    /// Silent where the target's own host is not the one that is sampled.
+    /// Silent where the target's own host is not the sampled one.
     pub(crate) fn is_local(&self) -> Result<(), Silent> {
         silent_if(!self.run.header.target.local, "the target is on another host")?;
         self.has_traffic()

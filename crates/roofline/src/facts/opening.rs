@@ -1,9 +1,9 @@
-//! What connections cost that are opened for the exchanges of this run, by its own counts.
+//! The cost of connections that are opened for the exchanges of this run, by its own counts.
 //!
 //! `kernel's CPU time x segments that open and close connections / all segments`
 //!
-//! Blind spot: what the programs themselves do for a new connection (a process, a buffer, a log line) is not
-//! in it, so it is a least cost. Kernel time that has nothing to do with segments (a disk's) is.
+//! Blind spot: what the programs do for a new connection (a process, a buffer, a log line) is left out, so it is a
+//! lower bound. Kernel time without segments (a disk's) is included.
 //! Source: RFC 9293, 3.5 and 3.6.
 
 use crate::prelude::*;
@@ -11,13 +11,12 @@ use crate::prelude::*;
 // Source: RFC 9293, 3.5 (three segments open a connection) and 3.6 (four close it).
 const SEGMENTS: f64 = 7.0;
 
-/// Connections that are opened for exchanges.
 pub(crate) struct Opening {
     /// By the client, an exchange.
     pub each: f64,
-    /// By the target itself, to whomever it asks, an exchange.
+    /// By the target itself, to any peer, an exchange.
     pub upstream: f64,
-    /// What a connect takes, in the middle. Unit: seconds.
+    /// Median time of a connect. Unit: seconds.
     pub connect_s: f64,
     /// The share of the stack's segments that open and close connections, 0 to 1.
     pub share: Result<f64, Missing>,
@@ -40,7 +39,7 @@ impl Facts<'_> {
         Opening { each, upstream, connect_s, share: share(&stack) }
     }
 
-    /// Connections that the target opens itself: those of its stack that the engine did not.
+    /// Connections that the target opens itself: those of its stack that the engine did not open.
     fn upstream(&self, stack: &Of, each: f64) -> Option<f64> {
         if self.inside.asked.is_empty() {
             return None;
@@ -51,7 +50,7 @@ impl Facts<'_> {
         Some((self.per_exchange(opened) - ours).max(0.0))
     }
 
-    /// The parts of a claim that so many of the client's connections an exchange are opened, or of the target's.
+    /// The cost of the client's new connections, or of the target's, as parts of a claim.
     pub(crate) fn price(&self, opening: &Opening, upstream: bool) -> Vec<Part> {
         let connects = opening.connect_s * opening.each;
         let delay = Part::Delay { at: At::Station(Station::Connect), each: connects };

@@ -1,55 +1,55 @@
-//! Queues of a message broker that grow: how much of what is published into them leaves them.
+//! Growing queues of a message broker: how much of what is published into them is consumed.
 //!
-//! A queue grows where messages wait in it for a consumer, more in each third of the window. A burst that is worked
-//! off shrinks in the last one. What is with consumers unacknowledged counts too where they may hold any number.
+//! A queue grows if more messages wait in it in each third of the window. A burst that is worked off shrinks in the
+//! last one. Unacknowledged messages count too where consumers may hold any number.
 
 use linerate_evidence::sources::{broker, queue};
 use linerate_model::Timestamp;
 
 use crate::prelude::*;
 
-/// Messages that were published and not taken, of one queue or of all of them.
+/// Messages published and not consumed, of one queue or of all.
 pub(crate) struct Growing {
-    /// The queue's name; absent where only all of them together are counted.
+    /// Absent where only all queues together are counted.
     pub name: Option<String>,
-    /// Published, in the window.
+    /// In the window.
     pub published: f64,
-    /// Acknowledged, or handed out to who need not acknowledge, in the window.
+    /// Acknowledged, or delivered without need of it, in the window.
     pub taken: f64,
-    /// Messages that are more at the end of the window.
+    /// Growth over the window.
     pub grown: f64,
     /// The window, from its first sample to its last. Unit: seconds.
     pub seconds: f64,
-    /// Who consumes; absent where that was not counted.
+    /// Absent where it was not counted.
     pub consumers: Option<Consumers>,
 }
 
-/// Who consumes from a queue, or from all of them.
+/// Consumers of a queue, or of all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Consumers {
     pub count: f64,
-    /// How many messages they may hold unacknowledged together, where each has a limit.
+    /// Messages that they may hold unacknowledged together, where each has a limit.
     pub prefetch: Option<f64>,
-    /// How many they hold, as far as it is known.
+    /// How many they hold, as far as known.
     pub held: Option<f64>,
 }
 
 impl Consumers {
-    /// Whether they hold most of what they may: it is they who are waited for, and not the broker.
+    /// Whether they hold most of what they may: then the consumers limit, and not the broker.
     pub fn are_full(&self) -> bool {
         self.prefetch.zip(self.held).is_some_and(|(limit, held)| held >= HALFWAY * limit)
     }
 }
 
 impl Growing {
-    /// A message's time with a consumer, where each consumer holds as many as it may (Little's law). Unit: seconds.
+    /// A message's time with a consumer, where consumers hold as many as they may (Little's law). Unit: seconds.
     pub fn each(&self) -> Option<f64> {
         let limit = self.consumers?.prefetch.filter(|limit| *limit > 0.0)?;
         (self.taken > 0.0).then(|| limit * self.seconds / self.taken)
     }
 }
 
-/// The queue that grows most, or that all of them together grow where single ones are not counted.
+/// The queue that grows most, or all of them together where single ones are not counted.
 pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
     let (queues, whole) = (run.evidence.queues(), run.whole(Subject::Node));
     let none = "no message broker with known counters (RabbitMQ) was sampled";
@@ -70,7 +70,7 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
     all(run, &queues)
 }
 
-/// One queue that is counted; None where it does not grow.
+/// One counted queue; none where it does not grow.
 fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     let of = run.of(subject);
     let last = |metric: Metric<u64>| of.last(metric).ok();
@@ -89,7 +89,7 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     }
     let (first, last) = (held.first()?, held.last()?);
     let grown = last.1 as f64 - first.1 as f64;
-    // RabbitMQ renews it every 5 s: between two steps nothing is seen of it.
+    // RabbitMQ renews it every 5 s: nothing in between is seen.
     let rises = held.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
     if grown < FEW || held.windows(2).any(|pair| pair[1].1 < pair[0].1) {
         return None;
@@ -104,12 +104,12 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
         dropped: &[],
         taken: &[queue::ACKNOWLEDGED, queue::DELIVERED_NO_ACK],
     };
-    // Channels of other nodes are counted there.
+    // Channels at other nodes are counted there.
     let Some(of) = flow.balance(unlimited).filter(|_| !is_cluster) else {
         // One step may be a burst.
         return (rises > 1).then_some(grows);
     };
-    // A queue of a length that is set drops what is too much; nobody counts that by queue.
+    // A queue with a length limit drops the excess, which is not counted by queue.
     let is_kept = of.is_growing() && grown >= HOLDS * of.more();
     let Balance { published, taken, seconds, .. } = of;
     is_kept.then_some(Growing { published, taken, seconds, ..grows })
@@ -121,7 +121,7 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     of.last(broker::PUBLISHED)?;
     let counts = |metric| queues.iter().filter_map(move |of| run.of(*of).last(metric).ok());
     let sum = |metric| counts(metric).sum::<u64>();
-    // What is handed out to consumers that need not acknowledge is not counted apart.
+    // Deliveries to consumers that need not acknowledge are not counted apart.
     let acknowledges = sum(queue::CONSUMERS_NO_ACK) == 0;
     let unlimited = sum(queue::CONSUMERS_UNLIMITED);
     let done: &[_] = &[broker::ACKNOWLEDGED, broker::REJECTED];
@@ -158,25 +158,23 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     Ok(Growing { name, published, taken, grown, seconds, consumers })
 }
 
-/// Counters of what goes in and out.
 struct Flow<'a> {
     of: Of<'a>,
     /// Into the queue.
     put: &'a [Metric<u64>],
     /// To consumers.
     handed: &'a [Metric<u64>],
-    /// Out of the queue, to nobody.
+    /// Out of the queue, unconsumed.
     dropped: &'a [Metric<u64>],
-    /// Done with: acknowledged, or handed out to who need not acknowledge.
+    /// Acknowledged, or delivered without need of it.
     taken: &'a [Metric<u64>],
 }
 
-/// What came of it in the window.
 struct Balance {
     published: f64,
     taken: f64,
     seconds: f64,
-    /// Messages that were more after each third.
+    /// Growth in each third.
     thirds: [f64; 3],
 }
 
@@ -185,7 +183,7 @@ impl Balance {
         self.thirds.iter().sum()
     }
 
-    /// In each third at least half of a third's part, and in all more than chance.
+    /// At least half of its share in each third, and more than chance in all.
     fn is_growing(&self) -> bool {
         let more = self.more();
         let least = HALFWAY * more / self.thirds.len() as f64;
@@ -195,7 +193,7 @@ impl Balance {
 }
 
 impl Flow<'_> {
-    /// With what consumers hold unacknowledged, or only what waits for them. None: it is not counted.
+    /// With what consumers hold unacknowledged, or without. None: not counted.
     fn balance(&self, with_held: bool) -> Option<Balance> {
         let put = self.series(self.put)?;
         let published = self.series(&self.put[..1])?;
@@ -214,7 +212,7 @@ impl Flow<'_> {
         (seconds > 0.0).then_some(Balance { published, taken, seconds, thirds })
     }
 
-    /// The sum of several counters by seconds; they are sampled together.
+    /// The sum of several counters, which are sampled together.
     fn series(&self, metrics: &[Metric<u64>]) -> Option<Series> {
         let (first, others) = metrics.split_first()?;
         let samples = self.of.all(*first).ok()?;
@@ -228,15 +226,15 @@ impl Flow<'_> {
     }
 }
 
-/// Instants in seconds, and what a counter said.
+/// Instants in seconds, and a counter's values.
 type Series = Vec<(f64, f64)>;
 
-/// How much a counter grew between two instants; between samples it is taken to grow evenly.
+/// Growth of a counter between two instants; even between samples.
 fn grown(series: &Series, from: f64, to: f64) -> f64 {
     let pairs = series.windows(2).map(|pair| {
         let ((begin, before), (end, after)) = (pair[0], pair[1]);
         let inside = (to.min(end) - from.max(begin)).max(0.0);
-        // One that went back lost a channel's part.
+        // A counter that fell lost the part of a closed channel.
         (after - before).max(0.0) * inside / (end - begin).max(1e-9)
     });
     pairs.sum()

@@ -1,4 +1,4 @@
-//! The node's processes that were sampled, each with its figures over the run.
+//! The node's sampled processes, each with its figures over the run.
 
 use crate::prelude::*;
 
@@ -6,31 +6,31 @@ use crate::prelude::*;
 pub struct Process<'a> {
     /// Its pid, or linerate's number for it.
     pub pid: String,
-    /// Its registered name, or the function it began in.
+    /// Its registered name, or its initial function.
     pub name: &'a str,
-    /// Where it was when it was last sampled.
+    /// Its function at the last sample.
     pub function: &'a str,
     /// The same with its callers.
     pub stack: &'a str,
-    /// What it waited for then: `send`, `recv`, `receive`, ... as the probe has it.
+    /// What it waited for then, as the probe has it: `send`, `recv`, `receive`.
     pub wait: Option<&'a str>,
-    /// The share of the samples in which it ran or could have run, 0 to 1.
+    /// The share of samples in which it ran or could have run, 0 to 1.
     pub running: f64,
-    /// In which it collected garbage.
+    /// The share in which it collected garbage.
     pub collecting: f64,
-    /// In which it had mail.
+    /// The share in which it had mail.
     pub with_mail: f64,
     /// Median length of its mailbox.
     pub mailbox: u64,
-    /// The least it had in it, and the most.
+    /// Its shortest and longest mailbox.
     pub mail: [u64; 2],
-    /// The most its heaps had. Unit: bytes.
+    /// Its largest heap. Unit: bytes.
     pub heap: f64,
-    /// Reductions a second.
+    /// A second.
     pub reductions: f64,
     pub traced: bool,
     pub fullsweep_after: Option<&'a str>,
-    /// Whether it owns a connection that was sampled.
+    /// Whether it owns a sampled connection.
     pub is_owner: bool,
 }
 
@@ -39,43 +39,41 @@ pub struct Process<'a> {
 const LARGE: f64 = 128.0 * 1024.0 * 8.0;
 
 impl Process<'_> {
-    /// Whether its heap is so large that dirty schedulers collect it.
     pub fn is_large(&self) -> bool {
         self.heap > LARGE
     }
 
-    /// Messages that nobody takes: more than the callers there are, and no more or fewer by callers' own. A queue of work
-    /// grows, or is worked off.
+    /// Messages that stay in its mailbox: more than there are callers, and constant but for the callers' own. A queue
+    /// of work grows, or is worked off.
     pub fn standing(&self, callers: u64) -> u64 {
         let [least, most] = self.mail;
         if least > callers && most - least <= callers { least } else { 0 }
     }
 
-    /// Whether its mailbox is about as long at all times: who asks waits for the answer. One that nobody waits for grows, or
-    /// is worked off.
+    /// Whether its mailbox is about as long at all times: those that ask wait for the answer.
     pub fn is_steady(&self) -> bool {
         let [least, most] = self.mail.map(|length| length as f64);
         most - least <= HALFWAY * most
     }
 
-    /// Messages that wait to be taken.
+    /// Messages that will be taken.
     pub fn waiting(&self, callers: u64) -> u64 {
         self.mailbox - self.standing(callers)
     }
 
-    /// Whether it waits in the middle of something, for somebody whom it asked: what came meanwhile waits for it.
+    /// Whether it waits for another process in the middle of something, while its messages wait.
     pub fn waits_inside(&self) -> bool {
         let frames = self.stack.split(" < ").filter(|frame| !frame.starts_with("proc_lib:"));
         self.running < HALFWAY && !is_in_loop(self.function) && frames.count() > 1
     }
 
-    /// How people know it: `my_server:init/1 (<0.123.0>)`.
+    /// `my_server:init/1 (<0.123.0>)`.
     pub fn words(&self) -> String {
         format!("{} ({})", self.name, self.pid)
     }
 }
 
-/// Whether a process is idle there that would take any message: in the loop of a behaviour.
+/// Whether a process there is idle and would take any message: in the loop of a behaviour.
 pub(crate) fn is_in_loop(function: &str) -> bool {
     // Source: the loops of OTP's behaviours, of p1_utils (ejabberd) and of RabbitMQ's gen_server2.
     let loops =
@@ -84,8 +82,7 @@ pub(crate) fn is_in_loop(function: &str) -> bool {
 }
 
 impl<'a> Run<'a> {
-    /// Pids of the processes that own a connection of a client's which was sampled; what the node opened itself has an
-    /// owner that others may wait for.
+    /// Pids of the owners of sampled client connections; others may wait for the owner of one that the node opened.
     pub(crate) fn owners(&self) -> Vec<&'a str> {
         let ports: Vec<u16> = self.listeners().map(|(port, _)| port).collect();
         let port = |end| self.fact(end, "local")?.rsplit_once(':')?.1.parse().ok();
@@ -96,23 +93,21 @@ impl<'a> Run<'a> {
         ends.filter_map(|end| self.fact(end, "owner")).collect()
     }
 
-    /// How many of the node's processes worked on something at a time, those that own connections left out: they ran, or
-    /// waited in the middle of it for no other process. None where too few were asked to tell.
+    /// How many processes that own no connection worked on something at a time: they ran, or waited in the middle of
+    /// it, for no other process. None where too few were sampled.
     pub(crate) fn taken(&self) -> Option<f64> {
         let of = self.window_or_whole(Subject::Node, |of| of.last(doing::ASKED).is_ok());
         let mean = |metric| of.mean(metric).ok();
         let (asked, all) = (mean(doing::ASKED)?, mean(doing::PROCESSES)?);
         let samples = of.all(doing::ASKED).ok()?.len() as f64;
         let each = all / asked.max(1e-9);
-        // Who is always taken was met so often, or it was not looked for long enough; and of those not drawn nothing is
-        // known.
+        // One that always works was met so often, or sampling was too short; and of those not drawn nothing is known.
         let is_enough = asked * samples / all.max(1.0) >= SAMPLES as f64;
         (is_enough && mean(doing::DRAWN)? >= EXPLAINED * all)
             .then_some((mean(doing::RUNNING)? + mean(doing::INSIDE)?) * each)
     }
 }
 
-/// All that were sampled often enough.
 pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();
     let all = run.evidence.processes();
@@ -120,7 +115,7 @@ pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
 }
 
 fn process<'a>(run: &Run<'a>, subject: Subject, owners: &[&str]) -> Option<Process<'a>> {
-    // Samples are few: where the window has not enough of them, the whole run's stand for it.
+    // Samples are few: where the window has too few, the whole run's are taken.
     let often = |of: &Of| of.all(suspect::RUNNING).is_ok_and(|samples| samples.len() >= SAMPLES);
     let of = run.window_or_whole(subject, often);
     if !often(&of) {

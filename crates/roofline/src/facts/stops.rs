@@ -1,14 +1,14 @@
-//! Stops: nothing at all is answered for many times what an exchange takes, and then everything goes on. A collection of
-//! garbage that stops the world, a lock that somebody holds for long, an event loop at something else.
+//! Stops: for many times an exchange's time nothing is answered, then everything goes on. A garbage collection that
+//! stops the world, a lock held for long, an event loop busy with something else.
 //!
 //! `share = sum of an engine thread's long times without an answer / (threads x window)`
 //!
-//! Long is ten times the median exchange. That all of a thread's `n` connections stand at once says nothing where each
-//! stands for the share `p` of its time by itself: they do for `p^n`. Stops of everybody are as much as `p`: here
-//! they are told from those by the middle of the two, `p^((n+1)/2)`, and by a quarter of the time that chance leaves over.
+//! Long is ten times the median exchange. If each of a thread's `n` connections waits by itself for the share `p` of
+//! its time, all wait at once for `p^n`. Common stops are as much as `p`. The threshold is the middle of the two,
+//! `p^((n+1)/2)`, and a quarter of the time beyond chance.
 //!
-//! Blind spots: fewer than three connections a thread are not told apart, nor where nearly all time is in slow requests.
-//! What stops linerate itself stops all it sees: with a quota that held it or the target, nothing is said.
+//! Blind spots: fewer than three connections a thread, or nearly all time in slow requests, can't be distinguished.
+//! What stops linerate stops all it sees: where a quota held it or the target, nothing is claimed.
 
 use linerate_evidence::{LoadSummary, SILENT};
 
@@ -19,9 +19,9 @@ use crate::prelude::*;
 pub(crate) struct Stops {
     /// Of the time, 0 to 1.
     pub share: f64,
-    /// How long one lasts on average. Unit: seconds.
+    /// Mean length of one. Unit: seconds.
     pub each_s: f64,
-    /// How many there are a second.
+    /// A second.
     pub per_s: f64,
 }
 
@@ -35,7 +35,7 @@ impl Stops {
         )
     }
 
-    /// None where there are none to speak of, or where nobody can tell.
+    /// None where there are none, or they can't be distinguished.
     pub fn among(load: &LoadSummary) -> Option<Self> {
         let threads = load.threads.max(1) as f64;
         let each = load.in_flight / threads;
@@ -91,15 +91,15 @@ mod tests {
 
     #[test]
     fn all_stop_together_or_each_by_itself() {
-        // Ten times a second all eight stand for 80 ms.
+        // Ten times a second all eight wait for 80 ms.
         let stops = Stops::among(&load(80, &[(80 * MS, 10)])).unwrap();
         assert!((stops.share - 0.8).abs() < 0.01, "{stops:?}");
         assert!((stops.each_s - 0.08).abs() < 0.001 && (stops.per_s - 10.0).abs() < 0.1);
-        // One request in 38 takes 80 ms: all eight stand at once for 0.8^8 = 0.17 of the time.
+        // One request in 38 takes 80 ms: all eight wait at once for 0.8^8 = 0.17 of the time.
         assert_eq!(Stops::among(&load(80, &[(20 * MS, 8)])), None);
         // Times between answers that are no longer than some exchanges.
         assert_eq!(Stops::among(&load(0, &[(2 * MS, 400)])), None);
-        // Nearly all time is in slow requests: each by itself, all stand for 0.99 of the time.
+        // Nearly all time is in slow requests: each by itself, all wait for 0.99 of the time.
         assert_eq!(Stops::among(&load(3_000, &[(990 * MS / 5, 5)])), None);
         // Stopped once.
         assert_eq!(Stops::among(&load(8, &[(500 * MS, 1)])), None);

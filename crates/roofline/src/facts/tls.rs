@@ -3,8 +3,8 @@
 use crate::prelude::*;
 
 impl Facts<'_> {
-    /// Silent where neither our plan says so, nor the owner of a sampled connection is a process of OTP's ssl. Those
-    /// have no registered names, but began as one: `ssl_gen_statem:init/1`.
+    /// Silent where the plan has no TLS, and no owner of a sampled connection is a process of OTP's ssl. Those have
+    /// no registered names, but began as `ssl_gen_statem:init/1`.
     pub(crate) fn speaks_tls(&self) -> Result<(), Silent> {
         let (run, owners) = (&self.run, self.run.owners());
         let is_of = |function: &str| function.starts_with("ssl_") || function.starts_with("tls_");
@@ -17,9 +17,8 @@ impl Facts<'_> {
         silent_if(!is_tls, "it does not encrypt its connections")
     }
 
-    /// What an exchange is in the handshake, and the part of the target's work that goes there: that of the exchanges
-    /// it has taken which are in a handshake; on what is unread it does not work. None where none was met in one.
-    /// Unit: seconds.
+    /// An exchange's time in the handshake, and the target's work there: the share of exchanges in a handshake among
+    /// those it has taken; on unread ones it does not work. None where no exchange was met in one. Unit: seconds.
     pub(crate) fn shaking(&self) -> Option<(f64, Result<f64, Missing>)> {
         let shaking = self.at(Station::TlsHandshake);
         let taken = self.at(Station::Application);
@@ -27,14 +26,14 @@ impl Facts<'_> {
         (shaking > 0.0).then(|| (self.per_exchange(shaking), work()))
     }
 
-    /// CPU time that the target works for an exchange. Unit: seconds.
+    /// CPU time of the target for an exchange. Unit: seconds.
     pub(crate) fn target_work(&self) -> Result<f64, Missing> {
         let target = self.target_cpu()?;
         Ok(self.per_exchange(target.work()))
     }
 }
 
-/// Work priced elsewhere: sized where it is much of all that the target does, and never more.
+/// Work with a price measured elsewhere: sized where it is much of the target's, at most all of it.
 pub(crate) fn priced(each: f64, all: f64) -> Claim {
     Claim::work(Resource::TargetCpu, each.min(all)).sized_if(each >= HOLDS * all)
 }

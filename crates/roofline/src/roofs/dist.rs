@@ -1,4 +1,4 @@
-//! Limits of what a BEAM node says to other nodes, and hears of them.
+//! Limits of a BEAM node's traffic with other nodes.
 
 pub(super) mod busy_port;
 pub(super) mod decode;

@@ -1,4 +1,4 @@
-//! Limits of linerate itself: figures that are its own, and not the target's.
+//! Limits of linerate itself: its figures then are not the target's.
 
 pub(super) mod cpu;
 pub(super) mod kept;

@@ -1,4 +1,4 @@
-//! Limits of the path that the plan lays: its rate, its queues, what it loses, and what lays it.
+//! Limits of the path that the plan lays: its rate, its queues, its losses, and its emulator.
 
 pub(super) mod black_hole;
 pub(super) mod bufferbloat;

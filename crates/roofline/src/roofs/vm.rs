@@ -1,4 +1,4 @@
-//! Limits of a BEAM node: its schedulers, its processes, its tables, and what it does beside their code.
+//! Limits of a BEAM node: its schedulers, its processes, its tables, and the emulator's own work.
 
 pub(super) mod dirty_schedulers;
 pub(super) mod funnel;

@@ -1,25 +1,25 @@
-//! An alarm of the service's own: while it stands, connections that publish are not read.
+//! An alarm of the service itself: while it is set, connections that publish are not read.
 //!
-//! `delay = share of the time that it stands x time of an exchange`
+//! `delay = share of the time in which it is set x time of an exchange`
 //! Source: `rabbit_alarm` of RabbitMQ; its guides "Memory and Disk Alarms" and "Blocked Connections".
 
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
-    // Sampled once a second: of a short window the whole run's samples stand for it.
+    // Sampled once a second: for a short window the whole run's samples are taken.
     let node = run.window_or_whole(Subject::Node, |of| of.last(vm::ALARMS).is_ok());
     let share = node.share(vm::ALARMS, |count| count > 0).ok();
     let none = "no BEAM node with known alarms (RabbitMQ) was sampled";
     let share = share.or_not_here(none)?;
     silent_if(share == 0.0, "no alarm is set")?;
     let named = run.fact(Subject::Node, "alarms").unwrap_or("?");
-    // Where nothing is read at all, there is no time of an exchange.
+    // Where nothing is read at all, an exchange has no time.
     let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
     let waits = Part::Delay { at: At::Service, each: each(share * facts.under_way()) };
     let stood = in_percent(share);
     Ok(Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each(1.0)), waits])
-        // One that comes and goes within seconds (a burst, a collection) holds nobody for long.
+        // One that comes and goes within seconds (a burst, a collection) delays nothing for long.
         .sized_if(share >= HALFWAY)
         .sum(format!("{named}: publishing connections are not read while it is set"))
         .seen(format!("an alarm was set in {stood} of samples, the last: {named}"))
@@ -27,7 +27,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([remedy(named)]))
 }
 
-/// Connections in which bytes lay all the time while nothing was read.
+/// Connections with unread bytes throughout, of which nothing was read.
 fn waiting(run: &Run) -> Option<String> {
     let unread = |flow: &Of| {
         let queue = flow.all(tcp_info::RQUEUE).ok()?;

@@ -1,12 +1,12 @@
-//! So many at a time: the service takes every request and works on `k` of them, whatever is asked.
+//! So many at a time: the service accepts all requests and works on `k` of them, whatever is asked.
 //!
 //! `ceiling = k / time of an exchange alone`, `k = throughput x the application's time alone`
 //!
 //! Two of a kind, by the number: one at a time is a lock, a queue with one consumer, one thread
 //! (`app.serial`); more are a pool of workers, connections or permits (`app.pool`).
 //!
-//! Distinguished from a full CPU by what is known of the CPUs: solved as a network they would give more.
-//! Distinguished from too few connections by the experiment: half of them gave as much.
+//! Distinguished from a full CPU by the known CPU demands, whose network would give more, and from too few
+//! connections by the experiment, in which half of them gave as much.
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
 use linerate_evidence::sources::threads::States;
@@ -64,8 +64,7 @@ impl AtOnce {
     }
 }
 
-/// One holds what all need, for much longer than an exchange takes; nor is it a quota that stops them, or linerate's own
-/// threads.
+/// One holds what all need, for much longer than an exchange takes; no quota, and no full thread of linerate's.
 fn stops(facts: &Facts) -> Option<Stops> {
     let sides = [&facts.target, &facts.engine];
     let is_stopped = sides.into_iter().flatten().any(|of| of.throttled > 0.0);
@@ -86,7 +85,7 @@ fn go_on() -> Remedy {
 fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let place = &facts.place;
     let full = place.regime == Regime::Full && place.resource == Some(Resource::Slots);
-    // Evidence without the experiment says how many are served, and not whether more would be.
+    // Evidence without the experiment shows how many are served, not whether more would be.
     let few = place.regime == Regime::Unknown
         && facts.experiment.is_none()
         && place.at_once.is_some_and(|k| k.mid >= 0.5 && k.mid < HALFWAY * place.of);
@@ -99,11 +98,11 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     }
     let why = "the time of an exchange alone is unknown";
     let at_once = place.at_once.filter(|k| k.mid > 0.0).or_not_here(why)?;
-    // Where they hinder each other one takes longer than alone, and still there is one.
+    // Where they hinder each other one takes longer than alone, and is still one.
     Ok((at_once, at_once.mid.max(1.0) / facts.attained))
 }
 
-/// Of a service that is watched: a number that stands still while more wait.
+/// Of a watched service: a constant number while more wait.
 fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let inside = &facts.inside;
     let place = &facts.place;
@@ -111,9 +110,9 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let why = "the requests under way are not inside the server";
     silent_if(!place.station.is_some_and(|station| waiting.contains(&station)), why)?;
     let (port, headers) = facts.captured()?;
-    // Whoever is in service shows as a connection that was accepted, or read, while others are not; as a
-    // question out to somebody else; or as a thread that sleeps and neither waits for a lock nor for events. Threads that
-    // wait for a CPU are no such number: how many they are is the CPUs' affair.
+    // A request in service shows as a connection that is accepted, or read, while others are not; as a question out
+    // to a peer; or as a sleeping thread that waits neither for a lock nor for events. The number of threads that
+    // wait for a CPU depends on the CPUs.
     let questions = inside.questions();
     let threads = inside.threads.as_ref();
     let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
@@ -123,16 +122,16 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         let holds = (threads.running + threads.disk).min(1.0);
         return Ok((Estimate::exact(1.0), holds / headers.per_s));
     }
-    // Beside what is used to four fifths those that wait may well wait for that.
+    // Above four fifths of a resource's use, those that wait may wait for it.
     let why = "its measured CPUs and threads are nearly full";
     silent_if(facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED), why)?;
-    // Those that are ready have a CPU soon where none is full.
+    // Where no CPU is full, those that are ready soon run.
     let working = inside.running;
-    // Threads that are told are no number of those served where they are not the requests' own.
+    // Counted threads are not the number served if they are not the requests' own.
     let served = |at_once| Ok((Estimate::exact(at_once), at_once / headers.per_s));
     if let Some(Pace::AtOnce(at_once)) = facts.pace()
         && questions <= at_once
-        // Where their order tells how many, they may as well compute.
+        // Where their order shows the number, they may as well compute.
         && (working < 0.5 * at_once || headers.in_order() == Some(at_once))
     {
         return served(at_once);
@@ -145,22 +144,22 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     } else if questions >= 1.0 {
         questions
     } else if threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent(facts) {
-        // Not to their clients: to somebody else, who takes what they write one after the other.
+        // Not to their clients: to a peer, which takes what they write one after the other.
         1.0
     } else if place.station == Some(Station::Unread) {
-        // Who reads a request serves it, and the others are not read.
+        // A thread that reads a request serves it, and the others are not read.
         if threads.is_some_and(is_away) { 1.0 } else { port.in_application() }
     } else if let Some(taken) = facts.run.taken() {
-        // A node's threads are its schedulers: what serves its requests are processes.
+        // A node's threads are its schedulers: processes serve its requests.
         taken
     } else if serving >= TWO || queues >= HALFWAY * place.of {
         serving
     } else if in_each_others_way(facts, port) >= HALFWAY * place.of {
-        // One of them holds what they wait for, at work or while its client has the turn.
+        // One of them holds what they wait for, at work or while its client sends next.
         of_them = (working - 1.0).max(0.0);
         1.0
     } else {
-        // One thread in a timer is the clock that most runtimes have, unless as many others wait for it as requests do.
+        // One thread in a timer is most runtimes' clock, unless as many others wait for it as requests do.
         return not_here("no thread of its own shows what its requests wait for");
     };
     let why = "the number of requests in service cannot be distinguished from those that wait";
@@ -170,18 +169,17 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     served(at_once)
 }
 
-/// Whether there is one thread, and it is mostly at something else than waiting for requests.
+/// Whether there is one thread, and it is mostly busy with something else than requests.
 fn is_away(threads: &States) -> bool {
     threads.all() < TWO && threads.idle() < HALFWAY * threads.all()
 }
 
-/// Whether answers wait to be sent.
 fn is_unsent(facts: &Facts) -> bool {
     facts.ports(|port| port.held.all()) >= HOLDS * facts.place.of
 }
 
-/// Connections whose own process waits for events while their requests are unanswered, where each connection has a
-/// process with one thread: for no CPU, disk, clock or client, and with nobody asked, they wait for each other.
+/// Connections with unanswered requests whose own process waits for events, where each connection has a process with
+/// one thread: they wait for each other, since for no CPU, disk, clock, client or peer.
 fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let last = |metric| facts.run.evidence.of(Subject::Target).last(metric).ok();
     let counts = last(process::PROCESSES).zip(last(process::THREADS));
@@ -191,17 +189,16 @@ fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let Some(((processes, _), threads)) = counts.zip(facts.inside.threads.as_ref()) else {
         return 0.0;
     };
-    // Those of no connection, and those whose clients have the turn, are taken to wait as all do.
+    // Processes without a connection, or whose client sends next, are taken to wait as all do.
     let others = processes as f64 - port.accepted() + (port.accepted() - port.under_way()).max(0.0);
     let waits = threads.poll + threads.poll_timed;
     threads.poll * (1.0 - others / waits.max(1e-9)).max(0.0)
 }
 
-/// Whether several threads work, and never two at once: a lock that they hold in turn, while they compute and
-/// while they wait for a disk.
+/// Whether several threads work, and never two at once: a lock held in turn, also while waiting for a disk.
 fn in_turn(inside: &Inside, threads: &States) -> bool {
     let holds = inside.running + inside.runnable + threads.disk;
-    // What is mostly ready and hardly runs is woken often, and does little each time.
+    // Mostly ready and hardly running means woken often, with little to do each time.
     inside.running + threads.disk >= inside.runnable
         && (HOLDS_ONE..TWO).contains(&holds)
         && threads.together < 1.0 - FULL
@@ -209,9 +206,8 @@ fn in_turn(inside: &Inside, threads: &States) -> bool {
         && threads.lock >= 1.0
 }
 
-/// Whether its threads together have one CPU at all times, neither more nor less, and none of them has it alone: they
-/// hold in turn what lets one of them compute, an interpreter's lock. That more than one are ready is no sign against
-/// it: who asks for the lock wakes up to ask.
+/// Whether its threads together always have exactly one CPU, and none of them has it alone: they hold in turn what
+/// lets one compute, an interpreter's lock. Several may be ready all the same: a thread wakes up to ask for the lock.
 fn one_cpu(facts: &Facts, threads: &States) -> bool {
     let steady = facts.target.as_ref().and_then(|target| target.steady);
     steady.is_some_and(|[least, most]| least >= 1.0 - NO_GAIN && most <= 1.0 + NO_GAIN)

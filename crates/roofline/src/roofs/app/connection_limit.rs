@@ -1,10 +1,10 @@
-//! A limit of connections: the server takes no more; the next ones wait in its queue for ever.
+//! A limit of connections: the server accepts no more, and the next ones wait in its queue.
 //!
 //! `turned away = connections that wait to be accepted, of all`
 //!
-//! The queue was never empty, and fewer connections came than wait in it: nobody accepts, though the target
-//! has all that accepting takes. Or as many came as ended: it has the same number open at all times. Where fewer are
-//! served at a time than were let in, more of them give nothing.
+//! The queue was never empty, and fewer connections came than wait in it: none is accepted, though the target has all
+//! that accepting takes. Or as many came as ended: the same number is always open. Where fewer are served at a time
+//! than were accepted, more of them give nothing.
 //! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; MaxRequestWorkers of
 //! Apache with connections that are kept.
 
@@ -27,7 +27,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
         let why = format!("the target has no {} left to accept with", stock.name());
         silent_if(stock.of(facts).is_ok_and(|of| of.is_out()), why)?;
     }
-    // Begun and not made is whoever found the queue full, and tries again.
+    // Begun and not established ones found the queue full, and try again.
     let unmade = facts.begun().map_or(0.0, |begun| begun - came);
     let (asked, served) = match by_turns {
         Some(served) => (served + waiting, served),

@@ -1,6 +1,6 @@
-//! Consumers of a broker's queue: more is published into it than they take, and the rest waits there.
+//! Consumers of a broker's queue: more is published into it than they consume, and the rest waits there.
 //!
-//! `taken = messages that consumers may hold / time that they take for one`
+//! `consumed = messages that consumers may hold / time that they take for one`
 //! Source: RabbitMQ guides, "Consumer Prefetch", "Consumers" (consumer capacity); Little (1961).
 
 use crate::facts::queues::{Growing, growing};
@@ -67,7 +67,7 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
     }
     let mut remedies = Vec::new();
     if let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) {
-        // As many as it would take to hold what is published for as long as a message takes.
+        // As many as hold what is published while one message is processed.
         let wanted = (queue.published / queue.seconds * takes).ceil();
         let each = (wanted / of.count.max(1.0)).ceil();
         let does = "lets a consumer work on several messages at a time";

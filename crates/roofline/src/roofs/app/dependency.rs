@@ -1,10 +1,10 @@
-//! A dependency: requests wait for somebody whom the service asked.
+//! A dependency: requests wait for another service that the target asked.
 //!
 //! `each = questions out / throughput`
 //!
-//! Seen on the target's own connections: those on which it sent last and has no answer yet. On this host the
-//! peer's process is named, and how busy it is. A connection that many requests share shows one question at most;
-//! there the experiment tells: whoever is asked alone waits for the answer there, and with pauses between nobody does.
+//! Seen on the target's own connections: those on which it sent last and has no answer yet. A peer on this host is
+//! named, with its CPU use. A connection that many requests share shows one question at most; there the experiment
+//! decides: a peer asked alone answers at once, and asked with pauses it is not waited for.
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use linerate_evidence::StepKind;
@@ -15,16 +15,16 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let asked = asked.or_not_here("it waits for no answer of a dependency")?;
-    // Who has time to read, and does not, waits for an answer before it does: an event loop that takes a connection's next
-    // request when what the last one began has ended.
+    // A service with time to read that does not read waits for an answer first: an event loop that takes a
+    // connection's next request when the last one's work has ended.
     let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
-    // Nothing else is known that keeps it from reading.
+    // No other known cause keeps it from reading.
     let (station, asleep, enough) = match unread {
         true => (Station::Unread, facts.place.exchanges, HOLDS),
         false => (Station::Application, facts.inside.asleep, HALFWAY),
     };
     let inside = if unread { asleep } else { facts.at(station).max(asleep) };
-    // What runs, or is ready to, does not wait for an answer; nor does what Nagle holds in the service's own socket.
+    // What runs, or is ready, waits for no answer; nor does what Nagle holds in the service's own socket.
     let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
     let shared = shared(facts, asked, asleep);
     let share = shared.map_or("", |_| ", shared by requests: even a single one waits there");
@@ -49,7 +49,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 
-/// Requests that wait for answers on connections that they share, fewer than there are of them.
+/// Requests that wait for answers on fewer, shared connections.
 fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     let evidence = facts.run.evidence;
     let out = |kind| {
@@ -63,7 +63,7 @@ fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     (are_few && alone >= HALFWAY && spaced <= HALFWAY * alone).then_some(alone * asleep)
 }
 
-/// Whether a watched service's CPUs and threads have time for what is unread.
+/// Whether a watched service's CPUs and threads have time for unread requests.
 fn is_free(facts: &Facts) -> bool {
     let threads = facts.inside.threads.as_ref();
     facts.load == Load::Watched

@@ -15,7 +15,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
          of the time",
         threads.disk, threads.running
     );
-    // Where one thread does all, the disk's part of it is work that the thread is spared.
+    // Where one thread does everything, the disk's part is work that the thread is spared.
     let full = threads.fullest >= FULL;
     let waits = facts.load == Load::Watched
         || facts.inside.disk >= HALFWAY * facts.at(Station::Application).max(1e-9);

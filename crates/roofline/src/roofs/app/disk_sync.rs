@@ -2,8 +2,8 @@
 //!
 //! `delay = dirty I/O schedulers that are busy / throughput`
 //!
-//! The calls are made on dirty I/O schedulers, so how many of those are busy is how many exchanges wait
-//! for the disk; that it is for a sync is what the processes' stacks say (`waits.disk`).
+//! Syncs run on dirty I/O schedulers, so the busy ones are the exchanges that wait for the disk; the processes'
+//! stacks show that it is a sync (`waits.disk`).
 //! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
 use crate::facts::channels::share;

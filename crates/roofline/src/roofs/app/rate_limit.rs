@@ -1,9 +1,8 @@
-//! A rate that is set (limiter, shaper, token bucket): so much a second, whatever the load.
+//! A configured rate (limiter, shaper, token bucket): so much a second, whatever the load.
 //!
 //! `ceiling = that rate`
 //!
-//! Of a service that is watched it shows by its answers: those of a clock follow each other at its beat, and what one
-//! is late the next is not.
+//! At a watched service it shows by its answers, which follow a clock: when one is late, the next is not.
 //! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986 (leaky
 //! bucket).
 

@@ -1,8 +1,8 @@
-//! Refusals: exchanges that got nothing, or were told no. Throughput counts them all the same.
+//! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
-//! Told no is a status of 429 or 5xx, a refused or reset connection, one that was closed before its answer.
-//! Other statuses of 4xx are answers: a service that knows no such page has done its work.
-//! Of a service that is watched the kernel compares what answers begin with, in several protocols.
+//! A refusal is a status of 429 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
+//! statuses are answers: a service that has no such page has done its work. At a watched service the kernel compares
+//! the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
 use linerate_evidence::sources::capture::Refusal;
@@ -16,7 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
 }
 
-/// So many were served of what was asked for; its log says why.
+/// So many of what was asked for were served; its log has the reason.
 fn claim(asked: f64, served: f64, log: &str) -> Claim {
     let by_hand = format!("its log says why: {log}");
     Claim::place(vec![Part::TurnedAway { asked, served }])
@@ -44,7 +44,6 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
         .seen(said))
 }
 
-/// Answers that begin with a refusal.
 fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
     let worst = ports.max_by(|a, b| a.1.told_no_per_s().total_cmp(&b.1.told_no_per_s()));
@@ -64,7 +63,6 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!("{told:.1} answers a second begin with {sort}; {others:.1} a second do not")))
 }
 
-/// Connections that were refused or reset.
 fn refused(facts: &Facts) -> Result<Claim, Silent> {
     let seconds = facts.run.seconds();
     let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
@@ -72,7 +70,7 @@ fn refused(facts: &Facts) -> Result<Claim, Silent> {
     let worst = worst.filter(|(_, headers)| headers.refused_per_s > 0.0);
     let (port, headers) = worst.or_not_here("no connection was refused or reset")?;
     let refused = headers.refused_per_s * seconds;
-    // Those that were open already when they were reset come on top.
+    // Connections that were open before they were reset are added.
     let asked = (headers.opened_per_s * seconds).max(refused);
     let log = "a limit of connections, a worker that died, a timeout of its own";
     Ok(claim(asked, asked - refused, log)

@@ -1,8 +1,8 @@
-//! A rate set for each connection: all move as many bytes a second, and wait in between.
+//! A rate set for each connection: all move the same bytes a second, and wait in between.
 //!
-//! `delay = (last byte - first byte) x share of samples in which nothing was held back`
+//! `delay = (last byte - first byte) x share of samples with nothing unsent`
 //!
-//! Where the load is not ours: [`watched`].
+//! For a watched service: [`watched`].
 //! Source: limit_rate of nginx, shapers of ejabberd, limiters of EMQX, per-connection limits of proxies.
 
 use crate::prelude::*;
@@ -15,13 +15,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// What the sampled connections show.
 struct Flows {
-    /// Bytes a second of one, on average.
+    /// Mean bytes a second of one.
     rate: f64,
-    /// By how much the one differs most that does, by the average.
+    /// The largest deviation from the mean, relative to it.
     spread: f64,
-    /// The share of the samples in which nothing was held back, 0 to 1.
+    /// The share of samples with nothing unsent, 0 to 1.
     idle: f64,
-    /// Segments a second of one.
+    /// Of one, a second.
     segments: f64,
     /// How long they were counted. Unit: seconds.
     over: f64,
@@ -35,14 +35,14 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let answers = flows.rate / bytes.max(1.0);
     let pieces = flows.segments / answers.max(1e-9);
     silent_if(pieces < 2.0, format!("answers leave in {pieces:.1} pieces: they are not spread"))?;
-    // One answer more or less at either end of what was counted.
+    // One answer more or less at either end of the counted time.
     let chance = 2.0 / (answers * flows.over).max(1e-9);
     let each = Bytes(flows.rate as u64);
     let within = in_percent(flows.spread);
     let differ = format!("connections differ: {each}/s on average, one by {within}");
     silent_if(flows.spread > chance, differ)?;
     let inside = facts.at(Station::Application);
-    // A piece that somebody is asked for comes when that one answers.
+    // A piece that a peer is asked for comes when the peer answers.
     let asleep = (facts.inside.asleep - facts.inside.questions()).max(0.0);
     let asleep = if inside > 0.0 { asleep / inside } else { 1.0 };
     let [first, service] = [&load.first_byte, &load.service].map(|of| of.mean() / 1e9);
@@ -64,8 +64,7 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
 
 fn flows(facts: &Facts) -> Result<Flows, Missing> {
     let (mut rates, mut idle, mut segments, mut longest) = (Vec::new(), 0.0, 0.0, 0.0_f64);
-    // Nothing left to send, and two segments on their way at most: a piece, and the one before it where its ACK was
-    // delayed.
+    // Nothing left to send, at most two segments in flight: a piece, and the one before where its ACK was delayed.
     let is_idle = |unacked, unsent: Bytes| unacked <= 2 && unsent.0 == 0;
     for flow in facts.run.flows(Side::Server) {
         // Flows that moved nothing were opened for nothing, or just now.

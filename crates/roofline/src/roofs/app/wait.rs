@@ -2,8 +2,8 @@
 //!
 //! `each = (application asleep + unread while the service has time to read) / throughput`
 //!
-//! Of a service that is watched it shows by its threads, of which as many sleep for a set time as requests wait; or by
-//! its answers, which repeat after as many as there are clients, long after anybody asked: none of them waits for another.
+//! At a watched service it shows by its threads, of which as many sleep for a set time as requests wait; or by its
+//! answers, which repeat after as many as there are clients, long after any request: none waits for another.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
 use linerate_evidence::WAKING;
@@ -15,7 +15,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_delayed = facts.is_split() && facts.place.regime == Regime::Delayed;
     let is_seen = if is_made { is_delayed } else { each_for_itself(facts) };
     silent_if(!is_seen, "the place of the exchanges is unknown, or something is full")?;
-    // Who has time to read, and does not for long, sleeps before it reads: a loop that looks now and then.
+    // A service with time to read that is late to read sleeps before: a loop that polls.
     let unread = if is_made { late_to_read(facts) } else { 0.0 };
     let asleep = facts.inside.asleep + unread;
     let under_way = facts.under_way();
@@ -57,24 +57,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(is_made.then_some(more)))
 }
 
-/// Exchanges that are unread for much longer than it takes to wake a process, where nothing is half full.
+/// Exchanges unread for much longer than it takes to wake a process, where nothing is half full.
 fn late_to_read(facts: &Facts) -> f64 {
     let unread = facts.at(Station::Unread);
     let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;
     let (Some(target), Some(threads)) = (&facts.target, &facts.inside.threads) else { return 0.0 };
     let is_free = facts.stations.fullest().is_none_or(|(_, full)| full < HALFWAY);
-    // Of its threads, not of what they have taken: it has read nothing.
+    // Threads, not exchanges: it has read none.
     let is_ready = target.runnable.unwrap_or(0.0) + threads.disk >= HALFWAY;
     if is_long && is_free && !is_ready { unread } else { 0.0 }
 }
 
-/// Of a service that is watched: whether each of its requests waits in the application for a time of its own.
+/// Whether each request of a watched service waits in the application for a time of its own.
 fn each_for_itself(facts: &Facts) -> bool {
     let place = &facts.place;
     if place.station != Some(Station::Application) || place.of < 2.0 {
         return false;
     }
-    // One thread in a timer is the clock that most runtimes have.
+    // One thread in a timer is most runtimes' clock.
     let timers = facts.inside.threads.as_ref().map_or(0.0, |threads| threads.timer);
     let of_threads = timers >= 2.0 && timers >= FULL * place.exchanges;
     place.regime == Regime::Delayed || (of_threads && place.regime == Regime::Unknown)

@@ -1,10 +1,10 @@
-//! Writers that wait for one slow peer. A send to a socket whose driver queue is over its high watermark
-//! waits until the peer has read, by default for ever. Two of a kind, told apart by who waits.
+//! Writers that wait for one slow peer. A send to a socket whose driver queue is over its high watermark waits until
+//! the peer has read, by default for ever. Two of a kind, by the processes that wait.
 //!
 //! `each = share of samples in which a writer waits x mean exchange`
 //!
-//! - `beam.slow-subscriber`: a process that writes to many peers waits for one of them, and all the
-//!   others with it.
+//! - `beam.slow-subscriber`: a process that writes to many peers waits for one of them, and the
+//!   others for it.
 //! - `beam.busy-port`: several processes write to the same port, a socket's or a program's, and are suspended at it.
 //!
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
@@ -28,11 +28,11 @@ impl BlockedWriters {
         let longest = queued.iter().map(|each| queue(each)).reduce(f64::max);
         let (node, is_one) = (facts.run.of(Subject::Node), matches!(self, BlockedWriters::One));
         let none = "no connection kept bytes in its driver queue, where senders wait";
-        // A program's port has a queue that nobody shows.
+        // A program's port has no visible queue.
         silent_if(is_one && longest.is_none(), none)?;
         let longest = longest.map(|longest| Bytes(longest as u64));
         let writer = if is_one { Some(writer(facts, all)?) } else { None };
-        // Where others are suspended at its port it is not alone.
+        // With others suspended at its port it is not alone.
         let waits =
             |sending, suspended| if is_one { sending > 0 && suspended == 0 } else { suspended > 0 };
         let share = node.share_of_both(waits::SEND, waits::PORT, waits)?;
@@ -56,7 +56,7 @@ impl BlockedWriters {
                 node.rate(vm::BUSY_PORT).unwrap_or(0.0)
             ),
         };
-        // Those who asked wait in the service; the slow peer's own bytes wait for its window.
+        // Requests wait in the service; the slow peer's own bytes wait for its window.
         let waits = [At::Service, At::Held(Station::ServerSending, Held::Window)];
         Ok(Claim::cause(waits.map(|at| Part::Delay { at, each: share * exchange }).into())
             .sum(format!("{shown} of {}", facts.took(exchange)))
@@ -97,8 +97,8 @@ impl BlockedWriters {
     }
 }
 
-/// Who writes to many, of which few have a queue, and whether nobody else does: their owner, or a process that has
-/// mail while it waits in a send.
+/// The process that writes to many, few of which have a queue, and whether no other writes: their owner, or a process
+/// with mail while it waits in a send.
 fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
     let run = &facts.run;
     let why = match hub(all) {
@@ -136,7 +136,7 @@ struct Hub<'a> {
     queue: f64,
 }
 
-/// The owner of most connections among those of whose fewer than half have a queue.
+/// The owner of most connections, if fewer than half of its own have a queue.
 fn hub<'a>(all: &[Connection<'a>]) -> Option<Hub<'a>> {
     let mut by_owner: BTreeMap<&'a str, Hub<'a>> = BTreeMap::new();
     for each in all {
@@ -152,8 +152,8 @@ fn hub<'a>(all: &[Connection<'a>]) -> Option<Hub<'a>> {
     by_owner.into_values().filter(is_few).max_by_key(|hub| hub.all)
 }
 
-/// Whether its queue was at the low watermark or over it in most samples: from there on, once it was over the
-/// high one, senders wait. The low one is half of the high one by default.
+/// Whether its queue was above the low watermark in most samples: once the high one was exceeded, senders wait until
+/// then. The low one is half of the high one by default.
 fn is_queued(connection: &Connection) -> bool {
     // Source: INET_HIGH_WATERMARK, inet_drv.c.
     let high = connection.of.last(port::HIGH_WATERMARK).map_or(8192, |bytes| bytes.0);
@@ -164,10 +164,10 @@ fn queue(connection: &Connection) -> f64 {
     connection.of.mean(port::QUEUE).unwrap_or(0.0)
 }
 
-/// Whether that process was sending when it was last asked; also where nobody asked it.
+/// Whether that process was sending at its last sample, or was not sampled.
 fn sends(run: &Run, owner: &str) -> bool {
     let wait = process(run, owner).and_then(|process| run.fact(process, "wait"));
-    // It may have been let go by the last sample: the load is over.
+    // It may be free by the last sample: the load is over.
     wait.is_none_or(|wait| matches!(wait, "send" | "receive" | "running"))
 }
 

@@ -6,8 +6,8 @@
 use crate::facts::connections::Work;
 use crate::prelude::*;
 
-// Measured: 4.3 ns of a scheduler a byte with buffers of 64 KiB (2 connections, OTP 25), collection on
-// dirty schedulers not counted; 20 ns with that, on one core. Less than either. Unit: seconds.
+// Measured: 4.3 ns of a scheduler a byte with buffers of 64 KiB (2 connections, OTP 25), without collection on dirty
+// schedulers; 20 ns with it, on one core. Less than either. Unit: seconds.
 const BYTE: f64 = 3.0e-9;
 
 // Source: efficiency guide, "Memory": a list takes two words an element, of 8 bytes. Unit: bytes.

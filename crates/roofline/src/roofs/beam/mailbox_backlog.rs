@@ -1,4 +1,4 @@
-//! Mailbox backlog: in active mode what a process cannot keep up with waits in its mailbox.
+//! Mailbox backlog: in active mode data that a process can't keep up with waits in its mailbox.
 //!
 //! `each = mailbox / messages a second` (Little's law), of the bytes that went through such mailboxes
 //! Source: inet(3), `active`; Little (1961).

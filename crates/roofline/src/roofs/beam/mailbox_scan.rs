@@ -1,20 +1,20 @@
-//! A long mailbox that is searched again and again: a `receive` that does not match the first message
-//! looks at all of them, each time. Two of a kind, told apart by what searches.
+//! A long mailbox that is searched repeatedly: a `receive` that does not match the first message examines all of
+//! them, each time. Two of a kind, by what searches.
 //!
-//! `each = searches x messages that stand / throughput`, at what a message takes to be looked at
+//! `each = searches x messages that stay / throughput`, at the cost of examining a message
 //!
 //! - `beam.send-mailbox-scan`: `gen_tcp:send/2`, which before OTP 26 waits so for the driver's reply.
-//! - `beam.selective-receive`: the receive of data itself, or whatever else the owner waits for.
+//! - `beam.selective-receive`: the receive of data itself, or another receive of the owner.
 //!
-//! An owner of a connection searches once a read, or a write; another process that works, and that requests go
-//! through, once a request at least. A receive that takes the first message searches nothing, however long its mailbox is;
-//! a send searches whatever is there, also what is worked off one by one.
+//! A connection's owner searches once a read, or a write; another busy process that requests pass, at least once a
+//! request. A receive that takes the first message searches nothing, whatever the mailbox's length; a send searches
+//! all of it, also messages that are worked off one by one.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
 use crate::facts::connections::Work;
 use crate::prelude::*;
 
-// Measured: 5.5 to 7 ns a message looked at (OTP 25, mailboxes of 1,000 and 20,000). Unit: seconds.
+// Measured: 5.5 to 7 ns a message (OTP 25, mailboxes of 1,000 and 20,000). Unit: seconds.
 const MESSAGE: f64 = 5.5e-9;
 
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -30,7 +30,7 @@ impl MailboxScan {
         let sends_search = release.is_none_or(|release| release < 26);
         let is_new = self == MailboxScan::Send && !sends_search;
         silent_if(is_new, "since OTP 26, gen_tcp:send searches no mailbox")?;
-        // What searching takes at least, in CPUs' worth of time; and the most messages that stand.
+        // The least cost of searching, in CPUs' worth of time; and the most messages that stay.
         let (mut send, mut receive, mut mailbox) = (0.0, 0.0, 0.0_f64);
         let mut search = |there: f64, receives: f64, sends: f64| {
             if there >= FEW && receives + sends > 0.0 {
@@ -41,7 +41,7 @@ impl MailboxScan {
         };
         for each in all {
             search(each.standing()?, each.reads, 0.0);
-            // Who mostly has none may write then as well.
+            // A process with an empty mailbox most of the time may write then as well.
             let often = each.of.share(owner::MAILBOX, |length| length > 0).unwrap_or(0.0);
             if sends_search && often >= HALFWAY {
                 search(each.in_mailbox()?, 0.0, each.writes);
@@ -60,8 +60,8 @@ impl MailboxScan {
         let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
         let (one, took) = (duration(mailbox * MESSAGE), facts.took(each));
         Ok(Claim::work(Resource::Process, each)
-            // What a message takes is another machine's figure: it says that searching is most of the code that
-            // runs, and the node's own account says how much that is at most.
+            // The cost of a message is another machine's: it shows that searching is most of the code that runs, and
+            // the node's own account bounds it.
             .sized_if(both >= HALFWAY * work.emulator)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(

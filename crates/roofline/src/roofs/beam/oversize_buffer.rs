@@ -19,7 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         format!("{faults:.0} new pages a second for {reads:.0} reads: the buffers are reused");
     silent_if(faults < reads, again)?;
     let work = Work::of(facts)?;
-    // As cheap as reading can be.
+    // The least that reading can cost.
     let there = facts.run.engine_cores();
     let spared = of.part * (work.driver - there).max(0.0);
     let each = facts.per_exchange(spared);

@@ -2,8 +2,8 @@
 //!
 //! `each = share of the time in which a packet has come that its owner would take x mean exchange`
 //!
-//! `recv_avg` shows the packet's size in these modes and not the read's, so the buffer is compared with
-//! the packet. Told from a slow reader by who waits: there a process that does not ask, here one that asked.
+//! `recv_avg` shows the packet's size in these modes, not the read's, so the buffer is compared with the packet.
+//! Distinguished from a slow reader by the process: there it does not ask for data, here it did.
 //! Source: inet(3), `packet` and `buffer`; `tcp_recv` and `tcp_expand_buffer`,
 //! erts/emulator/drivers/common/inet_drv.c.
 

@@ -6,17 +6,17 @@
 use crate::facts::connections::{Connection, LINE, Work};
 use crate::prelude::*;
 
-// Measured: with its asking and its delivery a line takes 3 to 4 times what the drivers do for it (OTP 25 and
-// 27, a slow machine and a quick one). The smaller figure stands for lines that are hardly looked at. Unit: 1.
+// Measured: with asking and delivery a line takes 3 to 4 times the drivers' time for it (OTP 25 and 27, a slow and a
+// quick machine). Less, for lines that are hardly examined. Unit: 1.
 const WITH_DELIVERY: f64 = 2.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    // What is as long as the buffer is a piece of a line that is longer.
+    // A piece as long as the buffer is part of a longer line.
     let is_cut = |each: &Connection| matches!(each.packet(), LINE | 11) && !each.fills_buffer();
     let cut = facts.those(is_cut)?;
     let lines = cut.reads;
     let answers: f64 = cut.these.iter().map(|each| each.writes).sum();
-    // A request whole is one read.
+    // A whole request is one read.
     let spared = lines - answers;
     silent_if(spared <= 0.0, "the driver reads no connection line by line")?;
     let work = Work::of(facts)?;

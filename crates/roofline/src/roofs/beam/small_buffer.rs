@@ -1,14 +1,14 @@
-//! Small read buffers: each read brings one buffer of data, however much waits, and costs as much as a
-//! large one. Three of a kind, told apart by how the socket reads.
+//! Small read buffers: each read brings one buffer of data, however much waits, and costs as much as a large one.
+//! Three of a kind, by how the socket reads.
 //!
 //! `each = (time of reading - what the other end takes for the bytes) x (1 - buffer / 64 KiB) / throughput`
 //!
-//! Where a bufferful has come that its owner would take, and the driver asks the kernel again first, the exchange
+//! Where a bufferful has come that its owner would take, but the driver asks the kernel again first, the exchange
 //! waits for that: `each = share of the time in which it is so x mean exchange`.
 //!
 //! - `beam.small-buffer`: the inet driver, passive or `{active, once}`.
 //! - `beam.active-poll`: the inet driver with `{active, true}` or a count. It asks again after each buffer.
-//! - `beam.socket-buffer`: sockets of the `socket` module, whose default is another and whose reads cost more.
+//! - `beam.socket-buffer`: the `socket` module, with another default and more costly reads.
 //!
 //! Source: inet(3), `buffer`; `INET_DEF_BUFFER` and `tcp_recv`, erts/emulator/drivers/common/inet_drv.c;
 //! `otp` option `rcvbuf`, socket(3).
@@ -20,8 +20,8 @@ use crate::prelude::*;
 // connections, OTP 25, 2 CPUs); half as much on quieter machines. Unit: seconds.
 const CALLED_READ: f64 = 3.5e-6;
 
-// A read takes no less. Measured: 1.3 us of 512 bytes by socket:recv in a loop (4 connections, OTP 25, 2 CPUs), where
-// system calls are slow; half of that. Unit: seconds.
+// A read costs at least this. Measured: 1.3 us of 512 bytes by socket:recv in a loop (4 connections, OTP 25, 2 CPUs),
+// where system calls are slow; half of that. Unit: seconds.
 const LEAST_READ: f64 = 0.6e-6;
 
 #[derive(Clone, Copy)]
@@ -50,10 +50,10 @@ impl SmallBuffer {
                 of_backend(facts, &of).map(|share| share * (work.emulator + work.collection))
             }
         };
-        // Even the cheapest reads are that much of the work.
+        // Even at the least cost reads are that much of the work.
         let is_measured = reading.is_some() || of.reads * LEAST_READ >= HOLDS * work.all();
         let reading = reading.unwrap_or((of.reads * CALLED_READ).min(work.emulator));
-        // linerate's own end reads the same bytes in large calls: as cheap as can be.
+        // linerate's own end reads the same bytes in large calls, at the least cost.
         let there = facts.run.engine_cores() * of.part;
         let spared = (reading - there).max(0.0) * (1.0 - buffer / LARGE);
         let each = facts.per_exchange(spared);
@@ -84,7 +84,7 @@ impl SmallBuffer {
 
     fn reads(self, connection: &Connection) -> bool {
         let of_module = connection.is_of_socket_module();
-        // A line that is longer than the buffer comes in pieces, as bytes do.
+        // A line longer than the buffer comes in pieces, as bytes do.
         [0, LINE].contains(&connection.packet())
             && match self {
                 SmallBuffer::Driver => !of_module && !connection.is_pushed(),
@@ -121,8 +121,8 @@ impl SmallBuffer {
     }
 }
 
-/// Of what the processes that were asked did, in reductions, the part of `gen_tcp`'s own that read for these
-/// connections; none where their owners do other things as well.
+/// Of the reductions of sampled processes, the part of `gen_tcp`'s own that read for these connections; none where
+/// their owners do other things as well.
 fn of_backend(facts: &Facts, connections: &These) -> Option<f64> {
     let run = &facts.run;
     let (mut own, mut all) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! Busy distribution channel: its queue is full, and whoever sends to that node is suspended.
+//! A busy distribution channel: its queue is full, and senders to that node are suspended.
 //!
 //! `each = share of the processes at work that are suspended at the channel x an exchange's time`
 //! Source: `erts_dsig_send`, erts/emulator/beam/dist.c; erl(1), `+zdbbl`.

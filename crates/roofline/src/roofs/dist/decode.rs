@@ -2,9 +2,9 @@
 //!
 //! `each = bytes of terms an exchange x 10 ns`, at most what the node's schedulers worked
 //!
-//! Two things together tell it from any other use of CPU: the bytes that come account for most of the CPU
-//! time at the price of reading terms, and the node makes more garbage than bytes come. A binary makes none: it
-//! stays where it was received.
+//! Distinguished from other CPU use by two things together: at the price of reading terms, the received bytes account
+//! for most of the CPU time, and the node makes more garbage than bytes come. A binary makes none: it stays where it
+//! was received.
 //! Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
 
 use crate::prelude::*;
@@ -28,7 +28,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
          {cores:.2} cores used; {garbage:.1} bytes of garbage for each byte received",
         channel.peer
     );
-    // A term has a heap of its own, no smaller than its bytes.
+    // A term has a heap of its own, at least as large as its bytes.
     silent_if(garbage < 1.0, format!("{seen}: they are binaries"))?;
     let each = facts.per_exchange(share.min(1.0) * cores);
     let terms = Bytes(facts.per_exchange(received) as u64);

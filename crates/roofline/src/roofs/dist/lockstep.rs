@@ -1,4 +1,4 @@
-//! Calls in lockstep: a process asks another node again and again, and waits for each answer.
+//! Calls in lockstep: a process asks another node repeatedly, and waits for each answer.
 //!
 //! `each = share of the processes at work in a call x an exchange's time x (1 - 1 / calls)`: all asked at once, and
 //! waited for once
@@ -34,18 +34,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// Calls a second, as far as a channel's frames are those of calls: monitor, request and demonitor there
-/// and an answer back of `gen`; a request there, that it began and its end back of `erpc`.
+/// Calls a second, if a channel's frames are those of calls: of `gen`, monitor, request and demonitor there, and an
+/// answer back; of `erpc`, a request there, and its start and end back.
 fn calls_among(sent: f64, received: f64, by_erpc: bool) -> f64 {
     let ratio = sent / received.max(1e-9);
-    // Beside what else two nodes say.
+    // Besides other traffic of the two nodes.
     let is_among = |least, most| EXPLAINED * least <= ratio && ratio <= (2.0 - EXPLAINED) * most;
     let of_gen = is_among(3.0, 3.0);
     let of_erpc = by_erpc && is_among(0.5, 2.0);
     if of_gen || of_erpc { sent.min(received) } else { 0.0 }
 }
 
-/// Whether a process was seen to wait in a call of `erpc` (or `rpc`, which is made of it).
+/// Whether a process was seen waiting in a call of `erpc` (or `rpc`, which uses it).
 fn by_erpc(run: &Run) -> bool {
     let stacks = run.evidence.processes().into_iter().filter_map(|of| run.fact(of, "stack"));
     stacks.into_iter().any(|stack| stack.contains("erpc:call"))
@@ -59,7 +59,7 @@ mod tests {
     fn calls_are_counted_where_frames_are_those_of_calls() {
         // 200 requests a second of 10 calls each: 3 frames there, 1 back.
         assert_eq!(calls_among(6_000.0, 2_000.0, false), 2_000.0);
-        // As many by erpc, where somebody was seen in it.
+        // As many by erpc, where a process was seen in it.
         assert_eq!(calls_among(2_000.0, 2_000.0, true), 2_000.0);
         // Recorded of OTP 25: 275 requests a second of 12 calls each.
         assert_eq!(calls_among(3_299.0, 6_599.0, true), 3_299.0);

@@ -1,9 +1,9 @@
-//! Neighbours: something else has the CPUs that the target may use, and the target waits for them.
+//! Neighbours: other programs use the CPUs that the target may use, and the target waits for them.
 //!
-//! `work = waiting for a CPU that others had / throughput`: with those CPUs it would be spared
+//! `work = waiting for a CPU that others used / throughput`: with those CPUs it would be spared
 //!
-//! Others are all that is neither target, engine nor path: processes of this machine, and other machines that
-//! the hypervisor ran (steal). That they have CPUs is no harm; that the target waits meanwhile is.
+//! Others are neither target, engine nor path: processes of this machine, and other machines that the hypervisor ran
+//! (steal). Their CPU use does no harm unless the target waits for it.
 //! Source: proc_stat(5); `Documentation/scheduler/sched-stats.rst`.
 
 use crate::prelude::*;
@@ -36,7 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (worked, waited) = (duration(facts.per_exchange(work)), duration(each));
     Ok(Claim::cause(vec![Part::Taken { resource: Resource::TargetCpu, each }])
         .and(waits.then_some(Part::Delay { at: At::Service, each }))
-        // Else most of what fills the CPUs is the target's own work; or its clients', which come with it.
+        // Else the CPUs are full of the target's own work; or of its clients', which come with it.
         .sized_if(lost >= HOLDS * (work + lost) && !facts.run.has_unseen_clients())
         .sum(format!(
             "{worked} of work and {waited} of waiting for CPUs that other tenants used, {}; {rate} without the waiting",

@@ -1,6 +1,6 @@
-//! CPU quota: a control group takes the CPUs away from the target for part of each period.
+//! CPU quota: a control group stops the target for part of each period.
 //!
-//! `ceiling = quota / CPU time of an exchange`; where it is used in bursts, `delay = time stopped / throughput`
+//! `ceiling = quota / CPU time of an exchange`; used up in bursts, `delay = time stopped / throughput`
 //! Source: `Documentation/scheduler/sched-bwc.rst`.
 
 use crate::prelude::*;
@@ -13,7 +13,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let stopped = stopped.or_not_here(format!("its quota of {quota:.2} CPUs never ran out"))?;
     let each = facts.per_exchange(used.cores);
     let (took, rate) = (duration(each), rate(quota, each));
-    // Used up in bursts, it holds those exchanges that meet the rest of a period.
+    // Used up in bursts, it delays exchanges in the rest of a period.
     let waits = facts.inside.throttled;
     let delays = waits > 0.0 && waits >= HOLDS * facts.under_way();
     let delay = Part::Delay { at: At::Service, each: facts.per_exchange(waits) };

@@ -1,11 +1,11 @@
-//! What each connection takes one of is used up, and the next connections wait in the listener's queue, or are refused
-//! with `system_limit`. Three of a kind, by what it is.
+//! What each connection takes one of runs out: the next ones wait in the listener's queue, or are refused with
+//! `system_limit`. Three of a kind, by what it is.
 //!
 //! `turned away = connections that wait to be accepted or failed, of all`
 //!
 //! - `host.descriptors`: the process has opened all that it may.
-//! - `vm.port-limit`: every inet socket of a node is a port, and its table is full.
-//! - `vm.process-limit`: so is the table of processes, and none can be started for a new connection.
+//! - `vm.port-limit`: every inet socket of a node is a port, and the table of ports is full.
+//! - `vm.process-limit`: the table of processes is full, and none can be started for a new connection.
 //!
 //! Source: RLIMIT_NOFILE, getrlimit(2); EMFILE, accept(2); +Q and +P of erl(1); `erlang:system_info(port_limit)`.
 
@@ -13,7 +13,6 @@ use crate::facts::admission::{Stock, Taken};
 use crate::prelude::*;
 
 impl Stock {
-    /// Whether it is used up.
     pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
         let (of, name) = (self.of(facts)?, self.name());
         let (all, is) = match self {
@@ -46,7 +45,7 @@ impl Stock {
     }
 }
 
-/// Room for all that are taken and all that want in, and for as many again.
+/// Twice as many as are taken and wanted.
 fn remedy(stock: Stock, of: &Taken, turned_away: f64) -> Remedy {
     let more = of.taken.saturating_add(turned_away as u64).saturating_mul(2).next_power_of_two();
     let (flag, does) = match stock {

@@ -1,8 +1,8 @@
-//! The target's CPU: its threads have used what they may use, or one of them has used its CPU.
+//! The target's CPU: its threads have used all that they may, or one of them has used its CPU.
 //!
 //! `ceiling = CPUs that it may use / CPU time of an exchange`; of one thread, `1 / its time an exchange`
 //!
-//! A BEAM node that is sampled inside has `vm.schedulers` instead.
+//! A BEAM node sampled inside has `vm.schedulers` instead.
 //! Source: proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst`.
 
 use crate::prelude::*;

@@ -1,4 +1,4 @@
-//! A limit of requests for each connection: after so many the next exchange pays for another.
+//! A limit of requests for each connection: after so many the next exchange opens another.
 //!
 //! `K = answers / connections opened again`, and of each exchange `1 / K` of a connection's cost
 //! Source: `max_keepalive` of cowboy, `max_keep_alive_request` of httpd, `keepalive_requests` of nginx.
@@ -14,10 +14,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_kept = facts.run.header.plan.opens_each() || again < connections.max(FEW);
     silent_if(is_kept, format!("{kept}: the server did not close them"))?;
     let failed = load.errors.values().sum::<u64>() as f64;
-    // Connections that were open at the end had half of theirs, on average.
+    // Connections open at the end had half of theirs, on average.
     let each = load.answered as f64 / (again + connections / 2.0);
     let limit = each.round();
-    // So much of it depends on how far those were.
+    // The uncertainty from that.
     let known_to = each * (connections / 2.0 + FEW) / again;
     let is_whole = (each - limit).abs() <= known_to;
     let carried = format!("each connection carried {each:.2} exchanges");

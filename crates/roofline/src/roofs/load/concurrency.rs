@@ -4,8 +4,7 @@
 //!
 //! Where clients think (`load.think`), the pause is a part of each one's cycle: `connections / (alone + think)`.
 //!
-//! With servers near and far, of which each exchange picks one at random, the time is the mean over all of
-//! them: one far server in two is what everybody waits for.
+//! With servers near and far, each chosen at random, the time is the mean over all of them.
 //!
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
 
@@ -36,7 +35,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         format!("the fullest measured resource, {what}, is {full} used")
     };
     Ok(Claim::place(vec![Part::capacity(Resource::Load, f64::from(connections), alone + think)])
-        // That more of them would give more must be known.
+        // It must be known that more of them would give more.
         .sized_if(facts.place.regime != Regime::Unknown)
         .sum(format!("{all} / {} = {rate}", alone_words(run, alone)))
         .seen(format!("exchanges take {mean} on average, and {} alone (median)", duration(alone)))

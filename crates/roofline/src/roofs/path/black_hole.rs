@@ -1,10 +1,10 @@
-//! MTU black hole: packets over some size vanish on the path and nobody says so.
+//! MTU black hole: packets over some size are dropped on the path without an error.
 //!
-//! `each = share of the samples in which who sends stands with its timer doubled x an exchange's time`
+//! `each = share of the samples in which the sender's timer has doubled x an exchange's time`
 //!
-//! The sender repeats the same segment for ever, each time after twice the wait. With
-//! net.ipv4.tcp_mtu_probing = 1 it tries smaller ones once it has waited as long as three retransmissions
-//! (`tcp_retries1`) take: (2^4 - 1) x 200 ms. Each connection finds that out for itself.
+//! The sender repeats the same segment for ever, each time after twice the wait. With net.ipv4.tcp_mtu_probing = 1 it
+//! tries smaller ones after three retransmissions (`tcp_retries1`): (2^4 - 1) x 200 ms. Each connection has to find
+//! that out for itself.
 //! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `tcp_write_timeout`, `retransmits_timed_out`,
 //! net/ipv4/tcp_timer.c.
 
@@ -23,20 +23,20 @@ const LEAST: Bytes = Bytes(1280);
 const TIMERS: f64 = 15.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (way, dropped) = facts.worst_direction(|way| way.too_large())?;
+    let (direction, dropped) = facts.worst_direction(|direction| direction.too_large())?;
     silent_if(dropped <= 0.0, "no packet was too large for the path")?;
     let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
     let stood: Vec<f64> = flows.iter().filter_map(stood).collect();
     let share = stood.iter().sum::<f64>() / stood.len().max(1) as f64;
     let (each, share) = (share * facts.exchange_s(), in_percent(share));
-    // Where nothing is answered at all there is nothing to be told from.
+    // Where nothing is answered there is nothing to distinguish it from.
     let cost = Cost::of(facts, Drops::Together, dropped, 0.0).ok();
     let each = cost.as_ref().map_or(each, |cost| each.max(cost.each));
-    // What passes takes a round trip all the same.
-    let each = each.min(facts.exchange_s() - way.rtt).max(0.0);
+    // Packets that get through still take a round trip.
+    let each = each.min(facts.exchange_s() - direction.rtt).max(0.0);
     let probes = facts.run.setting(PROBING).is_some_and(|set| set != "0");
-    let largest = way.asked.largest.map_or("some size".into(), |largest| largest.to_string());
-    let (name, timer, took) = (&way.name, duration(TIMER), duration(each));
+    let largest = direction.asked.largest.map_or("some size".into(), |largest| largest.to_string());
+    let (name, timer, took) = (&direction.name, duration(TIMER), duration(each));
     let exchange = duration(facts.exchange_s());
     let sum = match probes {
         true => format!(
@@ -44,9 +44,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ),
         false => format!("packets over {largest} never pass {name}: exchanges that need them hang"),
     };
-    let most = way.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
+    let most = direction.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
     let mut remedies = vec![Remedy::plan(
-        (way.knob("largest"), "1500B"),
+        (direction.knob("largest"), "1500B"),
         "lets whole packets pass",
         format!(
             "let ICMP `fragmentation needed` through, or repair the hop that drops them. Until then use smaller \
@@ -72,7 +72,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(remedies))
 }
 
-/// The share of the samples with segments out in which the timer had doubled; none where it never had any.
+/// The share of samples with segments in flight in which the timer had doubled; none without any.
 fn stood(flow: &Of) -> Option<f64> {
     let mut busy = flow.both(tcp_info::UNACKED, tcp_info::BACKOFF).ok()?;
     busy.retain(|(unacked, _)| *unacked > 0);

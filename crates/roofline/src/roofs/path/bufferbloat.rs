@@ -1,33 +1,33 @@
-//! Bufferbloat: the queue before a line never says that it is full, and every round trip pays.
+//! Bufferbloat: the queue before a line is never full, and every round trip includes it.
 //!
-//! `each = packets that stand / packets a second - round trip`
+//! `each = queued packets / packets a second - round trip`
 //! Source: RFC 7567; RFC 8289 (CoDel); Villamizar and Song, "High performance TCP in ANSNET", 1994 (one
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
 
 use crate::facts::flows::INITIAL_WINDOW;
 use crate::prelude::*;
 
-// Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange that the first two windows hold is over
-// before a third could stand anywhere. Unit: packets.
+// Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange within the first two windows ends before a
+// third could queue. Unit: packets.
 const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (way, _, used) = facts.fullest_direction()?;
-    let packets = way.packets_of_a_crossing()?;
-    let name = &way.name;
+    let (direction, _, used) = facts.fullest_direction()?;
+    let packets = direction.packets_of_a_crossing()?;
+    let name = &direction.name;
     let few =
         format!("an exchange is {packets:.1} packets on {name}: too few for a standing queue");
     silent_if(packets < GROWN, few)?;
-    let standing = way.standing()?;
-    let leaves = way.per_second(link::PACKETS_OUT)?.max(1e-9);
+    let standing = direction.standing()?;
+    let leaves = direction.per_second(link::PACKETS_OUT)?.max(1e-9);
     let wait = standing / leaves;
     let stands =
         format!("{standing:.0} packets / {leaves:.0} a second = {}", duration(wait.max(1e-6)));
-    silent_if(wait <= way.rtt, format!("{stands} on {name}: no more than a round trip"))?;
-    let (each, used) = (wait - way.rtt, in_percent(used));
-    let (stood, rtt) = (duration(wait), duration(way.rtt.max(1e-6)));
-    let product = way.bandwidth_delay().unwrap_or(GROWN);
-    let enough = rounded_up(product.max(GROWN)).min(rounded_up(way.asked.queue.packets()));
+    silent_if(wait <= direction.rtt, format!("{stands} on {name}: no more than a round trip"))?;
+    let (each, used) = (wait - direction.rtt, in_percent(used));
+    let (stood, rtt) = (duration(wait), duration(direction.rtt.max(1e-6)));
+    let product = direction.bandwidth_delay().unwrap_or(GROWN);
+    let enough = rounded_up(product.max(GROWN)).min(rounded_up(direction.asked.queue.packets()));
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{stands} in the queue of {name}"))
         .seen(format!(
@@ -41,7 +41,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
                  child); at the ends: net.ipv4.tcp_notsent_lowat, a smaller SO_SNDBUF, bbr",
             ),
             Remedy::plan(
-                (way.knob("queue"), enough.to_string()),
+                (direction.knob("queue"), enough.to_string()),
                 format!("limits the queue to {}", duration((enough as f64 / leaves).max(1e-6))),
                 format!("a queue of {enough} packets (one bandwidth-delay product) there"),
             ),

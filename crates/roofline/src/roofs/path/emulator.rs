@@ -1,7 +1,7 @@
-//! The path's emulator: what delays, queues and drops for us is a program too, and may be the limit itself.
+//! The path's emulator: what delays, queues and drops packets for us is a program too, and may be the limit.
 //!
-//! `ceiling = attained / share of a CPU of the thread that carries the busiest way`;
-//! `each = how late packets leave in a round trip`, or what drops cost that the plan did not ask for
+//! `ceiling = attained / share of a CPU of the thread that carries the busiest direction`; `each = how late packets
+//! leave in a round trip`, or the cost of drops that the plan did not ask for
 
 use crate::facts::drops::{Cost, Drops};
 use crate::prelude::*;
@@ -9,13 +9,13 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let mut busiest: Option<(&str, f64)> = None;
     let (mut late, mut lost, mut came) = (0.0, 0.0, 0.0);
-    for way in &facts.directions {
-        let cpu = way.per_second(link::CPU)?;
-        busiest = busiest.filter(|(_, most)| cpu <= *most).or(Some((&way.name, cpu)));
-        // A way that carried nothing was not late.
-        late += way.late().unwrap_or(0.0) * way.crossing;
-        lost += way.per_second(link::DROPPED_DEVICE)?;
-        came += way.per_second(link::FRAMES_IN)?;
+    for direction in &facts.directions {
+        let cpu = direction.per_second(link::CPU)?;
+        busiest = busiest.filter(|(_, most)| cpu <= *most).or(Some((&direction.name, cpu)));
+        // A direction that carried nothing was not late.
+        late += direction.late().unwrap_or(0.0) * direction.crossing;
+        lost += direction.per_second(link::DROPPED_DEVICE)?;
+        came += direction.per_second(link::FRAMES_IN)?;
     }
     let (name, cpu) = busiest.or_not_here("the plan has no path")?;
     let each = facts.per_exchange(cpu);

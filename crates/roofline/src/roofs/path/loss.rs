@@ -1,8 +1,7 @@
-//! Loss: packets are lost at random, and TCP takes each for a sign of a full line.
+//! Loss: packets are lost at random, and TCP takes each for congestion.
 //!
-//! Of small exchanges `each = those that stand for the timer x how long they do / all`;
-//! of larger ones `each = (bytes / W - 1) x RTT`, `W` the window that such losses leave ([`drops`]), at most as long
-//! as the congestion window was full.
+//! Small exchanges: `each = those that wait for the timer x how long they do / all`; larger ones: `each = (bytes / W
+//! - 1) x RTT`, `W` the window that such losses leave ([`drops`]), at most while the congestion window was full.
 //!
 //! Source: Padhye, Firoiu, Towsley, Kurose, "Modeling TCP throughput", 1998; the rest with [`drops`].
 //!
@@ -13,21 +12,23 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Where most bytes were lost.
-    let (way, bytes) =
-        facts.worst_direction(|way| Ok(way.per_second(link::BYTES_OUT)? * way.lost()?))?;
+    let (direction, bytes) = facts.worst_direction(|direction| {
+        Ok(direction.per_second(link::BYTES_OUT)? * direction.lost()?)
+    })?;
     silent_if(bytes <= 0.0, "the path lost no packet at random")?;
-    let (share, lost) = (way.lost()?, facts.directions.iter().map(|way| way.lost_per_second()));
+    let (share, lost) =
+        (direction.lost()?, facts.directions.iter().map(|direction| direction.lost_per_second()));
     let cost = Cost::of(facts, Drops::AtRandom, lost.sum::<Result<_, _>>()?, share)?;
     let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
     let lost = percent(share);
     Ok(Claim::delay(At::Path, cost.each)
         .sum(format!(
             "{took} of {exchange} an exchange wait for lost packets: {lost} of the packets on {}",
-            way.name
+            direction.name
         ))
-        .seen(format!("{} lost {lost} of its packets; {}", way.name, cost.words))
+        .seen(format!("{} lost {lost} of its packets; {}", direction.name, cost.words))
         .lifted_by([Remedy::plan(
-            (way.knob("loss"), "0%"),
+            (direction.knob("loss"), "0%"),
             "ends the losses that TCP mistakes for congestion",
             "find where packets drop: ip -s link, ethtool -S (a policer, a bad cable, wireless, a full conntrack \
              table), tc -s qdisc; put pacing or a shaper before a policer. Where it can't be repaired: \

@@ -1,7 +1,7 @@
 //! Queue limit: the path holds so many packets and drops the rest, long before its rate is used.
 //!
-//! `each = those that stand for the timer x how long they do / all`, or the round trips that windows kept small
-//! by such drops take
+//! `each = those that wait for the timer x how long they do / all`, or the round trips of windows that such drops
+//! kept small
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
 use linerate_model::{Aqm, OneDirection};
@@ -16,48 +16,53 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (mut worst, mut all): (Option<(&LaidDirection, Overflows)>, f64) = (None, 0.0);
     let is_limited =
         |of: &OneDirection| of.limit.is_some() || of.rate.is_some() || of.trace.is_some();
-    for way in facts.directions.iter().filter(|way| is_limited(&way.asked)) {
-        let mut drops = way.overflows()?;
-        if way.asked.aqm == Aqm::Codel {
+    for direction in facts.directions.iter().filter(|direction| is_limited(&direction.asked)) {
+        let mut drops = direction.overflows()?;
+        if direction.asked.aqm == Aqm::Codel {
             drops.queue = 0.0;
         }
         all += drops.sum();
         let most = worst.filter(|(_, most)| drops.sum() <= most.sum());
-        worst = most.or(Some((way, drops)));
+        worst = most.or(Some((direction, drops)));
     }
-    let (way, drops) = worst.or_not_here("the path has no queue limit")?;
+    let (direction, drops) = worst.or_not_here("the path has no queue limit")?;
     silent_if(drops.sum() <= 0.0, "no full queue dropped a packet")?;
-    let share = drops.sum() / way.per_second(link::PACKETS_IN)?.max(1e-9);
+    let share = drops.sum() / direction.per_second(link::PACKETS_IN)?.max(1e-9);
     let cost = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
-    let line = way.utilisation()?.map_or(String::new(), used);
+    let line = direction.utilisation()?.map_or(String::new(), used);
     let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
     let (lost, again) = (percent(share), again(&facts.run));
-    // All that the path holds, or what waits for its rate.
+    // The path's limit, or the queue before its rate.
     let (holds, remedy) = match drops.limit > drops.queue {
-        true => larger_limit(facts, way)?,
-        false => larger_queue(facts, way)?,
+        true => larger_limit(facts, direction)?,
+        false => larger_queue(facts, direction)?,
     };
     Ok(Claim::delay(At::Path, cost.each)
         .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped packets: {holds}"))
-        .seen(format!("{} dropped {lost} of its packets{line}{again}; {}", way.name, cost.words))
+        .seen(format!(
+            "{} dropped {lost} of its packets{line}{again}; {}",
+            direction.name, cost.words
+        ))
         .lifted_by([remedy]))
 }
 
-/// What the path holds in all, and one that holds whatever all connections may have under way at once.
-fn larger_limit(facts: &Facts, way: &LaidDirection) -> Result<(String, Remedy), Missing> {
-    let (limit, delay) = (way.asked.limit.unwrap_or_default(), way.asked.delay.as_secs_f64());
-    let all = way.each(link::PACKETS_IN)?;
+/// The path's limit, and one that holds whatever all connections may have in flight.
+fn larger_limit(facts: &Facts, direction: &LaidDirection) -> Result<(String, Remedy), Missing> {
+    let (limit, delay) =
+        (direction.asked.limit.unwrap_or_default(), direction.asked.delay.as_secs_f64());
+    let all = direction.each(link::PACKETS_IN)?;
     let rate = OpRate(f64::from(limit) / delay.max(1e-9) / all.max(1e-9));
-    let (name, delay) = (&way.name, duration(delay));
+    let (name, delay) = (&direction.name, duration(delay));
     let holds = format!(
         "{limit} packets / {delay} one way / {all:.1} packets an exchange on {name} = {rate}, if evenly spaced"
     );
-    // An exchange is all that a connection has out, or the largest window that its peer may offer.
+    // A connection has at most an exchange in flight, or the largest window that its peer may
+    // offer.
     // Source: half of the buffer is window (`tcp_adv_win_scale`), ip-sysctl.rst; a packet is 1,500 B.
     let most = setting(&facts.run, "net.ipv4.tcp_rmem");
     let window = most.map_or(f64::INFINITY, |most| most / 2.0 / 1500.0);
-    let each = way.packets_of_a_crossing()?.min(window);
+    let each = direction.packets_of_a_crossing()?.min(window);
     let need = rounded_up((f64::from(facts.run.connections()) * each).max(2.0 * f64::from(limit)));
     let all = facts.run.connections_words();
     let does = format!("holds all that {all} may have under way at once, {each:.1} packets each");
@@ -65,28 +70,28 @@ fn larger_limit(facts: &Facts, way: &LaidDirection) -> Result<(String, Remedy), 
         "where netem delays: tc qdisc change dev DEVICE root netem delay {delay} limit {need} (its default is 1000 \
          packets, delayed ones included); elsewhere: the queue of the device that drops"
     );
-    Ok((holds, Remedy::plan((way.knob("limit"), need.to_string()), does, by_hand)))
+    Ok((holds, Remedy::plan((direction.knob("limit"), need.to_string()), does, by_hand)))
 }
 
-/// The queue before the rate, and one that holds what every connection sends before it has heard anything, or two
-/// products of rate and delay.
-fn larger_queue(facts: &Facts, way: &LaidDirection) -> Result<(String, Remedy), Missing> {
-    let (queue, rate) = (way.asked.queue, way.rate_words());
-    let holds = format!("a queue of {queue} before {rate} on {}", way.name);
+/// The queue before the rate, and one for every connection's first burst, or two bandwidth-delay products.
+fn larger_queue(facts: &Facts, direction: &LaidDirection) -> Result<(String, Remedy), Missing> {
+    let (queue, rate) = (direction.asked.queue, direction.rate_words());
+    let holds = format!("a queue of {queue} before {rate} on {}", direction.name);
     let connections = f64::from(facts.run.connections());
-    let product = way.bandwidth_delay().unwrap_or(INITIAL_WINDOW);
-    let each = way.packets_of_a_crossing()?.min(INITIAL_WINDOW.max(2.0 * product / connections));
-    let need = rounded_up((connections * each).max(2.0 * way.asked.queue.packets()));
+    let product = direction.bandwidth_delay().unwrap_or(INITIAL_WINDOW);
+    let each =
+        direction.packets_of_a_crossing()?.min(INITIAL_WINDOW.max(2.0 * product / connections));
+    let need = rounded_up((connections * each).max(2.0 * direction.asked.queue.packets()));
     let does = "holds a burst until the line has sent it";
     let by_hand = format!(
         "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen, on the device that drops. For \
          tbf: limit {}",
         need * 1514
     );
-    Ok((holds, Remedy::plan((way.knob("queue"), need.to_string()), does, by_hand)))
+    Ok((holds, Remedy::plan((direction.knob("queue"), need.to_string()), does, by_hand)))
 }
 
-/// How many segments were sent again, in words; empty where the stacks do not say.
+/// `, 12 segments were sent again`; empty where unknown.
 fn again(run: &Run) -> String {
     let grew = |side| run.stack(side).delta(snmp::RETRANS_SEGS).map(|(count, _)| count);
     match (grew(Side::Client), grew(Side::Server)) {

@@ -1,20 +1,20 @@
-//! Line rate: a way of the path carries as many bits a second as it can.
+//! Line rate: a direction of the path carries as many bits a second as it can.
 //!
-//! `ceiling = rate / bytes an exchange, headers included`, of the way that is nearest to full
+//! `ceiling = rate / bytes an exchange, headers included`, of the fullest direction
 //! Source: the utilisation law; tc-tbf(8) and tc-netem(8), `rate`.
 
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (way, most, used) = facts.fullest_direction()?;
-    let (rate, bytes) = (way.rate_words(), way.each(link::BYTES_OUT)?);
-    let twice = way.asked.rate.map(|rate| rate.0 * 2.0);
-    let (name, all) = (&way.name, OpRate(most));
+    let (direction, most, used) = facts.fullest_direction()?;
+    let (rate, bytes) = (direction.rate_words(), direction.each(link::BYTES_OUT)?);
+    let twice = direction.asked.rate.map(|rate| rate.0 * 2.0);
+    let (name, all) = (&direction.name, OpRate(most));
     Ok(Claim::place(vec![Part::capacity(Resource::Line, 1.0, 1.0 / most.max(1e-9))])
         .sum(format!("{rate} / {bytes:.0} B an exchange with its headers, on {name} = {all}"))
         .seen(format!("{name} carried {} of its rate", in_percent(used)))
         .lifted_by([Remedy::plan(
-            (way.knob("rate"), twice.map_or("default".into(), |twice| format!("{twice:.0}bit"))),
+            (direction.knob("rate"), twice.map_or("default".into(), |twice| format!("{twice:.0}bit"))),
             "carries twice as many bits a second",
             format!(
                 "a faster line; or fewer bytes an exchange ({bytes:.0} B now): compression, smaller answers, \

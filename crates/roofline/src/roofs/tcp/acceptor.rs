@@ -1,4 +1,4 @@
-//! Acceptors: connections are made faster than they are taken from the listener's queue.
+//! Acceptors: connections are established faster than they are accepted.
 //!
 //! `ceiling = acceptors / time that one takes for a connection`
 //! Source: `idiag_rqueue` of a listening socket, net/ipv4/tcp_diag.c; Little (1961).
@@ -11,7 +11,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let under_way = facts.under_way().max(waiting);
     let few = format!("{waiting:.1} connections wait to be accepted");
     silent_if(waiting < 1.0 || waiting < HOLDS * under_way, &few)?;
-    // A rate of connections that the service sets for itself: after a pause it takes one at once.
+    // A rate of connections that the service sets itself: after a pause it accepts one at once.
     let is_set = facts.place.regime == Regime::RateSet;
     silent_if(is_set, "a connection after a pause is accepted at once")?;
     // What is accepted and not read yet may be what the acceptor is at.
@@ -23,7 +23,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no new connection came in: the service accepts none")?;
     silent_if(facts.let_in_by_turns().is_some(), "one is accepted when another ends")?;
-    // Of a watched service several answers may be a connection's, a handshake's turns among them.
+    // At a watched service a connection may have several answers, those of a handshake among them.
     let connections = match (facts.load, facts.came()) {
         (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),
         _ => facts.attained,

@@ -41,7 +41,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn remedy(facts: &Facts) -> Remedy {
-    // A namespace of ours has what the host lets everybody have, and that may be reno alone.
+    // A namespace of ours has the host's unprivileged algorithms, perhaps only reno.
     let control = if facts.run.header.plan.paths().is_empty() { "cubic" } else { "reno" };
     let does = "sends an open window at once (on lossy paths bbr gains more than this costs)";
     Remedy::kernel("net.ipv4.tcp_congestion_control", control, Side::Server, does).or_of_path(facts)

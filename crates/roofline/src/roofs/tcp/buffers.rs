@@ -1,11 +1,11 @@
-//! Windows and buffers: of the heavier direction a flow has no more in flight per round trip than its peer's window,
-//! or its own send buffer, holds, and that is too small. Four of a kind, told apart by who set the size.
+//! Windows and buffers: in the heavier direction a flow has no more in flight a round trip than its peer's window, or
+//! its own send buffer, holds, and that is too small. Four of a kind, by what set the size.
 //!
-//! `each = (bytes an exchange / under way at most - 1) x min RTT`, of a send buffer no more than the time with a full
-//! one; or what the census finds held by it, if that is more: a window of a few segments costs delayed ACKs as well
+//! `each = (bytes an exchange / in flight at most - 1) x min RTT`, of a send buffer at most the time with a full one;
+//! or the time that the census finds held by it, if longer: a window of a few segments also costs delayed ACKs
 //!
-//! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it; or it is the send buffer that the kernel began with.
-//! - `tcp.rmem-max`, `tcp.wmem-max`: tuning has brought it to the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`.
+//! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it; or the send buffer kept its initial size.
+//! - `tcp.rmem-max`, `tcp.wmem-max`: tuning reached the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`.
 //!
 //! Source: RFC 9293, 3.8.6; `tcpi_snd_wnd`, `tcpi_unacked`, `tcpi_min_rtt`, linux/tcp.h; `SK_MEMINFO_SNDBUF`,
 //! `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h; SO_RCVBUF turns autotuning off (`SOCK_RCVBUF_LOCK`, net/core/sock.c);
@@ -14,19 +14,18 @@
 use crate::facts::flows::{Bulk, Moment, Size, mean_over, min_rtt, setting, size};
 use crate::prelude::*;
 
-/// Whose buffers: those that a window is made of, or those that are sent from.
+/// Receive buffers make up a window; send buffers are sent from.
 #[derive(Clone, Copy)]
 pub(in crate::roofs) enum Buffers {
     Receive,
     Send,
 }
 
-/// Buffers of the heavier direction.
 struct Found<'a> {
     bulk: Bulk<'a>,
     /// The end that has them.
     side: Side,
-    /// The largest window that was offered, or what the buffer holds. Unit: bytes.
+    /// The largest window offered, or the buffer's size. Unit: bytes.
     bytes: f64,
     size: Size,
 }
@@ -74,7 +73,7 @@ impl Buffers {
         Ok(claim.seen(seen).lifted_by([remedy]))
     }
 
-    /// For people, and the kernel's setting of their sizes.
+    /// Their name, and the kernel's setting of their sizes.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Buffers::Receive => ("receive", "net.ipv4.tcp_rmem"),
@@ -99,7 +98,7 @@ impl Buffers {
         Ok(Found { side, bytes, size, bulk })
     }
 
-    /// What they add to each exchange; what lifts it is left to say.
+    /// Their cost for each exchange, without a remedy.
     fn holds(self, found: &Found, facts: &Facts) -> Result<Claim, Silent> {
         match self {
             Buffers::Receive => window(found, facts),
@@ -110,7 +109,7 @@ impl Buffers {
 
 fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let (bulk, receiver, window) = (&of.bulk, of.side, Bytes(of.bytes as u64));
-    // What is not read is no part of the window: more of it would fill as well.
+    // Unread bytes are no part of the window: a larger one would fill as well.
     let left = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
     let unread = Bytes(left as u64);
     silent_if(left >= HALFWAY * of.bytes, format!("the {receiver} leaves {unread} unread"))?;
@@ -137,12 +136,12 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     )))
 }
 
-/// The kernel's first size of a send buffer, from which it never grew.
+/// A send buffer that kept the kernel's initial size.
 fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let claim = buffer(of, facts)?;
     let first = of.bulk.room_for(of.bytes, of.bytes);
     let name = Buffers::Send.names().1;
-    // Without it: what Linux has by itself, ip-sysctl.rst.
+    // Without the setting: Linux's default, ip-sysctl.rst.
     let most = setting(&facts.run, name).map_or(4 << 20, |most| most as u64);
     let value = format!("4096 {first} {}", most.max(first));
     let does = "starts send buffers at the size of a whole exchange";
@@ -154,7 +153,7 @@ fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
 
 fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let (bulk, sender, buffer) = (&of.bulk, of.side, Bytes(of.bytes as u64));
-    // All that the buffer lets out is out, and neither window asks it to wait.
+    // The buffer's bytes are all in flight, and neither window limits it.
     let is_held = |at: &Moment| at.is_full && at.has_room && at.in_flight > 0.0;
     let full = bulk.share(is_held)?;
     silent_if(full <= 0.0, format!("the {sender}'s send buffer of {buffer} is never the limit"))?;
@@ -162,7 +161,7 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(facts, in_flight, rtt)?.min(bulk.busy(full)?);
     let at_once = Bytes(in_flight as u64);
-    // A full buffer with all of an exchange out keeps nothing back.
+    // A full buffer with all of an exchange in flight delays nothing.
     silent_if(trips <= 0.0, format!("a whole exchange is in flight at once: {at_once}"))?;
     let each = trips.max(facts.held_by(sender, Held::Buffer));
     Ok(Claim::delay(At::Path, each)

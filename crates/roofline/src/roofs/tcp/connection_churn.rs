@@ -1,4 +1,4 @@
-//! Connection churn: a connection for each exchange, by the client, or by a proxy to whom it asks.
+//! Connection churn: a connection for each exchange, by the client, or by a proxy to its backend.
 //!
 //! `work = kernel's CPU time x segments that open and close connections / all segments`
 //! `delay = time of a connect x connections an exchange`
@@ -10,8 +10,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let opening = facts.opening();
     let upstream = opening.upstream > opening.each;
     let opened = opening.each.max(opening.upstream);
-    // Of a load that was made an exchange is a request, and connections that carry some of them end by a limit of
-    // the server's. Of one that is watched an exchange may be a step of a session: what they cost says it there.
+    // Of our own load an exchange is a request, and connections that carry some of them end by a server's limit. Of a
+    // watched one an exchange may be a step of a session: its cost decides there.
     let few = opened * facts.attained * facts.run.seconds() < FEW;
     let why = format!("{opened:.2} connections are opened for {}", facts.each());
     silent_if(few || (facts.is_made().is_ok() && opened < HALFWAY), why)?;

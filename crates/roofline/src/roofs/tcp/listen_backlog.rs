@@ -2,17 +2,16 @@
 //!
 //! `turned away = overflows / (connections made + overflows)`
 //!
-//! A client whose final ACK was dropped believes it is connected while the server has no socket for it
-//! (a phantom): its request waits for the same timers.
-//! What the listeners themselves dropped counts only as far as the stack's overflows confirm it: with
-//! `TCP_DEFER_ACCEPT` they drop the bare ACK of each healthy connection.
+//! A client whose final ACK was dropped takes itself for connected while the server has no socket for it (a phantom):
+//! its request waits for the same timers. Drops of the listeners count only as far as the stack's overflows confirm
+//! them: with `TCP_DEFER_ACCEPT` they drop the bare ACK of each healthy connection.
 //! Source: `LINUX_MIB_LISTENOVERFLOWS`, net/ipv4/tcp_ipv4.c; `tcp_check_req`, net/ipv4/tcp_minisocks.c.
 
 use crate::prelude::*;
 
 const SOMAXCONN: &str = "net.core.somaxconn";
 
-// Source: the backlog was a number of 16 bits until Linux 5.4, and is as good as none at its end.
+// Source: the backlog had 16 bits until Linux 5.4; its maximum is no limit.
 const MOST: u64 = 65_535;
 
 // Source: `TCP_TIMEOUT_INIT`, include/net/tcp.h; RFC 6298, 2.1. Unit: seconds.
@@ -27,7 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let confirmed =
         grown(netstat::LISTEN_OVERFLOWS)? + grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
     let deferred = grown(netstat::DEFER_ACCEPT_DROP).unwrap_or(0);
-    // The listener that dropped most, and how many that were; absent where none tells.
+    // The listener that dropped most, and how many; absent where unknown.
     let dropped = |(port, of): (u16, Of)| (port, of.delta(listener::DROPS).ok().map(|of| of.0));
     let listener = run.listeners().map(dropped).max_by_key(|(_, drops)| *drops);
     let own = listener.and_then(|(_, own)| own).map(|own| own.saturating_sub(deferred));
@@ -44,7 +43,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = made + lost;
     let of_listener = |(port, _)| run.whole(Subject::Listener(port));
     let backlog = listener.and_then(|found| of_listener(found).last(listener::WQUEUE).ok());
-    // Who finds the queue full tries again after a second: sooner than whoever is in a queue as long as that is taken.
+    // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
     let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
     let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
     let long = format!(
@@ -67,7 +66,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(remedies(facts, backlog)))
 }
 
-/// As long as the kernel lets it be; where that is what cuts it short, that first.
+/// The kernel's limit, which comes first where it is below the backlog.
 fn remedies(facts: &Facts, backlog: Option<u64>) -> Vec<Remedy> {
     let does = "holds a burst of connections until they are accepted";
     let most = facts.run.header.host.sysctls.get(SOMAXCONN);

@@ -1,10 +1,9 @@
 //! Nagle with delayed ACK: the second write waits for the first one's ACK, which comes 40 ms late.
 //!
-//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census where there is one, of a
-//! service that is watched by all of its connections
-//! `each = share of exchanges that stall x length of the stall`, by the stamps, where sockets are not seen
-//! `each = questions held by Nagle / throughput`, where the service's own question to somebody else is what waits, in the
-//! socket that it opened itself
+//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or of a watched service by
+//! all its connections
+//! `each = share of exchanges that stall x length of the stall`, by the stamps, without samples of sockets
+//! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
 
 use linerate_evidence::Percentiles;
@@ -12,12 +11,12 @@ use linerate_evidence::Percentiles;
 use crate::facts::flows::{Moment, is_nodelay, mean_over, moments, sending};
 use crate::prelude::*;
 
-/// Lengths of a stall and what shows as one, from the first byte on. Unit: seconds.
+/// Lengths of a stall, and what counts as one, from the first byte on. Unit: seconds.
 // Source: `TCP_DELACK_MIN` (HZ/25) and `TCP_DELACK_MAX` (HZ/5), include/net/tcp.h; a tick of 4 ms before it.
 // Measured: up to half as long again on 2 noisy cores (docs/roofs/tcp.nagle-delayed-ack.md).
 const STALLS: [(f64, f64, f64); 2] = [(0.04, 0.036, 0.06), (0.2, 0.19, 0.23)];
 
-/// The end that writes in two parts, what is held there in seconds an exchange, and what was seen of it.
+/// The end that writes in two parts, seconds an exchange held there, and the evidence.
 type Stall = (Side, f64, String);
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -49,7 +48,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ]))
 }
 
-/// What the service asks somebody else, held back in its own socket.
+/// The service's own question to a peer, held in its socket.
 fn of_question(facts: &Facts) -> Option<Claim> {
     let (station, inside) = (Station::Application, &facts.inside);
     let asked = inside.asked.iter().max_by(|a, b| a.held_nagle.total_cmp(&b.held_nagle))?;
@@ -103,7 +102,7 @@ fn watched(facts: &Facts) -> Result<Stall, Silent> {
     Ok((Side::Server, held / facts.attained, seen))
 }
 
-/// The same where connections were sampled one by one: each one's share of its samples.
+/// The same where connections were sampled one by one: the share of each one's samples.
 fn held_by_flows(facts: &Facts) -> Result<f64, Missing> {
     let flows = facts.run.flows(Side::Server);
     let share = mean_over(&flows, |flow| {
@@ -119,7 +118,7 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
     let load = facts.run.load;
     let median = |times: &Percentiles| times.at(50.0).map_or(0.0, |at| at.value as f64 / 1e9);
     let (first, last) = (median(&load.first_byte), median(&load.service));
-    // The stall comes after the first byte of an answer in two parts: path and service time are left out of it.
+    // The stall follows the first byte of an answer in two parts: path and service time are left out.
     let is_split = first < HALFWAY * last;
     let before = if is_split { first } else { 0.0 };
     let ns = |seconds: f64| (seconds * 1e9) as u64;
@@ -129,10 +128,10 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
         (sum.0 + share, sum.1 + share * length)
     });
     silent_if(stalled <= 0.0, "no exchange took as long as a delayed ACK (40 or 200 ms)")?;
-    // Who delays: the engine's stack acknowledges the target's first write late.
+    // The receiver delays its ACK: the engine's stack acknowledges the target's first write late.
     let (acks, over) = facts.run.stack(Side::Client).delta(netstat::DELAYED_ACKS)?;
     let acks = acks as f64 / (facts.attained * over.as_secs_f64()).max(1.0);
-    // Who waits: the target's socket holds bytes back. From far away only the stamps tell.
+    // The sender waits: the target's socket holds bytes. From another host only the stamps show it.
     let held = mean_over(&facts.run.flows(Side::Server), |flow| {
         let busy = moments(flow)?;
         let held = busy.iter().filter(|at: &&Moment| at.is_nagle()).count();

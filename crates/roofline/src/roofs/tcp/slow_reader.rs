@@ -1,8 +1,8 @@
-//! Slow reader: somebody reads more slowly than the other side sends, and the window shuts. It is the target; or, of a
-//! target that is watched, those to whom it writes.
+//! Slow reader: an end reads more slowly than the other sends, and the window shuts. It is the target; or, at a
+//! watched service, its peers.
 //!
-//! `each = connections with a full queue x share of its CPUs that rest / throughput`, and no more than the census
-//! finds unread; of those to whom it writes `connections that their windows hold / throughput`
+//! `each = connections with a full queue x idle share of its CPUs / throughput`, at most what the census finds
+//! unread; of its peers `connections that their windows hold / throughput`
 //! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293,
 //! 3.8.6.
 
@@ -31,7 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(each <= 0.0, "its CPUs are not idle, or no exchange is unread")?;
     let (all, took) = (facts.run.connections_words(), duration(each));
     let (full, unread, rate) = (in_percent(full), Bytes(unread as u64), OpRate(connections / each));
-    // A queue fills behind whatever reads slowly: small reads, a long mailbox. Those say why.
+    // A queue fills behind any slow reader. Small reads or a long mailbox are the reason.
     Ok(Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
         .sum(format!("{all} / {took} unread while the application sleeps = {rate}"))
         .seen(format!(
@@ -48,7 +48,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// Those to whom the target writes.
+/// The target's peers.
 fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle: the reader may wait for one")?;
     let bulk = Bulk::of(facts);
@@ -71,7 +71,7 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
         )]))
 }
 
-/// Whether anything came on it, where the kernel says so.
+/// Whether anything came on it, where the kernel counts that.
 fn carries(flow: &Of) -> bool {
     flow.all(tcp_info::RQUEUE).is_ok()
         && flow.delta(tcp_info::BYTES_RECEIVED).map_or(true, |(bytes, _)| bytes.0 > 0)
@@ -90,7 +90,7 @@ fn full(flow: &Of) -> Result<f64, Missing> {
     Ok(full as f64 / flow.values(tcp_info::RQUEUE)?.len() as f64)
 }
 
-/// Where a reader was, of a node that is sampled inside: its owner's function.
+/// Where a reader of a node sampled inside was: its owner's function.
 fn reader<'a>(facts: &Facts<'a>) -> Option<&'a str> {
     let run = &facts.run;
     let read = run.ends(Side::Server).filter(|end| carries(&run.of(*end)));

@@ -1,7 +1,7 @@
-//! Slow start after idle: a kept connection forgets its window while it has nothing to send.
+//! Slow start after idle: a kept connection loses its window while it has nothing to send.
 //!
-//! `each = halvings x RTT`, `halvings = idle / RTO`, as far as the window is above ten segments, and no more
-//! than from the first byte to the last; what it is cut down to comes with the first byte
+//! `each = halvings x RTT`, `halvings = idle / RTO`, while the window is above ten segments, at most from the first
+//! byte to the last; the reduced window's bytes come with the first byte
 //! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; `tcp_slow_start_after_idle_check`,
 //! include/net/tcp.h; ip-sysctl.rst, `tcp_slow_start_after_idle`.
 
@@ -31,7 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let timeout = mean_over(&bulk.senders, |flow| Ok(flow.median(tcp_info::RTO)?.as_secs_f64()))?;
     let idle = run.load.first_byte.at(50.0).map(|at| at.value as f64 / 1e9);
     let idle = idle.ok_or_else(|| missing("first_byte", "engine"))? + run.think_s();
-    // What an open window would have had in flight, and how often that can be halved.
+    // The bytes that an open window would have in flight, and how often that can be halved.
     let most = (bulk.bytes / first).log2().ceil();
     let halvings = (idle / timeout.max(1e-9)).floor().min(most);
     let body = facts.body();

@@ -1,6 +1,6 @@
-//! TLS in bulk: the target encrypts what it sends, record by record, and that is where its CPU goes.
+//! TLS in bulk: encrypting what the target sends, record by record, takes its CPU.
 //!
-//! `work = bytes an exchange x what encrypting one costs`
+//! `work = bytes an exchange x price of encrypting one`
 //!
 //! Sized only where that is much of the target's CPU time for an exchange.
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1 (a record carries 16 KiB at most).

@@ -3,7 +3,7 @@
 //! `delay = exchanges in the handshake / throughput`
 //! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside the target`
 //!
-//! Without the account, of a BEAM node: handshakes by what one costs it at least.
+//! Without the account, of a BEAM node: handshakes at their least price.
 //! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
 
 use crate::facts::tls::priced;

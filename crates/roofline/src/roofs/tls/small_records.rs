@@ -1,6 +1,6 @@
 //! Small TLS records: each small write is encrypted, framed and sent by itself.
 //!
-//! `work = records that fewer, full ones would spare x what one costs at least`
+//! `work = records that fewer, full ones would spare x least price of one`
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1.
 
 use crate::facts::tls::priced;
@@ -9,8 +9,7 @@ use crate::prelude::*;
 // Source: RFC 8446, 5.1: 2^14 bytes at most.
 const RECORD: f64 = 16_384.0;
 
-// Measured: OTP 25, 2.5 GHz: CPU time of a record of 100 bytes, of the 10 to 20 us that were seen the least.
-// Unit: seconds.
+// Measured: OTP 25, 2.5 GHz: CPU time of a record of 100 bytes, the least of 10 to 20 us. Unit: seconds.
 const OTP_PRICE: f64 = 10e-6;
 
 // Measured: nginx 1.22 with OpenSSL 3.0, 2.5 GHz: 1,000 records of 1 KiB instead of 62 took 2.8 ms more.
@@ -37,14 +36,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// Records and bytes that an exchange brought to our own connections, and what a record costs at least.
+/// Records and bytes of an exchange at our own connections, and a record's least price.
 fn records(facts: &Facts) -> Option<(f64, f64, f64)> {
     let load = facts.run.load;
     let each = |count: u64| count as f64 / load.exchanges.max(1) as f64;
     (load.records_read > 0).then(|| (each(load.records_read), each(load.bytes_read), PRICE))
 }
 
-/// Writes and bytes that the sampled connections wrote for an exchange, by the node's driver.
+/// Writes and bytes of an exchange at the sampled connections, by the node's driver.
 fn writes(facts: &Facts) -> Result<(f64, f64), Missing> {
     let run = &facts.run;
     let grown = |end| {
@@ -59,7 +58,7 @@ fn writes(facts: &Facts) -> Result<(f64, f64), Missing> {
     if count == 0.0 {
         return Err(missing(port::SEND_CNT.name, "flow/*/server"));
     }
-    // What an exchange asks is the same on every connection: bytes read tell how many there were.
+    // Requests have the same size on all connections: bytes read show how many there were.
     let asked = run.load.bytes_written as f64 / run.load.exchanges.max(1) as f64;
     let exchanges = match facts.load {
         Load::Made => read / asked.max(1.0),

@@ -18,12 +18,12 @@ impl Pool {
         let (all, host) = (count as u64, &facts.run.header.host);
         let cpus = u64::from(facts.run.header.target.cpus.unwrap_or(host.cpus));
         let enough = match self {
-            // One of computing wants a CPU.
+            // Computing takes a CPU each.
             Pool::Computing => cpus.max(all + 1),
-            // A job of I/O mostly waits; ten are the emulator's default, 1024 its most (erl(1)).
+            // A job of I/O mostly waits; ten are the emulator's default, 1024 its maximum (erl(1)).
             Pool::Io => (all * 2).max(all + waiting.ceil() as u64).clamp(10, 1024),
         };
-        // Of those that compute the emulator has no more than of the others (erl(1)).
+        // There are no more of them for computing than normal ones (erl(1)).
         let few = node.last(vm::SCHEDULERS_ONLINE).is_ok_and(|schedulers| schedulers < enough);
         Ok(Claim::cause(vec![Part::capacity(Resource::DirtySchedulers, count, each)])
             .sum(format!("{all} schedulers, {took} of jobs {} = {rate}", facts.each()))
@@ -32,7 +32,7 @@ impl Pool {
     }
 }
 
-/// As many of them; and as many other schedulers, where those are too few for that.
+/// As many of them; and as many normal ones, where those are too few.
 fn remedy(pool: Pool, facts: &Facts, enough: u64, few: bool) -> Remedy {
     let (plan, both) = (&facts.run.header.plan.target, format!("{enough}:{enough}"));
     let (flags, by_hand) = match pool {

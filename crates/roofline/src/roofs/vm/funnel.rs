@@ -1,11 +1,11 @@
 //! Funnel: every request asks one process, which serves one caller at a time.
 //!
-//! `ceiling = 1 / what a call takes of that process`
+//! `ceiling = 1 / a call's time of that process`
 //!
-//! It has mail whenever it is sampled, and works, or waits in the middle of a call: more schedulers would not help, a second such process
-//! would. Callers wait for an answer each, so its mailbox is no longer than there are connections, where each
-//! of these asks one thing at a time: a longer one is that of a process nobody waits for. One that takes its mail into a
-//! queue of its own (`gen_server2`) is asked too if it is the place: it works at all times, and all others wait.
+//! It always has mail, and works, or waits in the middle of a call: a second such process would help, more schedulers
+//! would not. Each caller waits for an answer, so its mailbox is no longer than there are connections, where each of
+//! these asks one thing at a time: a longer one has no callers that wait. One that moves its mail into a queue of its
+//! own (`gen_server2`) counts too if it is the place: it always works, and all others wait.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::facts::sampled::Process;
@@ -30,7 +30,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = "no process has as many messages as callers that wait for an answer";
     let funnel = funnel.or_not_here(none)?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
-    // Who waits for somebody has the turn as long as who works.
+    // A process holds up its callers while it waits for another as while it works.
     let waits = if funnel.waits_inside() { funnel.with_mail - funnel.running } else { 0.0 };
     let idle = format!("{who} has messages, and neither works nor waits for another process");
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;

@@ -1,6 +1,6 @@
-//! Hot connection: one has the traffic, and its owner is never on more than one scheduler.
+//! Hot connection: one has the traffic, and its owner runs on one scheduler at a time.
 //!
-//! `ceiling = 1 / what an exchange takes of the owner`
+//! `ceiling = 1 / an exchange's time of the owner`
 //! Source: Erlang reference manual, "Processes".
 
 use crate::facts::connections::Hottest;

@@ -1,10 +1,9 @@
-//! Large heaps that are collected: each collection copies what processes keep.
+//! Garbage collection of large heaps: each collection copies what processes keep.
 //!
 //! `work = garbage collection, on normal and dirty schedulers / throughput`
 //!
-//! Large heaps are collected on dirty CPU schedulers, and small ones where their process runs:
-//! both are counted. A process that is collected answers nobody until that is done, so it is never sampled
-//! at it; what is sampled is a process with a large heap at work.
+//! Large heaps are collected on dirty CPU schedulers, and small ones where their process runs: both are counted. A
+//! process answers no sample while it is collected; a sample shows a process with a large heap at work.
 //! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
 
 use crate::prelude::*;
@@ -13,7 +12,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
     let large = facts.processes.iter().filter(|of| of.is_large() && of.running > 0.0);
     let Some(worst) = large.max_by(|a, b| a.heap.total_cmp(&b.heap)) else {
-        // Without a sample of any process nothing is known of heaps.
+        // Without samples of processes nothing is known of heaps.
         node.last(waits::ASKED)?;
         return not_here("no sampled process at work has a large heap");
     };
@@ -64,7 +63,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn is_listed(run: &Run) -> bool {
     run.flows(Side::Server).iter().any(|flow| {
         let listed = flow.last(port::LIST_MODE).is_ok_and(|mode| mode > 0);
-        // Where no growth was seen it may have carried something.
+        // Where no growth was sampled it may have carried something.
         listed && flow.delta(port::RECV_OCT).map_or(true, |(bytes, _)| bytes.0 > 0)
     })
 }

@@ -1,4 +1,4 @@
-//! Logging in step: processes that serve requests wait until a log handler has taken their event.
+//! Synchronous logging: processes that serve requests wait until a log handler has their event.
 //!
 //! `delay = requests whose process waits for a handler / throughput`
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
@@ -12,7 +12,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waited: u64 = node.values(waits::LOGGER)?.iter().sum();
     let most = node.max(waits::LOGGER)?;
     silent_if(waited == 0, "no process was sampled waiting for a log handler")?;
-    // Of those that are sampled some serve nobody: it is the least of what serving ones wait.
+    // Some sampled processes serve no request: the share of the serving ones is at least this.
     let share = waited as f64 / asked.max(1) as f64;
     let each = facts.per_exchange(share * facts.under_way());
     let waits = in_percent(share);

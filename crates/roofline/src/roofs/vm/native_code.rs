@@ -1,23 +1,20 @@
-//! Native code that holds schedulers: calls that take tens of milliseconds and let nobody else run there.
+//! Native code that blocks schedulers: calls of tens of milliseconds, while no other process runs there.
 //!
-//! `work = long time slices a second x 20 ms / throughput`, at the least: slices are longer than what they are
-//! told of for
+//! `work = long time slices a second x 20 ms / throughput`, at the least: slices last longer than that
 //!
-//! The system monitor tells of each time slice of 20 ms and more. Nothing written in Erlang takes one: a
-//! process is put off after 4,000 reductions, which is a millisecond.
-//! A call that waits (a device, a lock of its own) holds a scheduler as well and takes no CPU: the scheduler has work by its
-//! own account, and for the kernel it neither runs nor is ready to.
+//! The system monitor reports each time slice of 20 ms and more. Erlang code takes none: a process yields after 4,000
+//! reductions, about a millisecond. A call that waits (a device, a lock of its own) blocks a scheduler without CPU:
+//! the scheduler is active by its own account, and by the kernel neither runs nor is ready.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3).
 
 use crate::prelude::*;
 
-// Source: agent/src/probe/linerate_probe_monitor.erl, `timed_kinds/0`: what the system monitor is asked to tell of.
-// Unit: seconds.
+// Source: agent/src/probe/linerate_probe_monitor.erl, `timed_kinds/0`: what the monitor reports. Unit: seconds.
 const LONG: f64 = 0.02;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let within = facts.serving_node()?;
-    // A node that is held answers seldom: the whole run, where the window has too little.
+    // A blocked node answers seldom: the whole run, where the window has too little.
     let whole = facts.run.whole(Subject::Node);
     if let Some(held) = waits(facts)? {
         return Ok(held);
@@ -53,7 +50,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// Native code in which schedulers wait for something, and use no CPU meanwhile.
+/// Native code in which schedulers wait, and use no CPU.
 fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
     let (node, target, _) = facts.schedulers()?;
     let held = facts.target.as_ref().map_or(0.0, |kernel| node.held(kernel));
@@ -76,11 +73,11 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
         )])))
 }
 
-/// Long time slices, and for how long slices were timed: for a part of the time where there are very many.
+/// Long time slices, and for how long slices were timed: part of the time where there are very many.
 fn long(of: &Of) -> Result<(u64, Duration), Missing> {
     let (slices, over) = of.delta(vm::LONG_SCHEDULE)?;
     let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed);
-    // A slice that is seen by chance in less than most of a second is no rate.
+    // A slice seen by chance in less than most of a second is no rate.
     let is_rate = timed.as_secs_f64() >= HALFWAY;
     is_rate.then_some((slices, timed)).ok_or_else(|| missing(vm::TIMED.name, "node"))
 }

@@ -1,10 +1,10 @@
-//! Persistent terms that are changed: at each change every process is asked whether it holds the old one.
+//! Persistent terms that change: at each change every process is asked whether it holds the old one.
 //!
-//! `work = reductions of who asks them x cost of one / throughput`
+//! `work = reductions of the asking process x cost of one / throughput`
 //!
-//! The emulator's process that does it (`erts_literal_area_collector`) is at rest in a node that sets its
-//! terms once; its reductions tell how many processes it went through. The cost of one is not this run's, so
-//! it counts for no more than that process's part of all sampled ones' reductions has of the schedulers' account.
+//! The emulator's process that asks (`erts_literal_area_collector`) idles in a node that sets its terms once; its
+//! reductions show how many processes it asked. The cost of one is another machine's, so it counts for at most that
+//! process's part of all sampled reductions in the schedulers' account.
 //! Source: "Storing and deleting", persistent_term(3).
 
 use crate::prelude::*;

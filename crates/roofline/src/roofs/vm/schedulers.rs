@@ -1,4 +1,4 @@
-//! The node's schedulers: all of them have work all the time.
+//! The node's schedulers: all of them always have work.
 //!
 //! `ceiling = schedulers, or CPUs that it may use / work of an exchange`, whichever is less
 //! Source: `statistics(scheduler_wall_time)`, `statistics(microstate_accounting)`, erlang(3).
@@ -29,7 +29,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::more_cpus(facts, cpus)]))
 }
 
-/// What the work was, the most first: `of the work: code of processes 78 %, drivers 17 %`.
+/// The kinds of work, the largest first: `of the work: code of processes 78 %, drivers 17 %`.
 fn micro(node: &Of) -> Option<String> {
     let time = |metric: Metric<Duration>| node.grown(metric).unwrap_or(0.0);
     let mut parts = [

@@ -8,7 +8,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let samples = facts.serving_node()?;
     let (node, target, let_run) = facts.schedulers()?;
-    // No more than there were when it started, than its affinity and its quota allow.
+    // At most those found at start, its affinity and its quota.
     let found = samples.last(vm::LOGICAL_PROCESSORS_AVAILABLE)? as f64;
     let allowed = facts.run.header.target.cpus.map_or(found, f64::from);
     let quota = target.quota.map_or(found, |quota| quota.ceil().max(1.0));

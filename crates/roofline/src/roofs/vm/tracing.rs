@@ -1,10 +1,9 @@
-//! Tracing left on: each call, message or collection of the processes that serve is told to a tracer.
+//! Tracing left on: each call, message or collection of serving processes is sent to a tracer.
 //!
-//! `work = what the tracer itself does / throughput`, at the least: the telling is not counted apart
+//! `work = the tracer's own work / throughput`, at the least: sending the events is not counted apart
 //!
-//! The tracer is a process at work that is not traced, owns no connection and has more mail than there are
-//! callers. An emulator without JIT, or one built for debugging, is slow in the same way; it is said here,
-//! and its cost is unknown.
+//! The tracer is a busy process that is not traced, owns no connection and has more mail than there are callers. An
+//! emulator without JIT, or a debug build, is slow in the same way; it is mentioned, and its cost is unknown.
 //! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
 //! `erlang:system_info/1`.
 
@@ -27,7 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let told = others.filter(|of| of.mailbox > connections && !traced.is_empty());
     let tracer = told.max_by(|a, b| a.running.total_cmp(&b.running));
     let used = tracer.map_or(0.0, |tracer| {
-        // What lies in its mailbox is collected with it, on dirty schedulers.
+        // Its mailbox is collected with it, on dirty schedulers.
         let collected = if tracer.is_large() { node.dirty_cpu } else { 0.0 };
         (node.of_one(tracer.running) + collected) * let_run
     });

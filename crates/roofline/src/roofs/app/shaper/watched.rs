@@ -1,13 +1,13 @@
-//! The same limit at a service that is watched: on what it sends, and on what its clients send.
+//! The same limit at a watched service: on what it sends, and on what its clients send.
 //!
-//! Sent: `delay = connections in the midst of an answer of which nothing waits to be sent / answers a second`. That it is a
-//! rate and no work, the bytes a second of such answers say, which are the same for all.
+//! Sent: `delay = connections amid an answer with nothing unsent / answers a second`. That it is a rate and no work
+//! shows by such answers' bytes a second, which are all the same.
 //!
-//! Read a little, and then paused: `delay = connections that wait to be read / reads a second`. No stamps tell the pace, but a sample at any moment finds the pause: bytes lie in the kernel, the socket is
-//! passive, and its owner is idle in its receive loop. A process that waits there waits for any message; so it
-//! is no call, disk or sleep that keeps it from reading, but its own decision.
-//! Distinguished from a slow reader by that, and by the rate, which is the same for each connection. From a
-//! service that reads nothing (an alarm, a lock) by its reading on.
+//! Read in small parts with pauses: `delay = connections that wait to be read / reads a second`. A sample at any
+//! moment finds the pause: unread bytes in the kernel, a passive socket, and an owner idle in its receive loop. There
+//! it would take any message, so no call, disk or sleep keeps it from reading, but its own decision.
+//! Distinguished from a slow reader by that, and by the rate, the same for each connection; from a service that reads
+//! nothing (an alarm, a lock) by its further reads.
 
 use super::remedy;
 use crate::facts::connections::{Connection, connections};
@@ -56,7 +56,7 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     let few = format!("{held} of {all} connections wait to be read");
     silent_if(2 * held < all || bytes <= 0.0, few)?;
     let most = |part: usize, of: usize| part as f64 > HALFWAY * of as f64;
-    // But for a read more or less at either end.
+    // But for one read more or less at either end.
     let chance = 2.0 / (reads * run.seconds()).max(1e-9);
     let alike = these.iter().filter(|of| (of.bytes - bytes).abs() <= chance * bytes).count();
     silent_if(!most(alike, held), format!("{alike} of {held} of them are read at the same rate"))?;
@@ -80,7 +80,7 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([remedy()]))
 }
 
-/// How many connections read or wait to be read, and those that wait while their socket is passive.
+/// How many connections are read or wait to be read, and those that wait with a passive socket.
 fn held<'a>(run: &Run<'a>) -> Result<(usize, Vec<Connection<'a>>), Missing> {
     let (mut all, mut held, mut unknown) = (0, Vec::new(), None);
     for connection in connections(run)? {
@@ -91,11 +91,11 @@ fn held<'a>(run: &Run<'a>) -> Result<(usize, Vec<Connection<'a>>), Missing> {
         }
     }
     all += held.len();
-    // Where the kernel's side or the options of all are unknown, so is this.
+    // Unknown where the kernel's side, or the options, of all are unknown.
     unknown.filter(|_| all == 0).map_or(Ok((all, held)), Err)
 }
 
-/// Whether bytes lay in the kernel and the socket was passive, each in most of its samples.
+/// Whether bytes were unread and the socket passive, each in most of its samples.
 fn is_held(flow: &Of) -> Result<bool, Missing> {
     let unread = flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0)?;
     let passive = flow.share(port::ACTIVE, |active| active == 0)?;
