@@ -11,7 +11,7 @@ use crate::packed::{Live, Packed};
 pub type Errors = BTreeMap<String, u64>;
 
 /// Shorter times without an answer are not kept: [`Slice::silence`]. Unit: ns.
-// Chosen: what stops a service stops it for longer, and at 1,000 answers a second and more most are within it.
+// Chosen: what stops a service stops it for longer; with 1,000 answers a second and more, most are shorter.
 pub const SILENT: u64 = 1_000_000;
 
 /// Which part of a run a slice belongs to.
@@ -23,7 +23,7 @@ pub enum Phase {
     /// Full load. Warm-up is found later, among these.
     #[default]
     Load,
-    /// After the end: nothing new is begun, what is outstanding may still be answered.
+    /// After the end: nothing new begins, outstanding exchanges may still be answered.
     Drain,
 }
 
@@ -34,7 +34,7 @@ pub enum Phase {
 pub struct Slice<H = Packed> {
     /// The engine thread.
     pub thread: u16,
-    /// The engine's host that it works on, by its place in [`crate::Places::hosts`].
+    /// The engine's host that it runs on, by its place in [`crate::Places::hosts`].
     pub host: u16,
     /// Its place among the thread's slices; slices of equal index span the same time.
     pub index: u32,
@@ -54,9 +54,9 @@ pub struct Slice<H = Packed> {
     pub errors: Errors,
     /// Exchanges older than the plan's timeout.
     pub timed_out: u64,
-    /// Exchanges of which nobody knows what became: the worker that had them, or was to make them, was lost.
+    /// Exchanges with an unknown end: the worker that had them, or was to make them, was lost.
     pub lost: u64,
-    /// Due but unanswered when the slice ended, unwritten ones included.
+    /// Due and unanswered when the slice ended, unwritten ones included.
     pub in_flight_at_end: u64,
     /// Of those, not yet written.
     pub unwritten_at_end: u64,
@@ -77,9 +77,9 @@ pub struct Slice<H = Packed> {
     pub too_many: u64,
     /// Answers by status. Empty for workloads without status, and of an older linerate.
     pub codes: BTreeMap<u16, u64>,
-    /// Whether it was said what a right answer is.
+    /// Whether a right answer is defined.
     pub judged: bool,
-    /// Answers that were not right, by cause: `status`, `body`.
+    /// Wrong answers, by cause: `status`, `body`.
     pub wrong: Errors,
     /// Payload and protocol bytes written.
     pub bytes_written: u64,
@@ -103,27 +103,26 @@ pub struct Slice<H = Packed> {
     pub service: H,
     /// First byte minus written. Unit: ns. Answered exchanges.
     pub first_byte: H,
-    /// Written minus intended. Unit: ns. Zero by nature in a closed loop, and then not recorded.
+    /// Written minus intended. Unit: ns. Always zero in a closed loop, and then not recorded.
     pub lateness: H,
     /// The engine's own part of it: written minus the later of intended and the moment at which a
-    /// connection was free. Waiting for a connection is the target's doing. Unit: ns.
+    /// connection was free. Waiting for a connection is due to the target. Unit: ns.
     pub own_lateness: H,
     /// Connect call to established. Unit: ns.
     pub connect: H,
     /// Ages of exchanges that timed out, or were outstanding when the engine closed. Unit: ns.
     /// Their latencies are at least these.
     pub censored: H,
-    /// How long it lasted that none of the thread's exchanges under way was answered, of [`SILENT`] and more.
-    /// Unit: ns.
+    /// Times in which none of the thread's exchanges under way was answered, of [`SILENT`] and more. Unit: ns.
     pub silence: H,
     /// The same by server, in the order of [`crate::Places::servers`]; empty where there is one.
     pub parts: Vec<Part<H>>,
 }
 
-/// What of a slice fell to one server.
+/// One server's part of a slice.
 #[derive(Clone, Debug, Default)]
 pub struct Part<H = Packed> {
-    /// Exchanges that became due and that chose this server. In an open loop one is counted when it
+    /// Exchanges that became due and that chose this server. In an open loop one counts when it
     /// chooses, which may be a slice after it became due.
     pub chosen: u64,
     /// Exchanges answered whole.
@@ -204,7 +203,7 @@ impl<H> Slice<H> {
         }
     }
 
-    /// The same slice with its times held by something else.
+    /// The same slice with its times in another container.
     pub fn map<G>(self, mut hold: impl FnMut(H) -> G) -> Slice<G> {
         Slice {
             thread: self.thread,
@@ -256,11 +255,11 @@ impl<H> Slice<H> {
         self.errors.values().sum()
     }
 
-    /// Answers by which the service did what it is for: all but those of status 5xx and 429.
+    /// Answers by which the service did its work: all but those of status 5xx and 429.
     ///
-    /// A 5xx says that the service could not, a 429 that it would not for now: either is what a limit answers
-    /// with, and faster than the work would be. Any other 4xx (404, 401) is the right answer to what was asked,
-    /// at any load. Where it was said what a right answer is, all that are.
+    /// A 5xx says that the service could not, a 429 that it would not for now: a limit answers with either, and
+    /// faster than the work would take. Any other 4xx (404, 401) is the right answer to the request, at any load.
+    /// Where a right answer is defined, all that are.
     pub fn good(&self) -> u64 {
         if self.judged {
             return self.answered.saturating_sub(self.wrong.values().sum());
@@ -277,8 +276,8 @@ impl Slice {
 }
 
 impl Slice<Live> {
-    /// The slice at rest. In a closed loop an exchange is due when it is written, so its latency is its
-    /// service time and was not recorded twice.
+    /// The slice at rest. In a closed loop an exchange is due when it is written, so its latency is its service time
+    /// and was not recorded twice.
     pub fn pack(self) -> Slice {
         let packed = |live: Live| live.recorded().map_or_else(Packed::default, Packed::pack);
         let mut slice = self.map(packed);

@@ -1,4 +1,4 @@
-//! All samples of a run, held by subject and metric.
+//! All samples of a run, by subject and metric.
 
 use std::borrow::Cow;
 use std::collections::btree_map::Entry;
@@ -20,18 +20,18 @@ pub struct Evidence {
     facts: BTreeMap<Subject, BTreeMap<String, String>>,
     /// What the engine's threads counted and timed, slice by slice.
     pub slices: Vec<Slice>,
-    /// What the experiment after the main phase measured, in order of time; empty where there was none.
+    /// The steps of the experiment after the main phase, in order of time; empty without one.
     pub steps: Vec<Step>,
     /// Sources that could not be read, with the reason: `sock_diag`, `permission denied`.
     pub unread: BTreeMap<String, String>,
 }
 
-/// The samples of one subject, by the metric's name. What a pass over the sources costs is mostly
-/// putting its numbers here: names are borrowed where they can be, and the one sample that an evidence of
-/// one pass has of each needs no memory of its own.
+/// The samples of one subject, by the metric's name. A sampling round costs mostly the time to store its numbers
+/// here: names are borrowed where possible, and the single sample that the evidence of one round has of each needs no
+/// memory of its own.
 type Series = HashMap<Cow<'static, str>, SmallVec<[(Timestamp, u64); 1]>>;
 
-/// A metric that no sample was found of. Never an error: it leaves a rule as "unmeasured".
+/// A metric without a sample. Never an error: it leaves a rule as "unmeasured".
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("needs {metric} of {of}")]
 pub struct Missing {
@@ -63,7 +63,7 @@ impl Evidence {
         }
     }
 
-    /// Adds what is text and not a number: an owner's name, a peer. The last of a name stands.
+    /// Adds a text instead of a number: an owner's name, a peer. The last of a name is kept.
     pub fn push_fact(&mut self, of: Subject, name: &str, text: String) {
         self.facts.entry(of).or_default().insert(name.to_owned(), text);
     }
@@ -78,7 +78,7 @@ impl Evidence {
         &self.facts
     }
 
-    /// Everything of another evidence, added to this one.
+    /// Adds all of another evidence.
     pub fn absorb(&mut self, other: Evidence) {
         for (subject, metrics) in other.series {
             match self.series.entry(subject) {
@@ -101,8 +101,8 @@ impl Evidence {
         self.unread.extend(other.unread);
     }
 
-    /// When the main phase had ended and the experiment began: samples from then on are of other load. None
-    /// where there was no experiment.
+    /// When the main phase ended and the experiment began: later samples are of other load. None without an
+    /// experiment.
     pub fn main_phase_ended(&self) -> Option<Timestamp> {
         self.steps.iter().map(|step| step.begun).min()
     }
@@ -216,10 +216,10 @@ impl<'a> Of<'a> {
         Ok(Q::from_raw(raw[raw.len() / 2]))
     }
 
-    /// How much a counter grew from the first sample to the last, and over how long.
+    /// The growth of a counter from the first sample to the last, and over how long.
     ///
-    /// Missing with fewer than two samples: a counter's single reading holds the whole past. One that went
-    /// back began anew, as those of a probe that came again do; what it lost in between is not guessed.
+    /// Missing with fewer than two samples: a counter's single reading holds the whole past. One that fell began
+    /// anew, like those of a restarted probe; its loss in between is not estimated.
     pub fn delta<Q: Quantity>(
         &self,
         metric: Metric<Q>,
@@ -233,12 +233,13 @@ impl<'a> Of<'a> {
         Ok((Q::from_raw(grown), last.0.since(first.0)))
     }
 
-    /// How much a counter grew from the first sample to the last, in its unit.
+    /// The growth of a counter from the first sample to the last, in its unit.
     pub fn grown<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         Ok(self.delta(metric)?.0.number())
     }
 
-    /// The same a second; of a time the share of each second, CPUs' worth where several have it.
+    /// The same a second; of a time, the share of each second, or CPUs' worth where several have
+    /// it.
     pub fn rate<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         let (grown, over) = self.delta(metric)?;
         Ok(grown.number() / over.as_secs_f64())

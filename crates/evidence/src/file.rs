@@ -50,7 +50,7 @@ pub struct Header {
     pub places: Places,
 }
 
-/// The machine, as far as it matters to a roof.
+/// The machine, as far as a roof needs it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// `uname -r`.
@@ -78,10 +78,10 @@ pub struct TargetFacts {
     pub kind: String,
     /// Its address, `ip:port`.
     pub address: String,
-    /// Whether its sockets and processes are on the host that the header tells of, and its kernel was asked.
+    /// Whether its sockets and processes are on the header's host, and its kernel was asked.
     pub local: bool,
-    /// Whether that host is another than linerate's, whose kernel a BEAM node there asked for us. Only of what is
-    /// watched: without an engine the header's host is the target's then.
+    /// Whether that host is another than linerate's, whose kernel a BEAM node there asked for us. Only of watched
+    /// targets: without an engine the header's host is then the target's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub through_node: bool,
     /// Root of its process tree.
@@ -92,8 +92,8 @@ pub struct TargetFacts {
     /// CPUs it may use; absent when it is not on this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u16>,
-    /// Whether linerate copied its bytes between it and the path laid in front of it: the sockets that the engine's
-    /// connections end at are the copy's.
+    /// Whether linerate copied its bytes between it and the path laid in front of it: the engine's connections then
+    /// end at the copy's sockets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copied: bool,
     /// Threads that can do its work: schedulers of a BEAM node; absent when not known.
@@ -101,17 +101,16 @@ pub struct TargetFacts {
     pub schedulers: Option<u16>,
     /// Its knobs and their values.
     pub knobs: BTreeMap<String, String>,
-    /// What the kernel and the driver say of its options, read after the turn.
+    /// Its options as the kernel and the driver have them, read after they were set.
     pub readback: BTreeMap<String, String>,
-    /// Names and permitted values of the knobs that can be turned by machine.
+    /// Names and permitted values of the knobs that can be set by machine.
     pub turnable: BTreeMap<String, Vec<String>>,
     /// What an exchange moves between the nodes of a service, where that is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carries: Option<Carries>,
 }
 
-/// What an exchange moves between the nodes of a service: it is answered when all of that was counted at the
-/// far end.
+/// What an exchange moves between the nodes of a service: it is answered when all of that was counted at the far end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Carries {
     /// Messages.
@@ -121,7 +120,7 @@ pub struct Carries {
 }
 
 impl TargetFacts {
-    /// What is to be known of a target whose bytes are copied; none: it is met as it is.
+    /// What to know of a target whose bytes are copied; none: it is reached directly.
     pub fn says_copied(&self) -> Option<String> {
         self.copied.then(|| {
             format!(
@@ -410,11 +409,11 @@ pub fn read(text: &str) -> Result<(Header, Evidence, String), Unreadable> {
     Ok((header, evidence, reason))
 }
 
-/// Whether a line that is neither header, slice nor step is of a kind that this linerate reads. What a later one
-/// adds is passed over: its readers lack a piece of evidence, and not the run.
+/// Whether a line that is neither header, slice nor step is of a kind that this linerate reads. Additions of a later
+/// one are skipped: the reader lacks a piece of evidence, and not the run.
 fn is_known(object: &serde_json::Map<String, serde_json::Value>) -> bool {
     match object.get("of") {
-        // A row or facts; what is no name at all is damage, and told by whoever reads it.
+        // A row or facts; a subject that is no name at all is damage, and reported by its reader.
         Some(of) => of.as_str().is_none_or(|of| of.parse::<Subject>().is_ok()),
         None => ["unread", "end", "at"].iter().any(|key| object.contains_key(*key)),
     }
@@ -677,7 +676,7 @@ mod tests {
         let text = sample_file().replacen("{\"end\":9", added, 1);
         let (_, evidence, reason) = read(&text).unwrap();
         assert_eq!((evidence.rows().len(), reason.as_str()), (1, "done"));
-        // A row that is damaged is still told.
+        // A damaged row is still reported.
         assert!(read(&sample_file().replacen("\"of\":\"host\"", "\"of\":7", 1)).is_err());
     }
 

@@ -1,8 +1,8 @@
-//! What was measured: samples by metric and subject, the engine's slices, the file that holds
-//! them, and the sources that know what to fetch and how to read the answer.
+//! What was measured: samples by metric and subject, the engine's slices, the file with them, and
+//! the sources: what to fetch, and how to read the answer.
 //!
-//! Pure: bytes and instants are arguments. The file format is the seam of the program: a run's
-//! evidence replays everything to the right of it (`linerate diagnose FILE`).
+//! Pure: bytes and instants are arguments. The file format divides the program: a run's evidence
+//! replays everything after it (`linerate diagnose FILE`).
 
 #![forbid(unsafe_code)]
 

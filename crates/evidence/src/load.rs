@@ -1,4 +1,4 @@
-//! What the engine's slices say, taken together: throughput, latency, warm-up, validity.
+//! The sum of the engine's slices: throughput, latency, warm-up, validity.
 //!
 //! Everything here is a sum or a merge; percentiles are read from merged histograms, never averaged.
 
@@ -26,16 +26,16 @@ pub use stages::StageLoad;
 pub use validity::{Validity, ValidityState, WAKING};
 pub use watched::watched_bytes;
 
-/// The fact of a thread (`engine/N`) whose worker was lost: what became of it, in a sentence.
+/// The fact of a thread (`engine/N`) whose worker was lost: how, in a sentence.
 pub const LOST: &str = "lost";
 
-/// The fact of the first thread of a worker on another host: which.
+/// The fact of the first thread of a worker on another host: the host.
 pub const ENGINE_HOST: &str = "engine_host";
 
-/// And how far that host's monotonic clock is ahead of this one's, in nanoseconds.
+/// The same thread's: how far that host's monotonic clock is ahead of this one's, in nanoseconds.
 pub const CLOCK_OFFSET: &str = "clock_offset_ns";
 
-/// And how far off that is at most.
+/// The same thread's: the largest error of that.
 pub const CLOCK_INTERVAL: &str = "clock_interval_ns";
 
 /// The run's load figures.
@@ -63,7 +63,7 @@ pub struct LoadSummary {
     pub answered: u64,
     /// Over the whole run: failed, by cause.
     pub errors: Errors,
-    /// Over the whole run: older than the timeout.
+    /// Over the whole run: at workers that were lost.
     pub timed_out: u64,
     /// Over the whole run: had by workers that were lost, or to be made by them.
     pub lost: u64,
@@ -73,7 +73,7 @@ pub struct LoadSummary {
     pub status: [u64; 5],
     /// Answers by status, whole run.
     pub codes: BTreeMap<u16, u64>,
-    /// Answers that were not right, by cause, whole run; none: nobody said what is.
+    /// Wrong answers, by cause, whole run; none: a right answer is not defined.
     pub wrong: Option<Errors>,
     /// Connections opened, whole run.
     pub opened: u64,
@@ -85,7 +85,7 @@ pub struct LoadSummary {
     pub bytes_read: u64,
     /// TLS records of application data read in the window.
     pub records_read: u64,
-    /// Mean of last byte minus written of the good answers in the window; none where there were none, or where nobody
+    /// Mean of last byte minus written of the good answers in the window; none where there were none, or it was not
     /// counted.
     pub good_service: Option<Duration>,
     /// CPU time of all engine threads in the window. Unit: ns.
@@ -114,15 +114,15 @@ pub struct LoadSummary {
     pub threads: usize,
     /// The same by engine host and server; empty where there is one server.
     pub pairs: Vec<PairLoad>,
-    /// The levels of load that were held, the last among them; empty where there was one.
+    /// The levels of load that were held, the last included; empty with a single one.
     pub stages: Vec<StageLoad>,
-    /// The window's course.
+    /// The window's time series.
     pub points: Vec<Point>,
-    /// Whether the figures may be believed.
+    /// Whether the figures are valid.
     pub validity: Validity,
 }
 
-/// A merged histogram, and what it cannot know.
+/// A merged histogram, and its uncertainty.
 #[derive(Clone, Debug)]
 pub struct Percentiles {
     answered: Histogram<u64>,
@@ -176,7 +176,7 @@ impl Percentiles {
         Self { answered: live_histogram(), all: live_histogram() }
     }
 
-    /// Everything of another one, added to this one.
+    /// Adds all of another one.
     pub fn absorb(&mut self, other: &Percentiles) {
         let grows = "an auto-resizing histogram holds any u64";
         self.answered.add(&other.answered).expect(grows);
@@ -203,7 +203,7 @@ impl Percentiles {
 
     /// One percentile; absent when nothing was recorded.
     ///
-    /// An unanswered exchange counts at its age, so the value is a lower bound. The upper bound has
+    /// An unanswered exchange counts at its age, so the value is a lower bound. For the upper bound
     /// all of them last; where the two differ, the percentile is `at_least`.
     pub fn at(&self, percentile: f64) -> Option<Percentile> {
         if self.all.is_empty() {
@@ -217,7 +217,7 @@ impl Percentiles {
         } else if rank > answered {
             true
         } else {
-            // Half a rank below, so that rounding does not reach for the next exchange.
+            // Half a rank below, so that rounding does not take the next exchange.
             let upper = self.answered.value_at_quantile(((rank - 0.5) / answered).min(1.0));
             upper as f64 > value as f64 * 1.01
         };
@@ -260,8 +260,8 @@ impl Percentiles {
     }
 }
 
-/// Sums and merges what the engine's threads reported; of a target that was only watched, what its
-/// connections read.
+/// Sums and merges the reports of the engine's threads; of a watched target, its connections'
+/// reads.
 pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
     if plan.target.watch.is_some() {
         return watched::summarise(evidence);
@@ -302,8 +302,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         }
         connect.add(&slice.connect, None);
         let in_window = slice.phase == Phase::Load && slice.from >= window.0;
-        // What the drain answers belongs to the latency of the window it was due in, not to its
-        // throughput.
+        // What the drain answers belongs to the latency of the window in which it was due, not to
+        // its throughput.
         if in_window || slice.phase == Phase::Drain {
             latency.add(&slice.latency, Some(&slice.censored));
             service.add(&slice.service, None);
@@ -387,14 +387,14 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
     summary
 }
 
-/// Of each worker that was lost, what is said of it: a fact of its first thread.
+/// The fact of the first thread of each lost worker.
 fn lost_workers(evidence: &Evidence) -> impl Iterator<Item = &str> {
     let of_threads =
         evidence.facts().iter().filter(|(of, _)| matches!(of, Subject::EngineThread(_)));
     of_threads.filter_map(|(_, facts)| facts.get(LOST).map(String::as_str))
 }
 
-/// Each thread's last slice has what it left behind.
+/// Each thread's last slice has what was left.
 fn in_flight_at_end(slices: &[Slice]) -> u64 {
     let mut last = std::collections::BTreeMap::<u16, &Slice>::new();
     for slice in slices {
@@ -468,7 +468,7 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
             good_age: 0,
             latency: live_histogram(),
         });
-        // A thread that is still ramping makes the whole of the slice ramp.
+        // One ramping thread makes the whole slice a ramp.
         if slice.phase == Phase::Ramp {
             row.phase = Phase::Ramp;
         }
@@ -498,8 +498,8 @@ fn good_service(measured: &[&Row]) -> Option<Duration> {
 }
 
 fn warm_up(rows: &[Row], start: Timestamp) -> WarmUp {
-    // The load's own beginning and not the ramp's end: threads differ by milliseconds, and a run of few
-    // exchanges may have one row of load only.
+    // The beginning of the load, not the end of the ramp: threads differ by milliseconds, and a run of few exchanges
+    // may have one row of load only.
     let ramp = rows
         .iter()
         .find(|row| row.phase != Phase::Ramp)

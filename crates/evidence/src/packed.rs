@@ -24,8 +24,8 @@ pub fn live_histogram() -> Histogram<u64> {
     histogram
 }
 
-/// A histogram being recorded; none until there is something to record, because most of a slice's stay
-/// empty and an empty one is 200 KB of zeros.
+/// A histogram being recorded; none until there is something to record, because most of a slice's stay empty and an
+/// empty one is 200 KB of zeros.
 #[derive(Clone, Debug, Default)]
 pub struct Live(Option<Box<Histogram<u64>>>);
 
@@ -34,7 +34,7 @@ impl Live {
     #[inline]
     pub fn record(&mut self, value: u64) {
         let histogram = self.0.get_or_insert_with(|| Box::new(live_histogram()));
-        // It grows for what is longer than it holds, and only past 2^63 ns could not.
+        // It grows for longer values, and fails only past 2^63 ns.
         let _ = histogram.record(value);
     }
 
@@ -102,15 +102,15 @@ impl Packed {
         BASE64.encode(&self.bytes)
     }
 
-    /// From base64; the error says what it is not.
+    /// From base64; the error says what is wrong.
     pub fn from_base64(text: &str) -> Result<Self, String> {
         let bytes = BASE64.decode(text).map_err(|error| format!("not base64: {error}"))?;
         // Shorter than a V2 header.
         if bytes.len() < 40 {
             return Err("shorter than an HDR V2 header".into());
         }
-        // The library allocates what the header promises before it reads on: 5 digits up to 2^64
-        // would be 40 MiB, and linerate writes 3.
+        // The library allocates what the header promises before it reads further: 5 digits up to
+        // 2^64 would be 40 MiB, and linerate writes 3.
         let digits = i32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
         if !(0..=4).contains(&digits) {
             return Err(format!("{digits} significant digits; expected 0 to 4"));

@@ -1,4 +1,4 @@
-//! The hosts of a plan with sites: which they are, where they stand, and how far apart.
+//! The hosts of a plan with sites: their names, places and distances.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,7 @@ pub struct Places {
     pub hosts: Vec<Place>,
     /// Hosts with the target, in the order of [`crate::Slice::parts`].
     pub servers: Vec<Place>,
-    /// Exchanges that met nobody, made before the load between one engine host of each site and every
-    /// server.
+    /// Exchanges made alone before the load, between one engine host of each site and every server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alone: Vec<Alone>,
 }

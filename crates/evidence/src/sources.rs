@@ -1,9 +1,9 @@
 //! Evidence sources: what to fetch, and how to read the answer. To add one: a file here, its line
 //! in [`SOURCES`], and its metrics in `docs/evidence.md` (a test prints the lines to paste).
 //!
-//! A source fetches nothing itself: the probe does, and hands the bytes over with the instant at
-//! which they were read. What an older kernel does not say is not pushed; what can't be read is
-//! an [`UnreadableSource`] that quotes it.
+//! A source fetches nothing itself: the probe does, and passes the bytes on with the instant at
+//! which they were read. What an older kernel lacks is not pushed; what can't be read is an
+//! [`UnreadableSource`] that quotes it.
 
 use std::fmt;
 
@@ -71,7 +71,7 @@ mod pairs;
 mod sock_diag;
 mod syscalls;
 
-/// Every source, in the order in which a pass reads them.
+/// Every source, in the order in which a sampling round reads them.
 pub static SOURCES: &[&Source] = &[
     &tcp_info::SOURCE,
     &listener::SOURCE,
@@ -110,7 +110,7 @@ pub static SOURCES: &[&Source] = &[
 pub struct Source {
     /// Its name in `unread` lines.
     pub id: &'static str,
-    /// What it tells, in a sentence.
+    /// What it has, in a sentence.
     pub says: &'static str,
     /// What its samples are about, as in `docs/evidence.md`: `flow/N/SIDE`.
     pub of: &'static str,
@@ -138,13 +138,13 @@ pub enum Fetch {
     TargetTree,
     /// Files of the engine's threads, and of the control groups that this process is in.
     OwnThreads,
-    /// What the threads of the target's tree are at, at random instants.
+    /// The states of the threads in the target's tree, at random instants.
     Threads,
     /// The connections that the target's tree opened, at random instants.
     Peers,
-    /// What the probe inside the target's BEAM node tells: rows of all such sources at once.
+    /// The probe inside the target's BEAM node: rows of all such sources at once.
     Node,
-    /// What the lab's links tell of themselves.
+    /// The lab's links, by their own counters.
     Link,
     /// Samples of both ends of the engine's connections.
     Census,
@@ -152,7 +152,7 @@ pub enum Fetch {
     Capture,
     /// The kernel's answers to `sock_diag` dumps of the connections of a port, where they are asked for.
     Bursts,
-    /// What the far end of streams says that it counted.
+    /// The far end of streams, by its own counters.
     FarEnd,
 }
 
@@ -161,7 +161,8 @@ pub enum Fetch {
 pub enum Parse {
     /// Answer by answer.
     Each(fn(&Answer<'_>, &mut Evidence) -> Result<(), UnreadableSource>),
-    /// A pass over the tree at a time, by [`process::Tree`], which remembers the threads that went.
+    /// A round over the tree at a time, by [`process::Tree`], which remembers the threads that
+    /// went.
     Tree,
     /// Added up by the source's own type: [`engine::Engine`], [`threads::Threads`], [`peers::Peers`].
     AddedUp,
@@ -179,12 +180,12 @@ pub enum Parse {
     FarEnd,
 }
 
-/// What was fetched.
+/// An answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// When it was read.
     pub at: Timestamp,
-    /// What was asked about.
+    /// Its subject.
     pub of: Subject,
     /// As it came.
     pub bytes: &'a [u8],
@@ -223,7 +224,7 @@ impl UnreadableSource {
     }
 }
 
-/// Enough of a line to know it by: kernel lines can run to kilobytes.
+/// Enough of a line to identify it: kernel lines can run to kilobytes.
 fn quoted(line: &str) -> String {
     let mut cut: String = line.chars().take(80).collect();
     if cut.len() < line.len() {

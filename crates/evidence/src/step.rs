@@ -1,12 +1,11 @@
-//! A step of the experiment after the main phase: the same service with other load, for a short while.
+//! A step of the experiment after the main phase: the same service with another load, for a short time.
 //!
-//! Throughput alone says little of what limits it; what it does with fewer connections says much. The steps are
-//! `spaced` (an exchange at a time, with pauses), `alone` (one connection), `half` and `again` (half of the
-//! connections, and all of them once more, which tells drift from effect). They are no part of the run's
-//! figures.
+//! Throughput alone says little of its limit; throughput with fewer connections says much. The steps are `spaced`
+//! (one exchange at a time, with pauses), `alone` (one connection), `half` and `again` (half of the connections, and
+//! all of them once more, which distinguishes drift from effect). They are no part of the run's figures.
 //!
-//! *Blind spot:* a step is short; what comes once in some seconds (a checkpoint, a major collection) is in one
-//! of them by chance.
+//! *Blind spot:* a step is short; what happens once in some seconds (a checkpoint, a major collection) is in one of
+//! them by chance.
 
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::packed::{Packed, live_histogram};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
-    /// One exchange at a time after an idle pause each: it meets nobody, and no limit of a rate.
+    /// One exchange at a time after an idle pause each: alone, and below any rate limit.
     Spaced,
     /// A closed loop with one connection.
     Alone,
@@ -61,7 +60,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Answered, by the stretch's length. Of [`StepKind::Spaced`] it is what the pauses let pass.
+    /// Answered, by the stretch's length. Of [`StepKind::Spaced`] it is what the pauses permit.
     pub fn throughput(&self) -> OpRate {
         self.per_second(self.answered)
     }

@@ -34,14 +34,14 @@ pub enum Subject {
     Cpu(u16),
     /// A network stack (network namespace): the target's, or the engine's where it is another.
     Stack(Side),
-    /// One end of one connection: the engine's, by the engine's own number for it, or one of the
-    /// target's others, from [`Subject::OTHER_FLOWS`] up. Kernel and node tell of the same subject.
+    /// One end of one connection: the engine's, by the engine's own number for it, or another of
+    /// the target's, from [`Subject::OTHER_FLOWS`] up. Kernel and node have the same subject.
     Flow(u32, Side),
     /// A listening socket of the target, by port.
     Listener(u16),
     /// The target's process tree.
     Target,
-    /// Somebody whom the target asks, by linerate's own number for the address; the address is a fact.
+    /// A peer that the target asks, by linerate's own number for the address; the address is a fact.
     Peer(u16),
     /// The target's BEAM node as a whole.
     Node,
@@ -55,8 +55,8 @@ pub enum Subject {
     Engine,
     /// One of its threads.
     EngineThread(u16),
-    /// One way of one link between sites, by its place in the plan; 0 where the plan has a path. Its
-    /// name and who delays are the facts `name` and `backend`.
+    /// One direction of one link between sites, by its place in the plan; 0 where the plan has a path. Its name and
+    /// its emulator are the facts `name` and `backend`.
     Link(u16, Direction),
     /// Samples of the engine's connections to one server, by its place in the plan's list.
     Census(u16),

@@ -1,4 +1,4 @@
-//! What an exchange takes that meets nobody.
+//! Time of an exchange alone.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ pub struct Distance {
     pub sites: Option<[String; 2]>,
     /// Of all exchanges, where each worker picks its server uniformly at random.
     pub share: f64,
-    /// What one takes that meets nobody. Unit: seconds.
+    /// Time of one alone. Unit: seconds.
     pub alone: f64,
 }
 
 impl Header {
-    /// The time an exchange takes when nobody else asks: the smaller of the preflight's median and the run's
-    /// own. Unit: seconds. With servers in several places it is the mean over all that may be chosen.
-    /// Medians: the fastest exchange of all is luck, and one connection alone would look hindered by it.
+    /// Time of an exchange alone: the smaller of the preflight's median and the run's own. Unit: seconds. With
+    /// servers in several places it is the mean over all that may be chosen. Medians: the fastest exchange of all is
+    /// chance, and even one connection alone would seem slower than it.
     pub fn unhindered(&self, load: &LoadSummary) -> Option<f64> {
         let places = self.distances(load);
         if !places.is_empty() {
@@ -30,8 +30,8 @@ impl Header {
         smaller(&self.preflight_ns, median)
     }
 
-    /// The same by how far apart engine and server are, nearest first; empty where the plan names no sites, or
-    /// where some of them were not heard of.
+    /// The same by distance between engine and server, nearest first; empty where the plan names no sites, or where
+    /// some of them were not measured.
     pub fn distances(&self, load: &LoadSummary) -> Vec<Distance> {
         let places = &self.places;
         let site = |of: &[Place], index: u16| Some(of.get(usize::from(index))?.site.clone());

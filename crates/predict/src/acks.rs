@@ -1,10 +1,9 @@
 //! Acknowledgements that travel alone.
 //!
-//! A server's ACK rides on its answer. A worker's rides on its next request to the same server, unless that
-//! comes later than the delayed-ACK timer. With `S` servers of which it picks one at random the request that
-//! follows at once goes to another one with `1 - 1/S`, and so does each after it; of those `T/c` come within
-//! the timer, in the mean, when a cycle takes `c`. Cycles differ (near and far servers), so that their number
-//! is taken for Poisson:
+//! A server's ACK is part of its answer. A worker's is part of its next request to the same server, unless that comes
+//! later than the delayed-ACK timer. With `S` servers, one picked at random each time, the next request goes to
+//! another one with `1 - 1/S`, and so does each after it; of those `T/c` come within the timer, in the mean, when a
+//! cycle takes `c`. Cycles differ (near and far servers), so their number is taken for Poisson:
 //!
 //! `a = (1 - 1/S) exp(-T / (c S))`
 //!
@@ -33,8 +32,8 @@ pub(crate) fn alone(servers: u32, cycle: f64, lean: Lean) -> f64 {
     }
 }
 
-/// ACKs that one message of so many segments brings back at once: one for each second segment.
-// Source: RFC 5681, 4.2; a single one is left to the timer.
+/// ACKs sent at once for a message of so many segments: one for each second segment.
+// Source: RFC 5681, 4.2; a single segment's waits for the timer.
 pub(crate) fn at_once(segments: f64) -> f64 {
     if segments > 1.0 { (segments / 2.0).floor() } else { 0.0 }
 }

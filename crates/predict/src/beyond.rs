@@ -1,20 +1,19 @@
-//! What a measured column does beyond its rows.
+//! Throughput beyond the rows of a measured column.
 //!
-//! Two rows fix two of three unknowns: what one exchange takes alone, and what many lose by being many; not
-//! whether that loss is a queue that is full now, something shared that each waits for, or something that
-//! grows with their number. So four sorts of curve are led through the rows, each with the same weight before
-//! it is asked how well it meets them:
+//! Two rows fix two of three unknowns: the time of one exchange alone, and the loss with many; not whether that loss
+//! is a queue that is full now, something shared that each waits for, or something that grows with their number. So
+//! four kinds of curve are led through the rows, each with the same weight before its fit is judged:
 //!
 //! - a queue: a delay and a station of any number of servers ([`crate::closed`]);
 //! - contention: `X(N) = λ N / (1 + σ (N - 1))`;
 //! - coherency: the same with `κ N (N - 1)`, and its peak beyond the last row;
-//! - a power of the number, as where company makes an exchange cheaper, until a limit holds it.
+//! - a power of the number, where exchanges get cheaper together, until a limit.
 //!
-//! Where peak and limit come is not known and has no scale: what has not come by the last row comes after `t`
-//! times as much with probability `1/t` (Jeffreys' prior for a scale). Nothing is fitted to any table. The
-//! answer is quantiles of what they say, 80 % of it; each is led to meet the last row.
+//! The place of peak and limit is unknown and has no scale: what has not come by the last row comes after `t` times
+//! as much with probability `1/t` (Jeffreys' prior for a scale). Nothing is fitted to any table. The answer is the
+//! curves' quantiles, 80 %; each curve passes the last row.
 //!
-//! Blind spot: a column of one machine at one time; what it never met, a limit of connections say, is in none.
+//! Blind spot: a column is of one machine at one time; a limit that it never met (of connections, say) is in none.
 //! Source: Gunther 2007; Jeffreys, "Theory of Probability", 1939, 3.1; Hoeting and others, "Bayesian model
 //! averaging", 1999.
 
@@ -34,23 +33,23 @@ enum Curve {
     Queue { delay: f64, demand: f64, servers: f64, varies: f64 },
     /// Contention, with coherency or without.
     Scaling(Usl),
-    /// In proportion to a power, up to a number.
+    /// A power of the number, up to a limit.
     Power { power: f64, until: f64 },
 }
 
-// Chosen: of what was not measured 80 % is promised.
+// Chosen: beyond the rows an interval holds 80 %.
 const ENDS: [f64; 3] = [0.1, 0.5, 0.9];
 
-// Chosen: a row of a table is met to a twentieth by the right curve.
+// Chosen: the right curve meets a row of a table to a twentieth.
 const MEETS: f64 = 0.05;
 
-/// Nodes of what has no scale.
+/// Nodes of a prior without scale.
 const NODES: u32 = 20;
 
 impl Beyond {
-    /// Through `(population, exchanges a second)`, ascending, at least one row. `alone`: time of one exchange,
-    /// where the rows begin above one and it is known; it may as well be anything up to the first row's. `usl`:
-    /// the law fitted to all rows, where they are enough.
+    /// Through `(population, exchanges a second)`, ascending, at least one row. `alone`: time of one exchange, where
+    /// the rows begin above one and it is known; else it may be anything up to the first row's. `usl`: the law fitted
+    /// to all rows, where they are enough.
     pub fn through(rows: &[(f64, f64)], alone: Option<f64>, usl: Option<Usl>) -> Self {
         let (first, last) = (rows[0], rows[rows.len() - 1]);
         let mut curves = Vec::new();
@@ -72,13 +71,12 @@ impl Beyond {
         Self { curves }
     }
 
-    /// Multiples of what there is at which what has not come yet comes, each as likely: `1/t` of them are
-    /// above `t`.
+    /// Equally likely multiples of the present at which what has not come yet comes: `1/t` of them are above `t`.
     pub fn nodes() -> impl Iterator<Item = f64> {
         (0..NODES).map(|node| f64::from(NODES) / (f64::from(node) + 0.5))
     }
 
-    /// Low, mid and high of what `population` do, by what `from` do.
+    /// Low, mid and high of the throughput with `population`, by that with `from`.
     pub fn ratio(&self, from: f64, population: f64) -> [f64; 3] {
         let of = |(curve, weight): &(Curve, f64)| {
             (curve.at(population) / curve.at(from).max(1e-300), *weight)
@@ -88,13 +86,13 @@ impl Beyond {
     }
 }
 
-/// What one does alone. Unit: exchanges a second.
+/// The rate of one alone. Unit: exchanges a second.
 fn singles(first: (f64, f64), alone: Option<f64>) -> Vec<f64> {
     let (n, x) = first;
     match alone {
         _ if n <= 1.0 => vec![x],
         Some(alone) if alone > 0.0 => vec![(1.0 / alone).clamp(x / n, x)],
-        // Anything from all of the row's rate to its share.
+        // Anything from the row's whole rate to its share.
         _ => (0..5).map(|node| x / n.powf((f64::from(node) + 0.5) / 5.0)).collect(),
     }
 }
@@ -106,7 +104,7 @@ fn queues(single: f64, last: (f64, f64)) -> Vec<Curve> {
         for part in [1.0, 0.6, 0.35, 0.2, 0.1, 0.05, 0.02] {
             let (delay, demand) = (time * (1.0 - part), time * part);
             let of = |bound: f64| Curve::Queue { delay, demand, servers: bound * demand, varies };
-            // Chosen: a hundred times what was done is no bound.
+            // Chosen: a hundred times the measured rate is no bound.
             let (mut low, mut high) = (last.1 * 0.9, last.1 * 100.0);
             if of(high).at(last.0) < last.1 {
                 continue;
@@ -123,7 +121,7 @@ fn queues(single: f64, last: (f64, f64)) -> Vec<Curve> {
     found
 }
 
-/// What so many lose by being many: `N X(1) / X(N) - 1`.
+/// The loss with so many: `N X(1) / X(N) - 1`.
 fn loss(single: f64, last: (f64, f64)) -> f64 {
     (last.0 * single / last.1 - 1.0).max(0.0)
 }
@@ -162,7 +160,7 @@ impl Curve {
                 let high = (population / (delay + demand)).min(servers / demand);
                 let rate = |n: u32| f64::from(n).min(servers) / demand;
                 let knee = servers / demand * (delay + demand);
-                // Chosen: with four times the number that it serves at a time it is full but for a millionth.
+                // Chosen: with four times the number served at a time it is full but for a millionth.
                 if varies <= 0.0 || population > 4.0 * knee + 200.0 {
                     return high;
                 }
@@ -174,13 +172,13 @@ impl Curve {
         }
     }
 
-    /// How likely the rows are by it, led to meet the last one.
+    /// The likelihood of the rows, if the curve passes the last one.
     fn meets(&self, rows: &[(f64, f64)]) -> f64 {
         let (n, x) = rows[rows.len() - 1];
         let scale = x / self.at(n).max(1e-300);
         let off = |(n, x): &(f64, f64)| ((self.at(*n) * scale / x).ln() / MEETS).powi(2);
         let off: f64 = rows.iter().map(off).sum();
-        // However badly all of them meet the rows, the best is the best.
+        // However badly all of them fit, the best is the best.
         (-off / 2.0).exp().max(1e-300)
     }
 }

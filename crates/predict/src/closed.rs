@@ -1,14 +1,14 @@
 //! A delay and one station whose rate depends on how many are in it: a flow-equivalent centre.
 //!
-//! By Norton's theorem for queueing networks whatever lies inside of it may be taken for one station that
-//! does with `n` inside what the whole did when it was alone with `n`. The two then are a birth-and-death
-//! chain: `P(j) / P(j-1) = (N-j+1) / (Z μ(j))`.
+//! By Norton's theorem for queueing networks a part of a network is equivalent to one station whose rate with `n`
+//! inside is the part's throughput alone with `n`. The two then are a birth-and-death chain: `P(j) / P(j-1) = (N-j+1)
+//! / (Z μ(j))`.
 //!
 //! Source: Chandy, Herzog and Woo, "Parametric analysis of queuing networks", 1975; exact for networks with a
 //! product form, a good approximation for others (Lazowska et al., 1984, chapter 8).
 
-/// Throughput of `population` exchanges between `delay` seconds and a station that serves `rate(n)` a second
-/// with `n` inside. Unit: exchanges a second.
+/// Throughput of `population` exchanges between a delay of `delay` seconds and a station that serves `rate(n)` a
+/// second with `n` inside. Unit: exchanges a second.
 pub(crate) fn circulate(population: u32, delay: f64, rate: impl Fn(u32) -> f64) -> f64 {
     if delay <= 0.0 {
         return if population == 0 { 0.0 } else { rate(population) };
@@ -16,8 +16,8 @@ pub(crate) fn circulate(population: u32, delay: f64, rate: impl Fn(u32) -> f64) 
     between(population, |n| f64::from(n) / delay, rate)
 }
 
-/// The same between two stations: with `n` in it, the one sends `feed(n)` a second to the other, which sends
-/// `rate(n)` a second back. Unit: exchanges a second.
+/// The same between two stations: with `n` in it, one sends `feed(n)` a second to the other, which sends `rate(n)` a
+/// second back. Unit: exchanges a second.
 pub(crate) fn between(
     population: u32,
     feed: impl Fn(u32) -> f64,
@@ -41,7 +41,7 @@ pub(crate) fn between(
         if sum > LARGE {
             (term, sum, served) = (term / LARGE, sum / LARGE, served / LARGE);
         }
-        // Past the summit, what is left is nothing beside it.
+        // Past the maximum, the remaining terms are negligible.
         if ratio < 1.0 && term < sum * 1e-18 {
             break;
         }

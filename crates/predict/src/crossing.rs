@@ -1,4 +1,4 @@
-//! What lies between workers and service, and what of each exchange crosses it.
+//! The path between workers and service, and what each exchange sends over it.
 
 use linerate_model::{Body, Bytes, Framing, OneDirection, Path, Plan, Queue, Share, Workload};
 
@@ -7,14 +7,14 @@ use crate::drops::{Offered, dropped, room, stall};
 use crate::forecast::{Ceiling, Lean};
 use crate::words::{count, duration};
 
-/// A path, and who uses it for what.
+/// A path, and its use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crossing {
-    /// What it adds to the path that the service was measured on.
+    /// What it adds to the path on which the service was measured.
     pub path: Path,
-    /// Of all exchanges, those that cross it: half, where half of the servers are on the other side.
+    /// The share of exchanges that cross it: half, where half of the servers are on the other side.
     pub share: Share,
-    /// Servers that each worker has a connection to, and picks one of at random.
+    /// Servers that each worker has a connection to, one of which it picks at random.
     pub servers: u32,
     /// On which sides workers are.
     pub ends: Ends,
@@ -22,14 +22,14 @@ pub struct Crossing {
     pub request: Bytes,
     /// Payload of an answer.
     pub response: Bytes,
-    /// What a connection may have on its way, where that is less than a message.
+    /// The most that a connection may have in flight, where that is less than a message.
     pub window: Option<Bytes>,
 }
 
 /// On which sides of a path the workers are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ends {
-    /// All on one; requests go out, answers come back.
+    /// All on one; requests travel outbound, answers return.
     One,
     /// Half of them on each: both directions carry both.
     Both,
@@ -53,7 +53,7 @@ impl Default for Crossing {
 const SEGMENT: f64 = 1448.0;
 const HEADERS: f64 = 52.0;
 
-/// What an exchange that crosses puts on one direction.
+/// What an exchange that crosses sends in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     /// Packets with data.
@@ -69,9 +69,9 @@ struct Load {
 pub(crate) struct Added {
     /// To the mean exchange, whether it crosses or not. Unit: seconds.
     pub away: f64,
-    /// Share of the packets that are dropped, of the direction where that is most.
+    /// Share of packets dropped, in the direction where that is most.
     pub dropped: f64,
-    /// Answers whose ACK travels alone.
+    /// Answers whose ACK is a packet of its own.
     pub acks: f64,
 }
 
@@ -100,7 +100,7 @@ impl Crossing {
         }
     }
 
-    /// The round trip and nothing else. Unit: seconds of the mean exchange.
+    /// The round trip only. Unit: seconds of the mean exchange.
     pub(crate) fn delay(&self) -> f64 {
         self.share.0 * self.rtt() * self.rounds()
     }
@@ -109,7 +109,7 @@ impl Crossing {
         self.path.round_trip().as_secs_f64()
     }
 
-    /// Round trips that an exchange takes: a message larger than the window goes in several.
+    /// Round trips of an exchange: a message larger than the window takes several.
     fn rounds(&self) -> f64 {
         let largest = self.request.0.max(self.response.0) as f64;
         self.window.map_or(1.0, |window| (largest / (window.0 as f64).max(1.0)).ceil().max(1.0))
@@ -119,8 +119,8 @@ impl Crossing {
         [self.request, self.response].map(|of| (of.0 as f64 / SEGMENT).ceil().max(1.0))
     }
 
-    /// By direction: what one exchange that crosses puts there, `alone` of the answers having an ACK of
-    /// their own.
+    /// By direction: what one exchange that crosses sends there, with `alone` of the answers having an ACK of their
+    /// own.
     fn loads(&self, alone: f64) -> [Load; 2] {
         let [request, response] = self.segments();
         let of = |segments: f64, payload: Bytes, acks: f64| Load {
@@ -128,7 +128,7 @@ impl Crossing {
             acks,
             bytes: payload.0 as f64 + (segments + acks) * HEADERS,
         };
-        // An odd last segment's ACK is the one that the timer holds back.
+        // An odd last segment's ACK waits for the timer.
         let held = if response > 1.0 { response % 2.0 } else { 1.0 };
         let out = of(request, self.request, acks::at_once(response) + alone * held);
         let back = of(response, self.response, acks::at_once(request));
@@ -156,7 +156,7 @@ impl Crossing {
         let [request, response] = self.segments();
         let mut away = self.delay();
         let mut lost = [0.0; 2];
-        for (index, (way, load)) in directions.iter().zip(&loads).enumerate() {
+        for (index, (direction, load)) in directions.iter().zip(&loads).enumerate() {
             let packets = (load.data + load.acks).max(1e-9);
             let offered = Offered {
                 data: throughput * share * load.data,
@@ -164,10 +164,10 @@ impl Crossing {
                 bytes: load.bytes / packets,
                 most: population * packets,
             };
-            if way.limit.is_some() || way.rate.is_some() || way.loss.0 > 0.0 {
-                lost[index] = dropped(way, offered, lean);
+            if direction.limit.is_some() || direction.rate.is_some() || direction.loss.0 > 0.0 {
+                lost[index] = dropped(direction, offered, lean);
             }
-            away += share * wait(way, load.bytes, throughput * share, population);
+            away += share * wait(direction, load.bytes, throughput * share, population);
         }
         let rtt = self.rtt();
         let (out, back) = match self.ends {
@@ -188,7 +188,7 @@ impl Crossing {
         let of = f64::from(population);
         let mut of_limit: Option<Ceiling> = None;
         let mut of_rate: Option<Ceiling> = None;
-        for (index, way) in self.path.directions().iter().enumerate() {
+        for (index, direction) in self.path.directions().iter().enumerate() {
             // Packets an exchange and throughput depend on each other: longer cycles, more ACKs.
             let settle = |ceiling: &dyn Fn(Load) -> f64| {
                 let (mut low, mut high) = (0.0, 1e12);
@@ -200,8 +200,8 @@ impl Crossing {
                 let alone = acks::alone(self.servers, of / low, Lean::Middle);
                 (low, self.loads(alone)[index])
             };
-            let delay = way.delay.as_secs_f64();
-            if let Some(limit) = way.limit.filter(|_| delay > 0.0) {
+            let delay = direction.delay.as_secs_f64();
+            if let Some(limit) = direction.limit.filter(|_| delay > 0.0) {
                 let packets = f64::from(limit) / delay;
                 let (rate, load) = settle(&|load| packets / (share * (load.data + load.acks)));
                 let ceiling = Ceiling::new(
@@ -217,7 +217,7 @@ impl Crossing {
                 );
                 of_limit = Some(lower(of_limit, ceiling));
             }
-            if let Some(bits) = way.rate {
+            if let Some(bits) = direction.rate {
                 let (rate, load) = settle(&|load| bits.0 / 8.0 / (share * load.bytes));
                 let ceiling = Ceiling::new(
                     "path.rate",
@@ -229,7 +229,7 @@ impl Crossing {
         }
         ceilings.extend(of_limit);
         ceilings.extend(of_rate);
-        let losses = self.path.directions().map(|way| way.loss.0);
+        let losses = self.path.directions().map(|direction| direction.loss.0);
         if losses.iter().any(|loss| *loss > 0.0) {
             let [request, response] = self.segments();
             let rtt = self.rtt();
@@ -290,19 +290,19 @@ fn lower(so_far: Option<Ceiling>, next: Ceiling) -> Ceiling {
     }
 }
 
-/// Time in the queue of a rate and on it, `bytes` an exchange. Unit: seconds.
+/// Waiting and transmission time at a rate, `bytes` an exchange. Unit: seconds.
 ///
 /// `R = s / (1 - X s (N-1)/N)`: a single server in a closed network.
 /// Source: Schweitzer's approximation of mean value analysis, 1979.
-fn wait(way: &OneDirection, bytes: f64, crossing: f64, population: f64) -> f64 {
-    let Some(rate) = way.rate else { return 0.0 };
+fn wait(direction: &OneDirection, bytes: f64, crossing: f64, population: f64) -> f64 {
+    let Some(rate) = direction.rate else { return 0.0 };
     let own = bytes * 8.0 / rate.0;
     let left = 1.0 - crossing * own * (population - 1.0).max(0.0) / population.max(1.0);
     let waiting = if left > 0.0 { own / left } else { f64::INFINITY };
-    // A queue that is full holds no more than it holds.
-    let full = match way.queue {
+    // A full queue holds no more.
+    let full = match direction.queue {
         Queue::Bytes(size) => size.0 as f64 * 8.0 / rate.0,
-        Queue::Packets(_) => room(way, 1.0) * (SEGMENT + HEADERS).min(bytes) * 8.0 / rate.0,
+        Queue::Packets(_) => room(direction, 1.0) * (SEGMENT + HEADERS).min(bytes) * 8.0 / rate.0,
     };
     waiting.min(own + full)
 }

@@ -1,12 +1,11 @@
-//! A service as it was measured: throughput over concurrency, whatever lies inside.
+//! A service as measured: throughput by concurrency, whatever its internals.
 //!
-//! Between two rows the time of a cycle is taken as straight in the number inside; above the last row all
-//! curves that meet the rows go on from it ([`Beyond`]), and where there are but two rows their spread is also
-//! that of what lies between; below the first row the fitted demands lead up to it ([`Demands`]). The
-//! interval's low end takes an exchange below the first row to last as long as in it, its high end only as
-//! long as the first row's rate needs.
+//! Between two rows a cycle's time is linear in the number inside; above the last row all curves that meet the rows
+//! continue ([`Beyond`]), and with only two rows the curves' spread also applies between them; below the first row
+//! the fitted demands lead up to it ([`Demands`]). At the interval's low end an exchange below the first row takes as
+//! long as in it, at its high end only as long as the first row's rate needs.
 //!
-//! Blind spot: what the column's machines did not do while it was measured they are not known to do.
+//! Blind spot: what the column's machines did not do while it was measured is not known.
 
 use linerate_model::OpRate;
 
@@ -22,19 +21,19 @@ use crate::words::{count, duration};
 pub struct Row {
     /// Workers, each with one exchange out.
     pub connections: u32,
-    /// What they did together.
+    /// Their throughput.
     pub throughput: OpRate,
     /// The shortest time of an exchange that was seen. Unit: seconds.
     pub fastest: Option<f64>,
 }
 
-/// A column that no curve can be made of.
+/// A column without a curve.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadCurve {
-    /// None at all.
+    /// No rows.
     #[error("no rows to predict from")]
     Empty,
-    /// A row of nothing.
+    /// A row without throughput.
     #[error("{0} connections with nothing done: leave that row out")]
     Nothing(u32),
     /// Two rows of one concurrency.
@@ -47,31 +46,30 @@ pub enum BadCurve {
 pub struct Curve {
     /// Ascending: connections, exchanges a second.
     rows: Vec<(f64, f64)>,
-    /// Below the first row: `(inside, cycle in seconds)`, ascending, up to it.
+    /// Below the first row and up to it: `(inside, cycle in seconds)`, ascending.
     below: Vec<(f64, f64)>,
-    /// What no exchange is quicker than. Unit: seconds; 0: not known.
+    /// The shortest possible time of an exchange. Unit: seconds; 0: unknown.
     fastest: f64,
     demands: Option<Demands>,
     usl: Option<Usl>,
-    /// What so many do by what the last row did: logarithm of the number, and low, mid and high; ascending.
+    /// Throughput by the last row's: logarithm of the number, and low, mid and high; ascending.
     beyond: Vec<(f64, [f64; 3])>,
-    /// How far a row may lie from what its neighbours say of it, as a share.
+    /// The error of a row interpolated from its neighbours, as a share.
     spread: f64,
 }
 
 // Chosen: a published figure is read to a percent at best.
 const LEAST_SPREAD: f64 = 0.01;
 
-// Chosen: nobody asks for more, and four points for each doubling are as good as all.
+// Chosen: more is never asked for, and four points for each doubling are enough.
 const MOST: f64 = 1e6;
 const POINTS: f64 = 4.0;
 
-// Chosen: a fit below a first row of more than this costs more than it tells.
+// Chosen: below a first row of more than this a fit costs more than it is worth.
 const MOST_TO_FIT: f64 = 20_000.0;
 
 impl Curve {
-    /// Of the rows of a column; `round_trip` is that of the path it was measured on, in seconds, where it is
-    /// known.
+    /// From the rows of a column; `round_trip` is that of the path it was measured on, in seconds, where known.
     pub fn new(rows: &[Row], round_trip: Option<f64>) -> Result<Self, BadCurve> {
         let mut sorted: Vec<&Row> = rows.iter().collect();
         sorted.sort_by_key(|row| row.connections);
@@ -101,7 +99,7 @@ impl Curve {
         Ok(Self { rows, below, fastest, demands, usl, beyond, spread })
     }
 
-    /// What an exchange needs, where the rows are enough to tell.
+    /// What an exchange needs, where the rows are enough to fit it.
     pub fn demands(&self) -> Option<Demands> {
         self.demands
     }
@@ -117,7 +115,7 @@ impl Curve {
         (of(self.rows.first()), of(self.rows.last()))
     }
 
-    /// What the service does with so many inside. Unit: exchanges a second.
+    /// Throughput with so many inside. Unit: exchanges a second.
     pub fn rate(&self, inside: u32, lean: Lean) -> f64 {
         let n = f64::from(inside);
         let (first, x) = self.rows[0];
@@ -153,7 +151,7 @@ impl Curve {
         }
     }
 
-    /// How little rows tell of more than the last of them; none where that is not asked.
+    /// How uncertain numbers beyond the last row are; none for others.
     pub fn says_beyond(&self, population: u32) -> Option<String> {
         let (_, last) = self.measured();
         let rows = match self.rows.len() {
@@ -175,10 +173,10 @@ impl Curve {
     }
 }
 
-/// So many rows have nothing between them by which to tell how far they may be off there.
+/// With so few rows nothing lies between two others, to show the error there.
 const FEW: usize = 2;
 
-/// What the curves through the rows say, at some points.
+/// The curves through the rows, at some points.
 fn beyond(rows: &[(f64, f64)], alone: Option<f64>, usl: Option<Usl>) -> Vec<(f64, [f64; 3])> {
     let (first, last) = (rows[0].0, rows[rows.len() - 1].0);
     let curves = Beyond::through(rows, alone, usl);
@@ -216,27 +214,28 @@ impl Service for Curve {
     }
 }
 
-/// The way up to the first row.
+/// The points below the first row.
 fn below(first: f64, cycle: f64, base: f64, demands: Option<&Demands>) -> Vec<(f64, f64)> {
     if first <= 1.0 {
         return vec![(1.0, cycle)];
     }
     let Some(demands) = demands else {
-        // Chosen: where nothing is known of one exchange alone, half of what it takes among the first row's.
+        // Chosen: with the time alone unknown, half of what an exchange takes in the first row.
         let base = if base > 0.0 { base } else { cycle / 2.0 };
         return vec![(1.0, base), (first, cycle)];
     };
     let fitted = |n: f64| n / demands.throughput(n as u32);
     let off = cycle / fitted(first) - 1.0;
-    // Chosen: some two dozen points are as good as all.
+    // Chosen: some two dozen points are enough.
     let mut points: Vec<f64> = (0..24).map(|i| first.powf(f64::from(i) / 24.0).round()).collect();
     points.push(first);
     points.dedup();
-    // The fit is led to meet the row: its error there is taken off in proportion to how near it is.
+    // The fit is made to meet the row: its error there is taken off in proportion to how near it
+    // is.
     points.into_iter().map(|n| (n, fitted(n) * (1.0 + off * n / first))).collect()
 }
 
-/// The largest error of a row between two others as those tell it.
+/// The largest error of a row interpolated from its two neighbours.
 fn spread(rows: &[(f64, f64)]) -> f64 {
     let inner = rows.windows(3).map(|three| {
         let ends = [(three[0].0, three[0].0 / three[0].1), (three[2].0, three[2].0 / three[2].1)];
@@ -249,7 +248,7 @@ fn spread(rows: &[(f64, f64)]) -> f64 {
     }
 }
 
-/// Along straight lines between points that ascend; beyond them as at the nearest.
+/// Linear between ascending points; constant beyond them.
 fn straight(points: &[(f64, f64)], at: f64) -> f64 {
     let after = points.partition_point(|(x, _)| *x < at);
     match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
@@ -304,7 +303,7 @@ mod tests {
             assert!(curve.rate(n, Lean::High) >= rate * 0.999_999, "{n}");
             last = rate;
         }
-        // Alone it is the round trip and little more.
+        // Alone it is little more than the round trip.
         assert!((0.25e-3..0.30e-3).contains(&curve.alone()), "{}", curve.alone());
     }
 
@@ -328,7 +327,7 @@ mod tests {
     #[test]
     fn one_row_is_enough_to_go_on_from() {
         let curve = Curve::new(&rows(&[(10, 1_000.0)]), None).unwrap();
-        // How much of the rate one does alone is not known: neither is what twenty do.
+        // The rate of one alone is unknown: so is that of twenty.
         let of = |lean| curve.rate(20, lean);
         assert!(of(Lean::Low) < 1_000.0 && of(Lean::High) > 1_200.0, "{}", of(Lean::High));
         assert!((950.0..1_500.0).contains(&of(Lean::Middle)), "{}", of(Lean::Middle));

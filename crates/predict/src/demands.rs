@@ -1,37 +1,37 @@
-//! What one exchange needs, fitted to a measured column: a fixed delay, and a demand that falls or grows with
-//! how many are served at once.
+//! What one exchange needs, fitted to a measured column: a fixed delay, and a demand that falls or grows with the
+//! number served at once.
 //!
-//! The service is taken for a delay `Z` and one station that serves `n^β / D` a second with `n` inside: β is
-//! 0 for a constant cost, above 0 where company makes an exchange cheaper (wake-ups and writes shared), below
-//! 0 where it makes it dearer (contention).
+//! The service is taken for a delay `Z` and one station that serves `n^β / D` a second with `n` inside: β is 0 for a
+//! constant cost, above 0 where exchanges get cheaper together (shared wake-ups and writes), below 0 where they get
+//! dearer (contention).
 //!
-//! Blind spot: a queue's own length is all that it knows of load.
+//! Blind spot: of the load it knows only the queue's own length.
 
 use serde::{Deserialize, Serialize};
 
 use crate::closed::circulate;
 use crate::least_squares::fit;
 
-/// The fit, with the interval that leaving out each row in turn gives it.
+/// The fit, with an interval from leaving out each row in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demands {
-    /// Of time that nobody waits for: the path's round trip and what is alike. Unit: seconds.
+    /// Time without queueing: the path's round trip and the like. Unit: seconds.
     pub delay: f64,
-    /// Of the service's bottleneck by an exchange that is alone there. Unit: seconds.
+    /// Demand at the service's bottleneck of an exchange alone there. Unit: seconds.
     pub demand: f64,
-    /// β: by which power of those inside an exchange gets cheaper.
+    /// β: the power of the number inside by which an exchange gets cheaper.
     pub economy: f64,
     /// 95 % interval of the demand with a hundred inside, jackknife over the rows. Unit: seconds.
     pub busy_demand: [f64; 3],
 }
 
 /// Where [`Demands::busy_demand`] is read.
-// Chosen: a service that is asked by hundreds is what these columns are of.
+// Chosen: these columns are of services with hundreds of clients.
 const BUSY: f64 = 100.0;
 
 impl Demands {
-    /// Fitted to `(population, exchanges a second)`. A known round trip is taken for the delay. None of
-    /// fewer than three rows.
+    /// Fitted to `(population, exchanges a second)`. A known round trip is taken for the delay. None with fewer than
+    /// three rows.
     pub fn fit(rows: &[(f64, f64)], round_trip: Option<f64>) -> Option<Self> {
         if rows.len() < 3 {
             return None;
@@ -53,12 +53,12 @@ impl Demands {
         Some(Self { busy_demand: [mid / spread, mid, mid * spread], ..found })
     }
 
-    /// Of the bottleneck by an exchange with so many inside. Unit: seconds.
+    /// Demand at the bottleneck with so many inside. Unit: seconds.
     fn at(&self, inside: f64) -> f64 {
         self.demand * inside.powf(-self.economy)
     }
 
-    /// What such a service does with so many. Unit: exchanges a second.
+    /// Throughput with so many. Unit: exchanges a second.
     pub fn throughput(&self, population: u32) -> f64 {
         circulate(population, self.delay, |n| 1.0 / self.at(f64::from(n)))
     }
@@ -70,7 +70,7 @@ fn once(rows: &[(f64, f64)], round_trip: Option<f64>) -> Option<Demands> {
     let of = |[demand, economy, delay]: [f64; 3]| Demands {
         delay: round_trip.unwrap_or(delay.exp()),
         demand: demand.exp(),
-        // Company makes nothing free, and not everything twice as dear with twice the number.
+        // Numbers make nothing free, and twice the number not everything twice as dear.
         economy: economy.clamp(-0.9, 0.9),
         busy_demand: [0.0; 3],
     };

@@ -1,21 +1,21 @@
 //! What a full path drops, and what a drop costs.
 //!
-//! Packets in delay are an Erlang loss system: each stays for the delay, whatever it is, and one that finds
-//! `limit` of them there is dropped, with probability `B(limit, rate × delay)`. Packets that wait for a rate
+//! Packets in delay are an Erlang loss system: each stays for the delay, whatever its distribution, and one that
+//! finds `limit` of them there is dropped, with probability `B(limit, rate × delay)`. Packets that wait for a rate
 //! are M/M/1/K. A dropped packet that nothing follows is sent again after the retransmission timeout.
 //!
-//! Blind spot: packets that come in bursts find the limit sooner than Poisson ones. The interval's low end
-//! has them come in sixes (Hayward's approximation), its high end evenly spaced. Packets that were dropped
-//! together are sent again together, which tells where the limit is small beside the number of workers: there
-//! the middle is too high, and the simulation is not.
+//! Blind spot: packets in bursts meet the limit sooner than Poisson ones. At the interval's low end they come in
+//! sixes (Hayward's approximation), at its high end evenly spaced. Packets dropped together are sent again together,
+//! which matters where the limit is small beside the number of workers: there the middle is too high, and the
+//! simulation is not.
 //! Source: Erlang, 1917; RFC 6298; `TCP_RTO_MIN` = 200 ms, linux/include/net/tcp.h.
 
 use linerate_model::{OneDirection, Queue};
 
 use crate::forecast::Lean;
 
-// Source: TCP_RTO_MIN = HZ/5, linux/include/net/tcp.h, to which the smoothed round trip is added. A tail loss
-// probe comes no sooner where one packet is out: it allows for the delayed ACK. Unit: seconds.
+// Source: TCP_RTO_MIN = HZ/5, linux/include/net/tcp.h, to which the smoothed round trip is added. A tail loss probe
+// comes no sooner with one packet in flight: it allows for the delayed ACK. Unit: seconds.
 const RTO_MIN: f64 = 0.200;
 
 // Measured: 200 workers, 50 packets, 5 ms each way on our own line did 6,122 exchanges a second; by Hayward's
@@ -25,41 +25,41 @@ const BURST: f64 = 6.0;
 /// The offered packets of one direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {
-    /// That are sent again when they are lost. Unit: packets a second, each counted once.
+    /// Sent again when lost. Unit: packets a second, each counted once.
     pub data: f64,
-    /// That are not: pure ACKs. Unit: packets a second.
+    /// Not sent again: pure ACKs. Unit: packets a second.
     pub acks: f64,
     /// Mean size on the wire. Unit: bytes.
     pub bytes: f64,
-    /// Packets that all workers can have on their way at once.
+    /// Packets that all workers can have in flight.
     pub most: f64,
 }
 
 /// The share of its packets that a direction drops, retransmissions among those offered.
-pub(crate) fn dropped(way: &OneDirection, offered: Offered, lean: Lean) -> f64 {
-    // Dropped more often, a packet is offered more often: p = f(offered(p)), f rising.
+pub(crate) fn dropped(direction: &OneDirection, offered: Offered, lean: Lean) -> f64 {
+    // With more drops a packet is offered more often: p = f(offered(p)), f rising.
     let (mut low, mut high) = (0.0, 0.95);
     for _ in 0..48 {
         let p = (low + high) / 2.0;
         let packets = offered.data / (1.0 - p) + offered.acks;
-        if of(way, packets, offered, lean) > p { low = p } else { high = p }
+        if of(direction, packets, offered, lean) > p { low = p } else { high = p }
     }
     low
 }
 
-fn of(way: &OneDirection, packets: f64, offered: Offered, lean: Lean) -> f64 {
-    let passes = 1.0 - way.loss.0;
-    let full = way.limit.map_or(0.0, |limit| {
-        let held = packets * passes * way.delay.as_secs_f64();
+fn of(direction: &OneDirection, packets: f64, offered: Offered, lean: Lean) -> f64 {
+    let passes = 1.0 - direction.loss.0;
+    let full = direction.limit.map_or(0.0, |limit| {
+        let held = packets * passes * direction.delay.as_secs_f64();
         match lean {
             Lean::Low => erlang_b(f64::from(limit) / BURST, held / BURST),
             Lean::Middle => erlang_b(f64::from(limit), held),
             Lean::High => (1.0 - f64::from(limit) / held.max(1e-9)).max(0.0),
         }
     });
-    let overflows = way.rate.map_or(0.0, |rate| {
-        let room = room(way, offered.bytes);
-        // Where they all fit, nobody is dropped.
+    let overflows = direction.rate.map_or(0.0, |rate| {
+        let room = room(direction, offered.bytes);
+        // Where they all fit, none is dropped.
         if room >= offered.most {
             return 0.0;
         }
@@ -74,22 +74,22 @@ fn of(way: &OneDirection, packets: f64, offered: Offered, lean: Lean) -> f64 {
 }
 
 /// Packets that may wait for the rate.
-pub(crate) fn room(way: &OneDirection, bytes: f64) -> f64 {
-    match way.queue {
+pub(crate) fn room(direction: &OneDirection, bytes: f64) -> f64 {
+    match direction.queue {
         Queue::Packets(packets) => f64::from(packets),
         Queue::Bytes(size) => size.0 as f64 / bytes.max(1.0),
     }
 }
 
-// Chosen: how much longer or shorter than computed a wait for the timeout may be: timers tick, and what is
-// sent again meets the same crowd.
+// Chosen: how much longer or shorter than computed a timeout may be: timers tick, and retransmissions meet the same
+// queue.
 const LATER: f64 = 1.2;
 const SOONER: f64 = 0.85;
 
 /// Time that drops add to a message of so many segments, in the mean. Unit: seconds.
 ///
-/// The last segment waits for the timeout, which doubles each time; one that others follow is missed after a
-/// round trip.
+/// The last segment waits for the timeout, which doubles each time; the loss of one that others follow is noticed
+/// after a round trip.
 pub(crate) fn stall(p: f64, segments: f64, rtt: f64, lean: Lean) -> f64 {
     let p = p.min(0.49);
     let stall = (segments - 1.0).max(0.0) * p * rtt + p / (1.0 - 2.0 * p) * (RTO_MIN + rtt);
@@ -143,7 +143,7 @@ mod tests {
         {
             assert!((erlang_b(servers, load) - says).abs() < 2e-4, "{servers} {load}");
         }
-        // Far above the limit what does not fit is lost; far below it nothing.
+        // Far above the limit the excess is lost; far below it nothing.
         assert!((erlang_b(1_000.0, 4_000.0) - 0.75).abs() < 1e-3);
         assert_eq!(erlang_b(1_000.0, 500.0), 0.0);
     }

@@ -1,17 +1,16 @@
-//! A network fitted to what throughput did with few and with many connections.
+//! A network fitted to the throughput with few and with many connections.
 //!
-//! What is measured (CPU, line rate) are stations that are known. What is left of an exchange alone,
-//! `A = R(1) - Σ D`, is a delay `Z` and one station that nobody measured: `k` servers of `S` each, `Z + S = A`. Two rows
-//! do not tell the three apart, so all of them that could be are kept, each with its likelihood: a grid of
-//! `S/A`, of the station's bound `k/S` and of how much service varies, and "there is no such station". A lock is
-//! held while its holder computes: then the CPU's time is no station beside `S` but within it (`A = R(1)`), and only
-//! bounds what comes. What is asked of a fit is asked of each, and the answer is their quantiles.
+//! The measured resources (CPU, line rate) are known stations. The rest of an exchange alone, `A = R(1) - Σ D`, is a
+//! delay `Z` and one unmeasured station: `k` servers of `S` each, `Z + S = A`. Two rows do not determine the three,
+//! so all possible ones are kept, each with its likelihood: a grid of `S/A`, of the station's bound `k/S` and of the
+//! variation of service, and "there is no such station". A lock may be held while its holder computes: then the CPU's
+//! time is within `S` and no station beside it (`A = R(1)`), and only an upper bound. A question to the fit is put to
+//! each of them, and the answer is their quantiles.
 //!
 //! `k` is the bound in exchanges' time alone, `X_max A`: how many are served at a time.
 //!
-//! Work costs less an exchange with many connections than with one: what comes together is read, sent and woken for
-//! together. Where that was measured at both ends ([`Known::alone`]), the ways in which it may change between them
-//! are kept as well.
+//! Work costs less an exchange with many connections than with one: reads, sends and wake-ups are shared. Where the
+//! cost was measured at both ends ([`Known::alone`]), the possible courses between them are kept as well.
 //!
 //! Blind spot: more than one unmeasured station, and work that costs least in between.
 //! Source: Reiser and Lavenberg 1980 for the model; Hoeting and others, "Bayesian model averaging", 1999.
@@ -28,20 +27,20 @@ mod solver;
 
 use members::Members;
 
-/// The station that was fitted and not measured.
+/// The fitted station, which was not measured.
 pub const UNKNOWN: &str = "unknown";
 
 /// A station that was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// With all connections that were observed, and with more.
+    /// With all observed connections, and with more.
     pub station: QueueStation,
     /// Its demand with one connection. Unit: seconds of one server's time an exchange.
     pub alone: f64,
 }
 
 impl From<QueueStation> for Known {
-    /// One whose demand is always the same.
+    /// With a constant demand.
     fn from(station: QueueStation) -> Self {
         Self { alone: station.demand, station }
     }
@@ -50,7 +49,7 @@ impl From<QueueStation> for Known {
 /// The time that an exchange takes alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alone {
-    /// The mean, with all that the known stations take of it. Unit: seconds.
+    /// The mean, the known stations' part included. Unit: seconds.
     pub service_s: f64,
     /// Its 95 % interval. Unit: seconds.
     pub low: f64,
@@ -76,10 +75,10 @@ pub struct Observed {
 pub struct Fit {
     /// The likeliest.
     pub network: Network,
-    /// How many are served at a time: low, mid and high of 95 %. None where it may be more than were asked:
-    /// they wait for nothing that was not measured, as far as this tells.
+    /// How many are served at a time: low, mid and high of 95 %. None where it may be more than were asked: they wait
+    /// for nothing unmeasured, as far as is known.
     pub k: Option<(f64, f64, f64)>,
-    /// At least so many are served at a time (97.5 %), also where it is not known how many.
+    /// At least so many are served at a time (97.5 %), also where the number is unknown.
     pub k_least: f64,
     /// Observations that the fit to the others did not expect.
     pub misses: Vec<Miss>,
@@ -88,7 +87,7 @@ pub struct Fit {
     members: Members,
 }
 
-/// An observation outside of what the others say of it.
+/// An observation outside of the prediction from the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Miss {
     /// What was observed.
@@ -97,10 +96,10 @@ pub struct Miss {
     pub expected: Predicted,
 }
 
-/// What a prediction is to be without.
+/// What a prediction leaves out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Removed {
-    /// So much of the time in which nobody waits for anybody. Unit: seconds an exchange.
+    /// So much of the time without queueing. Unit: seconds an exchange.
     Delay(f64),
     /// So much of a station's work. Unit: seconds of a server an exchange.
     Work {
@@ -116,7 +115,7 @@ pub enum Removed {
         /// How many.
         servers: f64,
     },
-    /// The waiting at a station: its time stays, and no exchange waits for another.
+    /// The waiting at a station: service takes its time, without a queue.
     Queue {
         /// Which.
         station: String,
@@ -126,7 +125,7 @@ pub enum Removed {
 /// d ln X / d ln N between two numbers of connections, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elasticity {
-    /// 1: throughput is in proportion to connections. 0: more of them give nothing.
+    /// 1: throughput is proportional to connections. 0: more of them give nothing.
     pub value: f64,
     /// Not less than this.
     pub low: f64,
@@ -137,7 +136,7 @@ pub struct Elasticity {
 /// Half of a normal distribution's 95 % interval, in standard deviations.
 const NORMAL: f64 = 1.96;
 
-/// How throughput answers to connections, from the intervals of both.
+/// The elasticity of throughput, from the intervals of both.
 pub fn elasticity(half: &Observed, full: &Observed) -> Elasticity {
     let more = (f64::from(full.connections) / f64::from(half.connections)).ln();
     let value = (full.per_s / half.per_s).ln() / more;
@@ -159,14 +158,14 @@ fn deviation(low: f64, high: f64) -> f64 {
     if half.is_finite() { half.clamp(0.0, widest) } else { widest }
 }
 
-/// Fits what was not measured: a delay, and a station that serves so many at a time.
+/// Fits the unmeasured part: a delay, and a station that serves so many at a time.
 pub fn fit(known: &[QueueStation], alone: Alone, observed: &[Observed]) -> Fit {
     let known: Vec<Known> = known.iter().cloned().map(Known::from).collect();
     fit_thinking(&known, alone, 0.0, observed)
 }
 
-/// The same of clients that pause for so long between an answer and the next request: a delay that is known, and no
-/// part of the time alone. Unit: seconds.
+/// The same for clients that pause for so long between an answer and the next request: a known delay, and no part of
+/// the time alone. Unit: seconds.
 pub fn fit_thinking(known: &[Known], alone: Alone, think: f64, observed: &[Observed]) -> Fit {
     let usable: Vec<Observed> =
         observed.iter().filter(|it| it.connections > 0 && it.per_s > 0.0).copied().collect();
@@ -197,17 +196,15 @@ pub fn fit_thinking(known: &[Known], alone: Alone, think: f64, observed: &[Obser
     }
 }
 
-// Chosen: intervals of what was observed on both sides hold 95 %, others 80 %: there the ends are of what was
-// not measured.
+// Chosen: intervals between observations hold 95 %, others 80 %: those end where nothing was measured.
 const MOST_OF: [f64; 3] = [0.025, 0.5, 0.975];
 const LIFTED: [f64; 3] = [0.1, 0.5, 0.9];
 
-// Chosen: a few more places than there were connections are still told, by how seldom one had to wait.
+// Chosen: a few more places than connections can still be resolved, by how seldom one had to wait.
 const BEYOND: f64 = 1.25;
 
-/// What the fitted service does with so many connections. With more than were observed the low end allows for
-/// a limit that comes after them, scale-free ([`crate::beyond`]): before `t` times what was done with
-/// probability `1 - 1/t`.
+/// The fitted service's throughput with so many connections. Above the observed number the low end allows for a limit
+/// that comes later, scale-free ([`crate::beyond`]): before `t` times the observed rate with probability `1 - 1/t`.
 pub fn predict_at(fit: &Fit, connections: u32) -> Predicted {
     let connections = connections.max(1);
     if connections <= fit.connections {
@@ -218,7 +215,7 @@ pub fn predict_at(fit: &Fit, connections: u32) -> Predicted {
     interval([low.min(mid), mid, high])
 }
 
-/// What it would do, with as many connections as were observed at most, without all of these.
+/// Throughput without all of these, with at most as many connections as were observed.
 pub fn without(fit: &Fit, removed: &[Removed]) -> Predicted {
     without_at(fit, removed, fit.connections)
 }
@@ -229,14 +226,14 @@ pub fn without_at(fit: &Fit, removed: &[Removed], connections: u32) -> Predicted
 }
 
 impl Fit {
-    /// The likeliest network without these: what holds it then is [`Network::busiest`].
+    /// The likeliest network without these: its limit is [`Network::busiest`].
     pub fn network_without(&self, removed: &[Removed]) -> Network {
         self.members.likeliest_without(removed)
     }
 }
 
 impl Network {
-    /// The station that is fullest with so many customers, and its utilisation (0 to 1).
+    /// The fullest station with so many customers, and its utilisation (0 to 1).
     pub fn busiest(&self, customers: f64) -> Option<(&str, f64)> {
         let solved = self.throughput(customers);
         let busy = self.stations.iter().zip(solved.by_station);

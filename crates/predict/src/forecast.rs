@@ -1,7 +1,7 @@
-//! What a service does with so many workers behind a path.
+//! Throughput of a service with so many workers behind a path.
 //!
-//! Throughput decides what the path drops and how its ACKs travel, and these decide throughput: the one at
-//! which both agree is found by halving, since the one falls where the other rises.
+//! Throughput decides the path's drops and ACKs, and these decide throughput: the one at which both agree is found by
+//! bisection, since one falls where the other rises.
 
 use linerate_model::OpRate;
 use serde::{Deserialize, Serialize};
@@ -10,24 +10,23 @@ use crate::crossing::{Added, Crossing};
 use crate::interval::Predicted;
 use crate::words::{count, duration};
 
-/// Which end of the interval is computed. What is not known is taken at its worst for the one and at its
-/// best for the other.
+/// Which end of the interval is computed. Unknowns are at their worst for one and at their best for the other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lean {
-    /// The pessimist's throughput.
+    /// The worst case.
     Low,
     /// The best guess.
     Middle,
-    /// The optimist's.
+    /// The best case.
     High,
 }
 
-/// Something that workers ask, and wait for.
+/// What workers ask, and wait for.
 pub trait Service {
-    /// What it does for `population` workers that spend `away` seconds of each cycle elsewhere. Unit:
-    /// exchanges a second.
+    /// Throughput for `population` workers that spend `away` seconds of each cycle elsewhere. Unit: exchanges a
+    /// second.
     fn throughput(&self, population: u32, away: f64, lean: Lean) -> f64;
-    /// What an exchange takes that meets nobody. Unit: seconds.
+    /// Time of an exchange alone. Unit: seconds.
     fn alone(&self) -> f64;
     /// Its own ceilings.
     fn ceilings(&self, population: u32) -> Vec<Ceiling>;
@@ -36,11 +35,11 @@ pub trait Service {
 /// A limit of what is predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// The roof that would be named, or `service` for whatever a measured column was held by.
+    /// The roof that would be named; `service`: the measured column's own limit.
     pub id: String,
     /// Where it is.
     pub per_s: OpRate,
-    /// How it comes about, in words and numbers.
+    /// Its derivation, in words and numbers.
     pub sum: String,
 }
 
@@ -56,7 +55,7 @@ impl Ceiling {
 pub struct Forecast {
     /// Workers.
     pub connections: u32,
-    /// What they do together.
+    /// Their throughput.
     pub throughput_per_s: Predicted,
     /// Mean latency: `[low, mid, high]`. Unit: microseconds.
     pub mean_latency_us: [f64; 3],
@@ -77,10 +76,10 @@ impl Forecast {
     }
 }
 
-// Chosen: what a path's own proof lets pass, and more than two runs of one plan agree in.
+// Chosen: a path's own check tolerates this, and two runs of one plan do not agree better.
 const LEAST: f64 = 0.02;
 
-/// What `population` workers do with a service behind a path.
+/// Throughput of `population` workers with a service behind a path.
 pub fn forecast(service: &dyn Service, crossing: &Crossing, population: u32) -> Forecast {
     let population = population.max(1);
     let at = |lean| settle(service, crossing, population, lean);
@@ -116,7 +115,7 @@ pub(crate) fn settle(
 ) -> (f64, Added) {
     let (mut low, mut high) = (0.0, service.throughput(population, crossing.delay(), lean));
     let mut added = crossing.added(population, high, lean);
-    // Nothing queues and nothing is dropped: no need to look further.
+    // Nothing queues and nothing is dropped: it has converged.
     if added.away <= crossing.delay() {
         return (high, added);
     }
@@ -179,7 +178,7 @@ mod tests {
         let exact = Plain(Closed { delay: 5e-3, ..service().0 }).0.solve(50).throughput.0;
         assert!((found.throughput_per_s.mid.0 / exact - 1.0).abs() < 1e-9);
         assert_eq!(found.by, "load.concurrency");
-        // Little's law: 50 workers by what they do.
+        // Little's law: 50 workers by their throughput.
         assert!((found.mean_latency_us[1] - 50e6 / exact).abs() < 1e-3);
     }
 

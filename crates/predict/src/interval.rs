@@ -23,9 +23,9 @@ impl From<[f64; 3]> for Predicted {
 }
 
 impl Predicted {
-    /// With `gain` times the CPU for what is full now: all of it at best, none at worst (the next roof may
-    /// be as near).
-    // Chosen: three fifths of the gain for the middle; the rest goes to what is shared.
+    /// With `gain` times the CPU for what is full now: all of it at best, none at worst (the next roof may be as
+    /// near).
+    // Chosen: three fifths of the gain for the middle; the rest is lost to what is shared.
     pub fn with_more_cpu(attained: f64, gain: f64) -> Self {
         Self {
             low: OpRate(attained),

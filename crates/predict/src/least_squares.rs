@@ -6,8 +6,8 @@
 // Chosen: converges in ten or so; a fit that has not by then will not.
 const STEPS: usize = 200;
 
-/// The parameters that make the sum of squared residuals least, from a guess. `residuals` may put its
-/// parameters in bounds by itself. None where no step leads anywhere (residuals that are no numbers).
+/// The parameters that minimise the sum of squared residuals, from a guess. `residuals` may bound its parameters
+/// itself. None where no step improves it (residuals that are no numbers).
 pub(crate) fn fit<const N: usize>(
     guess: [f64; N],
     residuals: impl Fn(&[f64; N]) -> Vec<f64>,
@@ -36,7 +36,7 @@ pub(crate) fn fit<const N: usize>(
         }
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let mut moved = false;
-        // More and more along the steepest way down, until it leads down.
+        // More and more along the steepest descent, until it descends.
         for _ in 0..30 {
             let mut normal = [[0.0; N]; N];
             let mut side = [0.0; N];
@@ -76,7 +76,7 @@ fn sum(residuals: &[f64]) -> f64 {
     residuals.iter().map(|residual| residual * residual).sum()
 }
 
-/// Gaussian elimination, the largest pivot of each column first; none where there is no answer.
+/// Gaussian elimination with partial pivoting; none without a solution.
 fn solve<const N: usize>(mut matrix: [[f64; N]; N], mut side: [f64; N]) -> Option<[f64; N]> {
     for column in 0..N {
         let pivot = (column..N)

@@ -1,9 +1,9 @@
-//! Prediction: throughput and latency of a closed network of connections, from what was measured of it
-//! once and a path that is only described.
+//! Prediction: throughput and latency of a closed network of connections, from one measurement of it and the
+//! description of a path.
 //!
-//! Workers ask, wait and ask again: a closed network. Where they wait decides what it does: at the service
-//! (a [`Network`] of CPUs, or a [`Curve`] as it was measured), on the path, or for what the path dropped.
-//! [`forecast`] puts these together; `docs/prediction.md` has the formulas and what they can't see.
+//! Workers ask, wait and ask again: a closed network. Its throughput depends on where they wait: at the service (a
+//! [`Network`] of CPUs, or a measured [`Curve`]), on the path, or for what the path dropped. [`forecast`] combines
+//! these; `docs/prediction.md` has the formulas and their blind spots.
 //!
 //! Pure: a function of figures.
 

@@ -1,18 +1,18 @@
 //! What lost packets cost an exchange of many segments.
 //!
-//! It pays with its congestion window: `round trips = segments / W`, `W = max(1.22 / sqrt(p), 1.054 (RTT / p)^0.75)`,
-//! Reno's and CUBIC's. Where packets are lost one by one at random, whatever the congestion control, what is sent again
-//! comes a round trip later, and may be lost again: `round trips = sum over k of 1 - (1 - p^k)^n`, the mean of the most
-//! losses that any of n segments has.
+//! They reduce its congestion window: `round trips = segments / W`, `W = max(1.22 / sqrt(p), 1.054 (RTT / p)^0.75)`,
+//! for Reno and CUBIC. Where packets are lost independently, with any congestion control, a retransmission comes a
+//! round trip later, and may be lost again: `round trips = sum over k of 1 - (1 - p^k)^n`, the mean of the largest
+//! number of losses of any of n segments.
 //!
 //! Source: Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997;
 //! RFC 9438, 5.1 (CUBIC's response function, with C = 0.4 and a cut to 0.7).
 
-/// So many segments after it tell of one that was lost; what has fewer behind it stands for the timer.
+/// So many segments after a lost one reveal it; with fewer behind it, it waits for the timer.
 // Source: RFC 5681, 3.2, three duplicate acknowledgements.
 const TELLING: f64 = 3.0;
 
-/// So often in a row the same segment may be lost.
+/// How often in a row the same segment may be lost.
 // Source: `TCP_RETR2`, include/net/tcp.h: then the connection ends.
 const MOST_TIMES: i32 = 15;
 
@@ -24,7 +24,7 @@ pub fn window_with_losses(lost: f64, rtt: f64) -> f64 {
     reno.max(cubic)
 }
 
-/// Round trips in which what was lost of so many segments is sent again, until all are there.
+/// Round trips of retransmission until all of so many segments have arrived.
 pub fn trips_again(lost: f64, segments: f64) -> f64 {
     let told = (segments - TELLING).max(0.0);
     let lost_often = |times| 1.0 - (1.0 - lost.powi(times)).powf(told);
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_at_random_comes_a_round_trip_later() {
-        // Of 135 segments at 2 % 93 of 100 times one or more are lost, and 5 of 100 times one of them again.
+        // Of 135 segments at 2 %, 93 times in 100 one or more are lost, and 5 times in 100 one of them again.
         let trips = trips_again(0.02, 200e3 / 1448.0);
         assert!((trips * 0.02 - 0.0197).abs() < 0.0002, "{trips}");
         assert_eq!(trips_again(0.02, 2e3 / 1448.0), 0.0);

@@ -3,12 +3,12 @@
 //! `R_k(n) = D_k/m (1 + Q_k(n-1) + Σ_{j<m-1} (m-1-j) p_k(j|n-1))`, `X(n) = n / (Z + Σ R_k(n))`,
 //! `Q_k(n) = X(n) R_k(n)`, `p_k(j|n) = D_k X(n)/j p_k(j-1|n-1)`.
 //!
-//! The textbook takes `p_k(0|n)` as what is left to one, and with many servers that difference drowns in
-//! rounding. Here it is `p_k(0|n-1) X(n) / X'(n)`, where `X'` is the throughput of the network without that
-//! station: only sums and products of positive numbers, so it is good to the last digits at any size.
+//! The textbook takes `p_k(0|n)` as the remainder to one, and with many servers that difference drowns in rounding.
+//! Here it is `p_k(0|n-1) X(n) / X'(n)`, where `X'` is the throughput of the network without that station: only sums
+//! and products of positive numbers, accurate to the last digits at any size.
 //!
 //! Exact for exponential service (for any, where a station never queues); demands are constant.
-//! Blind spot: per-exchange cost that changes with load; [`crate::Curve`] takes that from measurement.
+//! Blind spot: a cost an exchange that changes with load; [`crate::Curve`] takes that from measurement.
 //! Source: Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", 1980; Reiser,
 //! "Mean-value analysis and convolution method for queue-dependent servers", 1981, for `p_k(0|n)`.
 
@@ -17,9 +17,9 @@ use linerate_model::OpRate;
 /// A closed network as the recursion has it: every exchange visits the delay once, and each station.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Closed {
-    /// Where no exchange waits for another: paths, thinking. Unit: seconds an exchange.
+    /// Without queueing: paths, thinking. Unit: seconds an exchange.
     pub delay: f64,
-    /// Where they queue.
+    /// With queueing.
     pub stations: Vec<Station>,
 }
 
@@ -31,11 +31,11 @@ pub(crate) struct Station {
     /// CPUs, threads: how many exchanges it serves at once. With `j` there it works at `min(j, servers)`,
     /// so that 1.6 CPUs are one for the first exchange and 0.6 for the second.
     pub servers: f64,
-    /// How many there are alike, each with a queue of its own and visited equally often.
+    /// How many alike there are, each with a queue of its own and visited equally often.
     pub copies: u16,
 }
 
-/// What a network does.
+/// The solution of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Solution {
     /// Exchanges a second.
@@ -47,9 +47,9 @@ pub(crate) struct Solution {
 /// What one exchange needs. Unit: seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// Of CPU, on whichever of the CPUs.
+    /// CPU time, on any of the CPUs.
     pub cpu: f64,
-    /// Of time that no CPU is needed for.
+    /// Time without a CPU.
     pub delay: f64,
 }
 
@@ -59,14 +59,14 @@ pub fn closed_network(population: u32, cpus: u16, demand: Demand) -> OpRate {
     Closed { delay: demand.delay.max(1e-12), stations: vec![cpu] }.solve(population).throughput
 }
 
-// Chosen: this near to its bound a throughput stays there; the steps left would change no digit.
+// Chosen: this near to its bound throughput stays there; the remaining steps would change no digit.
 const THERE: f64 = 1e-13;
 
 // Chosen: a millionth of a server is none.
 const LEAST_SERVERS: f64 = 1e-6;
 
 impl Closed {
-    /// What it does with so many exchanges in it.
+    /// The solution with so many exchanges in it.
     pub fn solve(&self, population: u32) -> Solution {
         let bound = self.bound();
         let mut throughput = 0.0;
@@ -78,7 +78,7 @@ impl Closed {
         }
     }
 
-    /// What it does with 1 to so many exchanges in it. Unit: exchanges a second.
+    /// Throughput with 1 to so many exchanges in it. Unit: exchanges a second.
     pub fn rates(&self, population: u32) -> Vec<f64> {
         let bound = self.bound();
         let mut rates = Vec::with_capacity(population as usize);
@@ -108,8 +108,7 @@ impl Closed {
         self.stations.iter().map(queue).map(Option::unwrap_or_default).collect()
     }
 
-    /// Where the exchanges stand, `queues` being from as far as the recursion went: those that came after
-    /// that wait at the bottleneck.
+    /// Where the exchanges are, `queues` being from as far as the recursion went: later ones wait at the bottleneck.
     fn residence(&self, population: u32, throughput: f64, queues: &[f64]) -> Vec<f64> {
         let all = |it: (&Station, &f64)| f64::from(it.0.copies.max(1)) * it.1;
         let mut there: Vec<f64> = self.stations.iter().zip(queues).map(all).collect();
@@ -129,13 +128,13 @@ impl Closed {
         self.stations.iter().map(of).fold(f64::INFINITY, f64::min)
     }
 
-    /// Time that one exchange takes alone. Unit: seconds.
+    /// Time of one exchange alone. Unit: seconds.
     pub fn alone(&self) -> f64 {
         self.delay + self.stations.iter().map(Station::alone).sum::<f64>()
     }
 
-    /// The operational bound with so many exchanges: each takes its time alone at least, and the busiest
-    /// station is full at most. Unit: exchanges a second.
+    /// The operational bound with so many exchanges: each takes at least its time alone, and the busiest station is
+    /// full at most. Unit: exchanges a second.
     pub fn most(&self, population: f64) -> f64 {
         self.bound().min(population / self.alone())
     }
@@ -146,13 +145,13 @@ impl Station {
         self.servers.max(LEAST_SERVERS) * f64::from(self.copies.max(1))
     }
 
-    /// By an exchange that meets no other: half a server takes twice the time. Unit: seconds.
+    /// Of an exchange alone: half a server takes twice the time. Unit: seconds.
     pub fn alone(&self) -> f64 {
         self.demand.max(0.0) / self.servers.clamp(LEAST_SERVERS, 1.0)
     }
 }
 
-/// A station as the recursion has it; those that nobody needs are left out.
+/// A station in the recursion; unused ones are left out.
 struct Group {
     /// Of one copy.
     demand: f64,
@@ -168,31 +167,31 @@ impl Group {
         (demand > 0.0).then_some(Self { demand, servers, copies })
     }
 
-    /// With so many there all servers are at work.
+    /// From so many on all servers are at work.
     fn places(&self) -> usize {
         (self.servers.ceil() as usize).max(1)
     }
 
-    /// In how many numbers of copies it is looked at: one server needs no marginals.
+    /// The number of copies removed in the recursion: one server needs no marginals.
     fn levels(&self) -> usize {
         if self.places() > 1 { self.copies + 1 } else { 1 }
     }
 }
 
-/// The network with some copies of its multi-server stations taken away.
+/// The network with some copies of its multi-server stations removed.
 struct Net {
     copies: Vec<usize>,
     /// By group, of one copy.
     queue: Vec<f64>,
     /// By group, of one copy: probability of so many exchanges there, below the number of servers.
     marginal: Vec<Vec<f64>>,
-    /// By group: how much further down the list the net with one copy less stands; 0: there is none.
+    /// By group: how much further down the list the net with one copy less is; 0: there is none.
     fewer: Vec<usize>,
     throughput: f64,
 }
 
-/// All of them, the whole one first. The number of copies taken away of each group is a digit of a net's
-/// place in the list.
+/// All of them, the whole one first. The number of copies removed of each group is a digit of a net's place in the
+/// list.
 fn nets(groups: &[Group]) -> Vec<Net> {
     let count: usize = groups.iter().map(Group::levels).product();
     let marginal = |group: &Group| {
@@ -231,7 +230,7 @@ impl Net {
                 return 0.0;
             }
             let m = group.servers;
-            // Servers that an arrival would find idle beyond the one that it takes.
+            // Servers that an arrival would find idle beyond its own.
             let idle = self.marginal[index][..group.places() - 1].iter().enumerate();
             let idle: f64 = idle.map(|(j, p)| (m - 1.0 - j as f64) * p).sum();
             group.demand / m * (1.0 + self.queue[index] + idle)
@@ -239,7 +238,7 @@ impl Net {
         let responses: Vec<f64> =
             groups.iter().enumerate().map(|(index, group)| response(index, group)).collect();
         let there: f64 = responses.iter().zip(&self.copies).map(|(r, c)| r * *c as f64).sum();
-        // A net without anything lets exchanges through at once.
+        // An empty net lets exchanges through at once.
         self.throughput = f64::from(n) / (delay + there);
         for (index, group) in groups.iter().enumerate() {
             if self.copies[index] == 0 {
@@ -365,7 +364,7 @@ mod tests {
             assert!(found > last && found <= most * (1.0 + 1e-12), "{population}: {found}, {most}");
             last = found;
         }
-        // Source: Lazowska et al., 1984, chapter 5: N / (D + Z + (N - 1) Dmax) is the pessimist's.
+        // Source: Lazowska et al., 1984, chapter 5: N / (D + Z + (N - 1) Dmax) is the lower bound.
         let least = 4_000.0 / (alone + 3_999.0 / bound);
         assert!(last >= least && last > 0.98 * bound, "{last}, {least}, {bound}");
     }

@@ -1,13 +1,13 @@
-//! A closed network, solved: throughput with its bounds, and where the exchanges stand.
+//! A closed network, solved: throughput with its bounds, and where the exchanges are.
 //!
-//! The low end is exact mean value analysis with load-dependent stations ([`crate::mva`]): `min(j, k)` servers
-//! at work with `j` there, so that `k` may be any fraction. It takes service for exponential. The high end is
-//! the operational bound `min(N / R(1), k_i / D_i)`, which no service exceeds and which equal service times
-//! reach (two balanced steady stations with two exchanges: 1, where the other says 2/3). Real service varies,
-//! and less than an exponential: what lies between is taken for its middle.
+//! The low end is exact mean value analysis with load-dependent stations ([`crate::mva`]): `min(j, k)` servers at
+//! work with `j` there, so that `k` may be a fraction. It takes service for exponential. The high end is the
+//! operational bound `min(N / R(1), k_i / D_i)`, which no service exceeds and equal service times reach (two balanced
+//! deterministic stations with two exchanges: 1, where the other gives 2/3). Real service varies, but less than an
+//! exponential: the best guess is in between.
 //!
-//! Blind spot: service that varies more than an exponential (collections, cold caches) queues more than the
-//! low end says; demands are constant.
+//! Blind spot: service that varies more than an exponential (collections, cold caches) queues more than the low end
+//! says; demands are constant.
 //! Source: Reiser and Lavenberg 1980; Denning and Buzen, "The operational analysis of queueing network models",
 //! 1978, for the bounds.
 
@@ -16,25 +16,25 @@ use crate::mva::{Closed, Station};
 /// A closed network: delays, and queueing stations, of one class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
-    /// Where no exchange waits for another, all of it. Unit: seconds an exchange.
+    /// Without queueing, in all. Unit: seconds an exchange.
     pub delay: f64,
-    /// Where they queue.
+    /// With queueing.
     pub stations: Vec<QueueStation>,
 }
 
 /// A place where exchanges queue for servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueStation {
-    /// What is named when it is full.
+    /// Its name when it is full.
     pub id: String,
     /// Unit: seconds of one server's time an exchange.
     pub demand: f64,
-    /// How many are served at a time. Fractions are a slower last server: a quota of 0.5 CPU serves one at
-    /// half the speed, 1.6 CPUs serve the second one at 0.6 of it.
+    /// How many are served at a time. A fraction is a slower last server: a quota of 0.5 CPU serves one at half the
+    /// speed, 1.6 CPUs serve the second one at 0.6 of it.
     pub servers: f64,
 }
 
-/// What a network does.
+/// The solution of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solved {
     /// Best guess. Unit: exchanges a second.
@@ -44,23 +44,23 @@ pub struct Solved {
     pub by_station: Vec<(f64, f64, f64)>,
     /// With exponential service. Unit: exchanges a second.
     pub low: f64,
-    /// With service that never varies, in the best order. Unit: exchanges a second.
+    /// With constant service, in the best order. Unit: exchanges a second.
     pub high: f64,
 }
 
 impl Solved {
-    /// Between the ends: 0 with service that never varies, 1 with an exponential one.
+    /// Between the ends: 0 with constant service, 1 with an exponential one.
     pub(crate) fn with(low: f64, high: f64, varies: f64) -> f64 {
         high - varies * (high - low).max(0.0)
     }
 }
 
-// Chosen: halfway between none and an exponential's, since both are seen: a timer varies by nothing, work that
-// meets caches and interrupts by about as much as its mean.
+// Chosen: halfway between constant and exponential, since both occur: a timer does not vary, work with caches and
+// interrupts varies by about its mean.
 const VARIES: f64 = 0.5;
 
 impl Network {
-    /// What it does with so many customers; a fraction of one lies straight between its neighbours.
+    /// The solution with so many customers; a fraction of one is interpolated.
     pub fn throughput(&self, customers: f64) -> Solved {
         let customers = customers.max(0.0);
         let closed = self.closed();
@@ -71,7 +71,7 @@ impl Network {
         if part > 0.0 {
             let above = at(below + 1.0);
             let mix = |a: f64, b: f64| a + part * (b - a);
-            // Queues are what lies straight between, and residence is queue by throughput.
+            // Queues are interpolated, and residence is queue by throughput.
             let queue = |x: f64, of: &[f64], index: usize| x * of[index];
             let x = mix(exact.throughput.0, above.throughput.0);
             let residence = (0..self.stations.len()).map(|index| {
@@ -87,7 +87,7 @@ impl Network {
         let high = closed.most(customers);
         let low = exact.throughput.0.min(high);
         let per_s = Solved::with(low, high, VARIES);
-        // Waiting shrinks alike everywhere, so that Little's law holds of the best guess too.
+        // Waiting shrinks alike everywhere, so that Little's law also holds of the best guess.
         let least = closed.stations.iter().map(Station::alone);
         let waits = |x: f64| (customers / x.max(1e-300) - closed.alone()).max(0.0);
         let shrinks = if waits(low) > 0.0 { waits(per_s) / waits(low) } else { 0.0 };
@@ -99,12 +99,12 @@ impl Network {
         Solved { per_s, by_station: by_station.collect(), low, high }
     }
 
-    /// Time that one exchange takes alone. Unit: seconds.
+    /// Time of one exchange alone. Unit: seconds.
     pub fn alone(&self) -> f64 {
         self.closed().alone()
     }
 
-    /// What no number of customers exceeds. Unit: exchanges a second.
+    /// The upper bound for any number of customers. Unit: exchanges a second.
     pub fn bound(&self) -> f64 {
         self.closed().bound()
     }

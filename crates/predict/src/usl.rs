@@ -1,8 +1,8 @@
-//! The universal scalability law, where only a curve is known.
+//! The universal scalability law, for services of which only a curve is known.
 //!
-//! `X(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))`: σ is what all share, κ what each settles with each other.
+//! `X(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))`: σ is what all share, κ what each exchanges with each other.
 //!
-//! Blind spot: it fits a bend, it does not know what makes it; a limit beyond the last row is not in it.
+//! Blind spot: it fits a bend without its cause; a limit beyond the last row is not in it.
 //! Source: Gunther, "Guerrilla Capacity Planning", 2007.
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::least_squares::fit;
 /// The law's coefficients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usl {
-    /// λ: what one does alone. Unit: exchanges a second.
+    /// λ: the rate of one alone. Unit: exchanges a second.
     pub lambda: f64,
     /// σ: contention.
     pub sigma: f64,
@@ -21,8 +21,8 @@ pub struct Usl {
 }
 
 impl Usl {
-    /// Fitted to `(population, exchanges a second)`, with equal relative weights; none of fewer than four
-    /// rows, which three coefficients would always fit.
+    /// Fitted to `(population, exchanges a second)`, with equal relative weights; none with fewer than four rows,
+    /// which three coefficients would always fit.
     pub fn fit(rows: &[(f64, f64)]) -> Option<Self> {
         if rows.len() < 4 {
             return None;
@@ -46,13 +46,13 @@ impl Usl {
             .map(|found| of(&found))
     }
 
-    /// What it does with so many. Unit: exchanges a second.
+    /// Throughput with so many. Unit: exchanges a second.
     pub fn at(&self, population: f64) -> f64 {
         let n = population;
         self.lambda * n / (1.0 + self.sigma * (n - 1.0) + self.kappa * n * (n - 1.0))
     }
 
-    /// The population with which it does most; none where it never falls.
+    /// The population with the highest throughput; none where it never falls.
     pub fn peak(&self) -> Option<f64> {
         (self.kappa > 1e-12).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt())
     }

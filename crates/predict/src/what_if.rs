@@ -1,13 +1,13 @@
-//! What a run would have done otherwise: its demands are taken from its evidence, one thing or several are
-//! changed, and the network is solved again.
+//! What a run would have done otherwise: its demands are taken from its evidence, some things are changed, and the
+//! network is solved again.
 //!
-//! The model is first made to do what the run did, with the path that the run had. What an exchange takes
-//! that meets nobody, less its CPU and its path, is a delay. What it takes beyond that and beyond the queues
-//! of the CPUs it may wait for something that nobody measured. It gets a station only where the fit
-//! ([`crate::fit`]) says how many are served at a time, and that they are fewer than there were connections;
-//! else it is a delay. Each end of the interval is made to meet the run, with dearer or cheaper exchanges.
+//! The model is first made to reproduce the run, with the run's path. An exchange's time alone, less its CPU and its
+//! path, is a delay. Time beyond that and beyond the queues of the CPUs may be a wait for something unmeasured. That
+//! gets a station only where the fit ([`crate::fit`]) shows how many are served at a time, and that they are fewer
+//! than there were connections; else it is a delay. Each end of the interval reproduces the run, with dearer or
+//! cheaper exchanges.
 //!
-//! A thread that was not full is no ceiling: another one may do its work. The pessimist takes it for one.
+//! A thread that was not full is no ceiling: another one may do its work. At the low end it is one.
 //!
 //! Blind spot: that station may as well be several, or grow with load.
 
@@ -21,24 +21,24 @@ use crate::mva::{Closed, Station};
 use crate::network::QueueStation;
 use crate::words::duration;
 
-/// What a run told of its service.
+/// The service of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Workers that it had.
     pub connections: u32,
-    /// What they did.
+    /// Their throughput.
     pub throughput: OpRate,
     /// Where its exchanges queue for CPU.
     pub cpus: Vec<Cpu>,
-    /// Threads that one exchange after the other must pass, as ceilings: what is full at which rate.
+    /// Threads that exchanges pass one after the other, as ceilings: the rate at which each is full.
     pub threads: Vec<Ceiling>,
     /// The path that it was run on.
     pub crossing: Crossing,
-    /// What an exchange takes that meets nobody, path included. Unit: seconds; absent: not known.
+    /// Time of an exchange alone, path included. Unit: seconds; absent: unknown.
     pub alone: Option<f64>,
-    /// What is full, by the verdict: names the station that nobody measured.
+    /// What is full, by the verdict: the name of the unmeasured station.
     pub held_by: Option<String>,
-    /// How far its throughput may be off by chance, as a share.
+    /// Random error of its throughput, as a share.
     pub noise: f64,
 }
 
@@ -53,12 +53,12 @@ pub struct Cpu {
     pub cpus: u16,
 }
 
-/// What is to be otherwise. The path is [`Changed::crossing`]'s.
+/// What is changed. The path is [`Changed::crossing`]'s.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Change {
-    /// So many CPUs where there was [`Measured::cpus`]'s number: of the machine that the target is on.
+    /// So many CPUs instead of [`Measured::cpus`]: of the machine that the target is on.
     pub cpus: Option<u16>,
-    /// So many machines like this, workers spread over them; absent: one.
+    /// So many machines like this, with workers spread over them; absent: one.
     pub hosts: Option<u16>,
 }
 
@@ -71,14 +71,14 @@ pub struct Changed {
     fitted: [Fitted; 3],
 }
 
-/// The model that does what the run did.
+/// The model that reproduces the run.
 #[derive(Clone, Copy, Debug)]
 struct Fitted {
-    /// What CPUs and path do not explain. Unit: seconds.
+    /// Time that CPUs and path do not explain. Unit: seconds.
     delay: f64,
-    /// What the demands are multiplied by.
+    /// A factor of the demands.
     dearer: f64,
-    /// Of the station that nobody measured; 0: there is none. Unit: seconds.
+    /// At the unmeasured station; 0: there is none. Unit: seconds.
     unknown: f64,
     /// How many exchanges it serves at a time.
     at_once: f64,
@@ -90,14 +90,14 @@ const FULL: f64 = 0.85;
 // Chosen: waiting for less than a tenth of the time is chance, or bursts.
 const WAITS: f64 = 0.1;
 
-// Chosen: an exchange alone takes this much more or less as its caches, and what else runs, have it.
+// Chosen: an exchange alone varies by this much, with its caches and other programs.
 const ALONE: f64 = 0.1;
 
 // Chosen: no two runs of one plan agree better.
 const LEAST_NOISE: f64 = 0.03;
 
-// Chosen: an idle CPU's exchange is up to 1.4 times as dear as a busy one's (docs/adr/0006), and one in
-// company up to 1.15 times as dear as alone, where caches and locks are shared.
+// Chosen: an idle CPU's exchange costs up to 1.4 times a busy one's (docs/adr/0006), and one among others up to 1.15
+// times one alone, where caches and locks are shared.
 const CHEAPER_BUSY: f64 = 1.4;
 const DEARER_BUSY: f64 = 1.15;
 
@@ -105,7 +105,7 @@ const DEARER_BUSY: f64 = 1.15;
 // 3.4 % dearer for each doubling.
 const DEARER_TWICE: f64 = 1.05;
 
-// Chosen: of what CPUs are added, eight tenths are got and four at worst; a second machine shares less.
+// Chosen: of added CPUs eight tenths are gained, and four at worst; a second machine shares less.
 const OF_MORE_CPUS: [f64; 3] = [0.4, 0.8, 1.0];
 const OF_MORE_HOSTS: [f64; 3] = [0.8, 0.95, 1.0];
 
@@ -132,18 +132,18 @@ impl Changed {
         Self { measured, change, fitted }
     }
 
-    /// What of an exchange neither CPUs nor path explain, and nobody waits for. Unit: seconds.
+    /// Time of an exchange that neither CPUs nor path explain, without queueing. Unit: seconds.
     pub fn delay(&self) -> f64 {
         self.fitted[1].delay
     }
 
-    /// Of something that is full and that nobody measured, how long each exchange holds it up for the others:
-    /// its time there by how many are there at a time. Unit: seconds; 0: there is no such thing.
+    /// Time for which each exchange occupies something full and unmeasured: its time there by the number served at a
+    /// time. Unit: seconds; 0: there is none.
     pub fn unknown(&self) -> f64 {
         self.fitted[1].unknown / self.fitted[1].at_once.max(1e-9)
     }
 
-    /// Whether a thread surely is a ceiling: the engine's one, or a full one.
+    /// Whether a thread is a ceiling for certain: the engine's only one, or a full one.
     fn is_certain(&self, thread: &Ceiling) -> bool {
         thread.id == "engine.cpu" || self.measured.throughput.0 >= FULL * thread.per_s.0
     }
@@ -153,7 +153,7 @@ impl Changed {
         let Fitted { delay, dearer, unknown, at_once } = self.fitted[of];
         let dearer = dearer * self.crowded(population, lean);
         let hosts = self.change.hosts.unwrap_or(1).max(1);
-        // Each machine more gives less than a machine.
+        // Each further machine gives less than a machine.
         let speed = (1.0 + f64::from(hosts - 1) * OF_MORE_HOSTS[of]) / f64::from(hosts);
         let stations = self.measured.cpus.iter().map(|cpu| {
             let (servers, got) = match self.change.cpus.filter(|_| is_of_target(cpu)) {
@@ -173,7 +173,7 @@ impl Changed {
 }
 
 impl Changed {
-    /// What more workers than were measured may make of an exchange's cost, at worst.
+    /// The cost of an exchange with more workers than measured, at worst.
     fn crowded(&self, population: u32, lean: Lean) -> f64 {
         let times = f64::from(population) / f64::from(self.measured.connections.max(1));
         match lean {
@@ -183,7 +183,7 @@ impl Changed {
     }
 }
 
-/// The engine's own machine is nobody's to change here.
+/// The engine's own machine is not changed here.
 fn is_of_target(cpu: &Cpu) -> bool {
     cpu.id != "engine.cpu"
 }
@@ -252,7 +252,7 @@ impl Service for Changed {
     }
 }
 
-/// Delay and demands with which the model does what the run did.
+/// Delay and demands with which the model reproduces the run.
 fn meet(measured: &Measured, dearer: f64, busiest: f64, lean: Lean) -> Fitted {
     let target = measured.throughput.0;
     let does = |of: Fitted| {
@@ -267,7 +267,7 @@ fn meet(measured: &Measured, dearer: f64, busiest: f64, lean: Lean) -> Fitted {
     };
     let cycle = f64::from(measured.connections) / target;
     let bare = Fitted { delay: 0.0, dearer, unknown: 0.0, at_once: 1.0 };
-    // More than the CPUs can do by this account: the account is too dear.
+    // More than these CPUs can do: the counted cost is too high.
     if does(bare) < target {
         let dearer = last(dearer, |dearer| does(Fitted { dearer, ..bare }) >= target);
         return Fitted { dearer, ..bare };
@@ -279,7 +279,7 @@ fn meet(measured: &Measured, dearer: f64, busiest: f64, lean: Lean) -> Fitted {
         return Fitted { delay: all, ..bare };
     };
     if busiest >= FULL {
-        // They wait for CPUs: what is missing is that these are a little slower than was counted.
+        // They wait for CPUs: these are a little slower than counted.
         let bare = Fitted { delay: alone, ..bare };
         let most = dearer / busiest * 1.5;
         return Fitted {
@@ -290,17 +290,17 @@ fn meet(measured: &Measured, dearer: f64, busiest: f64, lean: Lean) -> Fitted {
     if all - alone < WAITS * cycle || !is_held(measured, dearer, lean) {
         return Fitted { delay: all, ..bare };
     }
-    // How much of the time alone is held there is not known; what it lets through does not depend on that.
+    // How much of the time alone is spent there is unknown; its throughput does not depend on that.
     let unknown = alone.max(LEAST_NOISE * all);
     let most = f64::from(measured.connections);
     let fewer =
         last(most, |fewer| does(Fitted { unknown, at_once: most - fewer, ..bare }) >= target);
     let at_once = most - fewer;
-    // Less than one server is one that takes longer.
+    // Less than one server is a slower one.
     Fitted { unknown: unknown / at_once.min(1.0), at_once: at_once.max(1.0), ..bare }
 }
 
-/// Whether the fit to the run excludes that all of its connections could be served at a time.
+/// Whether the fit to the run excludes that all of its connections are served at a time.
 fn is_held(measured: &Measured, dearer: f64, lean: Lean) -> bool {
     let Some(alone) = measured.alone else { return false };
     let of = |cpu: &Cpu| QueueStation {
@@ -325,7 +325,7 @@ fn is_held(measured: &Measured, dearer: f64, lean: Lean) -> bool {
     fitted_to(&known, alone, &[observed]).k.is_some_and(|(_, _, high)| high <= inside)
 }
 
-/// The largest number up to `most` of which something still holds, that holds of smaller ones.
+/// The largest number up to `most` of which a condition holds that holds of smaller ones.
 fn last(most: f64, holds: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (0.0, most);
     for _ in 0..40 {
@@ -462,7 +462,7 @@ mod tests {
             "{}",
             at(32).says()
         );
-        // Two of them meet nobody.
+        // Two of them do not meet.
         assert!((at(2).throughput_per_s.mid.0 / 99.8 - 1.0).abs() < 0.02, "{:?}", at(2));
     }
 

@@ -1,4 +1,4 @@
-//! Connections to a port of this host that its service has not accepted, or that only their client has.
+//! Connections to a port of this host that its service has not accepted, or that only the client has.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,9 +10,10 @@ use crate::netlink::SockDiag;
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Accepting {
-    /// What stands in the accept queue, with what its client has closed since.
+    /// Length of the accept queue, connections included that their client has closed since.
     pub queued: u64,
-    /// Packets that the listening socket has dropped since it was made, where the kernel tells.
+    /// Packets that the listening socket has dropped since it was made, where the kernel counts
+    /// them.
     pub drops: Option<u64>,
     /// Established on both ends, and no process holds the server's.
     pub waiting: u64,
@@ -21,7 +22,7 @@ pub struct Accepting {
     pub phantoms: u64,
 }
 
-/// What is so at this address; none where it is not of this network namespace: nobody listens there, or no client
+/// The state at this address; none where it is not of this network namespace: no process listens there, or no client
 /// here has its other end here (packets whose address is translated).
 pub fn accepting(server: SocketAddr) -> Option<Accepting> {
     let mut diag = SockDiag::open().ok()?;
@@ -29,7 +30,7 @@ pub fn accepting(server: SocketAddr) -> Option<Accepting> {
     let queued = listener::queued(&listeners, server.port())?;
     let drops = listener::drops(&listeners, server.port());
     let all = sockets::connections(&diag.established().ok()?);
-    // A server's end by its client; 0 is held by nobody.
+    // A server's end by its client; 0: held by no process.
     let servers: HashMap<SocketAddr, u32> = all
         .iter()
         .filter(|end| end.local.port() == server.port())
@@ -64,7 +65,7 @@ mod tests {
         assert_eq!(accepting(server), of(3, 3));
         let _kept = listener.accept().unwrap();
         assert_eq!(accepting(server), of(2, 2));
-        // What its client has closed is not waited for any more.
+        // A connection that its client has closed no longer waits.
         drop(clients);
         assert_eq!(accepting(server), of(2, 0));
         drop(listener);

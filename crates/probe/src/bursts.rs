@@ -1,14 +1,15 @@
 //! Samples where a watched port's connections are, at random instants, on a thread of its own.
 //!
-//! A `sock_diag` dump tells of all connections, but walks the kernel's whole table for it (4 ms where that has 262,144
-//! places, however few are used); so at most instants some of those of the last dump, chosen at random, are asked for
-//! one by one and stand for all. Some of those that are then undecided are asked again, a few times a millisecond
-//! apart. Instants are apart by random times (exponential, so that no period of the service's is met), and so rare that
+//! A `sock_diag` dump returns all connections, but walks the kernel's whole table (4 ms where that has 262,144
+//! places, however few are used). So at most instants some connections of the last dump, chosen at random, are asked
+//! for one by one and stand for all. Some of those that are then undecided are asked again, a few times a millisecond
+//! apart. Gaps between instants are random (exponential, so that no period of the service is met), and so long that
 //! all of it costs 1 % of a CPU at most. Needs no privilege in the own network namespace.
 //!
-//! Blind spot: where all CPUs are busy, sampling takes one from somebody, and meanwhile requests pile up: exchanges that
-//! are shorter than an instant's questions (0.1 ms) are seen unread too often; a capture tells those. A dump of many connections takes milliseconds, and its ends are apart by that. Connections that begin
-//! between dumps are counted by dumps only: where more than a tenth of the asked for are gone, only dumps count.
+//! Blind spot: where all CPUs are busy, sampling delays the service, and meanwhile requests pile up: exchanges
+//! shorter than an instant's questions (0.1 ms) are seen unread too often; a capture counts those right. A dump of
+//! many connections takes milliseconds, and its ends are apart by that. Connections that begin between dumps are
+//! counted by dumps only: where more than a tenth of those asked for are gone, only dumps count.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,7 +32,7 @@ use crate::netlink::SockDiag;
 // Chosen: few, at many instants: 8 questions take 0.06 ms, and 40 times a second they are 3,000 in ten seconds.
 const ASKED: usize = 8;
 
-/// How many of the undecided are followed at an instant, and how often each is asked for.
+/// How many undecided ones are followed at an instant, and how often each is asked for.
 // Chosen: 40 questions cost about half a millisecond.
 const FOLLOWED: usize = 8;
 const QUESTIONS: usize = 5;
@@ -41,7 +42,7 @@ const QUESTIONS: usize = 5;
 const APART: Duration = Duration::from_millis(1);
 
 /// The mean time between instants, where the budget allows it.
-// Chosen: 40 a second tell a mean within a few per cent after ten seconds.
+// Chosen: 40 a second give a mean within a few per cent after ten seconds.
 const OFTEN: Duration = Duration::from_millis(25);
 
 /// The share of a CPU that sampling may use.
@@ -110,7 +111,7 @@ impl BurstSampler {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic there has been printed; what was counted before stands.
+            // A panic there has been printed; what was counted before is kept.
             let _ = thread.join();
         }
     }
@@ -128,7 +129,7 @@ impl Shared {
     }
 }
 
-/// The thread: an instant after the other until it is told to stop.
+/// The thread: one instant after the other until it is stopped.
 fn sample_on(shared: &Shared, diag: SockDiag, ports: &[u16]) {
     let mut asks = Asks { diag, ports, known: Vec::new(), dumped: None, due: false, churns: false };
     let (mut spent, mut instants) = (Duration::ZERO, 0_u32);
@@ -141,7 +142,7 @@ fn sample_on(shared: &Shared, diag: SockDiag, ports: &[u16]) {
                     state.counts.entry(port).or_default().add(all, &sampled, &followed);
                 }
             }
-            // Only a dump would tell, and none is due.
+            // Only a dump would show it, and none is due.
             Ok(None) => {}
             Err(error) => {
                 shared.state().unread = Some(error.to_string());
@@ -159,8 +160,8 @@ fn sample_on(shared: &Shared, diag: SockDiag, ports: &[u16]) {
     }
 }
 
-/// A port's connections at an instant: how many, where those that were asked for are, and where those are that were
-/// followed of the undecided.
+/// A port's connections at an instant: their number, the places of those asked for, and the places of the undecided
+/// ones that were followed.
 type Found = (u64, Vec<Place>, Vec<Place>);
 
 struct Asks<'a> {
@@ -177,9 +178,9 @@ struct Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// One instant of all ports. None: it would not tell of those that came since the last dump.
+    /// One instant of all ports. None: connections that came since the last dump would be missing.
     fn instant(&mut self) -> io::Result<Option<Vec<(u16, Found)>>> {
-        // Half of the budget is for dumps, half for all else.
+        // Half of the budget is for dumps, half for everything else.
         let due = self.dumped.is_none_or(|(at, cost)| {
             at.elapsed().as_secs_f64() >= cost.as_secs_f64() / (BUDGET / 2.0)
         });
@@ -199,7 +200,7 @@ impl Asks<'_> {
                 ends.iter().zip(&places).filter(|(_, place)| **place == Place::Undecided);
             let undecided: Vec<End> = undecided.map(|(end, _)| *end).collect();
             let followed = self.followed(&chosen(&undecided, FOLLOWED))?;
-            // Those that are gone were as many among all.
+            // The share of those that are gone is taken for that of all.
             let all = known.len() * ends.len() / asked.len().max(1);
             found.push((port, (all as u64, places, followed)));
             self.known.push((port, known));
@@ -232,7 +233,7 @@ impl Asks<'_> {
         Ok(found)
     }
 
-    /// Where each of them was, as what they do next tells.
+    /// Where each of them was, by what it did next.
     fn followed(&mut self, ends: &[End]) -> io::Result<Vec<Place>> {
         let mut samples: Vec<Vec<End>> = ends.iter().map(|end| vec![*end]).collect();
         for _ in 0..QUESTIONS {

@@ -6,9 +6,9 @@
 //!
 //! Blind spot: a device that comes later is not captured. Of many devices, only those with most packets are.
 //!
-//! Cost: the kernel's part runs in the time of whoever sends, and most of it is not in what it copies: one connection in n
-//! saves half at best. So the capture is on for as small a share of the time as keeps both parts within the budget,
-//! in windows; where the service says little, that is always.
+//! Cost: the kernel's part runs in the time of the sending process, and most of it is not copying: one connection in
+//! n saves half at best. So the capture is on, in windows, for as small a share of the time as keeps both parts
+//! within the budget; where the service has little traffic, that is always.
 
 mod filter;
 
@@ -40,8 +40,8 @@ pub const MOST_PORTS: usize = 8;
 // Chosen: each has a ring of its own.
 const MOST_DEVICES: usize = 4;
 
-/// How often the rings are read, and how long the kernel holds packets back. Together they are how far behind the
-/// evidence is.
+/// How often the rings are read, and how long the kernel holds packets back. The evidence is behind by the sum of the
+/// two.
 // Chosen: 25 wakeups a second cost nothing that can be measured.
 const PERIOD: Duration = Duration::from_millis(40);
 
@@ -54,14 +54,14 @@ const BLOCKS: usize = 32;
 // Chosen: what a watched service is promised.
 const BUDGET: f64 = 0.01;
 
-/// What a packet costs whoever sends it. Unit: seconds.
-// Measured: `examples/capture_cost.rs`, on a 2.5 GHz core that other work shared: 1,030 to 1,240 ns for one that is
-// captured (757 to 942 in turn with it, before the kernel looked at what answers begin with), 430 to 530 ns for one that
-// the filter drops, of the 4,600 to 5,400 ns that it costs at all.
+/// What a packet costs its sender. Unit: seconds.
+// Measured: `examples/capture_cost.rs`, on a 2.5 GHz core that other work shared: 1,030 to 1,240 ns for a captured
+// one (757 to 942 in alternation with it, before the kernel examined how answers begin), 430 to 530 ns for one that
+// the filter drops, of the 4,600 to 5,400 ns that it costs in all.
 const CAPTURED_EACH: f64 = 1100e-9;
 const DROPPED_EACH: f64 = 500e-9;
 
-/// Windows are at least so long, and at most; in between, so many times as long as 99 % of the service times.
+/// Windows are so long at least, and at most; in between, so many times as long as 99 % of the service times.
 // Chosen: what a window cuts off at its ends is then 5 % at most, where a window can be long enough.
 const WINDOW: Duration = Duration::from_millis(250);
 const LONG_WINDOW: Duration = Duration::from_secs(2);
@@ -77,23 +77,23 @@ pub struct CaptureSampler {
 /// A capture that could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum NoCapture {
-    /// The process may not.
+    /// The process is not permitted to.
     #[error(
         "header capture needs CAP_NET_RAW: run linerate as root, or give it the capability (setcap cap_net_raw+ep)"
     )]
     Forbidden,
-    /// Not a number of ports that it can watch.
+    /// More ports than it can watch, or none.
     #[error("header capture of {0} ports: name 1 to {MOST_PORTS}")]
     Ports(usize),
     /// The namespace can't be entered.
     #[error("header capture: the network namespace could not be entered: {0}")]
     Namespace(io::Error),
-    /// The kernel does not give it.
+    /// The kernel refused it.
     #[error("header capture: {what}: {error}")]
     Kernel {
         /// What was asked for.
         what: &'static str,
-        /// What it said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -108,9 +108,9 @@ struct Shared {
 struct State {
     exchanges: Exchanges,
     own: Own,
-    /// Of the last packet, by the wall clock.
+    /// The last packet's, by the wall clock.
     last: Timestamp,
-    /// Packets that came, each for itself.
+    /// Packets, each counted by itself.
     packets: u64,
     /// When the window that is open began, by the wall clock.
     open: Option<Timestamp>,
@@ -128,7 +128,7 @@ struct Source {
 }
 
 impl CaptureSampler {
-    /// Begins to capture what the ports say in a network namespace, none for this process's own.
+    /// Begins to capture the ports' traffic in a network namespace, none for this process's own.
     pub fn start(netns: Option<&Path>, ports: &[u16]) -> Result<Self, NoCapture> {
         if ports.is_empty() || ports.len() > MOST_PORTS {
             return Err(NoCapture::Ports(ports.len()));
@@ -154,7 +154,7 @@ impl CaptureSampler {
     /// What was captured since the beginning, up to 0.1 s ago, as samples stamped `at`.
     pub fn drain(&self, at: Timestamp) -> Evidence {
         let state = self.shared.state();
-        // Packets from before that have all been read.
+        // All packets from before that have been read.
         let settled = Timestamp(wall_clock().0.saturating_sub(3 * PERIOD.as_nanos() as u64));
         let mut evidence = Evidence::default();
         let settled = settled.max(state.last);
@@ -174,7 +174,7 @@ impl CaptureSampler {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic there has been printed; what was captured before stands.
+            // A panic there has been printed; what was captured before is kept.
             let _ = thread.join();
         }
     }
@@ -198,7 +198,7 @@ fn open(ports: &[u16], sampling: Sampling) -> Result<Vec<Source>, NoCapture> {
         .map_err(|error| NoCapture::Kernel { what: "the list of devices", error })?;
     let mut sources = Vec::new();
     for (name, tap) in devices(&text) {
-        // One that went in the meantime.
+        // A device that went in the meantime.
         let Some(device) = index_of(name) else { continue };
         let protocols: &[u16] = match tap {
             Tap::Loopback => &[IPV4, IPV6],
@@ -235,7 +235,7 @@ fn devices(text: &str) -> Vec<(&str, Tap)> {
     let mut found: Vec<(u64, &str)> = Vec::new();
     for line in text.lines().skip(2) {
         let Some((name, numbers)) = line.split_once(':') else { continue };
-        // The second of the received and of the sent.
+        // The second field of received and of sent.
         let number = |at| numbers.split_ascii_whitespace().nth(at)?.parse().ok();
         let packets = number(1).unwrap_or(0_u64).saturating_add(number(9).unwrap_or(0));
         found.push((packets, name.trim()));
@@ -275,12 +275,12 @@ impl Source {
         Ok(Self { tap, device, protocol, ring, socket })
     }
 
-    /// Takes packets, or of a protocol that nobody speaks: the kernel then passes it by.
+    /// Takes packets, or those of an unused protocol: the kernel then skips it.
     fn take(&self, protocol: u16) -> io::Result<()> {
         sys::bind(&self.socket, protocol, self.device)
     }
 
-    /// Hands all packets that the kernel has handed over on.
+    /// Passes on all packets that the kernel has handed over.
     fn read(&mut self, ports: &[u16], state: &mut State) {
         let Self { tap, device, ring, .. } = self;
         // At most one round: a kernel that fills faster than this reads must not hold it.
@@ -315,7 +315,7 @@ struct Packet<'a> {
     kind: u8,
     /// Of the whole, from the IP header on.
     length: u32,
-    /// As far as the filter lets.
+    /// As much as the filter lets through.
     bytes: &'a [u8],
 }
 
@@ -358,7 +358,7 @@ struct Spent {
     counted: u64,
 }
 
-/// The thread: reads the rings until it is told to stop.
+/// The thread: reads the rings until it is stopped.
 fn read_on(shared: &Shared, sources: Vec<Source>, ports: &[u16]) {
     let mut reader = Reader { sources, ports, began: own_cpu() };
     let mut phase =
@@ -375,7 +375,8 @@ fn read_on(shared: &Shared, sources: Vec<Source>, ports: &[u16]) {
         phase = match phase {
             Phase::Window { since, before } if is_over(since, &shared.state(), ports) => {
                 let length = since.elapsed();
-                // Not for the cost: half of few connections tells little of all, and a pause spares the kernel's part too.
+                // Not for the cost: half of few connections shows little of all, and a pause spares the kernel's part
+                // too.
                 let crowded = shared.state().exchanges.open() > MOST_CONNECTIONS / 2;
                 if crowded || spent.own.lost > before.own.lost {
                     reader.halve(&mut shared.state());
@@ -408,7 +409,7 @@ fn is_over(since: Instant, state: &State, ports: &[u16]) -> bool {
 }
 
 impl Spent {
-    /// What it all cost of a CPU since then.
+    /// The cost since then, as a share of a CPU.
     fn share_since(self, before: Self, passed: Duration) -> f64 {
         let captured = (self.packets - before.packets) as f64;
         let dropped = (self.counted - before.counted) as f64 - captured;
@@ -436,7 +437,7 @@ impl Reader<'_> {
         Spent { own: state.own, packets: state.packets, counted: state.exchanges.packets() }
     }
 
-    /// Lets half of the connections go.
+    /// Drops half of the connections.
     fn halve(&self, state: &mut State) {
         let sampling = state.exchanges.sampling().halved();
         for source in &self.sources {
@@ -447,7 +448,7 @@ impl Reader<'_> {
         state.exchanges.keep(last, sampling);
     }
 
-    /// Takes no packets from now on, and reads those that the kernel still holds. Whether it could be done.
+    /// Takes no packets from now on, and reads those that the kernel still holds. Returns whether it worked.
     fn pause(&mut self, shared: &Shared) -> bool {
         if self.sources.iter().any(|source| source.take(NOBODYS).is_err()) {
             self.resume(&mut shared.state());
@@ -464,7 +465,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Takes packets again. A device that is gone brings none.
+    /// Takes packets again. A device that is gone has none.
     fn resume(&self, state: &mut State) {
         for source in &self.sources {
             let _ = source.take(source.protocol);

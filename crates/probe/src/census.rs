@@ -1,10 +1,10 @@
 //! The census: random connections of the engine, both ends asked for back to back, at random instants.
 //!
-//! [`CensusSampler`] is the thread that does so beside a load, [`Census`] one sample. What a sample says is
-//! decided in [`linerate_evidence::sources::census`].
+//! [`CensusSampler`] is the thread that does so beside a load, [`Census`] one sample. What a sample means is decided
+//! in [`linerate_evidence::sources::census`].
 //!
-//! Blind spot: where no CPU is free, the sampler runs once a thread leaves one, and what it then sees is more often
-//! a request that was just written than chance has it; `census.late` tells by how much samples were late.
+//! Blind spot: where no CPU is free, the sampler runs once a thread yields one, and then sees a request that was just
+//! written more often than by chance; `census.late` is how late samples were.
 //!
 //! Measured, on two cores of 2.5 GHz that other work filled: a sample of both ends takes 30 to 50 us of CPU, the
 //! sleep before it and cold caches included, so that there are 200 to 330 a second; 7 us without them, of which
@@ -42,7 +42,7 @@ struct Server {
     address: SocketAddr,
     /// None: on another host.
     diag: Option<usize>,
-    /// Whether its end of a connection was ever found. One behind a translation of addresses never is.
+    /// Whether its end of a connection was ever found: never behind a translation of addresses.
     is_seen: bool,
 }
 
@@ -62,13 +62,13 @@ pub struct Sample {
 pub enum Asked {
     /// The kernel was asked.
     Kernel,
-    /// What the engine tells was enough.
+    /// The engine's own state was enough.
     Engine,
 }
 
 impl Census {
-    /// Opens a socket in each namespace of the scope. `servers` are their addresses as the engine connects to
-    /// them, in the plan's order. What can't be opened is told by [`Census::take_faults`].
+    /// Opens a socket in each namespace of the scope. `servers` are their addresses as the engine connects to them,
+    /// in the plan's order. [`Census::take_faults`] returns what can't be opened.
     pub fn open(scope: &Scope, servers: &[SocketAddr]) -> Self {
         let mut census = Self {
             diags: Vec::new(),
@@ -105,7 +105,7 @@ impl Census {
             return answer(place(&before, None, None), Asked::Engine);
         }
         let ends = self.ends(&before, now);
-        // Asked for behind the ends: what they say is of this exchange only if it still goes on.
+        // Read after the ends: their answers belong to this exchange only if it is still the same.
         let after = settled(connections, number).filter(|after| match before.state.streams() {
             true => after.client == before.client,
             false => after.sequence == before.sequence,
@@ -118,9 +118,9 @@ impl Census {
         answer(place(&after, client.as_ref(), server.as_ref()), Asked::Kernel)
     }
 
-    /// Both ends, the engine's first: what the target has received can't then be less than was sent, and
-    /// what it sent meanwhile is on the path. Of a stream from the target that would be all of it: there the sender is
-    /// the first too. None: one that is always there was not found.
+    /// Both ends, the engine's first: what the target has received can't then be less than was sent, and what it sent
+    /// meanwhile is on the path. Of a stream from the target that would be all of it: there the sender is the first
+    /// too. None: one that is always there was not found.
     fn ends(
         &mut self,
         slot: &SlotView,
@@ -179,7 +179,7 @@ impl Census {
     }
 }
 
-/// None: the kernel refused to say.
+/// None: the kernel returned an error.
 fn ask(
     diag: &mut SockDiag,
     local: SocketAddr,
@@ -195,7 +195,7 @@ fn ask(
     match end {
         Ok(end) => Some(end),
         Err(error) => {
-            // The first stands; they tend to be all alike.
+            // The first is kept; they tend to be all alike.
             if faults.is_empty() {
                 faults.push(error);
             }

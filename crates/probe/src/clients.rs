@@ -1,4 +1,4 @@
-//! Who on this host has connections to the target, and how much CPU time they take.
+//! Clients on this host with connections to the target, and the CPU time that they take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,19 +18,19 @@ use crate::tree::{numbers, read};
 pub(crate) struct Clients {
     /// By process.
     found: BTreeMap<u32, Client>,
-    /// Sockets whose holders were looked for.
+    /// Sockets whose holders were searched for.
     looked_for: BTreeSet<u32>,
 }
 
 #[derive(Debug, Default)]
 struct Client {
     times: RunTimes,
-    /// What it had run when it was found.
+    /// Its run time when it was found.
     before: Option<Duration>,
 }
 
 impl Clients {
-    /// Sockets of a dump at the other end of what the target accepted, whose holders are not known.
+    /// Sockets at the other end of connections that the target accepted, whose holders are unknown.
     pub(crate) fn unknown(&self, found: &[Socket], ports: &BTreeSet<u16>) -> BTreeSet<u32> {
         let accepted: BTreeSet<(SocketAddr, SocketAddr)> = found
             .iter()
@@ -45,7 +45,7 @@ impl Clients {
         inodes.filter(|inode| !self.looked_for.contains(inode)).collect()
     }
 
-    /// Looks through all processes but our own and the target's for who holds them.
+    /// Searches all processes but our own and the target's for their holders.
     pub(crate) fn look_for(&mut self, mut inodes: BTreeSet<u32>, members: &[u32]) {
         self.looked_for.extend(&inodes);
         for pid in numbers("/proc") {
@@ -55,7 +55,7 @@ impl Clients {
             if pid == std::process::id() || members.contains(&pid) {
                 continue;
             }
-            // Somebody else's may not be looked at.
+            // Other users' processes may not be readable.
             let Ok(held) = socket_inodes(pid) else { continue };
             let before = inodes.len();
             inodes.retain(|inode| !held.contains(inode));
@@ -65,7 +65,7 @@ impl Clients {
         }
     }
 
-    /// Reads what each has run, and adds their sum as a sample.
+    /// Reads each one's run time, and adds the sum as a sample.
     pub(crate) fn read(&mut self, at: Timestamp, evidence: &mut Evidence) {
         if self.found.is_empty() {
             return;
@@ -74,7 +74,7 @@ impl Clients {
         for (pid, client) in &mut self.found {
             for tid in numbers(format!("/proc/{pid}/task")) {
                 if let Ok(text) = read(format!("/proc/{pid}/task/{tid}/schedstat")) {
-                    // A kernel that does not account says so of the target too.
+                    // A kernel that does not account shows it for the target too.
                     let _ = client.times.take((*pid, tid), &text);
                 }
             }

@@ -1,5 +1,5 @@
-//! How many connections a server still has: one that was closed by its client is the server's until it has
-//! read that and closed too.
+//! How many connections a server still has: one that its client has closed is the server's until it has read that and
+//! closed too.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl ServerEnds {
         Ok(Self { diags, ports: ports.to_vec() })
     }
 
-    /// The servers' ends that are there now, whoever is at the other end; those in the accept queue too.
+    /// The servers' ends that are there now, whatever their peers; those in the accept queue too.
     ///
     /// Measured, on cores of 2.5 GHz: 2 to 5 us a connection of the namespace.
     pub fn count(&mut self) -> io::Result<usize> {

@@ -36,12 +36,12 @@ impl EngineProcesses {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut BTreeSet<u32>) -> T) -> T {
-        // A set is whole, whoever panicked.
+        // The set is whole, even after a panic.
         work(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
 
-/// See the module. Where this process has no engine it finds no thread, and nothing is told.
+/// See the module. Where this process has no engine it finds no thread, and pushes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct OwnThreads {
     pub(crate) others: EngineProcesses,
@@ -71,7 +71,7 @@ impl OwnThreads {
         // One that can't be read has ended.
         self.threads.retain(|tid, kept| {
             let Ok(schedstat) = kept.read() else { return false };
-            // A thread's own folder is there under its number too, whosever it is.
+            // A thread's own folder is there under its number too, whichever process it is of.
             let status = lists.then(|| read(format!("/proc/{tid}/status")).ok());
             let schedstat = schedstat.to_vec();
             threads.push(ThreadReading { tid: *tid, schedstat, status: status.flatten() });

@@ -1,4 +1,4 @@
-//! The control groups that may hold a process's CPU time down: where they are, and what they say.
+//! The control groups that may limit a process's CPU time: their files, and their contents.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ impl Group {
     }
 }
 
-/// Files of a control group that tell how its CPU time is held down.
+/// Files of a control group that show how its CPU time is limited.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GroupFiles {
     /// `cpu.stat`.
@@ -32,9 +32,9 @@ pub struct GroupFiles {
     pub max: Vec<PathBuf>,
 }
 
-/// The control groups that may hold a process's CPU time down: its own and those around it, of
-/// version 2 and of the `cpu` controller of version 1. By its `/proc/PID/cgroup`, and by the
-/// `mountinfo` of whoever will read them.
+/// The control groups that may limit a process's CPU time: its own and those around it, of version
+/// 2 and of the `cpu` controller of version 1. By its `/proc/PID/cgroup`, and by the `mountinfo` of
+/// the process that will read them.
 pub fn group_files(of_process: &str, mounts: &str) -> Vec<GroupFiles> {
     let mut groups = Vec::new();
     for (version, mount, root) in mounts.lines().filter_map(cgroup_mount) {

@@ -1,4 +1,4 @@
-//! The machine, as far as it matters to a roof.
+//! The machine, as far as a roof needs it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::namespace::inside;
 use crate::owner::affinity;
 
-/// Kernel settings that a roof reads, or that advice turns.
+/// Kernel settings that a roof reads, or that advice changes.
 const SYSCTLS: &[&str] = &[
     "net.core.default_qdisc",
     "net.core.netdev_max_backlog",
@@ -32,7 +32,7 @@ const SYSCTLS: &[&str] = &[
 ];
 
 /// Facts of the machine this runs on; kernel settings are those of this network namespace.
-/// What can't be read is left empty. [`HostFacts::engine_threads`] is the engine's to say.
+/// What can't be read is left empty. [`HostFacts::engine_threads`] is filled in by the engine.
 pub fn host_facts() -> HostFacts {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpus = text("/proc/stat").lines().filter(|line| is_cpu(line)).count();
@@ -48,7 +48,7 @@ pub fn host_facts() -> HostFacts {
     }
 }
 
-/// Files that tell the same of another host, for whoever can read them there.
+/// Files with the same of another host, for a reader there.
 pub fn host_files() -> Vec<String> {
     let fixed = [RELEASE, STAT, MEMINFO].map(str::to_owned);
     fixed.into_iter().chain(SYSCTLS.iter().map(|name| path_of(name))).collect()
@@ -58,8 +58,8 @@ const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const STAT: &str = "/proc/stat";
 const MEMINFO: &str = "/proc/meminfo";
 
-/// Facts of another host, by the texts of [`host_files`] there. What is of the engine stays empty, and so does the
-/// CPUs' model: a machine of many needs long to say it.
+/// Facts of another host, by the texts of [`host_files`] there. The engine's stay empty, and so does the CPUs' model:
+/// a machine with many takes long to print it.
 pub fn host_facts_of(text: impl Fn(&str) -> Option<String>) -> HostFacts {
     let of = |path: &str| text(path).unwrap_or_default();
     let cpus = of(STAT).lines().filter(|line| is_cpu(line)).count();
@@ -89,7 +89,7 @@ pub fn sysctls_of(netns: Option<&Path>) -> BTreeMap<String, String> {
     inside(netns, sysctls).unwrap_or_default()
 }
 
-/// `/proc/sys/net` shows the namespace of the thread that looks.
+/// `/proc/sys/net` shows the namespace of the reading thread.
 fn sysctls() -> BTreeMap<String, String> {
     let read = |name: &&str| {
         let text = fs::read_to_string(path_of(name)).ok()?;

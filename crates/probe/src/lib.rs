@@ -1,7 +1,7 @@
 //! Fetches what the evidence sources ask for: netlink, `/proc`.
 //!
-//! The sources are pure and know how to read an answer; this crate knows how to get one. Nothing
-//! here fails a run: what can't be read is told by [`Probe::unread`], and its metrics are missing.
+//! The sources are pure and can read an answer; this crate gets one. Nothing here fails a run:
+//! [`Probe::unread`] lists what can't be read, and its metrics are missing.
 
 mod accepting;
 mod bursts;
@@ -58,13 +58,12 @@ use tree::TargetTree;
 /// Where to look. Namespaces are as `/run/netns/NAME` or `/proc/PID/ns/net`, none for this process's own.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// Roots of the target's process trees, one a server, where they are on this host. What `target`
-    /// tells is the sum of them all.
+    /// Roots of the target's process trees, one a server, where they are on this host. `target` is the sum of them
+    /// all.
     pub target_pids: Vec<u32>,
     /// The ports on which the target listens.
     pub target_ports: Vec<u16>,
-    /// Network namespaces of the engine's sockets, one a host. What `stack/client` tells is the sum of
-    /// them all.
+    /// Network namespaces of the engine's sockets, one a host. `stack/client` is the sum of them all.
     pub client_netns: Vec<Option<PathBuf>>,
     /// Network namespaces of the target's sockets, one a server.
     pub server_netns: Vec<Option<PathBuf>>,
@@ -87,8 +86,8 @@ pub struct FlowAddress {
     pub server_host: u16,
 }
 
-/// Reads all sources, pass by pass. Files and sockets stay open in between; what a pass costs
-/// stands at [`Probe::sample`].
+/// Reads all sources, in sampling rounds. Files and sockets stay open in between; [`Probe::sample`]
+/// says what a round costs.
 #[derive(Debug)]
 pub struct Probe {
     scope: Scope,
@@ -97,12 +96,12 @@ pub struct Probe {
     stacks: Vec<Stack>,
     tree: Option<TargetTree>,
     own: OwnThreads,
-    /// Ends of connections whose congestion control was told.
+    /// Ends of connections whose congestion control was reported.
     named: BTreeMap<Subject, String>,
-    /// Who else listens on the target's ports.
+    /// Other listeners on the target's ports.
     strangers: Strangers,
     unread: BTreeMap<String, String>,
-    /// Told by [`Probe::unread`], and not yet by an evidence.
+    /// In [`Probe::unread`], and not yet in any evidence.
     untold: BTreeMap<String, String>,
 }
 
@@ -126,7 +125,7 @@ impl Probe {
         probe
     }
 
-    /// What is told of the engine's threads is told of those of these processes too.
+    /// Also counts the threads of these processes as the engine's.
     pub fn with_engine(mut self, processes: EngineProcesses) -> Self {
         self.own.others = processes;
         self
@@ -142,14 +141,14 @@ impl Probe {
         self.tree.as_ref().and_then(TargetTree::busiest_thread)
     }
 
-    /// One pass over all sources. Flows are looked up one by one, by their two addresses; those
-    /// that are gone are left out. Each reading is stamped with the instant it was made at.
+    /// One sampling round of all sources. Flows are looked up one by one, by their two addresses;
+    /// those that are gone are left out. Each reading is stamped with its own instant.
     ///
-    /// Measured, on two cores of 2.5 GHz that other work half filled (`tests/loopback.rs`, `cost`):
-    /// 300 µs a pass, and on top of it 24 µs for each end of a connection and 20 µs for each
-    /// thread of the target; for the engine's own threads what stands at `OwnThreads::sample`. Most of an end's share is storing its 56 numbers, 3 µs of it are the
-    /// kernel's. The target's tree is read in fewer passes when it has so many threads that
-    /// reading them would take more than 5 % of a CPU.
+    /// Measured, on two cores of 2.5 GHz that other work half filled (`tests/loopback.rs`, `cost`): 300 µs a round,
+    /// and besides 24 µs for each end of a connection and 20 µs for each thread of the target; for the engine's own
+    /// threads see `OwnThreads::sample`. Most of an end's share is storing its 56 numbers, 3 µs of it are the
+    /// kernel's. The target's tree is read in fewer rounds when reading its threads would take more than 5 % of a
+    /// CPU.
     pub fn sample(&mut self, now: impl Fn() -> Timestamp, flows: &[FlowAddress]) -> Evidence {
         let mut evidence = Evidence::default();
         self.sample_flows(&now, flows, &mut evidence);
@@ -179,7 +178,7 @@ impl Probe {
 
     fn open_stacks(&mut self) {
         let Scope { client_netns, server_netns, local, .. } = self.scope.clone();
-        // A namespace once, whoever is in it.
+        // Each namespace once, for all that are in it.
         let mut found: Vec<(Option<PathBuf>, Ends)> = Vec::new();
         let clients = client_netns.into_iter().zip(0u16..).map(|it| (Side::Client, it));
         let servers = server_netns.into_iter().zip(0u16..).map(|it| (Side::Server, it));
@@ -256,7 +255,8 @@ impl Probe {
                             faults.insert(source.id, format!("{side}: {error}"));
                             break;
                         }
-                        // As it changes: the far end of a stream sets it once it is told.
+                        // As it changes: the far end of a stream sets it once the stream is
+                        // announced.
                         if let Some(name) = tcp_info::congestion(bytes)
                             && self.named.get(&answer.of) != Some(&name)
                         {
@@ -335,7 +335,7 @@ impl Probe {
         }
     }
 
-    /// The first reason stands: later ones tend to follow from it.
+    /// The first reason is kept: later ones tend to follow from it.
     fn note(&mut self, source: &str, reason: String) {
         if !self.unread.contains_key(source) {
             self.unread.insert(source.to_owned(), reason.clone());

@@ -1,7 +1,7 @@
 //! Questions about sockets, over netlink.
 //!
-//! Source: sock_diag(7), netlink(7), `linux/inet_diag.h`, `linux/netlink.h`. Everything is
-//! answered from within the call that asks, so nothing here ever waits.
+//! Source: sock_diag(7), netlink(7), `linux/inet_diag.h`, `linux/netlink.h`. The kernel answers
+//! within the call that asks, so nothing here ever waits.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -45,11 +45,11 @@ const MEMORY: u8 = 1 << 6;
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
 
-/// A connection that its own end is making.
+/// A connection that this end is making.
 const SYN_SENT: u8 = 2;
 
-/// States that are no connection's: a lookup that finds none of the two
-/// addresses falls back to the listener, and one in TIME-WAIT or half open has no `tcp_info`.
+/// States of no connection: a lookup that finds none of the two addresses falls back to the
+/// listener, and one in TIME-WAIT or half open has no `tcp_info`.
 const SYN_RECV: u8 = 3;
 const TIME_WAIT: u8 = 6;
 const CLOSE: u8 = 7;
@@ -117,7 +117,7 @@ impl SockDiag {
         self.dump(1 << ESTABLISHED | 1 << CLOSE_WAIT, 0)
     }
 
-    /// The same about all whose handshake is over and that nobody has closed.
+    /// The same about all whose handshake is over and that are not closed.
     pub(crate) fn established(&mut self) -> io::Result<Vec<u8>> {
         self.dump(1 << ESTABLISHED, 0)
     }
@@ -142,7 +142,7 @@ impl SockDiag {
         self.dump_of(IPPROTO_UDP, &[AF_INET, AF_INET6], 1 << ESTABLISHED, 0, 0)
     }
 
-    /// The same about those that take datagrams of anybody.
+    /// The same about those that take datagrams from any peer.
     pub(crate) fn datagram_servers(&mut self) -> io::Result<Vec<u8>> {
         self.dump_of(IPPROTO_UDP, &[AF_INET, AF_INET6], 1 << CLOSE, 0, 0)
     }
@@ -164,7 +164,7 @@ impl SockDiag {
         self.dump_of(IPPROTO_TCP, &[AF_INET, AF_INET6], states, wanted, 0)
     }
 
-    /// Of sockets of a protocol, of these families and states; of port 0 are all.
+    /// Of sockets of a protocol, of these families and states; port 0: all.
     fn dump_of(
         &mut self,
         protocol: u8,
@@ -185,7 +185,7 @@ impl SockDiag {
         Ok(answers)
     }
 
-    /// Adds all answers to a request for a dump. None of what this kernel does not have: IPv6, UDP's module.
+    /// Adds all answers to a request for a dump. None of what this kernel lacks: IPv6, UDP's module.
     fn ask(&mut self, request: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
         self.send(request)?;
         loop {
@@ -249,7 +249,7 @@ impl SockDiag {
         }
     }
 
-    /// Writes the header of a request that is so long, with a number of its own.
+    /// Writes the header of a request of this length, with a number of its own.
     fn begin(&mut self, request: &mut [u8], flags: u16) {
         self.sequence = self.sequence.wrapping_add(1);
         let length = request.len() as u32;
@@ -284,7 +284,7 @@ impl SockDiag {
     }
 }
 
-/// The messages that answer a question, passing over those of earlier ones.
+/// The messages that answer a question, without those of earlier ones.
 fn messages(bytes: &[u8], sequence: u32) -> impl Iterator<Item = Found> {
     let word = |at: usize| bytes.get(at..at + 4)?.first_chunk().copied().map(u32::from_ne_bytes);
     let mut at = 0;

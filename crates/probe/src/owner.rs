@@ -1,4 +1,4 @@
-//! Who listens on a port, and where a process may run.
+//! The process that listens on a port, and where a process may run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,23 +12,23 @@ use crate::tree::{numbers, parents};
 /// The root of the process tree that listens on a port of this host, in this network namespace.
 ///
 /// Where several processes hold the socket, or one each (`SO_REUSEPORT`), that is the nearest
-/// process above them all: nginx's master and not one of its workers. None when nobody listens,
-/// or when the process belongs to somebody else and this one may not look.
+/// process above them all: nginx's master and not one of its workers. None when no process listens,
+/// or when it is another user's and not readable.
 pub fn owner_of_port(port: u16) -> Option<u32> {
     owner_in(&mut SockDiag::open().ok()?, port)
 }
 
-/// Who listens on a port of this host, in this network namespace.
+/// The listeners on a port of this host, in this network namespace.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Listening {
-    /// The processes that hold its sockets, so far as this one may look; without the one above them all, where there
-    /// are several: a master does not accept.
+    /// The processes that hold its sockets, as far as they are readable; without the one above several of them: a
+    /// master does not accept.
     pub holders: Vec<u32>,
     /// The backlog of its socket; the least of several.
     pub backlog: Option<u64>,
 }
 
-/// See [`Listening`]; nothing in it where nobody listens.
+/// See [`Listening`]; empty where no process listens.
 pub fn listening(port: u16) -> Listening {
     let answer = SockDiag::open().and_then(|mut diag| diag.listeners());
     let Ok(answer) = answer else { return Listening::default() };
@@ -92,7 +92,7 @@ fn root_of(mut holders: BTreeSet<u32>, parents: &BTreeMap<u32, u32>, own: u32) -
     };
     let common =
         above(first).find(|pid| holders.iter().all(|holder| above(*holder).any(|up| up == *pid)));
-    // Two servers of one shell: what is above them all is not the target, nor is what is above us.
+    // Two servers of one shell: a process above them all is not the target, nor is one above us.
     common
         .filter(|pid| holders.contains(pid) || (*pid > 1 && !above(own).any(|up| up == *pid)))
         .or(Some(first))

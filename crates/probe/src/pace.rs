@@ -1,7 +1,7 @@
 //! When to sample next: at random instants, and only so often that it stays cheap.
 //!
-//! Gaps are exponential: what happens by a timer is not met in step with it, and sums over such
-//! instants are averages over time (Wolff 1982).
+//! Gaps are exponential: events of a timer are not met in step, and sums over such instants are
+//! averages over time (Wolff 1982).
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use linerate_model::Timestamp;
 #[derive(Debug)]
 pub(crate) struct Pace {
     least: Duration,
-    /// However dear: fewer samples than one in this would say nothing.
+    /// However costly: less often a sample would show nothing.
     most: Duration,
-    /// A sample may take one part in so many of a CPU.
+    /// Samples may take one part in so many of a CPU.
     share: u32,
-    /// What a sample costs, smoothed: gaps that followed each cost would keep away from dear instants.
+    /// What a sample costs, smoothed: gaps that followed each cost would avoid costly instants.
     cost: Duration,
     next: Timestamp,
 }
@@ -26,7 +26,7 @@ impl Pace {
         Self { least, most: Duration::MAX, share, cost: Duration::ZERO, next: Timestamp(0) }
     }
 
-    /// The same with a longest gap on average.
+    /// The same with a maximum of the mean gap.
     pub(crate) fn at_most(self, most: Duration) -> Self {
         Self { most, ..self }
     }

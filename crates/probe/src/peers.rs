@@ -1,4 +1,4 @@
-//! Asks whom the target asks: dumps its network namespace, and finds who listens at the other end.
+//! Finds the target's peers: dumps its network namespace, and finds the listeners at the other end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(crate) const ID: &str = "peers";
 /// dumps, a tenth for descriptors, as much for the peers' own threads.
 const DUMP_EVERY: Duration = Duration::from_millis(200);
 const DUMP_SHARE: u32 = 400;
-/// Chosen: a dump may walk a large table of the kernel's, some milliseconds; three a second tell who is asked.
+/// Chosen: a dump may walk a large kernel table, some milliseconds; three a second show the peers.
 const DUMP_AT_MOST: Duration = Duration::from_millis(300);
 const SCAN_SHARE: u32 = 1000;
 /// Chosen: twenty rounds in the shortest step of the experiment, a tenth of a percent of a CPU for them, and no more
@@ -48,7 +48,7 @@ pub(crate) struct PeerSampler {
     ports: BTreeSet<u16>,
     /// Sockets that a scan of descriptors decided on: whether they are the target's.
     known: HashMap<u32, Whose>,
-    /// Who connects to an address, as far as scans told.
+    /// Which processes connect to an address, by scans.
     askers: HashMap<Whom, BTreeSet<Whose>>,
     sums: Peers,
     /// Processes at the other end, by number of the peer; their threads, by process.
@@ -132,7 +132,7 @@ impl PeerSampler {
             self.facts.unread.insert(ID.into(), reason);
             self.failed = true;
         }
-        // What a scan cost is paid for by scans.
+        // A scan has a budget of its own.
         let cost = cpu_time().saturating_sub(began);
         if scanned == self.scans.next() {
             self.pace.sampled(at, cost, random);
@@ -176,7 +176,7 @@ impl PeerSampler {
             self.clients.look_for(theirs, members);
             self.scans.done(at, cpu_time().saturating_sub(began));
         }
-        // A scan may have found that what seemed to be outgoing came to a port of the target's.
+        // A scan may show that a connection that seemed outgoing came to a port of the target.
         let came: BTreeSet<u32> = found
             .iter()
             .filter(|socket| self.ports.contains(&socket.connection.local.port()))
@@ -208,7 +208,7 @@ impl PeerSampler {
         }
     }
 
-    /// Decides on the sockets of a dump by what descriptors name.
+    /// Decides which sockets of a dump are the target's, by its descriptors.
     fn scan(&mut self, members: &[u32], contacts: &[Contact]) -> Result<(), String> {
         let (mut held, mut refused) = (BTreeSet::new(), None);
         for pid in members {
@@ -219,7 +219,7 @@ impl PeerSampler {
                 }
             }
         }
-        // A worker may be another user's; that none can be read is another matter.
+        // One worker may be another user's; that none can be read is an error.
         if let (true, Some((pid, error))) = (held.is_empty(), refused)
             && error.kind() == std::io::ErrorKind::PermissionDenied
         {
@@ -235,7 +235,7 @@ impl PeerSampler {
                 .extend(listening.filter(|(_, inode)| held.contains(inode)).map(|(port, _)| port));
         }
         self.known.clear();
-        // One that was opened for a question, and closed before the descriptors were read, may have been anybody's.
+        // One opened for a question, and closed before the descriptors were read, may be any process's.
         let open = self.diag.as_mut().map(timeless).unwrap_or_default();
         let open: BTreeSet<u32> = open.into_iter().map(|contact| contact.inode).collect();
         for contact in contacts {
@@ -250,8 +250,8 @@ impl PeerSampler {
         Ok(())
     }
 
-    /// Whether the target opened it. One that came since the last scan is the target's if nobody else
-    /// was found to ask that address.
+    /// Whether the target opened it. One that came since the last scan is the target's if no other process was found
+    /// to ask that address.
     fn is_targets(&self, contact: &Contact) -> bool {
         match self.known.get(&contact.inode) {
             Some(whose) => *whose == Whose::Targets,
@@ -261,7 +261,7 @@ impl PeerSampler {
         }
     }
 
-    /// Tells who a peer is: by its address, and, where the other end is in this namespace, by who listens.
+    /// Names a peer: by its address, and, where the other end is in this namespace, by its listener.
     fn name(&mut self, whom: &Whom, number: u16, found: &[Socket], members: &[u32]) {
         let of = Subject::Peer(number);
         self.facts.push_fact(of, "address", whom.to_string());
@@ -304,7 +304,7 @@ impl PeerSampler {
             times.end_round();
             // A child that ended between the readings of its parent and of itself is in neither.
             runs.all = runs.all.max(all);
-            // It has ended, or the kernel does not account: what stands, stands.
+            // It has ended, or the kernel does not account: the last values stay.
             if !any || times.run().is_zero() {
                 continue;
             }
@@ -316,11 +316,11 @@ impl PeerSampler {
     }
 }
 
-/// All UDP and Unix sockets that lead to somebody, whoever's they are; of these the kernel tells no times.
+/// All UDP and Unix sockets that have a peer, whichever process's; the kernel has no times of them.
 fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     let contact =
         |whom, inode| Contact { whom, inode, question: None, unsent: false, held_nagle: false };
-    // Kernels without these questions, or a sandbox that forbids them: there are none, then.
+    // Kernels without these questions, or a sandbox that forbids them: none, then.
     let datagrams = diag.datagrams().unwrap_or_default();
     let sockets = unix_sockets(&diag.unix_sockets().unwrap_or_default());
     let udp = connections(&datagrams).into_iter();
@@ -333,13 +333,13 @@ fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     contacts
 }
 
-/// Who takes datagrams at a port.
+/// The process that takes datagrams at a port.
 fn server(diag: &mut SockDiag, port: u16) -> Option<u32> {
     let sockets = connections(&diag.datagram_servers().ok()?);
     holder_of(sockets.iter().filter(|end| end.local.port() == port).map(|end| end.inode))
 }
 
-/// Who listens at a path.
+/// The process that listens at a path.
 fn listens(diag: &mut SockDiag, path: &str) -> Option<u32> {
     /// `TCP_LISTEN`, `net/tcp_states.h`.
     const LISTEN: u8 = 10;

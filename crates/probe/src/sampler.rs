@@ -1,9 +1,10 @@
-//! Samples the target in the background: what its threads are at, and whom it asks.
+//! Samples the target in the background: the states of its threads, and its peers.
 //!
-//! A thread of its own, since instants are to be random and many, and a pass of [`crate::Probe`] is
-//! neither. Its share of a CPU is bounded at about 1 %: where a sample costs more, there are fewer.
+//! On a thread of its own, since instants are to be random and many, and a round of
+//! [`crate::Probe`] is neither. It takes at most about 1 % of a CPU: where a sample costs more,
+//! there are fewer.
 //!
-//! Blind spot: held by the same quota as the engine it never samples while both are throttled.
+//! Blind spot: under the engine's quota it never samples while both are throttled.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -22,10 +23,10 @@ use crate::tree::{Family, walk_in};
 
 /// How often sums are pushed.
 ///
-/// Chosen: as often as a pass of the probe.
+/// Chosen: as often as a round of the probe.
 const ROW_EVERY: Duration = Duration::from_millis(200);
 
-/// How often the tree is walked for processes that came.
+/// How often the tree is walked for new processes.
 ///
 /// Chosen: as in `tree.rs`, and a tenth of a percent of a CPU.
 const WALK_EVERY: Duration = Duration::from_secs(1);
@@ -47,10 +48,10 @@ struct Shared {
 }
 
 impl TargetSampler {
-    /// Begins to sample the process trees with these roots, of which the first one's network namespace is
-    /// asked. Connections from `ports` and from what else the trees listen on are no questions of theirs.
+    /// Begins to sample the process trees with these roots, and the first one's network namespace. Connections from
+    /// `ports`, and from other ports that the trees listen on, are no questions of theirs.
     ///
-    /// What can't be read is told by `unread` of the evidence, as of sources `threads` and `peers`.
+    /// What can't be read is in `unread` of the evidence, as of sources `threads` and `peers`.
     pub fn start(
         pids: Vec<u32>,
         ports: Vec<u16>,
@@ -59,7 +60,7 @@ impl TargetSampler {
         let shared = Arc::new(Shared::default());
         let (stop, stopped) = channel();
         let of_thread = shared.clone();
-        // Not named as the engine's threads are.
+        // Named unlike the engine's threads.
         let builder = std::thread::Builder::new().name("target-sampler".into());
         let began = builder.spawn(move || sample(&pids, &ports, &now, &stopped, &of_thread));
         let mut sampler = Self { stop: Some(stop), thread: None, shared };
@@ -86,7 +87,7 @@ impl TargetSampler {
         Duration::from_nanos(self.shared.used.load(Ordering::Relaxed))
     }
 
-    /// Stops, and hands over the rest, a last row included.
+    /// Stops, and returns the rest, a last row included.
     pub fn finish(mut self) -> Evidence {
         self.end();
         self.drain()

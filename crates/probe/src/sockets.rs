@@ -1,5 +1,5 @@
-//! The TCP sockets of a process tree that is somebody else's: what its descriptors name by inode,
-//! the kernel tells by address.
+//! The TCP sockets of a foreign process tree: by inode from its descriptors, by address from the
+//! kernel.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -71,7 +71,7 @@ impl ProcessSockets {
         let of_kernel = |error| NoSockets::Kernel { pid: self.root, error };
         let mut held = socket_inodes(self.root)
             .map_err(|error| NoSockets::Descriptors { pid: self.root, error })?;
-        // A worker may be another user's; the root tells whether any can be read.
+        // A worker may be another user's; the root shows whether any can be read.
         for pid in walk(self.root).into_iter().skip(1) {
             held.extend(socket_inodes(pid).unwrap_or_default());
         }
@@ -93,7 +93,7 @@ pub fn netns_of(pid: u32) -> PathBuf {
 /// The sockets that a process holds, by inode.
 pub(crate) fn socket_inodes(pid: u32) -> io::Result<BTreeSet<u32>> {
     let folder = format!("/proc/{pid}/fd");
-    // Tells who may not look; the numbers below would only be none.
+    // Fails without permission; the numbers below would only be none.
     std::fs::read_dir(&folder)?;
     let inode = |descriptor: u32| {
         let link = std::fs::read_link(format!("{folder}/{descriptor}")).ok()?;

@@ -1,4 +1,4 @@
-//! Samples where the target's busiest threads are in their code, and looks whether that spins.
+//! Samples where the target's busiest threads are in their code, and whether that code spins.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -34,7 +34,7 @@ pub(crate) struct SpinSampler {
 }
 
 impl SpinSampler {
-    /// Takes what came of the threads that are sampled, samples these from now on, and pushes the sums so far.
+    /// Takes the samples of the threads sampled so far, samples these from now on, and pushes the sums.
     pub(crate) fn sample(&mut self, at: Timestamp, busiest: Vec<ThreadId>, row: &mut Evidence) {
         self.take();
         self.sums.push(at, row);
@@ -53,7 +53,7 @@ impl SpinSampler {
                 Ok(places) => {
                     self.threads.insert(id, places);
                 }
-                // One that has ended meanwhile is no reason to stop.
+                // A thread that has ended meanwhile is no reason to stop.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
@@ -101,7 +101,7 @@ impl SpinSampler {
                 self.sums.take((*pid, *tid), spins);
             });
         }
-        // It has ended, or runs another program: what was known of it is of the one before.
+        // It has ended, or runs another program: what was known is of the old one.
         for pid in gone {
             self.memories.remove(&pid);
             self.known.retain(|(of, _), _| *of != pid);
@@ -184,7 +184,7 @@ mod tests {
         let (waits, computes) = match (sampled(true), sampled(false)) {
             (Ok(waits), Ok(computes)) => (waits, computes),
             (Err(reason), _) | (_, Err(reason)) => {
-                // A kernel that lets nobody sample says so, and this is all that there is to see.
+                // A kernel that forbids sampling says so, and there is nothing else to test.
                 assert!(reason.contains("the kernel's clock"), "{reason}");
                 return;
             }

@@ -27,7 +27,7 @@ pub(crate) type Ends = Vec<(Side, u16)>;
 type Faults = Vec<(&'static str, String)>;
 
 impl Stack {
-    /// Opens what it can, and tells what it could not.
+    /// Opens what it can, and returns what it could not.
     pub(crate) fn open(side: Side, ends: Ends, netns: Option<&Path>) -> (Self, Faults) {
         inside(netns, || Self::open_here(side, ends.clone())).unwrap_or_else(|error| {
             let path = netns.unwrap_or(Path::new("")).display().to_string();

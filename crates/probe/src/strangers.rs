@@ -10,15 +10,15 @@ use crate::tree::walk;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Strangers {
-    /// Sockets that were looked for among the target's descriptors.
+    /// Sockets that were searched for among the target's descriptors.
     known: BTreeSet<u32>,
-    /// Those of them that it does not hold.
+    /// Those that it does not hold.
     strangers: BTreeSet<u32>,
 }
 
 impl Strangers {
-    /// An answer without them. Descriptors are read once a socket, and only where several listen on a port; where none of
-    /// these is seen to be the target's, as of another user's process, all are taken to be.
+    /// An answer without them. Descriptors are read once a socket, and only where several listen on a port; where
+    /// none of these is seen to be the target's, as of another user's process, all are taken to be.
     pub(crate) fn left_out(&mut self, bytes: Vec<u8>, ports: &[u16], roots: &[u32]) -> Vec<u8> {
         for port in ports {
             let listening = listener::inodes(&bytes, *port);

@@ -1,12 +1,12 @@
-//! What several hosts tell of one subject, added up: four servers' stacks are one `stack/server`.
+//! What several hosts report of one subject, added up: four servers' stacks are one `stack/server`.
 
 use std::collections::BTreeMap;
 
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
 
-/// Adds the sum of all readings to the evidence, each number as of the last reading that has it. What is
-/// not in every reading is left out: a counter must not go back because a host could not be read.
+/// Adds the sum of all readings to the evidence, each number as of the last reading that has it. What is not in every
+/// reading is left out: a counter must not fall because a host could not be read.
 ///
 /// Blind spot: a limit or a state that is the same for all, as a protocol's memory limits are, is added
 /// up as well.

@@ -1,5 +1,4 @@
-//! The calls of a packet capture, and of a sampler of code, that Rust can't check, and nothing else: all of this
-//! crate's `unsafe`.
+//! The calls of a packet capture, and of a sampler of code, that Rust can't check: all of this crate's `unsafe`.
 //!
 //! Source: packet(7); `Documentation/networking/packet_mmap.rst` and `linux/if_packet.h` of the kernel;
 //! perf_event_open(2) and `linux/perf_event.h`.
@@ -16,7 +15,7 @@ use libc::{sock_filter, sock_fprog, socklen_t, tpacket_req3, tpacket_stats_v3};
 /// Where a block's words are: `struct tpacket_block_desc` and `struct tpacket_hdr_v1`, linux/if_packet.h.
 const STATUS: usize = 8;
 
-/// Lets only packets through that the program takes, with as many bytes of each as it says.
+/// Lets only packets through that the program accepts, with as many bytes of each as it returns.
 pub(crate) fn attach_filter(socket: &OwnedFd, program: &[sock_filter]) -> io::Result<()> {
     let program = sock_fprog {
         len: program.len() as u16,
@@ -110,7 +109,7 @@ impl Ring {
         }
     }
 
-    /// Reads the next block that the kernel has handed over, and gives it back. Whether there was one.
+    /// Reads the next block that the kernel has handed over, and returns it. Whether there was one.
     pub(crate) fn read(&mut self, read: impl FnOnce(&[u8])) -> bool {
         // SAFETY: `next` is below `blocks`, so the block is inside the mapping.
         let block = unsafe { self.memory.add(self.next * self.block) };
@@ -136,12 +135,12 @@ impl Drop for Ring {
     }
 }
 
-/// Places in user code at which a thread was met by the kernel's clock, while it ran.
+/// Places in user code at which the kernel's clock interrupted a running thread.
 #[derive(Debug)]
 pub(crate) struct Places {
     memory: NonNull<u8>,
-    /// Bytes of each of its two pages: what is said of the ring, and the ring. Of 4 KiB, at 16 bytes a sample and 97 a
-    /// second: 2.6 s of a thread that never rests.
+    /// Bytes of each of its two pages: the ring's description, and the ring. Of 4 KiB, at 16 bytes a sample and 97 a
+    /// second: 2.6 s of a thread that always runs.
     page: usize,
     // Dropped last: it ends the sampling.
     _event: OwnedFd,
@@ -154,7 +153,7 @@ unsafe impl Send for Places {}
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 impl Places {
-    /// From now on, of a thread, so many a second while it runs.
+    /// Begins to sample a thread, so many times a second while it runs.
     pub(crate) fn open(thread: u32, a_second: u64) -> io::Result<Self> {
         // Source: linux/perf_event.h: `PERF_TYPE_SOFTWARE` and the size of the first version; `PERF_COUNT_SW_CPU_CLOCK`;
         // the rate; `PERF_SAMPLE_IP`; no read format; `exclude_kernel`, `exclude_hv` and `freq`; a wake-up; no breakpoint.
@@ -196,7 +195,7 @@ impl Places {
         }
     }
 
-    /// Hands over the places since this was last asked.
+    /// Passes on the places since the last call.
     pub(crate) fn read(&mut self, mut place: impl FnMut(u64)) {
         // SAFETY: both words are in the first page of the mapping and aligned; the kernel and we use them as the two ends
         // of the ring, and they live as long as `self`.

@@ -1,4 +1,4 @@
-//! Asks the threads of the target's tree what they are at.
+//! Samples the states of the threads in the target's tree.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -42,10 +42,10 @@ pub(crate) struct ThreadSampler {
     files: HashMap<ThreadId, OwnedFd>,
     keeps: usize,
     sums: Threads,
-    /// Whose fact was told.
+    /// The thread whose name is the fact.
     told: Option<ThreadId>,
     architecture: Option<Architecture>,
-    /// Processes whose calls this one may not see.
+    /// Processes whose calls may not be read.
     denied: BTreeSet<u32>,
     pace: Pace,
     lists: Pace,
@@ -92,7 +92,7 @@ impl ThreadSampler {
         }
         let listed = cpu_time();
         let all = self.threads.len();
-        // Everybody has left: what was said stands.
+        // No process is left: the last values stay.
         if all == 0 {
             self.pace.sampled(at, cpu_time().saturating_sub(listed), random);
             return;
@@ -112,7 +112,7 @@ impl ThreadSampler {
             }
         }
         let at_once = self.at_once(&asked);
-        // Those that went since the list was made are no threads any more.
+        // Those that went since the list was made are no longer threads.
         let all = all - (count - asked.len());
         self.sums.take(&asked, all as u64, at_once);
         self.pace.sampled(at, cpu_time().saturating_sub(listed), random);
@@ -156,8 +156,7 @@ impl ThreadSampler {
         }
     }
 
-    /// What a thread is at; none when it is gone. Its state costs a second file, and is asked for only
-    /// where it can tell more.
+    /// A thread's state; none when it is gone. `stat` costs a second file, and is read only where it can show more.
     fn ask(&mut self, id: ThreadId) -> Option<Doing> {
         let said = self.said(id);
         match said {
@@ -200,7 +199,7 @@ impl ThreadSampler {
         Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// How many of those that ran did so at the same time as another: asked again after the last of them.
+    /// How many of those that ran did so at the same time as another: sampled again after the last of them.
     fn at_once(&mut self, asked: &[(ThreadId, Doing)]) -> u64 {
         let mut ran = asked.iter().filter(|(_, doing)| *doing == Doing::Running);
         if ran.next_back().is_none() {

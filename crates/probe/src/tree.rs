@@ -1,4 +1,4 @@
-//! The target's processes: which they are, and what `/proc` says of each.
+//! The target's processes, and what `/proc` has of each.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,12 +17,12 @@ use crate::groups::{Group, groups_of};
 /// The source it reads.
 pub(crate) const ID: &str = "process";
 
-/// How often the tree is walked anew for processes that came.
+/// How often the tree is walked for new processes.
 ///
 /// Chosen: a server that starts a worker does it for more than a second.
 const WALK_EVERY: Duration = Duration::from_secs(1);
 
-/// Share of one CPU that reading may take: a pass over a tree of many threads is left out until
+/// Share of one CPU that reading may take: a round over a tree of many threads is left out until
 /// the last one has paid for itself.
 ///
 /// Chosen: 5 %, and 1 % for the walk, which without `CONFIG_PROC_CHILDREN` reads every process of
@@ -41,7 +41,7 @@ pub(crate) struct TargetTree {
     next_walk: Timestamp,
     next_read: Timestamp,
     delays: Delays,
-    /// Counted at a walk where the kernel does not tell for nothing.
+    /// Counted at a walk, where the kernel does not have it for free.
     counted: BTreeMap<u32, u64>,
 }
 
@@ -123,7 +123,7 @@ impl TargetTree {
                 Some(ThreadReading { tid, status, schedstat, stat })
             })
             .collect();
-        // Another user's opens, and tells nothing.
+        // Another user's can be opened, and is empty.
         let io = read(format!("/proc/{pid}/io")).ok().filter(|text| !text.is_empty());
         Some(ProcessReading { pid, stat, io, limits, descriptors, threads })
     }
@@ -168,9 +168,9 @@ pub(crate) fn walk(root: u32) -> Vec<u32> {
     walk_in(root, &Family::read())
 }
 
-/// Who is whose child, as far as the kernel must be asked beforehand.
+/// Parents and children, as far as the kernel must be asked beforehand.
 pub(crate) enum Family {
-    /// It lists children.
+    /// The kernel lists children.
     Listed,
     /// The parent of every process.
     Parents(BTreeMap<u32, u32>),
@@ -200,7 +200,7 @@ pub(crate) fn walk_in(root: u32, family: &Family) -> Vec<u32> {
                 parents.iter().filter(|(_, of)| **of == pid).map(|(child, _)| *child).collect()
             }
         };
-        // A process number can come back during a walk; one of them stands for both.
+        // A process number may come back during a walk; one of them stands for both.
         for child in children {
             if !members.contains(&child) {
                 members.push(child);

@@ -1,8 +1,8 @@
-//! Where a run stops warming up: the change in mean that explains its course best.
+//! Where a run stops warming up: the change in mean that best explains its course.
 //!
-//! For each split the residual sum of squares of two means is compared with that of one; the best
-//! split counts when it lowers the Bayesian information criterion, shifts the mean by 10 % and lies in
-//! the first half. Then the rest is looked at again.
+//! For each split the residual sum of squares of two means is compared with that of one; the best split counts if it
+//! lowers the Bayesian information criterion, shifts the mean by 10 % and lies in the first half. Then the rest is
+//! examined again.
 //!
 //! Blind spot: a drift without a step is cut at one point or not at all.
 //! Source: Bayesian information criterion for one change in mean (Yao, 1988).
@@ -11,17 +11,17 @@
 pub(super) struct Cut {
     /// The first value after it.
     pub index: usize,
-    /// Mean of what was cut.
+    /// Mean of what was cut off.
     pub before: f64,
-    /// Mean of what stays.
+    /// Mean of what remains.
     pub after: f64,
 }
 
-/// The end of the warm-up; none when there is no warm-up to be seen.
+/// The end of the warm-up; none without one.
 pub(super) fn warm_up(values: &[f64]) -> Option<Cut> {
     let mut start = 0;
-    // What is left must stay at least half of the whole, so a run that never settles is not cut to
-    // its last moments.
+    // The rest must stay at least half of the whole, so a run that never settles is not cut to its
+    // last moments.
     while let Some(split) = change(&values[start..]) {
         let index = start + split;
         if index > values.len() / 2 {
@@ -39,7 +39,7 @@ pub(super) fn warm_up(values: &[f64]) -> Option<Cut> {
 /// The best split of `values` into two means, if two explain them better than one.
 pub(super) fn change(values: &[f64]) -> Option<usize> {
     let count = values.len();
-    // Chosen: below eight values a step cannot be told from noise.
+    // Chosen: below eight values a step can't be distinguished from noise.
     if count < 8 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The load by engine host and server: who asked whom, how often, and how long it took.
+//! The load by engine host and server: how many exchanges, and their times.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use linerate_model::{OpRate, Timestamp};
 use super::Percentiles;
 use crate::engine::{Errors, Phase, Slice};
 
-/// What one host of the engine and one server had with each other.
+/// One engine host's exchanges with one server.
 #[derive(Clone, Debug)]
 pub struct PairLoad {
     /// Place in [`crate::Places::hosts`].
@@ -45,7 +45,7 @@ impl PairLoad {
         }
     }
 
-    /// Everything of another pair, added to this one.
+    /// Adds all of another pair.
     pub fn absorb(&mut self, other: &PairLoad) {
         self.exchanges += other.exchanges;
         self.throughput = OpRate(self.throughput.0 + other.throughput.0);
@@ -95,7 +95,7 @@ pub(super) fn of(slices: &[Slice], window: (Timestamp, Timestamp)) -> Vec<PairLo
             if in_window {
                 pair.exchanges += part.answered;
             }
-            // As the whole's: what the drain answers was due in the window.
+            // As for the whole: what the drain answers was due in the window.
             if in_window || slice.phase == Phase::Drain {
                 pair.service.add(&part.service, None);
             }

@@ -1,8 +1,8 @@
-//! When the target gave no service, and what was due of it meanwhile.
+//! When the target gave no service, and what was due meanwhile.
 //!
-//! A closed loop asks only who answers: while its target is away it asks next to nothing, and a share of what
-//! *was* asked says that all is well. So what it would have asked at the rate of the rest of the run counts as
-//! due, and as not served. An open loop counts by the clock anyway.
+//! A closed loop only asks when it is answered: while its target is away it asks next to nothing, and a share of the
+//! requests that *were* made says that all is well. So what it would have asked at the rate of the rest of the run
+//! counts as due and not served. An open loop counts by the clock anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,7 @@ use linerate_model::{Plan, Timestamp};
 use super::LoadSummary;
 use crate::engine::{Errors, Phase, Slice};
 
-// Chosen: a server that stands still for less (a collection of garbage, a retransmission timeout) is slow and not
-// away.
+// Chosen: a server that stops for less (a garbage collection, a retransmission timeout) is slow and not away.
 const SILENT: Duration = Duration::from_secs(1);
 
 // Chosen: nor is one whose every answer takes a fifth of that.
@@ -22,19 +21,19 @@ const SILENT_SERVICES: u32 = 5;
 // Chosen: attempts of each connection that fail while nothing at all is answered.
 const FAILED_ATTEMPTS: u64 = 2;
 
-/// What of a whole run was due, and what of that was served.
+/// What was due in a whole run, and what of that was served.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Service {
     /// Stretches without any service, in order.
     pub outages: Vec<Outage>,
-    /// Exchanges that became due, those that a closed loop did not ask for want of service among them.
+    /// Exchanges that became due, including those that a closed loop did not ask for lack of service.
     pub due: u64,
-    /// Those: a closed loop's.
+    /// A closed loop's exchanges that were not asked.
     pub not_asked: u64,
-    /// Of those out when the engine closed, the ones that an outage kept from being answered.
+    /// Exchanges that an outage left unanswered when the engine closed.
     pub unanswered: u64,
-    /// Exchanges of which it is known whether they were served: all due ones but those that were out at the end
-    /// for no outage.
+    /// Exchanges of which it is known whether they were served: all due ones but those that were outstanding at the
+    /// end without an outage.
     pub decided: u64,
     /// Good answers ([`Slice::good`]).
     pub good: u64,
@@ -47,14 +46,14 @@ pub struct Outage {
     pub from: Duration,
     /// When it ended.
     pub to: Duration,
-    /// What most of the attempts met: `refused`, `reset` and so on, as in [`Errors`]; `silent`: nothing at all.
+    /// The result of most attempts: `refused`, `reset` and so on, as in [`Errors`]; `silent`: none at all.
     pub cause: String,
-    /// Whether it ended with the run only.
+    /// Whether it lasted until the run's end.
     pub lasted: bool,
 }
 
 impl Outage {
-    /// How it showed, with the target for its subject.
+    /// As a predicate of the target.
     pub fn says(&self) -> &'static str {
         match self.cause.as_str() {
             "refused" => "refused connections",
@@ -70,7 +69,7 @@ impl Outage {
 }
 
 impl Service {
-    /// Of a run's slices and what they sum up to.
+    /// From a run's slices and their sum.
     pub fn of(slices: &[Slice], plan: &Plan, load: &LoadSummary) -> Self {
         let start = slices.iter().map(|slice| slice.from).min().unwrap_or_default();
         let rows = rows(slices);
@@ -139,7 +138,7 @@ impl Row {
         self.to.since(self.from).as_nanos()
     }
 
-    /// Nobody was answered, and somebody asked or tried to.
+    /// Nothing was answered, and something was asked or tried.
     fn is_without_service(&self) -> bool {
         self.answered == 0 && (self.is_failing() || self.in_flight > 0)
     }
@@ -175,7 +174,7 @@ fn rows(slices: &[Slice]) -> Vec<Row> {
     rows.into_values().collect()
 }
 
-/// Neighbouring rows without an answer, from the first to the last in which somebody asked.
+/// Neighbouring rows without an answer, from the first to the last with a request.
 fn stretches(rows: &[Row]) -> Vec<std::ops::Range<usize>> {
     let mut stretches = Vec::new();
     let mut first = 0;
@@ -194,10 +193,10 @@ fn stretches(rows: &[Row]) -> Vec<std::ops::Range<usize>> {
     stretches
 }
 
-/// Why nothing was answered in these rows, if that is the target's being away.
+/// Why nothing was answered in these rows, if the target was away.
 fn cause(rows: &[Row], connections: u64, silent: Duration, beyond: Duration) -> Option<String> {
     let failed: u64 = rows.iter().map(|row| row.failed).sum();
-    // Half of the connections at least: others may have been out with an exchange that takes its time.
+    // At least half of the connections: others may be waiting for an exchange that takes its time.
     let half = |row: &Row| row.failing_area * 2 >= u128::from(connections) * row.nanos();
     let failing = rows.iter().any(|row| row.nanos() > 0 && row.failing_area > 0 && half(row));
     if failing || failed >= FAILED_ATTEMPTS * connections {
@@ -212,7 +211,7 @@ fn cause(rows: &[Row], connections: u64, silent: Duration, beyond: Duration) -> 
     (last.to.since(first.from) + beyond > silent).then(|| "silent".to_owned())
 }
 
-/// How long the drain waited for answers of which none came.
+/// How long the drain waited without any answer.
 fn drained(slices: &[Slice]) -> Duration {
     let drain = || slices.iter().filter(|slice| slice.phase == Phase::Drain);
     let from = drain().map(|slice| slice.from).min().unwrap_or_default();
@@ -223,7 +222,7 @@ fn drained(slices: &[Slice]) -> Duration {
     }
 }
 
-/// What a closed loop would have asked of a target that had served throughout as it did in the rest of the run.
+/// What a closed loop would have asked if the target had served throughout as in the rest of the run.
 fn not_asked(rows: &[Row], away: &[(std::ops::Range<usize>, String)], connections: u64) -> u64 {
     let is_away = |index: usize| away.iter().any(|(stretch, _)| stretch.contains(&index));
     let (mut answered, mut served) = (0u64, 0f64);
@@ -366,7 +365,7 @@ mod tests {
             let service = of(&evidence, &plan(""));
             assert_eq!(service.outages.len(), outages, "{silent} slices");
         }
-        // One answer a second from each of two connections: most slices are without any, and all is well.
+        // One answer a second from each of two connections: most slices have none, and all is well.
         let mut evidence = serving(50);
         for slice in &mut evidence.slices {
             let answered = if slice.index % 10 == 9 { 2 } else { 0 };
@@ -385,7 +384,7 @@ mod tests {
             refused(slice, 2 * u128::from(SLICE));
             slice.scheduled = 100;
         }
-        // Of 1,000 that were due 20 met a refusal, and the rest nobody.
+        // Of 1,000 that were due, 20 were refused, and the rest met no server.
         evidence.slices[49].in_flight_at_end = 980;
         let service = of(&evidence, &plan("rate = 1000\n"));
         assert_eq!((service.due, service.not_asked, service.unanswered), (5_000, 0, 980));

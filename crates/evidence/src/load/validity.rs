@@ -1,4 +1,4 @@
-//! Whether a run's figures may be believed: each reason says what was found.
+//! Whether a run's figures are valid: each reason says what was found.
 
 use linerate_model::Plan;
 use serde::{Deserialize, Serialize};
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 use super::{LoadSummary, Service, change_point};
 use crate::engine::{Phase, Slice};
 
-/// How far a run's figures may be believed.
+/// How valid a run's figures are.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ValidityState {
-    /// They may.
+    /// Valid.
     #[default]
     Valid,
-    /// They may, with the reasons in mind.
+    /// Valid with reservations.
     Suspect,
-    /// They may not.
+    /// Not valid.
     Void,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn judge(load: &LoadSummary, plan: &Plan, slices: &[Slice]) -> Validi
             format!("only {} exchanges were measured: run longer (-d)", load.exchanges),
         );
     }
-    // An outage is such a change, and has been said.
+    // An outage is such a change, and is reported already.
     if service.outages.is_empty() && !steady(load, slices) {
         validity.because(
             ValidityState::Suspect,
@@ -140,17 +140,17 @@ pub(super) fn judge(load: &LoadSummary, plan: &Plan, slices: &[Slice]) -> Validi
 /// again until it runs. Unit: ns.
 pub const WAKING: f64 = 100_000.0;
 
-/// What the engine's own lateness makes of an open loop's latencies; none: nothing.
+/// The effect of the engine's own lateness on an open loop's latencies; none: no effect.
 ///
-/// Judged is its share of all the time that is reported, so its mean of theirs. Percentiles of the two are
-/// of different exchanges, and near the top one stall of the machine moves them from one run to the next.
+/// It is judged by its share of all reported time, that is its mean by theirs. Percentiles of the two are of
+/// different exchanges, and near the top one stall of the machine moves them from one run to the next.
 fn own_lateness(load: &LoadSummary) -> Option<(ValidityState, String)> {
     let sum = |times: &super::Percentiles| times.mean() * times.count() as f64;
     let (own, all) = (sum(&load.own_lateness), sum(&load.latency));
     if all <= 0.0 {
         return None;
     }
-    // What every sleeper is late by is taken off and not made a threshold: there is no step in it.
+    // The lateness of every sleeper is taken off and is no threshold: there is no step in it.
     let beyond = (own - WAKING * load.own_lateness.count() as f64).max(0.0);
     let share = (beyond / all).min(1.0);
     // Chosen: past 5 % of what is reported the engine measures itself too (as Nighthawk separates); past a
@@ -182,7 +182,7 @@ fn steady(load: &LoadSummary, slices: &[Slice]) -> bool {
             let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
             let (before, after) = (mean(&rates[..split]), mean(&rates[split..]));
             // Chosen: a step of less than a quarter, or one lasting less than a fifth of the
-            // stretch, is a neighbour's doing on a shared machine.
+            // stretch, is due to other programs on a shared machine.
             let short = split.min(rates.len() - split) * 5 < rates.len();
             short || (after - before).abs() < 0.25 * before.max(after)
         }

@@ -1,10 +1,11 @@
-//! The figures of a service that is watched and not loaded: no stamps of ours, so no latency.
+//! The figures of a watched service: without stamps of ours, so without latency.
 //!
-//! Its throughput is what its connections read: reads as the node's driver counts them, or else data
-//! segments as the kernel does.
+//! Its throughput is its connections' reads: as the node's driver counts them, else data segments as the kernel
+//! counts them.
 //!
 //! Blind spot: only sampled connections count, and only between two samples of each. One that is
-//! opened and closed between two passes is seen by the kernel's count of connections alone.
+//! opened and closed between two sampling rounds is seen by the kernel's count of connections
+//! alone.
 
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ use crate::metric::Metric;
 use crate::sources::{port, snmp, tcp_info};
 use crate::subject::{Side, Subject};
 
-// Chosen: as often as doctor makes a pass.
+// Chosen: as often as doctor samples.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Sums what the connections of the target did while they were watched.
+/// Sums what the target's connections did while they were watched.
 pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
     let flows: Vec<Flow<'_>> = flows(evidence);
     let (first, last) = window(evidence, &flows);
@@ -80,15 +81,15 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
     }
 }
 
-/// From when until when it was looked at. Connections tell it where they stay; where they come and go, each may
-/// have been seen in one pass alone, and so may all.
+/// From when until when it was sampled. Lasting connections show it; short ones may each have been in one round
+/// alone, and so may all.
 fn window(evidence: &Evidence, flows: &[Flow<'_>]) -> (Timestamp, Timestamp) {
     let stack = evidence.of(Subject::Stack(Side::Server)).all(snmp::PASSIVE_OPENS).ok();
     let stack = stack.and_then(|samples| Some((samples.first()?.0, samples.last()?.0)));
     let there = || flows.iter().map(|flow| flow.there).chain(stack);
     match (there().map(|(from, _)| from).min(), there().map(|(_, to)| to).max()) {
         (Some(first), Some(last)) if last.since(first) >= STEP => (first, last),
-        // On another host the node's side is all there is.
+        // On another host there is only the node's side.
         _ => {
             let rows = evidence.rows();
             let at =
@@ -98,8 +99,8 @@ fn window(evidence: &Evidence, flows: &[Flow<'_>]) -> (Timestamp, Timestamp) {
     }
 }
 
-/// A connection, and from when until when it was seen by anybody: a probe that keeps to its budget asks
-/// for the counters of each only now and then.
+/// A connection, and from when until when it was seen: a probe within its budget reads the counters of each only now
+/// and then.
 struct Flow<'a> {
     of: Of<'a>,
     there: (Timestamp, Timestamp),
@@ -123,8 +124,8 @@ fn rates(evidence: &Evidence, from: Timestamp, to: Timestamp, step: Duration) ->
     growth(evidence, &[port::RECV_CNT.name, tcp_info::DATA_SEGS_IN.name], from, to, step)
 }
 
-/// Bytes a second that all connections read and wrote, in equal steps of about this length; none when
-/// nothing was sampled twice. The kernel's count before the node's: it is read in every pass.
+/// Bytes a second that all connections read and wrote, in equal steps of about this length; none when nothing was
+/// sampled twice. The kernel's count before the node's: it is read in every round.
 pub fn watched_bytes(
     evidence: &Evidence,
     from: Timestamp,
@@ -142,9 +143,9 @@ pub fn watched_bytes(
 /// How fast a counter grows, all connections together: of each the first of these metrics that was
 /// sampled twice in the stretch.
 ///
-/// Only what lies between two samples within the stretch counts, taken for evenly spread; a connection
-/// that was there before its first sample or after its last one did the same then. A last step that is
-/// not whole is left out. Empty when no connection was sampled twice.
+/// Only the time between two samples within the stretch counts, with even growth; a connection that was there before
+/// its first sample or after its last one did the same then. An incomplete last step is left out. Empty when no
+/// connection was sampled twice.
 fn growth(
     evidence: &Evidence,
     metrics: &[&'static str],
@@ -183,7 +184,7 @@ fn growth(
     grown.into_iter().map(|count| count / (width / 1e9)).collect()
 }
 
-/// Adds what comes at a rate between two instants to the steps that they lie in.
+/// Adds a rate between two instants to the steps that it spans.
 fn spread(rate: f64, (begin, end): (u64, u64), width: f64, reads: &mut [f64]) {
     let (begin, end) = (begin as f64, end as f64);
     let (first, last) = ((begin / width) as usize, (end / width) as usize);
@@ -194,8 +195,8 @@ fn spread(rate: f64, (begin, end): (u64, u64), width: f64, reads: &mut [f64]) {
     }
 }
 
-/// How much a counter grew while the connection was there, from what it grew between its first and last
-/// samples; none with fewer than two.
+/// A counter's growth while the connection was there, from that between its first and last samples; none with fewer
+/// than two.
 fn grew(flow: &Flow<'_>, metric: &'static str) -> Option<f64> {
     let (count, over) = flow.of.delta(Metric::<u64>::new(metric)).ok()?;
     let there = flow.there.1.since(flow.there.0).as_secs_f64();

@@ -1,4 +1,4 @@
-//! A listening socket as its own node sees it: the accept queue, who owns it, what limits it.
+//! A listening socket as its own node sees it: the accept queue, its owner, its limit.
 //!
 //! Source: `TCP_INFO` of the listening socket by `inet:getopts/2`, the table `ranch_server`, asked by
 //! `agent/src/probe/linerate_probe_listeners.erl`. Where node and linerate share a machine

@@ -1,10 +1,10 @@
-//! A message broker that runs on the node: what goes into all of its queues, and out of them.
+//! A message broker that runs on the node: what enters and leaves all of its queues.
 //!
 //! Source: RabbitMQ's `rabbit_global_counters` (from 3.9 on) and the sizes of its tables, read by
 //! `agent/src/probe/linerate_probe_broker.erl`. Counters are of this node's channels since it started, over all
 //! protocols but that of streams. What a single queue holds: [`super::queue`].
 //!
-//! Blind spot: messages that leave otherwise (a purge, a queue that is deleted) are not counted by anybody.
+//! Blind spot: messages that leave otherwise (a purge, a deleted queue) are not counted.
 
 use super::{Fetch, Parse, Source};
 

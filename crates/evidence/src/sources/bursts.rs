@@ -1,20 +1,20 @@
 //! Where a watched port's connections are, sampled at the server's end alone.
 //!
-//! At an instant each connection is at one place: in the accept queue, idle, unread, with the application
-//! (received later than sent), held in its send queue, or in the air. Counts are summed up over instants, so
-//! that `bursts.application / bursts.instants` connections were with the application on average; if instants
-//! are at random, that is the mean over time. Where several would do, the one furthest downstream counts.
+//! At an instant each connection is at one place: in the accept queue, idle, unread, in the application (received
+//! later than sent), held in its send queue, or in flight. Counts are summed up over instants, so that
+//! `bursts.application / bursts.instants` connections were in the application on average; with random instants, that
+//! is the mean over time. Where several would do, the one furthest downstream counts.
 //!
-//! The kernel's "last received" and "last sent" are jiffies (1 to 10 ms): equal ones don't tell which was later.
-//! Then samples a millisecond apart do, in retrospect: who sent next had been asked ([`places`]); so does
-//! a client that acknowledges with its next request only ([`End::place`]).
+//! The kernel's "last received" and "last sent" are in jiffies (1 to 10 ms): equal ones don't show which was later.
+//! Later samples, a millisecond apart, do: a server that sent next had been asked ([`places`]); so does a client that
+//! acknowledges with its next request only ([`End::place`]).
 //!
-//! Blind spot: requests and answers are thought to alternate: a server that sends on its own is idle, and one
-//! that was told something that needs no answer has it with the application for ever. On a path of less than
-//! 0.5 ms what is in the air counts as idle; on a longer one, an answer may seem in the air a tick longer than it was.
+//! Blind spot: requests and answers are taken to alternate: a server that sends on its own is idle, and a message
+//! that needs no answer stays in the application for ever. On a path of less than 0.5 ms what is in flight counts as
+//! idle; on a longer one an answer may seem in flight a tick longer than it was.
 //!
-//! Source: `sock_diag` with `INET_DIAG_INFO`; `struct tcp_info`, `linux/tcp.h`; a socket that nobody accepted has
-//! no inode (`inet_csk_accept`, `sock_graft`).
+//! Source: `sock_diag` with `INET_DIAG_INFO`; `struct tcp_info`, `linux/tcp.h`; a socket that is not accepted has no
+//! inode (`inet_csk_accept`, `sock_graft`).
 
 use std::net::SocketAddr;
 
@@ -119,20 +119,20 @@ impl Place {
     }
 }
 
-/// How much longer than a round trip ago something may seem to have been sent while it is in the air.
+/// How much longer ago than a round trip something in flight may seem to have been sent.
 // Source: `tcp_jiffies32`: stamps are of 4 ms where HZ is 250, the most usual; one tick and its rounding.
 const TICK_MS: u32 = 5;
 
-/// A peer within this round trip has what was sent: in a tick it is in the air for the least part, and for the rest
-/// its acknowledgement waits for the client's next request.
+/// A peer within this round trip has what was sent: of a tick it is in flight for a small part, and for the rest its
+/// acknowledgement waits for the client's next request.
 // Chosen: a tenth of a tick; the loopback and a rack are below, another city is above.
 const NEAR_US: u32 = 500;
 
 /// Of the segments with data that were sent, at most one in so many was acknowledged alone.
-// Chosen: clients that answer within the delay of acknowledgements do so for none; handshakes and pauses for a few.
+// Chosen: a client that answers within the acknowledgement delay sends none alone, but for handshakes and pauses.
 const ALONE: u32 = 20;
 
-/// One end of a connection, as the kernel told of it.
+/// One end of a connection, by the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct End {
     /// The watched end.
@@ -163,8 +163,8 @@ pub struct End {
     data_segments: u32,
 }
 
-/// The ends of a port's connections in a dump with `INET_DIAG_INFO`. Those of which it does not tell enough (a
-/// kernel before 4.19) are passed over.
+/// The ends of a port's connections in a dump with `INET_DIAG_INFO`. Those with too little in it (a kernel before
+/// 4.19) are skipped.
 pub fn ends(dump: &[u8], port: u16) -> Vec<End> {
     let ends = sock_diag::payloads(dump).filter_map(End::read);
     ends.filter(|end| end.local.port() == port).collect()
@@ -200,7 +200,7 @@ impl End {
         })
     }
 
-    /// Where it is, as far as one sample tells.
+    /// Where it is, as far as one sample shows.
     pub fn place(&self) -> Place {
         if !self.accepted {
             return Place::AcceptQueue;
@@ -227,7 +227,7 @@ impl End {
         if self.since_received > self.since_sent {
             return Place::Idle;
         }
-        // Whoever asks again acknowledges what was answered.
+        // A client that asks again acknowledges the answer.
         if self.unacknowledged > 0 {
             return Place::Idle;
         }
@@ -259,8 +259,8 @@ impl End {
     }
 }
 
-/// Where one connection was at each of several samples, a millisecond or so apart: what one sample leaves
-/// undecided, the next movement decides, and else the last one before.
+/// Where one connection was at each of several samples, a millisecond or so apart: the next movement decides what one
+/// sample leaves undecided, else the last one before.
 pub fn places(samples: &[End]) -> Vec<Place> {
     let decided = |index: usize| {
         let here = &samples[index];
@@ -291,8 +291,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds an instant of `all` connections, of which `sampled` were chosen at random and stand for the rest; of
-    /// those of them that are undecided some, chosen at random, were followed and stand for them.
+    /// Adds an instant of `all` connections, of which `sampled` were chosen at random and stand for the rest; some
+    /// undecided ones of them, chosen at random, were followed and stand for them.
     pub fn add(&mut self, all: u64, sampled: &[Place], followed: &[Place]) {
         self.instants += 1;
         let shares = shared_out(all, &counted(sampled));
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(places(&[same, same]), [Undecided, Undecided]);
         assert_eq!(places(&[same, same, asked]), [Idle, Idle, Application]);
         assert_eq!(places(&[asked, answered]), [Application, Idle]);
-        // Both moved in between: no telling.
+        // Both moved in between: undecided.
         assert_eq!(places(&[same, answered]), [Undecided, Undecided]);
     }
 
@@ -466,7 +466,7 @@ mod tests {
         let mut dump = sample::framed(20, &message);
         dump.extend(sample::framed(20, &sample::message(1, 80, 5, 0)));
         let found = ends(&dump, 80);
-        // The second is of a kernel that does not tell.
+        // The second is of a kernel that lacks it.
         assert_eq!((found.len(), ends(&dump, 81).len()), (1, 0));
         assert_eq!((found[0].since_sent, found[0].received), (12, 9));
         assert_eq!(found[0].place(), Place::Unread);

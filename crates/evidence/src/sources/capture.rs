@@ -1,20 +1,20 @@
-//! What the headers of packets tell of a service that is only watched: when a request was there, when its
-//! answer began and when it ended.
+//! The headers of a watched service's packets: when a request was complete, when its answer began and when it ended.
 //!
-//! From IP and TCP headers alone: no byte of payload leaves the kernel, which itself looks at an answer's first bytes for
-//! words of refusal ([`refusal`]) and tells that there was one. A request's last byte is the last data towards the port before
-//! data comes back, an answer's first byte is that, and its last byte is the last before the next request. Read
-//! by [`segment`], put together by [`Exchanges`]. Of one connection in n, all counts and times are multiplied
-//! by n, so that they are of the whole service. A capture that would cost too much pauses; all is of `watched`, the time in which it
-//! did not: `exchanges / watched` is a rate, `asked_area / watched` connections were asked and unanswered on average, and by Little's law that is the rate times (`service_time` +
-//! `request_time`) per exchange: both come of the same instants, so this checks nothing but what is cut off at the ends.
+//! From IP and TCP headers alone: no byte of payload leaves the kernel, which itself compares an answer's first bytes
+//! with refusals ([`refusal`]) and reports a match. A request's last byte is the last data towards the port before
+//! data comes back, an answer's first byte is that, and its last byte is the last before the next request. Read by
+//! [`segment`], combined by [`Exchanges`]. Of one connection in n, all counts and times are multiplied by n, so that
+//! they are of the whole service. A capture that would cost too much pauses; everything is of `watched`, the time
+//! without pauses: `exchanges / watched` is a rate, `asked_area / watched` connections were asked and unanswered on
+//! average, and by Little's law that is the rate times (`service_time` + `request_time`) an exchange: both have the
+//! same instants, so this checks only what is cut off at the ends.
 //!
-//! Blind spot: where requests and answers don't alternate (HTTP/2, AMQP, XMPP) times mean nothing, and
-//! `duplex` and `unasked` beside `exchanges` say so; pipelined requests that come before the first answer is one
-//! request, and so is a batch; a TLS handshake is one or two exchanges of its connection. The service time holds
-//! all that happens at the server's end: unread, in the application, held in the send queue. Connections
-//! that say nothing are not seen. A capture that pauses cuts off what is under way, so exchanges that take long beside
-//! its windows are too few. IPv6 with extension headers is passed over.
+//! Blind spot: where requests and answers don't alternate (HTTP/2, AMQP, XMPP) times mean nothing, as `duplex` and
+//! `unasked` beside `exchanges` show; pipelined requests before the first answer are one request, and so is a batch;
+//! a TLS handshake is one or two exchanges of its connection. The service time includes everything at the server's
+//! end: unread, in the application, held in the send queue. Silent connections are not seen. A capture that pauses
+//! cuts off what is under way, so exchanges that take long beside its windows are too few. IPv6 with extension
+//! headers is skipped.
 //!
 //! Source: RFC 9293 (TCP), RFC 791 and 8200 (IP); the method is that of Percona's pt-tcp-model.
 
@@ -174,7 +174,7 @@ pub fn told_no(refusal: Refusal) -> Metric<u64> {
     }
 }
 
-/// What the capture tells of itself.
+/// The capture's own figures.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Own {
     /// See [`LOST`].
@@ -185,8 +185,8 @@ pub struct Own {
     pub cost: Duration,
 }
 
-/// Adds what the capture knows of each of its ports as samples. Instants of packets are on `seen`'s clock; the
-/// samples are stamped `at`.
+/// Adds the capture's figures of each of its ports as samples. Instants of packets are on `seen`'s clock; the samples
+/// are stamped `at`.
 pub fn push(
     at: Timestamp,
     seen: Timestamp,

@@ -1,12 +1,12 @@
 //! The census: where the engine's exchanges are, by sampling.
 //!
-//! At a random instant a random connection of the engine is asked for, first the engine's end and then the
-//! target's, and [`place`] finds the station that its exchange is at. The share of a station among the
-//! instants, times the connections, is the mean number of exchanges there; over the throughput that is
-//! the time that an exchange spends there (Little's law).
+//! At a random instant a random connection of the engine is asked for, first the engine's end and then the target's,
+//! and [`place`] finds its exchange's station. The share of a station among the instants, times the connections, is
+//! the mean number of exchanges there; over the throughput that is the time that an exchange spends there (Little's
+//! law).
 //!
-//! Blind spot: exchanges that are shorter than the time between the two answers are counted at
-//! [`UNRESOLVED`]. The kernel does not tell whether `TCP_NODELAY` is set: what Nagle holds is inferred.
+//! Blind spot: exchanges shorter than the time between the two answers count as [`UNRESOLVED`]. The kernel does not
+//! show whether `TCP_NODELAY` is set: what Nagle holds is inferred.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -85,7 +85,7 @@ metrics! {
     COST: Duration = "census.cost", "ns";
 }
 
-/// What a connection of the engine is doing, as the engine has it.
+/// The state of a connection, by the engine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SlotState {
     /// No socket.
@@ -100,14 +100,14 @@ pub enum SlotState {
     Waiting,
     /// A part of its answer was read.
     Answering,
-    /// Blocks of a stream go to the target, which nobody answers.
+    /// Blocks of a stream go to the target, without answers.
     Sending,
-    /// Blocks of a stream come from the target, which nobody asks for.
+    /// Blocks of a stream come from the target, without requests.
     Receiving,
 }
 
 impl SlotState {
-    /// Whether its exchanges are parts of one stream: where one ends and the next begins is nothing to either end.
+    /// Whether its exchanges are parts of one stream, without a boundary visible to either end.
     pub fn streams(self) -> bool {
         matches!(self, SlotState::Sending | SlotState::Receiving)
     }
@@ -116,7 +116,7 @@ impl SlotState {
 /// One connection of the engine at one instant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SlotView {
-    /// What it is doing.
+    /// Its state.
     pub state: SlotState,
     /// Changes with each exchange and with each socket.
     pub sequence: u64,
@@ -132,7 +132,7 @@ pub struct SlotView {
 
 /// The connections of an engine that makes load, read from outside while it does.
 pub trait Connections: Send + Sync {
-    /// How many there are, open or not. 0: this engine does not tell.
+    /// How many there are, open or not. 0: this engine does not know.
     fn count(&self) -> u32;
     /// One of them. None: it changed while it was read, or there is none of that number.
     fn read(&self, number: u32) -> Option<SlotView>;
@@ -148,7 +148,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// A sample that stands for so many instants, of which the first was so long ago.
+    /// A sample that stands for so many instants, the first of which was so long ago.
     pub fn add(&mut self, station: Station, weight: u64, late: Duration) {
         self.instants += weight;
         if let Some(place) = Station::ALL.iter().position(|one| *one == station) {
@@ -192,7 +192,7 @@ impl Counts {
     }
 }
 
-/// A stretch of the census as it is read: counts by station, batch by batch.
+/// A stretch of the census as read: counts by station, batch by batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batches {
     /// Of each batch: instants, and those at which the connection had nothing under way.
@@ -202,7 +202,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// What was counted between two instants; none without a census.
+    /// The counts between two instants; none without a census.
     pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
         let mut instants = Vec::new();
         let mut counts = Station::ALL.map(|_| Vec::new());
@@ -211,7 +211,7 @@ impl Batches {
             let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
             let grown = |metric: Metric<u64>| {
                 let samples = of.all(metric).unwrap_or_default();
-                // A count that stood still may not be repeated in every row, nor within the window at all.
+                // An unchanged count may not be repeated in every row, nor within the window at all.
                 let value = |at: &(Timestamp, u64)| {
                     let before = samples.partition_point(|(when, _)| *when <= at.0);
                     before.checked_sub(1).map_or(0, |index| samples[index].1)

@@ -1,11 +1,10 @@
-//! What the target's clients on this host take of its CPUs: the processes at the other end of the connections
-//! that it accepted.
+//! CPU time of the target's clients on this host: the processes at the other end of the connections that it accepted.
 //!
-//! Source: a `sock_diag` dump of the target's network namespace; which process holds an end, by `/proc/PID/fd`;
-//! `/proc/PID/task/TID/schedstat` of it.
+//! Source: a `sock_diag` dump of the target's network namespace; the process that holds an end, by `/proc/PID/fd`;
+//! its `/proc/PID/task/TID/schedstat`.
 //!
-//! Blind spots: clients that hold no connection for as long as it takes to look for them; clients of other users
-//! where linerate may not look; a process that is a client and much else besides is a client.
+//! Blind spots: clients whose connections are shorter than the search for them; clients of other users, where their
+//! processes are not readable; a process that is a client and much else counts as a client.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Cpus(BTreeSet<u16>);
 
 impl Cpus {
-    /// All that some list names. Words that are no list are passed over.
+    /// All that some list names. Words that are no list are skipped.
     pub fn union<'a>(lists: impl IntoIterator<Item = &'a str>) -> Self {
         let ranges = lists.into_iter().flat_map(|list| list.trim().split(',')).filter_map(range);
         Self(ranges.flatten().collect())

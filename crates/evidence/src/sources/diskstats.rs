@@ -1,4 +1,4 @@
-//! What the machine's disks wrote, and how long somebody waited until they had it.
+//! What the machine's disks wrote, and how long processes waited for it.
 //!
 //! Source: `/proc/diskstats` (`diskstats_show`, block/genhd.c; Documentation/admin-guide/iostats.rst). Of the whole
 //! machine: partitions, and what is made of other disks (dm, md, loop), are left out, so that nothing counts twice.

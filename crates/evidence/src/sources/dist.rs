@@ -1,8 +1,8 @@
 //! A distribution channel: the connection that a node holds to another node.
 //!
 //! Source: `erlang:dist_get_stat/1` (what waits for the channel is in the emulator, not in its port),
-//! `inet:getstat/2` and `erlang:port_info/2` of its socket. A message larger than 64 KiB counts as
-//! several frames. The channel over which linerate itself asks has the fact `role` = `linerate`.
+//! `inet:getstat/2` and `erlang:port_info/2` of its socket. A message larger than 64 KiB counts as several frames.
+//! linerate's own channel has the fact `role` = `linerate`.
 
 use super::{Fetch, Parse, Source};
 use linerate_model::Bytes;

@@ -1,7 +1,7 @@
-//! What the node's processes were at, of some drawn from all: how many worked on something, and who waited.
+//! The states of a random sample of the node's processes: how many worked, and how many waited.
 //!
-//! Source: status and stack of `erlang:process_info/2`, asked by `agent/src/probe/linerate_probe_doing.erl`. Of the
-//! processes drawn such as own no sampled connection; the rest of `doing.asked` is idle, or waits for data.
+//! Source: status and stack of `erlang:process_info/2`, asked by `agent/src/probe/linerate_probe_doing.erl`. The
+//! sample has processes that own no sampled connection; the rest of `doing.asked` is idle, or waits for data.
 
 use super::{Fetch, Parse, Source};
 

@@ -1,14 +1,14 @@
 //! The engine's own threads: how long they ran, waited for a CPU, and were held by a quota.
 //!
-//! A load engine that is starved makes a service look slow. Its threads are those of this process
-//! that are named `linerate-N`.
+//! An engine without CPU makes a service look slow. Its threads are those of this process that are
+//! named `linerate-N`.
 //!
 //! Source: `/proc/self/task/TID/comm`, `schedstat` and `status`; `cpu.stat` and the quota of our own
 //! control groups and those around them (v1 and v2). Fact besides: `cpus`, the list of those that
 //! the threads may use.
 //!
-//! Blind spots: a thread's time between its last sample and its end; whether run delay holds
-//! throttling depends on the kernel; a group's throttling is that of all who are in it.
+//! Blind spots: a thread's time between its last sample and its end; whether run delay includes
+//! throttling depends on the kernel; a group's throttling is that of all its processes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -56,7 +56,7 @@ metrics! {
 /// What the names of the engine's threads begin with; a number follows.
 const NAME: &str = "linerate-";
 
-/// What one pass read.
+/// What one sampling round read.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// Every thread of the engine that was still there.
@@ -72,7 +72,7 @@ pub struct ThreadReading {
     pub tid: u32,
     /// `/proc/self/task/TID/schedstat`.
     pub schedstat: Vec<u8>,
-    /// `/proc/self/task/TID/status`, where this pass read it.
+    /// `/proc/self/task/TID/status`, where this round read it.
     pub status: Option<Vec<u8>>,
 }
 
@@ -91,7 +91,7 @@ pub fn is_engine_thread(comm: &[u8]) -> bool {
 }
 
 impl Engine {
-    /// Takes one pass, and pushes what it comes to; nothing where the engine has no thread.
+    /// Takes one round, and pushes its sums; nothing where the engine has no thread.
     pub fn read(
         &mut self,
         at: Timestamp,
@@ -107,7 +107,7 @@ impl Engine {
         self.times.end_round();
         let of = Subject::Engine;
         evidence.push(at, of, THREADS, self.times.count());
-        // A kernel that does not account writes noughts.
+        // A kernel that does not account writes zeros.
         if !self.times.run().is_zero() {
             evidence.push(at, of, RUN, self.times.run());
             evidence.push(at, of, RUN_DELAY, self.times.delay());

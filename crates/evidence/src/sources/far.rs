@@ -1,11 +1,11 @@
-//! The kernel's side of a node on another host, out of files that the node itself read there.
+//! The kernel's side of a node on another host, from files that the node itself read there.
 //!
-//! Source: `agent/src/probe/linerate_probe_kernel.erl`: `/proc/self` of the node, its threads, its control
-//! groups, `/proc/stat` and `/proc/net`. Each text is read by the source that reads it on this host, and its
-//! numbers stand at the same subjects: `target`, `host`, `cpu/N`, `stack/server`.
+//! Source: `agent/src/probe/linerate_probe_kernel.erl`: `/proc/self` of the node, its threads, its control groups,
+//! `/proc/stat` and `/proc/net`. Each text is read by the source that reads it on this host, and its numbers have the
+//! same subjects: `target`, `host`, `cpu/N`, `stack/server`.
 //!
-//! Blind spots: processes that the node started are no part of `target`; a node with more than 256 threads has
-//! the others left out.
+//! Blind spots: processes that the node started are no part of `target`; of a node with more than 256 threads the
+//! others are left out.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,16 @@ use crate::subject::{Side, Subject};
 #[derive(Clone, Debug, Default)]
 pub struct Far {
     tree: Tree,
-    /// What was read of each thread last: they are read in turn.
+    /// The last reading of each thread: they are read in turn.
     threads: BTreeMap<u32, ThreadTexts>,
-    /// As they were read last.
+    /// The last reading.
     limits: Option<Vec<u8>>,
 }
 
 /// Its `status` and its `schedstat`.
 type ThreadTexts = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// Files of the host and of the network namespace, as sources ask for them: what the node is to read besides
-/// its own.
+/// Files of the host and of the network namespace, as sources ask for them: the node reads these besides its own.
 pub fn files() -> Vec<String> {
     let path = |source: &&Source| match source.fetch {
         Fetch::HostFile(path) => Some(path.to_owned()),
@@ -47,7 +46,7 @@ const TASK: &str = "/proc/self/task/";
 /// The threads that will be read, by their numbers.
 const TASKS: &str = "/proc/self/task";
 
-/// What the node could say of one file.
+/// The node's answer for one file.
 enum Said<'a> {
     Text(&'a [u8]),
     Size(u64),
@@ -55,7 +54,7 @@ enum Said<'a> {
 }
 
 impl Far {
-    /// Reads the files among a pass's rows.
+    /// Reads the files among a round's rows.
     pub fn take(&mut self, at: Timestamp, rows: &[NodeRow], evidence: &mut Evidence) {
         let mut own = Own { threads: std::mem::take(&mut self.threads), ..Own::default() };
         for row in rows {
@@ -80,7 +79,7 @@ impl Far {
         self.limits = own.limits.take().or(self.limits.take());
         let read = match reading {
             Some(reading) => self.tree.read(at, &reading, evidence),
-            // They are not read in each pass; in one that has no descriptors left the number alone is told.
+            // They are not read in each round; without descriptors left only their number is reported.
             None => {
                 let (limits, descriptors) = (self.limits.clone(), own.descriptors);
                 let process = ProcessReading { limits, descriptors, ..ProcessReading::default() };
@@ -102,7 +101,7 @@ fn said((name, value): &(String, NodeValue)) -> Option<Said<'_>> {
     }
 }
 
-/// The source of a file that is of no process, and what it tells of.
+/// The source of a file that is of no process, and its subject.
 fn of_all(path: &str) -> Option<(&'static Source, Subject)> {
     SOURCES.iter().find_map(|source| match source.fetch {
         Fetch::HostFile(of) if of == path => Some((*source, Subject::Host)),
@@ -116,7 +115,7 @@ fn of_all(path: &str) -> Option<(&'static Source, Subject)> {
 /// A control group's `cpu.stat`, and its quota and period.
 type GroupTexts = (Option<Vec<u8>>, [Vec<u8>; 2]);
 
-/// What a pass tells of the node's own process.
+/// A round's texts of the node's own process.
 #[derive(Default)]
 struct Own {
     stat: Option<Vec<u8>>,
@@ -181,8 +180,7 @@ impl Own {
         }
     }
 
-    /// No threads before each was read once: one that comes later would be taken for a new one, with all that
-    /// it ever did.
+    /// No threads before each was read once: a later one would be taken for a new one, with its whole past.
     fn reading(&mut self) -> Option<Reading> {
         let stat = self.stat.take()?;
         let read = |(status, schedstat): &ThreadTexts| [status.is_some(), schedstat.is_some()];
@@ -304,7 +302,7 @@ mod tests {
         assert_eq!(pass(2, &[&thread(9, 50), stat]), Ok(Duration::from_nanos(150)));
         assert_eq!(pass(3, &[&thread(7, 130)]), Ok(Duration::from_nanos(150)));
         assert_eq!(pass(4, &[stat]), Ok(Duration::from_nanos(180)));
-        // Without a descriptor for files their number is told still.
+        // Without a descriptor for files their number is still reported.
         let limits = text("/proc/self/limits", "Max open files            64   64   files\n");
         let size = file("/proc/self/fd", "size", NodeValue::Number(63));
         assert!(pass(5, &[&[limits]]).is_ok() && pass(6, &[&[size]]).is_ok());

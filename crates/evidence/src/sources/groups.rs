@@ -1,6 +1,6 @@
-//! What control groups say of CPU time: the quota, and how long it held a process.
+//! CPU time in control groups: the quota, and how long it stopped a process.
 //!
-//! No source by itself: [`super::process`] reads those of the target by it, [`super::engine`] our own.
+//! No source by itself: [`super::process`] reads the target's with it, [`super::engine`] our own.
 //!
 //! Source: `cpu.stat` and `cpu.max` (`Documentation/admin-guide/cgroup-v2.rst`); in version 1
 //! `cpu.cfs_quota_us` and `cpu.cfs_period_us` (`Documentation/scheduler/sched-bwc.rst`).
@@ -18,7 +18,7 @@ pub struct GroupReading {
     pub max: Option<Vec<u8>>,
 }
 
-/// What the groups of one process come to.
+/// The sum over the groups of one process.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Bandwidth {
     pub(super) throttled: Option<Throttled>,
@@ -26,7 +26,7 @@ pub(super) struct Bandwidth {
     pub(super) quota: Option<Duration>,
 }
 
-/// How a quota held a group; ordered by time.
+/// How long a quota stopped a group; ordered by time.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Throttled {
     pub(super) time: Duration,
@@ -34,7 +34,7 @@ pub(super) struct Throttled {
     pub(super) periods: u64,
 }
 
-/// Of a group and those around it. A quota stands at one group of the path, and only that one
+/// Of a group and those around it. A quota applies at one group of the path, and only that one
 /// counts: the worst is taken.
 pub(super) fn bandwidth(groups: &[GroupReading]) -> Result<Bandwidth, UnreadableSource> {
     let mut found = Bandwidth::default();

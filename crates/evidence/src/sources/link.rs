@@ -1,11 +1,11 @@
-//! A link that the lab laid, one way of it: what went in, what came out, what became of the rest.
+//! One direction of a link that the lab laid: what entered, what left, and what happened to the
+//! rest.
 //!
-//! The path's emulator tells it of itself: our own line by what its threads counted, the kernel's netem
-//! by its queueing discipline's statistics. Packets are segments everywhere: a super-frame counts as what
-//! it holds.
+//! The path's emulator counts it: our own line by its threads, the kernel's netem by its queueing discipline's
+//! statistics. Packets are segments everywhere: a super-frame counts as what it holds.
 //!
-//! Blind spot: netem doesn't say what it lost on purpose and what at its limit, nor how late it was; those
-//! metrics are missing there.
+//! Blind spot: netem has no separate counts of losses on purpose and at its limit, nor of its lateness; those metrics
+//! are missing there.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ metrics! {
     CPU: Duration = "link.cpu", "ns";
 }
 
-/// What a link tells of one way. None: it does not say.
+/// One direction's figures. None: the emulator does not have it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct DirectionReading {
     /// See [`PACKETS_IN`].

@@ -37,11 +37,11 @@ metrics! {
 /// `TCP_LISTEN`, `net/tcp_states.h`.
 const LISTEN: u8 = 10;
 
-/// The answer's subject names the port; listeners on others are passed over.
+/// The answer's subject names the port; listeners on others are skipped.
 fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableSource> {
     let Subject::Listener(port) = answer.of else { return Ok(()) };
     let mut found = Vec::new();
-    // A kernel that was not asked for them, or does not tell, leaves them out.
+    // A kernel that was not asked for them, or does not have them, leaves them out.
     let mut drops = None;
     for payload in sock_diag::payloads(answer.bytes) {
         let message = sock_diag::Message::read(payload)?;
@@ -68,7 +68,7 @@ fn push(
     let fullest = found.iter().copied().max_by(|a, b| {
         (u128::from(a.0) * u128::from(b.1.max(1))).cmp(&(u128::from(b.0) * u128::from(a.1.max(1))))
     });
-    // Nobody listens: that is no queue at all, and not an empty one.
+    // Without a listener there is no queue, not an empty one.
     if let Some((rqueue, wqueue)) = fullest {
         evidence.push(at, of, RQUEUE, rqueue);
         evidence.push(at, of, WQUEUE, wqueue);
@@ -81,8 +81,8 @@ fn push(
     }
 }
 
-/// The same of their own process's answers: each socket's `getsockopt(TCP_INFO)`, which has the queue where the
-/// segments not acknowledged stand and its limit in the next field (`tcp_get_info`, net/ipv4/tcp.c), and
+/// The same from the answers of their own process: each socket's `getsockopt(TCP_INFO)`, which has the queue in the
+/// field of unacknowledged segments and its limit in the next field (`tcp_get_info`, net/ipv4/tcp.c), and
 /// `getsockopt(SO_MEMINFO)`.
 pub(super) fn push_own<'a>(
     at: Timestamp,
@@ -115,7 +115,7 @@ pub fn listening(bytes: &[u8]) -> Vec<(u16, u32)> {
     heads.filter(|head| head.state == LISTEN).map(|head| (head.local_port, head.inode)).collect()
 }
 
-/// The same answer without the sockets of these inodes: who listens on the port at another address is another service.
+/// The same answer without the sockets of these inodes: listeners on the port at another address are another service.
 pub fn without(bytes: &[u8], strangers: &BTreeSet<u32>) -> Vec<u8> {
     let is_theirs = |payload: &[u8]| {
         let head = sock_diag::Message::read(payload);
@@ -139,8 +139,7 @@ pub fn families(bytes: &[u8], ports: &[u16]) -> Vec<u8> {
     families
 }
 
-/// The inodes of the sockets that listen on a port, from the same answer: what `/proc/PID/fd`
-/// names them by.
+/// The inodes of the sockets that listen on a port, from the same answer, as in `/proc/PID/fd`.
 pub fn inodes(bytes: &[u8], port: u16) -> Vec<u32> {
     let of_port = |(of, inode)| (of == port).then_some(inode);
     listening(bytes).into_iter().filter_map(of_port).collect()
@@ -151,12 +150,12 @@ pub fn backlog(bytes: &[u8], port: u16) -> Option<u64> {
     of_port(bytes, port).map(|it| u64::from(it.wqueue)).min()
 }
 
-/// Connections made and not yet accepted of all sockets that listen on a port; none where nobody listens.
+/// Connections made and not yet accepted of all sockets that listen on a port; none without a listener.
 pub fn queued(bytes: &[u8], port: u16) -> Option<u64> {
     of_port(bytes, port).map(|it| u64::from(it.rqueue)).reduce(|sum, it| sum + it)
 }
 
-/// What those sockets dropped, from the same answer; none where nobody listens, or the kernel does not tell.
+/// What those sockets dropped, from the same answer; none without a listener, or where the kernel does not count it.
 pub fn drops(bytes: &[u8], port: u16) -> Option<u64> {
     let of_port = |payload: &&[u8]| {
         let head = sock_diag::Message::read(payload);

@@ -1,7 +1,7 @@
-//! What the probe inside a BEAM node tells: rows that name their subject and their metrics.
+//! The probe inside a BEAM node: rows that name their subject and their metrics.
 //!
 //! Source: agent/src/probe/linerate_probe.erl. A name that no source has is dropped: a newer probe
-//! may say more than this linerate knows.
+//! may have more than this linerate knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -37,37 +37,37 @@ pub enum NodeSubject {
     File(String),
 }
 
-/// What a row says under one name.
+/// A value in a row.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NodeValue {
     /// A sample.
     Number(u64),
     /// A fact.
     Text(String),
-    /// What the kernel said, as it said it.
+    /// The kernel's answer, unchanged.
     Raw(Vec<u8>),
 }
 
 /// One row of the probe.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NodeRow {
-    /// Of what.
+    /// Its subject.
     pub of: NodeSubject,
     /// By name, in the probe's order.
     pub values: Vec<(String, NodeValue)>,
 }
 
-// Chosen: a sentence and a half; a node that sends more is cut short.
+// Chosen: a sentence and a half; longer ones are cut.
 const LONGEST_FACT: usize = 400;
 
-/// Gives connections, processes and queues of a node their numbers, and rows their place in the evidence.
+/// Assigns numbers to connections, processes and queues of a node, and subjects to rows.
 #[derive(Clone, Debug)]
 pub struct Numbering {
     flows: BTreeMap<(SocketAddr, SocketAddr), u32>,
     processes: BTreeMap<String, u32>,
     queues: BTreeMap<(String, String), u32>,
     next_flow: u32,
-    /// Whose addresses, pid or name were told: they stay, and a file need not say so with every pass.
+    /// Subjects with addresses, pid or name in the file: they stay, and need not be repeated in every round.
     told: BTreeSet<Subject>,
     known: BTreeMap<&'static str, Metric<u64>>,
 }
@@ -90,7 +90,7 @@ impl Default for Numbering {
 }
 
 impl Numbering {
-    /// Says that the connection between these two ends is the engine's, by that number.
+    /// Declares the connection between these two ends to be the engine's, with that number.
     pub fn engine_flow(&mut self, id: u32, node_end: SocketAddr, engine_end: SocketAddr) {
         self.flows.insert((plain(node_end), plain(engine_end)), id);
     }
@@ -126,7 +126,7 @@ impl Numbering {
         }
     }
 
-    /// None: it is for somebody else to read.
+    /// None: another reader's.
     fn subject(&mut self, row: &NodeRow, evidence: &mut Evidence) -> Option<Subject> {
         Some(match &row.of {
             NodeSubject::File(_) => return None,
@@ -154,7 +154,7 @@ impl Numbering {
                 let key = (host.clone(), name.clone());
                 let of = Subject::Queue(*self.queues.entry(key).or_insert(next));
                 if self.told.insert(of) {
-                    // The virtual host that a client gets who asks for none is not worth its words.
+                    // The default virtual host is not named.
                     let words = match host.as_str() {
                         "/" => name.clone(),
                         host => format!("{name} of {host}"),
@@ -168,7 +168,7 @@ impl Numbering {
     }
 }
 
-/// What the kernel said of a socket when the node asked it. Names: `linerate_probe_socket:kernel/1`.
+/// The kernel's answers about a socket, asked by the node. Names: `linerate_probe_socket:kernel/1`.
 fn push_kernel(at: Timestamp, of: Subject, row: &NodeRow, evidence: &mut Evidence) {
     let all = |wanted: &'static str| {
         row.values.iter().filter_map(move |(name, value)| match value {

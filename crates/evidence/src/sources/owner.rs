@@ -1,8 +1,8 @@
-//! The process that owns a connection: what comes in goes to its mailbox.
+//! The process that owns a connection: received data goes to its mailbox.
 //!
-//! Source: `process_info(Pid, message_queue_len)`, which no process is disturbed by, asked by
-//! `agent/src/probe/linerate_probe_sockets.erl`. Who it is are facts: `owner`, a pid, and `owner_name`
-//! where it is registered.
+//! Source: `process_info(Pid, message_queue_len)`, which disturbs no process, asked by
+//! `agent/src/probe/linerate_probe_sockets.erl`. Its identity is in facts: `owner`, a pid, and `owner_name` where it
+//! is registered.
 //!
 //! Blind spot: behind a gen_tcp socket of the `socket` backend the owner is a process of that backend.
 

@@ -28,7 +28,7 @@ pub(super) fn push(
         let line = numbers.join(" ");
         return Err(UnreadableSource::line(index, "as many numbers as names above", &line));
     }
-    // All before the first push, so that a damaged answer leaves no half of itself.
+    // All before the first push, so that a damaged answer leaves nothing partial.
     let mut values = Vec::with_capacity(fields.len());
     for (name, number) in names.into_iter().zip(numbers).skip(1) {
         if let Some((_, metric)) = fields.iter().find(|(field, _)| *field == name) {

@@ -1,24 +1,24 @@
-//! Whom the target asks: the connections that it opened itself, by the address at their other end.
+//! The target's peers: the connections that it opened itself, by the address at their other end.
 //!
-//! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or
-//! acknowledged, while it connects, or in its first second if neither end has said anything: a greeting is due. Sums over the instants of a dump: by `peer.instants` they are mean
-//! numbers, and `asked` is how many questions are out at once.
+//! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or acknowledged,
+//! while it connects, or in its first second if neither end has sent anything: a greeting is due. Counts are sums
+//! over the instants of a dump: divided by `peer.instants` they are mean numbers, and `asked` is how many questions
+//! are out at once.
 //!
-//! Of UDP and Unix sockets the kernel tells no times. Where they come and go (a resolver opens one for each
-//! lookup, nginx one for each request to php-fpm) each that is open has a question out; where they stay (a
-//! metrics sink, a pool of a database's connections) it is not known, and none is counted.
+//! The kernel has no times of UDP and Unix sockets. Where they come and go (a resolver opens one for each lookup,
+//! nginx one for each request to php-fpm) each open one has a question out; where they stay (a metrics sink, a pool
+//! of a database's connections) it is unknown, and none is counted.
 //!
-//! Source: a `sock_diag` dump with `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`) of the target's
-//! network namespace, and dumps of its UDP and Unix sockets; which sockets are the target's, by
-//! `/proc/PID/fd`; of a peer on this host, `/proc/PID/task/TID/schedstat` of its process tree. Facts besides:
-//! `address` (`10.0.0.2:5432`, `10.0.0.2:53/udp`, `unix:/run/php.sock`); of a peer on this host `process`,
-//! its name, and `pid`.
+//! Source: a `sock_diag` dump with `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`) of the target's network
+//! namespace, and dumps of its UDP and Unix sockets; which sockets are the target's, by `/proc/PID/fd`; of a peer on
+//! this host, `/proc/PID/task/TID/schedstat` of its process tree. Facts besides: `address` (`10.0.0.2:5432`,
+//! `10.0.0.2:53/udp`, `unix:/run/php.sock`); of a peer on this host `process`, its name, and `pid`.
 //!
-//! Blind spots: the kernel's times are whole ticks, so that what was sent and came in the same one is told by
-//! the number of segments, and where answers are of several it is undecided (`asked_maybe`); who is only told something and never answers (a log, a metrics sink) is
-//! asked for ever; two questions on one connection are one; UDP sockets without a fixed peer, and Unix ones without a
-//! name at the other end, lead nowhere that can be told; beyond the
-//! eight addresses with most connections nobody is told of.
+//! Blind spots: the kernel's times are whole ticks: what was sent and came in the same one is distinguished by the
+//! number of segments, and undecided (`asked_maybe`) where answers have several; a peer that never answers (a log, a
+//! metrics sink) is asked for ever; two questions on one connection are one; UDP sockets without a fixed peer, and
+//! Unix ones without a name at the other end, have no known peer; peers beyond the eight addresses with most
+//! connections are left out.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,10 +71,10 @@ metrics! {
     BUSIEST_THREAD: Duration = "peer.busiest_thread", "ns";
 }
 
-/// How many addresses are told of at an instant, and in all.
+/// How many addresses are reported at an instant, and in all.
 ///
-/// Chosen: a service asks one or two others. Twice as many in all, lest short-lived ones take every
-/// place at the start.
+/// Chosen: a service asks one or two others. Twice as many in all, so that short-lived ones do not
+/// take every place at the start.
 const MOST: usize = 8;
 const MOST_EVER: usize = 16;
 
@@ -86,7 +86,7 @@ const REMEMBERED: usize = 1024;
 /// `TCP_SYN_SENT`, `net/tcp_states.h`.
 const SYN_SENT: u8 = 2;
 
-/// Who is at the other end of a socket that the target opened.
+/// The other end of a socket that the target opened.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Whom {
     /// A listener's address.
@@ -114,7 +114,7 @@ pub struct Contact {
     pub whom: Whom,
     /// Its own.
     pub inode: u32,
-    /// Whether it waits for an answer; absent where the kernel does not tell.
+    /// Whether it waits for an answer; absent where the kernel does not show it.
     pub question: Option<Question>,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
@@ -173,7 +173,7 @@ impl Socket {
     }
 }
 
-/// A connection that is younger waits for its greeting. `tcpi_last_data_recv` begins with the connection
+/// A younger connection waits for its greeting. `tcpi_last_data_recv` begins with the connection
 /// (`tcp_finish_connect`, net/ipv4/tcp_input.c). Unit: milliseconds.
 // Chosen: longer than peers take to greet; a pool's spare connections are older for nearly all of their life.
 const NEW_MS: u32 = 1_000;
@@ -184,7 +184,7 @@ fn question(head: &Message, info: &[u8]) -> Question {
     if head.state == SYN_SENT {
         return Question::Out;
     }
-    // The answer is here, and its reader is the target's own affair.
+    // The answer is here: the target itself has to read it.
     if head.rqueue > 0 {
         return Question::None;
     }
@@ -192,7 +192,7 @@ fn question(head: &Message, info: &[u8]) -> Question {
     let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
     match (sent_segments, came_segments) {
         _ if unacknowledged || unsent => return Question::Out,
-        // The peer has to speak first, as mail relays and MySQL do; whatever is kept in reserve is older.
+        // The peer sends first, as mail relays and MySQL do; a connection in reserve is older.
         (Some(0), Some(0)) => {
             let age = u32_at(info, 52);
             let is_new = age.is_some_and(|age| age < NEW_MS);
@@ -205,7 +205,7 @@ fn question(head: &Message, info: &[u8]) -> Question {
     // `tcpi_last_data_sent` and `tcpi_last_data_recv`, each a time ago.
     match u32_at(info, 44).zip(u32_at(info, 52)) {
         Some((sent, came)) if sent < came => Question::Out,
-        // Where each question and each answer is one segment, the questions are ahead by the one that is out.
+        // Where each question and each answer is one segment, an outstanding question makes the former one more.
         Some((sent, came)) if sent == came => match sent_segments.cmp(&came_segments) {
             Ordering::Greater => Question::Out,
             Ordering::Equal => Question::None,
@@ -227,8 +227,7 @@ pub struct Peers {
 struct Sums {
     /// At the last instant.
     now: u64,
-    /// Of those that the kernel tells no times of, the ones that were open at the last instant, and how many that
-    /// had been are not any more.
+    /// Of those without times in the kernel, the open ones at the last instant, and how many have gone.
     open: BTreeSet<u32>,
     gone: u64,
     connections: u64,
@@ -241,8 +240,8 @@ struct Sums {
 }
 
 impl Peers {
-    /// Takes one instant: the sockets that the target opened. Addresses that are told of from now on
-    /// come back, with their numbers.
+    /// Takes one instant: the sockets that the target opened. Returns the addresses that are reported from now on,
+    /// with their numbers.
     pub fn take(&mut self, contacts: impl IntoIterator<Item = Contact>) -> Vec<(Whom, u16)> {
         self.instants += 1;
         self.sums.values_mut().for_each(|sums| sums.now = 0);
@@ -266,7 +265,7 @@ impl Peers {
             let open = open.remove(whom).unwrap_or_default();
             sums.gone += sums.open.difference(&open).count() as u64;
             let now = open.len() as u64;
-            // They come and go: as many have gone as are there.
+            // They come and go if as many have gone as are there.
             sums.asked += if sums.gone >= now { now } else { 0 };
             sums.open = open;
         }

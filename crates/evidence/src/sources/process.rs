@@ -1,4 +1,4 @@
-//! The target's process tree: its CPU time, its threads, what it waits for, what it may have.
+//! The target's process tree: its CPU time, its threads, its waits, its limits.
 //!
 //! Source: of every process `/proc/PID/stat`, `io`, `limits`, `fd`; of every thread
 //! `/proc/PID/task/TID/status`, `schedstat` (proc(5), `Documentation/scheduler/sched-stats.rst`) and,
@@ -6,12 +6,12 @@
 //! (v1 and v2). Fact besides: `cpus`, the list of those that its threads may use.
 //!
 //! Everything is summed over the tree. Sums of counters stay cumulative when threads and processes
-//! go: [`Tree`] keeps the last numbers of those it saw, and CPU time of children that were waited
+//! end: [`Tree`] keeps the last numbers of those it saw, and CPU time of children that were waited
 //! for is in their parents' `cutime`.
 //!
-//! Blind spots: pages that are written count when they become dirty, and a memory file system's do
-//! not; the switches of a thread that came and went between two passes; CPU time of
-//! children of a process that ignores `SIGCHLD`; processes that left the tree for init.
+//! Blind spots: written pages count when they become dirty, and a memory file system's do not; the
+//! switches of a thread that came and went between two sampling rounds; CPU time of children of a
+//! process that ignores `SIGCHLD`; processes that left the tree for init.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -85,7 +85,7 @@ metrics! {
     CPU_QUOTA: Duration = "process.cpu_quota", "ns";
 }
 
-/// What one pass over the tree read. Parents stand before their children, so that a child that is
+/// What one round over the tree read. Parents are before their children, so that a child that is
 /// waited for in between is missed and not counted twice.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
@@ -108,7 +108,7 @@ pub struct ProcessReading {
     pub limits: Option<Vec<u8>>,
     /// Entries of `/proc/PID/fd`, where they were readable.
     pub descriptors: Option<u64>,
-    /// Every thread that was still there; none where they were not read in this pass.
+    /// Every thread that was still there; none where they were not read in this round.
     pub threads: Vec<ThreadReading>,
 }
 
@@ -125,7 +125,7 @@ pub struct ThreadReading {
     pub stat: Option<Vec<u8>>,
 }
 
-/// The tree over time: what is needed to keep its sums cumulative.
+/// The tree over time: the state that keeps its sums cumulative.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     threads: BTreeMap<(u32, u32), Thread>,
@@ -152,7 +152,7 @@ struct Counts {
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     counts: Counts,
-    /// What it had run when the run began.
+    /// Its run time when the run began.
     run_before: Duration,
     present: bool,
 }
@@ -163,14 +163,14 @@ impl Tree {
         self.busiest_name.as_deref()
     }
 
-    /// Takes one pass, and pushes the tree's sums.
+    /// Takes one round, and pushes the tree's sums.
     pub fn read(
         &mut self,
         at: Timestamp,
         reading: &Reading,
         evidence: &mut Evidence,
     ) -> Result<(), UnreadableSource> {
-        // Everybody has left: what the last pass said stands.
+        // No process is left: the last round's sums stay.
         if reading.processes.is_empty() {
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl Tree {
                 };
                 if let Some(schedstat) = &thread.schedstat {
                     (counts.run, counts.delay) = schedule(schedstat)?;
-                    // A kernel that does not account writes noughts, for running threads too.
+                    // A kernel that does not account writes zeros, for running threads too.
                     scheduled |= !counts.run.is_zero();
                 }
                 if let Some(stat) = &thread.stat {
@@ -287,7 +287,7 @@ impl Tree {
         }
     }
 
-    /// Puts the counts of threads that this pass did not find with those that went.
+    /// Adds the counts of threads that this round did not find to those that ended.
     fn bury(&mut self) {
         let gone = &mut self.gone;
         self.threads.retain(|_, thread| {
@@ -338,7 +338,7 @@ fn columns<const COUNT: usize>(
     numbers.try_into().map_err(|_| expected())
 }
 
-/// Counters of processes that come and go between two readings do not go back.
+/// Counters of processes that come and go between two readings do not fall.
 fn largest(sums: &mut [u64; 2], now: [u64; 2]) {
     for (sum, now) in sums.iter_mut().zip(now) {
         *sum = now.max(*sum);

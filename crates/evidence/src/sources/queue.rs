@@ -1,11 +1,11 @@
-//! One queue of a message broker: what it holds, what goes in and out, and who consumes from it.
+//! One queue of a message broker: its messages, its traffic, and its consumers.
 //!
 //! Source: RabbitMQ's own tables (`rabbit_core_metrics`), read by `agent/src/probe/linerate_probe_broker.erl`. At
 //! most 24 queues: those that hold most, those that grow most, and where queues are not counted those that have
 //! consumers. Its name, and its virtual host where that is not `/`, is the fact `name`.
 //!
-//! Blind spot: RabbitMQ counts single queues only where `collect_statistics` says so, as its management plugins
-//! do: elsewhere only its consumers are known. Counters are sums over this node's channels: one that closes takes
+//! Blind spot: RabbitMQ counts single queues only where `collect_statistics` is set so, as its management plugins do:
+//! elsewhere only its consumers are known. Counters are sums over this node's channels: a channel that closes takes
 //! its part along.
 
 use super::{Fetch, Parse, Source};

@@ -1,6 +1,6 @@
 //! How long threads ran and waited for a CPU, kept cumulative while threads come and go.
 //!
-//! No source by itself: [`super::engine`] and the probe's look at a [`super::peers`] process add up by it.
+//! No source by itself: [`super::engine`] and the probe's samples of [`super::peers`] processes are added up with it.
 //!
 //! Source: `/proc/PID/task/TID/schedstat`, `Documentation/scheduler/sched-stats.rst`.
 
@@ -26,7 +26,7 @@ pub struct RunTimes {
 struct Thread {
     run: Duration,
     delay: Duration,
-    /// What it had run when the first pass was made.
+    /// Its run time in the first round.
     run_before: Duration,
     present: bool,
 }
@@ -38,7 +38,7 @@ impl RunTimes {
         let known = self.threads.contains_key(&id);
         let thread = self.threads.entry(id).or_default();
         if run < thread.run {
-            // Another thread with the number of one that went.
+            // Another thread with the number of one that ended.
             self.gone.0 += thread.run;
             self.gone.1 += thread.delay;
             *thread = Thread::default();
@@ -53,7 +53,7 @@ impl RunTimes {
         Ok(())
     }
 
-    /// Ends a pass: threads that it did not find have gone, and their time stays.
+    /// Ends a round: threads that it did not find have ended, and their time stays.
     pub fn end_round(&mut self) {
         let gone = &mut self.gone;
         self.threads.retain(|_, thread| {
@@ -76,7 +76,7 @@ impl RunTimes {
         self.threads.values().fold(self.gone.1, |sum, thread| sum.saturating_add(thread.delay))
     }
 
-    /// Time on a CPU of the thread that ran most since the first pass, from then on.
+    /// Time on a CPU of the thread that ran most since the first round, from then on.
     pub fn busiest(&self) -> Duration {
         self.busiest
     }
@@ -86,7 +86,7 @@ impl RunTimes {
         self.busiest_id
     }
 
-    /// Threads that the last pass found.
+    /// Threads that the last round found.
     pub fn count(&self) -> u64 {
         self.threads.len() as u64
     }

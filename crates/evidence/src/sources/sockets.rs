@@ -1,7 +1,7 @@
 //! Which connections there are: a `sock_diag` dump read for the two ends and the inode of each.
 //!
-//! No source of samples by itself: it tells the probe which connections are the target's, by the
-//! inodes that its descriptors name.
+//! No source of samples by itself: the probe finds the target's connections with it, by the inodes
+//! of its descriptors.
 //!
 //! Source: `struct inet_diag_sockid`, `linux/inet_diag.h`.
 
@@ -22,7 +22,7 @@ pub struct Connection {
     pub queued: u64,
 }
 
-/// The connections of a dump; what is none of the Internet's families is passed over.
+/// The connections of a dump; other families than the Internet's are skipped.
 pub fn connections(bytes: &[u8]) -> Vec<Connection> {
     sock_diag::payloads(bytes).filter_map(connection).collect()
 }

@@ -1,16 +1,16 @@
-//! How much of its time in user code the target spins: it asks again and again whether there is work, or whether a lock is
-//! free, instead of sleeping until there is. To every other measure that is CPU time like any other.
+//! How much of its time in user code the target spins: it checks repeatedly whether there is work, or whether a lock
+//! is free, instead of sleeping. Every other measure counts that as CPU time.
 //!
-//! The kernel interrupts the busiest threads by its clock and notes where they are. Code that spins says so to the
-//! processor (`pause`, `yield`), so that it gives way: an instruction of that kind beside the place tells.
-//! Each sample is a part of a second of a thread in user code ([`A_SECOND`]).
+//! The kernel's clock interrupts the busiest threads and notes where they are. Code that spins executes an
+//! instruction (`pause`, `yield`) by which the processor gives way: one near the place shows it. Each sample is a
+//! part of a second of a thread in user code ([`A_SECOND`]).
 //!
 //! Source: perf_event_open(2), `PERF_COUNT_SW_CPU_CLOCK` of user code; `/proc/PID/mem`; Intel's "Software Developer's
 //! Manual", volume 2, PAUSE; Arm's "Architecture Reference Manual", YIELD and ISB.
 //!
-//! Blind spots: threads beyond the eight busiest; a loop that calls the kernel to give way (`sched_yield`) spins there, unseen; who spins without telling
-//! the processor computes, for all that anybody can see; without the permission (root, the same user with
-//! `kernel.perf_event_paranoid` of 2 or less) nothing is known.
+//! Blind spots: threads beyond the eight busiest; a loop that calls the kernel to give way (`sched_yield`) spins
+//! there, unseen; spinning without such an instruction counts as computing; without the permission (root, the same
+//! user with `kernel.perf_event_paranoid` of 2 or less) nothing is known.
 
 use std::collections::BTreeMap;
 
@@ -72,11 +72,11 @@ impl Spinning {
     }
 }
 
-/// Code on both sides of a place that belongs to the same turn of a loop. Unit: bytes.
+/// Code on both sides of a place that belongs to the same iteration of a loop. Unit: bytes.
 // Measured: of OTP 25's loop in which schedulers look for work, 99 of 100 samples are within 13 bytes of its `pause`.
 pub const NEARBY: u64 = 16;
 
-/// Whether code has an instruction by which it says that it spins.
+/// Whether code has an instruction for spinning.
 pub fn spins(code: &[u8]) -> bool {
     if cfg!(target_arch = "aarch64") {
         let words = code.chunks_exact(4).filter_map(|word| word.first_chunk());

@@ -1,7 +1,7 @@
 //! Where the CPUs' time went.
 //!
-//! Source: `/proc/stat` (`show_stat`, `fs/proc/stat.c`; proc_stat(5)). Ticks since boot; the
-//! total stands at `host`, each CPU's own at `cpu/N`.
+//! Source: `/proc/stat` (`show_stat`, `fs/proc/stat.c`; proc_stat(5)). Ticks since boot; the total
+//! is `host`'s, each CPU's own `cpu/N`'s.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 /// The columns of a `cpu` line. `guest` follows, and is already in `user`.
 const COLUMNS: [Metric<Duration>; 8] = [USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL];
 
-/// CPUs' worth of time with nothing to do, or to wait for a disk.
+/// CPUs' worth of time with nothing to do, or waiting for a disk.
 pub fn unused(of: &Of) -> Result<f64, Missing> {
     let (idle, over) = of.delta(IDLE)?;
     let waiting = of.grown(IOWAIT).unwrap_or(0.0);

@@ -1,7 +1,6 @@
-//! What the far end of streams counted of a run, as it says itself: before the load, and when its connections have
-//! ended.
+//! The far end's own counts of streams in a run: before the load, and when its connections have ended.
 //!
-//! Blind spot: a far end that is not ours (a discard or chargen service) says nothing.
+//! Blind spot: a far end that is not ours (a discard or chargen service) reports nothing.
 
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ metrics! {
     COPIED: u64 = "stream.copied", "1";
 }
 
-/// What it says.
+/// Its figures.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FarEndReading {
     /// See [`CONNECTIONS`].
@@ -53,7 +52,7 @@ pub struct FarEndReading {
 }
 
 impl FarEndReading {
-    /// Adds it as it was told then.
+    /// Adds them as of that time.
     pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
         let of = Subject::Target;
         evidence.push(at, of, CONNECTIONS, self.connections);

@@ -1,12 +1,12 @@
-//! Processes of the node that are worth a look: who has mail, who the system monitor told of, some
+//! Sampled processes of the node: those with mail, those that the system monitor reported, some
 //! owners of sockets, and the process that frees literals.
 //!
-//! Source: `erlang:process_info/2`, asked by `agent/src/probe/linerate_probe_processes.erl`. A mailbox's
-//! length is read of all processes, a stretch of the table a pass; the rest of at most 20.
-//! Facts beside the metrics: `name`, `function`, `stack`, `wait`, `fullsweep_after`.
+//! Source: `erlang:process_info/2`, asked by `agent/src/probe/linerate_probe_processes.erl`. The mailbox length is
+//! read of all processes, a part of the table a round; the rest of at most 20. Facts beside the metrics: `name`,
+//! `function`, `stack`, `wait`, `fullsweep_after`.
 //!
-//! Blind spot: who works without mail, is no owner of a sampled socket and no trouble to the collector
-//! is not looked at.
+//! Blind spot: a process that works without mail, owns no sampled socket and is not reported by the system monitor is
+//! not sampled.
 
 use linerate_model::Bytes;
 

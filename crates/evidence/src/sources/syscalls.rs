@@ -1,12 +1,12 @@
 //! What a thread waits for, by the system call that it is in and the call's arguments.
 //!
-//! No source by itself: [`super::threads`] counts by it.
+//! No source by itself: [`super::threads`] counts with it.
 //!
 //! Source: `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)); numbers of
 //! `arch/x86/entry/syscalls/syscall_64.tbl` and of `asm-generic/unistd.h`, which aarch64 has.
 //!
-//! Blind spots: a `select` or `ppoll` with a timeout of nought or of a year is "timed" alike, since the
-//! timeout is behind a pointer; a 32-bit program's numbers are read as if they were this machine's.
+//! Blind spots: a `select` or `ppoll` with a timeout of zero or of a year is "timed" alike, since the timeout is
+//! behind a pointer; a 32-bit program's numbers are read as if they were this machine's.
 
 use super::UnreadableSource;
 use super::threads::Doing;
@@ -31,7 +31,7 @@ impl Architecture {
     }
 }
 
-/// What `syscall` says of a thread.
+/// A thread's `syscall`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Said {
     /// It runs, or could.
@@ -42,13 +42,13 @@ pub enum Said {
     UnlessDisk(Doing),
 }
 
-/// A call, by what its arguments say of the wait.
+/// A call, by what its arguments show of the wait.
 #[derive(Clone, Copy)]
 enum Call {
     Is(Doing),
     /// Its state may be that of a thread that waits for a disk.
     May(Doing),
-    /// The number of descriptors, where there is one, and the timeout: both by their places.
+    /// The places of the number of descriptors, if any, and of the timeout.
     Poll(Option<usize>, Timeout),
     Futex,
     /// Waits for a lock, if the timeout at that place is no pointer.

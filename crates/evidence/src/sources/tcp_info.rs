@@ -1,4 +1,4 @@
-//! What the kernel knows of one end of one connection.
+//! The kernel's view of one end of one connection.
 //!
 //! Source: `sock_diag` (`linux/inet_diag.h`) with the attributes `INET_DIAG_INFO` (`struct
 //! tcp_info`, `linux/tcp.h`, filled by `tcp_get_info`, `net/ipv4/tcp.c`), `INET_DIAG_SKMEMINFO`
@@ -230,15 +230,15 @@ pub fn push(at: Timestamp, of: Subject, info: &[u8], evidence: &mut Evidence) {
     put.bytes(232, RCV_WND);
 }
 
-/// A connection of which its own process was asked: `getsockopt(TCP_INFO)`, `getsockopt(SO_MEMINFO)`, and how
-/// many bytes the process has read so far. What the lengths of its queues are follows from these.
+/// A connection read by its own process: `getsockopt(TCP_INFO)`, `getsockopt(SO_MEMINFO)`, and how many bytes the
+/// process has read so far. The lengths of its queues follow from these.
 ///
 /// `rqueue = bytes received - bytes read`, none where no packet is held;
 /// `wqueue = unsent + bytes sent - sent again - acknowledged`
 ///
-/// Blind spots: bytes that the process has in a buffer of its own and not counted as read are unread here, as long
-/// as the kernel holds others; of a connection that the process made, a byte of the queue to send, since the SYN
-/// counts as acknowledged.
+/// Blind spots: bytes in a buffer of the process that it has not counted as read are unread here, as long as the
+/// kernel holds others; of a connection that the process made, a byte of the queue to send, since the SYN counts as
+/// acknowledged.
 pub(super) fn push_own(
     at: Timestamp,
     of: Subject,
@@ -338,7 +338,7 @@ impl Put<'_> {
         }
     }
 
-    /// Micros of which 0 and the largest number mean that nothing was measured yet.
+    /// Microseconds of which 0 and the largest number mean that nothing was measured yet.
     fn measured(&mut self, offset: usize, metric: Metric<Duration>) {
         if u32_at(self.info, offset).is_some_and(|word| word != 0 && word != u32::MAX) {
             self.micros(offset, metric);

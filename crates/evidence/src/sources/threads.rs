@@ -1,19 +1,18 @@
-//! What the target's threads are at, sampled at random instants.
+//! The states of the target's threads, sampled at random instants.
 //!
-//! Each metric is a sum over the instants of the number of threads that were found so: by
-//! `threads.instants` it is the mean number. Where a tree has more threads than are asked at an
-//! instant, those that are asked stand for all. A thread's *occupancy* is the share of instants at
-//! which it ran, could have run, or waited for a disk: 1 is a thread that is full, whether it computes
-//! or writes.
+//! Each metric is a sum over the instants of the number of threads in that state: divided by `threads.instants` it is
+//! the mean number. Of a tree with more threads than are sampled at an instant, those sampled stand for all. A
+//! thread's *occupancy* is the share of instants at which it ran, could have run, or waited for a disk: 1 is a thread
+//! that is full, whether it computes or writes.
 //!
 //! Threads are not exchanges: an event loop that waits may hold a thousand of them.
 //!
 //! Source: `/proc/PID/task/TID/syscall` and `stat` (proc(5)). Fact besides: `fullest_thread`, its name.
 //!
-//! Blind spots: without the permission to trace (`CAP_SYS_PTRACE`, or the same user and no Yama) only the
-//! states are known, and the rest is `unknown`; a runtime's own threads (schedulers, goroutines) hide
-//! who waits for what; where not all threads are asked, two that ran together may be missed; a read that
-//! waits for a disk is told by its state.
+//! Blind spots: without the permission to trace (`CAP_SYS_PTRACE`, or the same user and no Yama) only the states are
+//! known, and the rest is `unknown`; a runtime's own threads (schedulers, goroutines) hide what waits for what; where
+//! not all threads are sampled, two that ran together may be missed; a read that waits for a disk is recognised by
+//! its state.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +79,7 @@ metrics! {
     TOGETHER: u64 = "threads.together", "1";
 }
 
-/// What a thread is at.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Doing {
     /// Runs, or could.
@@ -109,7 +108,7 @@ pub enum Doing {
     Child,
     /// Anything else.
     Other,
-    /// This process may not ask.
+    /// Not permitted to read.
     Unknown,
 }
 
@@ -134,8 +133,8 @@ pub struct Threads {
     fullest_id: Option<ThreadId>,
 }
 
-/// What a thread is at, by its `syscall`, where that could be read, and its state, where that is needed
-/// or all there is. None of one that has ended.
+/// A thread's state, by its `syscall`, where that could be read, and its `stat`, where that is needed or all there
+/// is. None of one that has ended.
 pub fn doing(said: Option<Said>, state: Option<char>) -> Option<Doing> {
     // zombie, dead.
     if matches!(state, Some('Z' | 'X' | 'x')) {
@@ -163,8 +162,8 @@ pub fn state(stat: &[u8]) -> Result<char, UnreadableSource> {
 }
 
 impl Threads {
-    /// Takes one instant: threads that were asked, how many there are, and of those that ran how many did
-    /// so at the same time. Threads are asked one by one, and two that take turns may both have run.
+    /// Takes one instant: the sampled threads, the number of all, and how many of those that ran did so at the same
+    /// time. Threads are sampled one by one, and two that take turns may both have run.
     pub fn take(&mut self, asked: &[(ThreadId, Doing)], all: u64, at_once: u64) {
         self.instants += 1;
         let Ok(count @ 1..) = u64::try_from(asked.len()) else { return };
@@ -185,7 +184,7 @@ impl Threads {
         self.together += u64::from(at_once >= 2);
     }
 
-    /// Forgets threads that are gone, so that another with the same number begins at nought.
+    /// Drops threads that are gone, so that another with the same number begins at zero.
     pub fn keep(&mut self, is_there: impl Fn(ThreadId) -> bool) {
         self.occupied.retain(|id, _| is_there(*id));
     }

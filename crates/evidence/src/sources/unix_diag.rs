@@ -1,7 +1,7 @@
 //! How a `sock_diag` answer about Unix sockets is laid out: `struct unix_diag_msg`, then attributes.
 //!
-//! No source of samples by itself: it tells the probe whom the target asks over Unix sockets. A client's own
-//! socket has no name; that of its peer, which the listener's accept gives, has the listener's path.
+//! No source of samples by itself: the probe finds the target's peers on Unix sockets with it. A client's own socket
+//! has no name; its peer, which the listener's accept returns, has the listener's path.
 //!
 //! Source: `linux/unix_diag.h`; unix(7).
 

@@ -2,11 +2,11 @@
 //! system monitor; and what the probe itself cost.
 //!
 //! Source: `erlang:statistics/1`, `erlang:system_info/1` (of `allocator_sizes` too), `erlang:memory/0`,
-//! `erlang:system_monitor/2`, asked by `agent/src/probe/linerate_probe_vm.erl`. Nothing whose asking
-//! would change what others are told: so no reductions.
+//! `erlang:system_monitor/2`, asked by `agent/src/probe/linerate_probe_vm.erl`. Nothing whose reading would change
+//! other readers' results: so no reductions.
 //!
-//! Blind spot: the scheduler's wall time is wall time. A scheduler that the operating system does not
-//! let run counts as active, one that spins for work does not.
+//! Blind spot: the scheduler's wall time is wall time. A scheduler that the operating system does not run counts as
+//! active, one that spins for work does not.
 
 use std::time::Duration;
 

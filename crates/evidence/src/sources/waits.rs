@@ -1,8 +1,8 @@
-//! What the processes that were asked were at: how many of them ran, and how many waited for what.
+//! The states of the sampled processes: how many ran, and how many waited for what.
 //!
-//! Source: status and stack of `erlang:process_info/2`, told apart by
-//! `agent/src/probe/linerate_probe_processes.erl`. At most 20 processes a pass, those of `suspect`.
-//! The counts sum up to `waits.asked`.
+//! Source: status and stack of `erlang:process_info/2`, classified by
+//! `agent/src/probe/linerate_probe_processes.erl`. At most 20 processes a round, those of
+//! `suspect`. The counts add up to `waits.asked`.
 
 use super::{Fetch, Parse, Source};
 

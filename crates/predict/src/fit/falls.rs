@@ -1,14 +1,14 @@
-//! How work changes between one connection and all, where that is known at both ends.
+//! The change of work between one connection and all, measured at both ends.
 
-// Chosen: whatever falls steadily lies between the first and the last of them.
-/// How much of what work costs more with one connection than with all is left between them.
+// Chosen: any steady decrease lies between the first and the last of these.
+/// How much of the extra cost with one connection is left in between.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Falls {
-    /// A second one spares most of it: the waking of what sleeps.
+    /// The second connection saves most of it: the waking of sleeping threads.
     AtOnce,
-    /// Each doubling spares as much.
+    /// Each doubling saves as much.
     ByDoubling,
-    /// Each one spares as much.
+    /// Each connection saves as much.
     Evenly,
 }
 

@@ -1,4 +1,4 @@
-//! All networks that could have done what was observed, by how likely they did.
+//! All networks that explain the observations, with their likelihoods.
 
 use super::falls::Falls;
 use super::solver::Solver;
@@ -6,36 +6,36 @@ use super::{Alone, Known, LEAST, Observed, Removed, UNKNOWN, deviation};
 use crate::beyond::{Beyond, quantile};
 use crate::network::{Network, QueueStation, Solved};
 
-/// What is known, and what each member takes for the rest.
+/// The known stations, and each member's assumption for the rest.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     known: Vec<Known>,
-    /// With so many connections and more the known stations' demands are what they are with all.
+    /// From so many connections on the known stations' demands are those with all.
     connections: u32,
-    /// What clients pause between an answer and the next request. Unit: seconds.
+    /// The clients' pause between an answer and the next request. Unit: seconds.
     think: f64,
-    /// Those with one delay stand together.
+    /// Sorted so that equal delays are together.
     all: Vec<Member>,
 }
 
-/// One network that could be.
+/// One possible network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     /// Unit: seconds.
     delay: f64,
-    /// Of the station that nobody measured: seconds of a server; 0: there is none.
+    /// At the unmeasured station: seconds of a server; 0: there is none.
     pub demand: f64,
     pub servers: f64,
-    /// Whether what is known happens there and in the delay, and is no station beside them: a lock that is held
+    /// Whether the known work is done there and in the delay, and is no station beside them: a lock that is held
     /// while its holder computes.
     during: bool,
-    /// How what is known changes with connections.
+    /// How the known work changes with connections.
     falls: Falls,
-    /// Of service: 0 as a timer, 1 as an exponential.
+    /// Variation of service: 0 as a timer, 1 as an exponential.
     varies: f64,
-    /// Its share of all probability.
+    /// Its share of the probability.
     weight: f64,
-    /// How likely it is beside others, whatever part of the grid it stands for.
+    /// Its likelihood relative to others, whatever part of the grid it stands for.
     density: f64,
 }
 
@@ -47,23 +47,23 @@ const VARIES: [f64; 3] = [0.0, 0.5, 1.0];
 // Source: Gauss and Hermite's three nodes of a normal distribution, in standard deviations, with their weights.
 const NODES: [(f64, f64); 3] = [(-1.732, 1.0 / 6.0), (0.0, 2.0 / 3.0), (1.732, 1.0 / 6.0)];
 
-// Chosen: a limit that nobody measured is the exception: one service in four has one where the observations ask
-// for none, anywhere in the next two powers of ten.
+// Chosen: an unmeasured limit is the exception: one service in four has one where the observations do not show it,
+// anywhere in the next two powers of ten.
 const NO_STATION: f64 = 0.75;
 const NEXT: f64 = 100.0;
 
-// Chosen: the station's bound may be so much of what was done at most, farther than intervals reach.
+// Chosen: the station's bound may be lower than the observed rate by this factor, farther than intervals reach.
 const BELOW: f64 = 0.5;
 
 // Chosen: points of the bound's logarithm, before they are set closer where the likelihood is.
 const COARSE: usize = 24;
 const CLOSER: usize = 4;
 
-// Chosen: what is e^8 times less likely than the best is nothing beside it.
+// Chosen: what is e^8 times less likely than the best is negligible.
 const UNLIKELY: f64 = 8.0;
 
-// Chosen: a delay and the time alone are each known to a few percent; and where nearly no member has such a
-// delay, all are asked.
+// Chosen: a delay and the time alone are each known to a few percent; where hardly any member has such a delay, all
+// are used.
 const NEARLY: f64 = 0.9;
 const RARE: f64 = 1e-3;
 
@@ -93,7 +93,7 @@ impl Members {
         {
             let prior = prior / directions.len() as f64;
             let whole = alone.service_s * (at * spread).exp();
-            // What the CPUs are said to take may be more than what one alone took.
+            // The CPUs' known time may exceed the measured time alone.
             let time = (whole - of_known).max(whole * LEAST);
             let none = Member {
                 delay: time,
@@ -130,7 +130,7 @@ impl Members {
     fn along(&mut self, slice: Slice, most: f64, observed: &[Observed]) {
         let Slice { time, part, prior, during, falls } = slice;
         let demand = time * part;
-        // Fewer than one server is a rate that is set, and no part of the delay.
+        // Fewer than one server is a configured rate, and no part of the delay.
         let least = if part < 1.0 { NEARLY / demand } else { 0.0 };
         let from = (most * BELOW).max(least).ln();
         let to = (most * NEXT).ln();
@@ -207,7 +207,7 @@ impl Members {
         }
     }
 
-    /// Delay and known stations for what was observed.
+    /// Delay and known stations for the observations.
     fn solver<'a>(
         &self,
         known: &[Known],
@@ -227,7 +227,7 @@ impl Members {
         Solver::of(at, delay, during, observed)
     }
 
-    /// Leaves out those that change no quantile.
+    /// Drops members that change no quantile.
     fn thin(&mut self) {
         // Chosen: a hundredth of the smallest quantile, in all.
         const LEFT_OUT: f64 = 2.5e-4;
@@ -262,13 +262,13 @@ impl Members {
         Network { delay: self.think + member.delay, stations: known.chain(unknown).collect() }
     }
 
-    /// Quantiles of what they do with so many. Unit: exchanges a second.
+    /// Quantiles of their throughput with so many. Unit: exchanges a second.
     pub fn predict(&self, connections: u32, ends: [f64; 3], removed: &[Removed]) -> [f64; 3] {
         let mut done = self.rates(connections, removed);
         ends.map(|at| quantile(&mut done, at))
     }
 
-    /// The same quantile where something may hold them at any multiple of what they do with `observed`.
+    /// The same quantile where a limit may come at any multiple of their throughput with `observed`.
     pub fn capped(&self, connections: u32, observed: u32, at: f64) -> f64 {
         let now = self.rates(observed, &[]);
         let then = self.rates(connections, &[]);
@@ -278,7 +278,7 @@ impl Members {
         quantile(&mut held.collect::<Vec<_>>(), at)
     }
 
-    /// Those that have the delay which is to be removed: it is known then that nobody waits for it.
+    /// Those with the delay that is to be removed: then it is known that nothing queues for it.
     fn with_delay(&self, removed: &[Removed]) -> impl Iterator<Item = &Member> {
         let of = |it: &Removed| if let Removed::Delay(seconds) = it { *seconds } else { 0.0 };
         let least = removed.iter().map(of).sum::<f64>() * NEARLY;
@@ -286,7 +286,7 @@ impl Members {
         self.all.iter().filter(move |it| it.delay >= least || some < RARE)
     }
 
-    /// By member: what it does with so many, and its weight.
+    /// By member: its throughput with so many, and its weight.
     fn rates(&self, connections: u32, removed: &[Removed]) -> Vec<(f64, f64)> {
         let asked = [Observed { connections, per_s: 1.0, low: 1.0, high: 1.0 }];
         let mut solver: Option<((f64, bool, Falls), Solver)> = None;
@@ -320,8 +320,8 @@ impl Member {
     }
 }
 
-/// A CPU that is said to have done more than it can, or to have worked on one exchange for longer than it took, was
-/// counted too dear: some of that is done while nobody waits for it.
+/// A CPU that seems to have done more than it can, or to have worked longer on one exchange than that took, was
+/// counted too dear: part of the work is done after the answer.
 fn affordable(known: &[Known], alone: f64, observed: &[Observed]) -> Vec<Known> {
     let most = observed.iter().map(|it| it.per_s).fold(0.0, f64::max);
     let of = |it: &Known| {
@@ -341,7 +341,7 @@ fn affordable(known: &[Known], alone: f64, observed: &[Observed]) -> Vec<Known> 
     known
 }
 
-/// A member and what is known, without what is removed.
+/// A member and the known stations, without what is removed.
 fn changed(known: &[Known], mut member: Member, removed: &[Removed]) -> (Vec<Known>, Member) {
     let mut known = known.to_vec();
     let less = |from: &mut f64, seconds: f64| {
@@ -351,7 +351,7 @@ fn changed(known: &[Known], mut member: Member, removed: &[Removed]) -> (Vec<Kno
     };
     for it in removed {
         match it {
-            // What is not in the delay was taken for the station's.
+            // What is not in the delay was attributed to the station.
             Removed::Delay(seconds) => {
                 let rest = less(&mut member.delay, *seconds);
                 less(&mut member.demand, rest);
@@ -369,7 +369,7 @@ fn changed(known: &[Known], mut member: Member, removed: &[Removed]) -> (Vec<Kno
                 member.demand = 0.0;
             }
             Removed::Work { station, seconds } => {
-                // What is held meanwhile is held for less.
+                // Work done while the lock is held shortens the hold.
                 if member.during {
                     let rest = less(&mut member.demand, *seconds);
                     less(&mut member.delay, rest);

@@ -1,16 +1,16 @@
-//! What one network of a fit does with as many connections as were observed, and how likely that makes it.
+//! The throughput of one network of a fit with the observed connections, and its likelihood.
 
 use super::members::Member;
 use super::{LEAST, Observed};
 use crate::closed::between;
 use crate::network::{Network, QueueStation, Solved};
 
-/// Delay and known stations, solved once for all that might stand beside them.
+/// Delay and known stations, solved once for all unmeasured stations beside them.
 pub(super) struct Solver<'a> {
     observed: Vec<(&'a Observed, Beside)>,
 }
 
-/// What stands beside the unmeasured station with so many connections.
+/// The network beside the unmeasured station with so many connections.
 struct Beside {
     /// With 1, 2, ... exchanges there. Unit: exchanges a second.
     feeds: Vec<f64>,
@@ -40,7 +40,7 @@ impl<'a> Solver<'a> {
         Self { observed: observed.iter().map(|it| (it, beside(it))).collect() }
     }
 
-    /// By observation: with exponential service, and with one that never varies.
+    /// By observation: with exponential and with constant service.
     pub fn ends(&self, member: &Member) -> Vec<(f64, f64)> {
         let Member { demand, servers, .. } = *member;
         let of = |(it, beside): &(&Observed, Beside)| {

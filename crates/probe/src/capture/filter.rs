@@ -1,8 +1,8 @@
 //! The classic BPF program that chooses which packets the kernel hands over, and how much of each.
 //!
 //! TCP over IPv4 and IPv6 of the watched ports, one connection in n by the client's port, and of each packet the IP
-//! header and the first 20 bytes of the TCP header: no byte of payload leaves the kernel. What an answer begins with is
-//! compared with [`SIGNS`] there: of one that is a refusal some bytes fewer are handed over, and how many tells its sort.
+//! header and the first 20 bytes of the TCP header: no byte of payload leaves the kernel. There the beginning of an
+//! answer is compared with [`SIGNS`]: of a refusal some bytes fewer are handed over, and their number is its kind.
 //!
 //! Source: bpf(4) of the BSDs, `Documentation/networking/filter.rst` of the kernel. A datagram packet socket's
 //! packets begin at the IP header.
@@ -95,7 +95,7 @@ struct Program {
 pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling) -> Vec<sock_filter> {
     use code::*;
     let mut program = Program::default();
-    // The kernel takes no program that could load what was not stored, and looks for that line by line: also from one
+    // The kernel takes no program that could load what was not stored, and checks that line by line: also from one
     // that returns to the next.
     program.then(LOAD_NUMBER, 0);
     for place in [SOURCE, DESTINATION, HEADERS, IS_REPLY] {
@@ -195,10 +195,10 @@ impl Program {
         self.jumps.push((then, otherwise));
     }
 
-    /// Goes on at [`To::Plain`] where an answer is no refusal, else at its own sort.
+    /// Continues at [`To::Plain`] where an answer is no refusal, else at its own kind.
     fn refusals(&mut self) {
         use code::*;
-        // X is where the payload begins: past the TCP header, whose length stands in its own words.
+        // X is where the payload begins: past the TCP header, whose length is in its own words.
         self.then(LOAD_MEMORY, HEADERS);
         self.then(SUBTRACT, 20);
         self.then(TO_X, 0);
@@ -238,7 +238,7 @@ impl Program {
         let mut before = None;
         for (index, sign) in SIGNS.iter().enumerate().filter(|(_, sign)| fits(sign.length())) {
             let first = sign.words[0];
-            // The second of the same word is where the first goes on when it is not that one.
+            // The second of the same word is where the first continues when it does not match.
             if !begins(first) || before == Some(first) {
                 continue;
             }
@@ -425,7 +425,7 @@ mod tests {
                         payload[*offset as usize + index] = *byte;
                     }
                 }
-                // One that is shorter than all that may be looked at is looked at for the short ones only.
+                // An answer shorter than the examined length is compared with the short signs only.
                 let is_seen = length >= LOOKED_AT || sign.length() == 4;
                 let left_off = if is_seen { sign.refusal.left_off() as u32 } else { 0 };
                 assert_eq!(run(&program, &answer(&payload)), 44 - left_off, "{sign:?} {length}");

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use linerate_model::Timestamp;
 
-// Chosen: what a load on few CPUs does not feel; with 20 us a sample it is 500 a second.
+// Chosen: a load on few CPUs is not disturbed; with 20 us a sample it is 500 a second.
 const SHARE: f64 = 0.01;
 
-// Chosen: 500 a second tell a share to 2 % in five seconds. No slower than 20, however dear.
+// Chosen: 500 a second give a share to 2 % in five seconds. No fewer than 20, however costly.
 const MOST: f64 = 500.0;
 const LEAST: f64 = 20.0;
 
-// Chosen: forgets what a sample cost a second ago at 20 a second, and single ones that were interrupted.
+// Chosen: it forgets what a sample cost a second ago at 20 a second, and single ones that were interrupted.
 const MEMORY: f64 = 16.0;
 
-/// A Poisson process of instants, whose rate follows the cost. Fixed periods would beat against timers of the
-/// target, and exponential gaps against nothing.
+/// A Poisson process of instants, whose rate follows the cost. Fixed periods would beat against timers of the target,
+/// and exponential gaps do not.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     random: fastrand::Rng,
@@ -54,9 +54,9 @@ impl Pacer {
         self.random.u32(0..count.max(1))
     }
 
-    /// The sample that is due, if any is. One taken late stands for every instant that has passed: a sampler that
-    /// shares its CPU or its quota with the engine does not run while that is kept from running, and each such
-    /// stretch would count for one instant only.
+    /// The sample that is due, if any. A late one stands for every instant that has passed: a sampler that shares its
+    /// CPU or its quota with the engine does not run while the engine is kept from running, and each such stretch
+    /// would count for one instant only.
     pub(crate) fn due(&mut self, now: Timestamp) -> Option<Due> {
         if self.next > now {
             return None;
@@ -69,8 +69,8 @@ impl Pacer {
         Some(Due { weight, late })
     }
 
-    /// A sample for which the kernel was asked took so much CPU time. Others are cheaper, and are not to raise the
-    /// rate: stretches without load would be sampled more than those with it.
+    /// CPU time of a sample for which the kernel was asked. Others are cheaper, and must not raise the rate:
+    /// stretches without load would be sampled more than those with it.
     pub(crate) fn spent(&mut self, cpu: Duration) {
         let cpu = cpu.as_nanos() as f64;
         let part = if self.cost == 0.0 { 1.0 } else { 1.0 / MEMORY };

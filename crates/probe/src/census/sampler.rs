@@ -38,7 +38,7 @@ struct Shared {
 
 impl CensusSampler {
     /// Starts it. `servers` are their addresses as the engine connects to them, in the plan's order; `now` is the
-    /// run's clock. What keeps it from sampling is told as `unread`.
+    /// run's clock. Faults become `unread` lines.
     pub fn start(
         scope: &Scope,
         servers: &[SocketAddr],
@@ -74,12 +74,12 @@ impl CensusSampler {
         sampler
     }
 
-    /// What it has counted since it was asked last: cumulative counters, a row about each 200 ms.
+    /// The counts since the last call: cumulative counters, a row about each 200 ms.
     pub fn drain(&self) -> Evidence {
         self.shared.take()
     }
 
-    /// Ends it; what it has counted since it was asked last.
+    /// Ends it; returns the counts since the last call.
     pub fn finish(mut self) -> Evidence {
         self.end();
         self.shared.take()
@@ -131,7 +131,7 @@ struct Work {
     /// As of the last row.
     told: Vec<Counts>,
     next_row: Timestamp,
-    /// CPU time of the thread at the last sample, and what that was of.
+    /// CPU time of the thread at the last sample, and whether that asked the kernel.
     cpu: Duration,
     last: Option<(u16, Asked)>,
     fault: Option<String>,
@@ -158,8 +158,8 @@ impl Work {
     }
 
     fn run(mut self, now: fn() -> Timestamp, shared: &Shared) {
-        // 1 ns instead of the default 50 us: the kernel would put our wakes together with those of others'
-        // timers, and instants would no longer be random. Without it they are nearly so.
+        // 1 ns instead of the default 50 us: the kernel would group our wakes with other timers, and instants would
+        // no longer be random. Without it they are nearly so.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         shared.with(|evidence| self.tell_all(now(), evidence));
         while !shared.ends.load(Ordering::Relaxed) {
@@ -175,7 +175,7 @@ impl Work {
     /// A sample, if one is due.
     fn step(&mut self, now: &impl Fn() -> Timestamp, cpu: impl Fn() -> Duration) {
         let Some(due) = self.pacer.due(now()) else { return };
-        // Since the last sample began: with it its row, its sleep, and the wake to this one.
+        // Since the last sample began: its row, its sleep, and the wake for this one included.
         let spent = cpu().saturating_sub(self.cpu);
         self.cpu += spent;
         if let Some((server, asked)) = self.last.take() {
@@ -194,7 +194,7 @@ impl Work {
         }
     }
 
-    /// A row of each server of which there is something new.
+    /// A row of each server with new counts.
     fn tell(&mut self, at: Timestamp, evidence: &mut Evidence) {
         self.next_row = next_row(at);
         for (server, (counts, told)) in (0..).zip(self.counts.iter().zip(&mut self.told)) {
@@ -204,7 +204,7 @@ impl Work {
             }
         }
         let faults = self.census.take_faults();
-        // The first stands, and is told once: later ones tend to follow from it.
+        // The first is kept and reported once: later ones tend to follow from it.
         if self.fault.is_none()
             && let Some(fault) = faults.into_iter().next()
         {
@@ -213,7 +213,7 @@ impl Work {
         }
     }
 
-    /// A row of each server: counters need one before the first and one behind the last sample.
+    /// A row of each server: counters need one before the first and one after the last sample.
     fn tell_all(&mut self, at: Timestamp, evidence: &mut Evidence) {
         self.tell(at, evidence);
         for (server, counts) in (0..).zip(&self.counts) {
@@ -227,7 +227,8 @@ impl Work {
     }
 }
 
-/// At whole multiples of the clock: samplers of several processes tell at the same instants.
+/// At whole multiples of the clock, so that samplers of several processes report at the same
+/// instants.
 fn next_row(after: Timestamp) -> Timestamp {
     let each = ROW.as_nanos() as u64;
     Timestamp((after.0 / each + 1) * each)

@@ -13,16 +13,16 @@ use super::servers::{Estimate, Servers};
 use crate::packed::Live;
 use crate::subject::Direction;
 
-/// Silence after which data is no more of the same request or answer.
-// Chosen: longer than retransmission timeouts, delayed acknowledgements and a streamed answer's pauses mostly
-// are, shorter than who writes to a chat pauses.
+/// After such a silence data belongs to another request or answer.
+// Chosen: longer than retransmission timeouts, delayed acknowledgements and most pauses of a streamed answer,
+// shorter than the pauses of chat users.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// The most connections that are kept at once; more need [`Sampling`].
-// Chosen: 8 MB, and looking through them all takes a millisecond.
+// Chosen: 8 MB, and a pass over all takes a millisecond.
 pub const MOST_CONNECTIONS: usize = 1 << 16;
 
-/// A connection that said nothing for so long makes way when there are too many.
+/// A connection silent for so long is dropped when there are too many.
 // Chosen: as long as a kernel waits for the rest of a close (`tcp_fin_timeout`).
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
@@ -39,12 +39,12 @@ impl Sampling {
         Self { mask: 0, salt: 0 }
     }
 
-    /// Every connection for now; `salt` decides which remain of it later.
+    /// Every connection for now; `salt` decides which are kept later.
     pub const fn salted(salt: u16) -> Self {
         Self { mask: 0, salt }
     }
 
-    /// Half of these, or none of them less when only one in 4,096 is left.
+    /// Half of these, or all of them when only one in 4,096 is left.
     ///
     /// By the bits above the lowest: kernels give client ports of one parity to `connect`.
     #[must_use]
@@ -68,7 +68,7 @@ impl Sampling {
     }
 }
 
-/// What one port's connections added up to. Times in ns; all multiplied by how many connections one stands for.
+/// The sums of one port's connections. Times in ns; all multiplied by how many connections one stands for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Totals {
     /// See [`super::PACKETS`].
@@ -122,7 +122,7 @@ struct Port {
     port: u16,
     totals: Totals,
     service_times: Live,
-    /// Of each answer that lasted, its bytes a second.
+    /// Bytes a second of each lasting answer.
     paces: Live,
     rhythm: Rhythm,
     servers: Servers,
@@ -134,7 +134,7 @@ struct Port {
     sessions: Servers,
 }
 
-/// Client and server; IPv4 as IPv6 has it, so that it is hashed in one go.
+/// Client and server; IPv4 mapped to IPv6, so that it is hashed in one go.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Ends(u128, u128, u32);
 
@@ -142,13 +142,14 @@ struct Ends(u128, u128, u32);
 struct Connection {
     /// Place in `ports`.
     port: usize,
-    /// Where it was first seen. Elsewhere its packets are copies: a bridge and its members, a bond.
+    /// Where it was first seen. Packets seen elsewhere are copies: a bridge and its members, a
+    /// bond.
     device: u32,
     phase: Phase,
     last_seen: Timestamp,
     /// One past the last byte seen towards the server, and back.
     ends: [Option<u32>; 2],
-    /// Whether each end said that it sends no more.
+    /// Whether each end has sent a FIN.
     done: [bool; 2],
     /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
     served: bool,
@@ -167,7 +168,7 @@ enum Session {
 enum Phase {
     /// A SYN, not yet answered.
     Opening,
-    /// Met in the midst of it: the next request tells where it is.
+    /// Met in the midst of it: the next request shows its state.
     Unknown,
     /// Open since then, and nobody has sent anything.
     Fresh {
@@ -189,20 +190,20 @@ enum Phase {
         /// After its first segment.
         bytes: u64,
     },
-    /// Data came that was not asked for.
+    /// Data that was not asked for.
     Unasked {
         last: Timestamp,
     },
-    /// The server said that it sends no more.
+    /// The server has sent a FIN.
     Over,
 }
 
-/// An answer that goes on for so long lasts.
-// Chosen: many round trips of any path; less is a matter of the network.
+/// An answer that takes longer is lasting.
+// Chosen: many round trips of any path; less depends on the network.
 const LASTING: Duration = Duration::from_millis(100);
 
-/// A server that says no more than this before any request, and closes, has refused. Unit: bytes.
-// Chosen: a line; services that speak alone and close (a stream, a file) send more.
+/// A server that sends no more than this before any request, and closes, has refused. Unit: bytes.
+// Chosen: a line; services that send unasked and close (a stream, a file) send more.
 const REFUSAL: u32 = 200;
 
 /// A server that sends more segments than these before it is asked does not greet: it sends on its own. Unit: segments.
@@ -242,11 +243,11 @@ impl Exchanges {
         self.ports.iter().map(|port| port.totals.packets).sum()
     }
 
-    /// From now on only these are kept, which must be some of those that were.
+    /// From now on only these are kept, a subset of those before.
     pub fn keep(&mut self, at: Timestamp, sampling: Sampling) {
         let before = std::mem::replace(&mut self.sampling, sampling);
-        // Those that go were asked for so long as themselves and others. Those that stay will be counted as more
-        // than they were, for all the time since they were asked, and are counted as less for that.
+        // Those dropped were asked for themselves and for others. Those kept will count for more than before, for all
+        // the time since they were asked, and are reduced by that.
         let went = i64::from(before.one_in());
         let stays = went - i64::from(sampling.one_in());
         let mut change = vec![0_i64; self.ports.len()];
@@ -262,7 +263,7 @@ impl Exchanges {
         }
     }
 
-    /// Packets are not looked at from then on, until the next that comes: what each connection was at is cut off.
+    /// No packets are read from then on, until the next that comes: the state of each connection is cut off.
     pub fn pause(&mut self, at: Timestamp) {
         let weight = u64::from(self.sampling.one_in());
         self.ports.iter_mut().for_each(|port| port.rhythm.broken());
@@ -293,7 +294,7 @@ impl Exchanges {
             Some(known) => {
                 let again = begins && !matches!(known.phase, Phase::Opening);
                 if again {
-                    // The same two ports as those of a connection whose end was not seen.
+                    // The same two ports as a connection whose end was not seen.
                     known.close(at, weight, &mut self.ports[index]);
                 }
                 again
@@ -334,7 +335,7 @@ impl Exchanges {
         }
     }
 
-    /// What each port's connections added up to by then.
+    /// The sums of each port's connections by then.
     pub fn totals(&self, at: Timestamp) -> Vec<(u16, Totals)> {
         let mut totals: Vec<_> = self.ports.iter().map(|port| (port.port, port.totals)).collect();
         let weight = u64::from(self.sampling.one_in());
@@ -423,12 +424,12 @@ impl Connection {
         }
     }
 
-    /// Whether nobody has asked anything for a while, and it was the client's to ask: it is closed as idle ones are.
+    /// Whether it has been silent for a while, with the client to send next: it is closed as idle ones are.
     fn was_idle(&self, at: Timestamp, port: &Port) -> bool {
         matches!(self.phase, Phase::Fresh { since } if at.since(since) > SILENCE && !port.greets())
     }
 
-    /// Whether that was its last.
+    /// Returns whether that was its last.
     fn on_segment(
         &mut self,
         at: Timestamp,
@@ -438,7 +439,7 @@ impl Connection {
     ) -> bool {
         let back = segment.direction == Direction::Return;
         if segment.rst() {
-            // A client may hang up as it likes.
+            // A client may close at any time.
             if back && self.done == [false; 2] {
                 if self.served {
                     port.totals.reset += weight;
@@ -486,7 +487,7 @@ impl Connection {
         let asked_for = self.asked_for(at, port);
         let Port { totals, service_times, rhythm, servers, spoke_first, .. } = port;
         let theirs = &mut self.ends[usize::from(segment.direction == Direction::Outbound)];
-        // Whether it was sent before all that the other end sent had arrived.
+        // Whether it was sent before everything from the other end had arrived.
         let mut crossed = false;
         if let (Some(acknowledged), Some(seen)) = (segment.ack(), *theirs) {
             if before(seen, acknowledged) && !self.done.contains(&true) {
@@ -567,7 +568,7 @@ impl Connection {
                 Phase::Greeting { first, last: at, parts: parts + 1 }
             }
             (Direction::Return, Phase::Greeting { .. }) => Phase::Unasked { last: at },
-            // What is met in the midst of it may be a rest.
+            // Data met in the midst of an answer may be its rest.
             (Direction::Return, Phase::Opening | Phase::Unknown) => Phase::Unknown,
         };
     }
@@ -766,7 +767,7 @@ mod tests {
             (2, packet(4000, Out, (11, 10), 101, ACK)),
         ]);
         assert_eq!(totals(&alternating, 3).duplex, 0);
-        // Says something every two seconds, and nobody answers.
+        // Sends something every two seconds, and gets no answer.
         let speaker = [
             (0, packet(4000, Out, (1, 10), 1, ACK)),
             (2_000, packet(4000, Out, (11, 10), 1, ACK)),
@@ -934,7 +935,7 @@ mod tests {
             (0, packet(4000, Out, (1, 10), 1, ACK)),
             (1, packet(4000, Back, (1, 100), 11, ACK)),
             (2, packet(4000, Out, (11, 10), 101, ACK)),
-            // Acknowledges 200 bytes: its second answer passed unseen.
+            // Acknowledges 200 bytes: its second answer was not captured.
             (900, packet(4000, Out, (21, 10), 201, ACK)),
             (901, packet(4000, Back, (201, 100), 31, ACK)),
         ]);
@@ -958,7 +959,7 @@ mod tests {
         let mut exchanges = of(&[(1, packet(4000, Out, (1, 10), 1, ACK))]);
         exchanges.pause(Timestamp(5 * MS));
         assert_eq!(totals(&exchanges, 500).asked_area, 4 * MS);
-        // Its answer, and much else, passed meanwhile.
+        // Its answer, and much else, was sent meanwhile.
         let answer = packet(4000, Back, (901, 10), 91, ACK);
         exchanges.on_segment(Timestamp(600 * MS), 1, &answer);
         let asked = packet(4000, Out, (91, 10), 911, ACK);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::refusal::Refusal;
 use crate::subject::Direction;
 
-/// Where a packet was seen, which tells whose port is whose.
+/// Where a packet was seen, which decides which port is the server's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Seen {
     /// On the loopback, as it arrived: both ends are here.
@@ -21,7 +21,7 @@ pub enum Seen {
 /// What a packet of a watched port says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segment {
-    /// The end that asks.
+    /// The client's end.
     pub client: SocketAddr,
     /// The watched port's end.
     pub server: SocketAddr,
@@ -35,7 +35,7 @@ pub struct Segment {
     pub acknowledged: u32,
     /// As in the header.
     pub flags: u8,
-    /// What its first bytes say, where they say no.
+    /// The refusal in its first bytes, if any.
     pub refusal: Option<Refusal>,
 }
 
@@ -66,9 +66,9 @@ impl Segment {
     }
 }
 
-/// Reads the headers of a packet, of which there need be no more than the IP header and the first 20 bytes of
-/// the TCP header; of a packet that begins with a refusal, so many fewer as [`Refusal`] says. `length` is what the whole packet has from the IP header on. None: not TCP, not of one of these
-/// ports, a later fragment, or cut short.
+/// Reads the headers of a packet: at least the IP header and the first 20 bytes of the TCP header; of a refusal, so
+/// many fewer as [`Refusal`] says. `length` is the whole packet's, from the IP header on. None: not TCP, not of one
+/// of these ports, a later fragment, or cut short.
 ///
 /// Where both ends' ports are watched on a loopback, the packet counts as one to the server.
 pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<Segment> {

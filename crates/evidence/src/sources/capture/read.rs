@@ -1,4 +1,4 @@
-//! What the samples of a port's rhythm say. Unit of times: seconds.
+//! The rhythm of a port's answers, read from its samples. Unit of times: seconds.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::metric::Metric;
 /// How evenly answers follow each other, over all connections of a port. Unit: seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rhythm {
-    /// How many times from one answer to the next were taken.
+    /// How many gaps between answers were counted.
     pub gaps: f64,
     /// Their mean.
     pub mean_s: f64,
-    /// Of that, what lies after the last request of anybody; absent in older evidence.
+    /// The part of it after the last request of any client; absent in older evidence.
     pub unasked_s: Option<f64>,
     /// Their fifth percentile.
     pub low_s: f64,
@@ -24,7 +24,7 @@ pub struct Rhythm {
     pub turn_spread_s: f64,
     /// Of 4 in a row, and of 32.
     pub spreads_s: [f64; 2],
-    /// Bursts, where answers come in such.
+    /// Bursts, where answers come in bursts.
     pub beat: Option<Beat>,
     /// How many are served at a time, by the order of requests and answers; absent in older evidence, and where no
     /// number explains that order.
@@ -38,13 +38,13 @@ pub struct Served {
     pub at_once: f64,
     /// By this share times in service spread less with it than without a number.
     pub narrower: f64,
-    /// The share of the requests that it can't explain: they ended before they began.
+    /// The share of requests that it can't explain: they ended before they began.
     pub early: f64,
     /// Median time in service. Unit: seconds.
     pub p50_s: f64,
 }
 
-/// Answers that come in bursts, with pauses that are most of the time. Unit: seconds.
+/// Answers in bursts, with pauses that are most of the time. Unit: seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beat {
     /// From one burst's begin to the next one's.
@@ -55,8 +55,8 @@ pub struct Beat {
     pub answers: f64,
     /// From a burst's first answer to its last; 0 in older evidence.
     pub lasts_s: f64,
-    /// The share by which the bursts' answers differ, but for one more or less, and that by which their times do; absent
-    /// in older evidence.
+    /// The share by which the bursts' answers differ, but for one more or less, and that by which their times do;
+    /// absent in older evidence.
     pub differ: Option<[f64; 2]>,
 }
 

@@ -1,9 +1,9 @@
-//! How services say in an answer's first bytes that they did not serve, each in its own protocol.
+//! How services refuse in an answer's first bytes, each in its own protocol.
 //!
-//! The kernel compares them, and tells which it was by how much of the headers it hands over: no byte of payload
-//! leaves it. Known are words that no good answer begins with; what says so further in, or encrypted, is not seen.
+//! The kernel compares them, and reports the kind by how much of the headers it hands over: no byte of payload leaves
+//! it. The signs are words that no good answer begins with; a refusal further in, or encrypted, is not seen.
 
-/// A family of protocols, and its way to say no.
+/// A family of protocols, and its form of refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
     /// Status 429 or 5xx. Source: RFC 9110, 15.6; RFC 6585, 4.
@@ -16,8 +16,8 @@ pub enum Refusal {
     /// A connection that a database refused: PostgreSQL's FATAL; MySQL's errors 1040, 1203, 1226.
     /// Source: PostgreSQL, "Message Formats", ErrorResponse; MySQL, `ERR_Packet`.
     Database,
-    /// A broker that closes a connection or a channel, or lets nobody in. Source: AMQP 0-9-1, 1.4.2.7 and 1.5.2.5; MQTT
-    /// 3.1.1, 3.2.2.3.
+    /// A broker that closes a connection or a channel, or refuses a login. Source: AMQP 0-9-1, 1.4.2.7 and 1.5.2.5;
+    /// MQTT 3.1.1, 3.2.2.3.
     Broker,
     /// A stream's error, or a login that failed. Source: RFC 6120, 4.9 and 6.4.5.
     Xmpp,
@@ -28,12 +28,12 @@ impl Refusal {
     pub const ALL: [Self; 6] =
         [Self::Http, Self::Reply, Self::Word, Self::Database, Self::Broker, Self::Xmpp];
 
-    /// How many bytes fewer of a packet's headers stand for it: 1 to 6, of the last six of 20, which nobody reads.
+    /// How many bytes fewer of a packet's headers stand for it: 1 to 6, of the last six of 20, which are not read.
     pub fn left_off(self) -> usize {
         Self::ALL.iter().position(|of| *of == self).unwrap_or(0) + 1
     }
 
-    /// For what is left off.
+    /// By the number of bytes left off.
     pub fn of_left_off(bytes: usize) -> Option<Self> {
         Self::ALL.get(bytes.wrapping_sub(1)).copied()
     }
@@ -54,16 +54,16 @@ impl Refusal {
 /// Four bytes of an answer, as a number in network order: `(offset, mask, value)`.
 pub type Word = (u32, u32, u32);
 
-/// What an answer begins with that is a refusal.
+/// The beginning of an answer that is a refusal.
 #[derive(Clone, Copy, Debug)]
 pub struct Sign {
     /// Which.
     pub refusal: Refusal,
-    /// What all must be so; the first stands at the beginning where its mask is whole.
+    /// All must match; the first is at the beginning where its mask is whole.
     pub words: &'static [Word],
 }
 
-/// No answer is looked at beyond these. Unit: bytes.
+/// Answers are examined up to here. Unit: bytes.
 pub const LOOKED_AT: u32 = 16;
 
 const ALL: u32 = u32::MAX;
@@ -129,12 +129,12 @@ pub const SIGNS: &[Sign] = signs! {
 };
 
 impl Sign {
-    /// How much of an answer it looks at. Unit: bytes.
+    /// How many bytes of an answer it examines.
     pub fn length(&self) -> u32 {
         self.words.iter().map(|(offset, ..)| offset + 4).max().unwrap_or(0)
     }
 
-    /// Whether an answer begins so; it has [`LOOKED_AT`] bytes or more, or no more are looked at.
+    /// Whether an answer begins so; it has at least [`LOOKED_AT`] bytes, or no more are examined.
     pub fn is_in(&self, answer: &[u8]) -> bool {
         self.words.iter().all(|(offset, mask, value)| {
             let four = answer.get(*offset as usize..).and_then(|rest| rest.first_chunk());

@@ -1,22 +1,23 @@
 //! How evenly a port's answers follow each other.
 //!
-//! While requests wait, what serves them sets the time from one answer to the next: what serves one at a time
-//! needs its own time for each, so no two answers are near each other, and the times of m in a row spread with
-//! the square root of m. What serves k at a time, each for as long, repeats itself after k answers; where each of n
-//! clients waits for a time of its own, after n. A clock's answers spread the same however many are taken together.
+//! While requests wait, the server sets the time from one answer to the next: one that serves one at a time needs its
+//! own time for each, so no two answers are close to each other, and the times of m in a row spread with the square
+//! root of m. One that serves k at a time, each for as long, repeats itself after k answers; where each of n clients
+//! waits for a time of its own, after n. A clock's answers spread the same however many are taken together.
 //!
-//! A clock that lets out several at a time (a limiter that counts by the second) shows as bursts: pauses are most of the
-//! time, and bursts begin a beat apart. What gives out so many has as many in each burst, however quickly they are used up;
-//! where something stops everybody for a while, and lets everybody go for a while, it is the time that is the same.
+//! A clock that releases several at a time (a limiter that counts by the second) shows as bursts: pauses are most of
+//! the time, and bursts begin a beat apart. A clock that grants so many has as many in each burst, however quickly
+//! they are used up; where something stops all requests for a while, and releases them for a while, the time is the
+//! same.
 //!
-//! All that is so of requests that wait. Where somebody's message is passed on to others who only confirm what they
-//! get (chat, publish and subscribe), those seem to wait, and answers have the rhythm of whoever sends: each follows a
-//! request of anybody at once, while nothing may come for most of the time before it.
+//! All that applies to requests that wait. Where a client's message is passed on to others that only confirm what
+//! they get (chat, publish and subscribe), those seem to wait, and answers have the sender's rhythm: each follows
+//! some request at once, while nothing may come for most of the time before it.
 //!
-//! Spreads are the middle nine tenths of what was seen, so that a moment in which the machine did something else, or
-//! nobody asked, is not in them.
+//! Spreads are of the middle nine tenths, without moments in which the machine did something else or nothing was
+//! asked.
 //!
-//! Blind spots: answers whose times differ much have no rhythm. It is of all connections or of none: a sample of them
+//! Blind spots: answers whose times differ much have no rhythm. It takes all connections or none: a sample of them
 //! leaves answers out.
 //! Source: renewal processes, their index of dispersion for intervals: Cox and Lewis, "The Statistical Analysis
 //! of Series of Events", 1966, chapter 4.
@@ -28,23 +29,23 @@ use linerate_model::Timestamp;
 /// So many answers in a row tell a sum of times from a clock.
 const LONG: usize = 32;
 
-/// The longest turn that is looked for, in answers.
+/// The longest period that is searched, in answers.
 // Chosen: services with more at a time have other signs, and their rhythm is lost in that of their clients.
 const LONGEST_TURN: usize = 64;
 
-/// So many of the last answers are looked at.
-// Chosen: they tell a spread to some percent, in 3 ms.
+/// So many of the last answers are examined.
+// Chosen: they give a spread to some percent, in 3 ms.
 const KEPT: usize = 4096;
 
-/// So many answers tell all.
-// Chosen: what each takes is nothing then, however many there are.
+/// So many answers are enough.
+// Chosen: the cost is then negligible, whatever their number.
 const MOST: u64 = 1 << 16;
 
-/// The kept ones are looked at again when there are so many times as many answers.
-// Chosen: some thirty looks at the first 65,536.
+/// The kept ones are examined again when there are so many times as many answers.
+// Chosen: some thirty times in the first 65,536.
 const AGAIN: f64 = 1.25;
 
-/// What stands between two answers that do not follow each other: no clock of a run begins at zero.
+/// Between two answers that do not follow each other: no clock of a run begins at zero.
 const BREAK: u64 = 0;
 
 /// The middle nine tenths of normal times are so many standard deviations wide.
@@ -60,9 +61,9 @@ pub struct Rhythm {
     time: u64,
     /// Of that, after the last request.
     unasked: u64,
-    /// When anybody asked last. Unit: ns.
+    /// When the last request of any client came. Unit: ns.
     asked: u64,
-    /// At so many gaps they are looked at next.
+    /// The number of gaps at which they are examined next.
     next: u64,
     told: Option<Told>,
 }
@@ -88,11 +89,11 @@ pub struct Told {
     pub spread_4: u64,
     /// See [`super::SPREAD_32`].
     pub spread_32: u64,
-    /// Bursts a beat apart, where there are.
+    /// Bursts a beat apart, if any.
     pub beat: Option<Beat>,
 }
 
-/// Answers that come in bursts. Times in ns.
+/// Answers in bursts. Times in ns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Beat {
     /// See [`super::BEAT`].
@@ -110,7 +111,7 @@ pub struct Beat {
 }
 
 impl Rhythm {
-    /// Somebody asked.
+    /// A client asked.
     pub(super) fn asked(&mut self, at: Timestamp) {
         self.asked = at.0;
     }
@@ -135,14 +136,14 @@ impl Rhythm {
         }
     }
 
-    /// What comes next does not follow what was last.
+    /// The next answer does not follow the last one.
     pub(super) fn broken(&mut self) {
         if self.answers.back().is_some_and(|last| *last != BREAK) {
             self.answers.push_back(BREAK);
         }
     }
 
-    /// What is known; none before there are as many gaps as are looked at together.
+    /// The rhythm so far; none with fewer gaps than are examined together.
     pub(super) fn told(&self) -> Option<Told> {
         self.told.map(|told| Told {
             gaps: self.gaps,
@@ -157,7 +158,8 @@ impl Rhythm {
         let rows: Vec<Row> = (1..=LONGEST_TURN).map_while(|many| Row::of(&answers, many)).collect();
         let of = |many: usize| rows.get(many - 1).map(|row| row.spread);
         let (one, least) = (rows.first()?, rows.iter().map(|row| row.spread).reduce(f64::min)?);
-        // A clock's spreads are alike after each of its turns; another's second turn adds as much again, root of two.
+        // A clock's spreads are alike after each period; others' second period adds as much again, a factor of root
+        // two.
         let turn = rows.iter().position(|row| row.spread <= least * 2_f64.sqrt())? + 1;
         Some(Told {
             gaps: self.gaps,
@@ -175,14 +177,14 @@ impl Rhythm {
 }
 
 impl Beat {
-    /// None where pauses are not most of the time, or there are too few to tell whether they are alike.
+    /// None where pauses are not most of the time, or there are too few to compare.
     fn of(answers: &[u64]) -> Option<Self> {
-        /// The fewest beats: two are alike or not, a third tells whether that is usual.
+        /// The fewest beats: two agree or differ, a third shows which is usual.
         const FEWEST: u64 = 3;
         let rows = || answers.split(|at| *at == BREAK);
         let gaps =
             || rows().flat_map(|row| row.windows(2)).map(|pair| pair[1].saturating_sub(pair[0]));
-        // What half of the time is in is as long or longer: one that is longest of all says nothing of the others.
+        // Half of the time is in gaps as long or longer: the single longest would say nothing of the others.
         let mut all: Vec<u64> = gaps().collect();
         all.sort_unstable();
         let half = all.iter().sum::<u64>() / 2;
@@ -229,7 +231,7 @@ struct Row {
 }
 
 impl Row {
-    /// None where fewer are known than are looked at together.
+    /// None with fewer than are examined together.
     fn of(answers: &[u64], many: usize) -> Option<Self> {
         let rows = answers.split(|at| *at == BREAK);
         let mut times: Vec<u64> = rows
@@ -292,7 +294,7 @@ mod tests {
         }
         let told = rhythm.told().unwrap();
         assert_eq!((told.time, told.unasked), (199 * 5_000_000, 199 * 500_000));
-        // With nothing asked since the last answer all of the time is.
+        // With nothing asked since the last answer, it is all of the time.
         let mut waits = Rhythm::default();
         (1..200_u64).for_each(|nth| waits.answered(Timestamp(nth * 5_000_000)));
         let told = waits.told().unwrap();

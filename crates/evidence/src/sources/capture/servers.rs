@@ -1,13 +1,14 @@
 //! How many requests a port serves at a time, by the order in which requests and answers come.
 //!
-//! A service that takes requests in the order of their arrival, k at a time, begins the next one when one of those k is
-//! answered. So each k gives every request an instant at which it began, and a time in service. With the true k these
-//! times are the service's own, and more alike than with any other: with more servers some of the wait is in them, with
-//! fewer some requests end before they begin. The k whose times have the least entropy is the likeliest, whatever the
-//! distribution of service times; that each request begins when it arrives, unbounded, is one of the answers.
+//! A service that takes requests in the order of their arrival, k at a time, begins the next one when one of those k
+//! is answered. So each k gives every request an instant at which it began, and a time in service. With the true k
+//! these times are the service's own, and more alike than with any other: with more servers they include some of the
+//! wait, with fewer some requests end before they begin. The k whose times have the least entropy is the likeliest,
+//! whatever the distribution of service times; unbounded service, in which each request begins when it arrives, is
+//! one of the candidates.
 //!
-//! Blind spots: requests that are not served in order (a stack, priorities, a lock that anybody may take) show no
-//! number. Answers that are let go together look like one at a time in no time; their median tells.
+//! Blind spots: requests that are not served in order (a stack, priorities, an unfair lock) show no number. Answers
+//! that are released together look like one at a time in no time; their median shows it.
 //! Source: first come, first served with k servers, Kiefer and Wolfowitz, "On the theory of queues with many servers",
 //! 1955; entropy by spacings, Vasicek, "A test for normality based on sample entropy", 1976.
 
@@ -20,7 +21,7 @@ use linerate_model::Timestamp;
 const MOST_SERVERS: usize = 64;
 
 /// So many of the last answers are kept.
-// Chosen: simulated services are told by 100; all numbers of servers are tried in some 5 ms.
+// Chosen: 100 are enough for simulated services; all numbers of servers are tried in some 5 ms.
 const KEPT: usize = 1024;
 
 /// From so many answers on there is an estimate; it is made again at twice as many, and so on.
@@ -31,7 +32,7 @@ const FEWEST: u64 = 64;
 const MOST: u64 = 1 << 16;
 
 /// Times that differ by less are the same. Unit: ns.
-// Chosen: what a packet's time stamp is good to.
+// Chosen: the precision of a packet's time stamp.
 const RESOLUTION: i64 = 1_000;
 
 /// See the module.
@@ -57,7 +58,7 @@ pub struct Estimate {
 }
 
 impl Servers {
-    /// An answer began to a request that was complete then.
+    /// An answer began to a complete request.
     pub(super) fn answered(&mut self, asked: Timestamp, at: Timestamp) {
         if self.answers >= MOST {
             return;
@@ -72,7 +73,7 @@ impl Servers {
         }
     }
 
-    /// The last estimate; none of too few answers.
+    /// The last estimate; none with too few answers.
     pub(super) fn estimate(&self) -> Option<Estimate> {
         self.estimate
     }
@@ -104,8 +105,8 @@ impl Estimate {
     }
 }
 
-/// How long each was served if so many are at a time, in the order of arrival; negative where it ended before it could
-/// have begun. Unit: ns.
+/// How long each was served if so many are at a time, in the order of arrival; negative where it ended before it
+/// could have begun. Unit: ns.
 fn in_service(by_arrival: &[[u64; 2]], servers: usize) -> Vec<i64> {
     // When those end that arrived before and are still there, the first to end first.
     let mut ahead: Vec<u64> = Vec::new();
@@ -118,7 +119,7 @@ fn in_service(by_arrival: &[[u64; 2]], servers: usize) -> Vec<i64> {
     by_arrival.iter().map(&mut served).collect()
 }
 
-/// Differential entropy of times in order, by spacings of the square root of their number. Unit: nats, of ns.
+/// Differential entropy of sorted times, by spacings of the square root of their number. Unit: nats, of ns.
 fn entropy(times: &[i64]) -> f64 {
     let (count, last) = (times.len() as f64, times.len() - 1);
     let apart = (count.sqrt() as usize).max(1);

@@ -1,4 +1,4 @@
-//! One end of a connection, as much of it as tells a station.
+//! One end of a connection, as far as a station needs it.
 //!
 //! Source: `struct inet_diag_msg`, `INET_DIAG_INFO` and `INET_DIAG_SKMEMINFO` of `linux/inet_diag.h`; for
 //! where each number comes from, see [`tcp_info`](super::super::tcp_info).
@@ -35,7 +35,7 @@ pub struct Sender {
     pub notsent: u32,
     /// Bytes sent and not acknowledged.
     pub outstanding: u32,
-    /// Segments that are taken to be on the path: `tcp_packets_in_flight`.
+    /// Segments taken to be on the path: `tcp_packets_in_flight`.
     pub in_flight: u32,
     /// Congestion window, in segments.
     pub cwnd: u32,
@@ -47,7 +47,7 @@ pub struct Sender {
     pub is_repairing: bool,
     /// Shortest round trip, in microseconds. None: not measured.
     pub min_rtt: Option<u32>,
-    /// Most memory that may be queued to send. 0: not told.
+    /// Most memory that may be queued to send. 0: unknown.
     pub sndbuf: u32,
     /// Memory that is queued to send or unacknowledged.
     pub wmem_queued: u32,

@@ -1,10 +1,10 @@
 //! The station of an exchange, from the two ends of its connection.
 //!
-//! Where several would do, as while an answer is streamed, the one furthest downstream counts: a slow engine
-//! fills the window, and is not to be blamed on the window.
+//! Where several would do, as while an answer is streamed, the one furthest downstream counts: a slow engine fills
+//! the window, and the window is not the cause.
 //!
-//! Blind spot: the two ends are not asked at the same instant. What moves from one to the other in between, some
-//! ten microseconds, is seen in both or in neither.
+//! Blind spot: the two ends are not asked at the same instant. What moves from one to the other in between, some ten
+//! microseconds, is seen at both or at neither.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub enum Station {
     Engine,
     /// Acknowledged and not answered by a target whose end is not seen.
     Beyond,
-    /// The exchange ended meanwhile, or an end told too little.
+    /// The exchange ended meanwhile, or an end had too little information.
     Unresolved,
 }
 
@@ -45,11 +45,11 @@ pub enum Station {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
-    /// A small rest waits until what is out is acknowledged.
+    /// A small rest waits until what is in flight is acknowledged.
     Nagle,
-    /// As much is out as the congestion window lets.
+    /// As much is in flight as the congestion window permits.
     Congestion,
-    /// As much is out as the peer's receive window lets.
+    /// As much is in flight as the peer's receive window permits.
     Window,
     /// As much is written as the send buffer holds: the rest is still with the application.
     Buffer,
@@ -77,7 +77,7 @@ impl Held {
         self.names()[0]
     }
 
-    /// By what, in words: `held by Nagle`.
+    /// In words: `held by Nagle`.
     pub fn words(self) -> &'static str {
         self.names()[1]
     }
@@ -117,15 +117,15 @@ const NEW_SYN_RECV: u8 = 12;
 const ESTABLISHED: u8 = 1;
 const CLOSE_WAIT: u8 = 8;
 
-/// The station of an exchange. An end that was not found, or that nobody can ask for, is none.
+/// The station of an exchange. An end that was not found, or can't be asked for, is none.
 ///
-/// `slot` is to be read before the ends are asked for, and again behind: an exchange that has changed
-/// meanwhile is [`Station::Unresolved`], whatever the ends say.
+/// `slot` has to be read before the ends are asked for, and again after: an exchange that has changed meanwhile is
+/// [`Station::Unresolved`], whatever the ends say.
 pub fn place(slot: &SlotView, client: Option<&End>, server: Option<&End>) -> Station {
     match slot.state {
         SlotState::Closed | SlotState::Idle => Station::Idle,
         SlotState::Connecting => match client {
-            // Connected in the kernel: the engine has only to notice.
+            // Connected in the kernel: the engine only has to notice.
             Some(client) if client.state == ESTABLISHED => Station::Engine,
             _ => Station::Connect,
         },
@@ -137,7 +137,7 @@ pub fn place(slot: &SlotView, client: Option<&End>, server: Option<&End>) -> Sta
                 (Some(client), Some(server)) => two_sided(slot, client, server),
             };
             match station {
-                // Of a stream to the target nothing is asked but that it is read: all was, and it is the engine's turn.
+                // A stream to the target is only to be read: all was, and the engine is next.
                 Station::Application | Station::Beyond if slot.state == SlotState::Sending => {
                     Station::Engine
                 }
@@ -163,7 +163,7 @@ fn two_sided(slot: &SlotView, client: &End, server: &End) -> Station {
     if client.state == SYN_SENT {
         return Station::Connect;
     }
-    // Bytes in our kernel, or the end of the stream: nobody but the engine is waited for.
+    // Bytes in our kernel, or the end of the stream: only the engine is waited for.
     if client.rqueue > 0 {
         return Station::Engine;
     }
@@ -184,8 +184,8 @@ fn two_sided(slot: &SlotView, client: &End, server: &End) -> Station {
     if answer.sent > request.received {
         return Station::PathBack;
     }
-    // Part of the answer is here and the rest is not written: the application has it, and what it has not
-    // read of the request, or not yet been sent, keeps it from nothing.
+    // Part of the answer is here and the rest is not written: the application has it, and unread or unsent parts of
+    // the request don't delay it.
     if slot.state == SlotState::Answering {
         return Station::Application;
     }
@@ -204,7 +204,7 @@ fn two_sided(slot: &SlotView, client: &End, server: &End) -> Station {
     Station::Application
 }
 
-/// What the engine's end alone tells.
+/// The station by the engine's end alone.
 fn one_sided(slot: &SlotView, client: &End) -> Station {
     if client.state == SYN_SENT {
         return Station::Connect;
@@ -222,13 +222,12 @@ fn one_sided(slot: &SlotView, client: &End) -> Station {
     if request.outstanding == 0 {
         return Station::Beyond;
     }
-    // A stream's bytes are on their way until they are acknowledged; whether they are read, the window tells.
+    // A stream's bytes are on their way until acknowledged; the window shows whether they are read.
     if slot.state == SlotState::Sending {
         return Station::PathOut;
     }
-    // A peer may delay its ACK for as long as it works on the request: what is older than a round trip, and
-    // not being sent again, has arrived. So the path has a round trip of each exchange, which is both of its
-    // directions.
+    // A peer may delay its ACK for as long as it works on the request: what is older than a round trip, and not being
+    // sent again, has arrived. So the path has a round trip of each exchange, both directions together.
     let age = client.at.nanos_since(slot.written);
     let is_old = request.min_rtt.is_some_and(|rtt| age > u64::from(rtt) * 1_000);
     if is_old && !request.is_repairing { Station::Beyond } else { Station::PathOut }
@@ -248,7 +247,7 @@ fn held(sender: &Sender) -> Option<Held> {
         (false, true) => return Some(Held::Window),
         (false, false) => {}
     }
-    // Less than a segment, and something is out.
+    // Less than a segment, with something in flight.
     if sender.notsent < sender.mss && sender.outstanding > 0 {
         return Some(Held::Nagle);
     }
@@ -270,7 +269,7 @@ fn narrower(sender: &Sender) -> Held {
     if congestion <= u64::from(sender.snd_wnd) { Held::Congestion } else { Held::Window }
 }
 
-/// Whether a writer may be waiting for the send buffer, all that is in it being out.
+/// Whether a writer may be waiting for the send buffer, with all of it in flight.
 ///
 /// Source: `sk_stream_memory_free` and `sk_stream_is_writeable`, include/net/sock.h: it waits once the buffer is
 /// full, and until a third of it is free.
@@ -279,12 +278,12 @@ fn is_full(sender: &Sender) -> bool {
     sender.outstanding > 0 && most > 0 && queued * 3 > most * 2
 }
 
-/// The last ACK of TCP's handshake is not taken.
+/// The last ACK of TCP's handshake has not been taken.
 fn is_half_open(end: &End) -> bool {
     matches!(end.state, SYN_RECV | NEW_SYN_RECV)
 }
 
-/// No process holds it, and it was not closed: nobody has accepted it.
+/// No process holds it, and it was not closed: it is not accepted.
 fn is_unaccepted(end: &End) -> bool {
     end.inode == 0 && matches!(end.state, ESTABLISHED | CLOSE_WAIT)
 }
@@ -354,7 +353,7 @@ mod tests {
         let shut = Sender { notsent: 9_000, outstanding: 60_000, snd_wnd: 60_500, ..sender() };
         let held = Station::ClientSending(Held::Window);
         assert_eq!(place(&sending, Some(&end(shut)), Some(&quiet())), held);
-        // The other way the far end's turn is the application's.
+        // In the other direction the far end's turn is the application's.
         let receiving = slot(SlotState::Receiving);
         assert_eq!(place(&receiving, Some(&quiet()), Some(&quiet())), Station::Application);
         assert_eq!(place(&receiving, Some(&quiet()), None), Station::Beyond);
@@ -473,7 +472,7 @@ mod tests {
         assert_eq!(waiting(&end(full), &quiet()), Station::ClientSending(Held::Buffer));
         let free = Sender { wmem_queued: 6_000, ..full };
         assert_eq!(answering(&quiet(), &end(free)), Station::Application);
-        // What a socket keeps for its next packet is queued by nobody.
+        // What a socket keeps for its next packet was not queued by an application.
         let empty = Sender { outstanding: 0, ..full };
         assert_eq!(answering(&quiet(), &end(empty)), Station::Application);
     }

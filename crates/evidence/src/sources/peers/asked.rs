@@ -1,4 +1,4 @@
-//! What the samples of the target's own connections say: whom it asks, and how much.
+//! The target's peers, and its questions to them, by samples of its own connections.
 
 use std::ops::RangeInclusive;
 
@@ -45,7 +45,7 @@ impl Asked {
                 address: fact("address")?.to_owned(),
                 process: fact("process").map(str::to_owned),
                 connections: mean(super::CONNECTIONS),
-                // What was sent and answered within one millisecond was as likely asked as not.
+                // What was sent and answered within one millisecond: as likely asked as not.
                 asked: mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0,
                 held_nagle: mean(super::HELD_NAGLE),
                 samples,

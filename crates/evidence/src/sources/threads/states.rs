@@ -1,4 +1,4 @@
-//! What the samples of the target's threads say: mean numbers in each state.
+//! Mean numbers of the target's threads in each state, by samples.
 
 use std::ops::RangeInclusive;
 
@@ -67,7 +67,7 @@ impl States {
         })
     }
 
-    /// Those that wait for something to do.
+    /// Those idle.
     pub fn idle(&self) -> f64 {
         self.poll + self.poll_timed + self.accept
     }
@@ -99,7 +99,7 @@ impl States {
             (self.other, "elsewhere"),
         ];
         states.sort_by(|a, b| b.0.total_cmp(&a.0));
-        // Less would be said to be 0.0.
+        // Smaller numbers would read 0.0.
         let said = states.iter().filter(|(count, _)| *count >= 0.05).take(3);
         let said: Vec<_> = said.map(|(count, what)| format!("{count:.1} {what}")).collect();
         said.join(", ")
