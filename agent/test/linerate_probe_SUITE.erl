@@ -126,7 +126,7 @@ told_to_stop_it_leaves_the_node_as_it_was(Config) ->
     stop(Config, Probe),
     ok = until_same(Config, Before, 5000).
 
-%% Of each end of it: told to stop, and killed in the middle of a look.
+%% Of each end of it: told to stop, and killed in the middle of a round.
 the_kernels_side_is_told_and_nothing_of_it_is_left(Config) ->
     Files = [<<"/proc/self/stat">>, <<"/proc/net/netstat">>, <<"/proc/none">>],
     %% What the first read loads is a leak like another.
@@ -331,7 +331,7 @@ the_budget_is_kept_on_a_large_node(Config) ->
     ct:log("~b ns passed: ~0p", [Grown('vm.uptime'), Costs]),
     ?assert(maps:get('vm.process_count', Last) > 15000),
     ?assert(maps:get('vm.port_count', Last) > 3000),
-    %% One percent, and what the purse held when the first pass began. One pass may overdraw it; on
+    %% One percent, and what the purse held when the first round began. One round may overdraw it; on
     %% a noisy machine by much.
     ?assert(Grown('vm.probe_time') < Grown('vm.uptime') div 50 + 100000000),
     stop(Config, Probe).
@@ -373,7 +373,7 @@ attach(Target, Code, Budget, More) ->
     {ok, Keeper} = erpc:call(Target, Start, start, [Options]),
     {Owner, Keeper}.
 
-%% What the node tells in the first pass that tells this.
+%% What the node tells in the first round that tells this.
 told(Config, Probe, Name) ->
     told(Config, Probe, Name, 100).
 

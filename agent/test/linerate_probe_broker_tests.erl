@@ -4,7 +4,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 a_node_without_a_broker_is_told_nothing_of_test() ->
-    {Rows, _, _} = pass(linerate_probe_broker:start(#{})),
+    {Rows, _, _} = sample(linerate_probe_broker:start(#{})),
     ?assertEqual([], Rows).
 
 with_tables(Facts) ->
@@ -42,7 +42,7 @@ a_queue_that_is_counted_is_told_with_all_that_is_known_of_it_test_() ->
         Exchange = {resource, <<"/">>, exchange, <<>>},
         ets:insert(channel_queue_exchange_metrics, {{self(), {Work, Exchange}}, 400, 0}),
         ets:insert(channel_queue_exchange_metrics, {{none, {Work, Exchange}}, 50, 0}),
-        {Rows, _, _} = pass(linerate_probe_broker:start(#{})),
+        {Rows, _, _} = sample(linerate_probe_broker:start(#{})),
         Node = maps:from_list(proplists:get_value(node, Rows)),
         [
             ?_assertEqual(
@@ -79,7 +79,7 @@ a_stream_is_not_told_test_() ->
         Kept = name(<<"kept">>),
         declare(Kept, rabbit_stream_queue),
         ets:insert(queue_coarse_metrics, {Kept, 5000, 0, 5000, 1}),
-        {Rows, _, _} = pass(linerate_probe_broker:start(#{})),
+        {Rows, _, _} = sample(linerate_probe_broker:start(#{})),
         ?_assertMatch([{node, _}], Rows)
     end).
 
@@ -88,7 +88,7 @@ where_no_queue_is_counted_those_with_consumers_are_told_test_() ->
         [declare(name(Name), rabbit_classic_queue) || Name <- [<<"a">>, <<"b">>]],
         declare(name(<<"log">>), rabbit_stream_queue),
         consumer(name(<<"a">>), 1, true, 1),
-        {Rows, _, _} = pass(linerate_probe_broker:start(#{})),
+        {Rows, _, _} = sample(linerate_probe_broker:start(#{})),
         [
             ?_assertEqual(
                 [
@@ -110,13 +110,13 @@ where_no_queue_is_counted_those_with_consumers_are_told_test_() ->
 the_only_queue_is_told_without_a_consumer_too_test_() ->
     with_tables(fun(_) ->
         declare(name(<<"alone">>), rabbit_quorum_queue),
-        {[{node, _} | Queues], _, _} = pass(linerate_probe_broker:start(#{})),
+        {[{node, _} | Queues], _, _} = sample(linerate_probe_broker:start(#{})),
         ?_assertMatch([{{queue, <<"/">>, <<"alone">>}, [{'queue.consumers', 0} | _]}], Queues)
     end).
 
 of_many_queues_the_largest_and_those_that_grow_are_told_test_() ->
     with_tables(fun(_) ->
-        %% More than a pass may read: three of them walk the table.
+        %% More than a round may read: three of them walk the table.
         Name = fun(Number) -> name(integer_to_binary(Number)) end,
         [ets:insert(queue_coarse_metrics, {Name(N), N, 0, N, 0}) || N <- lists:seq(1, 250)],
         State = walk(linerate_probe_broker:start(#{})),
@@ -130,7 +130,7 @@ a_table_of_more_rows_than_a_pass_may_read_is_left_out_test_() ->
         Work = name(<<"work">>),
         ets:insert(queue_coarse_metrics, {Work, 1, 0, 1, 0}),
         [consumer(Work, Number, true, 1) || Number <- lists:seq(1, 101)],
-        {[{node, Node}, {_, Values}], _, _} = pass(linerate_probe_broker:start(#{})),
+        {[{node, Node}, {_, Values}], _, _} = sample(linerate_probe_broker:start(#{})),
         [
             ?_assertEqual(101, proplists:get_value('broker.consumers', Node)),
             ?_assertEqual([{'queue.ready', 1}, {'queue.unacknowledged', 0}], Values)
@@ -162,7 +162,7 @@ counters_of_the_node_are_summed_without_those_of_streams_test_() ->
             _ = code:purge(rabbit_global_counters),
             tear_down(Tables)
         end, fun(_) ->
-            {[{node, Node}], _, _} = pass(linerate_probe_broker:start(#{})),
+            {[{node, Node}], _, _} = sample(linerate_probe_broker:start(#{})),
             Told = maps:from_list(Node),
             ?_assertMatch(
                 #{
@@ -205,12 +205,12 @@ consumer(Queue, Tag, Acknowledges, Prefetch) ->
     Row = {{Queue, self(), Tag}, false, Acknowledges, Prefetch, true, up, []},
     ets:insert(consumer_created, Row).
 
-pass(State) ->
+sample(State) ->
     linerate_probe_broker:rows(#{allowance_us => 100}, State).
 
 %% Passes until the whole table was read.
 walk(State) ->
-    case pass(State) of
+    case sample(State) of
         {_, _, #{walk := rest} = Walked} -> Walked;
         {_, _, Next} -> walk(Next)
     end.

@@ -10,9 +10,9 @@ accounts() ->
 
 what_all_schedulers_did_is_all_their_time_test() ->
     Began = erlang:monotonic_time(nanosecond),
-    {_, _, _, First} = linerate_probe_microstates:look(linerate_probe_microstates:begin_accounts(10)),
+    {_, _, _, First} = linerate_probe_microstates:sample(linerate_probe_microstates:begin_accounts(10)),
     timer:sleep(100),
-    {Values, Waited, _, _} = linerate_probe_microstates:look(First),
+    {Values, Waited, _, _} = linerate_probe_microstates:sample(First),
     Took = erlang:monotonic_time(nanosecond) - Began,
     All = lists:sum([Time || {_, Time} <- Values]),
     Schedulers = erlang:system_info(schedulers),
@@ -24,8 +24,8 @@ what_all_schedulers_did_is_all_their_time_test() ->
 who_works_is_seen_test() ->
     Spinner = spawn_link(fun Spin() -> Spin() end),
     Began = erlang:monotonic_time(nanosecond),
-    {_, _, _, First} = linerate_probe_microstates:look(linerate_probe_microstates:begin_accounts(10)),
-    {Values, _, _, _} = linerate_probe_microstates:look(First),
+    {_, _, _, First} = linerate_probe_microstates:sample(linerate_probe_microstates:begin_accounts(10)),
+    {Values, _, _, _} = linerate_probe_microstates:sample(First),
     Took = erlang:monotonic_time(nanosecond) - Began,
     ?assert(proplists:get_value('vm.micro_emulator', Values) > 0.3 * Took),
     true = unlink(Spinner),
@@ -37,14 +37,14 @@ where_much_changes_the_look_is_short_test() ->
     [One, Other] = Pair,
     One ! Other,
     {_, _, Took, First} =
-        linerate_probe_microstates:look(linerate_probe_microstates:begin_accounts(1)),
+        linerate_probe_microstates:sample(linerate_probe_microstates:begin_accounts(1)),
     ?assert(Took > 0),
     ?assert(maps:get(window, First) < 20),
     [begin true = unlink(Each), true = exit(Each, kill) end || Each <- Pair].
 
 whoever_had_them_on_keeps_them_test() ->
     false = erlang:system_flag(microstate_accounting, true),
-    {Values, _, _, _} = linerate_probe_microstates:look(linerate_probe_microstates:begin_accounts(10)),
+    {Values, _, _, _} = linerate_probe_microstates:sample(linerate_probe_microstates:begin_accounts(10)),
     ?assertMatch([_ | _], Values),
     ?assert(accounts()),
     true = erlang:system_flag(microstate_accounting, false).

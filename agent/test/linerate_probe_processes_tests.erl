@@ -35,8 +35,8 @@ the_process_that_all_others_ask_is_the_first_that_is_told_of_test() ->
     Funnel = spawn(fun busy/0),
     Callers = [spawn(fun() -> ask(Funnel) end) || _ <- lists:seq(1, 15)],
     timer:sleep(50),
-    {Rows, Context, State} = pass(Callers, linerate_probe_processes:start(#{})),
-    {Later, _, _} = pass(Callers, State),
+    {Rows, Context, State} = sample(Callers, linerate_probe_processes:start(#{})),
+    {Later, _, _} = sample(Callers, State),
     [exit(Pid, kill) || Pid <- [Funnel | Callers]],
 
     Values = proplists:get_value({process, list_to_binary(pid_to_list(Funnel))}, Rows),
@@ -59,7 +59,7 @@ the_process_that_all_others_ask_is_the_first_that_is_told_of_test() ->
 processes_that_end_while_they_are_asked_are_left_out_test() ->
     Dead = [spawn(fun() -> ok end) || _ <- lists:seq(1, 5)],
     timer:sleep(20),
-    {Rows, _, _} = pass(Dead, linerate_probe_processes:start(#{})),
+    {Rows, _, _} = sample(Dead, linerate_probe_processes:start(#{})),
     Names = [list_to_binary(pid_to_list(Pid)) || Pid <- Dead],
     ?assertEqual([], [Pid || {{process, Pid}, _} <- Rows, lists:member(Pid, Names)]).
 
@@ -72,7 +72,7 @@ a_traced_process_is_told_of_whatever_it_does_test() ->
     Mailed = [Resting, Working, Left],
     [Pid ! mail || Pid <- Mailed],
     [1 = erlang:trace(Pid, true, [procs, {tracer, Tracer}]) || Pid <- [Resting, Working]],
-    {Rows, _, _} = pass(Mailed, linerate_probe_processes:start(#{})),
+    {Rows, _, _} = sample(Mailed, linerate_probe_processes:start(#{})),
     [exit(Pid, kill) || Pid <- [Tracer | Mailed]],
     Told = fun(Pid) ->
         proplists:get_value(
@@ -91,7 +91,7 @@ a_small_allowance_asks_few_test() ->
     [exit(Pid, kill) || Pid <- Waiting],
     ?assert(length(Rows) =< 5).
 
-pass(Owners, State) ->
+sample(Owners, State) ->
     linerate_probe_processes:rows(context(Owners), State).
 
 context(Owners) ->

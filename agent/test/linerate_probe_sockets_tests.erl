@@ -35,8 +35,8 @@ of_a_node_elsewhere_the_kernel_is_asked_test_() ->
             First = linerate_probe_sockets:start(#{
                 owner => self(), budget => 10, unload => [], kernel => Kernel
             }),
-            {_, Next} = pass(First),
-            {Rows, _} = pass(Next),
+            {_, Next} = sample(First),
+            {Rows, _} = sample(Next),
             Row = of_server(Pair, Rows),
             %% Established, five bytes came; nine words of memory.
             ?assertMatch(#{tcp_info := <<1, _:127/binary, 5:64/native, _/binary>>}, Row),
@@ -46,7 +46,7 @@ of_a_node_elsewhere_the_kernel_is_asked_test_() ->
             Wrong = linerate_probe_sockets:start(#{
                 owner => self(), budget => 10, unload => [], kernel => Kernel#{order := <<2:32>>}
             }),
-            ?assertNot(maps:is_key(tcp_info, of_server(Pair, element(1, pass(Wrong))))),
+            ?assertNot(maps:is_key(tcp_info, of_server(Pair, element(1, sample(Wrong))))),
             close(Pair)
         end)
      || Backend <- Backends
@@ -55,10 +55,10 @@ of_a_node_elsewhere_the_kernel_is_asked_test_() ->
 what_came_between_two_passes_is_the_difference_of_its_counters_test() ->
     Pair = #{client := Client, server := Server} = pair([binary]),
     State = start(),
-    {First, Next} = pass(State),
+    {First, Next} = sample(State),
     ok = gen_tcp:send(Client, binary:copy(<<"x">>, 1000)),
     {ok, _} = gen_tcp:recv(Server, 1000),
-    {Second, _} = pass(Next),
+    {Second, _} = sample(Next),
     Bytes = fun(Rows) -> maps:get('port.recv_oct', of_server(Pair, Rows)) end,
     ?assertEqual(1000, Bytes(Second) - Bytes(First)),
     close(Pair).
@@ -133,36 +133,36 @@ a_queue_in_the_driver_and_a_long_mailbox_are_told_test() ->
 one_that_closes_is_told_no_more_and_the_others_are_test() ->
     Gone = pair([binary]),
     Left = pair([binary]),
-    {First, Next} = pass(start()),
+    {First, Next} = sample(start()),
     ?assertNotEqual(none, of_server(Gone, First)),
     close(Gone),
-    {Second, _} = pass(Next),
+    {Second, _} = sample(Next),
     ?assertEqual(none, of_server(Gone, Second)),
     ?assertNotEqual(none, of_server(Left, Second)),
     close(Left).
 
-%% Whatever the clock of a busy machine says, the least that a pass reads brings everyone in.
+%% Whatever the clock of a busy machine says, the least that a round reads brings everyone in.
 many_connections_are_all_read_in_turn_test() ->
     Pairs = [pair([binary]) || _ <- lists:seq(1, 20)],
     {_, Seen} = lists:foldl(
         fun(_, {State, Acc}) ->
-            {Rows, Next} = pass(State, 100),
+            {Rows, Next} = sample(State, 100),
             {Next, [Of || {{connection, _, _} = Of, _} <- Rows] ++ Acc}
         end,
         {start(), []},
         lists:seq(1, 60)
     ),
     %% Whose they are is chance: other tests leave connections in this node too. The sample is 16 at
-    %% least, and a slow machine reads one or two of them a pass.
+    %% least, and a slow machine reads one or two of them a round.
     Twice = [Of || Of <- lists:usort(Seen), length([x || Same <- Seen, Same =:= Of]) >= 2],
     ?assert(length(Twice) >= 4),
     lists:foreach(fun close/1, Pairs).
 
 facts_are_told_again_when_all_is_asked_for_test() ->
     Pair = pair([binary]),
-    {_, Once} = pass(start()),
-    {_, Twice} = pass(Once),
-    {Third, Thrice} = pass(Twice),
+    {_, Once} = sample(start()),
+    {_, Twice} = sample(Once),
+    {Third, Thrice} = sample(Twice),
     ?assertNot(is_map_key(role, of_server(Pair, Third))),
     {Rows, _, _} = linerate_probe_sockets:rows(context(100000, all), Thrice),
     ?assertMatch(#{role := _, owner := _}, of_server(Pair, Rows)),
@@ -176,17 +176,17 @@ start() ->
 context(Allowance, Tell) ->
     #{allowance_us => Allowance, waited_us => 0, beyond_us => 0, tell => Tell, owners => [], events => #{}}.
 
-pass(State) ->
-    pass(State, 100000).
+sample(State) ->
+    sample(State, 100000).
 
-pass(State, Allowance) ->
+sample(State, Allowance) ->
     {Rows, #{owners := Owners, waited_us := Waited}, Next} =
         linerate_probe_sockets:rows(context(Allowance, changed), State),
     true = lists:all(fun is_pid/1, Owners) andalso Waited >= 0,
     {Rows, Next}.
 
 rows() ->
-    {Rows, _} = pass(start()),
+    {Rows, _} = sample(start()),
     Rows.
 
 pair(Options) ->

@@ -73,7 +73,7 @@ wait(Port) ->
         {'EXIT', Port, _Reason} ->
             halt_now();
         Unexpected ->
-            ?LOG_WARNING("the lifeline was sent ~0p, which it does not know", [Unexpected]),
+            ?LOG_WARNING("unexpected message to the lifeline: ~0p", [Unexpected]),
             wait(Port)
     end.
 

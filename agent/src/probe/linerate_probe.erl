@@ -1,10 +1,10 @@
 %% @doc Reads the node it runs on, for a linerate elsewhere, and leaves the node as it was.
 %%
-%% Two processes. The *keeper* has the registered name and is whom linerate talks to; it only waits,
-%% so it answers to the clock whatever the node does. It ends everything when it is told to, when
+%% Two processes. The *keeper* has the registered name and answers linerate; it only waits,
+%% so it meets its deadlines whatever the node does. It ends everything when it is told to, when
 %% its owner is gone, or when it has heard nothing for some seconds (a line can be cut without a
-%% word). The *worker* asks the parts for their rows, one pass a request. Each watches the other,
-%% and the one that is left puts everything back.
+%% word). The *worker* asks the parts for their rows, one round a request. Each watches the other,
+%% and the one that is left restores everything.
 %%
 %% The last one unloads the code as well, its own included: the last call is a tail call into
 %% modules of OTP, and a process without a return address in old code is none that a purge kills. So
@@ -17,7 +17,7 @@
 -module(linerate_probe).
 
 -export([start/1]).
-%% What the keeper runs, and the last that is done, whoever is left to do it.
+%% What the keeper runs, and the last steps, by the keeper or the worker.
 -export([keep/3, restore/1, leave/2]).
 
 -export_type([options/0, held/0, of_what/0, value/0, row/0, context/0, events/0]).
@@ -46,7 +46,7 @@
     budget := 1..1000,
     %% Modules that were loaded for us, and go with us.
     unload := [module()],
-    %% How often a pass is asked for, in ms.
+    %% How often a round is asked for, in ms.
     interval_hint => pos_integer(),
     %% Tell what the kernel knows too: for a linerate on another host. `order' is 1 in the byte order of the one
     %% who will read it.
@@ -58,10 +58,10 @@
     atom() => term()
 }.
 
-%% Handed from part to part within a pass. `allowance_us': what this part may take now. `waited_us':
+%% Handed from part to part within a round. `allowance_us': what this part may take now. `waited_us':
 %% a part adds the time in which it held no scheduler because it waited for another process or
 %% scheduler to answer; it is not counted as its cost. `beyond_us': a part adds what it made the node do
-%% besides, as an estimate. `tell': `all' in the first pass and after an
+%% besides, as an estimate. `tell': `all' in the first round and after an
 %% answer was lost, and then facts that were told are told again. `owners': of the sockets sampled.
 %% `events': what the keeper heard of the system monitor. Where the virtual machine's part was asked:
 %% `turns': of processes, and collections, since the node began; `walls': the schedulers' time at work
@@ -127,9 +127,9 @@ start(#{owner := Owner, budget := Budget, unload := Unload} = Options) when
 
 %% Priority high: on a node whose schedulers are all taken a normal process waits a round of the run
 %% queue after each answer that it waits for. What it takes from others is what the budget allows.
-%% Measured: beside 50 busy processes a scheduler half of the passes took over 0.3 ms, and at normal
+%% Measured: beside 50 busy processes a scheduler half of the rounds took over 0.3 ms, and at normal
 %% priority over 6 ms (the virtual machine's part alone, OTP 25). Every collection is a full one, so
-%% that no garbage is held between passes.
+%% that no garbage is held between rounds.
 -spec spawn_options() -> [proc_lib:spawn_option()].
 spawn_options() ->
     [{priority, high}, {fullsweep_after, 0}].
@@ -177,7 +177,7 @@ keep(Caller, Ref, #{owner := Owner, budget := Budget, unload := Unload} = Option
             exit(system_limit)
     end.
 
-%% Chosen: 16 M words, ten times what a pass over a million processes and ports takes. A probe that
+%% Chosen: 16 M words, ten times what a round over a million processes and ports takes. A probe that
 %% goes wrong is ended by the emulator before it can harm the node, and the keeper restores it.
 -spec worker_options() -> [proc_lib:spawn_option()].
 worker_options() ->
@@ -189,7 +189,7 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
     receive
         {sample, From, Ref} when is_pid(From) ->
             {reductions, Reductions} = process_info(self(), reductions),
-            Worker ! {pass, From, Ref, linerate_probe_monitor:events(Monitor), Reductions},
+            Worker ! {sample, From, Ref, linerate_probe_monitor:events(Monitor), Reductions},
             keeping(heard(Keeper));
         {alive, _Ref} ->
             keeping(heard(Keeper));
@@ -212,7 +212,7 @@ keeping(#{owner := OwnerRef, worker := {Worker, WorkerRef}, monitor := Monitor} 
             finish(Keeper, nobody);
         {'DOWN', WorkerRef, process, Worker, Reason} ->
             ended(Reason, Keeper, nobody);
-        %% Somebody found our name. There is nobody to tell.
+        %% Not from linerate: no answer.
         _Other ->
             keeping(Keeper)
     after until(Keeper) ->
@@ -268,7 +268,7 @@ heard(#{monitor := Monitor} = Keeper) ->
 until(#{deadline := Deadline}) ->
     max(0, Deadline - now_ms()).
 
-%% A worker that waits for a scheduler which is stuck in somebody's native code doesn't hear us.
+%% A worker that waits for a scheduler which is stuck in the node's native code doesn't hear us.
 -spec finish(keeper(), {pid(), reference()} | nobody) -> term().
 finish(#{worker := {Worker, WorkerRef}} = Keeper, Asker) ->
     Worker ! stop,

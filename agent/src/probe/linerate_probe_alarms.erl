@@ -15,7 +15,7 @@ raised() ->
         Manager -> ask(Manager)
     end.
 
-%% Chosen: a twentieth of what a pass may take. An answer takes 20 us; one that comes too late is dropped
+%% Chosen: a twentieth of what a round may take. An answer takes 20 us; one that comes too late is dropped
 %% by the call's alias.
 -spec patience_ms() -> pos_integer().
 patience_ms() -> 50.

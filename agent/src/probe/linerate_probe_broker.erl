@@ -6,7 +6,7 @@
 %% from 3.9 on; and who consumes from which queue always.
 %%
 %% Told are a few queues: those that hold most, those that grow most, and where queues are not counted those that
-%% have consumers; no stream. One that was told once is told on. A table with more rows than a pass may read is read in
+%% have consumers; no stream. One that was told once is told on. A table with more rows than a round may read is read in
 %% pieces (queues), or not at all (consumers, channels): then what it would tell is missing.
 %% Source: rabbit_core_metrics.hrl, rabbit_global_counters.erl.
 -module(linerate_probe_broker).

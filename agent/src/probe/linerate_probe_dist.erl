@@ -36,7 +36,7 @@ rows(Context, #{channels := Known} = State) ->
             all -> #{};
             changed -> Known
         end,
-    %% Of a cluster larger than a pass may look at, each pass sees the same part: a counter with holes
+    %% Of a cluster larger than a round may look at, each round sees the same part: a counter with holes
     %% would tell less.
     Now = lists:sublist(lists:sort(erlang:system_info(dist_ctrl)), most(Allowance)),
     {Told, Idle, Channels} = rows(Now, hidden(Now), State#{channels := Before}, [], 0, #{}),
@@ -66,7 +66,7 @@ rows([], _Hidden, _State, Rows, Idle, Channels) ->
     {Rows, Idle, Channels};
 rows([{Node, Controller} | Rest], Hidden, State, Rows, Idle, Channels) ->
     #{channels := Known} = State,
-    %% Any of it may vanish while it is asked about: then it has no row in this pass.
+    %% Any of it may vanish while it is asked about: then it has no row in this round.
     try channel(Node, Controller, Hidden, Known, State) of
         unplaced ->
             rows(Rest, Hidden, State, Rows, Idle, Channels#{Controller => unplaced});

@@ -83,7 +83,7 @@ ask_all([{Pid, First} = Drawn | Rest], Most, Deadline, Owners, {Doings, Asked, I
         false -> ask_all(Rest, 0, Deadline, Owners, Done)
     end.
 
-%% Chosen: so many are asked in some passes. Of a node with more processes than these nothing is known of the others.
+%% Chosen: so many are asked in some rounds. Of a node with more processes than these nothing is known of the others.
 -spec size() -> pos_integer().
 size() -> 500.
 
@@ -92,7 +92,7 @@ size() -> 500.
 most(AllowanceUs) ->
     max(10, AllowanceUs div 5).
 
-%% Chosen: all answers of a pass together; a process that is busy answers when its turn comes.
+%% Chosen: all answers of a round together; a process that is busy answers when its turn comes.
 -spec patience_us() -> pos_integer().
 patience_us() -> 20000.
 

@@ -28,7 +28,7 @@
     told := [binary()]
 }.
 
-%% What a pass gathers.
+%% What a round gathers.
 -type gathered() :: {[linerate_probe:row()], Waited :: non_neg_integer(), Told :: [binary()]}.
 
 %% @private
@@ -55,13 +55,13 @@ stop(_State) ->
     {[linerate_probe:row()], linerate_probe:context(), state()}.
 rows(#{tell := all} = Context, State) ->
     Now = now_us(),
-    look(Context, State#{due := Now, unread := [], threads := [], round := 0, round_at := Now, told := []});
+    sample(Context, State#{due := Now, unread := [], threads := [], round := 0, round_at := Now, told := []});
 rows(Context, State) ->
-    look(Context, State).
+    sample(Context, State).
 
--spec look(linerate_probe:context(), state()) ->
+-spec sample(linerate_probe:context(), state()) ->
     {[linerate_probe:row()], linerate_probe:context(), state()}.
-look(#{waited_us := Waited, allowance_us := Allowance} = Context, #{told := Told} = State) ->
+sample(#{waited_us := Waited, allowance_us := Allowance} = Context, #{told := Told} = State) ->
     Began = now_us(),
     Open = open_descriptors(),
     {{Rows, Idle, Known}, Next} =

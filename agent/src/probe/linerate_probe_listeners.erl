@@ -10,7 +10,7 @@
 -export_type([state/0]).
 
 -type state() :: #{
-    %% Who comes next: more than can be read in a pass are read in turn.
+    %% Who comes next: more than can be read in a round are read in turn.
     turn := non_neg_integer(),
     %% Whether the kernel's side is asked for.
     kernel := boolean(),
@@ -21,7 +21,7 @@
 start(Kernel) ->
     #{turn => 0, kernel => Kernel, told => #{}}.
 
-%% Chosen: 20 a pass, 25 us each.
+%% Chosen: 20 a round, 25 us each.
 -spec most() -> pos_integer().
 most() ->
     20.

@@ -2,20 +2,20 @@
 %%
 %% While the accounts are on, each change of what a scheduler does reads a clock. Measured: 4 % of the
 %% work of a full node that changes processes 90,000 times a second (OTP 25, one scheduler). So they are
-%% on for a short time in each pass, and what they say of it stands for all the time since the last one.
+%% on for a short time in each round, and what they say of it stands for all the time since the last one.
 %%
 %% Of schedulers alone: a thread that the emulator does not manage (a dirty scheduler, a poll thread) is
 %% taken to sleep when the accounts go on, until it changes what it does.
 -module(linerate_probe_microstates).
 
--export([are_on/0, begin_accounts/1, look/1]).
+-export([are_on/0, begin_accounts/1, sample/1]).
 
 -export_type([accounts/0]).
 
 -opaque accounts() :: #{
     %% Since the beginning. Unit: ns.
     sums := states(),
-    %% When the last look ended. Unit: ns.
+    %% When the last sample ended. Unit: ns.
     at := integer(),
     %% How long the next one takes, in ms, and of one scheduler's time, what the accounts may take.
     window := pos_integer(),
@@ -25,7 +25,7 @@
 %% Time by metric, of all schedulers.
 -type states() :: #{atom() => non_neg_integer()}.
 
-%% Chosen: 4 % of the time at two passes a second.
+%% Chosen: 4 % of the time at two rounds a second.
 -spec window_ms() -> pos_integer().
 window_ms() ->
     20.
@@ -62,9 +62,9 @@ give_back(false) ->
 %% @doc Has the accounts on for a while: sums of all schedulers by metric, scaled to all the time since the
 %% beginning; for how long the caller did nothing but wait, and what the accounts took of the schedulers, both
 %% in us.
--spec look(accounts()) ->
+-spec sample(accounts()) ->
     {[{atom(), non_neg_integer()}], non_neg_integer(), non_neg_integer(), accounts()}.
-look(#{sums := Sums, at := At, window := Window} = Accounts) ->
+sample(#{sums := Sums, at := At, window := Window} = Accounts) ->
     %% Whoever had them on keeps them. Who turns them on meanwhile loses them again: nothing tells.
     Theirs = erlang:system_flag(microstate_accounting, true),
     try
@@ -91,7 +91,7 @@ look(#{sums := Sums, at := At, window := Window} = Accounts) ->
         ok = give_back(Theirs)
     end.
 
-%% For a node that goes on as it did: what may be taken until the next look, by what this one took. Chosen: the
+%% For a node that goes on as it did: what may be taken until the next sample, by what this one took. Chosen: the
 %% next one is half a second away at least; looks that follow each other are of tests.
 -spec window(non_neg_integer(), pos_integer(), accounts()) -> pos_integer().
 window(Took, Since, #{window := Window, share := Share}) ->

@@ -29,7 +29,7 @@
     share := float()
 }.
 
-%% What is to be put back.
+%% What is to be restored.
 -type held() :: slot | {session, term()} | nothing.
 
 %% Events by kind, the longest long_gc in ms, for how long what needs a clock was listened to and what the

@@ -2,10 +2,10 @@
 %% others wait for.
 %%
 %% The length of a mailbox is read without a signal, so every process can be asked for it, a stretch of
-%% the process table a pass. All else is asked by a signal, which a busy process answers when its turn
+%% the process table a round. All else is asked by a signal, which a busy process answers when its turn
 %% comes: so only a few suspects are asked. Those are who has mail, who is told of by the system
 %% monitor, some owners of sockets, and the process that frees literals, which scans all others. A
-%% suspect stays one for some passes, so that its counters have differences.
+%% suspect stays one for some rounds, so that its counters have differences.
 -module(linerate_probe_processes).
 -behaviour(linerate_probe).
 
@@ -34,7 +34,7 @@
 -type suspect() :: #{
     %% Passes left in which it is asked though nothing is suspected of it any more.
     stay := integer(),
-    %% The last pass in which it was asked.
+    %% The last round in which it was asked.
     last := non_neg_integer(),
     %% What it began with, as proc_lib remembers it; asked for once.
     call := unknown | none | mfa(),
@@ -54,7 +54,7 @@
     suspects := #{pid() => suspect()},
     %% Events of the system monitor by process, as they were told last.
     events := #{pid() => pos_integer()},
-    pass := pos_integer(),
+    round := pos_integer(),
     collector := [pid()],
     %% What each suspect is asked for.
     items := [item()]
@@ -71,7 +71,7 @@ start(_Options) ->
         owners => [],
         suspects => #{},
         events => #{},
-        pass => 1,
+        round => 1,
         collector => literal_collector(),
         items => items()
     }.
@@ -87,11 +87,11 @@ rows(#{allowance_us := Allowance, waited_us := Waited, tell := Tell} = Context, 
     {Asked, Chosen} = choose(Mail, Allowance, Context, Scanned),
     Deadline = now_us() + patience_us(),
     {Rows, Waits, Idle, Suspects} = ask(Asked, Tell, Deadline, Context, Chosen),
-    #{pass := Pass} = Chosen,
+    #{round := Round} = Chosen,
     {
         [{node, waits(Waits)} | Rows],
         Context#{waited_us := Waited + Scanning + Idle},
-        Chosen#{suspects := Suspects, pass := Pass + 1}
+        Chosen#{suspects := Suspects, round := Round + 1}
     }.
 
 %% Mailboxes.
@@ -166,7 +166,7 @@ mailbox(Pid) ->
 
 %% Suspects.
 
-%% Chosen: what a pass may disturb (20), and how they are divided. A funnel is one process with mail;
+%% Chosen: what a round may disturb (20), and how they are divided. A funnel is one process with mail;
 %% many with mail are a busy node, of which some tell as much as all.
 -spec most() -> pos_integer().
 most() -> 20.
@@ -184,8 +184,8 @@ most_told() -> 3.
 -spec stay() -> pos_integer().
 stay() -> 10.
 
-%% Chosen: all answers of a pass together. On a full node an answer takes up to 16 ms; who was not
-%% asked in this pass is asked first in the next.
+%% Chosen: all answers of a round together. On a full node an answer takes up to 16 ms; who was not
+%% asked in this round is asked first in the next.
 -spec patience_us() -> pos_integer().
 patience_us() -> 40000.
 
@@ -201,7 +201,7 @@ choose(Mail, Allowance, #{owners := Found, events := #{pids := Told}}, State) ->
     Kept = maps:fold(fun rest/3, #{}, maps:without(Suspected, Before)),
     Fresh = maps:from_list([{Pid, suspect(Pid, Before)} || Pid <- Suspected]),
     All = maps:merge(Kept, Fresh),
-    %% Asked longest ago first: those of the last pass that the patience did not reach.
+    %% Asked longest ago first: those of the last round that the patience did not reach.
     Order = lists:sort([{Last, Pid} || {Pid, #{last := Last}} <- maps:to_list(All)]),
     Afford = max(4, min(most(), Allowance div 10)),
     Later = [Pid || {_, Pid} <- Order, not lists:member(Pid, Mailed)],
@@ -239,7 +239,7 @@ ask(Pids, Tell, Deadline, Context, #{suspects := Suspects} = State) ->
 ask([], _Tell, _Deadline, _Context, _State, Done) ->
     Done;
 ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects}) ->
-    #{items := Items, pass := Pass} = State,
+    #{items := Items, round := Round} = State,
     Began = now_us(),
     Mailbox = mailbox(Pid),
     Info = process_info(Pid, Items),
@@ -256,7 +256,7 @@ ask([Pid | Rest], Tell, Deadline, Context, State, {Rows, Waits, Idle, Suspects})
                 Row = {{process, list_to_binary(pid_to_list(Pid))}, Values ++ New},
                 %% Measured: 20 us with an idle process; what is over is waiting for it.
                 Waiting = max(0, now_us() - Began - 20),
-                Known = Next#{last := Pass, call := First},
+                Known = Next#{last := Round, call := First},
                 {[Row | Rows], [Wait | Waits], Idle + Waiting, Suspects#{Pid := Known}}
         end,
     case now_us() < Deadline of

@@ -1,10 +1,10 @@
 %% @doc The sockets' part of the probe: which of the node's sockets are read, and when.
 %%
-%% A sample of connections is kept and read in turn, the same ones from pass to pass, so that their
-%% counters have differences. It is as large as can be read in a few passes. The list of all ports is
+%% A sample of connections is kept and read in turn, the same ones from round to round, so that their
+%% counters have differences. It is as large as can be read in a few rounds. The list of all ports is
 %% walked behind that, as the allowance permits: new ones fill the sample up, and one with bytes in its
 %% driver's queue gets in though the sample is full. Those with a queue, and those whose owner has
-%% mail, are read in each pass. Listening sockets are all read.
+%% mail, are read in each round. Listening sockets are all read.
 %%
 %% Blind spots, on a node with more connections than the sample holds: a queue outside of it is seen when
 %% the walk comes by, after some seconds with 15,000 ports; a listening socket younger than what filled
@@ -28,7 +28,7 @@
 -type state() :: #{
     linerate := node(),
     sample := #{linerate_probe_socket:socket() => entry()},
-    %% To be read in each pass; then in turn; those of this round that were read.
+    %% To be read in each round; then in turn; those in turn that were read.
     hot := [linerate_probe_socket:socket()],
     turn := [linerate_probe_socket:socket()],
     done := [linerate_probe_socket:socket()],
@@ -40,12 +40,12 @@
     others := #{linerate_probe_socket:socket() => other | inet:port_number()},
     %% What a reading costs, in us.
     cost_us := pos_integer(),
-    %% Of this pass: how long was waited for ports that are at work.
+    %% Of this round: how long was waited for ports that are at work.
     finding_waited_us := non_neg_integer(),
     generation := non_neg_integer(),
     names := #{pid() => binary()},
     names_at := integer(),
-    %% Whether the kernel's side is asked for, and of how many more in this pass.
+    %% Whether the kernel's side is asked for, and of how many more in this round.
     kernel := boolean(),
     kernel_left := non_neg_integer(),
     listeners := linerate_probe_listeners:state()
@@ -88,7 +88,7 @@ stop(_State) ->
 rows(#{allowance_us := Allowance, waited_us := Waited, tell := Tell} = Context, State) ->
     #{generation := Generation} = State,
     Began = now_us(),
-    %% Chosen: the kernel's side of 200 a pass, 300 bytes each.
+    %% Chosen: the kernel's side of 200 a round, 300 bytes each.
     Fresh = State#{finding_waited_us := 0, kernel_left := 200},
     Now =
         case Tell of
@@ -120,10 +120,10 @@ walk(Deadline, Allowance, #{unseen := [], walk_at := At} = State) ->
             %% Chosen: a 400th of the time goes into asking for the list. It grows with the node, and
             %% nothing of it can be left out.
             Next = Now + min(400 * (now_us() - Now), 5000000),
-            look(Deadline, 16, Allowance, Known#{unseen := All, walk_at := Next})
+            examine(Deadline, 16, Allowance, Known#{unseen := All, walk_at := Next})
     end;
 walk(Deadline, Allowance, State) ->
-    look(Deadline, 16, Allowance, State).
+    examine(Deadline, 16, Allowance, State).
 
 %% Those of the sample go when they can't be read; of the others nobody else would notice.
 -spec forget([linerate_probe_socket:socket()], state()) -> state().
@@ -131,19 +131,19 @@ forget(All, #{others := Others} = State) ->
     Left = [{Socket, maps:get(Socket, Others)} || Socket <- All, is_map_key(Socket, Others)],
     State#{others := maps:from_list(Left)}.
 
-%% At least so many new ones a pass, whatever the clock says: else a starved probe finds nothing.
--spec look(integer(), integer(), non_neg_integer(), state()) -> state().
-look(_Deadline, _AtLeast, _Allowance, #{unseen := []} = State) ->
+%% At least so many new ones a round, whatever the clock says: else a starved probe finds nothing.
+-spec examine(integer(), integer(), non_neg_integer(), state()) -> state().
+examine(_Deadline, _AtLeast, _Allowance, #{unseen := []} = State) ->
     State;
-look(Deadline, AtLeast, Allowance, #{unseen := [Socket | Rest]} = State) ->
+examine(Deadline, AtLeast, Allowance, #{unseen := [Socket | Rest]} = State) ->
     #{sample := Sample, others := Others} = State,
     Next = State#{unseen := Rest},
     case is_map_key(Socket, Sample) orelse is_map_key(Socket, Others) of
         true ->
-            look(Deadline, AtLeast, Allowance, Next);
+            examine(Deadline, AtLeast, Allowance, Next);
         false ->
             case AtLeast > 0 orelse now_us() < Deadline of
-                true -> look(Deadline, AtLeast - 1, Allowance, timed(Socket, Allowance, Next));
+                true -> examine(Deadline, AtLeast - 1, Allowance, timed(Socket, Allowance, Next));
                 false -> State
             end
     end.
@@ -163,7 +163,7 @@ take(Socket, Allowance, #{sample := Sample} = State) ->
         false -> State
     end.
 
-%% Chosen: what can be read in three passes, so that two seconds give each its differences; 16 at
+%% Chosen: what can be read in three rounds, so that two seconds give each its differences; 16 at
 %% least and 1,000 at most.
 -spec most(non_neg_integer(), state()) -> pos_integer().
 most(Allowance, #{cost_us := Cost}) ->
@@ -239,7 +239,7 @@ read(Deadline, Allowance, State) ->
     #{owners := Owners} = Read,
     {Read#{owners := lists:usort(Owners)}, Last}.
 
-%% Round after round, but none twice in a pass.
+%% Again and again, but none twice in a round.
 -spec in_turn(integer(), integer(), integer(), {gathered(), state()}) -> {gathered(), state()}.
 in_turn(_Deadline, _AtLeast, Left, {Read, State}) when Left =< 0 ->
     {Read, State};

@@ -129,7 +129,7 @@ at_work(Walls, Context) ->
 microstates(Accounts, Context, #{gathering := Usual} = State) ->
     #{waited_us := Waited, beyond_us := Beyond} = Context,
     Began = now_us(),
-    {Values, Rested, Took, Next} = linerate_probe_microstates:look(Accounts),
+    {Values, Rested, Took, Next} = linerate_probe_microstates:sample(Accounts),
     Asking = now_us() - Began - Rested,
     Slept = Context#{
         waited_us := Waited + Rested,

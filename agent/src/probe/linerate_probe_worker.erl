@@ -1,10 +1,10 @@
-%% @doc The probe's worker: a pass over the parts for each request, within a budget.
+%% @doc The probe's worker: a round over the parts for each request, within a budget.
 %%
 %% Each part has a purse. Time fills all of them, each by its share; what is over in a full one goes
 %% to the next. A part pays what it took, and one in debt sits out until time has paid it: so the
 %% probe keeps its budget on a node of any size, and no part can take another's turn for ever.
 %%
-%% A pass costs the time it took on its scheduler: the clock around each part, less what the part
+%% A round costs the time it took on its scheduler: the clock around each part, less what the part
 %% says it waited for others. That is more than the truth where the operating system took the CPU
 %% away. What no clock of ours sees (the emulator's accounts and clocks, threads that are woken for an
 %% answer) is paid by estimate, before anything else is granted, and so is the sending of the answer.
@@ -59,7 +59,7 @@
     busy := float(),
     time_ns := non_neg_integer(),
     waited_ns := non_neg_integer(),
-    passes := non_neg_integer(),
+    rounds := non_neg_integer(),
     thinned := non_neg_integer()
 }.
 
@@ -78,7 +78,7 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
         failed => Failed,
         facts => [],
         owners => [],
-        %% Chosen: the first pass may take what a fifth of a second grants.
+        %% Chosen: the first round may take what a fifth of a second grants.
         spare_us => 200 * Budget,
         at => now_us(),
         owed_us => 0,
@@ -87,7 +87,7 @@ work(Keeper, #{budget := Budget} = Options, Held) ->
         busy => 0.0,
         time_ns => 0,
         waited_ns => 0,
-        passes => 0,
+        rounds => 0,
         thinned => 0
     }).
 
@@ -166,8 +166,8 @@ begin_parts([{Name, Metric, Weight, #{start := Start} = Calls} | Rest], Options,
 -spec working(worker()) -> term().
 working(#{keeper := {_, KeeperRef}, held := Held, parts := Parts} = Worker) ->
     receive
-        {pass, From, Ref, Events, Reductions} ->
-            {Rows, Done} = pass(Events, Reductions, Worker),
+        {sample, From, Ref, Events, Reductions} ->
+            {Rows, Done} = sample(Events, Reductions, Worker),
             Began = now_us(),
             %% An answer must not open a connection that was cut, nor wait for one that is full.
             Sent = erlang:send(From, {Ref, Rows}, [noconnect, nosuspend]),
@@ -189,7 +189,7 @@ working(#{keeper := {_, KeeperRef}, held := Held, parts := Parts} = Worker) ->
             working(Worker)
     end.
 
-%% The next pass is granted so much less.
+%% The next round is granted so much less.
 -spec owe(non_neg_integer(), worker()) -> worker().
 owe(Us, #{owed_us := Owed, time_ns := Time} = Worker) ->
     Worker#{owed_us := Owed + Us, time_ns := Time + Us * 1000}.
@@ -210,9 +210,9 @@ stop_parts([#{calls := #{stop := Stop}, state := State} | Rest]) ->
     end,
     stop_parts(Rest).
 
--spec pass(linerate_probe:events(), non_neg_integer(), worker()) ->
+-spec sample(linerate_probe:events(), non_neg_integer(), worker()) ->
     {[linerate_probe:row()], worker()}.
-pass(Events, Reductions, Worker) ->
+sample(Events, Reductions, Worker) ->
     #{keeper := {Keeper, _}, parts := Parts, failed := Failed, owners := Owners} = Worker,
     #{budget := Budget, spare_us := Left, at := At, owed_us := Owed, busy := Busy} = Worker,
     Began = now_us(),
@@ -239,13 +239,13 @@ pass(Events, Reductions, Worker) ->
     #{context := #{owners := Seen} = Last, rows := Rows, parts := Ran, failed := New} = Asked,
     _ = [Keeper ! {turns, self(), Turns} || #{turns := Turns} <- [Last]],
     #{spent_us := Spent, waited_us := Idle, thinned := Thin} = Asked,
-    #{waited_ns := Waited, passes := Passes, thinned := Thinned} = Worker,
+    #{waited_ns := Waited, rounds := Rounds, thinned := Thinned} = Worker,
     Took = max(Spent, now_us() - Began - Idle),
     #{clocks_ns := Before} = Worker,
     #{clocks_ns := Clocks} = Events,
     #{beyond_us := Beyond} = Last,
     {Walls, NowBusy} = busy(maps:get(walls, Last, unknown), Worker),
-    %% What a pass takes around its parts is no part's to pay.
+    %% What a round takes around its parts is no part's to pay.
     Paid = Worker#{owed_us := Took - Spent, clocks_ns := Clocks, walls := Walls, busy := NowBusy},
     Owing = owe(Beyond + max(0, Clocks - Before) div 1000, Paid),
     #{time_ns := Time} = Owing,
@@ -257,7 +257,7 @@ pass(Events, Reductions, Worker) ->
         at := Began,
         time_ns := Time + Took * 1000,
         waited_ns := Waited + (Idle - maps:get(rested_us, Last, 0)) * 1000,
-        passes := Passes + 1,
+        rounds := Rounds + 1,
         thinned := Thinned + Thin
     }).
 
@@ -287,7 +287,7 @@ fill([#{purse_us := Purse, weight := Weight} = Part | Rest], Granted, Over, Budg
 purses(Budget) ->
     min(Budget * 1000, 50000).
 
-%% Chosen: so many purses are the most that is owed. Where the operating system took the CPU away in a pass for
+%% Chosen: so many purses are the most that is owed. Where the operating system took the CPU away in a round for
 %% long, that is no reason to tell nothing for minutes.
 -spec debts() -> pos_integer().
 debts() ->
@@ -302,7 +302,7 @@ weights(Parts) ->
 floor_us() ->
     100.
 
-%% What has been done of a pass.
+%% What has been done of a round.
 -type asked() :: #{
     context := linerate_probe:context(),
     rows := [[linerate_probe:row()]],
@@ -373,7 +373,7 @@ own_rows(Rows, #{monitor := Monitor}, Reductions, Worker) ->
         facts := Told,
         time_ns := Time,
         waited_ns := Waited,
-        passes := Passes,
+        rounds := Rounds,
         thinned := Thinned
     } = Worker,
     {reductions, Own} = process_info(self(), reductions),
@@ -387,7 +387,7 @@ own_rows(Rows, #{monitor := Monitor}, Reductions, Worker) ->
     Values = [
         {'vm.probe_time', Time},
         {'vm.probe_waited', Waited},
-        {'vm.probe_passes', Passes},
+        {'vm.probe_passes', Rounds},
         {'vm.probe_thinned', Thinned},
         {'vm.probe_reductions', Own + Reductions}
         | [{Metric, Total} || #{metric := Metric, total_ns := Total} <- Parts]

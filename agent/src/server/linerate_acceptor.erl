@@ -78,7 +78,7 @@ hand_over(Socket, Conns) ->
 slow_down(_What, _Reason, troubled) ->
     rest(?REST_MS);
 slow_down(What, Reason, well) ->
-    ?LOG_WARNING("an acceptor can't ~s: ~0p; it tries every ~b ms", [What, Reason, ?REST_MS]),
+    ?LOG_WARNING("an acceptor can't ~s: ~0p; it retries every ~b ms", [What, Reason, ?REST_MS]),
     rest(?REST_MS).
 
 -spec rest(non_neg_integer()) -> ok.

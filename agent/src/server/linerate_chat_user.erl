@@ -121,7 +121,7 @@ on({linerate_chat, silence}, #user{heard = Heard} = User, #{silence_ms := Silenc
             {over, User, silent}
     end;
 on(Unexpected, User, _Chat) ->
-    ?LOG_WARNING("a user was sent ~0p, which it does not know and dropped", [Unexpected]),
+    ?LOG_WARNING("unexpected message to a user, dropped: ~0p", [Unexpected]),
     {go_on, User}.
 
 -spec command(linerate_chat_line:command(), #user{}, linerate_chat:chat()) -> next().

@@ -164,10 +164,10 @@ handle_cast(Unexpected, State) ->
 
 -spec handle_info(term(), state()) -> {noreply, state()} | {stop, term(), state()}.
 handle_info({Port, {exit_status, Status}}, {Port, Peer} = State) ->
-    ?LOG_ERROR("the peer ~0p ended by itself, with status ~0p", [Peer, Status]),
+    ?LOG_ERROR("the peer ~0p exited with status ~0p", [Peer, Status]),
     {stop, normal, State};
 handle_info({Port, {data, {_, Said}}}, {Port, Peer} = State) ->
-    ?LOG_WARNING("the peer ~0p says ~0p", [Peer, Said]),
+    ?LOG_WARNING("the peer ~0p printed ~0p", [Peer, Said]),
     {noreply, State};
 handle_info(_Unexpected, State) ->
     {noreply, State}.

@@ -58,7 +58,7 @@ await(Socket, Mode) ->
         {Kind, Socket, Reason} when Kind =:= tcp_error; Kind =:= ssl_error ->
             {error, Reason};
         Unexpected ->
-            ?LOG_WARNING("a connection was sent ~0p, which it does not know and dropped", [
+            ?LOG_WARNING("unexpected message to a connection, dropped: ~0p", [
                 Unexpected
             ]),
             await(Socket, Mode)

@@ -70,5 +70,5 @@ handle_cast(Unexpected, State) ->
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info(Unexpected, State) ->
-    ?LOG_WARNING("the account of servers was sent ~0p, which it does not know", [Unexpected]),
+    ?LOG_WARNING("unexpected message to the list of servers: ~0p", [Unexpected]),
     {noreply, State}.
