@@ -36,8 +36,7 @@ pub const HALFWAY: f64 = 0.5;
 /// with equal shares may each be named, five may not.
 pub const HOLDS: f64 = 0.25;
 
-/// A lock that threads hold in turn limits them when it takes this share of one thread's time. The
-/// rest is handing the lock over.
+/// A lock held in turn is a limit at this share of one thread's time. The rest is handing it over.
 pub const HOLDS_ONE: f64 = 0.7;
 
 /// A resource is full from this utilisation on. Every run has some moments without requests.

@@ -194,8 +194,8 @@ impl Exchanges {
         (self.alternate && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
     }
 
-    /// How many connections are let in at a time where the order of first requests and ends tells: most requests are
-    /// answered at once, and the first of a connection waits until another one ends.
+    /// How many connections are accepted at a time, by the order of first requests and ends: most requests are answered
+    /// at once, and the first of a connection waits until another one ends.
     pub fn let_in(&self) -> Option<f64> {
         let Served { at_once, .. } = self.sessions.filter(is_told)?;
         let is_first = self.per_session >= 2.0 && self.p50_s < HALFWAY * self.service_s;
@@ -204,7 +204,7 @@ impl Exchanges {
     }
 }
 
-/// A few overtake each other between the socket and what serves them.
+/// A few requests overtake each other between socket and server.
 fn is_told(of: &Served) -> bool {
     of.narrower >= AGREE && of.early * FEW <= 1.0
 }
@@ -254,7 +254,7 @@ impl Watched {
             answering,
             exchanges,
         };
-        // Who has not been greeted yet looks idle to the sockets.
+        // A client that waits for its greeting looks idle to the sockets.
         let busy = this.under_way() + this.undecided;
         this.idle = this.idle.min((this.connections - busy).max(0.0));
         Some(this)

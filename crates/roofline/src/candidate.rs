@@ -172,8 +172,7 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     // Where CPUs are full, time elsewhere does not limit the rate.
     let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
     let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
-    // Where most connections are idle, and hardly two ask at a time, the clients set the rate; not if requests are
-    // held.
+    // Where most connections are idle, and hardly two ask at a time, clients set the rate; not if requests are held.
     let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0
         || place.of >= HALFWAY * (place.of + facts.ports(|port| port.idle));

@@ -1,8 +1,7 @@
 //! How a demand measured on CPUs with idle time changes where they are busy.
 //!
 //! After a pause an exchange meets cold caches, wakes sleeping threads, and is alone where it would be one of a
-//! batch. That cost is in the idle part of the time, and shows at linerate's own end: its peer does not pay many
-//! times more.
+//! batch. That costs idle time, and shows at linerate's own end: its peer does not pay many times more.
 
 use linerate_predict::QueueStation;
 

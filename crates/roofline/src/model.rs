@@ -19,7 +19,6 @@ use crate::heat::{By, Heat};
 use crate::prelude::*;
 use crate::stations::InUse;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Model {
     fit: Fit,
@@ -173,8 +172,7 @@ impl Model {
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
         let connections = f64::from(self.connections);
         // A small rest is known no better than what was taken off, and may itself be of it. Exchanges that ended
-        // before it could have held them show the rest; without any it is between all that is left and nothing but
-        // work.
+        // before it could have held them show the rest; else it is between all that is left and only work.
         let (most, least) = (self.left(each * (1.0 - SPLIT)), self.left(each * (1.0 + SPLIT)));
         let quick = self.quicker_than(each * HALFWAY).filter(|quick| *quick < most);
         let solve = |left: f64, heat: Heat| {

@@ -12,7 +12,6 @@ pub(crate) enum Pool {
 pub(crate) struct InPool {
     /// Mean number with a job.
     pub busy: f64,
-    /// How many accept jobs.
     pub count: f64,
     /// Mean number of jobs that waited.
     pub waiting: f64,
@@ -23,13 +22,10 @@ impl Pool {
     pub fn of(self, run: &Run) -> Result<InPool, Missing> {
         use vm::*;
         let [active, total, all, online, queue] = match self {
-            Pool::Computing => [
-                DIRTY_CPU_ACTIVE,
-                DIRTY_CPU_TOTAL,
-                DIRTY_CPU_SCHEDULERS,
-                DIRTY_CPU_SCHEDULERS_ONLINE,
-                RUN_QUEUE_DIRTY_CPU,
-            ],
+            Pool::Computing => {
+                let (all, online) = (DIRTY_CPU_SCHEDULERS, DIRTY_CPU_SCHEDULERS_ONLINE);
+                [DIRTY_CPU_ACTIVE, DIRTY_CPU_TOTAL, all, online, RUN_QUEUE_DIRTY_CPU]
+            }
             // None of these is ever offline.
             Pool::Io => {
                 let all = DIRTY_IO_SCHEDULERS;

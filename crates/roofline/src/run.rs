@@ -75,8 +75,7 @@ impl<'a> Run<'a> {
         (all.iter().all(|of| of.alternate) && answers > 0.0).then_some(answers)
     }
 
-    /// Whether other clients make the load (`linerate doctor`): throughput is what its sockets
-    /// read.
+    /// Whether other clients make the load (`linerate doctor`): throughput is what sockets read.
     pub fn is_watched(&self) -> bool {
         self.header.plan.target.watch.is_some()
     }
@@ -89,9 +88,8 @@ impl<'a> Run<'a> {
         self.header.plan.load.connections
     }
 
-    /// Whether nothing was read, written or connected while it was watched. Connections between two samples are
-    /// counted by the network namespace, and may be another service's: they count as the target's only where it
-    /// worked meanwhile.
+    /// Whether nothing was read, written or connected while it was watched. The network namespace counts connections
+    /// between two samples, maybe another service's: they count as the target's only where it worked meanwhile.
     pub fn is_idle(&self) -> bool {
         let quiet = self.load.exchanges + self.load.bytes_written + self.load.bytes_read == 0;
         let of = || self.whole(Subject::Target);

@@ -6,6 +6,7 @@
 
 use crate::prelude::*;
 
+#[derive(Default)]
 pub(crate) struct Target {
     /// CPUs' worth of time it used.
     pub cores: f64,
@@ -66,22 +67,13 @@ fn target(run: &Run) -> Result<Target, Missing> {
     let of_node = |missing| {
         let cores = node.as_ref().ok_or(missing)?.scheduled();
         let cpus = node.map_or(cores, |node| node.online.max(cores));
-        Ok(Target {
-            cores,
-            limit: cpus,
-            cpus,
-            quota: None,
-            busiest_thread: None,
-            node,
-            spinning: 0.0,
-        })
+        Ok(Target { cores, limit: cpus, cpus, node, ..Target::default() })
     };
     of_kernel(run, node).or_else(of_node)
 }
 
 fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
-    // The probe reads a large tree seldom, to stay cheap: where the window has not two readings, the whole run's
-    // stand.
+    // A large tree is read seldom, to stay cheap: where the window has not two readings, the whole run's stand.
     let of = run.window_or_whole(Subject::Target, |of| of.delta(process::UTIME).is_ok());
     let (user, over) = of.delta(process::UTIME)?;
     let (system, _) = of.delta(process::STIME)?;

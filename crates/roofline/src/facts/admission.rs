@@ -1,5 +1,4 @@
-//! What a connection takes of the target: a place in the accept queue, a descriptor, in a BEAM node a port and
-//! process.
+//! What a connection takes of the target: a place in the accept queue, a descriptor; of a BEAM node port and process.
 //!
 //! Blind spot: samples are 100 ms apart and more; what runs out for moments only is not seen.
 

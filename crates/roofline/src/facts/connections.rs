@@ -8,11 +8,9 @@ use crate::prelude::*;
 pub(crate) struct Connection<'a> {
     pub of: Of<'a>,
     pub owner: Option<&'a str>,
-    /// Reads that brought data (packets, in packet modes), a second.
+    /// Reads that brought data (packets, in packet modes), a second; as bytes and writes.
     pub reads: f64,
-    /// A second.
     pub bytes: f64,
-    /// A second.
     pub writes: f64,
 }
 
@@ -120,9 +118,8 @@ impl Connection<'_> {
 pub(crate) struct These<'f, 'a> {
     pub all: &'f [Connection<'a>],
     pub these: Vec<&'f Connection<'a>>,
-    /// A second.
+    /// A second; as bytes.
     pub reads: f64,
-    /// A second.
     pub bytes: f64,
     /// Of all bytes, 0 to 1.
     pub part: f64,

@@ -96,17 +96,15 @@ impl Stalls {
     }
 }
 
-/// The congestion windows of the end that sends the bulk.
+/// The congestion windows of the end that sends the bulk. Units: bytes, seconds.
 struct Windows {
     /// The share of busy samples in which they were full.
     full: f64,
-    /// Unit: bytes of an exchange.
+    /// Of an exchange.
     bytes: f64,
-    /// Unit: bytes.
     segment: f64,
-    /// Unit: seconds.
     rtt: f64,
-    /// What an exchange takes. Unit: seconds.
+    /// An exchange's time.
     mean: f64,
 }
 

@@ -8,11 +8,10 @@ use linerate_model::Timestamp;
 
 use crate::prelude::*;
 
-/// Messages published and not consumed, of one queue or of all.
+/// Messages published and not consumed in the window, of one queue or of all.
 pub(crate) struct Growing {
     /// Absent where only all queues together are counted.
     pub name: Option<String>,
-    /// In the window.
     pub published: f64,
     /// Acknowledged, or delivered without need of it, in the window.
     pub taken: f64,
@@ -30,7 +29,6 @@ pub(crate) struct Consumers {
     pub count: f64,
     /// Messages that they may hold unacknowledged together, where each has a limit.
     pub prefetch: Option<f64>,
-    /// How many they hold, as far as known.
     pub held: Option<f64>,
 }
 
@@ -160,7 +158,6 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
 
 struct Flow<'a> {
     of: Of<'a>,
-    /// Into the queue.
     put: &'a [Metric<u64>],
     /// To consumers.
     handed: &'a [Metric<u64>],

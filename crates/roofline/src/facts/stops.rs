@@ -14,14 +14,12 @@ use linerate_evidence::{LoadSummary, SILENT};
 
 use crate::prelude::*;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stops {
     /// Of the time, 0 to 1.
     pub share: f64,
     /// Mean length of one. Unit: seconds.
     pub each_s: f64,
-    /// A second.
     pub per_s: f64,
 }
 

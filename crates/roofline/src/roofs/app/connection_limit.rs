@@ -44,7 +44,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     )))
 }
 
-/// Connections that were accepted, and of which nothing is answered until another one ends.
+/// Accepted connections, of which nothing is answered until another one ends.
 fn not_let_in(facts: &Facts) -> Option<Claim> {
     let of_port = |port: &Watched| {
         let headers = port.exchanges.as_ref()?;
@@ -67,7 +67,6 @@ fn claim(asked: f64, served: f64, what: &str) -> Claim {
             "serves the connections that wait now",
             "raise the server's limit of connections or workers (Apache MaxRequestWorkers, PostgreSQL \
              max_connections, ranch max_connections, thousand_island num_connections; PgBouncer pool_mode=transaction, or \
-             default_pool_size); if it has none, check whether \
-             its acceptors are alive",
+             default_pool_size); if it has none, check whether its acceptors are alive",
         )])
 }

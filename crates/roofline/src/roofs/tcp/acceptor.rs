@@ -14,7 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A rate of connections that the service sets itself: after a pause it accepts one at once.
     let is_set = facts.place.regime == Regime::RateSet;
     silent_if(is_set, "a connection after a pause is accepted at once")?;
-    // What is accepted and not read yet may be what the acceptor is at.
+    // The acceptor may be busy with connections that are accepted and not read.
     let at_once = facts.place.served(1.0);
     let unread = facts.at(Station::Unread).max(facts.ports(|port| port.unread));
     let past = under_way - waiting - unread.min(at_once);
