@@ -65,12 +65,12 @@ pub(crate) struct PeerSampler {
     failed: bool,
 }
 
-/// What a process at the other end, and those below it, ran.
+/// Run time of a process at the other end, and of those below it.
 #[derive(Debug, Default)]
 struct Runs {
-    /// Of threads that were met.
+    /// Of threads that were sampled.
     threads: RunTimes,
-    /// Of all, those included that ended before they were met: a process for each connection, say.
+    /// Of all, with those that ended before they were sampled: a process for each connection, say.
     all: Duration,
 }
 

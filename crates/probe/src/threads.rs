@@ -28,7 +28,7 @@ const ASKED: usize = 64;
 const KEPT: usize = ASKED;
 const PLENTY: u64 = 4096;
 
-/// Chosen: 40 instants a second tell a share to 5 % in ten seconds. A third of a percent of a CPU for
+/// Chosen: 40 instants a second give a share to 5 % in ten seconds. A third of a percent of a CPU for
 /// asking, a fifth for listing.
 const SAMPLE_EVERY: Duration = Duration::from_millis(25);
 const SAMPLE_SHARE: u32 = 300;

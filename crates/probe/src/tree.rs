@@ -149,7 +149,7 @@ fn delays() -> Delays {
     }
 }
 
-/// How many descriptors a process has open, where the directory's size tells (Linux 6.2).
+/// How many descriptors a process has open, where the directory's size is their number (Linux 6.2).
 ///
 /// Source: `proc_readfd_count`, `fs/proc/fd.c`. Older kernels say 0, as does an empty directory.
 fn descriptors_by_size(pid: u32) -> Option<u64> {

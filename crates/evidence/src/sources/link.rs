@@ -118,7 +118,7 @@ pub struct DirectionReading {
 }
 
 impl DirectionReading {
-    /// Adds what it tells as samples of `of`, a [`Subject::Link`].
+    /// Adds its figures as samples of `of`, a [`Subject::Link`].
     pub fn push(&self, at: Timestamp, of: Subject, evidence: &mut Evidence) {
         fn add<Q: Quantity>(
             (at, of, evidence): (Timestamp, Subject, &mut Evidence),

@@ -32,7 +32,7 @@ fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableS
         let expected = |expected| UnreadableSource::line(index, expected, line);
         let columns: Result<Vec<_>, _> =
             line.split_ascii_whitespace().map(|word| u64::from_str_radix(word, 16)).collect();
-        // Offline CPUs have no line, so a line's place does not tell the CPU. Column 13 does.
+        // Offline CPUs have no line, so a line's place is not the CPU's number. Column 13 is.
         let Ok(&[processed, dropped, time_squeeze, _, _, _, _, _, _, _, _, _, cpu, ..]) =
             columns.as_deref()
         else {

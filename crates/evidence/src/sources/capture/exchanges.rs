@@ -126,7 +126,7 @@ struct Port {
     paces: Live,
     rhythm: Rhythm,
     servers: Servers,
-    /// New connections on which the server spoke first, and on which the client did.
+    /// New connections on which the server sent first, and on which the client did.
     spoke_first: [u64; 2],
     /// When the first packet was seen.
     began: Option<Timestamp>,
@@ -170,11 +170,11 @@ enum Phase {
     Opening,
     /// Met in the midst of it: the next request shows its state.
     Unknown,
-    /// Open since then, and nobody has sent anything.
+    /// Open since then, and neither end has sent anything.
     Fresh {
         since: Timestamp,
     },
-    /// The server spoke first; all that it sends before it is asked is its greeting.
+    /// The server sent first; all that it sends before it is asked is its greeting.
     Greeting {
         first: Timestamp,
         last: Timestamp,
@@ -322,7 +322,7 @@ impl Exchanges {
                 served: !begins,
                 session: match begins {
                     true => Session::Fresh,
-                    // It was there before all that the capture saw begin.
+                    // It is older than all connections that the capture saw begin.
                     false => Session::Asked { first: began, answers: 0 },
                 },
             };
@@ -388,7 +388,7 @@ impl Exchanges {
 }
 
 impl Port {
-    /// Whether its server speaks first: of mail, MySQL, FTP, SSH.
+    /// Whether its server sends first, as of mail, MySQL, FTP, SSH.
     fn greets(&self) -> bool {
         self.spoke_first[0] > self.spoke_first[1]
     }
@@ -415,7 +415,7 @@ impl Ends {
 }
 
 impl Connection {
-    /// How long it has been asked and unanswered; where the server is to speak first, how long it has not. Unit: ns.
+    /// How long it has been asked and unanswered; where the server sends first, how long it has not. Unit: ns.
     fn asked_for(&self, at: Timestamp, port: &Port) -> u64 {
         match self.phase {
             Phase::Asked { first, .. } => at.nanos_since(first),
@@ -517,7 +517,7 @@ impl Connection {
                 Phase::Asked { first: at, last: at }
             }
             (Direction::Outbound, Phase::Greeting { first, last, .. }) => {
-                // Who waits for a greeting speaks after its last part.
+                // A client that waits for a greeting sends after its last part.
                 let greeted = last.nanos_since(first);
                 totals.exchanges += weight;
                 totals.service_time += weight * greeted;
@@ -820,13 +820,13 @@ mod tests {
                 (from + 2_003, packet(client, Back, (51, 50), 11, ACK)),
             ]
         };
-        // The next one has not been greeted yet.
+        // The next one still waits for its greeting.
         let opening = greeted(4001, 3_000);
         let found = totals(&of(&[&greeted(4000, 0)[..], &opening[..2]].concat()), 3_500);
         assert_eq!((found.exchanges, found.unasked), (2, 0));
         assert_eq!(found.service_time, 2_001 * MS + MS);
         assert_eq!(found.asked_area, 2_001 * MS + MS + 500 * MS);
-        // Who sends on and on speaks on its own.
+        // A server that keeps sending sends unasked.
         let feed =
             (1..9).map(|nth| (nth * 10, packet(4000, Back, (1 + 20 * nth as u32, 20), 1, ACK)));
         let feed: Vec<_> = greeted(4000, 0)[..2].iter().copied().chain(feed).collect();

@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 
 use linerate_model::Timestamp;
 
-/// So many answers in a row tell a sum of times from a clock.
+/// So many answers in a row distinguish a sum of times from a clock.
 const LONG: usize = 32;
 
 /// The longest period that is searched, in answers.
