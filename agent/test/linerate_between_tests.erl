@@ -37,6 +37,9 @@ backends_and_buffers_do_as_well_test() ->
             #{decode => off},
             #{together => list},
             #{together => list, batch => 7, cut => process, term => tree},
+            #{together => words},
+            #{together => words, batch => 7, cut => process, active => 10},
+            #{together => words, batch => 1000, term => tree, tls => on},
             #{term => binary, payload => 100000}
         ]
     ].
@@ -75,6 +78,11 @@ what_cannot_be_is_refused_with_what_to_write_test() ->
     {error, {listen, {knobs, Needs}}} = linerate_stream_terms:start(Where, List),
     ?assertEqual(
         "together=list needs packet=4 and decode=on, not packet=2 and decode=on", lists:flatten(Needs)
+    ),
+    Words = knobs(linerate_stream_terms, #{together => words, decode => off}),
+    {error, {listen, {knobs, NeedsToo}}} = linerate_stream_terms:start(Where, Words),
+    ?assertEqual(
+        "together=words needs packet=4 and decode=on, not packet=4 and decode=off", lists:flatten(NeedsToo)
     ),
     Async = knobs(linerate_dist_link, #{async_dist => on}),
     ?assertMatch("async_dist=on needs OTP 25.3" ++ _, refused_or(Async, "async_dist=on needs OTP 25.3, which this is")),

@@ -19,8 +19,9 @@
     window := pos_integer(),
     %% Messages a call of gen_tcp:send/2.
     batch := pos_integer(),
-    %% Those of a call as one message: so many from that number on.
-    list => fun((non_neg_integer(), pos_integer()) -> binary()),
+    %% Those of a call as one message, a list in the external format or by `linerate_words': so many from that number on.
+    together => each | list | words,
+    list => fun((non_neg_integer(), pos_integer()) -> iodata()),
     %% Bytes of length before each message, and who cuts by it: the driver of the far end or its process.
     packet := raw | 2 | 4,
     cut := driver | process,
@@ -80,7 +81,7 @@ secured(_End, Tcp, _Plan) ->
 %% The driver writes the length of a message that goes alone; of several in one call they stand in it.
 -spec sends(plan()) -> raw | 2 | 4.
 sends(#{form := bytes}) -> raw;
-sends(#{together := list}) -> raw;
+sends(#{list := _}) -> raw;
 sends(#{batch := 1, packet := Packet}) -> Packet;
 sends(#{}) -> raw.
 
@@ -102,7 +103,7 @@ send(Socket, Plan, Credit, Sent) ->
 -spec messages(plan(), non_neg_integer(), pos_integer()) -> iodata().
 messages(#{list := List, packet := Packet}, Sent, Count) ->
     Bytes = List(Sent, Count),
-    [<<(byte_size(Bytes)):Packet/unit:8>>, Bytes];
+    [<<(iolist_size(Bytes)):Packet/unit:8>> | Bytes];
 messages(#{message := Message, batch := 1}, Sent, 1) ->
     Message(Sent);
 messages(#{form := bytes, message := Message}, Sent, Count) ->
@@ -220,6 +221,8 @@ cut(#{packet := Packet} = Plan, Arrived, Count, Answered) ->
 -spec took(plan(), binary()) -> pos_integer().
 took(#{together := list}, Frame) ->
     length(binary_to_term(Frame));
+took(#{together := words}, Frame) ->
+    length(linerate_words:decode(Frame));
 took(#{sink := Sink}, Frame) ->
     Sink ! binary_to_term(Frame),
     1;

@@ -28,7 +28,9 @@ knobs() ->
         {payload, [{1, ?MAX_BYTES}], 1000, "bytes of that binary"},
         {burst, [{1, 1000000}], 1000, "terms for each request"},
         {batch, [{1, 10000}], 1, "terms in one call of gen_tcp:send/2"},
-        {together, [each, list], each, "terms of a call: each by itself, or as one list (packet 4, decoded)"},
+        {together, [each, list, words], each,
+            "terms of a call: each by itself; as one list; or as a list whose pairs of integers are two machine words each, "
+            "and no external format (packet 4, decoded)"},
         {packet, [raw, 2, 4], 4, "bytes of length before each term; raw: they are not told apart"},
         {cut, [driver, process], driver, "who cuts terms out of what arrives"},
         {decode, [on, off], on, "the receiver reads each term"},
@@ -44,9 +46,9 @@ start(#{ip := Ip} = Where, #{burst := Burst, packet := Packet, together := Toget
         #{packet := _} when Packet =/= raw, Size >= 1 bsl (8 * Packet) ->
             Sentence = "a term of ~w bytes does not fit packet=~w: write packet=4",
             {error, {listen, {knobs, io_lib:format(Sentence, [Size, Packet])}}};
-        #{decode := Decode} when Together =:= list, Packet =/= 4; Together =:= list, Decode =/= on ->
-            Sentence = "together=list needs packet=4 and decode=on, not packet=~w and decode=~w",
-            {error, {listen, {knobs, io_lib:format(Sentence, [Packet, Decode])}}};
+        #{decode := Decode} when Together =/= each, Packet =/= 4; Together =/= each, Decode =/= on ->
+            Sentence = "together=~w needs packet=4 and decode=on, not packet=~w and decode=~w",
+            {error, {listen, {knobs, io_lib:format(Sentence, [Together, Packet, Decode])}}};
         #{} ->
             Open = fun(Node) -> open(Node, Ip, Plan) end,
             linerate_between:start(Where, {Burst, Burst * Size}, fun(_Node, _Peer) -> {ok, Open} end)
@@ -62,8 +64,9 @@ plan(#{burst := Burst} = Knobs) ->
         form => form(Knobs), message => Message, size => byte_size(Message(0)), window => Burst
     },
     case Knobs of
+        #{together := each} -> Plan;
         #{together := list} -> Plan#{list => fun(From, Count) -> term_to_binary(list(Term, From, Count, [])) end};
-        #{together := each} -> Plan
+        #{together := words} -> Plan#{list => fun(From, Count) -> linerate_words:encode(list(Term, From, Count, [])) end}
     end.
 
 -spec list(fun((non_neg_integer()) -> term()), non_neg_integer(), non_neg_integer(), [term()]) -> [term()].

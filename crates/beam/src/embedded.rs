@@ -122,6 +122,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "server/linerate_stream_terms.erl",
     "server/linerate_terms.erl",
     "server/linerate_traced.erl",
+    "server/linerate_words.erl",
 ];
 
 /// Compiles all modules below `src`, as many at a time as there are schedulers; the transform that one of them needs

@@ -9,9 +9,22 @@ use super::file::ClaimRule;
 pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow], wires: &[Wire]) -> Claim {
     match rule {
         ClaimRule::Stall { says, series, within } => stall(rows, series, *within).of(says),
-        ClaimRule::Ratio { says, of, to, connections, to_connections, least, most, otherwise } => {
-            let to = (to.as_str(), to_connections.unwrap_or(*connections));
-            let outcome = ratio(rows, [(of, *connections), to], [*least, *most]);
+        ClaimRule::Ratio {
+            says,
+            of,
+            to,
+            connections,
+            to_connections,
+            equal_cpu,
+            least,
+            most,
+            otherwise,
+        } => {
+            let of = [(of.as_str(), *connections), (to, to_connections.unwrap_or(*connections))];
+            let outcome = match equal_cpu {
+                true => ratio_at_equal_cpu(rows, of, [*least, *most]),
+                false => ratio(rows, of, [*least, *most]),
+            };
             outcome.or_else(otherwise.as_deref()).of(says)
         }
         ClaimRule::Wire { says, series, case, least, most, otherwise } => {
@@ -92,15 +105,11 @@ fn stall(rows: &[StudyRow], series: &str, within: f64) -> Outcome {
 }
 
 /// Series and count of both, and between what their ratio is to be.
-fn ratio(rows: &[StudyRow], of: [(&str, u32); 2], [least, most]: [Option<f64>; 2]) -> Outcome {
-    let at = |(series, connections): (&str, u32)| {
-        rows.iter().find(|row| row.series == series && counted(row) == connections)
+fn ratio(rows: &[StudyRow], of: [(&str, u32); 2], between: [Option<f64>; 2]) -> Outcome {
+    let [Some(first), Some(second)] = of.map(|of| at(rows, of)) else {
+        return Outcome::unmeasured();
     };
-    let [Some(first), Some(second)] = of.map(at) else { return Outcome::unmeasured() };
-    let held = |first: f64, second: f64| {
-        least.is_none_or(|least| first >= least * second)
-            && most.is_none_or(|most| first <= most * second)
-    };
+    let held = |first: f64, second: f64| lies(first / second, between);
     if let (Some(first), Some(second)) = (first.measured_bit_s, second.measured_bit_s) {
         let [says, against] = [first, second].map(gbit);
         let because = format!("{says} against {against}: x{:.2}", first / second);
@@ -109,6 +118,36 @@ fn ratio(rows: &[StudyRow], of: [(&str, u32); 2], [least, most]: [Option<f64>; 2
     let (first, second) = (first.run.load.throughput_per_s, second.run.load.throughput_per_s);
     let because = format!("{} against {}: x{:.2}", OpRate(first), OpRate(second), first / second);
     Outcome { held: Some(held(first, second)), because }
+}
+
+/// The same of what each moves in a second of both nodes' CPU time.
+fn ratio_at_equal_cpu(
+    rows: &[StudyRow],
+    of: [(&str, u32); 2],
+    between: [Option<f64>; 2],
+) -> Outcome {
+    let by_cpu = |of: (&str, u32)| {
+        let row = at(rows, of)?;
+        let carried = row.run.load.carried.as_ref()?;
+        let us = carried.cpu_us_per_message.filter(|us| *us > 0.0)?;
+        Some((us, row.measured_bit_s? / (carried.messages_per_s * us)))
+    };
+    let [Some((first_us, first)), Some((second_us, second))] = of.map(by_cpu) else {
+        return Outcome::unmeasured();
+    };
+    let because = format!(
+        "a message {first_us:.3} us of CPU against {second_us:.3}: x{:.1} at equal CPU",
+        first / second
+    );
+    Outcome { held: Some(lies(first / second, between)), because }
+}
+
+fn at<'a>(rows: &'a [StudyRow], (series, count): (&str, u32)) -> Option<&'a StudyRow> {
+    rows.iter().find(|row| row.series == series && counted(row) == count)
+}
+
+fn lies(ratio: f64, [least, most]: [Option<f64>; 2]) -> bool {
+    least.is_none_or(|least| ratio >= least) && most.is_none_or(|most| ratio <= most)
 }
 
 /// A throughput between nodes in the unit of these studies.
@@ -125,7 +164,7 @@ fn wire_share(
     rows: &[StudyRow],
     wires: &[Wire],
     (series, at): (&str, Option<u32>),
-    [least, most]: [Option<f64>; 2],
+    between: [Option<f64>; 2],
 ) -> Outcome {
     let rows =
         rows_of(rows, series).into_iter().filter(|row| at.is_none_or(|at| row.case == Some(at)));
@@ -139,10 +178,7 @@ fn wire_share(
         return Outcome::unmeasured();
     }
     let says = shares.iter().map(|(case, share)| format!("{:.1} % at {case}", share * 100.0));
-    let within = |share: f64| {
-        least.is_none_or(|least| share >= least) && most.is_none_or(|most| share <= most)
-    };
-    let held = shares.iter().all(|(_, share)| within(*share));
+    let held = shares.iter().all(|(_, share)| lies(*share, between));
     Outcome { held: Some(held), because: says.collect::<Vec<_>>().join(", ") }
 }
 

@@ -177,6 +177,9 @@ pub(super) enum ClaimRule {
         /// Of the other; absent: the same.
         #[serde(alias = "to_case")]
         to_connections: Option<u32>,
+        /// Between nodes: throughput by the CPU time that both nodes took for it.
+        #[serde(default)]
+        equal_cpu: bool,
         #[serde(default)]
         least: Option<f64>,
         #[serde(default)]
