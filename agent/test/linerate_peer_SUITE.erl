@@ -50,7 +50,7 @@ bulk() ->
     #{calls => 2, writers => 2, inbound => 2, message => 1000, window => 2, link_kib => 4096}.
 
 a_burst_is_answered_when_the_peer_has_counted_it(Config) ->
-    ?assertEqual(<<"[ok,ok,ok,ok,ok,ok,ok]">>, in_node("linerate_peer_SUITE:bursts()", Config)).
+    ?assertEqual(<<"[ok,ok,ok,ok,ok,ok,ok,ok,ok,ok,ok,ok]">>, in_node("linerate_peer_SUITE:bursts()", Config)).
 
 bursts() ->
     [
@@ -71,6 +71,11 @@ bursts() ->
             {linerate_dist_link, #{payload => 100, window => 4, burst => 9}, {9, 900}},
             {linerate_dist_link, #{link => frames, payload => 100, burst => 9}, {9, 900}},
             {linerate_dist_link, #{link => lanes, payload => 100000, burst => 9, window => 4}, {9, 900000}},
+            {linerate_dist_link, #{link => queueing, payload => 1000000, burst => 9}, {9, 9000000}},
+            {linerate_dist_link, #{link => queueing, payload => 20, burst => 9}, {9, 180}},
+            {linerate_dist_link, #{link => arriving, payload => 1000000, burst => 19}, {19, 19000000}},
+            {linerate_dist_link, #{link => arriving, payload => 20, burst => 9}, {9, 180}},
+            {linerate_stream_terms, #{burst => 100, batch => 9, together => words}, {100, 1900}},
             {linerate_dist_link, #{beside => 100000, payload => 100, burst => 9, sndbuf => 65536}, {9, 900}}
         ]
     ].

@@ -30,10 +30,12 @@ knobs() ->
         {call, [message, gen_server, erpc, rpc_cast], message,
             "ping with messages, gen_server:call/2, erpc:call/4, rpc:cast/4 and an answer"},
         {window, [{1, 1000000}], 1, "messages that a pair leaves unanswered; 1: ping and pong"},
-        {link, [distribution, lanes, delivered, terms, copied, encoded, frames, bytes | parts()], distribution,
+        {link, [distribution, lanes, delivered, terms, copied, encoded, frames, bytes | linerate_between_alone:parts()],
+            distribution,
             "the channel; lanes: linerate_link; or a TCP connection a pair: terms passed on to a process, terms, terms "
             "encoded by a copy, terms without decoding, frames, bytes; or at one node one part of it: encoding, "
-            "decoding, joining of fragments of 64 KiB, delivering to another process"},
+            "decoding, joining of fragments of 64 KiB, delivering to another process; queueing and arriving in a channel "
+            "without a wire"},
         {beside, [{0, ?MAX_BYTES}], 0,
             "bytes of messages that one more pair moves all the time the same way; 0: there is none"},
         {async_dist, [off, on], off, "the sender's process flag: never suspended by a full channel (OTP 25.3)"},
@@ -41,9 +43,6 @@ knobs() ->
     ] ++ lists:keyreplace(nodelay, 1, linerate_between:knobs(), {
         nodelay, [off, on], on, "TCP_NODELAY of both ends of those connections"
     }).
-
--spec parts() -> [linerate_between_alone:part()].
-parts() -> [encoding, decoding, joining, delivering].
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
@@ -54,6 +53,15 @@ start(_Where, #{link := distribution, tls := on}) ->
     {error, {listen, {knobs,
         "tls=on is of linerate_link and gen_tcp: for the channel write target.vm_flags = [\"-proto_dist\", \"inet_tls\", "
         "\"inet_tcp\", \"-ssl_dist_optfile\", FILE]"}}};
+start(Where, #{link := Part} = Knobs) when Part =:= queueing; Part =:= arriving ->
+    case linerate_between_channel:is_possible() of
+        true ->
+            started(Where, Knobs);
+        false ->
+            Release = erlang:system_info(otp_release),
+            Sentence = io_lib:format("link=~w opens a channel as OTP 25 does, and this OTP ~ts does it otherwise", [Part, Release]),
+            {error, {listen, {knobs, Sentence}}}
+    end;
 start(Where, #{async_dist := on} = Knobs) ->
     case sets_async_dist() of
         true ->
@@ -157,13 +165,12 @@ link_runs(Environment) ->
 plan(#{link := Link} = Knobs) when Link =:= distribution; Link =:= lanes ->
     Plan = maps:with([link, call, window, burst, async_dist, tls], Knobs),
     Plan#{payload => payload(Knobs), send => fun erlang:send/2};
-plan(#{link := Part, burst := Burst} = Knobs) when
-    Part =:= encoding; Part =:= decoding; Part =:= joining; Part =:= delivering
-->
-    #{alone => Part, payload => payload(Knobs), burst => Burst};
-plan(#{link := Link} = Knobs) ->
+plan(#{link := Link, burst := Burst} = Knobs) ->
     Payload = payload(Knobs),
-    (over_tcp(Link, Payload, Knobs))#{payload := Payload}.
+    case lists:member(Link, linerate_between_alone:parts()) of
+        true -> #{alone => Link, payload => Payload, burst => Burst};
+        false -> (over_tcp(Link, Payload, Knobs))#{payload := Payload}
+    end.
 
 -spec open(node(), inet:ip_address(), plan()) -> linerate_between:pair().
 open(_Node, _Ip, #{alone := _} = Plan) -> linerate_between_alone:open(Plan);

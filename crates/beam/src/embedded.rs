@@ -74,6 +74,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "server/linerate_asked.erl",
     "server/linerate_between.erl",
     "server/linerate_between_alone.erl",
+    "server/linerate_between_channel.erl",
     "server/linerate_between_dist.erl",
     "server/linerate_between_tcp.erl",
     "server/linerate_certificate.erl",

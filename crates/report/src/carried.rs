@@ -1,8 +1,10 @@
 //! What a run moved between the nodes of its target: messages and bytes that the far end counted before an
 //! exchange was answered, so that throughput by what an exchange carries is theirs.
 
-use linerate_evidence::sources::process::{NONVOLUNTARY_SWITCHES, VOLUNTARY_SWITCHES};
-use linerate_evidence::{Carries, Subject};
+use linerate_evidence::sources::process::{
+    NONVOLUNTARY_SWITCHES, ROOT_STIME, ROOT_UTIME, STIME, UTIME, VOLUNTARY_SWITCHES,
+};
+use linerate_evidence::{Carries, Of, Subject};
 use linerate_roofline::Facts;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +23,24 @@ pub struct Carried {
     /// Context switches of both nodes by message. Absent: their threads could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches_per_message: Option<f64>,
+    /// CPU time by node and by whose code it was, by message. Absent: it could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes_cpu: Option<NodesCpu>,
+}
+
+/// CPU time by message, in the nodes' own code and in the kernel on their behalf. Unit: microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodesCpu {
+    /// The node that sends, in its own code.
+    pub near_user_us: f64,
+    /// The node that sends, in the kernel.
+    pub near_kernel_us: f64,
+    /// The node that receives, in its own code.
+    pub far_user_us: f64,
+    /// The node that receives, in the kernel.
+    pub far_kernel_us: f64,
+    /// CPUs that other programs left to the nodes.
+    pub cpus_left: f64,
 }
 
 impl Carried {
@@ -43,6 +63,7 @@ impl Carried {
             bytes_per_s: finite(per_s * each.bytes as f64),
             cpu_us_per_message: cpu_us_per_exchange.map(|us| us / messages),
             switches_per_message: switches.filter(|each| each.is_finite()),
+            nodes_cpu: nodes_cpu(facts, &target, messages_per_s),
         }
     }
 
@@ -61,6 +82,22 @@ impl Carried {
         }
         said
     }
+}
+
+/// The target's tree has the node that sends for its root, and the other is the rest.
+fn nodes_cpu(facts: &Facts, target: &Of<'_>, messages_per_s: f64) -> Option<NodesCpu> {
+    let us = |metric| Some(target.rate(metric).ok()? * 1e6 / messages_per_s);
+    let [near_user_us, near_kernel_us] = [us(ROOT_UTIME)?, us(ROOT_STIME)?];
+    let engine = facts.engine.as_ref().filter(|engine| !engine.cpus.list.is_empty())?;
+    let rest = |all: f64, root: f64| (all - root).max(0.0);
+    let cpu = NodesCpu {
+        near_user_us,
+        near_kernel_us,
+        far_user_us: rest(us(UTIME)?, near_user_us),
+        far_kernel_us: rest(us(STIME)?, near_kernel_us),
+        cpus_left: engine.cpus.list.len() as f64 - engine.running - facts.strangers_of_engine()?,
+    };
+    messages_per_s.is_normal().then_some(cpu)
 }
 
 /// Two significant digits of a small number.
@@ -87,6 +124,7 @@ mod tests {
             bytes_per_s: 13_224_000.0, // 19 B each: 105.8 Mbit/s
             cpu_us_per_message: Some(2.49),
             switches_per_message: Some(0.041),
+            nodes_cpu: None,
         };
         assert_eq!(
             carried.says(),

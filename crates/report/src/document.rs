@@ -15,6 +15,7 @@ use crate::carried::Carried;
 use crate::experiment::Experiment;
 use crate::facts::subject;
 use crate::held::UsersStudy;
+use crate::link_account::LinkAccount;
 use crate::streamed::Streamed;
 
 /// One run.
@@ -387,6 +388,9 @@ pub struct StudyDocument {
     /// Where the rate is lost between the wire and the link, a part a row; empty: that was not asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<LinkPart>,
+    /// What a megabyte costs at either node of a link, by parts; empty: that was not asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<LinkAccount>,
     /// What a study of users found, which has no rows; absent: this is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<Box<UsersStudy>>,
@@ -476,6 +480,7 @@ impl StudyDocument {
             wire: Vec::new(),
             published_wire_bit_s: None,
             parts: Vec::new(),
+            accounts: Vec::new(),
             users: None,
         }
     }

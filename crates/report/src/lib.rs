@@ -19,6 +19,7 @@ mod figures;
 mod forecast;
 mod formats;
 mod held;
+mod link_account;
 mod number;
 mod read;
 mod segments;
@@ -32,7 +33,7 @@ pub use account::{
 pub use answer::{Latency, Limit};
 pub use assemble::run_document;
 pub use breakdown::{Breakdown, Portion};
-pub use carried::Carried;
+pub use carried::{Carried, NodesCpu};
 pub use compare::{CompareDocument, ComparedFigure, ComparedRun};
 pub use doctor::{
     Applied, Connection, DoctorDocument, Exchanges, Kernel, Port, ProbeCost, SampledProcess,
@@ -53,5 +54,6 @@ pub use held::{
     HeldRoof, HeldTimes, MetLimit, NextLimit, PublishedUsers, Purpose, Seen, UserCost, Users,
     UsersClimb, UsersEffect, UsersSetting, UsersStudy,
 };
+pub use link_account::{End, LinkAccount, LinkCost, LinkRun};
 pub use read::{BadDocument, Document};
 pub use streamed::Streamed;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use linerate_model::{OpRate, Plan};
 use linerate_report::{
-    Claim, Document, LinkPart, RunDocument, Scale, StudyDocument, StudyRow, Wire,
+    Claim, Document, End, LinkAccount, LinkCost, LinkPart, LinkRun, RunDocument, Scale,
+    StudyDocument, StudyRow, Wire,
 };
 use linerate_run::{Access, Observer, Runner};
 
@@ -25,8 +26,8 @@ pub(crate) mod published;
 mod users;
 mod wire;
 
-use claims::{Outcome, claim};
-use file::{Case, ClaimRule, ScaleRule, Series, Study};
+use claims::{Outcome, account, claim};
+use file::{AccountRule, Case, ClaimRule, CostRule, ScaleRule, Series, Study};
 use predicted::Between;
 use published::{Publication, published};
 use users::UsersFile;
@@ -99,7 +100,8 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         ended?;
         return Ok(signals.exit_code().unwrap_or(0));
     }
-    let claims = study.claims.iter().map(|rule| made.claim(rule)).collect();
+    let accounts = made.accounts();
+    let claims = study.claims.iter().map(|rule| made.claim(rule, &accounts)).collect();
     let parts = made.parts();
     let Made { scale, mut rows, wire, .. } = made;
     // Nothing crosses between nodes in them: their figures are in the parts and claims.
@@ -110,6 +112,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         cases: study.cases_are,
         wire,
         parts,
+        accounts,
         users: None,
         schema: "linerate/study/1".into(),
         program: env!("CARGO_PKG_VERSION").into(),
@@ -293,11 +296,18 @@ impl Made<'_> {
             let mut plan = study.plan_in(Some(case), series, self.folder)?;
             plan.until.duration = Some(length);
             plan.until.check &= self.checks;
-            let mut deployment = self.runner.lay(&plan)?;
-            self.runner.observer.label(format!("{}, {}{of}", series.name, case.case));
-            let run = one(&mut self.runner, &mut deployment, &plan);
-            self.runner.remove(deployment);
-            runs.push(StudyRow { case: Some(case.case), ..self.row(series, case.case, run?) });
+            match self.measured(series, &plan, &format!("{}{of}", case.case)) {
+                Ok(run) => {
+                    let row = self.row(series, case.case, run);
+                    runs.push(StudyRow { case: Some(case.case), ..row });
+                }
+                // The rest is of use without it.
+                Err(failure) if series.part && !self.runner.is_cancelled() => {
+                    let says = format!("{} was not measured: {failure}", series.name);
+                    self.runner.observer.warn(&says);
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         let Some(rule) = study.wire.as_ref().filter(|_| !self.runner.is_cancelled()) else {
             return Ok(());
@@ -326,6 +336,14 @@ impl Made<'_> {
             wires.push(Wire { case, bit_s, rounds_bit_s, stream_bit_s: own, says });
         }
         Ok(())
+    }
+
+    fn measured(&mut self, series: &Series, plan: &Plan, at: &str) -> Result<RunDocument, Failure> {
+        let mut deployment = self.runner.lay(plan)?;
+        self.runner.observer.label(format!("{}, {at}", series.name));
+        let run = one(&mut self.runner, &mut deployment, plan);
+        self.runner.remove(deployment);
+        run
     }
 
     /// Of the rounds of a case the median of each series, and of the wire.
@@ -389,13 +407,68 @@ impl Made<'_> {
 }
 
 impl Made<'_> {
+    /// What a megabyte costs, where every part of it was measured.
+    fn accounts(&self) -> Vec<LinkAccount> {
+        self.study.accounts.iter().filter_map(|rule| self.account(rule)).collect()
+    }
+
+    fn account(&self, rule: &AccountRule) -> Option<LinkAccount> {
+        let row = |series: &str| {
+            let is = |row: &&StudyRow| row.series == series && row.case == Some(rule.case);
+            self.rows.iter().find(is)
+        };
+        let alone = |series: &str| {
+            let bit_s = row(series)?.measured_bit_s.filter(|bit_s| *bit_s > 0.0)?;
+            Some(8e12 / bit_s)
+        };
+        let whole = row(&rule.series)?;
+        let cpu = |row: &StudyRow| {
+            let carried = row.run.load.carried.as_ref()?;
+            Some((carried.nodes_cpu?, 1e6 * carried.messages_per_s / carried.bytes_per_s))
+        };
+        let (nodes, per_mb) = cpu(whole)?;
+        let cost = |cost: &CostRule| {
+            let of = |[near, far]: [f64; 2]| if cost.node == End::Near { near } else { far };
+            let (us_per_mb, by) = match (&cost.alone, &cost.without, &cost.own_code_of) {
+                (Some(series), None, _) => (alone(series)?, format!("by itself: `{series}`")),
+                (Some(series), Some(less), _) => {
+                    // Both are runs of their own: noise may make a small one negative.
+                    let us = (alone(series)? - alone(less)?).max(0.0);
+                    (us, format!("by itself: `{series}` without `{less}`"))
+                }
+                (None, _, Some(series)) => {
+                    let (nodes, per_mb) = cpu(row(series)?)?;
+                    let us = of([nodes.near_user_us, nodes.far_user_us]) * per_mb;
+                    (us, format!("CPU time in the node's own code: `{series}`"))
+                }
+                (None, _, None) => {
+                    let us = of([nodes.near_kernel_us, nodes.far_kernel_us]) * per_mb;
+                    (us, "CPU time in the kernel for the node".into())
+                }
+            };
+            Some(LinkCost { says: cost.says.clone(), node: cost.node, us_per_mb, by })
+        };
+        let costs: Option<Vec<LinkCost>> = rule.costs.iter().map(cost).collect();
+        let run = LinkRun {
+            measured_bit_s: whole.measured_bit_s?,
+            on_their_way: whole.run.plan.target.knobs.get("window")?.parse().ok()?,
+            cpus_left: nodes.cpus_left,
+            near_cpu_us_per_mb: (nodes.near_user_us + nodes.near_kernel_us) * per_mb,
+            far_cpu_us_per_mb: (nodes.far_user_us + nodes.far_kernel_us) * per_mb,
+        };
+        LinkAccount::of((rule.series.clone(), rule.case), costs?, run)
+    }
+
     /// What became of a claim; predictions set theirs beside the rows.
-    fn claim(&mut self, rule: &ClaimRule) -> Claim {
+    fn claim(&mut self, rule: &ClaimRule, accounts: &[LinkAccount]) -> Claim {
         let plan = |is: &dyn Fn(&Series) -> bool| {
             let series = self.study.series.iter().find(|series| is(series))?;
             self.plan_at_scale(series).ok()
         };
         match rule {
+            ClaimRule::Account { says, series, within, otherwise } => {
+                account(accounts, series, *within).or_else(otherwise.as_deref()).of(says)
+            }
             ClaimRule::Predicted { says, series, from, within } => {
                 let plans = (plan(&|it| it.name == *from), plan(&|it| it.name == *series));
                 let (Some(first), Some(second)) = plans else {

@@ -41,6 +41,10 @@ metrics! {
     UTIME: Duration = "process.utime", "ns";
     /// CPU time in the kernel on the target's behalf, children that ended included; counted in ticks of 10 ms (`stime`, `cstime`).
     STIME: Duration = "process.stime", "ns";
+    /// CPU time in the own code of the tree's first process alone, without children; counted in ticks of 10 ms; absent of a tree of one (`utime`).
+    ROOT_UTIME: Duration = "process.root_utime", "ns";
+    /// CPU time in the kernel on behalf of that process alone; counted in ticks of 10 ms; absent of a tree of one (`stime`).
+    ROOT_STIME: Duration = "process.root_stime", "ns";
     /// Time on a CPU, summed over threads, those that ended included as of the sample before (`schedstat`, first number).
     RUN: Duration = "process.run", "ns";
     /// CPU time of the thread that ran most since the run began, from then on: never more than the truth where another took the lead (`schedstat`, first number).
@@ -131,6 +135,8 @@ pub struct Tree {
     threads: BTreeMap<(u32, u32), Thread>,
     gone: Counts,
     passed: bool,
+    /// Number of the first process of the first pass.
+    root: u32,
     utime: Duration,
     stime: Duration,
     faults: [u64; 2],
@@ -227,6 +233,14 @@ impl Tree {
         let of = Subject::Target;
         evidence.push(at, of, UTIME, self.utime);
         evidence.push(at, of, STIME, self.stime);
+        if let [first, _, ..] = &reading.processes[..] {
+            self.root = if self.root == 0 { first.pid } else { self.root };
+            if self.root == first.pid {
+                let [user, system] = columns(&first.stat, 14)?;
+                evidence.push(at, of, ROOT_UTIME, ticks(user));
+                evidence.push(at, of, ROOT_STIME, ticks(system));
+            }
+        }
         evidence.push(at, of, MINOR_FAULTS, self.faults[0]);
         evidence.push(at, of, MAJOR_FAULTS, self.faults[1]);
         if let Some(disk) = disk {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::document::Wire;
+use crate::link_account::{End, LinkAccount, LinkCost};
 
 /// What rows without connections in common with others are called.
 const WIRE: &str = "the wire";
@@ -148,6 +149,45 @@ pub(crate) fn parts(study: &StudyDocument) -> Table {
         table.rows.push([&[name.to_owned()], &cells[..shown]].concat());
     }
     table
+}
+
+/// What a megabyte costs at either node, a part a row.
+pub(crate) fn link_account(account: &LinkAccount) -> Table {
+    let caption = format!("What a megabyte costs: {}", account.series);
+    let mut table = Table::new(&caption, &["part", "the node that"], &["a megabyte"]);
+    table.head.extend(Table::new("", &["measured by"], &[]).head);
+    let row = |cost: &LinkCost| {
+        vec![cost.says.clone(), cost.node.says().into(), time(cost.us_per_mb), cost.by.clone()]
+    };
+    table.rows = account.costs.iter().map(row).collect();
+    table
+}
+
+/// Both sums, and the rate that follows.
+pub(crate) fn link_account_notes(account: &LinkAccount) -> Vec<String> {
+    let node = |node: End, sum, cpu| {
+        format!(
+            "the node that {}: {}, and {} of CPU time in the run",
+            node.says(),
+            time(sum),
+            time(cpu)
+        )
+    };
+    let sets = match account.busier() {
+        Some(node) => format!("the one that {} sets the rate", node.says()),
+        None => "together they set the rate".into(),
+    };
+    vec![
+        node(End::Near, account.near_us_per_mb, account.run.near_cpu_us_per_mb),
+        node(End::Far, account.far_us_per_mb, account.run.far_cpu_us_per_mb),
+        format!(
+            "both work at once; {sets}, {}: {} predicted, {} measured ({:+.0} %)",
+            account.why(),
+            bits(account.predicted_bit_s / 8.0),
+            bits(account.run.measured_bit_s / 8.0),
+            (account.ratio() - 1.0) * 100.0
+        ),
+    ]
 }
 
 #[cfg(test)]

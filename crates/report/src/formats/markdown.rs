@@ -230,6 +230,9 @@ fn whole_study(out: &mut String, study: &StudyDocument) {
     }
     captioned(out, &facts::wire(study), &facts::wire_notes(study));
     captioned(out, &facts::parts(study), &[]);
+    for account in &study.accounts {
+        captioned(out, &facts::link_account(account), &facts::link_account_notes(account));
+    }
     if !study.claims.is_empty() {
         table(out, &facts::claims(study));
     }

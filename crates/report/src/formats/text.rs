@@ -75,6 +75,13 @@ fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
             notes.iter().for_each(|note| sheet.wrapped(2, note));
         }
     }
+    for account in &study.accounts {
+        let of = facts::link_account(account);
+        sheet.gap();
+        sheet.heading(&of.caption);
+        table(sheet, 2, &of);
+        facts::link_account_notes(account).iter().for_each(|note| sheet.wrapped(2, note));
+    }
     if !study.claims.is_empty() {
         sheet.gap();
         sheet.heading("Claims");

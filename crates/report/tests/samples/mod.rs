@@ -448,6 +448,7 @@ pub fn study() -> StudyDocument {
         wire: Vec::new(),
         published_wire_bit_s: None,
         parts: Vec::new(),
+        accounts: Vec::new(),
         users: None,
         scale: None,
         schema: "linerate/study/1".into(),
@@ -478,6 +479,13 @@ pub fn link() -> StudyDocument {
                 bytes_per_s,
                 cpu_us_per_message: Some(74.5),
                 switches_per_message: (index == 0).then_some(0.68),
+                nodes_cpu: (index == 1).then_some(NodesCpu {
+                    near_user_us: 100.0,
+                    near_kernel_us: 4000.0,
+                    far_user_us: 900.0,
+                    far_kernel_us: 1500.0,
+                    cpus_left: 2.0,
+                }),
             });
             rows.push(StudyRow {
                 series: series.into(),
@@ -502,6 +510,26 @@ pub fn link() -> StudyDocument {
         says: "iperf 3.12, one stream".into(),
     };
     let step = |says: &str, series: &str, bit_s| (says.to_owned(), series.to_owned(), bit_s);
+    let cost = |says: &str, node, us_per_mb, by: &str| LinkCost {
+        says: says.into(),
+        node,
+        us_per_mb,
+        by: by.into(),
+    };
+    let costs = vec![
+        cost("encode", End::Near, 0.26, "by itself: `encode, alone`"),
+        cost("writev", End::Near, 270.0, "kernel time of the node that sends"),
+        cost("recv", End::Far, 150.0, "kernel time of the node that receives"),
+    ];
+    let of = ("one pair, the link".to_owned(), 10_000_000);
+    let run = LinkRun {
+        measured_bit_s: 28e9,
+        on_their_way: 8,
+        cpus_left: 1.9,
+        near_cpu_us_per_mb: 280.0,
+        far_cpu_us_per_mb: 200.0,
+    };
+    let account = LinkAccount::of(of, costs, run);
     StudyDocument {
         scan: Vec::new(),
         cases: Some("bytes a message".into()),
@@ -513,6 +541,7 @@ pub fn link() -> StudyDocument {
             step("gen_tcp", "one pair, bytes", 40e9),
             step("the link instead", "one pair, the link", 28e9),
         ]),
+        accounts: Vec::from_iter(account),
         scale: None,
         schema: "linerate/study/1".into(),
         program: "0.1.0".into(),

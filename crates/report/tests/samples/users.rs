@@ -179,6 +179,7 @@ pub fn users() -> StudyDocument {
         wire: Vec::new(),
         published_wire_bit_s: None,
         parts: Vec::new(),
+        accounts: Vec::new(),
         users: Some(Box::new(UsersStudy {
             memory: 512 * MIB,
             published: vec![

@@ -1,7 +1,7 @@
 //! What a study claims, and what became of it here.
 
 use linerate_model::OpRate;
-use linerate_report::{Claim, RunDocument, StudyRow, Wire};
+use linerate_report::{Claim, LinkAccount, RunDocument, StudyRow, Wire};
 
 use super::file::ClaimRule;
 
@@ -42,10 +42,10 @@ pub(super) fn claim(rule: &ClaimRule, rows: &[StudyRow], wires: &[Wire]) -> Clai
         ClaimRule::Slope { says, series, connections, within } => {
             slope(rows, series, connections, *within).of(says)
         }
-        // Made of two plans as well: see `predicted.rs`.
-        ClaimRule::Predicted { says, .. } | ClaimRule::Forecast { says, .. } => {
-            Outcome::unmeasured().of(says)
-        }
+        // Made of accounts, see below, or of two plans as well, see `predicted.rs`.
+        ClaimRule::Account { says, .. }
+        | ClaimRule::Predicted { says, .. }
+        | ClaimRule::Forecast { says, .. } => Outcome::unmeasured().of(says),
     }
 }
 
@@ -202,6 +202,24 @@ fn adds_up(parts: &[f64], whole: f64, within: f64) -> Outcome {
         held: Some(off.abs() <= within),
         because: format!(
             "{says} = {sum:.0} us a megabyte, and measured {whole:.0}: {:+.0} %",
+            off * 100.0
+        ),
+    }
+}
+
+/// The rate that an account predicts beside what was measured.
+pub(super) fn account(accounts: &[LinkAccount], series: &str, within: f64) -> Outcome {
+    let Some(account) = accounts.iter().find(|account| account.series == series) else {
+        return Outcome::unmeasured();
+    };
+    let off = account.ratio() - 1.0;
+    Outcome {
+        held: Some(off.abs() <= within),
+        because: format!(
+            "{}, so {}, and measured {}: {:+.0} %",
+            account.sum(),
+            gbit(account.predicted_bit_s),
+            gbit(account.run.measured_bit_s),
             off * 100.0
         ),
     }

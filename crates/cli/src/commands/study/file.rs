@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use linerate_model::Plan;
+use linerate_report::End;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -37,6 +38,9 @@ pub(super) struct Study {
     pub wire: Option<WireRule>,
     /// From the wire to the link, a step a series.
     pub parts: Option<PartsRule>,
+    /// What a megabyte costs at either node, by parts.
+    #[serde(default)]
+    pub accounts: Vec<AccountRule>,
     /// What `--short` makes of it.
     pub short: Option<Short>,
     /// Whether the experiment follows each run.
@@ -104,6 +108,29 @@ pub(super) struct PartRule {
     pub adds: String,
     /// The series that does that and nothing else, where there is one.
     pub alone: Option<String>,
+}
+
+/// The account of a link.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AccountRule {
+    /// The series that it is of, and in which case.
+    pub series: String,
+    pub case: u32,
+    pub costs: Vec<CostRule>,
+}
+
+/// A part of it, and how it is measured: by a series that does that and nothing else, by the CPU time that the same node
+/// took in its own code in a series without the other parts, or by the time in which the kernel worked for the node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CostRule {
+    pub says: String,
+    pub node: End,
+    pub alone: Option<String>,
+    /// A series that does a part of that, which has its own cost.
+    pub without: Option<String>,
+    pub own_code_of: Option<String>,
 }
 
 /// A quicker form, for a first look.
@@ -205,6 +232,14 @@ pub(super) enum ClaimRule {
         series: String,
         of: Vec<String>,
         case: u32,
+        within: f64,
+        /// Why, where it does not hold.
+        otherwise: Option<String>,
+    },
+    /// The account of a series predicts its rate.
+    Account {
+        says: String,
+        series: String,
         within: f64,
         /// Why, where it does not hold.
         otherwise: Option<String>,
@@ -378,6 +413,15 @@ mod tests {
                 for claim in &study.claims {
                     let ClaimRule::Sum { series, of, .. } = claim else { continue };
                     for series in std::iter::once(series).chain(of) {
+                        assert!(names.contains(&series), "{series}");
+                    }
+                }
+                for account in &study.accounts {
+                    let costs = account.costs.iter();
+                    let of = costs.flat_map(|cost| {
+                        cost.alone.iter().chain(&cost.without).chain(&cost.own_code_of)
+                    });
+                    for series in of.chain([&account.series]) {
                         assert!(names.contains(&series), "{series}");
                     }
                 }

@@ -89,6 +89,7 @@ pub fn study(args: &StudyArgs, path: &Path) -> Result<u8, Failure> {
         wire: Vec::new(),
         published_wire_bit_s: None,
         parts: Vec::new(),
+        accounts: Vec::new(),
         users: Some(Box::new(UsersStudy {
             memory: memory.0,
             published,

@@ -3,7 +3,7 @@
 use super::parts;
 use crate::document::StudyDocument;
 use crate::facts;
-use crate::figures::{Curve, Picture, between, messages, percentiles, roofline, steps};
+use crate::figures::{Curve, Picture, between, costs, messages, percentiles, roofline, steps};
 use crate::svg::escape;
 
 pub(super) fn page(study: &StudyDocument) -> String {
@@ -38,6 +38,15 @@ pub(super) fn page(study: &StudyDocument) -> String {
          where the row is shorter than the one above, spares.",
     );
     out += &parts::section("From the wire to the link", &facts::parts(study), &[]);
+    out += &costs(
+        study,
+        "What a megabyte costs at either node, each part measured, and what it took. Both nodes work at once, so the \
+         longer bar sets the rate.",
+    );
+    for account in &study.accounts {
+        let of = facts::link_account(account);
+        out += &parts::section(&of.caption, &of, &facts::link_account_notes(account));
+    }
     out +=
         &percentiles(&curves(study), "Latency by percentile, each series at its most connections.");
     if let Some(row) = study.rows.last() {
