@@ -30,4 +30,4 @@ pub use probe::{PairPreflight, Preflight, Trouble, probe};
 pub use spaced::{Spaced, Spacing, spaced};
 pub use tls::Tls;
 pub use trust::{BadTrust, Trust, client_config};
-pub use users::{Beside, UsersJob, users};
+pub use users::{Beside, Entered, Happened, UserConnections, UserSockets, UsersSetup, climb};

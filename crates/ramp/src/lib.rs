@@ -25,6 +25,6 @@ pub use dip::Dip;
 pub use limit::{Limit, Met};
 pub use mix::{BadMix, Class, Mix};
 pub use outcome::{ClassTimes, Cost, Level, Next, Outcome, Point};
-pub use ramp::{Action, Ramp, Stage};
+pub use ramp::{Action, LOST, Ramp, Stage};
 pub use reading::{Moment, Queue, Reading, Roof};
 pub use slope::{Estimate, Slopes, slopes};

@@ -10,6 +10,8 @@ use serde::Serialize;
 
 pub(crate) use seen::Seen;
 
+use crate::ramp::LOST;
+
 /// The limit that was met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limit {
@@ -78,12 +80,13 @@ fn engine_lacks(seen: &Seen<'_>) -> Option<Limit> {
             "engine.source_ports",
             "the engine has no more source ports to this address",
         ),
+        (LOST, "engine.process", "a process of the engine was lost"),
     ];
     let online = seen.met.online;
     lacks.into_iter().map(|(cause, id, says)| (seen.failed(cause), id, says)).find_map(
         |(count, id, says)| match count {
             0 => None,
-            _ => is(id, format!("{says}: {count} connects failed by it at {online} users online")),
+            _ => is(id, format!("{says}: {count} users failed by it at {online} users online")),
         },
     )
 }

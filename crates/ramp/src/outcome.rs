@@ -103,6 +103,8 @@ pub struct Outcome {
     pub account: Account,
     /// Level by level.
     pub levels: Vec<Level>,
+    /// Processes of the engine that were lost, a sentence each.
+    pub lost: Vec<String>,
     /// By class of the mix.
     pub classes: Vec<ClassTimes>,
     /// All readings.

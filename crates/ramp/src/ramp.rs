@@ -36,6 +36,9 @@ pub enum Action {
     Measure(Moment),
 }
 
+/// Why a user has failed whose engine process was lost.
+pub const LOST: &str = "lost with its engine process";
+
 /// How far it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
@@ -107,6 +110,7 @@ pub struct Ramp {
     points: Vec<Point>,
     met: Option<Met>,
     held: u64,
+    lost: Vec<String>,
     interrupted: bool,
 }
 
@@ -174,6 +178,7 @@ impl Ramp {
             points: Vec::new(),
             met: None,
             held: 0,
+            lost: Vec::new(),
             interrupted: false,
         }
     }
@@ -280,10 +285,16 @@ impl Ramp {
         }
     }
 
+    /// A process of the engine was lost, in a sentence. Its users are told one by one, by [`LOST`].
+    pub fn on_lost(&mut self, sentence: String) {
+        self.lost.push(sentence);
+    }
+
     /// All that came of it.
     pub fn finish(self) -> Outcome {
         Outcome {
             held: self.held,
+            lost: self.lost,
             most_online: self.most_online,
             fewest_in_hold: self.fewest,
             dips: self.dips.into_all(),

@@ -64,6 +64,8 @@ pub struct Reading {
     pub counters: BTreeMap<&'static str, u64>,
     /// CPU time of each of the target's threads. Unit: ns.
     pub threads: BTreeMap<u32, u64>,
+    /// CPU time of each of the engine's threads that drive users. Unit: ns.
+    pub engine: BTreeMap<u32, u64>,
     /// Who is not accepted yet; none: the service is not on this host, or cannot be seen.
     pub queue: Option<Queue>,
     /// CPUs of the host.

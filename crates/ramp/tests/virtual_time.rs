@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linerate_model::Timestamp;
 use linerate_ramp::{Action, Asked, Mix, Moment, Outcome, Ramp, Reading, Roof, Stage};
-use linerate_session::{Act, Doing, Token};
+use linerate_session::{Act, Token};
 
 /// A service that has so many places, and takes so long.
 #[derive(Clone)]
@@ -153,7 +153,7 @@ fn climb_and_tell(
                 Event::Unreachable(user) => ramp.on_failed(*user, "refused", at),
                 Event::Online(user) => ramp.on_online(*user, at),
                 Event::Refused(user) => ramp.on_failed(*user, "turned away: full", at),
-                Event::Answered(token) => ramp.on_answered(Doing::Message, Token(*token), at),
+                Event::Answered(token) => ramp.on_answered(Token(*token), at),
                 Event::Delivered(token) => ramp.on_delivered(Token(*token), at),
             }
             events.pop();

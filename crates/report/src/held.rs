@@ -24,6 +24,9 @@ pub struct Held {
     /// Users that were lost in the hold, and came back.
     #[serde(default)]
     pub dips: Vec<HeldDip>,
+    /// Engine processes that were lost, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_processes: Vec<String>,
     /// Whether a signal ended it.
     pub interrupted: bool,
     /// The limit that ended the climb; none: none was met.

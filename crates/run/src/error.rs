@@ -32,6 +32,9 @@ pub enum RunError {
     /// A thread of the engine.
     #[error("the engine: {0}")]
     Engine(io::Error),
+    /// Whoever had the users' connections.
+    #[error("{0}")]
+    Users(io::Error),
     /// A host of the engine; which, and why.
     #[error("{0}")]
     Host(String),

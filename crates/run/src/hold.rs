@@ -1,13 +1,12 @@
 //! A climb: users connect to what was laid, until the first limit.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use linerate_beam::Node;
-use linerate_engine::{Beside, Tls, UsersJob, now, users};
+use linerate_engine::{Beside, Entered, UserConnections, climb, now};
 use linerate_lab::Lab;
 use linerate_model::{Plan, Timestamp};
 use linerate_ramp::{Asked, Moment, Outcome, Ramp, Reading};
-use linerate_session::Protocol;
 
 use crate::deploy::Deployment;
 use crate::error::RunError;
@@ -15,36 +14,49 @@ use crate::limits;
 use crate::meter::Meter;
 use crate::observer::Observer;
 use crate::runner::Runner;
+use crate::users::Speaks;
+use crate::workers::{UserProcesses, UsersOrder, sockets};
 
 impl<O: Observer> Runner<O> {
-    /// Connects users to the target level by level, until the first limit; steps back, and holds. Without a protocol
-    /// they connect and say nothing; `tls` is for one that has TLS inside. What a target that somebody else runs is inside, `node` tells.
+    /// Connects users to the target level by level, until the first limit; steps back, and holds. Without `speaks`
+    /// they connect and say nothing. What a target that somebody else runs is inside, `node` tells.
     pub fn hold(
         &mut self,
         deployment: &mut Deployment,
         plan: &Plan,
         asked: Asked,
-        protocol: Option<Arc<dyn Protocol>>,
-        tls: Option<Tls>,
+        speaks: Option<&Speaks>,
         node: Option<Node>,
     ) -> Result<Outcome, RunError> {
-        limits::raise();
+        let (processes, users) = (limits::user_processes(plan), asked.users);
         let facts = deployment.lab.facts();
         let pids = deployment.lab.servers().iter().filter_map(|server| server.pid).collect();
-        let meter =
-            Meter::new(pids, node.or(deployment.lab.node()), deployment.address, facts.local);
-        let job = UsersJob {
-            ramp: Ramp::new(asked, now()),
-            protocol,
-            tls,
+        let node = node.or(deployment.lab.node());
+        let mut meter = Meter::new(pids, node, deployment.address, facts.local);
+        let netns = deployment.lab.client_netns().map(PathBuf::from);
+        let timeout_ns = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let order = |part| UsersOrder {
+            speaks: speaks.cloned(),
             server: deployment.address,
-            netns: deployment.lab.client_netns().map(Into::into),
+            netns: netns.clone(),
             options: plan.engine.clone(),
-            stop: Arc::clone(&self.cancel),
+            timeout_ns,
+            part: (part, processes),
         };
+        let (mut own, mut others);
+        let connections: &mut dyn UserConnections = if processes > 1 {
+            others = UserProcesses::start(processes, users, order)?;
+            meter.engine = others.pids();
+            &mut others
+        } else {
+            own = sockets(&order(0))?;
+            &mut own
+        };
+        let entered = netns.as_deref().map(Entered::new).transpose().map_err(RunError::Engine)?;
         let mut course = Course { meter, lab: &mut deployment.lab, observer: &mut self.observer };
-        let ramp = users(job, &mut course).map_err(RunError::Engine)?;
-        Ok(ramp.finish())
+        let ramp = climb(Ramp::new(asked, now()), connections, &self.cancel, &mut course);
+        drop(entered);
+        Ok(ramp.map_err(RunError::Users)?.finish())
     }
 }
 
@@ -61,5 +73,9 @@ impl<O: Observer> Beside for Course<'_, O> {
 
     fn tell(&mut self, ramp: &Ramp, at: Timestamp) {
         self.observer.on_users(ramp, at);
+    }
+
+    fn warn(&mut self, sentence: &str) {
+        self.observer.warn(sentence);
     }
 }

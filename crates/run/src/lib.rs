@@ -27,6 +27,7 @@ mod runner;
 mod sampler;
 mod steps;
 mod streams;
+mod users;
 mod workers;
 
 pub use capacity::foresee;
@@ -37,4 +38,5 @@ pub use hosts::Access;
 pub use observer::Observer;
 pub use pace::Pace;
 pub use runner::{Measured, Runner, tls_with};
+pub use users::{Speaks, UsersTls};
 pub use workers::{COMMAND, worker};

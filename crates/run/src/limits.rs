@@ -81,6 +81,21 @@ pub(crate) fn engine_with(
         })
 }
 
+/// Processes that users' connections are spread over: as many as the plan says, or as they need descriptors for.
+pub(crate) fn user_processes(plan: &Plan) -> u16 {
+    raise();
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    user_processes_with(plan, allowed)
+}
+
+fn user_processes_with(plan: &Plan, allowed: u64) -> u16 {
+    let room = allowed.saturating_sub(OTHER_DESCRIPTORS).max(1);
+    match plan.engine.processes {
+        0 => u64::from(plan.load.connections).div_ceil(room).clamp(1, MOST_PROCESSES.into()) as u16,
+        asked => asked,
+    }
+}
+
 /// Refuses engine CPUs that this process may not use.
 pub(crate) fn check_cpus(plan: &Plan) -> Result<(), RunError> {
     let ours =
@@ -191,6 +206,11 @@ mod tests {
         assert_eq!(of(&plan(1_001, 0)), Ok((2, 2)));
         assert_eq!(of(&plan(5_000, 0)), Ok((5, 5)));
         assert_eq!(of(&plan(30, 3)), Ok((3, 3)));
+        let users = |plan: &Plan| user_processes_with(plan, 1_100);
+        assert_eq!(
+            [(1_000, 0), (1_001, 0), (30, 3)].map(|(all, of)| users(&plan(all, of))),
+            [1, 2, 3]
+        );
         // Of two asked for, each would need 1,500 and 100.
         let Err(Refused::Descriptors { processes: 2, allowed: 2_200, fit: 2_000, .. }) =
             engine_with(&plan(3_000, 2), 1, 1_100, 1)

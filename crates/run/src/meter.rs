@@ -34,6 +34,8 @@ const OF_A_NODE: &[(&str, &str)] = &[
 /// See the module.
 pub(crate) struct Meter {
     roots: Vec<u32>,
+    /// Processes of the engine that have the users' connections; none: this one.
+    pub(crate) engine: Vec<u32>,
     groups: Vec<MemoryGroup>,
     node: Option<Node>,
     /// Where users go to.
@@ -55,7 +57,7 @@ impl Meter {
     ) -> Self {
         // Found now: a process that has ended has none.
         let groups = roots.first().map(|pid| memory_groups(&pid.to_string())).unwrap_or_default();
-        Self { roots, groups, node, server, local, processes: None }
+        Self { roots, engine: Vec::new(), groups, node, server, local, processes: None }
     }
 
     pub(crate) fn read(&mut self, died: Option<String>) -> Reading {
@@ -85,15 +87,32 @@ impl Meter {
     }
 
     fn engine(&self, reading: &mut Reading) {
-        let used = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
-        if let Some(most) = getrlimit(Resource::Nofile).current {
-            let what = "descriptors of the engine";
+        let own = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
+        let own = getrlimit(Resource::Nofile).current.map(|most| (most, own));
+        let fullest = match self.engine.is_empty() {
+            true => own,
+            // As many users each: the fullest ends it.
+            false => {
+                let all = self.engine.iter().filter_map(|pid| descriptors(*pid));
+                all.max_by_key(|(most, used)| used.saturating_mul(1_000) / (*most).max(1))
+            }
+        };
+        if let Some((most, used)) = fullest {
+            let what = match self.engine.is_empty() {
+                true => "descriptors of the engine",
+                false => "descriptors of the fullest engine process",
+            };
             reading.roofs.push(Roof { id: "engine.descriptors", what, used, most });
         }
-        // This thread is the one that drives all users.
+        // This thread drives all users, or all processes that do.
         let time = clock_gettime(ClockId::ThreadCPUTime);
         let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
-        reading.counters.insert("engine.cpu_ns", ns);
+        reading.engine.insert(std::process::id(), ns);
+        for pid in &self.engine {
+            let time = cpu_time(&read(&format!("/proc/{pid}/stat")));
+            reading.engine.extend(time.map(|ns| (*pid, ns)));
+        }
+        reading.counters.insert("engine.cpu_ns", reading.engine.values().sum());
     }
 
     fn target(&self, reading: &mut Reading) {

@@ -31,9 +31,14 @@ mod format;
 mod host;
 mod lost;
 mod process;
+mod users;
+mod users_part;
 mod worker;
 
+pub(crate) use format::UsersOrder;
 pub use process::COMMAND;
+pub(crate) use users::UserProcesses;
+pub(crate) use users_part::sockets;
 pub use worker::worker;
 
 use clock::Clock;

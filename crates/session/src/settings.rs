@@ -3,10 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::session::UserId;
 
 /// What all users of a run have in common.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Settings {
     /// Their names.
     pub users: Pattern,
@@ -40,7 +42,7 @@ impl Default for Settings {
 }
 
 /// How a message is sent.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Quality {
     /// Without acknowledgement: MQTT's QoS 0.
     #[default]
@@ -50,7 +52,7 @@ pub enum Quality {
 }
 
 /// How a user proves to know the password: SASL's mechanisms.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Mechanism {
     /// As it is. Source: RFC 4616.
     Plain,
@@ -61,7 +63,7 @@ pub enum Mechanism {
 }
 
 /// Whether TLS is begun inside of the protocol (XMPP's STARTTLS).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Tls {
     /// Never: a server that requires it refuses.
     #[default]
@@ -71,7 +73,8 @@ pub enum Tls {
 }
 
 /// A name or a password by number: `user{n}`.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Pattern {
     before: String,
     // None: the same for all.
@@ -81,6 +84,9 @@ pub struct Pattern {
 /// Settings that cannot be.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSettings {
+    /// A protocol of a linerate that knows more.
+    #[error("`{0}` is not supported")]
+    NoProtocol(String),
     /// Names that would all be the same.
     #[error(
         "`{0}` is the same for every user: write {{n}} where their number goes, as in user{{n}}"
@@ -179,6 +185,20 @@ impl FromStr for Pattern {
             Some(_) => Err(BadSettings::TwoNumbers(text.to_owned())),
             None => Ok(Self { before, after }),
         }
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = BadSettings;
+
+    fn try_from(text: String) -> Result<Self, BadSettings> {
+        text.parse()
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.to_string()
     }
 }
 

@@ -14,6 +14,7 @@ Examples:
   linerate capacity tcp://127.0.0.1:8080 -c 5000 --hold           bare connections, to any service
   linerate capacity mqtt://broker:1883 -c 5000 --hold --arrival-rate 500 --mix idle=80,active=20@exp:10s
   linerate capacity xmpp://127.0.0.1 -c 5000 --hold --node ejabberd@localhost     and what its node says of memory
+  linerate capacity line://10.0.0.5:5220 -c 60k --hold --processes 4      connections of four engine processes
 
 Without --hold it reads limits and makes no connection: descriptors, open files, source ports, accept queue,
 connection tracking, ports and processes of a BEAM node, buffers of TCP, memory (an estimate). The
@@ -24,6 +25,7 @@ With --hold users come in ten levels. At the first limit (users that fail, or a 
 message latency above --gate) no users are added; the highest clean level is restored and held.
 The report names the limit and the next ones, accounts for each user, and says what a user
 costs by slope: memory of the target, of a BEAM node by kind, and of the kernel, apart.
+Users are spread over engine processes: as many as their connections need descriptors for, or --processes.
 
 Exit codes: without --hold, 0 if all known limits hold the connections, 2 if one does not; with it
 0, also when a limit is named, and 1 if none are held; 2 if the flags are wrong.";

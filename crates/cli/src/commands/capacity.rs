@@ -23,20 +23,11 @@ pub use shown::document;
 /// See the module.
 pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
     let (target, kind) = hold::target_of(args)?;
-    let mut plan = plan_of(&load(args, target))?;
+    let plan = plan_of(&load(args, target))?;
     if let Some(host) = plan.engine.hosts.first() {
         return Err(Failure::plan(format!(
             "--host {host}: limits are read on this host: leave it out, and ask on that one"
         )));
-    }
-    if args.hold.is_some() {
-        if plan.engine.processes > 1 {
-            return Err(Failure::plan(format!(
-                "--processes: {} are for loads; users are held by one process: leave it out",
-                plan.engine.processes
-            )));
-        }
-        plan.engine.processes = 1;
     }
     let forecast = foresee(&plan)?;
     if args.hold.is_some() {

@@ -6,12 +6,17 @@ use super::{Limit, Seen, is};
 const BUSY: f64 = 0.9;
 
 pub(super) fn engine(seen: &Seen<'_>) -> Option<Limit> {
-    let busy = seen.share("engine.cpu_ns");
+    let busy = seen.busiest_engine();
     if !seen.is_slow() || busy < BUSY {
         return None;
     }
+    let of = if seen.at.engine.len() > 1 {
+        "a process of the engine"
+    } else {
+        "the engine's own thread"
+    };
     let says = format!(
-        "the engine's own thread was busy for {:.0} % of the time: {}",
+        "{of} was busy for {:.0} % of the time: {}",
         busy * 100.0,
         seen.each("engine.cpu_ns")
     );

@@ -1,5 +1,6 @@
 //! All that was seen when a level was not clean.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Met;
@@ -60,9 +61,19 @@ impl Seen<'_> {
 
     /// The share of its time that the busiest of the target's threads ran.
     pub(crate) fn busiest_thread(&self) -> f64 {
-        let grown = self.at.threads.iter().map(|(thread, now)| {
-            now.saturating_sub(self.before.threads.get(thread).copied().unwrap_or(0))
-        });
+        self.busiest(|reading| &reading.threads)
+    }
+
+    /// The same of the engine's that drive users.
+    pub(crate) fn busiest_engine(&self) -> f64 {
+        self.busiest(|reading| &reading.engine)
+    }
+
+    fn busiest(&self, of: impl Fn(&Reading) -> &BTreeMap<u32, u64>) -> f64 {
+        let before = of(self.before);
+        let grown = of(self.at)
+            .iter()
+            .map(|(thread, now)| now.saturating_sub(before.get(thread).copied().unwrap_or(0)));
         grown.max().unwrap_or(0) as f64 / self.span_ns()
     }
 

@@ -46,6 +46,11 @@ impl Case {
         self
     }
 
+    fn engine(mut self, ms: u64) -> Self {
+        self.at.engine.insert(8, ms * 1_000_000);
+        self
+    }
+
     fn queue(mut self, queued: u64, waiting: u64, phantoms: u64) -> Self {
         self.at.queue = Some(Queue { queued, waiting, phantoms });
         self.later = self.at.queue;
@@ -93,6 +98,7 @@ impl Case {
 #[test]
 fn each_limit_is_named_by_what_only_it_shows() {
     case(&[("descriptors while connecting", 3)]).full().is("engine.descriptors");
+    case(&[("lost with its engine process while online", 9), LOGIN]).full().is("engine.process");
     case(&[("no-address while connecting", 3)]).is("engine.source_ports");
     case(&[LOGIN]).full().is("target.descriptors");
     case(&[LOGIN]).counted("listen.overflows", 40).is("target.backlog");
@@ -149,7 +155,7 @@ fn busy_threads_and_cpus_are_told_apart() {
     busy(case(&[]).slow()).is("host.neighbours");
     busy(case(&[]).slow()).counted("target.cpu_ns", 1_200_000_000).is("host.cpu");
     // The engine computes the other half of a login with SCRAM.
-    let both = busy(case(&[LOGIN])).counted("engine.cpu_ns", 970_000_000);
+    let both = busy(case(&[LOGIN])).engine(970).counted("engine.cpu_ns", 970_000_000);
     both.counted("target.cpu_ns", 900_000_000).is("engine.cpu");
 }
 

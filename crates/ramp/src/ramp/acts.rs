@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use linerate_model::Timestamp;
-use linerate_session::{Act, Doing, Token, UserId};
+use linerate_session::{Act, Token, UserId};
 
 use super::users::State;
 use super::{Action, Ramp};
@@ -14,7 +14,7 @@ const SENDER_BITS: u32 = 24;
 
 impl Ramp {
     /// The server has answered what this token was of.
-    pub fn on_answered(&mut self, _doing: Doing, token: Token, at: Timestamp) {
+    pub fn on_answered(&mut self, token: Token, at: Timestamp) {
         if let Some((user, due)) = self.of_token(token) {
             self.classes[usize::from(self.users[user as usize].class)]
                 .answered

@@ -32,6 +32,14 @@ pub(super) struct User {
 }
 
 impl Ramp {
+    /// Its connect call was made now: later than it was asked for, where another process makes it.
+    pub fn on_begun(&mut self, user: u32, at: Timestamp) {
+        let it = &mut self.users[user as usize];
+        if it.state == State::Connecting {
+            it.since = it.since.max(at);
+        }
+    }
+
     /// Connected; the login is to come.
     pub fn on_connected(&mut self, user: u32, at: Timestamp) {
         let it = &mut self.users[user as usize];

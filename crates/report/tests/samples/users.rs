@@ -80,6 +80,7 @@ fn held(users: u64, bytes: u64, stopped_by: Option<&str>) -> Held {
         hold_s: 20.0,
         most_online: users,
         fewest_in_hold: users,
+        lost_processes: Vec::new(),
         dips: Vec::new(),
         interrupted: false,
         limit: stopped_by.map(|id| MetLimit {

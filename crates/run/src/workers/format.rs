@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use linerate_engine::{EngineHost, Flow, Job, ServerAddress};
 use linerate_evidence::{Line, Reader};
-use linerate_model::{Plan, Timestamp};
+use linerate_model::{EngineOptions, Plan, Timestamp};
 use linerate_probe::Scope;
 use serde::{Deserialize, Serialize};
 
 use crate::body::Outside;
+use crate::users::Speaks;
 
 /// Of the format. Raised when either side could misread the other.
 pub const VERSION: u32 = 1;
@@ -26,6 +27,10 @@ pub const LONGEST: usize = 4 << 20;
 pub enum Told {
     /// What it is to do. The first line.
     Order(Box<Order>),
+    /// How the users connect that it is to have. The first line, in place of an order.
+    Users(Box<UsersOrder>),
+    /// What users are to do.
+    Do(Vec<Do>),
     /// Open connections, at this instant.
     Start(Timestamp),
     /// Begin the load, at this instant.
@@ -63,6 +68,53 @@ pub struct Order {
     pub outside: Outside,
 }
 
+/// How users connect, and what they say.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct UsersOrder {
+    /// What they speak; none: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaks: Option<Speaks>,
+    /// Where.
+    pub server: SocketAddr,
+    /// The network namespace that they connect from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<PathBuf>,
+    /// Of their sockets.
+    pub options: EngineOptions,
+    /// See [`linerate_engine::UsersSetup::timeout`].
+    pub timeout_ns: u64,
+    /// Its place among the workers, and how many they are.
+    pub part: (u16, u16),
+}
+
+/// What a user is to do, by the user's number. Its connections are counted by both sides, from 1.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Do {
+    /// Connect.
+    Connect(u32),
+    /// Send a message: to whom, of how many bytes, with which token.
+    Message(u32, u32, u64, u64),
+    /// Leave.
+    Close(u32),
+}
+
+/// What became of users. Instants stand last.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Became {
+    /// Of this user, by this of its connections: connected, from when to when.
+    Connected(u32, u32, Timestamp, Timestamp),
+    /// Logged in.
+    Online(u32, u32, Timestamp),
+    /// Failed, and why.
+    Failed(u32, u32, String, Timestamp),
+    /// Of the message of this token: answered to its sender.
+    Answered(u64, Timestamp),
+    /// Delivered to another.
+    Delivered(u64, Timestamp),
+}
+
 /// A host of a run.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Place {
@@ -90,6 +142,8 @@ pub enum Said {
     Pong(Timestamp, Timestamp),
     /// It lives.
     Alive(Timestamp),
+    /// What became of users, in its order.
+    Users(Vec<Became>),
     /// It has done its part.
     Done(Timestamp),
     /// Why it can't.

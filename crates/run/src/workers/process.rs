@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use linerate_probe::EngineProcesses;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::format::LONGEST;
 use super::{Event, Link};
@@ -84,6 +85,27 @@ fn listen(output: impl Read, mut tell: impl FnMut(Event) -> bool) {
         };
         tell(Event::Ended(wrong));
         return;
+    }
+}
+
+impl Process {
+    /// From now on its input takes what it can, and nobody waits for it.
+    pub fn never_wait(&self) -> io::Result<()> {
+        let Some(input) = &self.input else { return Ok(()) };
+        let flags = fcntl_getfl(input)?;
+        Ok(fcntl_setfl(input, flags | OFlags::NONBLOCK)?)
+    }
+
+    /// How much of it was taken.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            written => written,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 }
 

@@ -3,18 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use linerate_engine::{Begins, Flow, Flows, Job, Prepared, Running, now, prepare};
+use linerate_engine::{Begins, Flow, Flows, Job, Prepared, Running, UserConnections, now, prepare};
 use linerate_evidence::{Evidence, Line, to_line};
 use linerate_model::Timestamp;
 use linerate_probe::CensusSampler;
 use linerate_workload::Part;
+use rustix::event::{EventfdFlags, eventfd};
 
-use super::format::{Hello, LONGEST, Order, Said, Told, line};
+use super::format::{Hello, LONGEST, Order, Said, Told, UsersOrder, line};
+use super::users_part;
 use crate::{body, limits, runner};
 
 /// How often it says that it lives.
@@ -28,9 +31,11 @@ const GLANCE: Duration = Duration::from_millis(20);
 pub fn worker(input: impl Read + Send + 'static, output: impl Write) -> Result<(), String> {
     let mut says = Says { output, flows: BTreeMap::new(), alive: now() };
     says.say(&Said::Worker(Hello::own()))?;
-    let told = listen(input);
+    let wake = Wake::default();
+    let told = listen(input, Arc::clone(&wake));
     let order = match told.recv() {
         Ok(Ok(Told::Order(order))) => order,
+        Ok(Ok(Told::Users(order))) => return says.have_users(&order, &wake, &told),
         Ok(Ok(_)) => return says.fail("it received a message before its order"),
         Ok(Err(wrong)) => return says.fail(&wrong),
         Err(_) => return Ok(()),
@@ -67,10 +72,11 @@ fn begin(order: &Order) -> Result<(Prepared, Arc<AtomicBool>), String> {
 }
 
 /// What it is told, line by line, on a thread that ends with the input.
-fn listen(input: impl Read + Send + 'static) -> Receiver<Result<Told, String>> {
+fn listen(input: impl Read + Send + 'static, wake: Wake) -> Receiver<Result<Told, String>> {
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let mut input = BufReader::new(input);
+        let tell = Waking { tell: Some(tell), wake };
         loop {
             let mut text = String::new();
             // An order has its plan in it, which a file of requests is no part of.
@@ -79,12 +85,43 @@ fn listen(input: impl Read + Send + 'static) -> Receiver<Result<Told, String>> {
                 return;
             }
             let line = serde_json::from_str(&text).map_err(|error| format!("its order: {error}"));
-            if tell.send(line).is_err() {
+            if !tell.tell(line) {
                 return;
             }
         }
     });
     told
+}
+
+/// What is written to when something was told, once somebody waits for it so.
+type Wake = Arc<OnceLock<OwnedFd>>;
+
+/// Tells, and wakes; its end is told too.
+struct Waking {
+    tell: Option<Sender<Result<Told, String>>>,
+    wake: Wake,
+}
+
+impl Waking {
+    fn tell(&self, line: Result<Told, String>) -> bool {
+        let told = self.tell.as_ref().is_some_and(|tell| tell.send(line).is_ok());
+        self.wake();
+        told
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            // It is full only if who waits has not looked yet.
+            let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        self.tell = None;
+        self.wake();
+    }
 }
 
 struct Says<W> {
@@ -107,6 +144,47 @@ impl<W: Write> Says<W> {
 
     fn fail(&mut self, why: &str) -> Result<(), String> {
         self.say(&Said::Failed(why.to_owned()))
+    }
+
+    /// Has the connections of users, until nobody wants them any more.
+    fn have_users(
+        &mut self,
+        order: &UsersOrder,
+        wake: &Wake,
+        told: &Receiver<Result<Told, String>>,
+    ) -> Result<(), String> {
+        limits::raise();
+        let begin = || {
+            let sockets = users_part::sockets(order).map_err(|error| error.to_string())?;
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let own = eventfd(0, flags).map_err(|errno| errno.to_string())?;
+            sockets.watch(&own).map_err(|error| error.to_string())?;
+            Ok::<_, String>((sockets, own))
+        };
+        let (mut sockets, own) = match begin() {
+            Ok(begun) => begun,
+            Err(why) => return self.fail(&why),
+        };
+        let own = wake.get_or_init(|| own);
+        self.say(&Said::Ready(now()))?;
+        let mut happened = Vec::new();
+        while users_part::obey(&mut sockets, told) {
+            sockets.take(&mut happened);
+            // Chosen: a line that is read while the next is made.
+            while !happened.is_empty() {
+                let few = happened.drain(..happened.len().min(256));
+                let few = few.filter_map(users_part::became).collect();
+                self.write(&line(&Said::Users(few)))?;
+            }
+            if now().since(self.alive) >= ALIVE {
+                self.alive = now();
+                self.write(&line(&Said::Alive(self.alive)))?;
+            }
+            self.output.flush().map_err(|error| error.to_string())?;
+            sockets.wait(ALIVE).map_err(|error| error.to_string())?;
+            let _ = rustix::io::read(own, &mut [0; 8]);
+        }
+        Ok(())
     }
 
     fn work(
@@ -140,7 +218,8 @@ impl<W: Write> Says<W> {
             match told.try_recv() {
                 Ok(Ok(Told::Begin(at))) => opening.begin(at),
                 Ok(Ok(Told::Ping(asked))) => self.say(&Said::Pong(asked, now()))?,
-                Err(TryRecvError::Empty) | Ok(Ok(Told::Order(_) | Told::Start(_))) => {}
+                Err(TryRecvError::Empty)
+                | Ok(Ok(Told::Order(_) | Told::Start(_) | Told::Users(_) | Told::Do(_))) => {}
                 Ok(Ok(Told::Stop(_)) | Err(_)) | Err(TryRecvError::Disconnected) => {
                     stop.store(true, Ordering::Relaxed);
                 }

@@ -1,16 +1,14 @@
 //! `capacity --hold`: users connect until the first limit.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_beam::{Cookie, Node, Where};
 use linerate_capacity::Forecast;
-use linerate_engine::Trust;
 use linerate_model::{Bytes, Plan, Timestamp};
 use linerate_ramp::{Asked, Mix, Outcome, Ramp, Stage};
-use linerate_run::{Access, Observer, Runner, tls_with};
-use linerate_session::{Kind, Mechanism, PROTOCOLS, Pattern, Protocol, Settings, Tls, kind};
+use linerate_run::{Access, Observer, Runner, Speaks, UsersTls};
+use linerate_session::{Kind, Mechanism, PROTOCOLS, Pattern, Settings, Tls, kind};
 
 use crate::args::CapacityArgs;
 use crate::failure::Failure;
@@ -106,11 +104,11 @@ fn asked(args: &CapacityArgs, plan: &Plan, speaks: bool) -> Result<Asked, Failur
     })
 }
 
-fn protocol(
+fn speaks(
     args: &CapacityArgs,
     kind: Option<&'static Kind>,
     plan: &Plan,
-) -> Result<Option<Arc<dyn Protocol>>, Failure> {
+) -> Result<Option<Speaks>, Failure> {
     let starts = |kind: &Kind| kind.name == STARTS_TLS;
     if args.starttls && !kind.is_some_and(starts) {
         return Err(Failure::plan(format!(
@@ -134,8 +132,15 @@ fn protocol(
         seed: plan.engine.seed,
         ..by_default
     };
-    let made = (kind.protocol)(&settings);
-    made.map(Some).map_err(|bad| Failure::plan(format!("--users or --passwords: {bad}")))
+    let tls = args.starttls.then(|| UsersTls {
+        name: settings.domain.clone(),
+        file: args.load.cacert.clone().map(Into::into),
+        anybody: args.load.cacert.is_none() && args.load.insecure,
+    });
+    let speaks = Speaks { protocol: kind.name.to_owned(), settings, tls };
+    let made = speaks.protocol();
+    made.map_err(|bad| Failure::plan(format!("--users or --passwords: {bad}")))?;
+    Ok(Some(speaks))
 }
 
 fn mechanism(name: &str) -> Result<Mechanism, Failure> {
@@ -188,17 +193,9 @@ pub fn hold(
     label: &str,
 ) -> Result<Held, Failure> {
     let asked = asked(args, plan, kind.is_some())?;
-    let protocol = protocol(args, kind, plan)?;
-    let tls = args.starttls.then(|| {
-        let domain = args.domain.clone().unwrap_or_else(|| Settings::default().domain);
-        let trust = match &args.load.cacert {
-            Some(file) => Trust::File(file.into()),
-            None if args.load.insecure => Trust::Anybody,
-            None => Trust::Host,
-        };
-        tls_with(&domain, &trust)
-    });
-    let tls = tls.transpose()?;
+    let speaks = speaks(args, kind, plan)?;
+    // What is wrong with it is said before anything is laid.
+    speaks.as_ref().map(Speaks::tls).transpose()?;
     let fit: Bytes = match &args.fit {
         Some(text) => {
             text.parse::<Bytes>().map_err(|bad| Failure::plan(format!("--fit: {bad}")))?
@@ -214,7 +211,7 @@ pub fn hold(
     let access = Access::default();
     let mut runner = Runner { observer, cancel, verbose: false, show_secrets: secrets, access };
     let mut deployment = runner.lay(plan)?;
-    let made = runner.hold(&mut deployment, plan, asked, protocol, tls, node);
+    let made = runner.hold(&mut deployment, plan, asked, speaks.as_ref(), node);
     runner.remove(deployment);
     let outcome = made?;
     Ok(Held {

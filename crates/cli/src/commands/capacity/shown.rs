@@ -60,6 +60,7 @@ pub fn document(held: &Held) -> report::Held {
         most_online: outcome.most_online,
         fewest_in_hold: outcome.fewest_in_hold,
         dips: outcome.dips.iter().map(dip).collect(),
+        lost_processes: outcome.lost.clone(),
         interrupted: outcome.interrupted,
         limit: outcome.limit().map(|it| report::MetLimit { id: it.id, says: it.says }),
         met: outcome.met.as_ref().map(|met| report::Seen {
@@ -222,6 +223,9 @@ pub fn text(held: &Held) -> String {
             number(next.most),
             next.what
         );
+    }
+    for (at, sentence) in outcome.lost.iter().enumerate() {
+        let _ = writeln!(out, "{:9} {sentence}", if at == 0 { "lost" } else { "" });
     }
     dips(outcome, &mut out);
     let _ = writeln!(out, "accounted {}", accounted(outcome));

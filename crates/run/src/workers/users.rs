@@ -1,0 +1,342 @@
+//! Users whose connections several processes of the engine have. One climb decides for all of them, so that one account
+//! has everybody at every moment: a process does what it is told, and says what became of it.
+//!
+//! User `i` is process `i % processes`'s, and of another only once that one is lost: who was there has failed by that, and
+//! comes back to one of those that are left, if it does.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use linerate_engine::{Happened, UserConnections, now};
+use linerate_model::Timestamp;
+use linerate_probe::EngineProcesses;
+use linerate_ramp::LOST;
+use linerate_session::{Act, Token};
+
+use super::format::{Became, Do, Heard, Said, Told, UsersOrder, heard, line};
+use super::process::Process;
+use super::{Event, LONGEST_LOOK, Link, SILENT, STARTING};
+use crate::error::RunError;
+
+// Chosen: lines of one wake, so that what is due is not kept waiting by them.
+const AT_ONCE: usize = 256;
+
+// Chosen: a process that is behind with what it was told is asked again after this.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// See the module.
+pub(crate) struct UserProcesses {
+    processes: Vec<Part>,
+    events: Receiver<(usize, Event)>,
+    users: Vec<Place>,
+    happened: Vec<Happened>,
+    started: Timestamp,
+    /// When it was looked who is silent.
+    looked: Timestamp,
+    /// Why the first that was lost was.
+    first: Option<String>,
+}
+
+struct Part {
+    /// None: it is lost.
+    link: Option<Process>,
+    pid: u32,
+    is_known: bool,
+    is_ready: bool,
+    /// For how long it has said nothing, as far as this process was running meanwhile.
+    quiet: Duration,
+    to_do: Vec<Do>,
+    /// What it did not take yet.
+    unsent: Vec<u8>,
+}
+
+/// Where a user is.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    process: u16,
+    /// Connections that it was told of; 0: the user is nowhere yet.
+    attempt: u32,
+    /// The last of them has not ended.
+    is_there: bool,
+}
+
+impl UserProcesses {
+    /// Starts so many, for so many users, each by an order of its place. They wait for users.
+    pub(crate) fn start(
+        count: u16,
+        users: u32,
+        order: impl Fn(u16) -> UsersOrder,
+    ) -> Result<Self, RunError> {
+        let (tell, events) = channel();
+        let mut all = Self {
+            processes: Vec::new(),
+            events,
+            users: vec![Place::default(); users as usize],
+            happened: Vec::new(),
+            started: now(),
+            looked: now(),
+            first: None,
+        };
+        for number in 0..usize::from(count) {
+            // Nothing of this kind of run looks for neighbours.
+            let known = EngineProcesses::default();
+            let mut process =
+                Process::start(number, tell.clone(), &known).map_err(RunError::Engine)?;
+            // One that has ended says why with its end.
+            let _ = process.tell(&line(&Told::Users(Box::new(order(number as u16)))));
+            all.processes.push(Part {
+                pid: process.pid(),
+                link: Some(process),
+                is_known: false,
+                is_ready: false,
+                quiet: Duration::ZERO,
+                to_do: Vec::new(),
+                unsent: Vec::new(),
+            });
+        }
+        all.await_ready();
+        match all.is_over() {
+            Some(why) => Err(RunError::Worker(why)),
+            None => Ok(all),
+        }
+    }
+
+    /// Those that live.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let live = self.processes.iter().filter(|part| part.link.is_some());
+        live.map(|part| part.pid).collect()
+    }
+
+    /// Why there is none left.
+    pub(crate) fn is_over(&self) -> Option<String> {
+        let all = self.processes.iter().all(|part| part.link.is_none());
+        all.then(|| self.first.clone().unwrap_or_default())
+    }
+
+    fn await_ready(&mut self) {
+        let waits = |part: &Part| part.link.is_some() && !part.is_ready;
+        while self.processes.iter().any(waits) {
+            let left = STARTING.saturating_sub(now().since(self.started));
+            if left.is_zero() {
+                let late = (0..self.processes.len()).filter(|it| waits(&self.processes[*it]));
+                for process in late.collect::<Vec<_>>() {
+                    self.lose(process, format!("it was not ready within {} s", STARTING.as_secs()));
+                }
+                return;
+            }
+            if let Ok((process, event)) = self.events.recv_timeout(left) {
+                self.on_event(process, event);
+            }
+        }
+        for process in 0..self.processes.len() {
+            let Some(link) = &self.processes[process].link else { continue };
+            if let Err(error) = link.never_wait() {
+                self.lose(process, error.to_string());
+            }
+        }
+        (self.started, self.looked) = (now(), now());
+    }
+
+    fn on_event(&mut self, process: usize, event: Event) {
+        if self.processes[process].link.is_none() {
+            return;
+        }
+        self.processes[process].quiet = Duration::ZERO;
+        let text = match event {
+            Event::Line(text) => text,
+            Event::Ended(why) => {
+                let of = self.processes[process].link.as_mut().map(|link| link.how_it_ended());
+                return self.lose(process, why.or(of).unwrap_or_default());
+            }
+        };
+        let took = match heard(&text) {
+            Ok(Heard::Said(said)) => self.on_said(process, said),
+            Ok(Heard::Evidence(line)) => Err(format!("it sent an unexpected message: {line:?}")),
+            Err(wrong) => Err(wrong),
+        };
+        if let Err(why) = took {
+            self.lose(process, why);
+        }
+    }
+
+    /// The error is why it is lost.
+    fn on_said(&mut self, process: usize, said: Said) -> Result<(), String> {
+        let part = &mut self.processes[process];
+        match said {
+            Said::Worker(hello) if !part.is_known => {
+                part.is_known = true;
+                hello.refused().map_or(Ok(()), Err)
+            }
+            Said::Ready(_) if part.is_known && !part.is_ready => {
+                part.is_ready = true;
+                Ok(())
+            }
+            Said::Users(became) if part.is_ready => {
+                became.into_iter().try_for_each(|became| self.on_became(process, became))
+            }
+            Said::Alive(_) => Ok(()),
+            Said::Failed(why) => Err(why),
+            said => Err(format!("it sent an unexpected message: {said:?}")),
+        }
+    }
+
+    fn on_became(&mut self, process: usize, became: Became) -> Result<(), String> {
+        let happened = match became {
+            Became::Connected(user, attempt, begun, at) => {
+                Happened::Connected { user, attempt, begun, at }
+            }
+            Became::Online(user, attempt, at) => Happened::Online { user, attempt, at },
+            Became::Failed(user, attempt, why, at) => Happened::Failed { user, attempt, why, at },
+            Became::Answered(token, at) => Happened::Answered { token: Token(token), at },
+            Became::Delivered(token, at) => Happened::Delivered { token: Token(token), at },
+        };
+        if let Happened::Connected { user, attempt, .. }
+        | Happened::Online { user, attempt, .. }
+        | Happened::Failed { user, attempt, .. } = &happened
+        {
+            let place = self.users.get_mut(*user as usize);
+            let place =
+                place.ok_or_else(|| format!("it reported user {user}, whom it does not have"))?;
+            // It was closed, or closed and connected again, before this was said.
+            let is_current = usize::from(place.process) == process && place.attempt == *attempt;
+            if !is_current || !place.is_there {
+                return Ok(());
+            }
+            place.is_there = !matches!(happened, Happened::Failed { .. });
+        }
+        self.happened.push(happened);
+        Ok(())
+    }
+
+    /// Its users have failed with it.
+    fn lose(&mut self, process: usize, why: String) {
+        let (count, at) = (self.processes.len(), now());
+        let part = &mut self.processes[process];
+        (part.link, part.to_do, part.unsent) = (None, Vec::new(), Vec::new());
+        let pid = part.pid;
+        let mut lost = 0;
+        for (user, place) in (0..).zip(&mut self.users) {
+            if place.is_there && usize::from(place.process) == process {
+                place.is_there = false;
+                lost += 1;
+                let (attempt, why) = (place.attempt, LOST.to_owned());
+                self.happened.push(Happened::Failed { user, attempt, why, at });
+            }
+        }
+        let says = format!(
+            "engine process {} of {count} (process {pid}), with {lost} users, was lost after {:.1} s: {why}",
+            process + 1,
+            at.since(self.started).as_secs_f64()
+        );
+        self.first.get_or_insert_with(|| says.clone());
+        self.happened.push(Happened::Lost(says));
+    }
+
+    /// Where a user connects: where it was, or is to be, if that lives.
+    fn process_of(&self, user: u32) -> Option<u16> {
+        let lives = |process: &u16| self.processes[usize::from(*process)].link.is_some();
+        let (count, place) = (self.processes.len() as u16, self.users[user as usize]);
+        let own = if place.attempt > 0 { place.process } else { (user % u32::from(count)) as u16 };
+        if lives(&own) {
+            return Some(own);
+        }
+        let left: Vec<u16> = (0..count).filter(lives).collect();
+        left.get(user as usize / usize::from(count) % left.len().max(1)).copied()
+    }
+
+    fn tell(&mut self, user: u32, to_do: Do) {
+        let place = self.users[user as usize];
+        if place.is_there {
+            self.processes[usize::from(place.process)].to_do.push(to_do);
+        }
+    }
+
+    /// Hands over what is to be done, as far as it is taken; whether all of it was.
+    fn send(&mut self) -> bool {
+        let mut all = true;
+        for process in 0..self.processes.len() {
+            let part = &mut self.processes[process];
+            if !part.to_do.is_empty() {
+                let to_do = std::mem::take(&mut part.to_do);
+                part.unsent.extend_from_slice(line(&Told::Do(to_do)).as_bytes());
+            }
+            let Some(link) = part.link.as_mut().filter(|_| !part.unsent.is_empty()) else {
+                continue;
+            };
+            match link.write(&part.unsent) {
+                Ok(taken) => drop(part.unsent.drain(..taken)),
+                // One that has ended says why with its end.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => part.unsent.clear(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.lose(process, format!("no message could be sent to it: {error}"))
+                }
+            }
+            all &= self.processes[process].unsent.is_empty();
+        }
+        all
+    }
+
+    /// One that is silent for too long is lost.
+    fn look(&mut self) {
+        let passed = now().since(self.looked).min(LONGEST_LOOK);
+        self.looked = now();
+        for process in 0..self.processes.len() {
+            let part = &mut self.processes[process];
+            part.quiet += passed;
+            if part.link.is_some() && part.quiet >= SILENT {
+                self.lose(process, format!("it sent nothing for {} s", SILENT.as_secs()));
+            }
+        }
+    }
+}
+
+impl UserConnections for UserProcesses {
+    fn connect(&mut self, user: u32) {
+        let Some(process) = self.process_of(user) else {
+            let (attempt, why) = (self.users[user as usize].attempt, LOST.to_owned());
+            return self.happened.push(Happened::Failed { user, attempt, why, at: now() });
+        };
+        let place = &mut self.users[user as usize];
+        if place.process != process {
+            // The other side counts its own.
+            *place = Place { process, ..Place::default() };
+        }
+        (place.attempt, place.is_there) = (place.attempt + 1, true);
+        self.tell(user, Do::Connect(user));
+    }
+
+    fn act(&mut self, user: u32, act: Act, token: Token) {
+        // A climb has users do nothing else.
+        if let Act::Message { to, size } = act {
+            self.tell(user, Do::Message(user, to.0, size.0, token.0));
+        }
+    }
+
+    fn close(&mut self, user: u32) {
+        self.tell(user, Do::Close(user));
+        self.users[user as usize].is_there = false;
+    }
+
+    fn wait(&mut self, patience: Duration) -> io::Result<()> {
+        let patience = if self.send() { patience } else { patience.min(AGAIN) };
+        let mut event = self.events.recv_timeout(patience);
+        for _ in 0..AT_ONCE {
+            match event {
+                Ok((process, event)) => self.on_event(process, event),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+            event = self.events.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+        }
+        self.look();
+        match self.is_over() {
+            Some(why) => Err(io::Error::other(why)),
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, happened: &mut Vec<Happened>) {
+        happened.append(&mut self.happened);
+    }
+}
