@@ -104,8 +104,8 @@ impl Experiment {
         let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
         let from = |few: &Observed| elasticity(few, &whole);
         let one = alone_rate.as_ref().filter(|one| one.connections < full.connections);
-        // One client without pause is another load than one that thinks; with several sites it asks the nearest.
-        let is_alike = header.plan.load.think.is_none() && header.plan.sites.is_empty();
+        // One client without pause is another load than one that thinks; of several servers it asks one.
+        let is_alike = header.plan.load.think.is_none() && header.plan.servers() == 1;
         // Of two stretches that differ, the better one is the upper bound.
         let most = again.iter().fold(full, |a, b| if b.per_s > a.per_s { *b } else { a });
         let from_one = one.filter(|_| is_alike).map(|one| elasticity(one, &most));

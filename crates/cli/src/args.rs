@@ -302,6 +302,10 @@ pub struct LoadArgs {
     /// The port the command listens on, if {port} is not among its words
     #[arg(long, requires = "command")]
     pub port: Option<u16>,
+    /// Another server of the same service, HOST:PORT; repeatable. Each of -c is then a worker with a connection to every
+    /// server, of which it chooses one at random for each exchange
+    #[arg(long = "server", value_name = "HOST:PORT")]
+    pub servers: Vec<String>,
     /// Stay outside of the BEAM node: no probe in it
     #[arg(long)]
     pub no_inside: bool,

@@ -15,8 +15,13 @@ const ALIASES: [(&str, &str); 6] = [
 ];
 
 /// Keys that are lists, and by what their values are divided when they are overridden.
-const LISTS: [(&str, char); 4] =
-    [("target.vm_flags", ' '), ("target.cpus", ','), ("engine.cpus", ','), ("engine.hosts", ',')];
+const LISTS: [(&str, char); 5] = [
+    ("target.servers", ','),
+    ("target.vm_flags", ' '),
+    ("target.cpus", ','),
+    ("engine.cpus", ','),
+    ("engine.hosts", ','),
+];
 
 /// What the lab lays before a run, by how its knobs begin.
 const LAID: [&str; 5] = ["path.", "links.", "sites.", "target.", "engine.hosts"];

@@ -506,6 +506,9 @@ fn load(args: &LoadArgs, plan: &mut Plan) -> Result<(), Failure> {
     if let Some(threads) = args.threads {
         plan.engine.threads = threads;
     }
+    if !args.servers.is_empty() {
+        plan.target.servers = args.servers.clone();
+    }
     if !args.hosts.is_empty() {
         plan.engine.hosts = args.hosts.clone();
     }

@@ -1,8 +1,8 @@
-//! The hosts of a plan with sites: their names, places and distances.
+//! The hosts of a plan with several servers: which they are, and in sites where they stand and how far apart.
 
 use serde::{Deserialize, Serialize};
 
-/// The hosts of the engine and those of the target. Empty where the plan names no sites.
+/// The hosts of the engine and those of the target. Empty where the target has one server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Places {
     /// Hosts with engine threads, in the order of [`crate::Slice::host`].
@@ -19,7 +19,7 @@ pub struct Places {
 pub struct Place {
     /// Its name: `east-s1`.
     pub name: String,
-    /// Its site's: `east`.
+    /// Its site's: `east`; empty where the plan names none.
     pub site: String,
     /// Where the target listens there, `ip:port`; none for hosts of the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,9 +41,14 @@ pub struct Alone {
 }
 
 impl Places {
-    /// Whether the plan named no sites.
+    /// Whether the target has one server.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.servers.is_empty()
+    }
+
+    /// Whether the plan named sites.
+    pub fn has_sites(&self) -> bool {
+        self.servers.iter().any(|server| !server.site.is_empty())
     }
 
     /// Whether host and server stand in one site.

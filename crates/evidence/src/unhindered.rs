@@ -34,6 +34,9 @@ impl Header {
     /// some of them were not measured.
     pub fn distances(&self, load: &LoadSummary) -> Vec<Distance> {
         let places = &self.places;
+        if !places.has_sites() {
+            return Vec::new();
+        }
         let site = |of: &[Place], index: u16| Some(of.get(usize::from(index))?.site.clone());
         let distance = |pair: &PairLoad| {
             let (from, to) = (site(&places.hosts, pair.host)?, site(&places.servers, pair.server)?);

@@ -87,8 +87,11 @@ impl Lab {
             agent: options.agent.clone(),
             cancel: cancel.clone(),
         };
-        lab.servers = each(lab.network.servers(), &cancel, |host| {
-            let running = targets::start(plan, &place(&host)).map_err(|error| host.blame(error))?;
+        let all = lab.network.servers().into_iter().map(|host| (host, plan.clone()));
+        let beside = plan.target.servers.iter().map(|address| beside(plan, address));
+        lab.servers = each(all.chain(beside), &cancel, |(host, plan)| {
+            let running =
+                targets::start(&plan, &place(&host)).map_err(|error| host.blame(error))?;
             Ok(Server { host, running, quota: None })
         })?;
         // After the targets: what they measure of this machine when they start is not disturbed.
@@ -155,7 +158,9 @@ impl Lab {
 
     /// What is known of the target. Its readback is asked for now.
     pub fn facts(&self) -> TargetFacts {
-        self.first().running.facts()
+        let mut facts = self.first().running.facts();
+        facts.local &= self.servers.iter().skip(1).all(|server| server.running.facts().local);
+        facts
     }
 
     /// The network namespace that the engine's threads enter; none: the host's own.
@@ -237,6 +242,13 @@ impl Lab {
     fn first(&self) -> &Server {
         self.servers.first().expect("a lab has one, and only close and drop take it")
     }
+}
+
+/// Another server of the plan's address, and the plan of it alone.
+fn beside(plan: &Plan, address: &str) -> (Host, Plan) {
+    let mut own = plan.clone();
+    own.target.address = Some(address.to_owned());
+    (Host::of_plan_without_sites(address, None), own)
 }
 
 impl Network {

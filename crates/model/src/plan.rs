@@ -72,6 +72,10 @@ pub struct Target {
     /// A command to start, its words; `{port}`, `{KNOB}` and `{linerate}` (this program) are replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// Other servers of the same service, as `host:port`: each connection of the load is then one to every server, of which
+    /// it chooses one at random for each exchange.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
     /// Where the command will listen; 0 or absent: a free port is chosen and put for `{port}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -138,6 +142,7 @@ impl Default for Target {
     fn default() -> Self {
         Self {
             address: None,
+            servers: Vec::new(),
             command: Vec::new(),
             port: None,
             beam: None,
@@ -540,6 +545,10 @@ pub const MOST_SENT: u64 = 1 << 30;
 
 // Chosen: of 20,000 descriptors each they hold more connections than a plan may have.
 /// The most processes of an engine.
+/// The most servers beside the target's address.
+// Chosen: each connection is multiplied by them.
+const MOST_SERVERS: usize = 63;
+
 pub const MOST_PROCESSES: u16 = 256;
 
 // Measured: a BEAM node without connections has some 25 descriptors open.
@@ -714,6 +723,7 @@ impl Plan {
         }
         self.check_hosts()?;
         if self.engine.processes > 1 && self.engine.client == Client::Beam {
+        self.check_servers()?;
             return wrong(
                 "engine.processes",
                 "a client in a BEAM node is one process a host: leave it out".into(),
@@ -823,6 +833,36 @@ impl Plan {
     }
 
     /// Refuses hosts on which no load could be made.
+    /// Refuses further servers where there can be none.
+    fn check_servers(&self) -> Result<(), BadPlan> {
+        let wrong = |wrong: String| Err(BadPlan::Wrong { key: "target.servers", wrong });
+        let servers = &self.target.servers;
+        let Some(first) = servers.first() else { return Ok(()) };
+        let Some(address) = &self.target.address else {
+            return wrong(format!(
+                "{first} stands beside a target that linerate starts: write target.address"
+            ));
+        };
+        let is_twice =
+            |place: usize| servers[place] == *address || servers[..place].contains(&servers[place]);
+        if let Some(twice) = (0..servers.len()).find(|place| is_twice(*place)) {
+            return wrong(format!("{} is there twice: one is enough", servers[twice]));
+        }
+        if servers.len() > MOST_SERVERS {
+            return wrong(format!("{} are too many: {MOST_SERVERS} at most", servers.len()));
+        }
+        if self.path.is_some() {
+            return wrong("a path is laid in front of one server: leave one of them out".into());
+        }
+        if matches!(self.workload, Workload::Stream { .. }) {
+            return wrong("a stream has one far end: leave one of them out".into());
+        }
+        if self.engine.client == Client::Beam {
+            return wrong("a client in a BEAM node has one server: leave one of them out".into());
+        }
+        Ok(())
+    }
+
     fn check_hosts(&self) -> Result<(), BadPlan> {
         let wrong = |wrong: String| Err(BadPlan::Wrong { key: "engine.hosts", wrong });
         let hosts = &self.engine.hosts;
@@ -939,8 +979,10 @@ impl Plan {
         if self.engine.client == Client::Beam {
             return wrong("clients in the BEAM have one level of load: leave them out");
         }
-        if !self.sites.is_empty() && !self.is_open_loop() {
-            return wrong("workers at sites have one level: leave it out, or write rates");
+        if self.servers() > 1 && !self.is_open_loop() {
+            return wrong(
+                "workers of several servers have one level: leave it out, or write rates",
+            );
         }
         Ok(())
     }
@@ -960,8 +1002,8 @@ impl Plan {
         if self.engine.client == Client::Beam {
             return wrong("clients in the BEAM send again at once: leave it out");
         }
-        if !self.sites.is_empty() {
-            return wrong("workers at sites send again at once: leave it out");
+        if self.servers() > 1 {
+            return wrong("workers of several servers send again at once: leave it out");
         }
         Ok(())
     }
@@ -1017,10 +1059,10 @@ impl Plan {
         }
     }
 
-    /// Hosts that have the target: one where the plan names no sites.
+    /// Servers of the target: those of all sites, or its address and those beside it.
     pub fn servers(&self) -> u32 {
-        let servers: u32 = self.sites.iter().map(|site| u32::from(site.servers)).sum();
-        servers.max(1)
+        let of_sites: u32 = self.sites.iter().map(|site| u32::from(site.servers)).sum();
+        of_sites.max(1 + self.target.servers.len() as u32)
     }
 
     /// The share of all exchanges that go over a link, 0 to 1: servers are chosen uniformly at random, and engine hosts
@@ -1327,6 +1369,24 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn further_servers_are_addresses_beside_another() {
+        let of = Plan::from_toml;
+        let servers = "servers = ['b:1', 'c:1']\n";
+        let plan = of(&format!("{SMALLEST}{servers}[load]\nconnections = 10\n")).unwrap();
+        assert_eq!((plan.servers(), plan.connections()), (3, 30));
+        for (text, says) in [
+            (format!("[target]\nbeam = 'http'\n{servers}"), "write target.address"),
+            (format!("{SMALLEST}servers = ['b:1', 'b:1']\n"), "b:1 is there twice"),
+            (format!("{SMALLEST}{servers}[path]\nrtt = '1ms'\n"), "in front of one server"),
+        ] {
+            let error = of(&text).unwrap_err().to_string();
+            assert!(error.starts_with("target.servers: ") && error.contains(says), "{error}");
+        }
+        let error = of(&format!("{SMALLEST}{servers}[load]\nthink = '1s'\n")).unwrap_err();
+        assert!(error.to_string().contains("several servers"), "{error}");
+    }
+
     fn hosts_are_for_a_target_that_somebody_else_runs_and_each_is_one() {
         let of = |text: &str| Plan::from_toml(text).map_err(|error| error.to_string());
         let hosts = "[engine]\nhosts = ['a@x', 'b@x']\n";

@@ -1,4 +1,4 @@
-//! A run across sites, by pair of sites and by server.
+//! A run with several servers: by server, and by pair of sites where there are sites.
 
 use linerate_evidence::{Alone, Errors, Header, LoadSummary, PairLoad, Places};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::document::Distribution;
 use crate::number::{count, rate, share, time};
 use crate::table::Table;
 
-/// Empty where the plan names no sites.
+/// Empty where the target has one server; without sites by server only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
     /// By the engine's site and the server's.
@@ -85,12 +85,13 @@ pub(crate) fn of(
         let to = places.servers.get(usize::from(server)).map_or("", |to| to.site.as_str());
         (from, to)
     };
-    let by_sites = PairLoad::merged(&load.pairs, |pair| sites(pair.host, pair.server))
-        .into_iter()
-        .map(|((from, to), pair)| {
+    let pairs = if places.has_sites() { &load.pairs[..] } else { &[] };
+    let by_sites = PairLoad::merged(pairs, |pair| sites(pair.host, pair.server)).into_iter().map(
+        |((from, to), pair)| {
             let alone = alone(places, |host, server| sites(host, server) == (from, to));
             portion(&pair, Some(from), to, Some(from == to), alone)
-        });
+        },
+    );
     let by_server =
         PairLoad::merged(&load.pairs, |pair| pair.server).into_iter().map(|(server, pair)| {
             let name = places.servers.get(usize::from(server)).map_or("", |it| it.name.as_str());

@@ -167,7 +167,7 @@ pub struct Load {
     pub series: Vec<SeriesPoint>,
     /// Latency (from due, unanswered exchanges at their ages), HDR V2, base64, nanoseconds.
     pub histogram_v2_base64: String,
-    /// The same by sites and by server; absent where the plan names no sites.
+    /// The same by sites and by server; absent where the target has one server.
     #[serde(default, skip_serializing_if = "Breakdown::is_empty")]
     pub breakdown: Breakdown,
 }

@@ -34,13 +34,13 @@ pub fn far_host(host: &Host) -> EngineHost {
     EngineHost { name: host.node().name().to_owned(), ..EngineHost::default() }
 }
 
-/// What the evidence's header says of them: nothing where the plan names no sites.
+/// What the evidence's header says of them: nothing where the target has one server.
 pub fn places(lab: &Lab, plan: &Plan, preflight: &Preflight) -> Places {
-    if plan.sites.is_empty() {
+    if plan.servers() == 1 {
         return Places::default();
     }
     let servers = lab.servers().into_iter().map(|host| Place {
-        name: host.name,
+        name: if plan.sites.is_empty() { host.address.to_string() } else { host.name },
         site: host.site.unwrap_or_default(),
         address: Some(host.address.to_string()),
         pid: host.pid,

@@ -31,6 +31,11 @@ pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
     }
     let forecast = foresee(&plan)?;
     if args.hold.is_some() {
+        if let Some(server) = plan.target.servers.first() {
+            return Err(Failure::plan(format!(
+                "--server {server}: users connect to one server: leave it out"
+            )));
+        }
         return held(args, &plan, kind, &forecast);
     }
     if args.json {
