@@ -58,8 +58,11 @@ pub(crate) fn dial(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached>
 
 fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
     let deadline = Deadline::within(PATIENCE);
-    let hosts = hosts(place);
-    let port = match place.port {
+    let (hosts, port) = match place.via {
+        Some(via) => (vec![via.ip().to_string()], Some(via.port())),
+        None => (hosts(place), place.port),
+    };
+    let port = match port {
         Some(port) => port,
         None => epmd::ask(place, &hosts, deadline)?,
     };

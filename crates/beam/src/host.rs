@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::delivery::Undelivered;
 use crate::delivery::{Module, compile, own_file, refused};
 use crate::node::{Asked, CallFault, Node};
+use crate::ssh::SshNode;
 use crate::term::{
     Pid, Term, as_atom, as_text, as_tuple, as_u64, atom, binary, in_words, integer, list, string,
 };
@@ -76,6 +77,9 @@ pub struct Host {
     architecture: String,
     cpus: u16,
     alive: Option<(Sender<()>, JoinHandle<()>)>,
+    name: String,
+    /// What started the node, if that is ours: it ends with it. The last field, so that it goes last.
+    _started: Option<SshNode>,
 }
 
 /// A program that runs there.
@@ -130,10 +134,23 @@ impl Host {
                 let architecture = as_text(architecture).unwrap_or_default();
                 let cpus = as_u64(cpus).and_then(|cpus| u16::try_from(cpus).ok()).unwrap_or(1);
                 let alive = beat(&node, keeper);
-                Ok(Self { keeper: keeper.clone(), architecture, cpus, alive, node })
+                let (name, keeper) = (node.name().to_owned(), keeper.clone());
+                Ok(Self { keeper, architecture, cpus, alive, node, name, _started: None })
             }
             _ => Err(HostFault::Already(node.name().to_owned())),
         }
+    }
+
+    /// The same, of a node that was started for it and ends with it; `name` is what a person calls it.
+    pub fn of_started(node: Node, started: SshNode, name: &str) -> Result<Self, HostFault> {
+        let mut host = Self::of(node)?;
+        (host.name, host._started) = (name.to_owned(), Some(started));
+        Ok(host)
+    }
+
+    /// What a person calls it: its node's name, or how it was written.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The node.

@@ -1,6 +1,7 @@
 //! Where a node is: its name, and what is needed beyond it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,6 +21,8 @@ pub struct Where {
     /// The network namespace from which it is reached, as `/run/netns/NAME` or `/proc/PID/ns/net`;
     /// none: ours.
     pub netns: Option<PathBuf>,
+    /// The end here of a tunnel to its distribution port; none: it is reached by its host and port.
+    pub via: Option<SocketAddr>,
 }
 
 /// PEM files for TLS distribution.
@@ -69,6 +72,7 @@ impl FromStr for Where {
             epmd_port: None,
             tls: None,
             netns: None,
+            via: None,
         })
     }
 }

@@ -336,9 +336,13 @@ pub struct LoadArgs {
     /// the connections need descriptors for]
     #[arg(long, value_name = "N", help_heading = "Load")]
     pub processes: Option<u16>,
-    /// Let the host of this BEAM node make the load, or a part of it: NAME@HOST, as for `doctor`; repeatable
+    /// Let the host of this BEAM node make the load, or a part of it: NAME@HOST, as for `doctor`, or ssh://USER@HOST, where
+    /// ssh starts one for the run; repeatable
     #[arg(long = "host", value_name = "NODE", help_heading = HOSTS)]
     pub hosts: Vec<String>,
+    /// The ssh of hosts that are written ssh://, with options: "ssh -i key -p 2222" [default: ssh]
+    #[arg(long, value_name = "COMMAND", requires = "hosts", help_heading = HOSTS)]
+    pub host_ssh: Option<String>,
     /// The file that holds the cookie of these nodes [default: LINERATE_COOKIE, ~/.erlang.cookie]
     #[arg(long, value_name = "FILE", help_heading = HOSTS)]
     pub cookie_file: Option<PathBuf>,

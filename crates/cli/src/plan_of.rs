@@ -780,15 +780,17 @@ pub fn combinations(scans: &[(String, String)]) -> Vec<BTreeMap<String, String>>
 }
 
 /// What reaching the engine's hosts needs, beside their names.
-pub fn access_of(args: &LoadArgs) -> Access {
-    Access {
+pub fn access_of(args: &LoadArgs) -> Result<Access, Failure> {
+    let ssh = args.host_ssh.as_deref().map(words).transpose()?;
+    Ok(Access {
         cookie_file: args.cookie_file.clone(),
         tls: args.host_tls.then(|| TlsFiles {
             ca: args.host_ca.clone(),
             cert: args.host_cert.clone(),
             key: args.host_key.clone(),
         }),
-    }
+        ssh: ssh.unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]

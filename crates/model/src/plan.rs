@@ -456,7 +456,8 @@ pub struct EngineOptions {
     /// Processes that the threads are in; 0: one, or as many as the connections need descriptors for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub processes: u16,
-    /// BEAM nodes (NAME@HOST) on whose hosts the load is made, as much on each; empty: on this one.
+    /// BEAM nodes (NAME@HOST), or hosts on which ssh starts one (ssh://USER@HOST), that make the load, as much on each;
+    /// empty: it is made here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
     /// CPUs the threads are pinned to, in turn; empty: not pinned.
@@ -544,11 +545,11 @@ pub struct Expect {
 pub const MOST_SENT: u64 = 1 << 30;
 
 // Chosen: of 20,000 descriptors each they hold more connections than a plan may have.
-/// The most processes of an engine.
 /// The most servers beside the target's address.
 // Chosen: each connection is multiplied by them.
 const MOST_SERVERS: usize = 63;
 
+/// The most processes of an engine.
 pub const MOST_PROCESSES: u16 = 256;
 
 // Measured: a BEAM node without connections has some 25 descriptors open.
@@ -722,8 +723,8 @@ impl Plan {
             );
         }
         self.check_hosts()?;
-        if self.engine.processes > 1 && self.engine.client == Client::Beam {
         self.check_servers()?;
+        if self.engine.processes > 1 && self.engine.client == Client::Beam {
             return wrong(
                 "engine.processes",
                 "a client in a BEAM node is one process a host: leave it out".into(),
@@ -832,7 +833,6 @@ impl Plan {
         self.check_http()
     }
 
-    /// Refuses hosts on which no load could be made.
     /// Refuses further servers where there can be none.
     fn check_servers(&self) -> Result<(), BadPlan> {
         let wrong = |wrong: String| Err(BadPlan::Wrong { key: "target.servers", wrong });
@@ -863,6 +863,7 @@ impl Plan {
         Ok(())
     }
 
+    /// Refuses hosts on which no load could be made.
     fn check_hosts(&self) -> Result<(), BadPlan> {
         let wrong = |wrong: String| Err(BadPlan::Wrong { key: "engine.hosts", wrong });
         let hosts = &self.engine.hosts;
@@ -1369,7 +1370,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn further_servers_are_addresses_beside_another() {
         let of = Plan::from_toml;
         let servers = "servers = ['b:1', 'c:1']\n";
@@ -1387,6 +1387,7 @@ mod tests {
         assert!(error.to_string().contains("several servers"), "{error}");
     }
 
+    #[test]
     fn hosts_are_for_a_target_that_somebody_else_runs_and_each_is_one() {
         let of = |text: &str| Plan::from_toml(text).map_err(|error| error.to_string());
         let hosts = "[engine]\nhosts = ['a@x', 'b@x']\n";

@@ -1,9 +1,10 @@
-//! Other hosts of the engine: a BEAM node on each is reached as `doctor` reaches any, and is given this program.
+//! Other hosts of the engine: a BEAM node on each is reached as `doctor` reaches any, or started there by ssh, and is given
+//! this program.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use linerate_beam::{Cookie, Host, Node, TlsFiles, Where};
+use linerate_beam::{BadPlace, Cookie, Host, Node, SSH, SshNode, TlsFiles, Where};
 use linerate_model::Plan;
 
 use crate::error::RunError;
@@ -15,6 +16,8 @@ pub struct Access {
     pub cookie_file: Option<PathBuf>,
     /// Distribution over TLS.
     pub tls: Option<TlsFiles>,
+    /// The command that is ssh, with arguments in front; empty: `ssh`.
+    pub ssh: Vec<String>,
 }
 
 /// `load@10.0.1.1:9100`: with the port of its distribution EPMD is not asked. An IPv6 address has more colons, and no port.
@@ -28,6 +31,26 @@ fn node_and_port(text: &str) -> (&str, Option<u16>) {
     }
 }
 
+/// A node that runs there.
+fn of_node(name: &str, access: &Access, cookie: &Cookie) -> Result<Host, String> {
+    let (node, port) = node_and_port(name);
+    let place: Where = node.parse().map_err(|bad: BadPlace| bad.to_string())?;
+    let place = Where { tls: access.tls.clone(), port, ..place };
+    let node = Node::connect(&place, cookie).map_err(|no| no.to_string())?;
+    Host::of(node).map_err(|fault| fault.to_string())
+}
+
+/// A node that ssh starts there.
+fn of_ssh(name: &str, access: &Access) -> Result<Host, String> {
+    let started = SshNode::start(name, &access.ssh).map_err(|why| why.to_string())?;
+    let node = Node::connect(started.place(), started.cookie());
+    let node = node.map_err(|no| match started.not_forwarded() {
+        Some(why) => why.to_string(),
+        None => no.to_string(),
+    })?;
+    Host::of_started(node, started, name).map_err(|fault| fault.to_string())
+}
+
 /// Reaches all of the plan's, all at the same time, and has each have this program. All are there, or
 /// no run is made.
 pub(crate) fn reach(plan: &Plan, access: &Access) -> Result<Vec<Host>, RunError> {
@@ -38,19 +61,24 @@ pub(crate) fn reach(plan: &Plan, access: &Access) -> Result<Vec<Host>, RunError>
     let failed = |host: &str, why: &dyn std::fmt::Display| {
         RunError::Host(format!("engine.hosts: {host}: {why}"))
     };
-    let cookie =
-        Cookie::find(access.cookie_file.as_deref()).map_err(|no| RunError::Host(no.to_string()))?;
+    // Nodes that are started here have a cookie of their own.
+    let cookie = match names.iter().all(|name| name.starts_with(SSH)) {
+        true => None,
+        false => Some(Cookie::find(access.cookie_file.as_deref()))
+            .transpose()
+            .map_err(|no| RunError::Host(no.to_string()))?,
+    };
     // The file that this process was made of, whatever has its name now.
     let program = std::fs::read("/proc/self/exe").map_err(RunError::Kernel)?;
     let program: Arc<[u8]> = program.into();
     let md5 = md5::compute(&program).0;
-    let (program, md5, cookie) = (&program, &md5, &cookie);
+    let (program, md5, cookie) = (&program, &md5, cookie.as_ref());
     let one = |name: &String| {
-        let (node, port) = node_and_port(name);
-        let place: Where = node.parse().map_err(|bad| failed(name, &bad))?;
-        let place = Where { tls: access.tls.clone(), port, ..place };
-        let node = Node::connect(&place, cookie).map_err(|no| failed(name, &no))?;
-        let host = Host::of(node).map_err(|fault| failed(name, &fault))?;
+        let host = match cookie {
+            Some(cookie) if !name.starts_with(SSH) => of_node(name, access, cookie),
+            _ => of_ssh(name, access),
+        };
+        let host = host.map_err(|why| failed(name, &why))?;
         let (own, other) = (std::env::consts::ARCH, host.architecture());
         if !other.starts_with(own) {
             let why = format!(

@@ -31,7 +31,7 @@ pub fn hosts(lab: &Lab) -> Vec<EngineHost> {
 
 /// One of other hosts.
 pub fn far_host(host: &Host) -> EngineHost {
-    EngineHost { name: host.node().name().to_owned(), ..EngineHost::default() }
+    EngineHost { name: host.name().to_owned(), ..EngineHost::default() }
 }
 
 /// What the evidence's header says of them: nothing where the target has one server.

@@ -44,7 +44,7 @@ pub fn ab(args: &AbArgs) -> Result<u8, Failure> {
         cancel: signals.flag(),
         verbose: args.output.verbose,
         show_secrets: args.output.show_secrets,
-        access: access_of(&args.load),
+        access: access_of(&args.load)?,
     };
     let looks = looks(args.rounds);
     // A look at the figures is a chance to be wrong: each has its part.

@@ -32,7 +32,7 @@ pub fn climb(args: &ClimbArgs) -> Result<u8, Failure> {
         cancel: signals.flag(),
         verbose: args.output.verbose,
         show_secrets: args.output.show_secrets,
-        access: access_of(&args.load),
+        access: access_of(&args.load)?,
     };
 
     let deployment = runner.lay(&plan)?;

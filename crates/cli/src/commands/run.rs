@@ -35,7 +35,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Failure> {
         cancel: signals.flag(),
         verbose: args.output.verbose,
         show_secrets: args.output.show_secrets,
-        access: access_of(&args.load),
+        access: access_of(&args.load)?,
     };
 
     let (mut document, ended) = if turned.is_empty() {

@@ -279,6 +279,7 @@ fn place(end: Option<&End>) -> Where {
         epmd_port: None,
         tls: None,
         netns: end.map(|end| end.netns.clone()),
+        via: None,
     }
 }
 

@@ -33,7 +33,7 @@ impl FarProcess {
         let wanted = Arc::new(AtomicBool::new(true));
         let process = Self {
             program: program.clone(),
-            name: host.node().name().to_owned(),
+            name: host.name().to_owned(),
             wanted: Arc::clone(&wanted),
         };
         let heard = move || {
