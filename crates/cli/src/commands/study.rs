@@ -289,7 +289,10 @@ impl Made<'_> {
     ) -> Result<(), Failure> {
         let study = self.study;
         let of = if study.rounds > 1 { format!(", round {round}") } else { String::new() };
-        for series in study.series.iter().filter(|series| series.has(case)) {
+        let is_due = |series: &&Series| {
+            series.has(case) && series.rounds.is_none_or(|rounds| round <= rounds)
+        };
+        for series in study.series.iter().filter(is_due) {
             if self.runner.is_cancelled() {
                 return Ok(());
             }
@@ -301,12 +304,15 @@ impl Made<'_> {
                     let row = self.row(series, case.case, run);
                     runs.push(StudyRow { case: Some(case.case), ..row });
                 }
-                // The rest is of use without it.
-                Err(failure) if series.part && !self.runner.is_cancelled() => {
+                Err(failure) => {
+                    let is_first = runs.is_empty() && self.rows.is_empty();
+                    if is_first || self.runner.is_cancelled() {
+                        return Err(failure);
+                    }
+                    // The rest is of use without it.
                     let says = format!("{} was not measured: {failure}", series.name);
                     self.runner.observer.warn(&says);
                 }
-                Err(failure) => return Err(failure),
             }
         }
         let Some(rule) = study.wire.as_ref().filter(|_| !self.runner.is_cancelled()) else {

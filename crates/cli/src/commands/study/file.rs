@@ -162,6 +162,8 @@ pub(super) struct Series {
     pub connections: Option<Vec<u32>>,
     /// Of the study's cases its own; absent: all.
     pub cases: Option<Vec<u32>>,
+    /// How many of the study's rounds it is measured in; absent: all.
+    pub rounds: Option<u32>,
     /// Its counts are this machine's, whatever the scale.
     #[serde(default)]
     pub unscaled: bool,
