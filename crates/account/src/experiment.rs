@@ -105,7 +105,7 @@ impl Experiment {
         let from = |few: &Observed| elasticity(few, &whole);
         let one = alone_rate.as_ref().filter(|one| one.connections < full.connections);
         // One client without pause is another load than one that thinks; of several servers it asks one.
-        let is_alike = header.plan.load.think.is_none() && header.plan.servers() == 1;
+        let is_alike = header.plan.load.think.is_none() && !header.plan.names_servers();
         // Of two stretches that differ, the better one is the upper bound.
         let most = again.iter().fold(full, |a, b| if b.per_s > a.per_s { *b } else { a });
         let from_one = one.filter(|_| is_alike).map(|one| elasticity(one, &most));

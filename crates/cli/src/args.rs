@@ -94,6 +94,8 @@ Examples:
   linerate run 'http://127.0.0.1:8080/items/{{random:1-1000}}' -H 'X-Token: {{env:TOKEN}}'
   linerate run tcp://127.0.0.1:9000 --request 64 --response 64 --framing length2
   linerate run tcp://127.0.0.1:6379 --send 'PING\\r\\n' --until '\\r\\n' --expect-body PONG
+  linerate run http://10.0.0.5:8080/ -c 3000 --host ssh://load@10.0.1.1 --host ssh://load@10.0.1.2    by two other hosts
+  linerate run http://10.0.0.5:8080/ --server 10.0.0.6:8080    two servers of one service
   linerate run stream://db1                               as iperf3 -c: one stream to `linerate serve` there
   linerate run --stream down --rtt 20ms -c 4              from a far end that it starts itself
   linerate run plan.toml -o run.html -o run.jsonl --name checkout --label build=1423

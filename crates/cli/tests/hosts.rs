@@ -245,7 +245,7 @@ impl Pair {
         self.counts[server].lock().unwrap().get(&from).copied().unwrap_or(0)
     }
 
-    fn from_host(&self, host: usize) -> u64 {
+    fn came_from(&self, host: usize) -> u64 {
         self.came(host, 0) + self.came(host, 1)
     }
 }
@@ -259,11 +259,11 @@ fn three_hosts_and_two_servers_count_the_same_by_host_and_by_server() {
         schemas::assert_as_promised("run", &run);
         assert_accounted(&run["load"]);
         assert_eq!(number(&run["load"], "in_flight_at_end") + number(&run["load"], "lost"), 0);
-        let all: u64 = (0..3).map(|host| pair.from_host(host)).sum();
+        let all: u64 = (0..3).map(|host| pair.came_from(host)).sum();
         assert_eq!(number(&run["load"], "answered"), all, "{load:?}");
         let by_host = run["engine_hosts"].as_array().unwrap();
         for (host, of) in by_host.iter().enumerate() {
-            assert_eq!(number(of, "answered"), pair.from_host(host), "{by_host:#?}");
+            assert_eq!(number(of, "answered"), pair.came_from(host), "{by_host:#?}");
         }
         let by_server = run["load"]["breakdown"]["by_server"].as_array().unwrap();
         assert_eq!((by_host.len(), by_server.len()), (3, 2), "{by_server:#?}");
@@ -285,7 +285,7 @@ fn soak(seconds: u64) -> Option<(u64, u64)> {
     let duration = format!("{seconds}s");
     let mut linerate = pair.run(&["-c", "9", "--rate", &RATE.to_string(), "-d", &duration]);
     let third = |share: u64| RATE / 3 * seconds * share / 100;
-    let reached = |host: usize, share: u64| pair.from_host(host) >= third(share);
+    let reached = |host: usize, share: u64| pair.came_from(host) >= third(share);
     let within = Duration::from_secs(seconds) + PATIENCE;
     assert!(soon(within, || reached(0, 25) || !lives(linerate.pid())), "{}", linerate.err());
     let early = resident_kib(linerate.pid());
@@ -301,7 +301,7 @@ fn soak(seconds: u64) -> Option<(u64, u64)> {
     assert!(number(load, "scheduled").abs_diff(RATE * seconds) <= 3, "{load:#}");
     for host in 0..2 {
         let of = &by_host[host];
-        assert_eq!(number(of, "answered"), pair.from_host(host), "{by_host:#}");
+        assert_eq!(number(of, "answered"), pair.came_from(host), "{by_host:#}");
         assert!(
             of.get("lost").is_none() && number(of, "answered").abs_diff(third(100)) <= 1,
             "{of:#}"
@@ -313,7 +313,7 @@ fn soak(seconds: u64) -> Option<(u64, u64)> {
         "{reasons}"
     );
     // What it did since its last slice is not known: a slice is a tenth of a second, or a 300th of the run.
-    let (answered, came) = (number(&by_host[2], "answered"), pair.from_host(2));
+    let (answered, came) = (number(&by_host[2], "answered"), pair.came_from(2));
     let slice = RATE / 3 * seconds.max(30) / 300;
     assert!(answered <= came && came - answered <= 3 * slice, "{answered} {came}");
     let lost = number(load, "lost");

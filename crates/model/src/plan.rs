@@ -980,7 +980,7 @@ impl Plan {
         if self.engine.client == Client::Beam {
             return wrong("clients in the BEAM have one level of load: leave them out");
         }
-        if self.servers() > 1 && !self.is_open_loop() {
+        if self.names_servers() && !self.is_open_loop() {
             return wrong(
                 "workers of several servers have one level: leave it out, or write rates",
             );
@@ -1003,7 +1003,7 @@ impl Plan {
         if self.engine.client == Client::Beam {
             return wrong("clients in the BEAM send again at once: leave it out");
         }
-        if self.servers() > 1 {
+        if self.names_servers() {
             return wrong("workers of several servers send again at once: leave it out");
         }
         Ok(())
@@ -1064,6 +1064,12 @@ impl Plan {
     pub fn servers(&self) -> u32 {
         let of_sites: u32 = self.sites.iter().map(|site| u32::from(site.servers)).sum();
         of_sites.max(1 + self.target.servers.len() as u32)
+    }
+
+    /// Whether it names sites, or other servers beside its address: each connection of the load is then a worker, which
+    /// has one to every server.
+    pub fn names_servers(&self) -> bool {
+        !self.sites.is_empty() || !self.target.servers.is_empty()
     }
 
     /// The share of all exchanges that go over a link, 0 to 1: servers are chosen uniformly at random, and engine hosts

@@ -83,7 +83,7 @@ pub(crate) fn throughput(run: &RunDocument) -> String {
 pub(crate) fn setting(run: &RunDocument) -> String {
     let load = &run.plan.load;
     let mut connections = connections(load.connections);
-    if run.plan.servers() > 1 {
+    if run.plan.names_servers() {
         let servers = run.plan.servers();
         connections = format!("{} workers with {servers} servers", load.connections);
     }

@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
 
     /// Connections in words: `1 connection`; where each has one to every server, `4 workers`.
     pub fn connections_words(&self) -> String {
-        let what = if self.header.plan.servers() == 1 { "connection" } else { "worker" };
+        let what = if self.header.plan.names_servers() { "worker" } else { "connection" };
         match self.connections() {
             1 => format!("1 {what}"),
             many => format!("{many} {what}s"),

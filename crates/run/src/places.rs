@@ -36,7 +36,7 @@ pub fn far_host(host: &Host) -> EngineHost {
 
 /// What the evidence's header says of them: nothing where the target has one server.
 pub fn places(lab: &Lab, plan: &Plan, preflight: &Preflight) -> Places {
-    if plan.servers() == 1 {
+    if !plan.names_servers() {
         return Places::default();
     }
     let servers = lab.servers().into_iter().map(|host| Place {
