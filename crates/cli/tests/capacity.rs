@@ -66,12 +66,10 @@ fn the_engines_own_limits_are_named_with_what_to_paste() {
     assert_eq!(named["holds"], 1800);
     assert!(named["paste"].as_str().unwrap().contains("ulimit -Hn 2600"), "{named}");
 
-    // As many processes as it takes are no limit; users that log in are one process's.
+    // As many processes as it takes are no limit.
     let (code, out, err) = capacity("ulimit -n 1000;", "tcp://192.0.2.1:9 -c 5000");
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("makes the load with 6 processes"), "{out}");
-    let (code, _, err) = capacity("", "tcp://192.0.2.1:9 -c 5 --processes 2 --hold");
-    assert_eq!((code, err.contains("--processes: ")), (2, true), "{err}");
 
     let plan = "tcp://192.0.2.1:9 -c 800 -k engine.local_ports=40000-40499 --json";
     let (code, out, _) = capacity("", plan);
