@@ -45,7 +45,7 @@ metrics! {
     ROOT_UTIME: Duration = "process.root_utime", "ns";
     /// CPU time in the kernel on behalf of that process alone; counted in ticks of 10 ms; absent of a tree of one (`stime`).
     ROOT_STIME: Duration = "process.root_stime", "ns";
-    /// Time on a CPU, summed over threads, those that ended included as of the sample before (`schedstat`, first number).
+    /// Time on a CPU, summed over threads, those that ended included as of the sample before (`schedstat`, first number); `utime` and `stime` where that is more: threads came and went between two samples.
     RUN: Duration = "process.run", "ns";
     /// CPU time of the thread that ran most since the run began, from then on: never more than the truth where another took the lead (`schedstat`, first number).
     BUSIEST_THREAD: Duration = "process.busiest_thread", "ns";
@@ -257,7 +257,9 @@ impl Tree {
             evidence.push(at, of, VOLUNTARY_SWITCHES, sum.voluntary);
             evidence.push(at, of, NONVOLUNTARY_SWITCHES, sum.nonvoluntary);
             if scheduled {
-                evidence.push(at, of, RUN, sum.run);
+                // Of threads that came and went between two rounds only the process's own clock knows.
+                let run = sum.run.max(self.utime.saturating_add(self.stime));
+                evidence.push(at, of, RUN, run);
                 evidence.push(at, of, BUSIEST_THREAD, self.busiest);
                 evidence.push(at, of, RUN_DELAY, sum.delay);
             }
@@ -543,7 +545,8 @@ mod tests {
         assert_eq!((target.last(PROCESSES), target.last(THREADS)), (Ok(2), Ok(3)));
         assert_eq!(target.last(RSS), Ok(Bytes(3_383_296))); // 2 leaders × 1652 KiB
         assert_eq!(target.last(RUN_DELAY), Ok(Duration::from_nanos(6)));
-        assert_eq!(target.last(RUN), Ok(Duration::from_nanos(18))); // 5 + 6 + 7
+        // Of the threads that are there it is 18 ns: the others came and went.
+        assert_eq!(target.last(RUN), Ok(Duration::from_millis(1750)));
         assert_eq!(target.last(MINOR_FAULTS), Ok(204)); // 2 x (102 + 0)
         assert_eq!(target.last(MAJOR_FAULTS), Ok(8)); // 2 x (3 + 1)
         assert_eq!(target.last(DISK_READ), Ok(Bytes(8192)));
