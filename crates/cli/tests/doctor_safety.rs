@@ -268,10 +268,14 @@ fn a_crowded_node_is_seen_within_two_seconds_and_works_on_as_before() {
     assert_eq!(ended(&mut doctor, Duration::from_secs(20)), 0);
     println!("{} sockets: first evidence after {:.2} s", crowd.size, first.as_secs_f64());
     assert!(seen && first < Duration::from_secs(2), "first evidence after {first:?}");
+    // What doctor costs the node is `make soak`'s: a speed, and asserted on a quiet machine only.
+    if !is_soak() {
+        return;
+    }
 
     let mut ratios = Vec::new();
     // A B B A, so that what drifts, drifts in both.
-    for pair in 0..runs(1).max(2) {
+    for pair in 0..runs(10) {
         let order = if pair % 2 == 0 { [false, true] } else { [true, false] };
         let mut rates = [0.0; 2];
         for with in order {
@@ -300,14 +304,12 @@ fn a_crowded_node_is_seen_within_two_seconds_and_works_on_as_before() {
         ratios[0],
         ratios[ratios.len() - 1]
     );
-    // The figure is `make soak`'s; here it is only told apart from a node that is held up.
     assert!(ratios[ratios.len() - 1] > 0.7, "the best of {ratios:?}");
 }
 
 /// Exchanges a second of an echo load.
 fn rate(node: &Node) -> f64 {
     let target = format!("tcp://127.0.0.1:{}", node.port("echo"));
-    let length = if is_soak() { "8s" } else { "2s" };
     let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args([
             "run",
@@ -315,7 +317,7 @@ fn rate(node: &Node) -> f64 {
             "-q",
             "--no-check",
             "-d",
-            length,
+            "8s",
             "-c",
             "16",
             "-t",
