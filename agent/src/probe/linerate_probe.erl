@@ -65,7 +65,7 @@
 %% answer was lost, and then facts that were told are told again. `owners': of the sockets sampled.
 %% `events': what the keeper heard of the system monitor. Where the virtual machine's part was asked:
 %% `turns': of processes, and collections, since the node began; `walls': the schedulers' time at work
-%% and in all; `rested_us': of what was waited, what the part chose to.
+%% and in all; `rested_us': of what was waited, what the part chose to. `callees': whom most callers of this round waited for.
 -type context() :: #{
     allowance_us := non_neg_integer(),
     waited_us := non_neg_integer(),
@@ -76,6 +76,7 @@
     turns => non_neg_integer(),
     walls => {integer(), integer()},
     rested_us => non_neg_integer(),
+    callees => [pid()],
     atom() => term()
 }.
 

@@ -3,7 +3,7 @@
 %%
 %% The length of a mailbox is read without a signal, so every process can be asked for it, a stretch of
 %% the process table a round. All else is asked by a signal, which a busy process answers when its turn
-%% comes: so only a few suspects are asked. Those are who has mail, who is told of by the system
+%% comes: so only a few suspects are asked. Those are who has mail, whom callers wait for, who is told of by the system
 %% monitor, some owners of sockets, and the process that frees literals, which scans all others. A
 %% suspect stays one for some rounds, so that its counters have differences.
 -module(linerate_probe_processes).
@@ -191,13 +191,14 @@ patience_us() -> 40000.
 
 -spec choose([{pos_integer(), pid()}], non_neg_integer(), linerate_probe:context(), state()) ->
     {[pid()], state()}.
-choose(Mail, Allowance, #{owners := Found, events := #{pids := Told}}, State) ->
+choose(Mail, Allowance, #{owners := Found, events := #{pids := Told}} = Context, State) ->
     #{owners := Old, suspects := Before, events := Events, collector := Collector} = State,
     Owners = owners(Old, Found),
     Mailed = [Pid || {_, Pid} <- lists:sublist(Mail, most_with_mail())],
     Events2 = maps:merge(Events, Told),
     New = [Pid || {Pid, Count} <- maps:to_list(Told), maps:get(Pid, Events, 0) < Count],
-    Suspected = Collector ++ Mailed ++ lists:sublist(New, most_told()) ++ Owners,
+    Callees = maps:get(callees, Context, []),
+    Suspected = Collector ++ Mailed ++ Callees ++ lists:sublist(New, most_told()) ++ Owners,
     Kept = maps:fold(fun rest/3, #{}, maps:without(Suspected, Before)),
     Fresh = maps:from_list([{Pid, suspect(Pid, Before)} || Pid <- Suspected]),
     All = maps:merge(Kept, Fresh),

@@ -107,6 +107,11 @@ parts(Options) ->
             rows => fun linerate_probe_sockets:rows/2,
             stop => fun linerate_probe_sockets:stop/1
         }},
+        {callees, 'vm.probe_callees_time', 1, #{
+            start => fun linerate_probe_callees:start/1,
+            rows => fun linerate_probe_callees:rows/2,
+            stop => fun linerate_probe_callees:stop/1
+        }},
         {processes, 'vm.probe_processes_time', 2, #{
             start => fun linerate_probe_processes:start/1,
             rows => fun linerate_probe_processes:rows/2,

@@ -52,6 +52,7 @@ pub const MODULES: &[Module] = modules![
     "linerate_probe_knob",
     "linerate_probe_processes",
     "linerate_probe_doing",
+    "linerate_probe_callees",
     "linerate_probe_dist",
     "linerate_probe_broker",
     "linerate_probe_kernel",

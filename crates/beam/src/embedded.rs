@@ -55,6 +55,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "probe/linerate_probe.erl",
     "probe/linerate_probe_alarms.erl",
     "probe/linerate_probe_broker.erl",
+    "probe/linerate_probe_callees.erl",
     "probe/linerate_probe_dist.erl",
     "probe/linerate_probe_doing.erl",
     "probe/linerate_probe_kernel.erl",

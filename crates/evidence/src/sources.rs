@@ -32,6 +32,7 @@ macro_rules! metrics {
 pub mod acceptor;
 pub mod broker;
 pub mod bursts;
+pub mod callees;
 pub mod capture;
 pub mod census;
 pub mod clients;
@@ -101,6 +102,7 @@ pub static SOURCES: &[&Source] = &[
     &suspect::SOURCE,
     &waits::SOURCE,
     &doing::SOURCE,
+    &callees::SOURCE,
     &broker::SOURCE,
     &queue::SOURCE,
 ];

@@ -184,8 +184,8 @@ fn engine(facts: &Facts) -> Resource {
     if shared { Resource::HostCpu } else { Resource::EngineCpu }
 }
 
-/// Whether a process has most of so many requests: they are in its mailbox, and it works, or waits for a process that
-/// it asked. Samples are too few to tell how full it is. Without a number of requests under way, its mailbox is never
+/// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox, and it
+/// works, or waits for a process that it asked. Samples are too few to tell how full it is. Without a number of requests under way, its mailbox is never
 /// empty and does not grow. Or it works at all times while no request sleeps: its queue may be its own, or unread in
 /// sockets.
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
@@ -201,8 +201,10 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
             _ => mail >= HALFWAY * of && of >= 2.0 && process.mailbox <= callers,
         };
         let is_taken = process.running >= HALFWAY || process.waits_inside();
+        let is_called =
+            process.is_called() && of >= 2.0 && facts.inside.asleep >= HALFWAY * of;
         let has_all = none_sleeps && process.with_mail < HALFWAY && process.running >= FULL;
-        !process.is_owner && (most && is_taken || has_all)
+        !process.is_owner && ((most || is_called) && is_taken || has_all)
     };
     facts.processes.iter().any(has_them).then_some(Resource::Process)
 }

@@ -6,7 +6,7 @@ pub(crate) use linerate_account::{
     Estimate, Experiment, Held, Inside, Pace, Running, Station, Watched,
 };
 pub(crate) use linerate_evidence::sources::{
-    dist, doing, link, listener, netstat, owner, port, process, snmp, sockstat, spinning, stat,
+    callees, dist, doing, link, listener, netstat, owner, port, process, snmp, sockstat, spinning, stat,
     suspect, tcp_info, vm, waits,
 };
 pub(crate) use linerate_evidence::{Metric, Missing, Of, Side, Subject};

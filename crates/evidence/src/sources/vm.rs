@@ -171,6 +171,8 @@ metrics! {
     PROBE_PROCESSES_TIME: Duration = "vm.probe_processes_time", "ns";
     /// Of `vm.probe_time`, what the part that asks what processes are at took.
     PROBE_DOING_TIME: Duration = "vm.probe_doing_time", "ns";
+    /// Of `vm.probe_time`, what the part that asks whom requests wait for took.
+    PROBE_CALLEES_TIME: Duration = "vm.probe_callees_time", "ns";
     /// Of `vm.probe_time`, what the distribution's part took.
     PROBE_DIST_TIME: Duration = "vm.probe_dist_time", "ns";
     /// Of `vm.probe_time`, what the part for a message broker took.

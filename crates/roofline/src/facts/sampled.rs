@@ -30,6 +30,8 @@ pub struct Process<'a> {
     pub reductions: f64,
     pub traced: bool,
     pub fullsweep_after: Option<&'a str>,
+    /// Of the processes that wait in a call, the share that waits for it, 0 to 1: in the end, or by others.
+    pub callers: f64,
     /// Whether it owns a sampled connection.
     pub is_owner: bool,
 }
@@ -65,6 +67,16 @@ impl Process<'_> {
     pub fn waits_inside(&self) -> bool {
         let frames = self.stack.split(" < ").filter(|frame| !frame.starts_with("proc_lib:"));
         self.running < HALFWAY && !is_in_loop(self.function) && frames.count() > 1
+    }
+
+    /// Whether most of those that wait in a call wait for it.
+    pub fn is_called(&self) -> bool {
+        self.callers >= HALFWAY
+    }
+
+    /// The share of samples in which somebody waited for it, 0 to 1.
+    pub fn wanted(&self) -> f64 {
+        if self.is_called() { 1.0 } else { self.with_mail }
     }
 
     /// `my_server:init/1 (<0.123.0>)`.
@@ -110,11 +122,23 @@ impl<'a> Run<'a> {
 
 pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();
+    let calls = calls(run, Subject::Node, callees::CALLING);
     let all = run.evidence.processes();
-    all.into_iter().filter_map(|of| process(run, of, &owners)).collect()
+    all.into_iter().filter_map(|of| process(run, of, &owners, calls)).collect()
 }
 
-fn process<'a>(run: &Run<'a>, subject: Subject, owners: &[&str]) -> Option<Process<'a>> {
+/// Callers over all sampling rounds: too few a round, and a callee that nobody waits for is not in it.
+fn calls(run: &Run, subject: Subject, metric: Metric<u64>) -> f64 {
+    let of = run.whole(subject);
+    of.all(metric).map_or(0.0, |samples| samples.iter().map(|(_, count)| *count as f64).sum())
+}
+
+fn process<'a>(
+    run: &Run<'a>,
+    subject: Subject,
+    owners: &[&str],
+    calls_of_all: f64,
+) -> Option<Process<'a>> {
     // Samples are few: where the window has too few, the whole run's are taken.
     let often = |of: &Of| of.all(suspect::RUNNING).is_ok_and(|samples| samples.len() >= SAMPLES);
     let of = run.window_or_whole(subject, often);
@@ -138,6 +162,10 @@ fn process<'a>(run: &Run<'a>, subject: Subject, owners: &[&str]) -> Option<Proce
         reductions: of.rate(suspect::REDUCTIONS).unwrap_or(0.0),
         traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),
         fullsweep_after: fact("fullsweep_after"),
+        callers: match calls_of_all {
+            few if few < FEW => 0.0,
+            all => calls(run, subject, callees::CALLERS) / all,
+        },
         is_owner: owners.contains(&pid.as_str()),
         pid,
     })

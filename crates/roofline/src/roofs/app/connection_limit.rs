@@ -37,6 +37,11 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
         let let_in = format!("of {served:.0} accepted connections");
         return not_here(format!("{let_in} {:.1} are served at a time", k.mid));
     }
+    // A place is held by an exchange then, and not by a connection that rests: as many are served at a time.
+    let at_work = facts.ports(|port| port.in_application() + port.unread);
+    let all_work =
+        format!("the {served:.0} accepted connections are at work: {at_work:.1} of them");
+    silent_if(by_turns.is_some() && at_work >= EXPLAINED * served, all_work)?;
     let turns = "the number of open connections is constant, so one is accepted when another ends";
     let how = by_turns.map_or("none is accepted", |_| turns);
     Ok(claim(asked, served, "accepted").seen(format!(

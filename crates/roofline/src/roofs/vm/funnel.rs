@@ -2,8 +2,8 @@
 //!
 //! `ceiling = 1 / a call's time of that process`
 //!
-//! It always has mail, and works, or waits in the middle of a call: a second such process would help, more schedulers
-//! would not. Each caller waits for an answer, so its mailbox is no longer than there are connections, where each of
+//! Its callers wait for it, as what they monitor shows, or it always has mail; and it works, or waits in the middle of a
+//! call: a second such process would help, more schedulers would not. Each caller waits for an answer, so its mailbox is no longer than there are connections, where each of
 //! these asks one thing at a time: a longer one has no callers that wait. One that moves its mail into a queue of its
 //! own (`gen_server2`) counts too if it is the place: it always works, and all others wait.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
@@ -16,23 +16,27 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, _, let_run) = facts.schedulers()?;
     facts.processes.first().ok_or_else(|| missing(suspect::RUNNING.name, "process/*"))?;
     let callers = facts.callers();
-    let taken = |of: &Process| if of.waits_inside() { of.with_mail } else { of.running };
+    let taken = |of: &Process| if of.waits_inside() { of.wanted() } else { of.running };
     let is_full = facts.place.resource == Some(Resource::Process);
     let asked = facts.processes.iter().filter(|of| {
         let has_mail = of.standing(callers) > 0 || of.mailbox > 0;
         let is_asked = has_mail && of.with_mail >= HALFWAY && of.waiting(callers) <= callers;
         let keeps_none = is_full && of.with_mail < HALFWAY && of.running >= FULL;
-        !of.is_owner && (is_asked || keeps_none)
+        let is_called = of.is_called() && taken(of) >= HALFWAY;
+        !of.is_owner && (is_called || is_asked || keeps_none)
     });
-    let has_mail = |of: &Process| of.with_mail >= HALFWAY;
-    let funnel =
-        asked.max_by(|a, b| has_mail(a).cmp(&has_mail(b)).then(taken(a).total_cmp(&taken(b))));
-    let none = "no process has as many messages as callers that wait for an answer";
+    let known = |of: &Process| (of.is_called(), of.with_mail >= HALFWAY);
+    let funnel = asked.max_by(|a, b| known(a).cmp(&known(b)).then(taken(a).total_cmp(&taken(b))));
+    let none = "callers wait for no process, and none has as many messages as callers that wait";
     let funnel = funnel.or_not_here(none)?;
     let (who, worked) = (funnel.words(), in_percent(funnel.running));
     // A process holds up its callers while it waits for another as while it works.
-    let waits = if funnel.waits_inside() { funnel.with_mail - funnel.running } else { 0.0 };
+    let waits = if funnel.waits_inside() { funnel.wanted() - funnel.running } else { 0.0 };
     let idle = format!("{who} has messages, and neither works nor waits for another process");
+    let called = match funnel.is_called() {
+        true => format!("{} of those that wait in a call wait for it; ", in_percent(funnel.callers)),
+        false => String::new(),
+    };
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
@@ -41,8 +45,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
         .sum(format!("{who}: one call at a time, {took} each = {rate}"))
         .seen(format!(
-            "{who} had {waiting} messages waiting and worked in {worked} of the samples, with {active:.2} of {online:.0} \
-             schedulers in use; it was in {function}"
+            "{called}{who} had {waiting} messages waiting and worked in {worked} of the samples, with {active:.2} of \
+             {online:.0} schedulers in use; it was in {function}"
         ))
         .lifted_by([Remedy::plan(
             ("shards", shards.to_string()),
