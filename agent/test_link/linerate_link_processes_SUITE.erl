@@ -10,6 +10,7 @@
     a_stalled_receiver_slows_only_its_senders/1,
     a_sender_killed_while_it_writes_harms_no_other/1,
     senders_killed_at_any_time_harm_no_other/1,
+    a_term_that_cannot_be_encoded_is_its_senders_error/1,
     a_killed_lane_is_reported/1
 ]).
 
@@ -22,6 +23,7 @@ all() ->
         a_stalled_receiver_slows_only_its_senders,
         a_sender_killed_while_it_writes_harms_no_other,
         senders_killed_at_any_time_harm_no_other,
+        a_term_that_cannot_be_encoded_is_its_senders_error,
         a_killed_lane_is_reported
     ].
 
@@ -72,6 +74,36 @@ a_stalled_receiver_slows_only_its_senders(_) ->
         ?assert(First * 64 =< length(Lanes) * (1048576 + 2 * 65536)),
         [begin unlink(S), exit(S, kill) end || S <- Senders]
     end).
+
+%% The external format has no binary of 4 GiB. Nothing of such a message leaves, and the link goes on, also for its sender.
+a_term_that_cannot_be_encoded_is_its_senders_error(_) ->
+    case free_kib() >= 8 * 1048576 of
+        false ->
+            {skip, "8 GiB of memory are not free"};
+        true ->
+            linerate_link_nodes:with_link(fun(Link, Node) ->
+                Self = self(),
+                There = spawn(Node, linerate_link_nodes, counts, [Self, 1, 2]),
+                ok = linerate_link:send(Link, There, {1, <<>>}),
+                Long = binary:copy(<<0>>, 1 bsl 32),
+                %% Not by an assertion, which would print it.
+                [
+                    system_limit = try linerate_link:send(Link, There, Term) of Sent -> Sent catch error:Reason -> Reason end
+                 || Term <- [Long, [Long], {one, {two, Long}}]
+                ],
+                ok = linerate_link:send(Link, There, {2, <<>>}),
+                ?assertEqual({in_order, 2}, receive {in_order, _} = All -> All after 5000 -> none end),
+                ?assertEqual(ok, linerate_link:close(Link))
+            end)
+    end.
+
+%% Source: proc(5), /proc/meminfo.
+free_kib() ->
+    {ok, File} = file:open("/proc/meminfo", [read, raw]),
+    {ok, Text} = file:read(File, 4096),
+    ok = file:close(File),
+    {match, [KiB]} = re:run(Text, "MemAvailable: +([0-9]+) kB", [{capture, all_but_first, list}]),
+    list_to_integer(KiB).
 
 a_killed_lane_is_reported(_) ->
     {Peer, Node} = linerate_link_nodes:node_up(),
