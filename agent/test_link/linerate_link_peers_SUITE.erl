@@ -8,9 +8,10 @@
     a_killed_peer_is_reported/1,
     a_stopped_peer_goes_on_when_it_is_continued/1,
     a_netsplit_ends_the_link_and_another_can_be_opened/1,
+    what_a_netsplit_loses_is_counted/1,
     a_partition_is_reported_and_ends/1
 ]).
--export([cut_off/2]).
+-export([cut_off/2, tally/1]).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -19,6 +20,7 @@ all() ->
         a_killed_peer_is_reported,
         a_stopped_peer_goes_on_when_it_is_continued,
         a_netsplit_ends_the_link_and_another_can_be_opened,
+        what_a_netsplit_loses_is_counted,
         a_partition_is_reported_and_ends
     ].
 
@@ -90,6 +92,51 @@ a_netsplit_ends_the_link_and_another_can_be_opened(_) ->
     ?assertEqual(back, receive back -> back after 1000 -> none end),
     ok = linerate_link:close(Again),
     linerate_link_nodes:node_down(Peer).
+
+%% Both nodes outlive it, so that what arrived can be asked for: whatever did not is in the senders' reports, five times.
+what_a_netsplit_loses_is_counted(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    Once = fun() ->
+        {ok, Link} = linerate_link:open(Node),
+        Id = linerate_link:id(Link),
+        There = [spawn(Node, ?MODULE, tally, [1]) || _ <- lists:seq(1, 4)],
+        Senders = [{To, spawn_monitor(fun() -> exit({sent, sent_until_closed(Link, Id, To, 1)}) end)} || To <- There],
+        timer:sleep(100),
+        true = erlang:disconnect_node(Node),
+        Sent = [{To, receive {'DOWN', M, _, _, {sent, Of}} -> Of after 10000 -> none end} || {To, {_, M}} <- Senders],
+        true = net_kernel:connect_node(Node),
+        [
+            begin
+                To ! {asked, self()},
+                Arrived = receive {To, Last} -> Last after 5000 -> none end,
+                ?assert(is_integer(Arrived) andalso Arrived > 0 andalso Arrived =< Count + 1),
+                ?assert(Count - Arrived =< Lost)
+            end
+         || {To, {Count, Lost}} <- Sent
+        ],
+        receive {linerate_link, Id, {closed, nodedown}} -> ok end
+    end,
+    [Once() || _ <- lists:seq(1, 5)],
+    linerate_link_nodes:node_down(Peer).
+
+%% One of a hundred is a large message. How many were sent, and of how many the link said that they may be lost.
+sent_until_closed(Link, Id, To, N) ->
+    case linerate_link:send(Link, To, {N, case N rem 100 of 0 -> binary:copy(<<1>>, 100000); _ -> <<>> end}) of
+        ok -> sent_until_closed(Link, Id, To, N + 1);
+        {error, closed} -> {N - 1, lost(Id, To, 0)}
+    end.
+
+lost(Id, To, Sum) ->
+    receive
+        {linerate_link, Id, {lost, _, ByDest}} -> lost(Id, To, Sum + proplists:get_value(To, ByDest, 0))
+    after 1000 -> Sum
+    end.
+
+tally(Next) ->
+    receive
+        {Next, _} -> tally(Next + 1);
+        {asked, From} -> From ! {self(), Next - 1}, tally(Next)
+    end.
 
 %% Each node has a network namespace of its own. In the middle of messages of 100 MB all that is sent between them is
 %% dropped: each has a hardware address for the other that nobody has, which the receiving kernel does not take. Needs root.
