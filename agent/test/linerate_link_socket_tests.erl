@@ -38,3 +38,17 @@ connected() ->
 locked(Socket) ->
     {ok, [{raw, 1, 72, <<Lock:32/native>>}]} = inet:getopts(Socket, [?LOCK]),
     Lock.
+
+%% Nothing is put aside for it: the connection ends when its length is read.
+a_frame_that_is_longer_than_any_may_be_ends_the_connection_test_() ->
+    [
+        {atom_to_list(Kind), fun() ->
+            {Near, Far} = connected(),
+            ok = linerate_link_socket:frames(Far, Kind),
+            ok = linerate_link_socket:send(Near, <<16#40000001:32, 131, 106>>),
+            Told = receive Message -> linerate_link_socket:told(Message, Far) after 1000 -> none end,
+            ?assertEqual({ended, emsgsize}, Told),
+            [gen_tcp:close(Socket) || Socket <- [Near, Far]]
+        end}
+     || Kind <- [small, bulk]
+    ].

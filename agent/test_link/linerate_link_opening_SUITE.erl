@@ -7,11 +7,15 @@
 -export([
     strangers_are_refused_and_links_still_open/1,
     a_wrong_token_is_refused/1,
+    a_node_listens_only_where_it_is_told/1,
     both_ends_open_at_once/1,
     links_that_were_opened_and_closed_leave_nothing/1,
     a_node_without_the_application_says_so/1,
     an_atom_that_would_be_new_is_refused_where_peers_are_not_trusted/1
 ]).
+
+%% Run on the other node.
+-export([listening/0]).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -19,6 +23,7 @@ all() ->
     [
         strangers_are_refused_and_links_still_open,
         a_wrong_token_is_refused,
+        a_node_listens_only_where_it_is_told,
         both_ends_open_at_once,
         links_that_were_opened_and_closed_leave_nothing,
         a_node_without_the_application_says_so,
@@ -83,6 +88,29 @@ a_wrong_token_is_refused(_) ->
     ?assertEqual({error, closed}, linerate_link_socket:recv(Second, 1, 1000)),
     ok = linerate_link:close(Link),
     linerate_link_nodes:node_down(Peer).
+
+%% Of the sockets that listen at that node one is new, and has that address.
+a_node_listens_only_where_it_is_told(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    Told = {127, 9, 8, 7},
+    ok = erpc:call(Node, application, set_env, [linerate_link, ip, Told]),
+    Listening = fun() -> erpc:call(Node, ?MODULE, listening, []) end,
+    Before = Listening(),
+    {ok, Link} = linerate_link:open(Node),
+    ?assertEqual([Told], [Ip || {Ip, _} <- Listening() -- Before]),
+    Echo = spawn(Node, linerate_link_nodes, echo, [self()]),
+    ok = linerate_link:send(Link, Echo, there),
+    ?assertEqual(there, receive there -> there after 1000 -> none end),
+    ok = linerate_link:close(Link),
+    linerate_link_nodes:node_down(Peer).
+
+%% On that node.
+listening() ->
+    [
+        element(2, inet:sockname(Port))
+     || Port <- erlang:ports(), {name, "tcp_inet"} =:= erlang:port_info(Port, name),
+        {ok, Status} <- [prim_inet:getstatus(Port)], lists:member(listen, Status)
+    ].
 
 both_ends_open_at_once(_) ->
     {Peer, Node} = linerate_link_nodes:node_up(),

@@ -8,9 +8,10 @@
     a_killed_peer_is_reported/1,
     a_stopped_peer_goes_on_when_it_is_continued/1,
     a_netsplit_ends_the_link_and_another_can_be_opened/1,
+    what_a_netsplit_loses_is_counted/1,
     a_partition_is_reported_and_ends/1
 ]).
--export([cut_off/2]).
+-export([cut_off/2, tally/1]).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -19,6 +20,7 @@ all() ->
         a_killed_peer_is_reported,
         a_stopped_peer_goes_on_when_it_is_continued,
         a_netsplit_ends_the_link_and_another_can_be_opened,
+        what_a_netsplit_loses_is_counted,
         a_partition_is_reported_and_ends
     ].
 
@@ -47,21 +49,29 @@ a_killed_peer_is_reported(_) ->
     ?assertEqual({error, closed}, linerate_link:close(Link)),
     linerate_link_nodes:node_down(Peer).
 
+%% Messages of 100 MB follow one another, so it is stopped in the middle of one.
 a_stopped_peer_goes_on_when_it_is_continued(_) ->
     linerate_link_nodes:with_link(fun(Link, Node) ->
         Pid = erpc:call(Node, os, getpid, []),
         Self = self(),
-        There = spawn(Node, linerate_link_nodes, counts, [Self, 1, 40]),
-        _ = os:cmd("kill -STOP " ++ Pid),
+        There = spawn(Node, linerate_link_nodes, counts, [Self, 1, 30]),
+        Large = binary:copy(<<1>>, 100000000),
         spawn_link(fun() ->
-            [ok = linerate_link:send(Link, There, {N, binary:copy(<<1>>, 2500000)}) || N <- lists:seq(1, 40)],
-            Self ! sent,
+            [begin ok = linerate_link:send(Link, There, {N, Large}), Self ! {sent, N} end || N <- lists:seq(1, 30)],
             receive never -> ok end
         end),
-        ?assertEqual(none, receive sent -> sent after 500 -> none end),
+        ?assertEqual(1, receive {sent, First} -> First after 10000 -> none end),
+        _ = os:cmd("kill -STOP " ++ Pid),
+        Sent = sent(1, 200),
+        ?assert(Sent < 30),
+        ?assertEqual(Sent, sent(Sent, 500)),
         _ = os:cmd("kill -CONT " ++ Pid),
-        ?assertEqual({in_order, 40}, receive {in_order, _} = All -> All after 20000 -> none end)
+        ?assertEqual({in_order, 30}, receive {in_order, _} = All -> All after 30000 -> none end)
     end).
+
+%% How many were sent when none was for so long.
+sent(Last, Ms) ->
+    receive {sent, N} -> sent(N, Ms) after Ms -> Last end.
 
 a_netsplit_ends_the_link_and_another_can_be_opened(_) ->
     {Peer, Node} = linerate_link_nodes:node_up(),
@@ -83,8 +93,53 @@ a_netsplit_ends_the_link_and_another_can_be_opened(_) ->
     ok = linerate_link:close(Again),
     linerate_link_nodes:node_down(Peer).
 
-%% Each node has a network namespace of its own; the device between them is taken down in the middle of messages of
-%% 100 MB. Needs root.
+%% Both nodes outlive it, so that what arrived can be asked for: whatever did not is in the senders' reports, five times.
+what_a_netsplit_loses_is_counted(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    Once = fun() ->
+        {ok, Link} = linerate_link:open(Node),
+        Id = linerate_link:id(Link),
+        There = [spawn(Node, ?MODULE, tally, [1]) || _ <- lists:seq(1, 4)],
+        Senders = [{To, spawn_monitor(fun() -> exit({sent, sent_until_closed(Link, Id, To, 1)}) end)} || To <- There],
+        timer:sleep(100),
+        true = erlang:disconnect_node(Node),
+        Sent = [{To, receive {'DOWN', M, _, _, {sent, Of}} -> Of after 10000 -> none end} || {To, {_, M}} <- Senders],
+        true = net_kernel:connect_node(Node),
+        [
+            begin
+                To ! {asked, self()},
+                Arrived = receive {To, Last} -> Last after 5000 -> none end,
+                ?assert(is_integer(Arrived) andalso Arrived > 0 andalso Arrived =< Count + 1),
+                ?assert(Count - Arrived =< Lost)
+            end
+         || {To, {Count, Lost}} <- Sent
+        ],
+        receive {linerate_link, Id, {closed, nodedown}} -> ok end
+    end,
+    [Once() || _ <- lists:seq(1, 5)],
+    linerate_link_nodes:node_down(Peer).
+
+%% One of a hundred is a large message. How many were sent, and of how many the link said that they may be lost.
+sent_until_closed(Link, Id, To, N) ->
+    case linerate_link:send(Link, To, {N, case N rem 100 of 0 -> binary:copy(<<1>>, 100000); _ -> <<>> end}) of
+        ok -> sent_until_closed(Link, Id, To, N + 1);
+        {error, closed} -> {N - 1, lost(Id, To, 0)}
+    end.
+
+lost(Id, To, Sum) ->
+    receive
+        {linerate_link, Id, {lost, _, ByDest}} -> lost(Id, To, Sum + proplists:get_value(To, ByDest, 0))
+    after 1000 -> Sum
+    end.
+
+tally(Next) ->
+    receive
+        {Next, _} -> tally(Next + 1);
+        {asked, From} -> From ! {self(), Next - 1}, tally(Next)
+    end.
+
+%% Each node has a network namespace of its own. In the middle of messages of 100 MB all that is sent between them is
+%% dropped: each has a hardware address for the other that nobody has, which the receiving kernel does not take. Needs root.
 a_partition_is_reported_and_ends(_) ->
     Own = os:getpid(),
     [A, B] = Spaces = ["lr-link-" ++ Own ++ "-" ++ End || End <- ["a", "b"]],
@@ -97,7 +152,7 @@ a_partition_is_reported_and_ends(_) ->
         {One, _} = in_space(A, "10.231.0.1"),
         {Two, Far} = in_space(B, "10.231.0.2"),
         ?assert(peer:call(One, net_kernel, connect_node, [Far])),
-        Told = peer:call(One, ?MODULE, cut_off, [Far, A], 50000),
+        Told = peer:call(One, ?MODULE, cut_off, [Far, [{A, "10.231.0.2"}, {B, "10.231.0.1"}]], 50000),
         ?assertMatch({{closed, _}, {lost, _, [{_, N}]}, back} when N > 0, Told),
         [peer:stop(Peer) || Peer <- [One, Two]]
     after
@@ -119,17 +174,17 @@ in_space(Space, Address) ->
     {Peer, Node}.
 
 %% On one of the nodes.
-cut_off(Far, Space) ->
+cut_off(Far, Ends) ->
     {ok, Link} = linerate_link:open(Far),
     Id = linerate_link:id(Link),
     Self = self(),
     Sink = spawn(Far, linerate_link_nodes, sink, []),
     spawn(fun() -> Self ! {sender, cut_off_sender(Link, Id, Sink)} end),
     timer:sleep(100),
-    [] = os:cmd("ip -n " ++ Space ++ " link set lr0 down"),
+    [[] = os:cmd(["ip -n ", Space, " neigh replace ", Other, " lladdr 02:00:00:00:00:01 dev lr0 nud permanent"]) || {Space, Other} <- Ends],
     Closed = receive {linerate_link, Id, What} -> What after 30000 -> none end,
     Lost = receive {sender, Said} -> Said after 5000 -> none end,
-    [] = os:cmd("ip -n " ++ Space ++ " link set lr0 up"),
+    [[] = os:cmd(["ip -n ", Space, " neigh del ", Other, " dev lr0"]) || {Space, Other} <- Ends],
     true = connects(Far, 50),
     {ok, Again} = linerate_link:open(Far),
     Echo = spawn(Far, linerate_link_nodes, echo, [self()]),

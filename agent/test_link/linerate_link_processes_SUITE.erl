@@ -8,8 +8,10 @@
     a_dead_destination_is_reported/1,
     a_destination_that_dies_stops_nobody/1,
     a_stalled_receiver_slows_only_its_senders/1,
+    a_stalled_receiver_of_large_messages_slows_only_its_senders/1,
     a_sender_killed_while_it_writes_harms_no_other/1,
     senders_killed_at_any_time_harm_no_other/1,
+    a_term_that_cannot_be_encoded_is_its_senders_error/1,
     a_killed_lane_is_reported/1
 ]).
 
@@ -20,8 +22,10 @@ all() ->
         a_dead_destination_is_reported,
         a_destination_that_dies_stops_nobody,
         a_stalled_receiver_slows_only_its_senders,
+        a_stalled_receiver_of_large_messages_slows_only_its_senders,
         a_sender_killed_while_it_writes_harms_no_other,
         senders_killed_at_any_time_harm_no_other,
+        a_term_that_cannot_be_encoded_is_its_senders_error,
         a_killed_lane_is_reported
     ].
 
@@ -72,6 +76,61 @@ a_stalled_receiver_slows_only_its_senders(_) ->
         ?assert(First * 64 =< length(Lanes) * (1048576 + 2 * 65536)),
         [begin unlink(S), exit(S, kill) end || S <- Senders]
     end).
+
+%% The external format has no binary of 4 GiB. Nothing of such a message leaves, and the link goes on, also for its sender.
+a_term_that_cannot_be_encoded_is_its_senders_error(_) ->
+    case free_kib() >= 8 * 1048576 of
+        false ->
+            {skip, "8 GiB of memory are not free"};
+        true ->
+            linerate_link_nodes:with_link(fun(Link, Node) ->
+                Self = self(),
+                There = spawn(Node, linerate_link_nodes, counts, [Self, 1, 2]),
+                ok = linerate_link:send(Link, There, {1, <<>>}),
+                Long = binary:copy(<<0>>, 1 bsl 32),
+                %% Not by an assertion, which would print it.
+                [
+                    system_limit = try linerate_link:send(Link, There, Term) of Sent -> Sent catch error:Reason -> Reason end
+                 || Term <- [Long, [Long], {one, {two, Long}}]
+                ],
+                ok = linerate_link:send(Link, There, {2, <<>>}),
+                ?assertEqual({in_order, 2}, receive {in_order, _} = All -> All after 5000 -> none end),
+                ?assertEqual(ok, linerate_link:close(Link))
+            end)
+    end.
+
+%% Source: proc(5), /proc/meminfo.
+free_kib() ->
+    {ok, File} = file:open("/proc/meminfo", [read, raw]),
+    {ok, Text} = file:read(File, 4096),
+    ok = file:close(File),
+    {match, [KiB]} = re:run(Text, "MemAvailable: +([0-9]+) kB", [{capture, all_but_first, list}]),
+    list_to_integer(KiB).
+
+%% The same on the one bulk lane that both use: each message is a binary of its own here, so that memory tells.
+a_stalled_receiver_of_large_messages_slows_only_its_senders(_) ->
+    linerate_link_nodes:with_link(fun(Link, Node) ->
+        Stalled = spawn(Node, linerate_link_nodes, hold, []),
+        Memory = fun(Where) -> erpc:call(Where, erlang, memory, [binary]) end,
+        [Here, There] = [Memory(Where) || Where <- [node(), Node]],
+        Senders = [spawn_link(fun() -> floods_large(Link, Stalled) end) || _ <- lists:seq(1, 10)],
+        Length = fun() -> {_, N} = erpc:call(Node, erlang, process_info, [Stalled, message_queue_len]), N end,
+        First = linerate_link_nodes:stands(Length, none, 40),
+        Self = self(),
+        Counts = spawn(Node, linerate_link_nodes, counts, [Self, 1, 100]),
+        spawn_link(fun() -> [ok = linerate_link:send(Link, Counts, {N, binary:copy(<<1>>, 1000000)}) || N <- lists:seq(1, 100)], receive never -> ok end end),
+        ?assertEqual({in_order, 100}, receive {in_order, _} = All -> All after 10000 -> none end),
+        ?assertEqual(First, Length()),
+        %% A window of 16 MiB and a frame of 2 MiB there, and what waits to be collected; 8 MiB and a message of each sender here.
+        ?assert(First * 1000000 =< 16777216 + 2097152),
+        ?assert(Memory(Node) - There =< 2 * (16777216 + 2097152)),
+        ?assert(Memory(node()) - Here =< 11 * (8388608 + 2 * 1000000) + 16777216),
+        [begin unlink(S), exit(S, kill) end || S <- Senders]
+    end).
+
+floods_large(Link, To) ->
+    ok = linerate_link:send(Link, To, {large, binary:copy(<<1>>, 1000000)}),
+    floods_large(Link, To).
 
 a_killed_lane_is_reported(_) ->
     {Peer, Node} = linerate_link_nodes:node_up(),

@@ -44,7 +44,7 @@
     %% copy. 512 MiB.
     part => pos_integer(),
     %% For how long the far end's reader may stay awake after a lone message, where it found the next one to come sooner
-    %% by that (`linerate_link_spin'): a CPU is busy meanwhile. Default: 0, never. Unit: us.
+    %% by that (`linerate_link_spin'): a CPU is busy meanwhile. Default: 100; 0: never. Unit: us.
     spin => non_neg_integer(),
     %% TCP congestion control, by its name in the kernel. Default: what the system has.
     congestion => none | string(),
@@ -150,7 +150,7 @@ defaults() ->
         window => 1048576,
         bulk_window => 16777216,
         part => 536870912,
-        spin => 0,
+        spin => 100,
         congestion => none,
         tls => linerate_link_tls:is_wanted(),
         owner => self(),
