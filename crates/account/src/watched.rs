@@ -95,6 +95,10 @@ pub struct Exchanges {
     pub sessions: Option<Served>,
     /// Answers on a connection that ended.
     pub per_session: f64,
+    /// How many transactions are served at a time, and how many end a second.
+    pub transactions: Option<(Served, f64)>,
+    /// The share of the answers that came on connections which wait most of their time, 0 to 1; absent in older evidence.
+    pub to_waiters: Option<f64>,
 }
 
 /// What sets the rate, by the rhythm of the answers while requests wait.
@@ -181,6 +185,12 @@ impl Exchanges {
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
     }
 
+    /// Whether those that wait are others than those that are answered: most answers come on connections that hardly
+    /// wait. What serves these is not what the others wait for.
+    pub fn others_wait(&self) -> bool {
+        self.to_waiters.is_some_and(|share| share < HALFWAY)
+    }
+
     /// Whether answers come together: releasing them takes no time one by one.
     pub fn come_together(&self) -> bool {
         let served = self.rhythm.and_then(|rhythm| rhythm.served);
@@ -192,6 +202,15 @@ impl Exchanges {
         let Served { at_once, .. } = self.rhythm?.served.filter(is_told)?;
         let is_one = at_once < 2.0 && self.come_together();
         (self.alternate && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
+    }
+
+    /// How many transactions are served at a time, and how many a second, where they have several requests,
+    /// the order of single ones shows no number, and as many again wait.
+    pub fn in_transactions(&self) -> Option<(f64, f64)> {
+        let (Served { at_once, .. }, per_s) = self.transactions.filter(|(of, _)| is_told(of))?;
+        let has_steps = per_s > 0.0 && per_s * (1.0 + HALFWAY) <= self.per_s;
+        let waits = 2.0 * at_once <= self.under_way && self.in_order().is_none();
+        (self.alternate && has_steps && waits).then_some((at_once, per_s))
     }
 
     /// How many connections are accepted at a time, by the order of first requests and ends: most requests are answered
@@ -315,6 +334,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         rhythm: Rhythm::of(of),
         sessions: Served::sessions(of),
         per_session: counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0),
+        transactions: Served::transactions(of).map(|served| (served, per_s(capture::TRANSACTIONS))),
+        to_waiters: of.grown(capture::WAITERS_EXCHANGES).ok().map(|to| to / count.max(1.0)),
     })
 }
 

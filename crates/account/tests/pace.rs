@@ -20,6 +20,8 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         rhythm: Some(rhythm),
         sessions: None,
         per_session: 0.0,
+        transactions: None,
+        to_waiters: None,
     }
 }
 

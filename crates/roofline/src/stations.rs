@@ -137,7 +137,9 @@ impl Stations {
             None if local => host.busy,
             None => beside,
         };
-        let strangers = (host.busy - ours).max(0.0);
+        // What nobody ran in belongs to no other program: the kernel's way into and out of idle.
+        let ran = stat::accounted(&run.of(Subject::Host)).unwrap_or(host.busy).min(host.busy);
+        let strangers = (ran - ours).max(0.0);
         // Processes on this host that the target asks come with its work; its own are in it already.
         let asked = facts.inside.asked_cores(run.header.target.pid).min(strangers);
         let asked = if local { asked } else { 0.0 };

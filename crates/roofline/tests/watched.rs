@@ -155,6 +155,33 @@ fn who_waits_in_the_middle_of_a_call_has_the_turn_and_who_waits_for_any_message_
 }
 
 #[test]
+fn whom_all_callers_wait_for_is_the_funnel_though_its_mailbox_is_empty() {
+    let (header, evidence) = recorded("waits-inside");
+    let mail = |of: &Subject| evidence.whole(*of).median(suspect::MAILBOX).unwrap_or(0);
+    let funnel = evidence.processes().into_iter().max_by_key(mail).unwrap();
+    let mut empty = only(&evidence, |_, metric| metric != "suspect.mailbox");
+    for (at, of, values) in evidence.rows() {
+        if values.contains_key("suspect.mailbox") {
+            empty.push_raw(at, of, "suspect.mailbox", 0);
+        }
+    }
+    for of in evidence.processes() {
+        for fact in ["name", "function", "stack"] {
+            empty.push_fact(of, fact, evidence.fact(of, fact).unwrap_or("?").into());
+        }
+    }
+    assert_ne!(judged(&header, &empty).verdict.by(), Some("vm.funnel"));
+    for (at, of, values) in evidence.rows() {
+        if of == Subject::Node && values.contains_key("waits.asked") {
+            empty.push_raw(at, of, "callees.calling", 5);
+            empty.push_raw(at, funnel, "callees.callers", 4);
+        }
+    }
+    let judgement = judged(&header, &empty);
+    assert_eq!(judgement.verdict.by(), Some("vm.funnel"), "{:?}", judgement.verdict);
+}
+
+#[test]
 fn what_waits_in_a_mailbox_that_is_never_empty_waits_there_also_where_nothing_shows_how_many_ask() {
     assert_eq!(named("asked-over-a-link").as_deref(), Some("vm.funnel"));
 }

@@ -24,6 +24,7 @@ mod read;
 pub mod refusal;
 mod rhythm;
 mod servers;
+mod transactions;
 
 use std::time::Duration;
 
@@ -96,6 +97,18 @@ metrics! {
     SESSIONS_EARLY: u64 = "capture.sessions_early", "1";
     /// As `capture.servers_p50`.
     SESSIONS_P50: Duration = "capture.sessions_p50", "ns";
+    /// Of the answers, those on connections that had waited for answers for half of their time or more until then.
+    WAITERS_EXCHANGES: u64 = "capture.waiters_exchanges", "1";
+    /// Transactions that ended, since the capture began: a request that took longer than the mean, with the quick ones of its connection that followed.
+    TRANSACTIONS: u64 = "capture.transactions", "1";
+    /// As `capture.servers`, of transactions.
+    TRANSACTIONS_SERVERS: u64 = "capture.transactions_servers", "1";
+    /// As `capture.servers_narrower`.
+    TRANSACTIONS_NARROWER: u64 = "capture.transactions_narrower", "1";
+    /// As `capture.servers_early`.
+    TRANSACTIONS_EARLY: u64 = "capture.transactions_early", "1";
+    /// As `capture.servers_p50`.
+    TRANSACTIONS_P50: Duration = "capture.transactions_p50", "ns";
     /// Requests whose connection ended before an answer began, since the capture began.
     UNANSWERED: u64 = "capture.unanswered", "1";
     /// Times data came towards the port while an answer was on its way, or again after a second without an answer, since the capture began.
@@ -208,6 +221,8 @@ pub fn push(
         }
         count(SESSIONS, totals.sessions);
         count(SESSIONS_EXCHANGES, totals.session_exchanges);
+        count(WAITERS_EXCHANGES, totals.waiters_exchanges);
+        count(TRANSACTIONS, totals.transactions);
         count(UNANSWERED, totals.unanswered);
         count(DUPLEX, totals.duplex);
         count(UNASKED, totals.unasked);
@@ -254,10 +269,16 @@ pub fn push(
                 evidence.push(at, of, BURST_SPREAD, beat.answers_spread);
             }
         }
-        let estimates = [exchanges.servers(port), exchanges.sessions(port)];
+        let estimates =
+            [exchanges.servers(port), exchanges.sessions(port), exchanges.transactions(port)];
         for (estimate, [servers, narrower, early], p50) in [
             (estimates[0], [SERVERS, SERVERS_NARROWER, SERVERS_EARLY], SERVERS_P50),
             (estimates[1], [SESSIONS_SERVERS, SESSIONS_NARROWER, SESSIONS_EARLY], SESSIONS_P50),
+            (
+                estimates[2],
+                [TRANSACTIONS_SERVERS, TRANSACTIONS_NARROWER, TRANSACTIONS_EARLY],
+                TRANSACTIONS_P50,
+            ),
         ] {
             let Some(served) = estimate else { continue };
             evidence.push(at, of, servers, served.servers);

@@ -57,6 +57,14 @@ pub fn unused(of: &Of) -> Result<f64, Missing> {
     Ok((idle.as_secs_f64() + waiting) / over.as_secs_f64())
 }
 
+/// CPUs' worth of time for which a program or an interrupt accounts, or the hypervisor. Less than what is not unused
+/// where threads wake for less than a tick: idle time is exact, and the rest is what ran as a tick came.
+pub fn accounted(of: &Of) -> Result<f64, Missing> {
+    let (user, over) = of.delta(USER)?;
+    let others = [NICE, SYSTEM, IRQ, SOFTIRQ, STEAL].map(|of_kind| of.grown(of_kind).unwrap_or(0.0));
+    Ok((user.as_secs_f64() + others.iter().sum::<f64>()) / over.as_secs_f64())
+}
+
 /// Ticks as time.
 pub(super) fn ticks(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(TICK.as_nanos() as u64))

@@ -10,6 +10,7 @@ use linerate_model::Timestamp;
 use super::headers::Segment;
 use super::rhythm::{Rhythm, Told};
 use super::servers::{Estimate, Servers};
+use super::transactions::{Transaction, Transactions};
 use crate::packed::Live;
 use crate::subject::Direction;
 
@@ -99,6 +100,10 @@ pub struct Totals {
     pub sessions: u64,
     /// See [`super::SESSIONS_EXCHANGES`].
     pub session_exchanges: u64,
+    /// See [`super::WAITERS_EXCHANGES`].
+    pub waiters_exchanges: u64,
+    /// See [`super::TRANSACTIONS`].
+    pub transactions: u64,
     /// See [`super::UNANSWERED`].
     pub unanswered: u64,
     /// See [`super::DUPLEX`].
@@ -132,6 +137,7 @@ struct Port {
     began: Option<Timestamp>,
     /// As `servers`, of whole connections, from the first request to the end.
     sessions: Servers,
+    transactions: Transactions,
 }
 
 /// Client and server; IPv4 mapped to IPv6, so that it is hashed in one go.
@@ -153,6 +159,10 @@ struct Connection {
     done: [bool; 2],
     /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
     served: bool,
+    /// When its first request was seen, and how long it has waited for answers since then, in ns.
+    asks_since: Option<Timestamp>,
+    waited: u64,
+    transaction: Transaction,
     session: Session,
 }
 
@@ -223,6 +233,7 @@ impl Exchanges {
             spoke_first: [0; 2],
             began: None,
             sessions: Servers::default(),
+            transactions: Transactions::default(),
         };
         let ports = ports.iter().map(port).collect();
         Self { ports, connections: HashMap::new(), sampling }
@@ -320,6 +331,9 @@ impl Exchanges {
                 ends: [None; 2],
                 done: [false; 2],
                 served: !begins,
+                asks_since: None,
+                waited: 0,
+                transaction: Transaction::default(),
                 session: match begins {
                     true => Session::Fresh,
                     // It is older than all connections that the capture saw begin.
@@ -337,7 +351,10 @@ impl Exchanges {
 
     /// The sums of each port's connections by then.
     pub fn totals(&self, at: Timestamp) -> Vec<(u16, Totals)> {
-        let mut totals: Vec<_> = self.ports.iter().map(|port| (port.port, port.totals)).collect();
+        let of_port = |port: &Port| {
+            (port.port, Totals { transactions: port.transactions.ended(), ..port.totals })
+        };
+        let mut totals: Vec<_> = self.ports.iter().map(of_port).collect();
         let weight = u64::from(self.sampling.one_in());
         for connection in self.connections.values() {
             let asked_for = connection.asked_for(at, &self.ports[connection.port]);
@@ -373,6 +390,12 @@ impl Exchanges {
     pub fn sessions(&self, port: u16) -> Option<Estimate> {
         let of = self.ports.iter().find(|of| of.port == port)?;
         if self.sampling.one_in() == 1 { of.sessions.estimate() } else { None }
+    }
+
+    /// How many transactions are served at a time. None: as of [`Self::rhythm`].
+    pub fn transactions(&self, port: u16) -> Option<Estimate> {
+        let of = self.ports.iter().find(|of| of.port == port)?;
+        if self.sampling.one_in() == 1 { of.transactions.estimate() } else { None }
     }
 
     /// Whether there is room for one more.
@@ -485,7 +508,7 @@ impl Connection {
             port.answered(first, last, bytes, weight);
         }
         let asked_for = self.asked_for(at, port);
-        let Port { totals, service_times, rhythm, servers, spoke_first, .. } = port;
+        let Port { totals, service_times, rhythm, servers, spoke_first, transactions, .. } = port;
         let theirs = &mut self.ends[usize::from(segment.direction == Direction::Outbound)];
         // Whether it was sent before everything from the other end had arrived.
         let mut crossed = false;
@@ -501,6 +524,7 @@ impl Connection {
         self.served |= segment.direction == Direction::Return && segment.data > REFUSAL;
         if segment.direction == Direction::Outbound {
             rhythm.asked(at);
+            self.asks_since.get_or_insert(at);
             if let Session::Fresh = self.session {
                 self.session = Session::Asked { first: at, answers: 0 };
             }
@@ -542,6 +566,12 @@ impl Connection {
                 service_times.record_n(at.nanos_since(last), weight);
                 rhythm.answered(at);
                 servers.answered(last, at);
+                let waited = at.nanos_since(last);
+                let is_long = waited.saturating_mul(totals.exchanges) >= totals.service_time;
+                transactions.answered(&mut self.transaction, last, at, is_long, weight);
+                self.waited += waited;
+                let since = self.asks_since.map_or(0, |since| at.nanos_since(since));
+                totals.waiters_exchanges += if self.waited * 2 >= since { weight } else { 0 };
                 if let Session::Asked { answers, .. } = &mut self.session {
                     *answers += 1;
                 }

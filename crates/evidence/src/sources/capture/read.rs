@@ -72,6 +72,16 @@ impl Served {
         Self::of(of, counts, super::SESSIONS_P50)
     }
 
+    /// The same of transactions.
+    pub fn transactions(of: &Of) -> Option<Self> {
+        let counts = [
+            super::TRANSACTIONS_SERVERS,
+            super::TRANSACTIONS_NARROWER,
+            super::TRANSACTIONS_EARLY,
+        ];
+        Self::of(of, counts, super::TRANSACTIONS_P50)
+    }
+
     fn of(
         of: &Of,
         [servers, narrower, early]: [Metric<u64>; 3],

@@ -136,8 +136,20 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     {
         return served(at_once);
     }
+    // A lock is held until its holder's transaction ends.
+    if let Some((at_once, per_s)) = headers.in_transactions()
+        && working < 0.5 * at_once
+        && questions <= at_once
+    {
+        return Ok((Estimate::exact(at_once), at_once / per_s));
+    }
+    // They also come together when its only thread is back from one client; from a timer is an event for all.
+    let unread = threads.filter(|_| place.station == Some(Station::Unread));
+    let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";
-    silent_if(headers.come_together(), why)?;
+    silent_if(headers.come_together() && !is_with_one, why)?;
+    let why = "most answers come on connections that hardly wait: who waits is served by something else";
+    silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
     let mut of_them = working;
     let at_once = if place.station == Some(Station::AcceptQueue) {
         port.accepted()
