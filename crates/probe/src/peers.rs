@@ -211,11 +211,11 @@ impl PeerSampler {
     /// Decides which sockets of a dump are the target's, by its descriptors.
     fn scan(&mut self, members: &[u32], contacts: &[Contact]) -> Result<(), String> {
         let (mut held, mut refused) = (BTreeSet::new(), None);
-        for pid in members {
-            match socket_inodes(*pid) {
+        for pid in with_new(members) {
+            match socket_inodes(pid) {
                 Ok(inodes) => held.extend(inodes),
                 Err(error) => {
-                    refused.get_or_insert((*pid, error));
+                    refused.get_or_insert((pid, error));
                 }
             }
         }
@@ -314,6 +314,18 @@ impl PeerSampler {
             }
         }
     }
+}
+
+/// The processes of the tree, with those that came since it was walked: a program that is started for a question, and
+/// ends with its answer.
+fn with_new(members: &[u32]) -> BTreeSet<u32> {
+    let (family, mut all) = (Family::read(), BTreeSet::new());
+    for pid in members {
+        if !all.contains(pid) {
+            all.extend(walk_in(*pid, &family));
+        }
+    }
+    all
 }
 
 /// All UDP and Unix sockets that have a peer, whichever process's; the kernel has no times of them.
