@@ -207,10 +207,13 @@ impl Exchanges {
     /// How many transactions are served at a time, and how many a second, where they have several requests,
     /// the order of single ones shows no number, and as many again wait.
     pub fn in_transactions(&self) -> Option<(f64, f64)> {
-        let (Served { at_once, .. }, per_s) = self.transactions.filter(|(of, _)| is_told(of))?;
+        let (of, per_s) = self.transactions.filter(|(of, _)| is_told(of))?;
+        let at_once = of.at_once;
+        // Those that end together are released by one event.
+        let is_together = of.p50_s * per_s * FEW < at_once;
         let has_steps = per_s > 0.0 && per_s * (1.0 + HALFWAY) <= self.per_s;
         let waits = 2.0 * at_once <= self.under_way && self.in_order().is_none();
-        (self.alternate && has_steps && waits).then_some((at_once, per_s))
+        (self.alternate && has_steps && waits && !is_together).then_some((at_once, per_s))
     }
 
     /// How many connections are accepted at a time, by the order of first requests and ends: most requests are answered

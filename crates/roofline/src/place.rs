@@ -201,8 +201,7 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
             _ => mail >= HALFWAY * of && of >= 2.0 && process.mailbox <= callers,
         };
         let is_taken = process.running >= HALFWAY || process.waits_inside();
-        let is_called =
-            process.is_called() && of >= 2.0 && facts.inside.asleep >= HALFWAY * of;
+        let is_called = process.is_called() && of >= 2.0 && facts.inside.asleep >= HALFWAY * of;
         let has_all = none_sleeps && process.with_mail < HALFWAY && process.running >= FULL;
         !process.is_owner && ((most || is_called) && is_taken || has_all)
     };

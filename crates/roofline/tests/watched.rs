@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use linerate_evidence::sources::suspect;
 use linerate_evidence::{Evidence, Header, Side, Subject, read, summarise};
 use linerate_roofline::{Answer, Judgement, Kind, Run, State, judge};
 
@@ -157,7 +158,7 @@ fn who_waits_in_the_middle_of_a_call_has_the_turn_and_who_waits_for_any_message_
 #[test]
 fn whom_all_callers_wait_for_is_the_funnel_though_its_mailbox_is_empty() {
     let (header, evidence) = recorded("waits-inside");
-    let mail = |of: &Subject| evidence.whole(*of).median(suspect::MAILBOX).unwrap_or(0);
+    let mail = |of: &Subject| evidence.of(*of).median(suspect::MAILBOX).unwrap_or(0);
     let funnel = evidence.processes().into_iter().max_by_key(mail).unwrap();
     let mut empty = only(&evidence, |_, metric| metric != "suspect.mailbox");
     for (at, of, values) in evidence.rows() {

@@ -23,7 +23,9 @@ mod headers;
 mod read;
 pub mod refusal;
 mod rhythm;
+mod sampling;
 mod servers;
+mod totals;
 mod transactions;
 
 use std::time::Duration;
@@ -35,11 +37,13 @@ use crate::evidence::Evidence;
 use crate::metric::Metric;
 use crate::subject::Subject;
 
-pub use exchanges::{Exchanges, MOST_CONNECTIONS, Sampling, Totals};
+pub use exchanges::{Exchanges, MOST_CONNECTIONS};
 pub use headers::{Seen, Segment, segment};
 pub use read::{Beat, Rhythm, Served};
 pub use refusal::Refusal;
 pub use rhythm::Told;
+pub use sampling::Sampling;
+pub use totals::Totals;
 
 pub(super) const SOURCE: Source = Source {
     id: "capture",
@@ -99,7 +103,7 @@ metrics! {
     SESSIONS_P50: Duration = "capture.sessions_p50", "ns";
     /// Of the answers, those on connections that had waited for answers for half of their time or more until then.
     WAITERS_EXCHANGES: u64 = "capture.waiters_exchanges", "1";
-    /// Transactions that ended, since the capture began: a request that took longer than the mean, with the quick ones of its connection that followed.
+    /// Transactions that ended, since the capture began: a request that took half of the mean time or longer, with the quick ones of its connection that followed.
     TRANSACTIONS: u64 = "capture.transactions", "1";
     /// As `capture.servers`, of transactions.
     TRANSACTIONS_SERVERS: u64 = "capture.transactions_servers", "1";
@@ -304,7 +308,9 @@ mod tests {
 
         for nth in 0..400 {
             let begin = 1_000 + 5_000 * u64::from(nth);
-            exchanges::testing::exchange(&mut exchanges, nth, [begin, begin + 2_000]);
+            // One that waits, and two quick ones of its transaction.
+            let took = if nth % 3 == 0 { 4_000 } else { 500 };
+            exchanges::testing::exchange(&mut exchanges, nth, [begin, begin + took]);
         }
         exchanges::testing::lasting(&mut exchanges);
         exchanges::testing::visits(&mut exchanges, 64);
@@ -313,6 +319,6 @@ mod tests {
         let (_, _, values) = evidence.rows().remove(0);
         assert_eq!(values.len(), METRICS.len());
         assert!(METRICS.iter().all(|metric| values.contains_key(metric.name)));
-        assert_eq!(evidence.of(of).last(SERVICE_P50), Ok(Duration::from_nanos(2_000)));
+        assert_eq!(evidence.of(of).last(SERVICE_P50), Ok(Duration::from_nanos(500)));
     }
 }

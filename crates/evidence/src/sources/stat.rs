@@ -61,7 +61,8 @@ pub fn unused(of: &Of) -> Result<f64, Missing> {
 /// where threads wake for less than a tick: idle time is exact, and the rest is what ran as a tick came.
 pub fn accounted(of: &Of) -> Result<f64, Missing> {
     let (user, over) = of.delta(USER)?;
-    let others = [NICE, SYSTEM, IRQ, SOFTIRQ, STEAL].map(|of_kind| of.grown(of_kind).unwrap_or(0.0));
+    let others =
+        [NICE, SYSTEM, IRQ, SOFTIRQ, STEAL].map(|of_kind| of.grown(of_kind).unwrap_or(0.0));
     Ok((user.as_secs_f64() + others.iter().sum::<f64>()) / over.as_secs_f64())
 }
 

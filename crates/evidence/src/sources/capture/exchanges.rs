@@ -9,7 +9,9 @@ use linerate_model::Timestamp;
 
 use super::headers::Segment;
 use super::rhythm::{Rhythm, Told};
+use super::sampling::Sampling;
 use super::servers::{Estimate, Servers};
+use super::totals::Totals;
 use super::transactions::{Transaction, Transactions};
 use crate::packed::Live;
 use crate::subject::Direction;
@@ -26,93 +28,6 @@ pub const MOST_CONNECTIONS: usize = 1 << 16;
 /// A connection silent for so long is dropped when there are too many.
 // Chosen: as long as a kernel waits for the rest of a close (`tcp_fin_timeout`).
 const FORGOTTEN: Duration = Duration::from_secs(60);
-
-/// Which connections are kept: one in n, by the client's port.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Sampling {
-    mask: u16,
-    salt: u16,
-}
-
-impl Sampling {
-    /// Every connection.
-    pub const fn all() -> Self {
-        Self { mask: 0, salt: 0 }
-    }
-
-    /// Every connection for now; `salt` decides which are kept later.
-    pub const fn salted(salt: u16) -> Self {
-        Self { mask: 0, salt }
-    }
-
-    /// Half of these, or all of them when only one in 4,096 is left.
-    ///
-    /// By the bits above the lowest: kernels give client ports of one parity to `connect`.
-    #[must_use]
-    pub fn halved(self) -> Self {
-        Self { mask: (self.mask << 1 | 2) & 0x1ffe, ..self }
-    }
-
-    /// How many connections one stands for.
-    pub fn one_in(self) -> u32 {
-        1 << self.mask.count_ones()
-    }
-
-    /// The bits of the client's port that decide, and what they are compared to.
-    pub fn mask_and_salt(self) -> (u16, u16) {
-        (self.mask, self.salt)
-    }
-
-    /// Whether connections from this port are kept.
-    pub fn keeps(self, client_port: u16) -> bool {
-        (client_port ^ self.salt) & self.mask == 0
-    }
-}
-
-/// The sums of one port's connections. Times in ns; all multiplied by how many connections one stands for.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Totals {
-    /// See [`super::PACKETS`].
-    pub packets: u64,
-    /// See [`super::EXCHANGES`].
-    pub exchanges: u64,
-    /// See [`super::SERVICE_TIME`].
-    pub service_time: u64,
-    /// See [`super::REQUEST_TIME`].
-    pub request_time: u64,
-    /// See [`super::ANSWER_TIME`].
-    pub answer_time: u64,
-    /// See [`super::IDLE_TIME`].
-    pub idle_time: u64,
-    /// See [`super::ASKED_AREA`].
-    pub asked_area: u64,
-    /// See [`super::CONNECTIONS`].
-    pub connections: u64,
-    /// See [`super::OPENED`].
-    pub opened: u64,
-    /// See [`super::REFUSED`].
-    pub refused: u64,
-    /// See [`super::RESET`].
-    pub reset: u64,
-    /// See [`super::told_no`]; in the order of [`super::Refusal::ALL`].
-    pub told_no: [u64; 6],
-    /// See [`super::SESSIONS`].
-    pub sessions: u64,
-    /// See [`super::SESSIONS_EXCHANGES`].
-    pub session_exchanges: u64,
-    /// See [`super::WAITERS_EXCHANGES`].
-    pub waiters_exchanges: u64,
-    /// See [`super::TRANSACTIONS`].
-    pub transactions: u64,
-    /// See [`super::UNANSWERED`].
-    pub unanswered: u64,
-    /// See [`super::DUPLEX`].
-    pub duplex: u64,
-    /// See [`super::UNASKED`].
-    pub unasked: u64,
-    /// See [`super::MISSED`].
-    pub missed: u64,
-}
 
 /// The watched ports' connections. See the module.
 #[derive(Clone, Debug)]
@@ -567,7 +482,7 @@ impl Connection {
                 rhythm.answered(at);
                 servers.answered(last, at);
                 let waited = at.nanos_since(last);
-                let is_long = waited.saturating_mul(totals.exchanges) >= totals.service_time;
+                let is_long = waited.saturating_mul(2 * totals.exchanges) >= totals.service_time;
                 transactions.answered(&mut self.transaction, last, at, is_long, weight);
                 self.waited += waited;
                 let since = self.asks_since.map_or(0, |since| at.nanos_since(since));
@@ -747,6 +662,7 @@ mod tests {
             idle_time: 30 * MS,
             // 1 to 13, and from 93 on.
             asked_area: 12 * MS + 7 * MS,
+            waiters_exchanges: 1,
             connections: 1,
             opened: 1,
             ..Totals::default()

@@ -74,11 +74,8 @@ impl Served {
 
     /// The same of transactions.
     pub fn transactions(of: &Of) -> Option<Self> {
-        let counts = [
-            super::TRANSACTIONS_SERVERS,
-            super::TRANSACTIONS_NARROWER,
-            super::TRANSACTIONS_EARLY,
-        ];
+        let counts =
+            [super::TRANSACTIONS_SERVERS, super::TRANSACTIONS_NARROWER, super::TRANSACTIONS_EARLY];
         Self::of(of, counts, super::TRANSACTIONS_P50)
     }
 

@@ -148,7 +148,8 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
-    let why = "most answers come on connections that hardly wait: who waits is served by something else";
+    let why =
+        "most answers come on connections that hardly wait: who waits is served by something else";
     silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
     let mut of_them = working;
     let at_once = if place.station == Some(Station::AcceptQueue) {

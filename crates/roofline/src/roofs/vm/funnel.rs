@@ -34,7 +34,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waits = if funnel.waits_inside() { funnel.wanted() - funnel.running } else { 0.0 };
     let idle = format!("{who} has messages, and neither works nor waits for another process");
     let called = match funnel.is_called() {
-        true => format!("{} of those that wait in a call wait for it; ", in_percent(funnel.callers)),
+        true => {
+            format!("{} of those that wait in a call wait for it; ", in_percent(funnel.callers))
+        }
         false => String::new(),
     };
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;

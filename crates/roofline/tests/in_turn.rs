@@ -1,0 +1,64 @@
+//! One at a time, or as many as a pool has: what shows it, and what only looks like it, over recorded runs of software
+//! that others wrote (`fixtures/foreign`), changed in one respect.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use linerate_evidence::Evidence;
+
+mod altered;
+
+use altered::{changed, judged, of, recording};
+
+fn named(name: &str, change: impl Fn(&str, u64) -> Option<u64>) -> Option<String> {
+    let (header, evidence) = recording(&format!("foreign/{name}"));
+    let mut altered: Evidence = changed(&evidence, |_, metric, raw| change(metric, raw));
+    altered.steps.clone_from(&evidence.steps);
+    judged(&header, &altered).verdict.by().map(str::to_owned)
+}
+
+#[test]
+fn a_lock_that_is_held_until_the_commit_shows_in_the_order_of_transactions() {
+    // MariaDB: 10 clients lock all rows of a table, for 4 ms of their own between two statements.
+    assert_eq!(named("held-to-commit", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    let single = |metric: &str, raw| (!metric.starts_with("capture.transactions")).then_some(raw);
+    assert_eq!(named("held-to-commit", single), None);
+    // Out of order there is no queue.
+    let early =
+        |metric: &str, raw| Some(if metric.ends_with("transactions_early") { 300 } else { raw });
+    assert_eq!(named("held-to-commit", early), None);
+}
+
+#[test]
+fn what_is_asked_for_those_that_hardly_wait_is_no_pool_of_those_that_do() {
+    // 40 browsers wait for news, and 8 guests are answered at once; of their orders somebody else is told.
+    let (header, evidence) = recording("foreign/others-wait");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), None, "{:?}", judgement.verdict);
+    let why = &of(&judgement, "app.pool").sum;
+    assert!(why.contains("hardly wait"), "{why}");
+    let all_wait = |metric: &str, raw| (metric != "capture.waiters_exchanges").then_some(raw);
+    assert_eq!(named("others-wait", all_wait).as_deref(), Some("app.pool"));
+}
+
+#[test]
+fn who_reads_one_client_keeps_the_others_waiting_and_who_sleeps_for_a_set_time_does_not() {
+    // Perl, one process, which reads a slow upload to its end; then it answers all that came meanwhile.
+    assert_eq!(named("one-away", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    let (header, evidence) = recording("foreign/one-away");
+    let mut asleep =
+        changed(&evidence, |_, metric, raw| (metric != "threads.timer").then_some(raw));
+    for (at, of, values) in evidence.rows() {
+        if let Some(reading) = values.get("threads.read") {
+            asleep.push_raw(at, of, "threads.timer", *reading);
+        }
+    }
+    let asleep = changed(&asleep, |_, metric, raw| (metric != "threads.read").then_some(raw));
+    assert_ne!(judged(&header, &asleep).verdict.by(), Some("app.serial"));
+}
+
+#[test]
+fn time_in_which_nobody_ran_is_no_other_tenants() {
+    // Ten threads wake 10,000 times a second; what the kernel needs for that is neither idle nor a program's.
+    assert_eq!(named("many-wake-ups", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    let used = |metric: &str, raw| (metric != "stat.user").then_some(raw);
+    assert_eq!(named("many-wake-ups", used).as_deref(), Some("host.neighbours"));
+}
