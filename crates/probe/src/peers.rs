@@ -236,12 +236,11 @@ impl PeerSampler {
         }
         self.known.clear();
         // One opened for a question, and closed before the descriptors were read, may be any process's.
-        let open = self.diag.as_mut().map(timeless).unwrap_or_default();
-        let open: BTreeSet<u32> = open.into_iter().map(|contact| contact.inode).collect();
+        let open = self.diag.as_mut().map(open_now).unwrap_or_default();
         for contact in contacts {
             let whose = match contact.inode {
                 inode if held.contains(&inode) => Whose::Targets,
-                inode if contact.question.is_some() || open.contains(&inode) => Whose::Others,
+                inode if open.contains(&inode) => Whose::Others,
                 _ => continue,
             };
             self.known.insert(contact.inode, whose);
@@ -326,6 +325,13 @@ fn with_new(members: &[u32]) -> BTreeSet<u32> {
         }
     }
     all
+}
+
+/// All sockets that have a peer, by inode.
+fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
+    let tcp = diag.connections().unwrap_or_default();
+    let tcp = connections(&tcp).into_iter().map(|end| end.inode);
+    tcp.chain(timeless(diag).into_iter().map(|contact| contact.inode)).collect()
 }
 
 /// All UDP and Unix sockets that have a peer, whichever process's; the kernel has no times of them.

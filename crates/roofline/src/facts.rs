@@ -213,10 +213,16 @@ impl<'a> Facts<'a> {
     }
 
     /// What sets the rate of a watched service, by the rhythm of its answers. Where it always has a question out, the
-    /// peer's answers come so evenly, and no clock's.
+    /// peer's answers come so evenly, and no clock's; but a peer that answers one by one makes no bursts.
     pub(crate) fn pace(&self) -> Option<Pace> {
-        match self.captured().ok()?.1.pace()? {
-            Pace::Clock if self.inside.questions() >= HALFWAY => Some(Pace::AtOnce(1.0)),
+        let (_, headers) = self.captured().ok()?;
+        let beat = headers.rhythm.and_then(|rhythm| rhythm.beat);
+        let is_one_by_one =
+            beat.is_none_or(|beat| Pace::of_beat(&beat, headers.under_way).is_none());
+        match headers.pace()? {
+            Pace::Clock if is_one_by_one && self.inside.questions() >= HALFWAY => {
+                Some(Pace::AtOnce(1.0))
+            }
             pace => Some(pace),
         }
     }
