@@ -130,7 +130,8 @@ fn pinned(name: &str, running: f64, runnable: f64) -> (Header, Evidence) {
     let (mut header, evidence) = recording(name);
     header.target.cpus = Some(1);
     let idle = std::cell::Cell::new(None);
-    let mut pinned = changed(&evidence, |_, metric, raw| match metric {
+    let mut pinned = changed(&evidence, |of, metric, raw| match metric {
+        "stat.user" if of == Subject::Host => None,
         // One of its two CPUs never idles.
         "stat.idle" => {
             let first = idle.get().unwrap_or(raw);
@@ -142,7 +143,15 @@ fn pinned(name: &str, running: f64, runnable: f64) -> (Header, Evidence) {
         "process.busiest_thread" | "process.run_delay" => None,
         _ => Some(raw),
     });
+    let mut slept = None;
     for (at, of, values) in evidence.rows() {
+        // What others had of it is a program's.
+        if let Some((user, idle)) = values.get("stat.user").zip(values.get("stat.idle"))
+            && of == Subject::Host
+        {
+            let others = (idle - *slept.get_or_insert(*idle)) / 2;
+            pinned.push_raw(at, of, "stat.user", user + others);
+        }
         if of == Subject::Target && values.contains_key("process.utime") {
             let part = |part: f64| (at.0 as f64 * part) as u64;
             pinned.push_raw(at, of, "process.utime", part(running));
