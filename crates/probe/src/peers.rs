@@ -211,14 +211,15 @@ impl PeerSampler {
     /// Decides which sockets of a dump are the target's, by its descriptors.
     fn scan(&mut self, members: &[u32], contacts: &[Contact]) -> Result<(), String> {
         let (mut held, mut refused) = (BTreeSet::new(), None);
-        for pid in with_new(members) {
-            match socket_inodes(pid) {
-                Ok(inodes) => held.extend(inodes),
-                Err(error) => {
-                    refused.get_or_insert((pid, error));
-                }
+        let mut take = |pid: u32| match socket_inodes(pid) {
+            Ok(inodes) => held.extend(inodes),
+            Err(error) => {
+                refused.get_or_insert((pid, error));
             }
-        }
+        };
+        // At once: a socket that is opened for a question may be closed soon.
+        members.iter().copied().for_each(&mut take);
+        came_since(members).into_iter().for_each(&mut take);
         // One worker may be another user's; that none can be read is an error.
         if let (true, Some((pid, error))) = (held.is_empty(), refused)
             && error.kind() == std::io::ErrorKind::PermissionDenied
@@ -315,15 +316,18 @@ impl PeerSampler {
     }
 }
 
-/// The processes of the tree, with those that came since it was walked: a program that is started for a question, and
-/// ends with its answer.
-fn with_new(members: &[u32]) -> BTreeSet<u32> {
+/// Processes of the tree that came since it was walked: a program that is started for a question, and ends with its
+/// answer.
+fn came_since(members: &[u32]) -> BTreeSet<u32> {
     let (family, mut all) = (Family::read(), BTreeSet::new());
     for pid in members {
         if !all.contains(pid) {
             all.extend(walk_in(*pid, &family));
         }
     }
+    members.iter().for_each(|pid| {
+        all.remove(pid);
+    });
     all
 }
 
