@@ -202,6 +202,9 @@ impl Exchanges {
             }
             (connection.phase, connection.ends) = (Phase::Unknown, [None; 2]);
             connection.served = true;
+            // What it waited meanwhile is not known, nor which answers came.
+            (connection.asks_since, connection.waited) = (None, 0);
+            connection.transaction = Transaction::default();
         }
     }
 
@@ -669,6 +672,20 @@ mod tests {
         };
         assert_eq!(totals(&exchanges, 100), expected);
         assert_eq!(exchanges.service_times(80).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn who_waits_is_known_by_the_time_that_was_captured() {
+        let mut exchanges = Exchanges::new(&[80], Sampling::all());
+        // It asks again at once, and waits 10 ms; after a pause of the capture as before.
+        for nth in 0..8_u64 {
+            let begin = nth * 10 * MS + if nth < 4 { 0 } else { 5_000 * MS };
+            exchange(&mut exchanges, nth as u32, [begin, begin + 10 * MS - 1]);
+            if nth == 3 {
+                exchanges.pause(Timestamp(41 * MS));
+            }
+        }
+        assert_eq!(totals(&exchanges, 6_000).waiters_exchanges, 8);
     }
 
     #[test]

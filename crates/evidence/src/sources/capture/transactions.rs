@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_or_two_transactions_at_a_time_are_told_from_as_many_as_ask() {
+    fn one_or_two_transactions_at_a_time_are_found() {
         for servers in [1, 2] {
             let estimate = told(servers);
             assert_eq!(estimate.servers, servers as u64, "{estimate:?}");
