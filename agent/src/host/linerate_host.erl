@@ -3,7 +3,7 @@
 %%
 %% The contract with `crates/beam/src/host.rs`. A keeper has the file, and a process each worker's port. All of it goes
 %% with linerate's node, when told to, and when nobody wants anything for ten seconds: workers end, since their input
-%% does, the file is deleted, and this module is unloaded.
+%% does, the file is deleted, and this module is unloaded. Of a node that is killed the file is deleted all the same.
 %%
 %% Without macros, includes and records: the node compiles it from this text.
 -module(linerate_host).
@@ -142,6 +142,7 @@ answer({put, Piece}, #{file := none} = State) ->
     case file:open(File, [write, exclusive, raw, binary]) of
         {ok, Io} ->
             Next = State#{file := File, own := true, io := Io},
+            _ = (catch guard(File)),
             %% Before anything is in it: nobody else's to read or to change.
             case file:change_mode(File, 8#700) of
                 ok -> answer({put, Piece}, Next);
@@ -168,6 +169,12 @@ answer({run, Words}, #{file := File} = State) ->
         {'EXIT', Worker, {unstarted, Reason}} -> {{error, {File, Reason}}, State};
         {'EXIT', Worker, Reason} -> {{error, {File, Reason}}, State}
     end.
+
+%% Deletes the file when this node is gone without having done so: a program of its own, whose input ends then.
+-spec guard(file:filename()) -> port().
+guard(File) ->
+    Script = "trap '' HUP INT TERM; read -r _; rm -f -- \"$0\"",
+    open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", Script, File]}, use_stdio, hide]).
 
 -spec shut(map()) -> ok | {error, term()}.
 shut(#{io := none}) -> ok;

@@ -133,9 +133,18 @@ impl SshNode {
 
     /// What a connection that failed was, in words, if it was ssh that failed.
     pub fn not_forwarded(&self) -> Option<NotStarted> {
-        let words = last_words(&self.words);
-        let is_ours = words.contains("open failed") || words.contains("forward");
-        is_ours.then_some(NotStarted::NoForward(words))
+        // ssh says why before it closes the connection, but whoever reads what it says may be at it later.
+        let deadline = Instant::now() + ENDING;
+        loop {
+            let words = last_words(&self.words);
+            if words.contains("open failed") || words.contains("forward") {
+                return Some(NotStarted::NoForward(words));
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn once(host: &str, name: &str, ssh: &[String]) -> Result<Self, Failed> {

@@ -258,18 +258,22 @@ fn three_hosts_and_two_servers_count_the_same_by_host_and_by_server() {
         let run = linerate.end_or_late(PATIENCE);
         schemas::assert_as_promised("run", &run);
         assert_accounted(&run["load"]);
-        assert_eq!(number(&run["load"], "in_flight_at_end") + number(&run["load"], "lost"), 0);
+        assert_eq!(number(&run["load"], "lost"), 0);
+        // On a busy machine some may have come whose answers did not before the end.
+        let open = number(&run["load"], "in_flight_at_end");
+        let holds = |answered: u64, came: u64| (answered..=answered + open).contains(&came);
         let all: u64 = (0..3).map(|host| pair.came_from(host)).sum();
-        assert_eq!(number(&run["load"], "answered"), all, "{load:?}");
+        assert!(open <= 9 && holds(number(&run["load"], "answered"), all), "{load:?}: {all}");
         let by_host = run["engine_hosts"].as_array().unwrap();
         for (host, of) in by_host.iter().enumerate() {
-            assert_eq!(number(of, "answered"), pair.came_from(host), "{by_host:#?}");
+            assert!(holds(number(of, "answered"), pair.came_from(host)), "{by_host:#?}");
         }
         let by_server = run["load"]["breakdown"]["by_server"].as_array().unwrap();
         assert_eq!((by_host.len(), by_server.len()), (3, 2), "{by_server:#?}");
         for (server, of) in by_server.iter().enumerate() {
             let came: u64 = (0..3).map(|host| pair.came(host, server)).sum();
-            assert_eq!((number(of, "answered"), number(of, "chosen")), (came, came), "{of:#}");
+            let (answered, chosen) = (number(of, "answered"), number(of, "chosen"));
+            assert!(holds(answered, came) && holds(answered, chosen), "{came}: {of:#}");
             assert_eq!(of["to"], format!("{}:{}", address(0, 1), pair.ports[server]));
             // Each exchange chooses one of both, at random: half of them, and not by chance all of one.
             assert!((all * 2 / 5..all * 3 / 5).contains(&came), "{by_server:#?}");
@@ -370,6 +374,9 @@ fn a_host_that_dies_or_is_cut_off_is_said_its_share_is_lost_and_the_rest_goes_on
             run["engine_hosts"][1]["lost"].is_string()
                 && run["engine_hosts"][0].get("lost").is_none()
         );
+        // Whose node was killed has nobody who deletes the program that it was sent, and has it no more.
+        let of = if cut { 0 } else { 1 };
+        assert!(soon(Duration::from_secs(3), || hosts.all[of].files() == 0), "host {of}");
         hosts.all.truncate(0);
     }
 }
