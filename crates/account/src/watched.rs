@@ -191,10 +191,15 @@ impl Exchanges {
         self.to_waiters.is_some_and(|share| share < HALFWAY)
     }
 
-    /// Whether answers come together: releasing them takes no time one by one.
+    /// Whether answers come together: releasing them takes no time one by one, or most of those that wait are answered in
+    /// a small part of each period.
     pub fn come_together(&self) -> bool {
-        let served = self.rhythm.and_then(|rhythm| rhythm.served);
-        served.is_some_and(|of| of.p50_s * self.per_s * FEW < of.at_once)
+        let Some(rhythm) = self.rhythm else { return false };
+        let is_short = |of: &Served| of.p50_s * self.per_s * FEW < of.at_once;
+        let is_burst = |beat: &Beat| {
+            beat.answers >= HALFWAY * self.under_way && beat.lasts_s * FEW < beat.period_s
+        };
+        rhythm.served.as_ref().is_some_and(is_short) || rhythm.beat.as_ref().is_some_and(is_burst)
     }
 
     /// How many are served at a time, where the order of requests and answers shows it and as many again wait.

@@ -80,3 +80,15 @@ fn forty_answers_at_each_quarter_of_a_second_are_a_clocks_though_a_peer_was_aske
     };
     assert_ne!(named("quota-in-bursts", no_bursts).as_deref(), Some("app.rate-limit"));
 }
+
+#[test]
+fn those_that_are_answered_together_wait_for_an_event_and_not_for_each_other() {
+    // 100 guests wait for news, which a process of its own has for all of them once a second.
+    assert_eq!(named("news-for-all", |_, raw| Some(raw)), None);
+    // Where nothing tells when answers come, that process is taken for one that serves them one by one.
+    let unknown = |metric: &str, raw| {
+        let tells = ["capture.beat", "capture.burst", "capture.servers"];
+        (!tells.iter().any(|known| metric.starts_with(known))).then_some(raw)
+    };
+    assert_eq!(named("news-for-all", unknown).as_deref(), Some("app.serial"));
+}
