@@ -75,7 +75,7 @@ pub struct Exchanges {
     pub p50_s: f64,
     /// 99th percentile.
     pub p99_s: f64,
-    /// Connections refused or reset a second.
+    /// Connections a second that were refused, or reset before the answers that each of the others has.
     pub refused_per_s: f64,
     /// Connections opened a second.
     pub opened_per_s: f64,
@@ -325,13 +325,16 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     // Packets and no answers: one end sends unasked.
     let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
+    let per_session = counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0);
+    // Where each connection has the same number of answers, the server closes it after them: what crosses that is reset.
+    let is_whole = per_session >= 1.0 && (per_session - per_session.round()).abs() <= TURNED_AWAY;
     Some(Exchanges {
         per_s: count / seconds,
         under_way: time(capture::ASKED_AREA)? / seconds,
         service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),
-        refused_per_s: per_s(capture::REFUSED) + per_s(capture::RESET),
+        refused_per_s: per_s(capture::REFUSED) + if is_whole { 0.0 } else { per_s(capture::RESET) },
         opened_per_s: per_s(capture::OPENED),
         told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         alternate: turns <= TURNED_AWAY * count && !is_one_way,
@@ -341,7 +344,7 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: Rhythm::of(of),
         sessions: Served::sessions(of),
-        per_session: counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0),
+        per_session,
         transactions: Served::transactions(of).map(|served| (served, per_s(capture::TRANSACTIONS))),
         to_waiters: of.grown(capture::WAITERS_EXCHANGES).ok().map(|to| to / count.max(1.0)),
     })

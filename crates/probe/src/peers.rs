@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use linerate_evidence::sources::listener;
 use linerate_evidence::sources::peers::{
-    BUSIEST_THREAD, Contact, Peers, RUN, Socket, Whom, sockets,
+    Answered, BUSIEST_THREAD, Contact, Peers, RUN, Socket, Then, Whom, sockets,
 };
 use linerate_evidence::sources::process;
 use linerate_evidence::sources::run_times::RunTimes;
@@ -38,6 +38,11 @@ const SCAN_SHARE: u32 = 1000;
 const ROUND_EVERY: Duration = Duration::from_millis(20);
 const ROUND_SHARE: u32 = 1000;
 const FEW: usize = 4;
+/// Chosen: as many as cost little to look at again (some 10 us each), three times a dump; more are taken for alike.
+const AGAIN: usize = 8;
+/// Chosen: where an answer comes in parts, most of its next ones come within one of these times of a dump.
+const AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(4), Duration::from_millis(16), Duration::from_millis(64)];
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
 
@@ -58,7 +63,11 @@ pub(crate) struct PeerSampler {
     pace: Pace,
     scans: Pace,
     /// The connections that the target opened, where they are few.
-    few: Vec<Connection>,
+    few: Vec<(Connection, Option<Answered>)>,
+    /// Of the last dump, those on which an answer may be on its way, and how many each stands for.
+    again: Vec<(Answered, u64)>,
+    /// When these are due, the soonest last.
+    again_at: Vec<Timestamp>,
     rounds: Pace,
     run_pace: Pace,
     facts: Evidence,
@@ -107,6 +116,8 @@ impl PeerSampler {
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
             scans: Pace::new(Duration::ZERO, SCAN_SHARE),
             few: Vec::new(),
+            again: Vec::new(),
+            again_at: Vec::new(),
             rounds: Pace::new(ROUND_EVERY, ROUND_SHARE),
             run_pace: Pace::new(RUN_EVERY, RUN_SHARE),
             facts,
@@ -116,13 +127,19 @@ impl PeerSampler {
 
     /// When it is next due; never where nothing can be asked.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        let round = if self.few.is_empty() { Timestamp(u64::MAX) } else { self.rounds.next() };
-        (self.diag.is_some() && !self.failed).then(|| self.pace.next().min(round))
+        let never = Timestamp(u64::MAX);
+        let round = if self.few.is_empty() { never } else { self.rounds.next() };
+        let again = self.again_at.last().copied().unwrap_or(never);
+        (self.diag.is_some() && !self.failed).then(|| self.pace.next().min(round).min(again))
     }
 
     /// One instant. `members` are the processes of the tree.
     pub(crate) fn sample(&mut self, at: Timestamp, members: &[u32], random: &mut Random) {
         let began = cpu_time();
+        if self.again_at.last().is_some_and(|due| at >= *due) {
+            self.again_at.pop();
+            return self.look_again();
+        }
         if at < self.pace.next() {
             self.sample_few();
             return self.rounds.sampled(at, cpu_time().saturating_sub(began), random);
@@ -184,12 +201,19 @@ impl PeerSampler {
             .collect();
         contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
         let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
-        let kept =
-            found.iter().map(|socket| socket.connection).filter(|of| kept.contains(&of.inode));
-        self.few = kept.take(FEW + 1).collect();
-        if self.few.len() > FEW {
-            self.few.clear();
-        }
+        let kept: Vec<&Socket> =
+            found.iter().filter(|of| kept.contains(&of.connection.inode)).collect();
+        self.few = match kept.len() {
+            1..=FEW => kept.iter().map(|of| (of.connection, None)).collect(),
+            _ => Vec::new(),
+        };
+        let answered: Vec<Answered> = kept.iter().filter_map(|of| of.answered()).collect();
+        let alike = answered.len().div_ceil(AGAIN).max(1);
+        self.again = answered.into_iter().step_by(alike).map(|of| (of, alike as u64)).collect();
+        self.again_at = match self.again.is_empty() {
+            true => Vec::new(),
+            false => AGAIN_AFTER.iter().rev().map(|after| at.after(*after)).collect(),
+        };
         for (whom, number) in self.sums.take(contacts) {
             self.name(&whom, number, &found, members);
         }
@@ -199,13 +223,27 @@ impl PeerSampler {
     /// A round between dumps: asks for the few connections one by one. The next dump drops those that are gone.
     fn sample_few(&mut self) {
         let Some(diag) = &mut self.diag else { return };
-        for of in &self.few {
-            if let Ok(Some(answer)) = diag.connection(of.local, of.peer)
-                && let Some(socket) = Socket::read(answer)
-            {
+        for (of, before) in &mut self.few {
+            if let Some(socket) = looked_at(diag, of) {
                 self.sums.sample(&socket);
+                if before.is_some_and(|before| before.then(Some(&socket)) == Then::More) {
+                    self.sums.came_after_sample(of.peer);
+                }
+                *before = socket.answered();
             }
         }
+    }
+
+    /// Whether more of their answers has come. Those of which nothing is told before the next dump were whole.
+    fn look_again(&mut self) {
+        let Some(diag) = &mut self.diag else { return };
+        self.again.retain(|(of, alike)| {
+            let then = of.then(looked_at(diag, &of.connection).as_ref());
+            if then == Then::More {
+                self.sums.came_later(of.connection.peer, *alike);
+            }
+            then == Then::Same
+        });
     }
 
     /// Decides which sockets of a dump are the target's, by its descriptors.
@@ -314,6 +352,10 @@ impl PeerSampler {
             }
         }
     }
+}
+
+fn looked_at(diag: &mut SockDiag, of: &Connection) -> Option<Socket> {
+    Socket::read(diag.connection(of.local, of.peer).ok()??)
 }
 
 /// Processes of the tree that came since it was walked: a program that is started for a question, and ends with its

@@ -2,7 +2,7 @@
 //! that others wrote (`fixtures/foreign`), changed in one respect.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::Evidence;
+use linerate_evidence::{Evidence, Subject};
 
 mod altered;
 
@@ -91,4 +91,68 @@ fn those_that_are_answered_together_wait_for_an_event_and_not_for_each_other() {
         (!tells.iter().any(|known| metric.starts_with(known))).then_some(raw)
     };
     assert_eq!(named("news-for-all", unknown).as_deref(), Some("app.serial"));
+}
+
+#[test]
+fn one_of_two_that_are_called_serves_not_all() {
+    // ejabberd: 16 logins wait for one of two processes with a connection to the database each.
+    let (header, evidence) = recording("foreign/two-called");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says.contains(": 2 at a time"), "{}", judgement.verdict.says);
+    // The second is called by nobody.
+    let only = changed(&evidence, |of, metric, raw| {
+        let is_second = matches!(of, Subject::Process(9 | 10)) && metric == "callees.callers";
+        (!is_second).then_some(raw)
+    });
+    assert_eq!(judged(&header, &only).verdict.by(), Some("vm.funnel"));
+}
+
+#[test]
+fn who_asks_one_question_at_a_time_waits_for_its_turn_and_not_for_a_busy_peer() {
+    // Node.js: 16 requests, and one client of PostgreSQL that sends a query when the last one is answered.
+    let (header, evidence) = recording("foreign/one-asks");
+    let by = |mut changed: Evidence| {
+        changed.steps.clone_from(&evidence.steps);
+        judged(&header, &changed).verdict.by().map(str::to_owned)
+    };
+    assert_eq!(by(changed(&evidence, |_, _, raw| Some(raw))).as_deref(), Some("app.serial"));
+    // PostgreSQL has one CPU all the time.
+    let mut busy = changed(&evidence, |_, metric, raw| (metric != "peer.run").then_some(raw));
+    for (at, of, values) in evidence.rows() {
+        if values.contains_key("peer.run") {
+            busy.push_raw(at, of, "peer.run", at.0);
+        }
+    }
+    assert_eq!(by(busy).as_deref(), Some("app.dependency"));
+}
+
+#[test]
+fn a_queue_that_grows_is_its_consumers_though_another_queues_may_hold_more() {
+    // RabbitMQ: a shovel that may hold one message, and a consumer that may hold 300.
+    assert_eq!(named("one-queue-full", |_, raw| Some(raw)).as_deref(), Some("app.consumer"));
+}
+
+#[test]
+fn connections_that_are_reset_after_the_answers_that_each_has_are_not_refused() {
+    // uWSGI answers once on each connection and closes it; clients have asked again by then.
+    let refused = |change: &dyn Fn(&str, u64) -> u64| {
+        named("reset-after-answers", |metric, raw| Some(change(metric, raw)))
+    };
+    assert_ne!(refused(&|_, raw| raw).as_deref(), Some("app.refused"));
+    let some =
+        |metric: &str, raw| if metric == "capture.sessions_exchanges" { raw * 3 / 2 } else { raw };
+    assert_eq!(refused(&some).as_deref(), Some("app.refused"));
+}
+
+#[test]
+fn a_queue_of_connections_that_is_never_empty_waits_for_whoever_lets_them_in() {
+    // dovecot: three processes that log in, and a queue of four before them, which overflows.
+    assert_eq!(
+        named("let-in-by-three", |_, raw| Some(raw)).as_deref(),
+        Some("app.connection-limit")
+    );
+    let at_times =
+        |metric: &str, raw| Some(if metric == "listener.rqueue_total" { 0 } else { raw });
+    assert_eq!(named("let-in-by-three", at_times).as_deref(), Some("tcp.listen-backlog"));
 }

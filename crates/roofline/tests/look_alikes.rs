@@ -225,6 +225,24 @@ fn a_server_that_closes_after_each_answer_has_no_limit_of_four() {
 }
 
 #[test]
+fn requests_that_cross_the_close_after_so_many_answers_are_no_refusals() {
+    let (header, mut evidence) = recording("keepalive-limit");
+    for slice in &mut evidence.slices {
+        slice.errors.insert("closed".into(), slice.opened / 2);
+    }
+    let judgement = judged(&header, &evidence);
+    assert_eq!(of(&judgement, "http.keepalive-limit").state, State::Ceiling);
+    assert_eq!(of(&judgement, "app.refused").state, State::DoesNotApply);
+    // Those that are cut off anywhere have no whole number of answers.
+    for slice in &mut evidence.slices {
+        slice.answered -= slice.answered / 7;
+    }
+    let judgement = judged(&header, &evidence);
+    assert_eq!(of(&judgement, "app.refused").state, State::Ceiling);
+    assert_eq!(of(&judgement, "http.keepalive-limit").state, State::DoesNotApply);
+}
+
+#[test]
 fn where_others_come_and_as_many_are_open_one_is_let_in_when_another_ends() {
     // Cowboy with 30 connections at most, of clients that keep each for three seconds; 60 more in the queue.
     let (header, evidence) = recording("foreign/let-in-by-turns");

@@ -1,8 +1,8 @@
 //! The target's peers: the connections that it opened itself, by the address at their other end.
 //!
 //! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or acknowledged,
-//! while it connects, or in its first second if neither end has sent anything: a greeting is due. Counts are sums
-//! over the instants of a dump: divided by `peer.instants` they are mean numbers, and `asked` is how many questions
+//! while it connects, or in its first second if neither end has sent anything: a greeting is due. It is asked too
+//! where more came after the instant, before it sent again: an answer was on its way. Counts are sums over the instants of a dump: divided by `peer.instants` they are mean numbers, and `asked` is how many questions
 //! are out at once.
 //!
 //! The kernel has no times of UDP and Unix sockets. Where they come and go (a resolver opens one for each lookup,
@@ -53,7 +53,7 @@ metrics! {
     INSTANTS: u64 = "peer.instants", "1";
     /// Sockets that the target opened to this address.
     CONNECTIONS: u64 = "peer.connections", "1";
-    /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received; of UDP and Unix sockets those that come and go.
+    /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received, or in the midst of an answer; of UDP and Unix sockets those that come and go.
     ASKED: u64 = "peer.asked", "1";
     /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
@@ -144,6 +144,40 @@ pub struct Socket {
     pub unsent: bool,
     /// Whether it is Nagle that holds them.
     pub held_nagle: bool,
+    /// Segments with data that it sent, and that came.
+    segments: [u32; 2],
+    /// Whether it sent within the last second.
+    is_fresh: bool,
+}
+
+/// A connection on which something came after its last question: the whole answer, or the first of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Answered {
+    /// Its ends and its inode.
+    pub connection: Connection,
+    segments: [u32; 2],
+}
+
+/// What a later look at it shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Then {
+    /// Nothing yet.
+    Same,
+    /// More of that answer came: its question was out.
+    More,
+    /// The next question was sent, or it is gone: the answer may have been whole.
+    Asked,
+}
+
+impl Answered {
+    /// By a look at it, none where it is gone.
+    pub fn then(&self, later: Option<&Socket>) -> Then {
+        match later.filter(|later| later.connection.inode == self.connection.inode) {
+            Some(later) if later.segments == self.segments => Then::Same,
+            Some(later) if later.segments[0] == self.segments[0] => Then::More,
+            _ => Then::Asked,
+        }
+    }
 }
 
 impl From<&Socket> for Contact {
@@ -169,7 +203,18 @@ impl Socket {
         let info = info.map(|(_, info)| info).unwrap_or_default();
         let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
         let held_nagle = End::read(payload).is_some_and(|end| end.place() == Place::HeldNagle);
-        Some(Self { connection, question: question(&head, info), unsent, held_nagle })
+        let segments = [156, 152].map(|at| u32_at(info, at).unwrap_or(0));
+        let is_fresh = u32_at(info, 44).is_some_and(|sent| sent < NEW_MS);
+        let question = question(&head, info);
+        Some(Self { connection, question, unsent, held_nagle, segments, is_fresh })
+    }
+
+    /// To look at it again. None where a question is out anyway, and where the peer sends unasked (news that somebody
+    /// subscribed to): nothing was sent for a second.
+    pub fn answered(&self) -> Option<Answered> {
+        let Self { connection, segments, .. } = *self;
+        let is = self.question == Question::None && self.is_fresh && !segments.contains(&0);
+        is.then_some(Answered { connection, segments })
     }
 }
 
@@ -295,6 +340,20 @@ impl Peers {
         }
     }
 
+    /// More of an answer came after an instant, and stands for so many alike: the question was out at that instant.
+    pub fn came_later(&mut self, peer: SocketAddr, alike: u64) {
+        if let Some(sums) = self.sums.get_mut(&Whom::Tcp(peer)) {
+            sums.asked += alike;
+        }
+    }
+
+    /// The same of a sample.
+    pub fn came_after_sample(&mut self, peer: SocketAddr) {
+        if let Some(sums) = self.sums.get_mut(&Whom::Tcp(peer)) {
+            sums.samples_asked += 1;
+        }
+    }
+
     /// Pushes the sums so far, of every address that has a number.
     pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
         for (whom, number) in &self.numbers {
@@ -407,6 +466,21 @@ mod tests {
             (of.last(INSTANTS), of.last(CONNECTIONS), of.last(UNSENT)),
             (Ok(2), Ok(1), Ok(1))
         );
+    }
+
+    #[test]
+    fn an_answer_of_which_more_comes_before_the_next_question_was_on_its_way() {
+        let look = |fields: &[(usize, u32)]| -> Socket {
+            sockets(&socket(1, 5432, 0, fields)).next().unwrap()
+        };
+        let first = look(&[(44, 8), (52, 3)]).answered().unwrap();
+        assert_eq!(first.then(Some(&look(&[(44, 28), (52, 23)]))), Then::Same);
+        assert_eq!(first.then(Some(&look(&[(44, 28), (52, 1), (152, 6)]))), Then::More);
+        assert_eq!(first.then(Some(&look(&[(44, 2), (52, 1), (152, 6), (156, 6)]))), Then::Asked);
+        assert_eq!(first.then(None), Then::Asked);
+        assert_eq!(look(&[(44, 3), (52, 8)]).answered(), None, "its question is out");
+        assert_eq!(look(&[(44, 5_000), (52, 3)]).answered(), None, "unasked");
+        assert_eq!(look(&[(44, 8), (52, 3), (156, 0)]).answered(), None, "never asked");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Blind spot: samples are 100 ms apart and more; what runs out for moments only is not seen.
 
+use crate::place::TWO;
 use crate::prelude::*;
 
 /// Established connections that are not accepted, at the port where most wait.
@@ -13,6 +14,22 @@ pub(crate) struct AcceptQueue {
     pub least: u64,
     /// So much of the queue was gone at the end, 0 to 1: connections are accepted.
     pub drained: f64,
+}
+
+/// So many connections are let in, and the others wait until one of them ends.
+pub(crate) struct LetIn {
+    pub port: u16,
+    pub served: f64,
+    pub waiting: f64,
+    /// From a connection's first request to its end: the median. Unit: seconds.
+    pub lasts: f64,
+}
+
+impl LetIn {
+    /// One at a time may be an acceptor that is at the connection itself.
+    pub fn are_several(&self) -> bool {
+        self.served >= TWO
+    }
 }
 
 /// Something of which each connection takes one.
@@ -117,6 +134,17 @@ impl Facts<'_> {
         let (most, least) = (*open.iter().max()?, *open.iter().min()?);
         let is_fixed = (most - least) as f64 <= (AGREE * let_in).max(1.0);
         (self.came().ok()? >= FEW && let_in >= 2.0 && is_fixed).then_some(let_in)
+    }
+
+    /// The same by the order of first requests and ends, where most wait.
+    pub(crate) fn let_in_by_order(&self) -> Option<LetIn> {
+        let of_port = |of: &Watched| {
+            let headers = of.exchanges.as_ref()?;
+            let (served, waiting) = (headers.let_in()?, headers.under_way);
+            Some(LetIn { port: of.port, served, waiting, lasts: headers.sessions?.p50_s })
+        };
+        let ports = self.watched.iter().filter_map(of_port);
+        ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting))
     }
 
     /// Connections begun, by their headers; a repeated SYN does not count.

@@ -39,6 +39,31 @@ impl Facts<'_> {
         Opening { each, upstream, connect_s, share: share(&stack) }
     }
 
+    /// After how many answers the target closes each connection of a made load, where it is a whole number of them: in
+    /// any other case a connection that ends was cut off at some request. What the client had sent by then, one request
+    /// at most, had no answer.
+    pub(crate) fn closes_after(&self) -> Option<f64> {
+        let (load, connections) = (self.run.load, f64::from(self.run.connections()));
+        let again = load.opened as f64 - connections;
+        let is_kept = self.run.header.plan.opens_each() || again < connections.max(FEW);
+        if self.load != Load::Made || is_kept {
+            return None;
+        }
+        // Connections open at the end had half of theirs, on average: the uncertainty is of these.
+        let each = load.answered as f64 / (again + connections / 2.0);
+        let known_to = each * (connections / 2.0 + FEW) / again;
+        let is_whole = 1.0 / each < HALFWAY && (each - each.round()).abs() <= known_to;
+        let of_others = load.errors.values().sum::<u64>() - self.unheard();
+        let is_alike = of_others as f64 <= TURNED_AWAY * load.answered as f64
+            && self.unheard() as f64 <= load.opened as f64;
+        (is_whole && is_alike).then(|| each.round())
+    }
+
+    /// Exchanges whose connection ended before the answer began.
+    pub(crate) fn unheard(&self) -> u64 {
+        ["closed", "reset"].iter().filter_map(|cause| self.run.load.errors.get(*cause)).sum()
+    }
+
     /// Connections that the target opens itself: those of its stack that the engine did not open.
     fn upstream(&self, stack: &Of, each: f64) -> Option<f64> {
         if self.inside.asked.is_empty() {

@@ -29,20 +29,23 @@ pub(crate) struct Consumers {
     pub count: f64,
     /// Messages that they may hold unacknowledged together, where each has a limit.
     pub prefetch: Option<f64>,
+    /// The same if those of each queue had the lowest limit of a queue's.
+    pub least: Option<f64>,
     pub held: Option<f64>,
 }
 
 impl Consumers {
     /// Whether they hold most of what they may: then the consumers limit, and not the broker.
     pub fn are_full(&self) -> bool {
-        self.prefetch.zip(self.held).is_some_and(|(limit, held)| held >= HALFWAY * limit)
+        self.least.zip(self.held).is_some_and(|(limit, held)| held >= HALFWAY * limit)
     }
 }
 
 impl Growing {
     /// A message's time with a consumer, where consumers hold as many as they may (Little's law). Unit: seconds.
     pub fn each(&self) -> Option<f64> {
-        let limit = self.consumers?.prefetch.filter(|limit| *limit > 0.0)?;
+        let of = self.consumers?;
+        let limit = of.prefetch.filter(|limit| *limit > 0.0 && of.least == of.prefetch)?;
         (self.taken > 0.0).then(|| limit * self.seconds / self.taken)
     }
 }
@@ -76,7 +79,8 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
         let (limit, unlimited) = (last(queue::PREFETCH)?, last(queue::CONSUMERS_UNLIMITED)?);
         let prefetch = (unlimited == 0 && limit > 0).then_some(limit as f64);
         let held = of.median(queue::UNACKNOWLEDGED).ok().map(|held| held as f64);
-        Some(Consumers { count: last(queue::CONSUMERS)? as f64, prefetch, held })
+        let count = last(queue::CONSUMERS)? as f64;
+        Some(Consumers { count, prefetch, least: prefetch, held })
     };
     let consumers = consumers();
     let unlimited = of.max(queue::CONSUMERS_UNLIMITED).is_ok_and(|count| count > 0);
@@ -152,7 +156,11 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let only = queues.first().filter(|_| queues.len() == 1 && there == Ok(1));
     let name = only.and_then(|only| run.fact(*only, "name")).map(str::to_owned);
     let prefetch = (known && unlimited == 0 && limit > 0).then_some(limit as f64);
-    let consumers = Some(Consumers { count: count as f64, prefetch, held });
+    // One queue's consumers may be full, and another's not.
+    let limits = || counts(queue::PREFETCH).filter(|limit| *limit > 0);
+    let least = limits().min().map(|least| (least * limits().count() as u64) as f64);
+    let least = prefetch.and(least);
+    let consumers = Some(Consumers { count: count as f64, prefetch, least, held });
     Ok(Growing { name, published, taken, grown, seconds, consumers })
 }
 

@@ -32,6 +32,9 @@ pub struct Process<'a> {
     pub fullsweep_after: Option<&'a str>,
     /// Of the processes that wait in a call, the share that waits for it, 0 to 1: in the end, or by others.
     pub callers: f64,
+    /// Whether others wait for a second process meanwhile, half as many or more: callers of both call one through the
+    /// other, so that the shares of these add up to more than all.
+    pub is_one_of_several: bool,
     /// Whether it owns a sampled connection.
     pub is_owner: bool,
 }
@@ -69,9 +72,9 @@ impl Process<'_> {
         self.running < HALFWAY && !is_in_loop(self.function) && frames.count() > 1
     }
 
-    /// Whether most of those that wait in a call wait for it.
+    /// Whether most of those that wait in a call wait for it, and the others for nobody else.
     pub fn is_called(&self) -> bool {
-        self.callers >= HALFWAY
+        self.callers >= HALFWAY && !self.is_one_of_several
     }
 
     /// The share of samples in which somebody waited for it, 0 to 1.
@@ -124,7 +127,14 @@ pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();
     let calls = calls(run, Subject::Node, callees::CALLING);
     let all = run.evidence.processes();
-    all.into_iter().filter_map(|of| process(run, of, &owners, calls)).collect()
+    let mut all: Vec<Process> =
+        all.into_iter().filter_map(|of| process(run, of, &owners, calls)).collect();
+    let shares: Vec<f64> = all.iter().map(|of| of.callers).collect();
+    for of in all.iter_mut().filter(|of| of.callers > 0.0) {
+        let beside = |share: &f64| *share >= HALFWAY * of.callers && share + of.callers <= 1.0;
+        of.is_one_of_several = shares.iter().any(beside);
+    }
+    all
 }
 
 /// Callers over all sampling rounds: too few a round, and a callee that nobody waits for is not in it.
@@ -166,6 +176,7 @@ fn process<'a>(
             few if few < FEW => 0.0,
             all => calls(run, subject, callees::CALLERS) / all,
         },
+        is_one_of_several: false,
         is_owner: owners.contains(&pid.as_str()),
         pid,
     })

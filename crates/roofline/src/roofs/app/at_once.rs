@@ -9,6 +9,7 @@
 //! connections by the experiment, in which half of them gave as much.
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
+use linerate_evidence::sources::peers::Asked;
 use linerate_evidence::sources::threads::States;
 
 use crate::facts::stops::Stops;
@@ -134,7 +135,9 @@ fn watched(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         // Where their order shows the number, they may as well compute.
         && (working < 0.5 * at_once || headers.in_order() == Some(at_once))
     {
-        return served(at_once);
+        // All of its connections to a peer are in use: their number is known, where order is an estimate.
+        let all_asked = |of: &&Asked| of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections;
+        return served(inside.asked.first().filter(all_asked).map_or(at_once, |of| of.asked));
     }
     // A lock is held until its holder's transaction ends.
     if let Some((at_once, per_s)) = headers.in_transactions()

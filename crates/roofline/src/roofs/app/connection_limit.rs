@@ -8,7 +8,7 @@
 //! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; MaxRequestWorkers of
 //! Apache with connections that are kept.
 
-use crate::facts::admission::{AcceptQueue, Stock};
+use crate::facts::admission::{AcceptQueue, LetIn, Stock};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -51,12 +51,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Accepted connections, of which nothing is answered until another one ends.
 fn not_let_in(facts: &Facts) -> Option<Claim> {
-    let of_port = |port: &Watched| {
-        let headers = port.exchanges.as_ref()?;
-        Some((port.port, headers.let_in()?, headers.under_way, headers.sessions?.p50_s))
-    };
-    let ports = facts.watched.iter().filter_map(of_port);
-    let (port, served, waiting, lasts) = ports.max_by(|a, b| a.2.total_cmp(&b.2))?;
+    let LetIn { port, served, waiting, lasts } = facts.let_in_by_order()?;
     let lasts = duration(lasts);
     Some(claim(served + waiting, served, "let in").seen(format!(
         "on port {port} the first request of a connection is answered when another connection ends; one lasts {lasts} \

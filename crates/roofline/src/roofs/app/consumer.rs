@@ -41,8 +41,11 @@ fn seen(queue: &Growing) -> String {
     let Some(limit) = of.prefetch else {
         return format!("{consumers} without a prefetch limit");
     };
-    let each = if of.count > 1.0 { " each" } else { "" };
-    let mut says = format!("{consumers} with a prefetch of {:.0}{each}", limit / of.count);
+    let mut says = match of.count {
+        _ if of.least != of.prefetch => format!("{consumers} with different limits of prefetch"),
+        ..=1.0 => format!("{consumers} with a prefetch of {limit:.0}"),
+        count => format!("{consumers} with a prefetch of {:.0} each", limit / count),
+    };
     if let Some(each) = queue.each().filter(|_| of.are_full()) {
         says.push_str(&format!(", {} a message", duration(each)));
     }

@@ -49,8 +49,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 
-/// Requests that wait for answers on fewer, shared connections.
+/// Requests that wait for answers on fewer, shared connections. Where no more are served with more connections, they
+/// wait for their turn to ask, unless the peer is busy.
 fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
+    let place = &facts.place;
+    let is_limited = place.regime == Regime::Full
+        && place.at_once.is_some_and(|k| k.high < HALFWAY * asleep)
+        && asked.cores.is_none_or(|cores| cores < HALFWAY);
+    if is_limited {
+        return None;
+    }
     let evidence = facts.run.evidence;
     let out = |kind| {
         let step = evidence.steps.iter().find(|step| step.kind == kind)?;

@@ -25,14 +25,17 @@ fn claim(asked: f64, served: f64, log: &str) -> Claim {
 
 fn made(facts: &Facts) -> Result<Claim, Silent> {
     let load = &facts.run.load;
-    let failed: u64 = load.errors.values().sum::<u64>() + load.timed_out;
+    // A client sends again what a server did not answer that closes each connection after so many.
+    let is_between =
+        |cause: &str| matches!(cause, "closed" | "reset") && facts.closes_after().is_some();
+    let errors = || load.errors.iter().filter(|(cause, _)| !is_between(cause));
+    let failed: u64 = errors().map(|(_, count)| count).sum::<u64>() + load.timed_out;
     // Good answers are counted in the measured stretch, failures over the whole run.
     let bad = load.exchanges.saturating_sub(load.good) as f64 / load.exchanges.max(1) as f64;
     let refused = (load.answered as f64 * bad).round() as u64;
     let (asked, lost) = (load.answered + failed, refused + failed);
     silent_if(lost == 0, "every exchange was answered")?;
-    let mut causes: Vec<_> =
-        load.errors.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
+    let mut causes: Vec<_> = errors().map(|(cause, count)| (cause.as_str(), *count)).collect();
     causes.extend([("status 429 or 5xx", refused), ("timeout", load.timed_out)]);
     causes.retain(|(_, count)| *count > 0);
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

@@ -23,7 +23,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(asleep < HALFWAY * under_way, few)?;
     let questions = facts.inside.questions();
     let asked = format!("{questions:.1} of them wait for a dependency");
-    silent_if(questions >= HALFWAY * asleep, asked)?;
+    // As the dependency has it.
+    let inside = facts.at(Station::Application).max(asleep);
+    silent_if(questions >= HALFWAY * inside, asked)?;
     let each = asleep / facts.attained;
     let rate = OpRate(match &facts.account {
         Some(account) => f64::from(facts.run.connections()) / account.seconds(),

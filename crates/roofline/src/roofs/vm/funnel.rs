@@ -23,7 +23,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let is_asked = has_mail && of.with_mail >= HALFWAY && of.waiting(callers) <= callers;
         let keeps_none = is_full && of.with_mail < HALFWAY && of.running >= FULL;
         let is_called = of.is_called() && taken(of) >= HALFWAY;
-        !of.is_owner && (is_called || is_asked || keeps_none)
+        !of.is_owner && !of.is_one_of_several && (is_called || is_asked || keeps_none)
     });
     let known = |of: &Process| (of.is_called(), of.with_mail >= HALFWAY);
     let funnel = asked.max_by(|a, b| known(a).cmp(&known(b)).then(taken(a).total_cmp(&taken(b))));
