@@ -44,6 +44,8 @@ start(Where, Carries, Prepare) ->
     case linerate_peer:start(Options) of
         {ok, Peer} ->
             Node = linerate_peer:node_of(Peer),
+            ok = linerate_between_counts:begin_counts(),
+            ok = linerate_between_counts:peer(Peer),
             case prepared(Where, Node, Prepare(Node, Peer)) of
                 {ok, #{handle := Handle} = Started} ->
                     {ok, Started#{handle := {Handle, Peer}, carries => Carries}};
@@ -71,12 +73,14 @@ stop({Handle, Peer}) ->
 %% The pair is the connection's, and ends with it.
 -spec burst(node(), open()) -> ok.
 burst(Node, Open) ->
-    case get(?MODULE) of
-        undefined ->
-            Pair = Open(Node),
-            undefined = put(?MODULE, Pair),
-            Pair();
-        Pair ->
-            Pair()
-    end.
-
+    Pair =
+        case get(?MODULE) of
+            undefined ->
+                Opened = Open(Node),
+                undefined = put(?MODULE, Opened),
+                Opened;
+            Known ->
+                Known
+        end,
+    ok = Pair(),
+    linerate_between_counts:worked(linerate_between_counts:counts()).

@@ -1,14 +1,22 @@
 //! What a run moved between the nodes of its target: messages and bytes that the far end counted before an
 //! exchange was answered, so that throughput by what an exchange carries is theirs.
 
+use std::time::Duration;
+
 use linerate_evidence::sources::process::{
     NONVOLUNTARY_SWITCHES, ROOT_STIME, ROOT_UTIME, STIME, UTIME, VOLUNTARY_SWITCHES,
 };
-use linerate_evidence::{Carries, Of, Subject};
+use linerate_evidence::sources::{between, calls, vm};
+use linerate_evidence::{Carries, Metric, Of, Percentiles, Subject};
+use linerate_model::{Bytes, Timestamp};
 use linerate_roofline::Facts;
 use serde::{Deserialize, Serialize};
 
+use crate::assemble::{Curve, distribution};
+use crate::document::Distribution;
+
 use crate::number::{bits, count, finite, time};
+use crate::table::Table;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +34,83 @@ pub struct Carried {
     /// CPU time by node and by whose code it was, by message. Absent: it could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_cpu: Option<NodesCpu>,
+    /// How long a message took until it was answered, by the clock of the process that sent it. Unit: microseconds. Absent:
+    /// messages are not answered one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Distribution>,
+    /// What each node did for a message. Absent: of an older linerate, or it could not be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<NodesWork>,
+    /// System calls of both nodes by message. Absent: the kernel did not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_calls: Option<SystemCalls>,
+}
+
+/// What both nodes did for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodesWork {
+    /// The node that sends.
+    pub near: NodeWork,
+    /// The node that receives.
+    pub far: NodeWork,
+}
+
+/// What one of them did, by message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeWork {
+    /// Reductions of the processes that send or receive. Absent: not counted, as all that follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reductions: Option<f64>,
+    /// Reductions of all its processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_reductions: Option<f64>,
+    /// Calls of ports by the processes that send or receive. Absent also where they have none of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port_calls: Option<f64>,
+    /// Bytes that the kernel copied from or to the node. Absent also where the node does not count them (`socket`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_copied_bytes: Option<f64>,
+    /// Its schedulers' time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedulers_us: Option<SchedulersTime>,
+}
+
+/// Time of all normal schedulers of a node by message, by the emulator's own accounts. Unit: microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SchedulersTime {
+    /// In code of processes.
+    pub processes: f64,
+    /// Of that, what falls to the processes that send or receive, by their part of the reductions. Absent: these were not
+    /// counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_processes: Option<f64>,
+    /// In code of ports: the drivers' part, and the system calls that it makes.
+    pub ports: f64,
+    /// Asking the kernel for events.
+    pub check_io: f64,
+    /// Garbage collection.
+    pub gc: f64,
+    /// Auxiliary jobs, spinning and the rest.
+    pub other: f64,
+    /// Asleep.
+    pub sleep: f64,
+}
+
+/// System calls of both nodes by message.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemCalls {
+    /// All of them.
+    pub all: f64,
+    /// Of the node that sends.
+    pub near: f64,
+    /// That write or send.
+    pub writes: f64,
+    /// That read or receive.
+    pub reads: f64,
+    /// That wait for descriptors or say for which.
+    pub polls: f64,
+    /// By which threads wait for and wake each other.
+    pub futexes: f64,
 }
 
 /// CPU time by message, in the nodes' own code and in the kernel on their behalf. Unit: microseconds.
@@ -64,6 +149,9 @@ impl Carried {
             cpu_us_per_message: cpu_us_per_exchange.map(|us| us / messages),
             switches_per_message: switches.filter(|each| each.is_finite()),
             nodes_cpu: nodes_cpu(facts, &target, messages_per_s),
+            latency_us: latency(facts),
+            work: work(facts, messages_per_s, per_s * each.bytes as f64),
+            system_calls: system_calls(facts, messages_per_s),
         }
     }
 
@@ -80,8 +168,169 @@ impl Carried {
         if let Some(each) = self.switches_per_message {
             said += &format!(", {} context switches", significant(each));
         }
+        if let Some(calls) = &self.system_calls {
+            said += &format!(", {} system calls", significant(calls.all));
+        }
+        if let Some(calls) = self.port_calls() {
+            said += &format!(", {} port calls", significant(calls));
+        }
+        if let Some(times) = self.latency_us.as_ref() {
+            let at = |of: f64| {
+                let found = times.percentiles.iter().find(|[percentile, _]| *percentile == of);
+                found.map_or_else(|| "-".to_owned(), |[_, us]| time(*us))
+            };
+            said += &format!("; answered after p50 {}, p99 {}", at(50.0), at(99.0));
+        }
         said
     }
+
+    /// Of both nodes by message; none: neither counted any.
+    fn port_calls(&self) -> Option<f64> {
+        let work = self.work?;
+        let [near, far] = [work.near.port_calls, work.far.port_calls];
+        near.or(far).map(|_| near.unwrap_or(0.0) + far.unwrap_or(0.0))
+    }
+
+    /// What the nodes did, for a message or for so many of them.
+    pub(crate) fn did(&self, of: &str, times: f64) -> Table {
+        let mut table = Table::new(&format!("What the nodes did for {of}"), &["what"], &[]);
+        table.head.extend(Table::new("", &[], &["that sends", "that receives"]).head);
+        let mut row = |says: &str, [near, far]: [Option<f64>; 2], unit: fn(f64) -> String| {
+            let cell = |value: Option<f64>| {
+                value.map_or_else(|| "-".to_owned(), |value| unit(value * times))
+            };
+            if near.or(far).is_some() {
+                table.rows.push(vec![says.to_owned(), cell(near), cell(far)]);
+            }
+        };
+        if let Some(cpu) = self.nodes_cpu {
+            let own = [Some(cpu.near_user_us), Some(cpu.far_user_us)];
+            row("CPU, its own code", own, time);
+            row("CPU, the kernel", [Some(cpu.near_kernel_us), Some(cpu.far_kernel_us)], time);
+        }
+        let Some(NodesWork { near, far }) = self.work else {
+            return table;
+        };
+        let of = |part: fn(SchedulersTime) -> Option<f64>| {
+            [near.schedulers_us.and_then(part), far.schedulers_us.and_then(part)]
+        };
+        row("schedulers: the load's processes", of(|of| of.own_processes), time);
+        let others = of(|of| Some((of.processes - of.own_processes?).max(0.0)));
+        row("schedulers: other processes", others, time);
+        row("schedulers: ports", of(|of| Some(of.ports)), time);
+        row("schedulers: asking for events", of(|of| Some(of.check_io)), time);
+        row("schedulers: garbage collection", of(|of| Some(of.gc)), time);
+        row("schedulers: other", of(|of| Some(of.other)), time);
+        row("schedulers: asleep", of(|of| Some(of.sleep)), time);
+        row("reductions, the load's", [near.reductions, far.reductions], significant);
+        row("reductions, all", [near.all_reductions, far.all_reductions], significant);
+        row("port calls", [near.port_calls, far.port_calls], significant);
+        let calls = self.system_calls.map(|calls| [calls.near, (calls.all - calls.near).max(0.0)]);
+        row("system calls", calls.map_or([None; 2], |each| each.map(Some)), significant);
+        let copied = [near.kernel_copied_bytes, far.kernel_copied_bytes];
+        row("bytes copied by the kernel", copied, significant);
+        table
+    }
+
+    /// What to know of the table; empty: nothing.
+    pub(crate) fn did_note(&self, times: f64) -> String {
+        let Some(calls) = self.system_calls else { return String::new() };
+        let SystemCalls { writes, reads, polls, futexes, .. } = calls;
+        let [writes, reads, polls, futexes] =
+            [writes, reads, polls, futexes].map(|each| significant(each * times));
+        format!(
+            "system calls: {writes} write, {reads} read, {polls} wait for descriptors or set them, {futexes} are futexes; \
+             counted in windows of a tenth of the time"
+        )
+    }
+}
+
+/// How long messages took that were timed in the nodes.
+fn latency(facts: &Facts) -> Option<Distribution> {
+    let live = between::latency(facts.run.evidence, facts.run.load.window);
+    live.recorded()?;
+    Some(distribution(&Percentiles::of(&live), Curve::Kept))
+}
+
+fn work(facts: &Facts, messages_per_s: f64, bytes_per_s: f64) -> Option<NodesWork> {
+    let node = facts.run.evidence.of(Subject::Node);
+    let node = node.within(facts.run.load.window.0..=facts.run.load.window.1);
+    let count = |metric| node.rate(metric).ok().map(|rate: f64| rate / messages_per_s);
+    let us = |metric| Some(node.rate(metric).ok()? * 1e6 / messages_per_s);
+    let copied = |metrics: [Metric<Bytes>; 2]| {
+        let [more, less] = metrics.map(|metric| node.rate(metric).ok());
+        let rate = more? + less?;
+        // A node that does not count these bytes has a few others.
+        (rate > bytes_per_s / 2.0).then_some(rate / messages_per_s)
+    };
+    let schedulers = |of: [Metric<Duration>; 7], own: Option<f64>, all: Option<f64>| {
+        let [processes, ports, check_io, gc, aux, other, sleep] = of.map(us);
+        let processes = processes?;
+        let share = own.zip(all).filter(|(_, all)| *all > 0.0);
+        Some(SchedulersTime {
+            processes,
+            own_processes: share.map(|(own, all)| processes * (own / all).min(1.0)),
+            ports: ports?,
+            check_io: check_io?,
+            gc: gc?,
+            other: aux? + other?,
+            sleep: sleep?,
+        })
+    };
+    let near_micro = [
+        vm::MICRO_EMULATOR,
+        vm::MICRO_PORT,
+        vm::MICRO_CHECK_IO,
+        vm::MICRO_GC,
+        vm::MICRO_AUX,
+        vm::MICRO_OTHER,
+        vm::MICRO_SLEEP,
+    ];
+    let far_micro = [
+        between::FAR_MICRO_EMULATOR,
+        between::FAR_MICRO_PORT,
+        between::FAR_MICRO_CHECK_IO,
+        between::FAR_MICRO_GC,
+        between::FAR_MICRO_AUX,
+        between::FAR_MICRO_OTHER,
+        between::FAR_MICRO_SLEEP,
+    ];
+    let [own, all] = [between::REDUCTIONS, between::ALL_REDUCTIONS].map(count);
+    let [far_own, far_all] = [between::FAR_REDUCTIONS, between::FAR_ALL_REDUCTIONS].map(count);
+    let work = NodesWork {
+        near: NodeWork {
+            reductions: own,
+            all_reductions: all,
+            port_calls: count(between::PORT_CALLS),
+            kernel_copied_bytes: copied([vm::IO_OUT, vm::IO_IN]),
+            schedulers_us: schedulers(near_micro, own, all),
+        },
+        far: NodeWork {
+            reductions: far_own,
+            all_reductions: far_all,
+            port_calls: count(between::FAR_PORT_CALLS),
+            kernel_copied_bytes: copied([between::FAR_IO_IN, between::FAR_IO_OUT]),
+            schedulers_us: schedulers(far_micro, far_own, far_all),
+        },
+    };
+    (messages_per_s.is_normal() && all.is_some()).then_some(work)
+}
+
+/// Windows of the main phase, its warm-up included: what is counted in them is set against their own length.
+fn system_calls(facts: &Facts, messages_per_s: f64) -> Option<SystemCalls> {
+    let target = facts.run.evidence.of(Subject::Target);
+    let target = target.within(Timestamp(0)..=facts.run.load.window.1);
+    let watched = target.grown(calls::WATCHED).ok().filter(|watched| *watched > 0.0)?;
+    let each = |metric| Some(target.grown(metric).ok()? / watched / messages_per_s);
+    let calls = SystemCalls {
+        all: each(calls::ALL)?,
+        near: each(calls::ROOT_ALL)?,
+        writes: each(calls::WRITES)?,
+        reads: each(calls::READS)?,
+        polls: each(calls::POLLS)?,
+        futexes: each(calls::FUTEXES)?,
+    };
+    messages_per_s.is_normal().then_some(calls)
 }
 
 /// The target's tree has the node that sends for its root, and the other is the rest.
@@ -125,6 +374,9 @@ mod tests {
             cpu_us_per_message: Some(2.49),
             switches_per_message: Some(0.041),
             nodes_cpu: None,
+            latency_us: None,
+            work: None,
+            system_calls: None,
         };
         assert_eq!(
             carried.says(),
