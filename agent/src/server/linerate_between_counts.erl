@@ -5,7 +5,7 @@
 %% load.
 -module(linerate_between_counts).
 
--export([begin_counts/0, peer/1, counts/0, calls/2, timed/2, worked/1]).
+-export([begin_counts/0, peer/1, counts/0, calls/2, moved/2, timed/2, worked/1]).
 -export([told/0, far/1]).
 
 -export_type([counts/0]).
@@ -15,8 +15,9 @@
 -type row() :: [{atom(), non_neg_integer()}].
 
 -define(CALLS, 1).
--define(MESSAGES, 2).
+-define(TIMED, 2).
 -define(REDUCTIONS, 3).
+-define(MESSAGES, 4).
 
 %% Chosen: as the probe's part for the virtual machine; a node that is full answers later.
 -define(PATIENCE_MS, 2000).
@@ -27,7 +28,7 @@ begin_counts() ->
     case persistent_term:get(?MODULE, none) of
         none ->
             Times = counters:new(linerate_client_buckets:count(), [write_concurrency]),
-            persistent_term:put(?MODULE, {counters:new(3, [write_concurrency]), Times});
+            persistent_term:put(?MODULE, {counters:new(4, [write_concurrency]), Times});
         _ ->
             ok
     end.
@@ -47,13 +48,18 @@ counts() ->
 calls(none, _Calls) -> ok;
 calls({Counts, _}, Calls) -> counters:add(Counts, ?CALLS, Calls).
 
+%% @doc A burst of so many messages has arrived.
+-spec moved(counts(), pos_integer()) -> ok.
+moved(none, _Messages) -> ok;
+moved({Counts, _}, Messages) -> counters:add(Counts, ?MESSAGES, Messages).
+
 %% @doc A message was answered after so long. Unit: that of `erlang:monotonic_time/0'.
 -spec timed(counts(), integer()) -> ok.
 timed(none, _Took) ->
     ok;
 timed({Counts, Times}, Took) ->
     Ns = erlang:convert_time_unit(Took, native, nanosecond),
-    ok = counters:add(Counts, ?MESSAGES, 1),
+    ok = counters:add(Counts, ?TIMED, 1),
     counters:add(Times, linerate_client_buckets:bucket(Ns), 1).
 
 %% @doc What the calling process has worked since it last said so.
@@ -84,7 +90,8 @@ told() ->
 near(Counts) ->
     {Reductions, _} = erlang:statistics(exact_reductions),
     [
-        {'between.timed', counters:get(Counts, ?MESSAGES)},
+        {'between.messages', counters:get(Counts, ?MESSAGES)},
+        {'between.timed', counters:get(Counts, ?TIMED)},
         {'between.reductions', counters:get(Counts, ?REDUCTIONS)},
         {'between.all_reductions', Reductions}
         %% Pairs without ports of their own make none: they were not counted.

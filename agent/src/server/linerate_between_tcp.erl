@@ -87,9 +87,10 @@ sends(#{list := _}) -> raw;
 sends(#{batch := 1, packet := Packet}) -> Packet;
 sends(#{}) -> raw.
 
-%% What TLS makes of a call is its own affair.
+%% What TLS makes of a call is its own affair, and a socket of `socket' is no port.
 -spec of_ports(plan(), linerate_between_counts:counts(), non_neg_integer()) -> ok.
 of_ports(#{certificate := _}, _Counts, _Calls) -> ok;
+of_ports(#{backend := socket}, _Counts, _Calls) -> ok;
 of_ports(#{}, Counts, Calls) -> linerate_between_counts:calls(Counts, Calls).
 
 %% How many more may be unanswered; messages of this burst so far, calls of the socket for them, and when the last one

@@ -67,7 +67,8 @@ pub struct NodeWork {
     /// Calls of ports by the processes that send or receive. Absent also where they have none of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port_calls: Option<f64>,
-    /// Bytes that the kernel copied from or to the node. Absent also where the node does not count them (`socket`).
+    /// Bytes that the kernel copied from or to the node, as its ports count them: without the lengths that a driver
+    /// writes. Absent also where the node does not count them (`socket`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_copied_bytes: Option<f64>,
     /// Its schedulers' time.
@@ -150,7 +151,7 @@ impl Carried {
             switches_per_message: switches.filter(|each| each.is_finite()),
             nodes_cpu: nodes_cpu(facts, &target, messages_per_s),
             latency_us: latency(facts),
-            work: work(facts, messages_per_s, per_s * each.bytes as f64),
+            work: work(facts, each.bytes as f64 / messages),
             system_calls: system_calls(facts, messages_per_s),
         }
     }
@@ -222,13 +223,13 @@ impl Carried {
         row("schedulers: garbage collection", of(|of| Some(of.gc)), time);
         row("schedulers: other", of(|of| Some(of.other)), time);
         row("schedulers: asleep", of(|of| Some(of.sleep)), time);
-        row("reductions, the load's", [near.reductions, far.reductions], significant);
-        row("reductions, all", [near.all_reductions, far.all_reductions], significant);
-        row("port calls", [near.port_calls, far.port_calls], significant);
+        row("reductions, the load's", [near.reductions, far.reductions], amount);
+        row("reductions, all", [near.all_reductions, far.all_reductions], amount);
+        row("port calls", [near.port_calls, far.port_calls], amount);
         let calls = self.system_calls.map(|calls| [calls.near, (calls.all - calls.near).max(0.0)]);
-        row("system calls", calls.map_or([None; 2], |each| each.map(Some)), significant);
+        row("system calls", calls.map_or([None; 2], |each| each.map(Some)), amount);
         let copied = [near.kernel_copied_bytes, far.kernel_copied_bytes];
-        row("bytes copied by the kernel", copied, significant);
+        row("bytes copied by the kernel", copied, amount);
         table
     }
 
@@ -237,7 +238,7 @@ impl Carried {
         let Some(calls) = self.system_calls else { return String::new() };
         let SystemCalls { writes, reads, polls, futexes, .. } = calls;
         let [writes, reads, polls, futexes] =
-            [writes, reads, polls, futexes].map(|each| significant(each * times));
+            [writes, reads, polls, futexes].map(|each| amount(each * times));
         format!(
             "system calls: {writes} write, {reads} read, {polls} wait for descriptors or set them, {futexes} are futexes; \
              counted in windows of a tenth of the time"
@@ -247,21 +248,31 @@ impl Carried {
 
 /// How long messages took that were timed in the nodes.
 fn latency(facts: &Facts) -> Option<Distribution> {
-    let live = between::latency(facts.run.evidence, facts.run.load.window);
+    let (from, to) = facts.run.load.window;
+    let since = |from| between::latency(facts.run.evidence, (from, to));
+    // Of a short run all rounds may be in what was left out.
+    let live = Some(since(from)).filter(|live| live.recorded().is_some());
+    let live = live.unwrap_or_else(|| since(Timestamp(0)));
     live.recorded()?;
     Some(distribution(&Percentiles::of(&live), Curve::Kept))
 }
 
-fn work(facts: &Facts, messages_per_s: f64, bytes_per_s: f64) -> Option<NodesWork> {
-    let node = facts.run.evidence.of(Subject::Node);
-    let node = node.within(facts.run.load.window.0..=facts.run.load.window.1);
+/// By the messages that the node itself counted meanwhile: its samples are of other instants than the load's slices.
+fn work(facts: &Facts, bytes_each: f64) -> Option<NodesWork> {
+    let (from, to) = facts.run.load.window;
+    let since = |from| facts.run.evidence.of(Subject::Node).within(from..=to);
+    // Of a short run all rounds but one may be in what was left out.
+    let node = Some(since(from)).filter(|node| node.rate(between::MESSAGES).is_ok());
+    let node = node.unwrap_or_else(|| since(Timestamp(0)));
+    let messages_per_s = node.rate(between::MESSAGES).ok()?;
     let count = |metric| node.rate(metric).ok().map(|rate: f64| rate / messages_per_s);
     let us = |metric| Some(node.rate(metric).ok()? * 1e6 / messages_per_s);
     let copied = |metrics: [Metric<Bytes>; 2]| {
         let [more, less] = metrics.map(|metric| node.rate(metric).ok());
         let rate = more? + less?;
         // A node that does not count these bytes has a few others.
-        (rate > bytes_per_s / 2.0).then_some(rate / messages_per_s)
+        let each = rate / messages_per_s;
+        (each > bytes_each / 2.0).then_some(each)
     };
     let schedulers = |of: [Metric<Duration>; 7], own: Option<f64>, all: Option<f64>| {
         let [processes, ports, check_io, gc, aux, other, sleep] = of.map(us);
@@ -349,6 +360,11 @@ fn nodes_cpu(facts: &Facts, target: &Of<'_>, messages_per_s: f64) -> Option<Node
     messages_per_s.is_normal().then_some(cpu)
 }
 
+/// A number with two significant digits, or whole from a thousand on.
+fn amount(value: f64) -> String {
+    if value >= 1000.0 { count(value.round() as u64) } else { significant(value) }
+}
+
 /// Two significant digits of a small number.
 pub(crate) fn significant(value: f64) -> String {
     match value {
@@ -383,6 +399,53 @@ mod tests {
             "696,000 messages/s to the other node, 106 Mbit/s; a message 2.49 us of CPU on both nodes, \
              0.041 context switches"
         );
+    }
+
+    #[test]
+    fn what_the_nodes_did_is_told_of_a_message_or_of_a_megabyte_and_what_was_not_counted_is_no_row()
+    {
+        let near = NodeWork {
+            reductions: Some(30.0),
+            port_calls: Some(1.0),
+            schedulers_us: Some(SchedulersTime {
+                processes: 0.5,
+                own_processes: Some(0.4),
+                ports: 2.0,
+                ..SchedulersTime::default()
+            }),
+            ..NodeWork::default()
+        };
+        let far = NodeWork { port_calls: Some(1.1), ..NodeWork::default() };
+        let carried = Carried {
+            messages_per_s: 1000.0,
+            bytes_per_s: 20_000.0,
+            cpu_us_per_message: None,
+            switches_per_message: None,
+            nodes_cpu: None,
+            latency_us: None,
+            work: Some(NodesWork { near, far }),
+            system_calls: Some(SystemCalls {
+                all: 1.5,
+                near: 1.0,
+                writes: 1.0,
+                reads: 0.4,
+                polls: 0.1,
+                futexes: 0.0,
+            }),
+        };
+        // Of 20 bytes a message: 50,000 of them.
+        let did = carried.did("a megabyte", 1e6 / 20.0);
+        let cell =
+            |name: &str| did.rows.iter().find(|row| row[0] == name).map(|row| row[1..].to_vec());
+        let row = |near: &str, far: &str| Some(vec![near.to_owned(), far.to_owned()]);
+        assert_eq!(cell("reductions, the load's"), row("1,500,000", "-"));
+        assert_eq!(cell("reductions, all"), None);
+        assert_eq!(cell("port calls"), row("50,000", "55,000"));
+        assert_eq!(cell("system calls"), row("50,000", "25,000"));
+        assert_eq!(cell("schedulers: ports"), row("100 ms", "-"));
+        assert_eq!(cell("schedulers: other processes"), row("5.00 ms", "-"));
+        assert!(carried.did_note(1.0).starts_with("system calls: 1.0 write, 0.40 read, 0.10 wait"));
+        assert!(carried.says().ends_with(", 1.5 system calls, 2.1 port calls"));
     }
 
     #[test]

@@ -31,9 +31,11 @@ pub(super) const SOURCE: Source = Source {
 };
 
 metrics! {
+    /// Messages that the other node has counted, burst by burst, since it began: what the others are divided by.
+    MESSAGES: u64 = "between.messages", "1";
     /// Messages that were timed one by one, in the node that sends, since it began; those of other patterns of traffic are not.
     TIMED: u64 = "between.timed", "1";
-    /// Calls of ports by the processes that send (to send, to receive an answer, to set options), since they began. Absent where they have no ports of their own, and with TLS.
+    /// Calls of ports by the processes that send (to send, to receive an answer, to set options), since they began. Absent where they have no ports of their own, and with TLS and the `socket` backend.
     PORT_CALLS: u64 = "between.port_calls", "1";
     /// The same by those that receive, on the other node: to be given more, and answers.
     FAR_PORT_CALLS: u64 = "between.far_port_calls", "1";
