@@ -92,6 +92,38 @@ what_cannot_be_is_refused_with_what_to_write_test() ->
     {error, {listen, {knobs, Of}}} = linerate_dist_link:start(Where, Call),
     ?assertEqual("call=erpc is of the channel: write link=distribution", lists:flatten(Of)).
 
+%% Both ends are on this node, so its counts have both.
+calls_of_ports_and_times_are_counted_test_() ->
+    [
+        {
+            lists:flatten(io_lib:format("~0p", [Set])),
+            fun() ->
+                ok = linerate_between_counts:begin_counts(),
+                _ = linerate_between_counts:told(),
+                Before = told(),
+                bursts(Server, Set),
+                ?assertEqual({Calls, Timed}, difference(told(), Before))
+            end
+        }
+     || %% Of 20 terms a burst, twice: a send each, one option before the last and one after; 20 arrivals, asked for one by
+        %% one, by hundreds, or never; two answers a burst, each sent and asked for.
+        {Server, Set, Calls, Timed} <- [
+            {linerate_stream_terms, #{active => once}, 2 * (20 + 2 + 20 + 4), 0},
+            {linerate_stream_terms, #{active => 10}, 2 * (20 + 2 + 2 + 4), 0},
+            {linerate_stream_terms, #{active => true}, 2 * (20 + 2 + 4), 0},
+            {linerate_dist_link, #{window => 1}, 0, 40},
+            {linerate_dist_link, #{call => erpc}, 0, 40},
+            {linerate_dist_link, #{window => 10}, 0, 0},
+            {linerate_dist_link, #{link => terms, active => true, window => 1}, 2 * (20 + 2 + 40), 40}
+        ]
+    ].
+
+told() ->
+    {[{node, Row}], Times} = linerate_between_counts:told(),
+    {proplists:get_value('between.port_calls', Row, 0), lists:sum([Count || {_, Count} <- Times])}.
+
+difference({Calls, Timed}, {Before, _}) -> {Calls - Before, Timed}.
+
 a_pair_that_ends_takes_its_far_end_along_test() ->
     Before = processes(),
     bursts(linerate_dist_link, #{}),

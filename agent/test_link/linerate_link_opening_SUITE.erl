@@ -8,6 +8,8 @@
     strangers_are_refused_and_links_still_open/1,
     a_wrong_token_is_refused/1,
     a_node_listens_only_where_it_is_told/1,
+    a_node_reads_no_longer_frames_than_it_is_told/1,
+    both_ends_show_the_lanes_of_a_link/1,
     both_ends_open_at_once/1,
     links_that_were_opened_and_closed_leave_nothing/1,
     a_node_without_the_application_says_so/1,
@@ -24,6 +26,8 @@ all() ->
         strangers_are_refused_and_links_still_open,
         a_wrong_token_is_refused,
         a_node_listens_only_where_it_is_told,
+        a_node_reads_no_longer_frames_than_it_is_told,
+        both_ends_show_the_lanes_of_a_link,
         both_ends_open_at_once,
         links_that_were_opened_and_closed_leave_nothing,
         a_node_without_the_application_says_so,
@@ -102,6 +106,53 @@ a_node_listens_only_where_it_is_told(_) ->
     ok = linerate_link:send(Link, Echo, there),
     ?assertEqual(there, receive there -> there after 1000 -> none end),
     ok = linerate_link:close(Link),
+    linerate_link_nodes:node_down(Peer).
+
+%% What is longer comes in parts; a frame that is longer all the same ends its connection.
+a_node_reads_no_longer_frames_than_it_is_told(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    ok = erpc:call(Node, application, set_env, [linerate_link, frame_max, 4194304]),
+    {ok, Link} = linerate_link:open(Node, #{part => 100000000}),
+    Echo = spawn(Node, linerate_link_nodes, echo, [self()]),
+    Large = crypto:strong_rand_bytes(10000000),
+    ok = linerate_link:send(Link, Echo, Large),
+    ?assert(Large =:= receive Bytes when is_binary(Bytes) -> Bytes after 5000 -> none end),
+    [Lane] = [Pid || {{_, _}, To, bulk, Pid, _} <- ets:tab2list(linerate_link_lanes), To =:= Node],
+    {links, Linked} = process_info(Lane, links),
+    [Socket] = [Port || Port <- Linked, is_port(Port)],
+    Id = linerate_link:id(Link),
+    ok = inet:setopts(Socket, [{packet, raw}]),
+    true = port_command(Socket, [<<5000000:32>>, binary:copy(<<3>>, 5000000)]),
+    ?assertMatch({linerate_link, Id, {closed, _}}, receive {linerate_link, Id, {closed, _}} = Closed -> Closed after 5000 -> none end),
+    ok = erpc:call(Node, application, set_env, [linerate_link, frame_max, 1000]),
+    ?assertMatch({error, _}, linerate_link:open(Node)),
+    linerate_link_nodes:node_down(Peer).
+
+both_ends_show_the_lanes_of_a_link(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    {ok, Link} = linerate_link:open(Node, #{small => 2, window => 65536}),
+    Holder = spawn(Node, linerate_link_nodes, hold, []),
+    [ok = linerate_link:send(Link, Holder, {N, binary:copy(<<0>>, 1000)}) || N <- lists:seq(1, 40)],
+    timer:sleep(200),
+    Here = node(),
+    Near = [Kind || {[linerate_link, lane], _, #{node := To, kind := Kind}} <- linerate_link:lanes(), To =:= Node],
+    Accepted = erpc:call(Node, linerate_link, accepted, []),
+    Far = [Kind || {[linerate_link, reader], _, #{node := From, kind := Kind}} <- Accepted, From =:= Here],
+    ?assertEqual([bulk, small, small], lists:sort(Near)),
+    ?assertEqual([bulk, small, small], lists:sort(Far)),
+    Sum = fun(Name) -> lists:sum([maps:get(Name, Counts) || {_, Counts, _} <- Accepted]) end,
+    ?assertEqual(40, Sum(messages)),
+    %% Nobody takes them: all bytes of them are the destination's still.
+    ?assertEqual(Sum(bytes), Sum(unconsumed)),
+    ?assertEqual([], erpc:call(Node, linerate_link, lanes, [])),
+    {Module, Beam, File} = code:get_object_code(linerate_probe_links),
+    {module, Module} = erpc:call(Node, code, load_binary, [Module, File, Beam]),
+    {Values, Words} = erpc:call(Node, Module, told, []),
+    ?assertMatch({_, 3}, lists:keyfind('vm.link_readers', 1, Values)),
+    ?assertEqual(iolist_to_binary(["from ", atom_to_list(Here), ": 2 small, 1 bulk"]), Words),
+    ok = linerate_link:close(Link, 0),
+    timer:sleep(200),
+    ?assertEqual([], erpc:call(Node, linerate_link, accepted, [])),
     linerate_link_nodes:node_down(Peer).
 
 %% On that node.

@@ -44,7 +44,9 @@ start(Where, Carries, Prepare) ->
     case linerate_peer:start(Options) of
         {ok, Peer} ->
             Node = linerate_peer:node_of(Peer),
-            case prepared(Where, Node, Prepare(Node, Peer)) of
+            ok = linerate_between_counts:begin_counts(),
+            ok = linerate_between_counts:peer(Peer),
+            case prepared(Where, {Node, Carries}, Prepare(Node, Peer)) of
                 {ok, #{handle := Handle} = Started} ->
                     {ok, Started#{handle := {Handle, Peer}, carries => Carries}};
                 {error, Fault} ->
@@ -55,12 +57,12 @@ start(Where, Carries, Prepare) ->
             {error, {listen, {peer, Reason}}}
     end.
 
--spec prepared(linerate_server:where(), node(), {ok, open()} | {error, term()}) ->
+-spec prepared(linerate_server:where(), {node(), {pos_integer(), non_neg_integer()}}, {ok, open()} | {error, term()}) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
-prepared(Where, Node, {ok, Open}) ->
+prepared(Where, {Node, {Messages, _}}, {ok, Open}) ->
     {ok, Asked} = linerate_knobs:read(?MODULE, linerate_asked:knobs(), []),
-    linerate_asked:start(Where, Asked, fun() -> burst(Node, Open) end);
-prepared(_Where, _Node, {error, Reason}) ->
+    linerate_asked:start(Where, Asked, fun() -> burst(Node, Open, Messages) end);
+prepared(_Where, _Of, {error, Reason}) ->
     {error, {listen, {peer, Reason}}}.
 
 -spec stop({linerate_listener:handle(), pid()}) -> ok.
@@ -69,14 +71,18 @@ stop({Handle, Peer}) ->
     linerate_peer:stop(Peer).
 
 %% The pair is the connection's, and ends with it.
--spec burst(node(), open()) -> ok.
-burst(Node, Open) ->
-    case get(?MODULE) of
-        undefined ->
-            Pair = Open(Node),
-            undefined = put(?MODULE, Pair),
-            Pair();
-        Pair ->
-            Pair()
-    end.
-
+-spec burst(node(), open(), pos_integer()) -> ok.
+burst(Node, Open, Messages) ->
+    Pair =
+        case get(?MODULE) of
+            undefined ->
+                Opened = Open(Node),
+                undefined = put(?MODULE, Opened),
+                Opened;
+            Known ->
+                Known
+        end,
+    ok = Pair(),
+    Counts = linerate_between_counts:counts(),
+    ok = linerate_between_counts:moved(Counts, Messages),
+    linerate_between_counts:worked(Counts).

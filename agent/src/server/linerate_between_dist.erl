@@ -27,10 +27,34 @@ open(Node, #{call := message, window := Asked, burst := Burst, payload := Payloa
     Far = far(Node, Plan#{window := Window}),
     _ = maps:get(async_dist, Plan) =:= on andalso process_flag(async_dist, true),
     Ping = fun() -> Send(Far, {ping, self(), Payload}) end,
-    fun() -> stream({Far, Ping, Window}, Window, Burst) end;
+    case Window of
+        1 ->
+            Counts = linerate_between_counts:counts(),
+            fun() -> again(Burst, Counts, fun() -> pinged(Ping, Far) end) end;
+        _ ->
+            fun() -> stream({Far, Ping, Window}, Window, Burst) end
+    end;
 open(Node, #{call := Call, burst := Burst, payload := Payload} = Plan) ->
     Far = far(Node, Plan),
-    fun() -> calls(Call, Far, Payload, Burst) end.
+    Counts = linerate_between_counts:counts(),
+    fun() -> again(Burst, Counts, fun() -> call(Call, Far, Payload) end) end.
+
+%% Each is timed, from before it leaves until it is answered.
+-spec again(non_neg_integer(), linerate_between_counts:counts(), fun(() -> ok)) -> ok.
+again(0, _Counts, _Do) ->
+    ok;
+again(Left, Counts, Do) ->
+    Began = erlang:monotonic_time(),
+    ok = Do(),
+    ok = linerate_between_counts:timed(Counts, erlang:monotonic_time() - Began),
+    again(Left - 1, Counts, Do).
+
+-spec pinged(fun(() -> term()), pid()) -> ok.
+pinged(Ping, Far) ->
+    _ = Ping(),
+    receive
+        {pong, Far, 1} -> ok
+    end.
 
 %% Linked: this end is none without the other. The other sees this one go by itself, however it ends.
 -spec far(node(), plan()) -> pid().
@@ -51,19 +75,17 @@ stream({Far, _Ping, _Window} = To, Credit, Left) ->
         {pong, Far, Count} -> stream(To, Credit + Count, Left)
     end.
 
--spec calls(gen_server | erpc | rpc_cast, pid(), term(), non_neg_integer()) -> ok.
-calls(_Call, _Far, _Payload, 0) ->
-    ok;
-calls(gen_server, Far, Payload, Left) ->
+-spec call(gen_server | erpc | rpc_cast, pid(), term()) -> ok.
+call(gen_server, Far, Payload) ->
     pong = gen_server:call(Far, {ping, Payload}, infinity),
-    calls(gen_server, Far, Payload, Left - 1);
-calls(erpc, Far, Payload, Left) ->
+    ok;
+call(erpc, Far, Payload) ->
     pong = erpc:call(node(Far), ?MODULE, echo, [none, Payload]),
-    calls(erpc, Far, Payload, Left - 1);
-calls(rpc_cast, Far, Payload, Left) ->
+    ok;
+call(rpc_cast, Far, Payload) ->
     true = rpc:cast(node(Far), ?MODULE, echo, [self(), Payload]),
     receive
-        pong -> calls(rpc_cast, Far, Payload, Left - 1)
+        pong -> ok
     end.
 
 %% @doc What is called on the peer.
@@ -81,11 +103,22 @@ init({Near, Window, Burst}) ->
 
 -spec handle_call({ping, term()}, gen_server:from(), state()) -> {reply, pong, state()}.
 handle_call({ping, _Payload}, _From, State) ->
-    {reply, pong, State}.
+    {reply, pong, counted(State)}.
 
 -spec handle_cast(term(), state()) -> {noreply, state()}.
 handle_cast(_Unexpected, State) ->
     {noreply, State}.
+
+%% Of calls a burst is told as well, for its work to be counted.
+-spec counted(state()) -> state().
+counted({Window, Burst, Counted, Answered}) ->
+    case Counted + 1 of
+        Burst ->
+            ok = linerate_between_counts:worked(linerate_between_counts:counts()),
+            {Window, Burst, 0, 0};
+        Count ->
+            {Window, Burst, Count, Answered}
+    end.
 
 %% Half a window is answered at a time, so that the other half is on its way.
 -spec handle_info(term(), state()) -> {noreply, state()} | {stop, normal, state()}.
@@ -93,6 +126,7 @@ handle_info({ping, From, _Payload}, {Window, Burst, Counted, Answered}) ->
     case Counted + 1 of
         Burst ->
             From ! {pong, self(), Burst - Answered},
+            ok = linerate_between_counts:worked(linerate_between_counts:counts()),
             {noreply, {Window, Burst, 0, 0}};
         Count when (Count - Answered) * 2 >= Window ->
             From ! {pong, self(), Count - Answered},

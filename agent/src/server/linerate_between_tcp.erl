@@ -54,8 +54,10 @@ open(Node, Ip, #{window := Asked, burst := Burst, nodelay := Nodelay} = Asking) 
             {ok, Tcp} = gen_tcp:connect(Ip, Port, backend(Plan) ++ [{packet, raw} | options(Plan)], ?PATIENCE),
             Socket = secured(near, Tcp, Plan),
             ok = linerate_reading:setopts(Socket, [{packet, sends(Plan)}]),
+            Counts = linerate_between_counts:counts(),
             fun() ->
-                ok = send(Socket, Plan, Window, 0),
+                Calls = send(Socket, Plan, Window, {0, 0, erlang:monotonic_time()}),
+                ok = of_ports(Plan, Counts, Calls + 1),
                 linerate_reading:setopts(Socket, [{nodelay, Nodelay =:= on}])
             end
     after ?PATIENCE -> exit({far_end, silent})
@@ -85,20 +87,37 @@ sends(#{list := _}) -> raw;
 sends(#{batch := 1, packet := Packet}) -> Packet;
 sends(#{}) -> raw.
 
-%% Messages of this burst so far, and how many more may be unanswered.
--spec send(linerate_reading:socket(), plan(), non_neg_integer(), non_neg_integer()) -> ok.
-send(_Socket, #{window := Window, burst := Burst}, Window, Burst) ->
-    ok;
-send(Socket, #{burst := Burst, batch := Batch} = Plan, Credit, Sent) when
+%% What TLS makes of a call is its own affair, and a socket of `socket' is no port.
+-spec of_ports(plan(), linerate_between_counts:counts(), non_neg_integer()) -> ok.
+of_ports(#{certificate := _}, _Counts, _Calls) -> ok;
+of_ports(#{backend := socket}, _Counts, _Calls) -> ok;
+of_ports(#{}, Counts, Calls) -> linerate_between_counts:calls(Counts, Calls).
+
+%% How many more may be unanswered; messages of this burst so far, calls of the socket for them, and when the last one
+%% left. Returns the calls.
+-spec send(linerate_reading:socket(), plan(), non_neg_integer(), {non_neg_integer(), non_neg_integer(), integer()}) ->
+    non_neg_integer().
+send(_Socket, #{window := Window, burst := Burst}, Window, {Burst, Calls, _}) ->
+    Calls;
+send(Socket, #{burst := Burst, batch := Batch, window := Window} = Plan, Credit, {Sent, Calls, _}) when
     Credit > 0, Sent < Burst
 ->
     Count = lists:min([Batch, Credit, Burst - Sent]),
+    %% Only of one that is answered by itself it matters.
+    Began =
+        case Window of
+            1 -> erlang:monotonic_time();
+            _ -> 0
+        end,
     ok = linerate_reading:send(Socket, messages(Plan, Sent, Count)),
     %% The last segment of a burst is a short one, and must not wait for an ACK that is delayed.
-    _ = [ok = linerate_reading:setopts(Socket, [{nodelay, true}]) || Sent + Count =:= Burst],
-    send(Socket, Plan, Credit - Count, Sent + Count);
-send(Socket, Plan, Credit, Sent) ->
-    send(Socket, Plan, Credit + answered(Socket, Plan), Sent).
+    Last = [ok = linerate_reading:setopts(Socket, [{nodelay, true}]) || Sent + Count =:= Burst],
+    send(Socket, Plan, Credit - Count, {Sent + Count, Calls + 1 + length(Last), Began});
+send(Socket, #{window := Window} = Plan, Credit, {Sent, Calls, Began}) ->
+    Answered = answered(Socket, Plan),
+    _ = Window =:= 1 andalso
+        linerate_between_counts:timed(linerate_between_counts:counts(), erlang:monotonic_time() - Began),
+    send(Socket, Plan, Credit + Answered, {Sent, Calls + 1, Began}).
 
 -spec messages(plan(), non_neg_integer(), pos_integer()) -> iodata().
 messages(#{list := List, packet := Packet}, Sent, Count) ->
@@ -167,7 +186,7 @@ far(Near, Ip, #{active := Mode} = Plan) ->
     %% Its answers are short and few.
     ok = linerate_reading:setopts(Socket, [{packet, receives(Plan)}, {nodelay, true}]),
     ok = linerate_reading:start(Socket, Mode),
-    count(Socket, with_sink(Plan), {0, 0, <<>>}).
+    count(Socket, with_sink(Plan), {0, 0, <<>>}, 0).
 
 -spec with_sink(plan()) -> plan().
 with_sink(#{form := delivered} = Plan) -> Plan#{sink => spawn_link(fun sink/0)};
@@ -182,12 +201,35 @@ sink() ->
 %% Of this burst: counted, of them answered; and what is left of what arrived.
 -type counted() :: {non_neg_integer(), non_neg_integer(), binary() | non_neg_integer()}.
 
--spec count(linerate_reading:socket(), plan(), counted()) -> no_return().
-count(Socket, #{active := Mode} = Plan, Counted) ->
+%% Last: what arrived since this was counted.
+-spec count(linerate_reading:socket(), plan(), counted(), non_neg_integer()) -> no_return().
+count(Socket, #{active := Mode} = Plan, Counted, Arrivals) ->
     case linerate_reading:next(Socket, Mode) of
-        {ok, Arrived} -> count(Socket, Plan, answer(Socket, Plan, take(Plan, Arrived, Counted)));
-        {error, Reason} -> exit({shutdown, Reason})
+        {ok, Arrived} ->
+            Taken = take(Plan, Arrived, Counted),
+            case {Taken, answer(Socket, Plan, Taken)} of
+                %% Not one whole message of a burst.
+                {{0, 0, _}, Next} ->
+                    count(Socket, Plan, Next, Arrivals + 1);
+                %% A burst is over.
+                {_, {0, 0, _} = Next} ->
+                    {Calls, Left} = linerate_reading:calls(Mode, Arrivals + 1),
+                    Counts = linerate_between_counts:counts(),
+                    ok = of_ports(Plan, Counts, Calls + 1),
+                    ok = linerate_between_counts:worked(Counts),
+                    count(Socket, Plan, Next, Left);
+                {_, {_, Answered, _} = Next} ->
+                    ok = answers(Plan, Answered, Counted),
+                    count(Socket, Plan, Next, Arrivals + 1)
+            end;
+        {error, Reason} ->
+            exit({shutdown, Reason})
     end.
+
+%% An answer is a call too.
+-spec answers(plan(), non_neg_integer(), counted()) -> ok.
+answers(_Plan, Answered, {_, Answered, _}) -> ok;
+answers(Plan, _Answered, _Before) -> of_ports(Plan, linerate_between_counts:counts(), 1).
 
 -spec take(plan(), binary(), counted()) -> counted().
 take(#{form := bytes} = Plan, Arrived, Counted) ->

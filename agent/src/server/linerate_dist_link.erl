@@ -134,6 +134,7 @@ beside(Node, Peer, Ip, #{beside := Bytes} = Knobs, Linked) ->
 -spec always(linerate_between:pair(), reference()) -> ok.
 always(Pair, Ends) ->
     ok = Pair(),
+    ok = linerate_between_counts:worked(linerate_between_counts:counts()),
     receive
         {'DOWN', Ends, _, _, _} -> ok
     after 0 -> always(Pair, Ends)

@@ -45,6 +45,8 @@ read(Server, Table, [{Key, Text} | Written], Known) ->
 -spec value(binary(), linerate_server:permitted()) -> {ok, linerate_server:value()} | error.
 value(_Text, []) ->
     error;
+value(Text, [text]) ->
+    {ok, Text};
 value(Text, [{Min, Max} | Permitted]) ->
     try binary_to_integer(Text) of
         Integer when Min =< Integer, Integer =< Max -> {ok, Integer};
@@ -67,6 +69,9 @@ alternatives(Permitted) ->
     lists:join($|, [text(Alternative) || Alternative <- Permitted]).
 
 -spec text(linerate_server:value() | {integer(), integer()}) -> iodata().
+%% What linerate takes for a value of any kind.
+text(text) -> <<"anything">>;
 text({Min, Max}) -> [integer_to_binary(Min), "..", integer_to_binary(Max)];
 text(Value) when is_integer(Value) -> integer_to_binary(Value);
+text(Value) when is_binary(Value) -> Value;
 text(Value) when is_atom(Value) -> atom_to_binary(Value).

@@ -9,7 +9,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--export([start/1, node_of/1, stop/1]).
+-export([start/1, node_of/1, counted/2, stop/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -export_type([options/0]).
@@ -37,6 +37,11 @@ start(Options) ->
 node_of(Peer) ->
     gen_server:call(Peer, node).
 
+%% @doc What the peer has counted of itself ({@link linerate_between_counts}).
+-spec counted(pid(), timeout()) -> [{atom(), non_neg_integer()}].
+counted(Peer, Patience) ->
+    gen_server:call(Peer, counted, Patience).
+
 -spec stop(pid()) -> ok.
 stop(Peer) ->
     try
@@ -45,7 +50,8 @@ stop(Peer) ->
         exit:_ -> ok
     end.
 
--type state() :: {port(), node()}.
+%% Its port, its name, and who waits for what it has counted, the oldest first.
+-type state() :: {port(), node(), [gen_server:from()]}.
 
 -spec init(options()) -> {ok, state()} | {stop, term()}.
 init(#{link := Link} = Options) ->
@@ -121,7 +127,7 @@ boot(Wish, Schedulers) ->
     Port = open_port({spawn_executable, Program}, [
         {args, Flags ++ ["-pa", Folder, "-s", "linerate_peer_main", "main"]},
         {env, [{"ERL_CRASH_DUMP_BYTES", "0"}, {"ERL_FLAGS", false}, {"ERL_AFLAGS", false}]},
-        {line, 1024},
+        {line, 65536},
         binary,
         exit_status
     ]),
@@ -135,7 +141,7 @@ connected(Peer, Port, #{buffer := Buffer, sndbuf := Sndbuf}) ->
             %% It says so when its half of the handshake is done; this waits for ours.
             true = net_kernel:hidden_connect_node(Peer),
             ok = set_channel(Peer, [{sndbuf, Sndbuf}, {buffer, Buffer}]),
-            {ok, {Port, Peer}};
+            {ok, {Port, Peer, []}};
         {Port, {data, {_, Trouble}}} ->
             {stop, {peer, Trouble}};
         {Port, {exit_status, Status}} ->
@@ -154,19 +160,25 @@ set_channel(Peer, Options) ->
         Set when is_port(Channel) -> inet:setopts(Channel, Set)
     end.
 
--spec handle_call(term(), gen_server:from(), state()) -> {reply, term(), state()}.
-handle_call(node, _From, {_, Peer} = State) ->
-    {reply, Peer, State}.
+-spec handle_call(term(), gen_server:from(), state()) -> {reply, term(), state()} | {noreply, state()}.
+handle_call(node, _From, {_, Peer, _} = State) ->
+    {reply, Peer, State};
+handle_call(counted, From, {Port, Peer, Waiting}) ->
+    true = port_command(Port, "counted\n"),
+    {noreply, {Port, Peer, Waiting ++ [From]}}.
 
 -spec handle_cast(term(), state()) -> {noreply, state()}.
 handle_cast(Unexpected, State) ->
     handle_info(Unexpected, State).
 
 -spec handle_info(term(), state()) -> {noreply, state()} | {stop, term(), state()}.
-handle_info({Port, {exit_status, Status}}, {Port, Peer} = State) ->
+handle_info({Port, {data, {eol, <<"counted ", Told/binary>>}}}, {Port, Peer, [From | Waiting]}) ->
+    gen_server:reply(From, binary_to_term(base64:decode(Told))),
+    {noreply, {Port, Peer, Waiting}};
+handle_info({Port, {exit_status, Status}}, {Port, Peer, _} = State) ->
     ?LOG_ERROR("the peer ~0p exited with status ~0p", [Peer, Status]),
     {stop, normal, State};
-handle_info({Port, {data, {_, Said}}}, {Port, Peer} = State) ->
+handle_info({Port, {data, {_, Said}}}, {Port, Peer, _} = State) ->
     ?LOG_WARNING("the peer ~0p printed ~0p", [Peer, Said]),
     {noreply, State};
 handle_info(_Unexpected, State) ->
@@ -174,7 +186,7 @@ handle_info(_Unexpected, State) ->
 
 %% Closing the port closes the peer's standard input.
 -spec terminate(term(), state()) -> ok.
-terminate(_Reason, {Port, Peer}) ->
+terminate(_Reason, {Port, Peer, _}) ->
     try
         true = port_close(Port)
     catch

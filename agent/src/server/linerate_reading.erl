@@ -3,7 +3,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--export([knob/1, start/2, again/2, next/2]).
+-export([knob/1, start/2, again/2, next/2, calls/2]).
 
 -export([setopts/2, send/2, recv/2]).
 
@@ -63,6 +63,12 @@ await(Socket, Mode) ->
             ]),
             await(Socket, Mode)
     end.
+
+%% @doc How many calls of the socket it took to get so many arrivals, and how many of them are of the next call.
+-spec calls(mode(), non_neg_integer()) -> {non_neg_integer(), non_neg_integer()}.
+calls(true, _Arrivals) -> {0, 0};
+calls(Mode, Arrivals) when is_atom(Mode) -> {Arrivals, 0};
+calls(Count, Arrivals) -> {Arrivals div Count, Arrivals rem Count}.
 
 -spec setopts(socket(), [gen_tcp:option()]) -> ok | {error, term()}.
 setopts(Socket, Options) when element(1, Socket) =:= sslsocket -> ssl:setopts(Socket, Options);

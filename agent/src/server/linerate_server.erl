@@ -8,10 +8,10 @@
 %% Name, what it may be, what it is if nobody says, and a sentence.
 -type knob() :: {atom(), permitted(), value(), string()}.
 
-%% Words, single integers, and ranges of integers, both ends included.
+%% Words, single integers, and ranges of integers, both ends included. `text', which is the last: any other text.
 -type permitted() :: [atom() | integer() | {integer(), integer()}].
 
--type value() :: atom() | integer().
+-type value() :: atom() | integer() | binary().
 
 %% Every knob of a server, each with a permitted value.
 -type knobs() :: #{atom() => value()}.

@@ -24,7 +24,9 @@ name() -> 'stream-terms'.
 -spec knobs() -> [linerate_server:knob()].
 knobs() ->
     [
-        {term, [pair, tree, binary], pair, "{N, N}; a tuple tree of 64 leaves N; or a binary"},
+        {term, [pair, tree, binary, text], pair,
+            "{N, N}; a tuple tree of 64 leaves N; a binary; or any term, as Erlang writes it, in which N is its number: "
+            "[N, {ok, <<\"x\">>}]"},
         {payload, [{1, ?MAX_BYTES}], 1000, "bytes of that binary"},
         {burst, [{1, 1000000}], 1000, "terms for each request"},
         {batch, [{1, 10000}], 1, "terms in one call of gen_tcp:send/2"},
@@ -40,7 +42,17 @@ knobs() ->
 
 -spec start(linerate_server:where(), linerate_server:knobs()) ->
     {ok, linerate_server:started()} | {error, linerate_server:fault()}.
-start(#{ip := Ip} = Where, #{burst := Burst, packet := Packet, together := Together} = Knobs) ->
+start(Where, #{term := Text} = Knobs) when is_binary(Text) ->
+    case linerate_shape:read(Text) of
+        {ok, Shape} -> started(Where, Knobs#{term := Shape});
+        {error, Sentence} -> {error, {listen, {knobs, Sentence}}}
+    end;
+start(Where, Knobs) ->
+    started(Where, Knobs).
+
+-spec started(linerate_server:where(), linerate_server:knobs() | #{term := linerate_shape:shape(), atom() => term()}) ->
+    {ok, linerate_server:started()} | {error, linerate_server:fault()}.
+started(#{ip := Ip} = Where, #{burst := Burst, packet := Packet, together := Together} = Knobs) ->
     #{size := Size} = Plan = plan(Knobs),
     case Knobs of
         #{packet := _} when Packet =/= raw, Size >= 1 bsl (8 * Packet) ->
@@ -55,7 +67,7 @@ start(#{ip := Ip} = Where, #{burst := Burst, packet := Packet, together := Toget
     end.
 
 %% @doc What a pair is told.
--spec plan(linerate_server:knobs()) -> linerate_between_tcp:plan().
+-spec plan(#{term := term(), atom() => term()}) -> linerate_between_tcp:plan().
 plan(#{burst := Burst} = Knobs) ->
     Term = term(Knobs),
     Message = fun(Number) -> term_to_binary(Term(Number)) end,
@@ -81,20 +93,22 @@ open(Node, Ip, Plan) ->
 stop(Handle) ->
     linerate_between:stop(Handle).
 
--spec form(linerate_server:knobs()) -> terms | frames | bytes.
+-spec form(#{atom() => term()}) -> terms | frames | bytes.
 form(#{packet := raw}) -> bytes;
 form(#{decode := on}) -> terms;
 form(#{decode := off}) -> frames.
 
 %% A new term each time, of one size.
--spec term(linerate_server:knobs()) -> fun((non_neg_integer()) -> term()).
+-spec term(#{term := term(), atom() => term()}) -> fun((non_neg_integer()) -> term()).
 term(#{term := pair}) ->
     fun(Number) -> {?FIRST + Number, ?FIRST + Number} end;
 term(#{term := tree}) ->
     fun(Number) -> doubled(?FIRST + Number, ?DOUBLED) end;
 term(#{term := binary, payload := Bytes}) ->
     Binary = binary:copy(<<".">>, Bytes),
-    fun(_Number) -> Binary end.
+    fun(_Number) -> Binary end;
+term(#{term := Shape}) when is_function(Shape) ->
+    fun(Number) -> Shape(?FIRST + Number) end.
 
 -spec doubled(term(), non_neg_integer()) -> term().
 doubled(Term, 0) -> Term;

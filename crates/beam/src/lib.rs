@@ -43,5 +43,6 @@ pub use host::{FarProgram, Host, HostFault, Taken};
 pub use listening::listening;
 pub use node::{Asked, CallFault, Node};
 pub use place::{BadPlace, TlsFiles, Where};
+pub use rows::rows;
 pub use ssh::{NotStarted, SCHEME as SSH, SshNode};
 pub use unreached::Unreached;

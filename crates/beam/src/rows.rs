@@ -18,8 +18,8 @@ const MOST_VALUES: usize = 1000;
 /// What is no text. Source: `linerate_probe_socket:kernel/1`, linerate_probe_kernel.erl.
 const RAW: [&str; 3] = ["tcp_info", "meminfo", "raw"];
 
-/// Every row that can be read.
-pub(crate) fn rows(answer: &Term) -> Option<Vec<NodeRow>> {
+/// Every row that can be read; none: it is no list.
+pub fn rows(answer: &Term) -> Option<Vec<NodeRow>> {
     let rows = as_list(answer)?;
     Some(rows.iter().take(MOST).filter_map(row).collect())
 }

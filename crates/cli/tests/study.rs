@@ -73,6 +73,28 @@ fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
         cpu_us("1 a pair") > 5.0 * cpu_us("1 + 1,000 terms a call, as machine words"),
         "{said}"
     );
+    // A term a call is a call of the port to send it, and {active, once} one more to be given the next; with 64 a call
+    // it is a sixty-fourth of the former.
+    let work =
+        |series: &str, of: &str| row(&study, series, None)["load"]["carried"]["work"][of].clone();
+    let calls = |series, of| work(series, of)["port_calls"].as_f64().unwrap();
+    let expected: [(&str, f64, f64); 2] =
+        [("1 a pair", 1.0, 1.0), ("1 + 64 terms a call, cut", 1.0 / 64.0, 0.0)];
+    for (series, near, far) in expected {
+        assert!((calls(series, "near") - near).abs() < 0.2 * near.max(0.1), "{said}");
+        assert!((calls(series, "far") - far).abs() < 0.2 * far.max(0.5), "{said}");
+    }
+    // Both nodes have done something for each term, and told what.
+    for of in ["near", "far"] {
+        let work = work("1 a pair", of);
+        let own = work["reductions"].as_f64().unwrap();
+        assert!(own > 1.0 && work["all_reductions"].as_f64().unwrap() >= 0.8 * own, "{work}");
+        // The term, and answers.
+        let copied = work["kernel_copied_bytes"].as_f64().unwrap();
+        assert!((15.0..40.0).contains(&copied), "{work}");
+        let schedulers = &work["schedulers_us"];
+        assert!(schedulers["ports"].as_f64().unwrap() > 0.0, "{work}");
+    }
     assert!(page.contains("by first"), "{page}");
     agrees(&study);
 }
@@ -107,6 +129,13 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     let per_s =
         |case| row(&study, "the link", Some(case))["load"]["carried"]["messages_per_s"].as_f64();
     assert!(per_s(60_000) > per_s(1_000_000));
+    // How long a tiny message took beside large ones is measured by the process that sent it, and drawn.
+    for series in ["100 bytes beside, the link", "100 bytes beside, linerate_link"] {
+        let times = &row(&study, series, Some(1_000_000))["load"]["carried"]["latency_us"];
+        assert!(times["count"].as_u64().unwrap() > 10, "{said}");
+    }
+    assert!(page.contains(r#"id="percentiles""#), "{said}");
+    assert!(page.contains("What the nodes did for a megabyte"), "{said}");
     // The steps add up to the last: each is what it has more than the one before.
     let parts = study["parts"].as_array().unwrap();
     let us = |part: &Value, key: &str| part[key].as_f64().unwrap_or(0.0);

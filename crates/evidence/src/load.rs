@@ -10,7 +10,7 @@ use linerate_model::{OpRate, Plan, Timestamp};
 
 use crate::engine::{Errors, Phase, Slice};
 use crate::evidence::Evidence;
-use crate::packed::{Packed, live_histogram};
+use crate::packed::{Live, Packed, live_histogram};
 use crate::subject::Subject;
 
 mod change_point;
@@ -174,6 +174,15 @@ pub struct Point {
 impl Percentiles {
     fn new() -> Self {
         Self { answered: live_histogram(), all: live_histogram() }
+    }
+
+    /// Of times that were all measured.
+    pub fn of(live: &Live) -> Self {
+        let mut times = Self::new();
+        if let Some(recorded) = live.recorded() {
+            times.add(&Packed::pack(recorded), None);
+        }
+        times
     }
 
     /// Adds all of another one.

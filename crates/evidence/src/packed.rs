@@ -46,12 +46,17 @@ impl Live {
         }
     }
 
+    /// Adds what a packed one holds.
+    pub fn add(&mut self, packed: &Packed) {
+        if !packed.is_empty() {
+            packed.add_to(self.0.get_or_insert_with(|| Box::new(live_histogram())));
+        }
+    }
+
     /// What a packed one holds.
     pub fn of(packed: &Packed) -> Self {
         let mut live = Self::default();
-        if !packed.is_empty() {
-            packed.add_to(live.0.insert(Box::new(live_histogram())));
-        }
+        live.add(packed);
         live
     }
 

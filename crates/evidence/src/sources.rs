@@ -30,9 +30,11 @@ macro_rules! metrics {
 }
 
 pub mod acceptor;
+pub mod between;
 pub mod broker;
 pub mod bursts;
 pub mod callees;
+pub mod calls;
 pub mod capture;
 pub mod census;
 pub mod clients;
@@ -87,6 +89,7 @@ pub static SOURCES: &[&Source] = &[
     &link::SOURCE,
     &census::SOURCE,
     &process::SOURCE,
+    &calls::SOURCE,
     &stream::SOURCE,
     &engine::SOURCE,
     &threads::SOURCE,
@@ -105,6 +108,7 @@ pub static SOURCES: &[&Source] = &[
     &callees::SOURCE,
     &broker::SOURCE,
     &queue::SOURCE,
+    &between::SOURCE,
 ];
 
 /// One kind of evidence.
@@ -142,6 +146,8 @@ pub enum Fetch {
     OwnThreads,
     /// The states of the threads in the target's tree, at random instants.
     Threads,
+    /// System calls of the threads in the target's tree, counted by the kernel for a part of the time.
+    Calls,
     /// The connections that the target's tree opened, at random instants.
     Peers,
     /// The probe inside the target's BEAM node: rows of all such sources at once.
@@ -166,7 +172,7 @@ pub enum Parse {
     /// A round over the tree at a time, by [`process::Tree`], which remembers the threads that
     /// went.
     Tree,
-    /// Added up by the source's own type: [`engine::Engine`], [`threads::Threads`], [`peers::Peers`].
+    /// Added up by the source's own type: [`engine::Engine`], [`threads::Threads`], [`peers::Peers`], [`calls::Calls`].
     AddedUp,
     /// The probe's rows name their metrics: [`node::take`].
     Node,

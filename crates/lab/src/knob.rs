@@ -28,6 +28,9 @@ pub enum Permitted {
     Any,
 }
 
+/// How a value of any kind is shown, here and by the agent (`linerate_knobs.erl`).
+const ANYTHING: &str = "anything";
+
 impl KnobSpec {
     /// Whether it may have this value.
     pub fn permits(&self, value: &str) -> bool {
@@ -51,7 +54,7 @@ impl fmt::Display for Permitted {
         match self {
             Permitted::Word(word) => f.write_str(word),
             Permitted::Range(least, most) => write!(f, "{least}..{most}"),
-            Permitted::Any => f.write_str("anything"),
+            Permitted::Any => f.write_str(ANYTHING),
         }
     }
 }
@@ -66,7 +69,10 @@ pub(crate) fn of_agent(name: &str, shown: &str) -> Option<KnobSpec> {
             let range = value.split_once("..").and_then(|(least, most)| {
                 Some(Permitted::Range(least.parse().ok()?, most.parse().ok()?))
             });
-            range.unwrap_or_else(|| Permitted::Word(value.to_owned()))
+            match value {
+                ANYTHING => Permitted::Any,
+                _ => range.unwrap_or_else(|| Permitted::Word(value.to_owned())),
+            }
         })
         .collect();
     Some(KnobSpec {
@@ -89,6 +95,13 @@ mod tests {
         assert_eq!(knob.alternatives(), "passive|once|true|1..32767");
         assert!(knob.permits("passive") && knob.permits("100") && knob.permits("32767"));
         assert!(!knob.permits("0") && !knob.permits("sometimes") && !knob.permits(""));
+    }
+
+    #[test]
+    fn a_knob_may_take_any_text_besides_its_words() {
+        let knob = of_agent("term", "pair|tree|anything/pair").unwrap();
+        assert!(knob.permits("tree") && knob.permits("{N, [N]}"));
+        assert_eq!(knob.alternatives(), "pair|tree|anything");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod accepting;
 mod bursts;
+mod calls;
 mod capture;
 mod census;
 mod clients;
@@ -38,6 +39,7 @@ use linerate_model::Timestamp;
 
 pub use accepting::{Accepting, accepting};
 pub use bursts::{BurstSampler, NoBursts};
+pub use calls::CallSampler;
 pub use capture::{CaptureSampler, MOST_PORTS, NoCapture};
 pub use census::{Asked, Census, CensusSampler, Sample};
 pub use ends::ServerEnds;

@@ -63,6 +63,7 @@ impl Stack {
                 | Fetch::TargetTree
                 | Fetch::OwnThreads
                 | Fetch::Threads
+                | Fetch::Calls
                 | Fetch::Peers
                 | Fetch::Node
                 | Fetch::Link

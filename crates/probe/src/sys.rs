@@ -1,10 +1,10 @@
-//! The calls of a packet capture, and of a sampler of code, that Rust can't check: all of this crate's `unsafe`.
+//! The calls of a packet capture, and of samplers of code and of system calls, that Rust can't check: all of this crate's `unsafe`.
 //!
 //! Source: packet(7); `Documentation/networking/packet_mmap.rst` and `linux/if_packet.h` of the kernel;
 //! perf_event_open(2) and `linux/perf_event.h`.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -233,6 +233,49 @@ impl Drop for Places {
         unsafe { libc::munmap(self.memory.as_ptr().cast(), 2 * self.page) };
     }
 }
+
+/// How often a thread came to a tracepoint, since this was opened.
+#[derive(Debug)]
+pub(crate) struct Passes(OwnedFd);
+
+impl Passes {
+    /// Begins to count a thread at the tracepoint of that number, where the filter holds; empty: always.
+    pub(crate) fn open(thread: u32, tracepoint: u64, filter: &CStr) -> io::Result<Self> {
+        // Source: linux/perf_event.h: `PERF_TYPE_TRACEPOINT` and the size of the first version; the number; nothing else.
+        let attributes: [u64; 8] = [2 | 64 << 32, tracepoint, 0, 0, 0, 0, 0, 0];
+        // SAFETY: the kernel reads the 64 bytes of a live value that its size word announces.
+        let event = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                attributes.as_ptr(),
+                thread as c_int,
+                -1 as c_int,
+                -1 as c_int,
+                CLOSED_ON_EXEC,
+            )
+        };
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given this descriptor to us, and to nobody else.
+        let event = unsafe { OwnedFd::from_raw_fd(event as c_int) };
+        if !filter.is_empty() {
+            // SAFETY: the kernel reads the text up to its end, of a live value.
+            checked(unsafe { libc::ioctl(event.as_raw_fd(), SET_FILTER, filter.as_ptr()) })?;
+        }
+        Ok(Self(event))
+    }
+
+    /// How often.
+    pub(crate) fn count(&self) -> io::Result<u64> {
+        let mut word = [0; 8];
+        rustix::io::read(&self.0, &mut word)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+}
+
+/// `PERF_EVENT_IOC_SET_FILTER`, linux/perf_event.h: `_IOW('$', 6, char *)`.
+const SET_FILTER: libc::Ioctl = (1 << 30 | size_of::<*const c_void>() << 16 | 0x24 << 8 | 6) as _;
 
 /// `PERF_FLAG_FD_CLOEXEC`, linux/perf_event.h.
 const CLOSED_ON_EXEC: libc::c_ulong = 1 << 3;

@@ -184,12 +184,12 @@ fn availability(service: Service) -> Availability {
 
 /// Whether the points of the curve are wanted: only charts need them, and they are many.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Curve {
+pub(crate) enum Curve {
     Kept,
     LeftOut,
 }
 
-fn distribution(of: &Percentiles, curve: Curve) -> Distribution {
+pub(crate) fn distribution(of: &Percentiles, curve: Curve) -> Distribution {
     if of.count() == 0 {
         return Distribution::default();
     }

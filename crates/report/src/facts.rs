@@ -27,7 +27,8 @@ pub(crate) use answer::{
     bar, cure, doubt, evidence, inconclusive, is_by_hand, missed, next, rate_line, time_bar,
 };
 pub(crate) use between::{
-    brief as study_brief, link_account, link_account_notes, parts, wire, wire_notes,
+    brief as study_brief, did, did_in_study, did_notes, link_account, link_account_notes, parts,
+    wire, wire_notes,
 };
 pub(crate) use compare::{compared, figures as compared_figures, notes as compared_notes};
 pub(crate) use course::{claims, climb, climb_line, effect_line, held, outcome, study, turned};

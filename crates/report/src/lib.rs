@@ -33,7 +33,7 @@ pub use account::{
 pub use answer::{Latency, Limit};
 pub use assemble::run_document;
 pub use breakdown::{Breakdown, Portion};
-pub use carried::{Carried, NodesCpu};
+pub use carried::{Carried, NodeWork, NodesCpu, NodesWork, SchedulersTime, SystemCalls};
 pub use compare::{CompareDocument, ComparedFigure, ComparedRun};
 pub use doctor::{
     Applied, Connection, DoctorDocument, Exchanges, Kernel, Port, ProbeCost, SampledProcess,

@@ -37,6 +37,9 @@ pub struct LinkCost {
     pub us_per_mb: f64,
     /// How that was measured.
     pub by: String,
+    /// How often it copies each byte, by the rule of who does it (`docs/studies.md`). Absent: of an older linerate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u32>,
 }
 
 /// The account of one series.
@@ -170,7 +173,8 @@ mod tests {
     use super::*;
 
     fn cost(node: End, us_per_mb: f64) -> LinkCost {
-        LinkCost { says: "writev".into(), node, us_per_mb, by: "its kernel time".into() }
+        let by = "its kernel time".into();
+        LinkCost { says: "writev".into(), node, us_per_mb, by, copies: Some(1) }
     }
 
     fn of(costs: Vec<LinkCost>, measured_bit_s: f64, cpus_left: f64) -> Option<LinkAccount> {

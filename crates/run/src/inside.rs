@@ -10,9 +10,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use linerate_beam::{Attached, Node, ProbeFault, ProbeOptions};
+use linerate_beam::term::{Term, as_list, as_tuple, as_u64};
+use linerate_beam::{Attached, Node, ProbeFault, ProbeOptions, rows};
 use linerate_engine::{Flows, now};
 use linerate_evidence::Evidence;
+use linerate_evidence::sources::between;
 use linerate_evidence::sources::node::Numbering;
 use linerate_model::Share;
 
@@ -34,13 +36,25 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const ID: &str = "node";
 
 /// A probe that is in a node, and not yet asked.
-pub struct Inside(Result<Attached, String>);
+pub struct Inside {
+    attached: Result<Attached, String>,
+    load: OfLoad,
+}
+
+/// Whether the node's service moves something to another node, and counts what both do for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OfLoad {
+    /// It does, and is asked for it.
+    Counted,
+    /// Nothing is to be asked.
+    No,
+}
 
 impl Inside {
     /// Puts it there. What goes wrong is told with the first samples, and fails nothing.
-    pub fn attach(node: &Node, agent: Option<PathBuf>) -> Self {
+    pub fn attach(node: &Node, agent: Option<PathBuf>, load: OfLoad) -> Self {
         let options = ProbeOptions { budget: OWN, interval: EVERY, agent, kernel: None };
-        Self(node.attach(&options).map_err(|fault| fault.to_string()))
+        Self { attached: node.attach(&options).map_err(|fault| fault.to_string()), load }
     }
 
     /// Begins to ask.
@@ -49,7 +63,7 @@ impl Inside {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let attached = match self.0 {
+            let attached = match self.attached {
                 Ok(attached) => attached,
                 Err(reason) => {
                     // Whoever took the samples is gone only with the run.
@@ -62,6 +76,9 @@ impl Inside {
             loop {
                 let last = until.load(Ordering::Relaxed);
                 let evidence = match pass(&attached, &flows, &mut numbering) {
+                    Ok(evidence) if self.load == OfLoad::Counted => {
+                        of_load(attached.node(), &mut numbering, evidence)
+                    }
                     Ok(evidence) => evidence,
                     // Slow once; what follows may be there in time.
                     Err(fault) if attached.node().alive().is_ok() && !is_over(&fault) => {
@@ -109,6 +126,29 @@ fn pass(
     let mut evidence = Evidence::default();
     numbering.take(now(), &rows, &mut evidence);
     Ok(evidence)
+}
+
+/// Adds what both nodes counted of the load between them. Source: `linerate_between_counts:told/0`.
+fn of_load(node: &Node, numbering: &mut Numbering, mut evidence: Evidence) -> Evidence {
+    let told = node.call("linerate_between_counts", "told", Vec::new(), PATIENCE);
+    let at = now();
+    let unread = |why: String| (between::ID.to_owned(), why);
+    match told.as_ref().map(as_tuple) {
+        Ok(Some([told, times])) => {
+            numbering.take(at, &rows(told).unwrap_or_default(), &mut evidence);
+            let times = as_list(times).unwrap_or_default();
+            let times: Vec<(u64, u64)> = times.iter().filter_map(pair).collect();
+            between::push_latency(at, &times, &mut evidence);
+        }
+        Ok(_) => evidence.unread.extend([unread("the node answered what is no count".into())]),
+        Err(fault) => evidence.unread.extend([unread(fault.to_string())]),
+    }
+    evidence
+}
+
+fn pair(term: &Term) -> Option<(u64, u64)> {
+    let [time, count] = as_tuple(term)? else { return None };
+    Some((as_u64(time)?, as_u64(count)?))
 }
 
 /// The thread that asks.

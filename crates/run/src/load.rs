@@ -10,13 +10,15 @@ use std::time::Duration;
 use linerate_engine::{Job, Preflight, Running, now};
 use linerate_evidence::{Evidence, Header, Line, Phase, Step};
 use linerate_model::Client;
-use linerate_probe::{CensusSampler, EngineProcesses, Scope, ServerEnds, TargetSampler};
+use linerate_probe::{
+    CallSampler, CensusSampler, EngineProcesses, Scope, ServerEnds, TargetSampler,
+};
 
 use crate::deploy::Deployment;
 use crate::error::RunError;
 use crate::evidence_file::EvidenceFile;
 use crate::experiment::{self, Closing};
-use crate::inside::{Inside, InsideSampler};
+use crate::inside::{Inside, InsideSampler, OfLoad};
 use crate::links::Links;
 use crate::observer::Observer;
 use crate::places::Names;
@@ -40,7 +42,9 @@ impl<O: Observer> Runner<O> {
     ) -> Result<(Evidence, String), RunError> {
         let plan = Arc::clone(&job.plan);
         let inside = deployment.lab.node().filter(|_| plan.target.inside);
-        let inside = inside.map(|node| Inside::attach(&node, None));
+        let carries = header.target.carries.is_some();
+        let of_load = if carries { OfLoad::Counted } else { OfLoad::No };
+        let inside = inside.map(|node| Inside::attach(&node, None, of_load));
         let scope = places::scope(&deployment.lab, header.target.local);
         let checks = plan.until.check && plan.engine.client == Client::Own;
         let ends = (checks && scope.local)
@@ -70,6 +74,8 @@ impl<O: Observer> Runner<O> {
                 scope.target_ports.clone(),
                 now,
             ),
+            calls: (carries && scope.local)
+                .then(|| CallSampler::start(scope.target_pids.clone(), now)),
             inside,
             census: None,
             of_workers: None,
@@ -165,6 +171,8 @@ fn far(deployment: &Deployment) -> Far<'_> {
 struct Course<'a> {
     sampler: Sampler,
     target: TargetSampler,
+    /// Of loads between two nodes: it is not free, and of others nobody asks for it.
+    calls: Option<CallSampler>,
     inside: Option<InsideSampler>,
     /// Of the connections that there are now.
     census: Option<CensusSampler>,
@@ -230,6 +238,8 @@ impl Course<'_> {
             self.kept.add(samples)?;
         }
         self.kept.add(self.target.drain())?;
+        let calls = self.calls.as_ref().map(CallSampler::drain).unwrap_or_default();
+        self.kept.add(calls)?;
         self.census.as_ref().map_or(Ok(()), |census| self.kept.add(census.drain()))
     }
 
@@ -237,6 +247,8 @@ impl Course<'_> {
     fn finish(mut self) -> Result<(Evidence, String), RunError> {
         self.over()?;
         self.kept.add(self.target.finish())?;
+        let calls = self.calls.take().map(CallSampler::finish).unwrap_or_default();
+        self.kept.add(calls)?;
         let left = self.sampler.finish().into_iter();
         for samples in left.chain(self.inside.map(InsideSampler::finish).unwrap_or_default()) {
             self.kept.add(samples)?;

@@ -17,7 +17,7 @@
 %% `{linerate_link, Id, {closed, Reason}}' is told to the link's owner when it ends and nobody closed it.
 -module(linerate_link).
 
--export([open/1, open/2, send/3, call/3, call/4, close/1, close/2, info/1, lanes/0, id/1]).
+-export([open/1, open/2, send/3, call/3, call/4, close/1, close/2, info/1, lanes/0, accepted/0, id/1]).
 -export([stream/2, write/2, write_file/2, finish/1]).
 -export([handle/1]).
 
@@ -106,6 +106,9 @@
 
 %% Unit: bytes. Pieces of a stream.
 -define(PIECE, 1048576).
+
+%% Unit: bytes. A binary as long is a piece by itself. Chosen: what goes as a large message.
+-define(WHOLE, 32768).
 
 %% @equiv open(Node, #{})
 -spec open(node()) -> {ok, link()} | {error, term()}.
@@ -395,12 +398,36 @@ call(#link{pid = Near, node = Node} = Link, Dest, Request, Timeout) ->
 stream(#link{} = Link, Dest) ->
     {ok, #stream{link = Link, dest = Dest, id = make_ref()}}.
 
-%% @doc Writes to a stream; blocks while this process has its allowance of large messages in the link.
+%% @doc Writes to a stream; blocks while this process has its allowance of large messages in the link. Of iodata the long
+%% binaries leave as they are, and short ones that follow each other are put together by a copy.
 -spec write(stream(), iodata()) -> ok | {error, closed}.
 write(Stream, Bytes) when is_binary(Bytes) ->
     pieces(Stream, Bytes);
 write(Stream, Bytes) ->
-    pieces(Stream, iolist_to_binary(Bytes)).
+    iovec(Stream, erlang:iolist_to_iovec(Bytes), [], 0).
+
+%% Short ones so far, the last first, and their bytes.
+-spec iovec(#stream{}, [binary()], [binary()], non_neg_integer()) -> ok | {error, closed}.
+iovec(Stream, [Binary | Binaries], Short, Size) when
+    byte_size(Binary) < ?WHOLE, Size + byte_size(Binary) =< ?PIECE
+->
+    iovec(Stream, Binaries, [Binary | Short], Size + byte_size(Binary));
+iovec(Stream, [], Short, _) ->
+    pieces(Stream, together(Short));
+iovec(Stream, [Binary | Binaries], [], 0) ->
+    case pieces(Stream, Binary) of
+        ok -> iovec(Stream, Binaries, [], 0);
+        {error, _} = Error -> Error
+    end;
+iovec(Stream, Binaries, Short, _) ->
+    case pieces(Stream, together(Short)) of
+        ok -> iovec(Stream, Binaries, [], 0);
+        {error, _} = Error -> Error
+    end.
+
+-spec together([binary()]) -> binary().
+together([Binary]) -> Binary;
+together(Short) -> iolist_to_binary(lists:reverse(Short)).
 
 -spec pieces(#stream{}, binary()) -> ok | {error, closed}.
 pieces(_, <<>>) ->
@@ -461,6 +488,12 @@ info(#link{pid = Near}) ->
 -spec lanes() -> info().
 lanes() ->
     linerate_link_near:lanes().
+
+%% @doc What the readers of every link that was opened to this node have counted
+%% ({@link linerate_link_reader:counters/0}). No process is asked.
+-spec accepted() -> info().
+accepted() ->
+    linerate_link_far:accepted().
 
 %% @equiv close(Link, 5000)
 -spec close(link()) -> ok | {error, closed | unconfirmed}.

@@ -11,7 +11,7 @@
 -module(linerate_link_core).
 
 -export([out/1, admit/2, sent/2, lone/2, frames/1, acknowledged/2, outstanding/1, is_confirmed/1, is_open/1, gauges/1]).
--export([in/1, frame/1, frames/2, arrived/3, passed/2, delivered/4, refused/4, measured/3, unmeasured/1, ack/1]).
+-export([in/1, frame/1, frames/2, arrived/3, passed/2, delivered/4, refused/4, measured/3, unmeasured/1, ack/1, unconsumed/1]).
 
 -export_type([out/0, in/0, run/0, what/0, dest/0, sender/0, place/0, key/0, ack/0, nack/0]).
 
@@ -205,6 +205,11 @@ is_open(#out{short = Short}) ->
 gauges(#out{dests = Dests, unconfirmed = Unconfirmed}) ->
     Kept = [[Bytes || {_, _, Bytes, _, _} <- Runs] || {_, [_ | _] = Runs} <- maps:values(Dests)],
     {queue:len(Unconfirmed), length(Kept), lists:sum(lists:append(Kept))}.
+
+%% @doc Bytes delivered for which no credit was given back: destinations may have them in their mailboxes.
+-spec unconsumed(in()) -> non_neg_integer().
+unconsumed(#in{dests = Dests}) ->
+    maps:fold(fun(_, {Owed, _, _}, Sum) -> Sum + Owed end, 0, Dests).
 
 %% @doc The far half of a lane.
 -spec in(pos_integer()) -> in().

@@ -1,8 +1,8 @@
 %% @doc Where links to this node begin: it gives out tickets over the distribution, and listens, on the
 %% address that it is told and from the first link on, for the connections that they are for.
 %%
-%% A connection that has not proved who it is has 5 s, and there are 64 of them at most: for another one
-%% the oldest is closed, so that strangers who say nothing keep nobody out for long.
+%% A connection that has not proved who it is has 5 s (the application's `stranger_ms'), and there are 64 of them at most
+%% (`strangers'): for another one the oldest is closed, so that strangers who say nothing keep nobody out for long.
 -module(linerate_link_listener).
 -behaviour(gen_server).
 
@@ -17,7 +17,9 @@
     port := inet:port_number(),
     ticket := {linerate_link_auth:id(), linerate_link_auth:token()},
     far := pid(),
-    safe := boolean()
+    safe := boolean(),
+    %% The longest frame that is read there. Unit: bytes.
+    frame := pos_integer()
 }.
 
 %% Chosen: see the module. Unit: ms.
@@ -58,7 +60,7 @@ handle_call({link, #{version := 1, near := Near} = Wanted}, _From, State) ->
             Safe = not application:get_env(linerate_link, trusted, true),
             {ok, Far} = supervisor:start_child(linerate_link_fars_sup, [Wanted#{safe => Safe}]),
             {Id, Token} = linerate_link_auth:ticket(),
-            Offer = #{ip => Ip, port => Port, ticket => {Id, Token}, far => Far, safe => Safe},
+            Offer = #{ip => Ip, port => Port, ticket => {Id, Token}, far => Far, safe => Safe, frame => linerate_link_socket:frame_most()},
             {reply, {ok, Offer}, Listening#state{
                 tickets = Tickets#{Id => {Token, Far}},
                 monitors = Monitors#{monitor(process, Far) => Id}
@@ -160,8 +162,9 @@ still(Strangers) ->
             end,
             still(lists:keydelete(Pid, 1, Strangers))
     after 0 ->
+        Most = application:get_env(linerate_link, strangers, ?STRANGERS),
         case Strangers of
-            [{Oldest, Monitor} | Younger] when length(Strangers) > ?STRANGERS ->
+            [{Oldest, Monitor} | Younger] when length(Strangers) > Most ->
                 demonitor(Monitor, [flush]),
                 exit(Oldest, kill),
                 Younger;
@@ -173,9 +176,10 @@ still(Strangers) ->
 %% A connection that is known becomes the far end of its lane, in this process.
 -spec meet(pid(), gen_tcp:socket(), none | [term()]) -> ok.
 meet(Acceptor, Tcp, Secure) ->
-    Deadline = erlang:monotonic_time(millisecond) + ?AUTH_MS,
+    Patience = application:get_env(linerate_link, stranger_ms, ?AUTH_MS),
+    Deadline = erlang:monotonic_time(millisecond) + Patience,
     Ticket = fun(Id) -> gen_server:call(?MODULE, {ticket, Id}) end,
-    case linerate_link_socket:secured(Tcp, far, Secure, ?AUTH_MS) of
+    case linerate_link_socket:secured(Tcp, far, Secure, Patience) of
         {ok, Socket} ->
             case linerate_link_auth:accept(Socket, Ticket, Deadline) of
                 {ok, Far, Lane} ->

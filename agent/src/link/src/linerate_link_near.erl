@@ -62,7 +62,7 @@ shown(#state{node = Node, lanes = Lanes}) ->
 lanes() ->
     [
         {[linerate_link, lane], measurements(Pid, Counters), #{node => Node, lane => Number, kind => Kind}}
-     || {{Near, Number}, Node, Kind, Pid, Counters} <- lists:sort(ets:tab2list(linerate_link_lanes)), is_process_alive(Near)
+     || {{Near, Number}, Node, Kind, Pid, Counters} <- lists:sort(ets:tab2list(linerate_link_lanes)), is_atom(Kind), is_process_alive(Near)
     ].
 
 -spec opened(#state{}, integer()) -> {ok, #state{}} | {error, term(), #state{}}.
@@ -76,8 +76,11 @@ opened(#state{node = Node, options = Options} = State, Deadline) ->
         {ok, Secure} ->
             case linerate_link_listener:ask(Node, Wanted, left(Deadline)) of
                 {ok, #{far := Far, safe := Safe} = Offer} ->
+                    %% One of an older version does not say.
+                    Frame = maps:get(frame, Offer, linerate_link_socket:frame_most()),
+                    Part = min(maps:get(part, Options), linerate_link_socket:part_of(Frame)),
                     Kinds = lists:duplicate(Small, small) ++ lists:duplicate(Bulk, bulk),
-                    lanes(lists:enumerate(Kinds), {Offer, Secure}, Deadline, State#state{far = Far, safe = Safe});
+                    lanes(lists:enumerate(Kinds), {Offer, Secure}, Deadline, State#state{far = Far, safe = Safe, options = Options#{part := Part}});
                 {error, Reason} ->
                     {error, Reason, State}
             end;

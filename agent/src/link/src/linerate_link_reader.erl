@@ -1,7 +1,7 @@
 %% @doc The far end of one lane: takes frames off its socket and puts their messages into mailboxes.
 -module(linerate_link_reader).
 
--export([become/3]).
+-export([become/3, counters/0]).
 
 %% Confirmations wait for so many frames, or until nothing came for so long. Chosen: one small frame
 %% back for many; nothing but a report of loss waits for it. Unit: frames, ms.
@@ -25,14 +25,25 @@
     %% Frames since more were asked for.
     taken = {0, 0} :: {non_neg_integer(), integer()},
     spin :: linerate_link_spin:spin(),
+    counters :: counters:counters_ref(),
     parts = none :: none | linerate_link_frame:parts()
 }).
+
+%% @doc What a reader counts: place, name, what it is.
+-spec counters() -> [{pos_integer(), atom(), string()}].
+counters() ->
+    [
+        {1, messages, "messages delivered"},
+        {2, bytes, "bytes of them, as they are charged"},
+        {3, frames, "frames read (a gauge, as the next)"},
+        {4, unconsumed, "bytes delivered that destinations were not seen to take"}
+    ].
 
 %% @doc Becomes the reader of that lane, in the process that owns its socket.
 -spec become(pid(), pos_integer(), linerate_link_socket:socket()) -> ok.
 become(Far, Lane, Socket) ->
     case gen_server:call(Far, {reader, Lane}) of
-        {ok, #{small := Small, window := Window, bulk_window := BulkWindow, safe := Safe} = Wanted} ->
+        {ok, #{small := Small, window := Window, bulk_window := BulkWindow, safe := Safe, counters := Counters} = Wanted} ->
             {Kind, Bytes, Spin} = case Lane =< Small of
                 true -> {small, Window, maps:get(spin, Wanted, 0)};
                 false -> {bulk, BulkWindow, 0}
@@ -41,7 +52,8 @@ become(Far, Lane, Socket) ->
             ok = linerate_link_socket:frames(Socket, Kind),
             State = #state{
                 socket = Socket, readers = Readers, safe = Safe, in = linerate_link_core:in(Bytes),
-                traffic = linerate_link_socket:traffic({Socket, far}, Kind), spin = linerate_link_spin:new(Spin)
+                traffic = linerate_link_socket:traffic({Socket, far}, Kind), spin = linerate_link_spin:new(Spin),
+                counters = Counters
             },
             loop(State);
         {error, _} ->
@@ -99,7 +111,8 @@ acked(#state{frames = Frames} = State) when Frames >= ?ACK_FRAMES -> ack(State);
 acked(State) -> State.
 
 -spec ack(#state{}) -> #state{}.
-ack(#state{socket = Socket, in = In} = State) ->
+ack(#state{socket = Socket, in = In, counters = Counters} = State) ->
+    ok = counters:put(Counters, 4, linerate_link_core:unconsumed(In)),
     case linerate_link_core:ack(In) of
         {none, Same} ->
             State#state{in = Same, frames = 0};
@@ -131,6 +144,7 @@ awake(_, #state{spin = Spin} = State) ->
 -spec runs([linerate_link_core:run()], #state{}) -> #state{}.
 runs(Runs, #state{in = In, frames = Frames} = State) ->
     {Seq, Next} = linerate_link_core:frame(In),
+    ok = counters:put(State#state.counters, 3, Seq),
     runs(Seq, 1, Runs, State#state{in = Next, frames = Frames + 1}).
 
 -spec runs(pos_integer(), pos_integer(), [linerate_link_core:run()], #state{}) -> #state{}.
@@ -168,6 +182,8 @@ deliver({_, Index} = Place, {_, Dest, Bytes, Count, {messages, Messages}}, #stat
             _ = Count =:= 1 andalso Index =:= 1 andalso erlang:yield(),
             case Unsafe of
                 0 ->
+                    ok = counters:add(State#state.counters, 1, Count),
+                    ok = counters:add(State#state.counters, 2, Bytes),
                     {Measure, Next} = linerate_link_core:delivered(Dest, Count, Bytes, In),
                     Measure =:= measure andalso measure(Dest, 0),
                     State#state{in = Next};

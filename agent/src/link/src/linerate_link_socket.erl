@@ -3,6 +3,7 @@
 -module(linerate_link_socket).
 
 -export([listen/1, connect/4, accept/1, secured/4, give/2, send/2, recv/3, frames/2, told/2, taken/2, passive/1, abort/1]).
+-export([frame_most/0, part_of/1]).
 -export([traffic/0, traffic/2, moved/2, small/0, large/0]).
 
 -export_type([socket/0, traffic/0]).
@@ -30,8 +31,13 @@
 %% kernel's tuning. An older one keeps them.
 -define(TUNED_BY_KERNEL, {raw, 1, 72, <<0:32/native>>}).
 
-%% Unit: bytes. A frame that is longer closes the connection.
--define(FRAME_MAX, 16#40000000).
+%% Unit: bytes. A frame that is longer closes the connection: the application's `frame_max', between these. Chosen: the least
+%% holds a frame of many large messages and their headers; the most is what the driver's length can say, and half of that.
+-define(FRAME_LEAST, 16#400000).
+-define(FRAME_MOST, 16#40000000).
+
+%% Unit: bytes. What a frame of one message has besides it, and more.
+-define(HEADERS, 16#10000).
 
 -record(tls, {
     socket :: ssl:sslsocket(),
@@ -83,7 +89,7 @@ accept(Listen) ->
 secured(Socket, _, none, _) ->
     {ok, Socket};
 secured(Socket, End, Options, Timeout) ->
-    All = [{packet_size, ?FRAME_MAX} | Options],
+    All = [{packet_size, frame_most()} | Options],
     case case End of near -> ssl:connect(Socket, All, Timeout); far -> ssl:handshake(Socket, All, Timeout) end of
         {ok, Tls} -> {ok, #tls{socket = Tls, tcp = Socket}};
         {error, Reason} -> {error, {tls, Reason}}
@@ -116,7 +122,20 @@ frames(#tls{socket = Socket}, _) ->
     ssl:setopts(Socket, [{packet, 4}, {active, ?FRAMES}]);
 frames(Socket, Kind) ->
     Buffer = case Kind of small -> 262144; bulk -> 4096 end,
-    inet:setopts(Socket, [{packet, 4}, {packet_size, ?FRAME_MAX}, {buffer, Buffer}, {active, ?FRAMES}]).
+    inet:setopts(Socket, [{packet, 4}, {packet_size, frame_most()}, {buffer, Buffer}, {active, ?FRAMES}]).
+
+%% @doc The longest frame that this node reads. Unit: bytes.
+-spec frame_most() -> pos_integer().
+frame_most() ->
+    case application:get_env(linerate_link, frame_max, ?FRAME_MOST) of
+        Bytes when is_integer(Bytes), Bytes >= ?FRAME_LEAST, Bytes =< ?FRAME_MOST -> Bytes;
+        Other -> error({frame_max, Other, {?FRAME_LEAST, ?FRAME_MOST}})
+    end.
+
+%% @doc How much of one message may go in a frame to a node that reads such long ones. Unit: bytes.
+-spec part_of(pos_integer()) -> pos_integer().
+part_of(Frame) ->
+    Frame - ?HEADERS.
 
 %% @doc What a message to a socket's process says of it. The first two are followed by {@link taken/2} and {@link passive/1}.
 -spec told(term(), socket()) -> {frame, binary()} | passive | {ended, term()} | nothing.

@@ -452,7 +452,8 @@ impl Made<'_> {
                     (us, "CPU time in the kernel for the node".into())
                 }
             };
-            Some(LinkCost { says: cost.says.clone(), node: cost.node, us_per_mb, by })
+            let (says, copies) = (cost.says.clone(), cost.copies);
+            Some(LinkCost { says, node: cost.node, us_per_mb, by, copies })
         };
         let costs: Option<Vec<LinkCost>> = rule.costs.iter().map(cost).collect();
         let run = LinkRun {

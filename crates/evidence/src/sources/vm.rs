@@ -134,6 +134,12 @@ metrics! {
     LINK_STALLED: u64 = "vm.link_stalled", "1";
     /// Bytes of the messages that are kept back so.
     LINK_KEPT: Bytes = "vm.link_kept", "B";
+    /// Readers of the links that were opened to the node, one a lane; from which nodes is the fact `links`.
+    LINK_READERS: u64 = "vm.link_readers", "1";
+    /// Frames that wait in those readers' mailboxes.
+    LINK_UNREAD: u64 = "vm.link_unread", "1";
+    /// Bytes of messages that those readers delivered and destinations were not seen to take: as of the last confirmation, and below a quarter of a window nobody looks.
+    LINK_UNCONSUMED: Bytes = "vm.link_unconsumed", "B";
     /// Bytes queued for another node above which senders are suspended (`+zdbbl`).
     DIST_BUF_BUSY_LIMIT: Bytes = "vm.dist_buf_busy_limit", "B";
     /// Age of the node.

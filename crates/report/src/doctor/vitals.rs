@@ -102,8 +102,16 @@ fn of_node(evidence: &Evidence, found: &mut Vec<Vital>) {
         say("alarms", most == 0, if most == 0 { "none".into() } else { says.into() });
     }
     if let (Ok(queue), Ok(stalled)) = (of.median(vm::LINK_QUEUE), of.median(vm::LINK_STALLED)) {
+        let readers = match of.median(vm::LINK_READERS) {
+            Ok(readers) if readers > 0 => format!(
+                "; {readers} readers: {} frames unread, {} not taken by destinations",
+                of.median(vm::LINK_UNREAD).unwrap_or_default(),
+                of.median(vm::LINK_UNCONSUMED).unwrap_or(Bytes(0)),
+            ),
+            _ => String::new(),
+        };
         let says = format!(
-            "{}; {queue} messages queued, {} frames unconfirmed, {stalled} destinations without credit ({} kept for them)",
+            "{}; {queue} messages queued, {} frames unconfirmed, {stalled} destinations without credit ({} kept for them){readers}",
             evidence.fact(Subject::Node, "links").unwrap_or("?"),
             of.median(vm::LINK_UNCONFIRMED).unwrap_or_default(),
             of.median(vm::LINK_KEPT).unwrap_or(Bytes(0)),
@@ -236,6 +244,24 @@ mod tests {
                 ("links", &says, well)
             );
         }
+    }
+
+    #[test]
+    fn a_node_to_which_a_link_was_opened_shows_its_readers() {
+        let mut evidence = Evidence::default();
+        let (at, of) = (Timestamp(0), Subject::Node);
+        for metric in [vm::LINK_QUEUE, vm::LINK_STALLED, vm::LINK_UNCONFIRMED] {
+            evidence.push(at, of, metric, 0);
+        }
+        evidence.push(at, of, vm::LINK_READERS, 3);
+        evidence.push(at, of, vm::LINK_UNREAD, 2);
+        evidence.push(at, of, vm::LINK_UNCONSUMED, Bytes(1024));
+        evidence.push_fact(of, "links", "from a@there: 2 small, 1 bulk".into());
+        let mut found = Vec::new();
+        of_node(&evidence, &mut found);
+        assert!(found[0].says.starts_with("from a@there: 2 small, 1 bulk; 0 messages queued"));
+        let readers = "; 3 readers: 2 frames unread, 1.00 KiB not taken by destinations";
+        assert!(found[0].says.ends_with(readers), "{}", found[0].says);
     }
 
     #[test]

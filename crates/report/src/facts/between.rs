@@ -177,7 +177,14 @@ pub(crate) fn link_account_notes(account: &LinkAccount) -> Vec<String> {
         Some(node) => format!("the one that {} sets the rate", node.says()),
         None => "together they set the rate".into(),
     };
-    vec![
+    let copied = account.costs.iter().filter(|cost| cost.copies.is_some_and(|copies| copies > 0));
+    let copied = copied.map(|cost| format!("{} {}", cost.says, cost.copies.unwrap_or_default()));
+    let copied = copied.collect::<Vec<_>>().join(", ");
+    let copies = match copied.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("copies of each byte, by the rule of who does it: {copied}")],
+    };
+    let sums = vec![
         node(End::Near, account.near_us_per_mb, account.run.near_cpu_us_per_mb),
         node(End::Far, account.far_us_per_mb, account.run.far_cpu_us_per_mb),
         format!(
@@ -187,7 +194,33 @@ pub(crate) fn link_account_notes(account: &LinkAccount) -> Vec<String> {
             bits(account.run.measured_bit_s / 8.0),
             (account.ratio() - 1.0) * 100.0
         ),
-    ]
+    ];
+    [copies, sums].concat()
+}
+
+/// What the nodes of a run did for a message; none: it was not counted.
+pub(crate) fn did(run: &RunDocument) -> Option<Table> {
+    let did = run.load.carried.as_ref()?.did("a message", 1.0);
+    (!did.rows.is_empty()).then_some(did)
+}
+
+/// What to know of it.
+pub(crate) fn did_notes(run: &RunDocument) -> Vec<String> {
+    let note = run.load.carried.as_ref().map(|carried| carried.did_note(1.0));
+    note.into_iter().filter(|note| !note.is_empty()).collect()
+}
+
+/// The same of an account's series, for a megabyte, and what to know of it; none: it was not counted.
+pub(crate) fn did_in_study(
+    study: &StudyDocument,
+    account: &LinkAccount,
+) -> Option<(Table, Vec<String>)> {
+    let is = |row: &&StudyRow| row.series == account.series && row.case == Some(account.case);
+    let carried = study.rows.iter().find(is)?.run.load.carried.as_ref()?;
+    let times = 1e6 * carried.messages_per_s / carried.bytes_per_s;
+    let did = carried.did(&format!("a megabyte: {}", account.series), times);
+    let note = carried.did_note(times);
+    (!did.rows.is_empty()).then(|| (did, Vec::from_iter((!note.is_empty()).then_some(note))))
 }
 
 #[cfg(test)]

@@ -58,6 +58,9 @@ fn whole_run(out: &mut String, run: &RunDocument) {
         let _ = writeln!(out, "**Moved:** {}\n", escape(&streamed.says()));
     }
     account(out, run);
+    if let Some(did) = facts::did(run) {
+        captioned(out, &did, &facts::did_notes(run));
+    }
     let times = facts::times(run);
     if !times.rows.is_empty() {
         table(out, &times);
@@ -232,6 +235,9 @@ fn whole_study(out: &mut String, study: &StudyDocument) {
     captioned(out, &facts::parts(study), &[]);
     for account in &study.accounts {
         captioned(out, &facts::link_account(account), &facts::link_account_notes(account));
+        if let Some((did, notes)) = facts::did_in_study(study, account) {
+            captioned(out, &did, &notes);
+        }
     }
     if !study.claims.is_empty() {
         table(out, &facts::claims(study));

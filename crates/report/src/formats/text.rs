@@ -81,6 +81,12 @@ fn whole_study(sheet: &mut Sheet, study: &StudyDocument) {
         sheet.heading(&of.caption);
         table(sheet, 2, &of);
         facts::link_account_notes(account).iter().for_each(|note| sheet.wrapped(2, note));
+        if let Some((did, notes)) = facts::did_in_study(study, account) {
+            sheet.gap();
+            sheet.heading(&did.caption);
+            table(sheet, 2, &did);
+            notes.iter().for_each(|note| sheet.wrapped(2, note));
+        }
     }
     if !study.claims.is_empty() {
         sheet.gap();

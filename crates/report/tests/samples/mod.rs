@@ -486,6 +486,33 @@ pub fn link() -> StudyDocument {
                     far_kernel_us: 1500.0,
                     cpus_left: 2.0,
                 }),
+                latency_us: None,
+                work: (index == 1).then_some(NodesWork {
+                    near: NodeWork {
+                        reductions: Some(400.0),
+                        all_reductions: Some(500.0),
+                        port_calls: Some(2.5),
+                        kernel_copied_bytes: Some(10_000_100.0),
+                        schedulers_us: Some(SchedulersTime {
+                            processes: 50.0,
+                            own_processes: Some(40.0),
+                            ports: 4_000.0,
+                            check_io: 20.0,
+                            gc: 5.0,
+                            other: 10.0,
+                            sleep: 900.0,
+                        }),
+                    },
+                    far: NodeWork { all_reductions: Some(700.0), ..NodeWork::default() },
+                }),
+                system_calls: (index == 1).then_some(SystemCalls {
+                    all: 400.0,
+                    near: 180.0,
+                    writes: 160.0,
+                    reads: 155.0,
+                    polls: 50.0,
+                    futexes: 30.0,
+                }),
             });
             rows.push(StudyRow {
                 series: series.into(),
@@ -515,6 +542,7 @@ pub fn link() -> StudyDocument {
         node,
         us_per_mb,
         by: by.into(),
+        copies: Some(u32::from(says == "writev" || says == "recv")),
     };
     let costs = vec![
         cost("encode", End::Near, 0.26, "by itself: `encode, alone`"),

@@ -93,9 +93,12 @@ impl<'a> Watch<'a> {
         let is_far = inside.as_ref().is_some_and(|inside| inside.far.is_some());
         if kernel.is_none() {
             let missing = |fetch| match fetch {
-                Fetch::Node | Fetch::Link | Fetch::OwnThreads | Fetch::Census | Fetch::FarEnd => {
-                    false
-                }
+                Fetch::Node
+                | Fetch::Link
+                | Fetch::OwnThreads
+                | Fetch::Census
+                | Fetch::FarEnd
+                | Fetch::Calls => false,
                 Fetch::Threads | Fetch::Peers | Fetch::Capture | Fetch::Bursts => true,
                 _ => !is_far,
             };

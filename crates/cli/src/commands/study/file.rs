@@ -131,6 +131,8 @@ pub(super) struct CostRule {
     /// A series that does a part of that, which has its own cost.
     pub without: Option<String>,
     pub own_code_of: Option<String>,
+    /// How often it copies each byte, by the rule of who does it.
+    pub copies: Option<u32>,
 }
 
 /// A quicker form, for a first look.

@@ -33,6 +33,9 @@ pub(super) fn page(run: &RunDocument) -> String {
             "Throughput over connections, both logarithmic. Slanted ceilings grow with the connections, level ones are shared by all. Only what lies under every line can be reached.",
         ),
         parts::account(run),
+        facts::did(run).map_or_else(String::new, |did| {
+            parts::section(&did.caption, &did, &facts::did_notes(run))
+        }),
         parts::ceilings(&run.roofline, &run.unread),
         parts::section("Stages", &facts::stages(run), &[]),
         parts::section("Answers", &facts::codes(run), &[]),
@@ -53,8 +56,12 @@ pub(super) fn page(run: &RunDocument) -> String {
 fn curves(run: &RunDocument) -> Vec<Curve<'_>> {
     let curve = |name: &str, of, style| Curve { name: name.into(), of, style };
     let (latency, service) = (&run.load.latency_us, &run.load.service_us);
-    if latency.percentiles == service.percentiles {
-        return vec![curve("latency and service", latency, 0)];
-    }
-    vec![curve("latency, from due", latency, 0), curve("service, from sent", service, 1)]
+    let mut curves = if latency.percentiles == service.percentiles {
+        vec![curve("latency and service", latency, 0)]
+    } else {
+        vec![curve("latency, from due", latency, 0), curve("service, from sent", service, 1)]
+    };
+    let message = run.load.carried.as_ref().and_then(|carried| carried.latency_us.as_ref());
+    curves.extend(message.map(|of| curve("a message between the nodes", of, 2)));
+    curves
 }

@@ -1,9 +1,10 @@
 //! The page of a study: published beside measured, and what became of its claims.
 
 use super::parts;
-use crate::document::StudyDocument;
+use crate::document::{StudyDocument, StudyRow};
 use crate::facts;
 use crate::figures::{Curve, Picture, between, costs, messages, percentiles, roofline, steps};
+use crate::number::count;
 use crate::svg::escape;
 
 pub(super) fn page(study: &StudyDocument) -> String {
@@ -46,13 +47,47 @@ pub(super) fn page(study: &StudyDocument) -> String {
     for account in &study.accounts {
         let of = facts::link_account(account);
         out += &parts::section(&of.caption, &of, &facts::link_account_notes(account));
+        if let Some((did, notes)) = facts::did_in_study(study, account) {
+            out += &parts::section(&did.caption, &did, &notes);
+        }
     }
-    out +=
-        &percentiles(&curves(study), "Latency by percentile, each series at its most connections.");
+    let messages = of_messages(study);
+    out += &match messages.is_empty() {
+        true => percentiles(
+            &curves(study),
+            "Latency by percentile, each series at its most connections.",
+        ),
+        false => percentiles(
+            &messages,
+            "How long one message took until it was answered, by percentile, measured by the process that sent it.",
+        ),
+    };
     if let Some(row) = study.rows.last() {
         out += &parts::setting(&row.run);
     }
     out
+}
+
+/// A curve of each series whose messages are answered one by one; where some of these are beside others, of those alone.
+fn of_messages(study: &StudyDocument) -> Vec<Curve<'_>> {
+    let beside =
+        |row: &&StudyRow| row.run.plan.target.knobs.get("beside").is_some_and(|bytes| bytes != "0");
+    let any = study.rows.iter().any(|row| beside(&row));
+    let rows = study.rows.iter().filter(|row| !any || beside(row));
+    let rows = rows.filter_map(|row| {
+        let carried = row.run.load.carried.as_ref()?;
+        Some((row, carried.latency_us.as_ref()?))
+    });
+    let rows = rows.enumerate();
+    let curve = |(style, (row, of)): (usize, (&StudyRow, _))| Curve {
+        name: match row.case.filter(|_| !any) {
+            Some(case) => format!("{}, {}", row.series, count(u64::from(case))),
+            None => row.series.clone(),
+        },
+        of,
+        style,
+    };
+    rows.map(curve).collect()
 }
 
 /// One curve a series: its largest case.

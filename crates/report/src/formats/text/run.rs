@@ -51,6 +51,12 @@ pub(super) fn whole(sheet: &mut Sheet, run: &RunDocument) {
         sheet.wrapped(2, &facts::times_note(run));
         sheet.gap();
     }
+    if let Some(did) = facts::did(run) {
+        sheet.heading(&did.caption);
+        table(sheet, 2, &did);
+        facts::did_notes(run).iter().for_each(|note| sheet.wrapped(2, note));
+        sheet.gap();
+    }
     let codes = facts::codes(run);
     if !codes.rows.is_empty() {
         sheet.heading(&codes.caption);
