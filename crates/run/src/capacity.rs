@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use linerate_capacity::{Ask, Forecast, Limits, Place, Vm, forecast};
+use linerate_capacity::{Ask, Forecast, Limits, Place, Side, Vm, forecast};
 use linerate_lab::is_local;
 use linerate_model::Plan;
 use linerate_probe::{Listening, listening};
@@ -26,7 +26,10 @@ pub fn foresee(plan: &Plan) -> Result<Forecast, RunError> {
     let local = address.filter(|_| place == Place::Here);
     let listening = local.map(|address| listening(address.port())).unwrap_or_default();
     let ask = Ask::of(plan, place, limits::threads(plan, 1, 1));
-    Ok(forecast(&ask, &limits_of(plan, &ask, &listening)))
+    let all = forecast(&ask, &limits_of(plan, &ask, &listening));
+    // Limits of other hosts are not read: what is said of the engine here is not so there.
+    let elsewhere = !plan.engine.hosts.is_empty();
+    Ok(if elsewhere { all.without(Side::Engine) } else { all })
 }
 
 fn resolved(address: &str) -> Option<SocketAddr> {

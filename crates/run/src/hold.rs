@@ -28,7 +28,8 @@ impl<O: Observer> Runner<O> {
         speaks: Option<&Speaks>,
         node: Option<Node>,
     ) -> Result<Outcome, RunError> {
-        let (processes, users) = (limits::user_processes(plan), asked.users);
+        let hosts = &deployment.hosts;
+        let (processes, users) = (limits::user_processes(plan, hosts.len()), asked.users);
         let facts = deployment.lab.facts();
         let pids = deployment.lab.servers().iter().filter_map(|server| server.pid).collect();
         let node = node.or(deployment.lab.node());
@@ -44,9 +45,12 @@ impl<O: Observer> Runner<O> {
             part: (part, processes),
         };
         let (mut own, mut others);
-        let connections: &mut dyn UserConnections = if processes > 1 {
-            others = UserProcesses::start(processes, users, order)?;
+        let connections: &mut dyn UserConnections = if processes > 1 || !hosts.is_empty() {
+            others = UserProcesses::start(processes, users, hosts, order)?;
             meter.engine = others.pids();
+            for (name, offset, interval) in others.clocks() {
+                self.observer.on_clock(&name, offset, interval);
+            }
             &mut others
         } else {
             own = sockets(&order(0))?;

@@ -74,6 +74,10 @@ enum Event {
 /// A way to a worker. It is ended when this is dropped.
 trait Link: Send {
     fn tell(&mut self, line: &str) -> io::Result<()>;
+    /// From now on it takes what it can, and nobody waits for it.
+    fn never_wait(&mut self) -> io::Result<()>;
+    /// The same as telling, without waiting: how much of it was taken.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// What a person calls it.
     fn name(&self) -> String;
     /// In words; asked once it says no more.

@@ -24,9 +24,9 @@ pub use shown::document;
 pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
     let (target, kind) = hold::target_of(args)?;
     let plan = plan_of(&load(args, target))?;
-    if let Some(host) = plan.engine.hosts.first() {
+    if let (Some(host), None) = (plan.engine.hosts.first(), &args.hold) {
         return Err(Failure::plan(format!(
-            "--host {host}: limits are read on this host: leave it out, and ask on that one"
+            "--host {host}: limits are read on this host: leave it out and ask on that one, or add --hold"
         )));
     }
     let forecast = foresee(&plan)?;
