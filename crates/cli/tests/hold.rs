@@ -211,6 +211,48 @@ fn connections_that_a_packet_filter_counts_to_500_are_named_by_it() {
     assert!(says.contains(" connections are tracked here"), "{says}");
 }
 
+/// The chat of these tests at this port, until it is dropped.
+struct Chat(std::process::Child);
+
+impl Chat {
+    fn start(port: u16, options: &[&str]) -> Self {
+        let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/chat.py");
+        let mut command = Command::new("python3");
+        let its = Self(command.arg(server).arg(port.to_string()).args(options).spawn().unwrap());
+        let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(ours::soon(LONG, listens));
+        its
+    }
+}
+
+impl Drop for Chat {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn users_take_several_servers_in_turn_and_the_first_that_is_full_is_the_limit() {
+    let _cpus = shares_the_cpus();
+    let hold = |second: &[&str]| {
+        let (a, b) = (ours::closed_port(), ours::closed_port());
+        let _chats = (Chat::start(a, &[]), Chat::start(b, second));
+        let words = format!(
+            "line://127.0.0.1:{a} --server 127.0.0.1:{b} -c 240 --levels 4 --processes 2 --mix active=100@exp:300ms"
+        );
+        climb(words.split(' '))
+    };
+    let (code, held, err) = hold(&[]);
+    assert_eq!((code, limit(&held), &held["held"]), (0, "none", &240.into()), "{err} {held:#}");
+    assert!(held["classes"][0]["delivered"]["count"].as_u64().unwrap() > 200, "{held:#}");
+    // Each has half of them: at 40 of the second there are 80.
+    let (code, held, err) = hold(&["places=40"]);
+    assert_eq!((code, limit(&held)), (0, "target.turns_away"), "{err} {held:#}");
+    assert_eq!(held["held"], 60, "{held:#}");
+    assert!((80..=160).contains(&held["most_online"].as_u64().unwrap()), "{held:#}");
+}
+
 #[test]
 fn a_service_that_turns_users_away_is_named_with_what_it_said() {
     let _cpus = shares_the_cpus();

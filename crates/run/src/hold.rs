@@ -31,14 +31,20 @@ impl<O: Observer> Runner<O> {
         let hosts = &deployment.hosts;
         let (processes, users) = (limits::user_processes(plan, hosts.len()), asked.users);
         let facts = deployment.lab.facts();
-        let pids = deployment.lab.servers().iter().filter_map(|server| server.pid).collect();
+        let places = deployment.lab.servers();
+        let pids = places.iter().filter_map(|server| server.pid).collect();
+        let servers: Vec<_> = match places.len() {
+            // One that was set anew listens elsewhere.
+            0 | 1 => vec![deployment.address],
+            _ => places.iter().map(|server| server.address).collect(),
+        };
         let node = node.or(deployment.lab.node());
-        let mut meter = Meter::new(pids, node, deployment.address, facts.local);
+        let mut meter = Meter::new(pids, node, servers.clone(), facts.local);
         let netns = deployment.lab.client_netns().map(PathBuf::from);
         let timeout_ns = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
         let order = |part| UsersOrder {
             speaks: speaks.cloned(),
-            server: deployment.address,
+            servers: servers.clone(),
             netns: netns.clone(),
             options: plan.engine.clone(),
             timeout_ns,

@@ -22,7 +22,7 @@ pub fn sockets(order: &UsersOrder) -> Result<UserSockets, RunError> {
     let setup = UsersSetup {
         protocol: speaks.map(Speaks::protocol).transpose().map_err(in_words)?,
         tls: speaks.map(Speaks::tls).transpose()?.flatten(),
-        server: order.server,
+        servers: order.servers.clone(),
         netns: order.netns.clone(),
         options: order.options.clone(),
         timeout: Duration::from_nanos(order.timeout_ns),
