@@ -187,6 +187,10 @@ fn source_ports_that_are_used_up_are_foretold_and_named() {
     );
     assert_eq!(held["foretold"]["holds"], 1_000);
     assert!((990..=1_000).contains(&held["most_online"].as_u64().unwrap()), "{held:#}");
+    // With as many source addresses as the forecast says they are no limit any more.
+    let words = "-c 2100 --levels 3 --mix idle=1 -k engine.sources=127.0.0.1-127.0.0.3";
+    let (code, held, err) = hold_line_in(ports, &chat("", ""), words);
+    assert_eq!((code, limit(&held), &held["held"]), (0, "none", &2_100.into()), "{err} {held:#}");
 }
 
 /// Has connections tracked; with what is to become of new ones.

@@ -5,12 +5,16 @@
 //! connections it accepted, the time from the first of them to the last, and the CPU time of the process.
 
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use linerate_engine::now;
 use linerate_model::Timestamp;
+use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use rustix::time::{ClockId, clock_gettime};
+
+// Source: net.core.somaxconn, since Linux 5.4.
+const BACKLOG: i32 = 4_096;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -23,7 +27,12 @@ struct Accepted {
 }
 
 fn main() -> Result<(), Failure> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    // The standard library's queue of 128 is full before a loop on another core wakes, and a SYN that is dropped comes again
+    // after a second.
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    listen(&socket, BACKLOG)?;
+    let listener = TcpListener::from(socket);
     println!("ready {}", listener.local_addr()?);
     let accepted = Arc::new(Mutex::new(Accepted::default()));
     let of_loop = Arc::clone(&accepted);

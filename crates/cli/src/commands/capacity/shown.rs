@@ -230,6 +230,12 @@ pub fn text(held: &Held) -> String {
         let _ = writeln!(out, "{:9} {sentence}", if at == 0 { "lost" } else { "" });
     }
     dips(outcome, &mut out);
+    for (at, of) in held.hosts.iter().enumerate() {
+        let head = if at == 0 { "hosts" } else { "" };
+        let (ahead, interval) = (of.clock_offset_us / 1e3, of.clock_interval_us / 1e3);
+        let _ =
+            writeln!(out, "{head:9} {}: its clock {ahead:+.3} ms, within {interval:.3}", of.host);
+    }
     let _ = writeln!(out, "accounted {}", accounted(outcome));
     levels(outcome, &mut out);
     classes(outcome, &mut out);
