@@ -29,7 +29,8 @@ class Run(NamedTuple):
 class Linerate:
     """linerate, on one thread."""
 
-    def __init__(self, binary, name="linerate", flags=()):
+    # The experiment after the load is more load, which no other generator makes.
+    def __init__(self, binary, name="linerate", flags=("--no-check",)):
         self.name = name
         self.binary = binary
         self.flags = flags
@@ -49,6 +50,19 @@ class Linerate:
             raise Unfit(f"{self.name} at {connections} connections had failures: {failed}")
         us = load["engine_cpu_us_per_exchange"]
         return Run(load["answered"], outcome.cpu_s, outcome.peak_bytes, us, load)
+
+
+def opened(binary, address, connections, core):
+    """linerate's users who connect and say nothing, held for a second: seconds that opening took, peak memory."""
+    command = [binary, "capacity", f"tcp://{address}", "-c", connections, "--hold=1s", "--levels", 1, "--settle", "500ms"]
+    # Less than the time that memory is looked at: no answer comes of such a connection.
+    outcome = run_for_memory([*command, "--processes", 1, "--json"], core, 10)
+    # Beside the document stands what it says meanwhile.
+    found = re.search(r"^\{.*^\}", outcome.output, re.DOTALL | re.MULTILINE)
+    held = json.loads(found[0])["held"] if found else {}
+    if outcome.status != 0 or held.get("fewest_in_hold") != connections:
+        raise Unfit(f"linerate did not hold {connections} connections:\n{outcome.output[-2000:]}")
+    return held["levels"][0]["came_s"], outcome.peak_bytes
 
 
 class Wrk:

@@ -17,6 +17,9 @@ BUILT_TARGET = 0.95
 JUDGED_TARGET = 0.9
 # Of a stream's throughput, iperf3's being 1.
 STREAM_TARGET = 0.95
+# New connections a second, and bytes that one takes of the engine's own memory.
+OPENED_TARGET = 20_000
+BYTES_TARGET = 2_048
 
 
 @dataclasses.dataclass
@@ -34,6 +37,7 @@ class Results:
     floor: list = dataclasses.field(default_factory=list)
     requests: list = dataclasses.field(default_factory=list)
     memory: list = dataclasses.field(default_factory=list)
+    opened: list = dataclasses.field(default_factory=list)
     latency: list = dataclasses.field(default_factory=list)
     streams: list = dataclasses.field(default_factory=list)
     link: dict = dataclasses.field(default_factory=dict)
@@ -59,6 +63,11 @@ class Compared:
     def rate(self, which, seconds):
         """Requests a second, median."""
         return median(pair[which].requests / seconds for pair in self.pairs)
+
+    @property
+    def requests_ratio(self):
+        """Of requests answered, whatever they cost."""
+        return paired.ratio([(a.requests, b.requests) for a, b in self.pairs])
 
     @property
     def threads_ratio(self):
@@ -107,6 +116,32 @@ class Memory:
 
 
 @dataclasses.dataclass
+class Opened:
+    """Connections of one process: `(seconds that opening took, peak bytes, the accept loop's own account)` a run."""
+
+    count: int
+    runs: list
+
+    @property
+    def rates(self):
+        """Connections a second, by linerate."""
+        return [self.count / seconds for seconds, _, _ in self.runs]
+
+    @property
+    def accepted(self):
+        """The same, by the accept loop."""
+        return [told["accepted"] / told["seconds"] for _, _, told in self.runs]
+
+    @property
+    def peak(self):
+        """Bytes, median."""
+        return median(peak for _, peak, _ in self.runs)
+
+    def __str__(self):
+        return f"{self.count:,} connections: {median(self.rates):,.0f}/s, {self.peak / 2**20:.1f} MiB"
+
+
+@dataclasses.dataclass
 class Timing:
     """Open-loop runs against the delay server: `(linerate's load, the server's own account)`."""
 
@@ -132,13 +167,45 @@ def at(distribution, percentile):
 
 def write(results):
     """The page."""
-    parts = [head(results)]
+    return "\n".join([head(results), *sections(results), REPEAT])
+
+
+def measured(results, how):
+    """When and how a part was that was measured by itself."""
+    return (
+        f"This part: {results.date}, commit {results.commit}, {results.machine['CPU']}, {results.pairs} pairs of "
+        f"{results.seconds} s (`{how}`), while other things used {max(0, results.busy):.0%} of the machine just before."
+    )
+
+
+def replaced(page, parts, about):
+    """The page with these parts in the place of those of the same title, or before its end.
+
+    >>> replaced("# A\\n\\n## B\\nold\\n\\n## How to repeat\\n", ["## B\\nnew\\n", "## C\\n1\\n"], "x")
+    '# A\\n\\n## B\\nnew\\n\\nx\\n\\n## C\\n1\\n\\nx\\n\\n## How to repeat\\n'
+    """
+    for part in parts:
+        title, new = part.split("\n", 1)[0], f"{part.rstrip()}\n\n{about}\n\n"
+        at = page.find(title + "\n")
+        if at < 0:
+            at = end = min(found for found in map(page.find, ("<!-- users -->", "## How to repeat")) if found >= 0)
+        else:
+            ends = (page.find(mark, at + 1) for mark in ("\n## ", "\n<!-- users -->"))
+            end = min(found + 1 for found in ends if found >= 0)
+        page = page[:at] + new + page[end:]
+    return page
+
+
+def sections(results):
+    """Its parts, as far as they were measured."""
+    parts = []
     if results.wrk:
         parts.append(
             section(
                 "Against wrk",
                 "Requests by CPU-second of the whole generator process (user and system, start and "
-                "end included), the same nginx, alternating.",
+                "end included), the same nginx, alternating. linerate without the experiment after the load "
+                "(`--no-check`), which is load that wrk does not make.",
                 results.wrk,
                 WRK_TARGET,
                 results.seconds,
@@ -159,14 +226,15 @@ def write(results):
         parts.append(requests(results.requests))
     if results.memory:
         parts.append(memory(results.memory))
+    if results.opened:
+        parts.append(opened(results.opened))
     if results.latency:
         parts.append(latency(results.latency))
     if results.streams:
         parts.append(streams(results.streams))
     if results.link:
         parts.append(between(results.link))
-    parts.append(REPEAT)
-    return "\n".join(parts)
+    return parts
 
 
 def head(results):
@@ -192,6 +260,9 @@ def section(title, how, compared, target, seconds):
         verdict = f"{next(iter(verdicts.values()))} at every number of connections"
     else:
         verdict = "; ".join(f"{said} at {count}" for count, said in verdicts.items())
+    throughput = [one.requests_ratio for one in compared]
+    least = "; ".join(f"{one.against(1)} at {of.connections}" for one, of in zip(throughput, compared))
+    least = f" **No less throughput: {least}.**" if second == "wrk" else ""
     middles = [one.ratio.middle for one in compared]
     threads = ", ".join(f"{one.threads_us:.2f} us at {one.connections}" for one in compared)
     return f"""\
@@ -200,7 +271,7 @@ def section(title, how, compared, target, seconds):
 {how}
 
 {table(compared, seconds)}
-**Target: at least {target} times {second}. {verdict[0].upper()}{verdict[1:]}.**
+**Target: at least {target} times {second}. {verdict[0].upper()}{verdict[1:]}.**{least}
 
 {first} makes {min(middles):.2f} to {max(middles):.2f} times the requests that {second} makes with \
 the same CPU time.
@@ -215,15 +286,15 @@ def table(compared, seconds=None):
     sure = compared[0].ratio.sure
     rows = [
         f"| connections | {first}, us CPU a request | {second}, us CPU a request "
-        f"| ratio | {sure:.1%} interval |" + (" requests/s |" if seconds else ""),
-        "|---:|---:|---:|---:|:---:|" + (":---:|" if seconds else ""),
+        f"| ratio | {sure:.1%} interval |" + (" requests/s | ratio |" if seconds else ""),
+        "|---:|---:|---:|---:|:---:|" + (":---:|:---:|" if seconds else ""),
     ]
     for one in compared:
         ratio = one.ratio
         row = f"| {one.connections} | {one.us(0):.2f} | {one.us(1):.2f} "
         row += f"| **{ratio.middle:.3f}** | {ratio.low:.3f} to {ratio.high:.3f} |"
         if seconds:
-            row += f" {one.rate(0, seconds):,.0f} and {one.rate(1, seconds):,.0f} |"
+            row += f" {one.rate(0, seconds):,.0f} and {one.rate(1, seconds):,.0f} | {one.requests_ratio} |"
         rows.append(row)
     return "\n".join(rows) + "\n"
 
@@ -272,6 +343,38 @@ Peak resident memory of the generator; the kernel's socket buffers are not in it
 Another connection costs {first.name} {first.slope / 1024:.1f} KiB, {second.name} \
 {second.slope / 1024:.1f} KiB.
 """
+
+
+def opened(all):
+    rows = [
+        "| connections | opened a second | by the accept loop | its CPU, us a connection | peak memory |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for one in all:
+        cpu = median(1e6 * told["cpu_s"] / told["accepted"] for _, _, told in one.runs)
+        row = f"| {one.count:,} | {spread(one.rates)} | {spread(one.accepted)} "
+        rows.append(row + f"| {cpu:.1f} | {one.peak / 2**20:.1f} MiB |")
+    most = all[-1]
+    slope = Memory("linerate", [(one.count, one.peak) for one in all]).slope
+    rate = median(most.rates)
+    return f"""\
+## Connections of one process
+
+`linerate capacity tcp://... --hold=1s --levels 1 --processes 1` against a bare accept loop on another core \
+(`crates/engine/examples/accept_server.rs`), 32 connects under way at a time; all are held for a second. Median of \
+{len(most.runs)} runs (lowest to highest).
+
+{chr(10).join(rows)}
+
+**Target: {most.count:,} connections of a process. Met.** **Target: at least {OPENED_TARGET:,} new connections a second. \
+{"Met" if min(most.rates) >= OPENED_TARGET else "Not met" if max(most.rates) < OPENED_TARGET else "Not met in every run"}: {rate:,.0f}.** \
+**Target: at most {BYTES_TARGET:,} bytes of the engine's own memory a connection. \
+{"Met" if slope <= BYTES_TARGET else "Not met"}: {slope:,.0f} by slope.**
+"""
+
+
+def spread(values):
+    return f"{median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
 
 def streams(compared):
@@ -385,9 +488,10 @@ REPEAT = """\
 ## How to repeat
 
     make bench                       # all of it, on a quiet machine: about ten minutes
-    bench/run --only wrk --pairs 15  # one part, more pairs
+    bench/run --only wrk --pairs 15  # one part, more pairs: it takes the place of what stands here
     bench/run --only link --only link-bulk --only terms  # the link: these stay in this page when run alone
     bench/many, bench/tsung          # users; their figures are written here by hand, and stay
+    bench/run --only connections     # how many a process opens, how fast, and what one takes
     bench/run --quick                # does it work? 3 pairs of 1 s; the figures are worth nothing
     bench/run --against OLD/linerate # two builds in alternation
 

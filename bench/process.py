@@ -104,12 +104,12 @@ def nginx(core, connections):
 
 
 @contextlib.contextmanager
-def delay_server(binary, core, delay_us):
-    """The engine's example of that name; gives its address and, afterwards, its own account."""
-    with serving([binary, delay_us], core, stdout=subprocess.PIPE) as server:
+def example(binary, core, *words):
+    """A server among the engine's examples; gives its address and, afterwards, its own account."""
+    with serving([binary, *words], core, stdout=subprocess.PIPE) as server:
         word, address = server.stdout.readline().decode().split()
         if word != "ready":
-            raise Unfit(f"the delay server said {word!r}")
+            raise Unfit(f"{binary.name} said {word!r}")
         told = {}
         yield address, told
         rest, _ = server.communicate(timeout=PATIENCE_S)

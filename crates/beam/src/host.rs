@@ -243,11 +243,10 @@ impl Drop for Host {
 }
 
 impl FarProgram {
-    /// Tells it a line, whose way is not waited for.
-    pub fn tell(&self, line: &str) -> Result<(), CallFault> {
-        let arguments = vec![self.worker.clone().into(), binary(line.as_bytes())];
+    /// Tells it something, behind what it was told before. How it gets there is not waited for.
+    pub fn tell(&self, bytes: &[u8]) -> Result<(), CallFault> {
         // Dropped at once: nobody waits for the answer.
-        self.node.ask(MODULE.name, "tell", arguments).map(|_: Asked| ())
+        self.node.request_with(&self.worker, "tell", binary(bytes)).map(|_: Asked| ())
     }
 
     /// What it has said since, waiting so long for something.

@@ -201,6 +201,21 @@ impl Node {
             Message::send(to.clone(), tuple(vec![atom(verb), own.into(), reference]))
         })
     }
+
+    /// The same with something beside the verb: `{{Verb, What}, OurPid, Reference}`. What one process is sent so arrives in
+    /// the order in which it was sent, as calls do not.
+    pub(crate) fn request_with(
+        &self,
+        to: &Pid,
+        verb: &str,
+        what: Term,
+    ) -> Result<Asked, CallFault> {
+        let own = self.own_pid().clone();
+        let what = tuple(vec![atom(verb), what]);
+        self.0.shared.send(verb.to_owned(), |reference| {
+            Message::send(to.clone(), tuple(vec![what, own.into(), reference]))
+        })
+    }
 }
 
 impl Drop for Connection {

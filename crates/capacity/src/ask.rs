@@ -1,5 +1,7 @@
 //! What is asked for.
 
+use std::net::Ipv4Addr;
+
 use linerate_model::{MOST_PROCESSES, Plan};
 
 /// Where the target is, as far as its limits can be read.
@@ -28,6 +30,10 @@ pub struct Ask {
     pub is_node: bool,
     /// Local ports that the plan confines the engine to.
     pub local_ports: Option<(u16, u16)>,
+    /// Addresses that the engine connects from, in turn.
+    pub sources: u64,
+    /// The target is at an address of this host's loopback, which has 16 million of them.
+    pub is_loopback: bool,
 }
 
 impl Ask {
@@ -48,6 +54,16 @@ impl Ask {
             place,
             is_node: plan.target.beam.is_some(),
             local_ports: ports,
+            sources: plan.engine.source_addresses().map_or(1, |all| all.len().max(1) as u64),
+            is_loopback: place == Place::Here
+                && plan.path.is_none()
+                && plan.target.address.as_ref().is_none_or(|address| is_loopback(address)),
         }
     }
+}
+
+/// Of an address that is written so: `127.0.0.1:80`, `localhost:80`.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host == "localhost" || host.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
 }

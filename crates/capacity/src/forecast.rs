@@ -80,6 +80,13 @@ impl Forecast {
         self.holds.is_none_or(|holds| holds >= self.connections)
     }
 
+    /// The same without what is of this side.
+    pub fn without(mut self, side: Side) -> Self {
+        self.needs.retain(|need| need.side != side);
+        self.holds = self.needs.iter().filter_map(|need| need.holds).min();
+        self
+    }
+
     /// Those that there is too little of.
     pub fn short(&self) -> impl Iterator<Item = &Need> {
         self.needs.iter().filter(|need| need.is_short(self.connections))

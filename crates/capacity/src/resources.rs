@@ -1,5 +1,7 @@
 //! Every resource that connections use up. To add one: a function here, and its line in [`RESOURCES`].
 
+use std::net::Ipv4Addr;
+
 use crate::ask::{Ask, Place};
 use crate::forecast::{Need, Side};
 use crate::limits::Limits;
@@ -142,8 +144,17 @@ fn source_ports(ask: &Ask, limits: &Limits) -> Option<Need> {
     let all = u64::from(high.saturating_sub(low)) + 1;
     let reserved = if ask.local_ports.is_some() { 0 } else { limits.reserved_ports };
     // A port may be used again for another server's address: what is unique is the pair of both ends.
-    let ports = all.saturating_sub(reserved);
+    let ports = all.saturating_sub(reserved).saturating_mul(ask.sources);
     let holds = ports * ask.servers;
+    // As many addresses as it takes; loopback has all of 127.0.0.0/8.
+    let sources = ask.connections.div_ceil((ports / ask.sources).max(1) * ask.servers);
+    let last = Ipv4Addr::from(
+        u32::from(Ipv4Addr::LOCALHOST).saturating_add((sources as u32).saturating_sub(1)),
+    );
+    let from = match (ask.sources, ask.is_loopback) {
+        (1, _) => String::new(),
+        (many, _) => format!(", of each of {many} source addresses"),
+    };
     let (name, confined) = match ask.local_ports {
         Some(_) => ("engine.local_ports", true),
         None => ("net.ipv4.ip_local_port_range", false),
@@ -156,12 +167,15 @@ fn source_ports(ask: &Ask, limits: &Limits) -> Option<Need> {
         has: Some(ports),
         holds: Some(holds),
         unit: "",
-        sum: format!("{name} {low} to {high}, for each of {} server addresses", ask.servers),
+        sum: format!("{name} {low} to {high}, for each of {} server addresses{from}", ask.servers),
         is_estimate: false,
         arranged: None,
         paste: (holds < ask.connections).then(|| match confined {
+            _ if ask.is_loopback && sources <= 1_000 => {
+                format!("-k engine.sources=127.0.0.1-{last}    # flag of linerate: so many addresses of 127.0.0.0/8")
+            }
             true => "engine.local_ports = \"1024-65535\"    # in the plan, or leave it out".into(),
-            false => "sysctl -w net.ipv4.ip_local_port_range='1024 65535'    # 64,512 ports a server address".into(),
+            false => "sysctl -w net.ipv4.ip_local_port_range='1024 65535'    # 64,512 ports a server address; or more addresses of this host, -k engine.sources=FIRST-LAST".into(),
         }),
     })
 }
@@ -320,6 +334,8 @@ mod tests {
             place: Place::Here,
             is_node: false,
             local_ports: None,
+            sources: 1,
+            is_loopback: false,
         }
     }
 
@@ -388,6 +404,21 @@ mod tests {
         assert_eq!(with(|it| it.tcp_pages = Some((0, 2_000))), ("host.tcp_mem", 1_000));
         // 2 x 4,168 + 2,048 + 4,096 = 14,480 bytes each: 64 MiB hold 4,634.
         assert_eq!(with(|it| it.memory = Some(64 << 20)), ("host.memory", 4_634));
+    }
+
+    #[test]
+    fn more_source_addresses_are_more_ports_and_loopback_has_them() {
+        let limits = Limits { port_range: Some((40_000, 40_999)), ..roomy() };
+        let of = |ask: Ask| {
+            let all = forecast(&ask, &limits).needs;
+            let need = all.into_iter().find(|need| need.id == "engine.source_ports").unwrap();
+            (need.holds.unwrap(), need.paste.unwrap_or_default())
+        };
+        let loopback = Ask { is_loopback: true, ..ask(2_100) };
+        let (holds, paste) = of(loopback.clone());
+        assert!(holds == 1_000 && paste.starts_with("-k engine.sources=127.0.0.1-127.0.0.3 "));
+        assert_eq!(of(Ask { sources: 3, ..loopback }), (3_000, String::new()));
+        assert!(of(ask(2_100)).1.starts_with("sysctl "));
     }
 
     #[test]

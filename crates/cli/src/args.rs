@@ -305,7 +305,7 @@ pub struct LoadArgs {
     #[arg(long, requires = "command")]
     pub port: Option<u16>,
     /// Another server of the same service, HOST:PORT; repeatable. Each of -c is then a worker with a connection to every
-    /// server, of which it chooses one at random for each exchange
+    /// server, of which it chooses one at random for each exchange; users of `capacity --hold` take them in turn
     #[arg(long = "server", value_name = "HOST:PORT")]
     pub servers: Vec<String>,
     /// Stay outside of the BEAM node: no probe in it

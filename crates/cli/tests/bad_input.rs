@@ -178,6 +178,7 @@ const TYPED: &[Row] = &[
     row(&["run", "--rtt", "100h", "--beam", "http"], 2, &["path: rtt", "10s or less"]),
     row(&["run", "-k", "engine.local_ports=5-3", HTTP], 2, &["`5-3` is no range of ports"]),
     row(&["run", "-k", "engine.local_ports=abc", HTTP], 2, &["`abc` is no range", "20000-29999"]),
+    row(&["run", "-k", "engine.sources=127.0.0.x", HTTP], 2, &["`127.0.0.x` is no list of addr"]),
     row(&["run", "-q", "-k", "engine.congestion=warp", HTTP], 2, &["has no `warp`", "cubic"]),
     row(&["run", "--close", "tcp://127.0.0.1:{http}"], 2, &["--close is HTTP's"]),
     row(&["run", "--request", "64", HTTP], 2, &["--request is of bare TCP"]),

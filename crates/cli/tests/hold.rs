@@ -187,6 +187,10 @@ fn source_ports_that_are_used_up_are_foretold_and_named() {
     );
     assert_eq!(held["foretold"]["holds"], 1_000);
     assert!((990..=1_000).contains(&held["most_online"].as_u64().unwrap()), "{held:#}");
+    // With as many source addresses as the forecast says they are no limit any more.
+    let words = "-c 2100 --levels 3 --mix idle=1 -k engine.sources=127.0.0.1-127.0.0.3";
+    let (code, held, err) = hold_line_in(ports, &chat("", ""), words);
+    assert_eq!((code, limit(&held), &held["held"]), (0, "none", &2_100.into()), "{err} {held:#}");
 }
 
 /// Has connections tracked; with what is to become of new ones.
@@ -209,6 +213,48 @@ fn connections_that_a_packet_filter_counts_to_500_are_named_by_it() {
     assert_eq!((&held["held"], &held["most_online"]), (&500.into(), &500.into()), "{held:#}");
     let says = held["limit"]["says"].as_str().unwrap();
     assert!(says.contains(" connections are tracked here"), "{says}");
+}
+
+/// The chat of these tests at this port, until it is dropped.
+struct Chat(std::process::Child);
+
+impl Chat {
+    fn start(port: u16, options: &[&str]) -> Self {
+        let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/chat.py");
+        let mut command = Command::new("python3");
+        let its = Self(command.arg(server).arg(port.to_string()).args(options).spawn().unwrap());
+        let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(ours::soon(LONG, listens));
+        its
+    }
+}
+
+impl Drop for Chat {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn users_take_several_servers_in_turn_and_the_first_that_is_full_is_the_limit() {
+    let _cpus = shares_the_cpus();
+    let hold = |second: &[&str]| {
+        let (a, b) = (ours::closed_port(), ours::closed_port());
+        let _chats = (Chat::start(a, &[]), Chat::start(b, second));
+        let words = format!(
+            "line://127.0.0.1:{a} --server 127.0.0.1:{b} -c 240 --levels 4 --processes 2 --mix active=100@exp:300ms"
+        );
+        climb(words.split(' '))
+    };
+    let (code, held, err) = hold(&[]);
+    assert_eq!((code, limit(&held), &held["held"]), (0, "none", &240.into()), "{err} {held:#}");
+    assert!(held["classes"][0]["delivered"]["count"].as_u64().unwrap() > 200, "{held:#}");
+    // Each has half of them: at 40 of the second there are 80.
+    let (code, held, err) = hold(&["places=40"]);
+    assert_eq!((code, limit(&held)), (0, "target.turns_away"), "{err} {held:#}");
+    assert_eq!(held["held"], 60, "{held:#}");
+    assert!((80..=160).contains(&held["most_online"].as_u64().unwrap()), "{held:#}");
 }
 
 #[test]
@@ -365,6 +411,67 @@ fn mosquitto_holds_users_who_publish_to_each_other() {
     assert_eq!((code, limit(&held), &held["held"]), (0, "none", &300.into()), "{err} {held:#}");
     let active = &held["classes"][1];
     assert!(active["delivered"]["count"].as_u64().unwrap() > 100, "{active:#}");
+}
+
+#[test]
+fn an_idle_user_of_the_chat_takes_4_kib_of_its_node_and_8_with_the_kernels_memory() {
+    let _cpus = has_the_cpus();
+    if !geteuid().is_root() {
+        // Slabs can't be read.
+        return;
+    }
+    // A user's process hibernates a second after its login: levels are read after that.
+    let words =
+        "capacity --hold=1s --json --beam chat -c 4000 --mix idle=100 --levels 8 --settle 1600ms";
+    let (code, held, err) = found(Linerate::start(&words.split(' ').collect::<Vec<_>>()));
+    assert_eq!((code, limit(&held)), (0, "none"), "{err} {held:#}");
+    let costs = held["costs"].as_array().unwrap();
+    let each = |kind: &str| {
+        let cost = costs.iter().find(|cost| cost["kind"] == kind);
+        cost.unwrap_or_else(|| panic!("{kind}: {held:#}"))["idle"]["bytes"].as_f64().unwrap()
+    };
+    let (node, kernel) = (each("vm.total"), (each("kernel.slab") + each("kernel.tcp")) / 2.0);
+    assert!((2_048.0..4_096.0).contains(&node), "{node} {kernel}: {costs:#?}");
+    assert!(node + kernel < 8_192.0, "{node} {kernel}: {costs:#?}");
+}
+
+/// A server that sends this to whoever connects, and goes on sending it.
+fn says(what: &'static [u8]) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(
+                move || while std::io::Write::write_all(&mut stream, what).is_ok() {},
+            );
+        }
+    });
+    port
+}
+
+#[test]
+fn what_a_hostile_server_sends_is_malformed_and_nothing_of_it_is_kept() {
+    let _cpus = shares_the_cpus();
+    // Entities that would grow to a billion letters; elements without end; a tag without end; a packet of 256 MiB.
+    const GROWS: &[u8] = b"<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'>]>\
+        <stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'><x>&b;</x>";
+    for (protocol, sends) in [
+        ("xmpp", GROWS),
+        ("xmpp", b"<a>" as &[u8]),
+        ("xmpp", b"<stream:stream a='aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+        ("mqtt", b"\x30\xff\xff\xff\x7fxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
+        ("mqtt", b"\x20\xff\xff\xff\xff\xff"),
+        ("line", b"from user1 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
+    ] {
+        let target = format!("{protocol}://127.0.0.1:{}", says(sends));
+        let words = [&target, "-c", "20", "--levels", "1", "--timeout", "2s"];
+        let (code, held, err) = climb(words.iter().copied());
+        let sends = &sends[..sends.len().min(40)];
+        let case = format!("{protocol}: {}: {err} {held:#}", sends.escape_ascii());
+        assert_eq!((code, &held["held"]), (1, &0.into()), "{case}");
+        let failed = held["met"]["failed"].as_object().unwrap();
+        assert!(!failed.is_empty() && failed.keys().all(|why| why.contains("malformed")), "{case}");
+    }
 }
 
 /// A memory cgroup of this size, of either version; it goes with it.

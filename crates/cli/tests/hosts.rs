@@ -46,7 +46,8 @@ fn address(n: usize, end: usize) -> String {
 }
 
 impl Host {
-    fn start(n: usize, home: &TempDir) -> Self {
+    /// One whose monotonic clock is so many seconds ahead.
+    fn start(n: usize, home: &TempDir, ahead: u32) -> Self {
         let netns = format!("lrh{}x{n}", std::process::id());
         let (here, there) = (address(n, 1), address(n, 2));
         for step in [
@@ -65,8 +66,13 @@ impl Host {
         let port = closed_port();
         let node = format!("load@{there}");
         let up = "io:format(\"up~n\"), spawn(fun() -> eof = io:get_line(\"\"), halt() end).";
-        let mut child = Command::new("ip")
-            .args(["netns", "exec", &netns, "erl", "-noshell", "-name", &node])
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &netns]);
+        if ahead > 0 {
+            command.args(["unshare", "--time", "--monotonic", &ahead.to_string()]);
+        }
+        let mut child = command
+            .args(["erl", "-noshell", "-name", &node])
             .args(["-start_epmd", "false", "-erl_epmd_port", &port.to_string(), "-eval", up])
             .env("HOME", home.path())
             .env("TMPDIR", tmp.path())
@@ -102,25 +108,40 @@ struct Hosts {
 
 impl Hosts {
     fn start(count: usize) -> Option<Self> {
+        Self::start_ahead(&vec![0; count])
+    }
+
+    /// One for each, whose clock is so many seconds ahead.
+    fn start_ahead(all: &[u32]) -> Option<Self> {
         let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !geteuid().is_root() {
             return None;
         }
-        needs(&["erl", "ip"]);
+        needs(&["erl", "ip", "unshare"]);
         let home = TempDir::new().unwrap();
         let cookie = home.path().join(".erlang.cookie");
         fs::write(&cookie, COOKIE).unwrap();
         fs::set_permissions(&cookie, fs::Permissions::from_mode(0o400)).unwrap();
-        Some(Self { all: (0..count).map(|n| Host::start(n, &home)).collect(), home, _one: one })
+        let all = (0..).zip(all).map(|(n, ahead)| Host::start(n, &home, *ahead)).collect();
+        Some(Self { all, home, _one: one })
+    }
+
+    fn cookie(&self) -> String {
+        self.home.path().join(".erlang.cookie").display().to_string()
     }
 
     /// A run of all of them against a server of this process.
     fn run(&self, port: u16, more: &[&str]) -> Linerate {
+        self.run_of(&self.all, port, more)
+    }
+
+    /// The same of some of them.
+    fn run_of(&self, hosts: &[Host], port: u16, more: &[&str]) -> Linerate {
         let target = format!("tcp://{}:{port}", address(0, 1));
         let mut words = vec!["run", "--json", "-q", "--no-check", &target, "--request", "64"];
-        let cookie = self.home.path().join(".erlang.cookie").display().to_string();
+        let cookie = self.cookie();
         words.extend(["--cookie-file", &cookie]);
-        self.all.iter().for_each(|host| words.extend(["--host", &host.name]));
+        hosts.iter().for_each(|host| words.extend(["--host", &host.name]));
         words.extend(more);
         Linerate::start(&words)
     }
@@ -218,6 +239,95 @@ fn three_hosts_make_one_load_to_the_exchange_and_leave_nothing_behind() {
         assert!(offset.abs() <= interval && interval < 100_000.0, "{of:#?}");
     }
     assert!(soon(Duration::from_secs(3), || hosts.all.iter().all(|host| host.files() == 0)));
+}
+
+#[test]
+fn three_hosts_give_the_sum_of_what_each_gives_alone() {
+    let Some(hosts) = Hosts::start(3) else { return };
+    let (port, _) = counting();
+    // Clients that pause ten times as long as anything here takes: neither server nor CPUs are the limit.
+    let rate = |of: &[Host]| {
+        let connections = (30 * of.len()).to_string();
+        let more = ["-c", &connections, "--think", "50ms", "-d", "4s"];
+        let run = hosts.run_of(of, port, &more).end_or_late(PATIENCE);
+        assert_accounted(&run["load"]);
+        number(&run["load"], "answered") as f64
+    };
+    let together = rate(&hosts.all);
+    let sum: f64 = hosts.all.chunks(1).map(rate).sum();
+    assert!((together / sum - 1.0).abs() < 0.03, "{together} together, {sum} by each alone");
+}
+
+#[test]
+fn a_host_whose_clock_is_a_minute_ahead_makes_its_part_at_the_same_instants() {
+    let Some(hosts) = Hosts::start_ahead(&[0, 60]) else { return };
+    let (port, _) = counting();
+    let run = hosts.run(port, &["-c", "4", "--rate", "400", "-d", "3s"]).end_or_late(PATIENCE);
+    let load = &run["load"];
+    assert_accounted(load);
+    assert!(number(load, "scheduled").abs_diff(1_200) <= 3, "{load:#}");
+    for (of, ahead_us) in run["engine_hosts"].as_array().unwrap().iter().zip([0.0, 60e6]) {
+        assert!(number(of, "answered").abs_diff(600) <= 6, "{run:#}");
+        let interval = of["clock_interval_us"].as_f64().unwrap();
+        let offset = of["clock_offset_us"].as_f64().unwrap();
+        assert!((offset - ahead_us).abs() <= interval && interval < 100_000.0, "{of:#}");
+    }
+    // All of it is in the seconds that were asked for: none is a minute early or late.
+    let seconds = load["measured_s"].as_f64().unwrap() + load["warm_up_s"].as_f64().unwrap();
+    assert!((2.5..3.5).contains(&seconds), "{load:#}");
+}
+
+#[test]
+fn users_of_three_hosts_are_one_climb_and_those_of_a_host_that_is_killed_come_back() {
+    const USERS: usize = 300;
+    let Some(hosts) = Hosts::start_ahead(&[0, 60, 0]) else { return };
+    let port = closed_port();
+    let server = format!("{}/tests/servers/chat.py", env!("CARGO_MANIFEST_DIR"));
+    let mut chat = Command::new("python3")
+        .args([&server, &port.to_string(), "address=0.0.0.0"])
+        .spawn()
+        .unwrap();
+    assert!(soon(PATIENCE, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()));
+    let words = format!(
+        "capacity line://{}:{port} -c {USERS} --levels 2 --settle 1s --hold 8s --mix active=1@300ms --timeout 3s --gate 5s --json --cookie-file {}",
+        address(0, 1),
+        hosts.cookie()
+    );
+    let mut words: Vec<&str> = words.split(' ').collect();
+    hosts.all.iter().for_each(|host| words.extend(["--host", &host.name]));
+    let mut linerate = Linerate::start(&words);
+    let open = |pid: u32| fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    linerate.await_that("all users come", |_| open(chat.id()) > USERS);
+    // Their level is judged after a second, and held from then on.
+    std::thread::sleep(Duration::from_millis(2_500));
+    signal_to(hosts.all[2].node.id(), Signal::KILL);
+    let code = linerate.end(PATIENCE);
+    let _ = chat.kill();
+    let _ = chat.wait();
+    let document = linerate.json();
+    schemas::assert_as_promised("capacity", &document);
+    let held = &document["held"];
+    assert_eq!((code, &held["held"]), (0, &USERS.into()), "{} {held:#}", linerate.err());
+    assert_eq!(held["account"]["online"], USERS, "{held:#}");
+    assert_eq!(
+        held["dips"][0]["lost"]["lost with its engine process while online"],
+        USERS / 3,
+        "{held:#}"
+    );
+    let lost = held["lost_processes"][0].as_str().unwrap();
+    assert!(lost.contains(&format!("3 of 3 (host load@{})", address(2, 2))), "{lost}");
+    let offsets: Vec<f64> = held["engine_hosts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|host| host["clock_offset_us"].as_f64().unwrap())
+        .collect();
+    assert!(offsets.len() == 3 && (offsets[1] - 60e6).abs() < 100_000.0, "{offsets:?}");
+    // A message from one host to another has the latency that it had, and no minute more or less.
+    let delivered = &held["classes"][0]["delivered"];
+    assert!(delivered["count"].as_u64().unwrap() > 1_000, "{delivered:#}");
+    assert!(delivered["p99_ms"].as_f64().unwrap() < 5_000.0, "{delivered:#}");
+    assert!(soon(Duration::from_secs(3), || hosts.all[..2].iter().all(|it| it.files() == 0)));
 }
 
 /// Two servers of one service, loaded by three hosts.

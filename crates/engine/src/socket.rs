@@ -16,13 +16,18 @@ pub(crate) struct Opener {
     /// Local ports to use in turn; none: the kernel chooses.
     ports: Option<(u16, u16)>,
     next_port: u16,
+    /// Addresses to connect from in turn; empty: the kernel chooses.
+    sources: Vec<IpAddr>,
+    next_source: usize,
 }
 
 impl Opener {
     pub(crate) fn new(options: &EngineOptions, first: u16) -> Self {
         let ports = options.local_ports.as_deref().and_then(port_range);
         let next_port = ports.map_or(0, |(low, high)| low + first % (high - low + 1));
-        Self { options: options.clone(), ports, next_port }
+        let sources = options.source_addresses().unwrap_or_default();
+        let next_source = usize::from(first);
+        Self { options: options.clone(), ports, next_port, sources, next_source }
     }
 
     /// A socket whose connect to `server` has begun.
@@ -45,12 +50,35 @@ impl Opener {
         if let Some(name) = &self.options.congestion {
             sockopt::set_tcp_congestion(&socket, name)?;
         }
+        let source = self.source(server);
         if let Some((low, high)) = self.ports {
-            self.bind_within(&socket, server.ip(), low, high)?;
+            self.bind_within(&socket, source, low, high)?;
+        } else if !self.sources.is_empty() {
+            // No port of the range is left of that address.
+            let bound = bind(&socket, &SocketAddr::new(source, 0));
+            bound.map_err(
+                |errno| if errno == Errno::ADDRINUSE { Errno::ADDRNOTAVAIL } else { errno },
+            )?;
         }
         match connect(&socket, &server) {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// The next address to connect from; without any of the server's family, any.
+    fn source(&mut self, server: SocketAddr) -> IpAddr {
+        let count = self.sources.len();
+        let mut turn = (0..count).map(|step| (self.next_source + step) % count);
+        let found = turn.find(|at| self.sources[*at].is_ipv4() == server.is_ipv4());
+        match (found, server.ip()) {
+            (Some(at), _) => {
+                self.next_source = at + 1;
+                self.sources[at]
+            }
+            (None, IpAddr::V4(ip)) if ip.is_loopback() => IpAddr::V4(ip),
+            (None, IpAddr::V4(_)) => IpAddr::from([0, 0, 0, 0]),
+            (None, IpAddr::V6(_)) => IpAddr::from([0u16; 8]),
         }
     }
 
@@ -59,19 +87,14 @@ impl Opener {
     fn bind_within(
         &mut self,
         socket: &OwnedFd,
-        server: IpAddr,
+        source: IpAddr,
         low: u16,
         high: u16,
     ) -> Result<(), Errno> {
-        let any = match server {
-            IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(ip),
-            IpAddr::V4(_) => IpAddr::from([0, 0, 0, 0]),
-            IpAddr::V6(_) => IpAddr::from([0u16; 8]),
-        };
         for _ in low..=high {
             let port = self.next_port;
             self.next_port = if port >= high { low } else { port + 1 };
-            match bind(socket, &SocketAddr::new(any, port)) {
+            match bind(socket, &SocketAddr::new(source, port)) {
                 Err(Errno::ADDRINUSE) => {}
                 result => return result,
             }
@@ -129,6 +152,21 @@ mod tests {
         let address: SocketAddr = getsockname(&own).unwrap().try_into().unwrap();
         connect(&own, &address).unwrap();
         assert_eq!(connected(&own, address), Err(Errno::CONNREFUSED));
+    }
+
+    #[test]
+    fn sources_are_taken_in_turn() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let sources = Some("127.0.0.3-127.0.0.4,::1".to_owned());
+        let mut opener = Opener::new(&EngineOptions { sources, ..EngineOptions::default() }, 0);
+        let all: Vec<_> = (0..3).map(|_| opener.open(server).unwrap()).collect();
+        let from = |socket| SocketAddr::try_from(getsockname(socket).unwrap()).unwrap().ip();
+        assert_eq!(
+            all.iter().map(from).collect::<Vec<_>>(),
+            ["127.0.0.3", "127.0.0.4", "127.0.0.3"].map(|ip| ip.parse::<IpAddr>().unwrap())
+        );
+        drop(listener);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The plan: everything decided before a run, as TOML says it and as every report echoes it.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -478,6 +479,10 @@ pub struct EngineOptions {
     /// Local ports the engine may use, as `first-last`; absent: the host's own range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_ports: Option<String>,
+    /// Addresses of this host that the engine connects from, in turn: `127.0.0.1-127.0.0.8` or `10.0.0.5,10.0.0.6`; absent: as
+    /// the host chooses. Each has a range of local ports of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<String>,
     /// Seed of every random choice.
     #[serde(default = "one")]
     pub seed: u64,
@@ -485,6 +490,32 @@ pub struct EngineOptions {
 
 fn one() -> u64 {
     1
+}
+
+// Chosen: of the ports of so many nobody has descriptors.
+/// Addresses that an engine connects from, at most.
+const MOST_SOURCES: usize = 1_000;
+
+impl EngineOptions {
+    /// The addresses of `sources`, in their order; none: it is no list of at most a thousand. Empty: the host chooses.
+    pub fn source_addresses(&self) -> Option<Vec<IpAddr>> {
+        let mut all = Vec::new();
+        for part in self.sources.iter().flat_map(|text| text.split(',')) {
+            match part.split_once('-') {
+                None => all.push(part.trim().parse().ok()?),
+                Some((first, last)) => {
+                    let number =
+                        |text: &str| Some(u32::from(text.trim().parse::<Ipv4Addr>().ok()?));
+                    let range = number(first)?..=number(last)?;
+                    if range.size_hint().0 > MOST_SOURCES {
+                        return None;
+                    }
+                    all.extend(range.map(|number| IpAddr::from(Ipv4Addr::from(number))));
+                }
+            }
+        }
+        (all.len() <= MOST_SOURCES).then_some(all)
+    }
 }
 
 /// Who makes the load.
@@ -518,6 +549,7 @@ impl Default for EngineOptions {
             sndbuf: None,
             congestion: None,
             local_ports: None,
+            sources: None,
             seed: one(),
         }
     }
@@ -818,6 +850,18 @@ impl Plan {
                 "target.descriptors",
                 "a target that somebody else runs keeps its limits: leave it out".into(),
             );
+        }
+        if let Some(sources) = &self.engine.sources {
+            let named = self.engine.source_addresses();
+            if named.is_none_or(|all| all.is_empty()) {
+                return wrong(
+                    "engine.sources",
+                    format!(
+                        "`{sources}` is no list of addresses, or one of over {MOST_SOURCES}: write first-last or several with \
+                         commas, as in 127.0.0.1-127.0.0.8"
+                    ),
+                );
+            }
         }
         if let Some(ports) = &self.engine.local_ports {
             let range = ports.split_once('-').and_then(|(first, last)| {

@@ -27,6 +27,9 @@ pub struct Held {
     /// Engine processes that were lost, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_processes: Vec<String>,
+    /// Engine processes of other hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub engine_hosts: Vec<HeldHost>,
     /// Whether a signal ended it.
     pub interrupted: bool,
     /// The limit that ended the climb; none: none was met.
@@ -55,6 +58,17 @@ pub struct Held {
     /// The climb over time. Absent: of an older linerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<HeldMoment>,
+}
+
+/// An engine process on another host, by whose clock it tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldHost {
+    /// What its host is called.
+    pub host: String,
+    /// How far that clock is ahead of the coordinator's. Unit: microseconds.
+    pub clock_offset_us: f64,
+    /// Half of the interval that says so. Unit: microseconds.
+    pub clock_interval_us: f64,
 }
 
 /// From the first connection that ended in a hold to the moment at which all users were there again.

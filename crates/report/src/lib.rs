@@ -50,9 +50,9 @@ pub use forecast::{
 };
 pub use formats::{FORMATS, Format, Look};
 pub use held::{
-    BytesEach, Fit, ForecastLimit, Held, HeldClass, HeldDip, HeldLevel, HeldMoment, HeldPoint,
-    HeldRoof, HeldTimes, MetLimit, NextLimit, PublishedUsers, Purpose, Seen, UserCost, Users,
-    UsersClimb, UsersEffect, UsersSetting, UsersStudy,
+    BytesEach, Fit, ForecastLimit, Held, HeldClass, HeldDip, HeldHost, HeldLevel, HeldMoment,
+    HeldPoint, HeldRoof, HeldTimes, MetLimit, NextLimit, PublishedUsers, Purpose, Seen, UserCost,
+    Users, UsersClimb, UsersEffect, UsersSetting, UsersStudy,
 };
 pub use link_account::{End, LinkAccount, LinkCost, LinkRun};
 pub use read::{BadDocument, Document};

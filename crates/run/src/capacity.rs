@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use linerate_capacity::{Ask, Forecast, Limits, Place, Vm, forecast};
+use linerate_capacity::{Ask, Forecast, Limits, Place, Side, Vm, forecast};
 use linerate_lab::is_local;
 use linerate_model::Plan;
 use linerate_probe::{Listening, listening};
@@ -15,6 +15,15 @@ use crate::memory_group::{MemoryGroup, memory_groups};
 
 /// What the plan's connections need, and what there is of it. Nothing is started and nobody connects.
 pub fn foresee(plan: &Plan) -> Result<Forecast, RunError> {
+    foresee_all(plan, plan.connections())
+}
+
+/// The same of as many users as it has workers: each has one connection, to one of the servers.
+pub fn foresee_users(plan: &Plan) -> Result<Forecast, RunError> {
+    foresee_all(plan, plan.load.connections)
+}
+
+fn foresee_all(plan: &Plan, connections: u32) -> Result<Forecast, RunError> {
     limits::check_cpus(plan)?;
     let address = plan.target.address.as_deref().and_then(resolved);
     let place = match (&plan.target.address, address) {
@@ -26,7 +35,11 @@ pub fn foresee(plan: &Plan) -> Result<Forecast, RunError> {
     let local = address.filter(|_| place == Place::Here);
     let listening = local.map(|address| listening(address.port())).unwrap_or_default();
     let ask = Ask::of(plan, place, limits::threads(plan, 1, 1));
-    Ok(forecast(&ask, &limits_of(plan, &ask, &listening)))
+    let ask = Ask { connections: connections.into(), ..ask };
+    let all = forecast(&ask, &limits_of(plan, &ask, &listening));
+    // Limits of other hosts are not read: what is said of the engine here is not so there.
+    let elsewhere = !plan.engine.hosts.is_empty();
+    Ok(if elsewhere { all.without(Side::Engine) } else { all })
 }
 
 fn resolved(address: &str) -> Option<SocketAddr> {

@@ -28,25 +28,35 @@ impl<O: Observer> Runner<O> {
         speaks: Option<&Speaks>,
         node: Option<Node>,
     ) -> Result<Outcome, RunError> {
-        let (processes, users) = (limits::user_processes(plan), asked.users);
+        let hosts = &deployment.hosts;
+        let (processes, users) = (limits::user_processes(plan, hosts.len()), asked.users);
         let facts = deployment.lab.facts();
-        let pids = deployment.lab.servers().iter().filter_map(|server| server.pid).collect();
+        let places = deployment.lab.servers();
+        let pids = places.iter().filter_map(|server| server.pid).collect();
+        let servers: Vec<_> = match places.len() {
+            // One that was set anew listens elsewhere.
+            0 | 1 => vec![deployment.address],
+            _ => places.iter().map(|server| server.address).collect(),
+        };
         let node = node.or(deployment.lab.node());
-        let mut meter = Meter::new(pids, node, deployment.address, facts.local);
+        let mut meter = Meter::new(pids, node, servers.clone(), facts.local);
         let netns = deployment.lab.client_netns().map(PathBuf::from);
         let timeout_ns = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
         let order = |part| UsersOrder {
             speaks: speaks.cloned(),
-            server: deployment.address,
+            servers: servers.clone(),
             netns: netns.clone(),
             options: plan.engine.clone(),
             timeout_ns,
             part: (part, processes),
         };
         let (mut own, mut others);
-        let connections: &mut dyn UserConnections = if processes > 1 {
-            others = UserProcesses::start(processes, users, order)?;
+        let connections: &mut dyn UserConnections = if processes > 1 || !hosts.is_empty() {
+            others = UserProcesses::start(processes, users, hosts, order)?;
             meter.engine = others.pids();
+            for (name, offset, interval) in others.clocks() {
+                self.observer.on_clock(&name, offset, interval);
+            }
             &mut others
         } else {
             own = sockets(&order(0))?;

@@ -30,7 +30,7 @@ mod streams;
 mod users;
 mod workers;
 
-pub use capacity::foresee;
+pub use capacity::{foresee, foresee_users};
 pub use deploy::Deployment;
 pub use error::{Refused, RunError};
 pub use evidence_file::EvidenceFile;

@@ -81,19 +81,22 @@ pub(crate) fn engine_with(
         })
 }
 
-/// Processes that users' connections are spread over: as many as the plan says, or as they need descriptors for.
-pub(crate) fn user_processes(plan: &Plan) -> u16 {
+/// Processes that users' connections are spread over: as many as the plan says, or as they need descriptors for; of several
+/// hosts each has as many as the others.
+pub(crate) fn user_processes(plan: &Plan, hosts: usize) -> u16 {
     raise();
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    user_processes_with(plan, allowed)
+    user_processes_with(plan, hosts as u16, allowed)
 }
 
-fn user_processes_with(plan: &Plan, allowed: u64) -> u16 {
+fn user_processes_with(plan: &Plan, hosts: u16, allowed: u64) -> u16 {
+    // What a process there may open is not known: it is taken for what it is here.
     let room = allowed.saturating_sub(OTHER_DESCRIPTORS).max(1);
-    match plan.engine.processes {
+    let needed = match plan.engine.processes {
         0 => u64::from(plan.load.connections).div_ceil(room).clamp(1, MOST_PROCESSES.into()) as u16,
         asked => asked,
-    }
+    };
+    needed.next_multiple_of(hosts.max(1))
 }
 
 /// Refuses engine CPUs that this process may not use.
@@ -206,7 +209,7 @@ mod tests {
         assert_eq!(of(&plan(1_001, 0)), Ok((2, 2)));
         assert_eq!(of(&plan(5_000, 0)), Ok((5, 5)));
         assert_eq!(of(&plan(30, 3)), Ok((3, 3)));
-        let users = |plan: &Plan| user_processes_with(plan, 1_100);
+        let users = |plan: &Plan| user_processes_with(plan, 0, 1_100);
         assert_eq!(
             [(1_000, 0), (1_001, 0), (30, 3)].map(|(all, of)| users(&plan(all, of))),
             [1, 2, 3]

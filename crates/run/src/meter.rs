@@ -39,7 +39,7 @@ pub(crate) struct Meter {
     groups: Vec<MemoryGroup>,
     node: Option<Node>,
     /// Where users go to.
-    server: SocketAddr,
+    servers: Vec<SocketAddr>,
     /// Whether the target is on this host.
     local: bool,
     /// How many processes the node may have, once it has told.
@@ -52,12 +52,12 @@ impl Meter {
     pub(crate) fn new(
         roots: Vec<u32>,
         node: Option<Node>,
-        server: SocketAddr,
+        servers: Vec<SocketAddr>,
         local: bool,
     ) -> Self {
         // Found now: a process that has ended has none.
         let groups = roots.first().map(|pid| memory_groups(&pid.to_string())).unwrap_or_default();
-        Self { roots, engine: Vec::new(), groups, node, server, local, processes: None }
+        Self { roots, engine: Vec::new(), groups, node, servers, local, processes: None }
     }
 
     pub(crate) fn read(&mut self, died: Option<String>) -> Reading {
@@ -165,9 +165,13 @@ impl Meter {
             reading.counters.extend(tcp_counter(&netstat, field).map(|count| (name, count)));
         }
         reading.counters.extend(conntrack_drops().map(|count| ("conntrack.drops", count)));
-        if let Some(found) = accepting(self.server) {
-            let Accepting { queued, waiting, phantoms, drops } = found;
-            reading.queue = Some(Queue { queued, waiting, phantoms });
+        // Of several servers all together.
+        let found: Vec<Accepting> = self.servers.iter().filter_map(|it| accepting(*it)).collect();
+        if !found.is_empty() {
+            let sum = |of: fn(&Accepting) -> u64| found.iter().map(of).sum();
+            let (queued, waiting) = (sum(|it| it.queued), sum(|it| it.waiting));
+            reading.queue = Some(Queue { queued, waiting, phantoms: sum(|it| it.phantoms) });
+            let drops = found.iter().filter_map(|it| it.drops).reduce(u64::saturating_add);
             reading.counters.extend(drops.map(|count| ("listen.drops", count)));
         }
     }
@@ -269,7 +273,7 @@ mod tests {
     #[test]
     fn a_process_that_is_no_more_has_ended() {
         let meter = |roots: &[u32]| {
-            Meter::new(roots.to_vec(), None, SocketAddr::from(([127, 0, 0, 1], 1)), true)
+            Meter::new(roots.to_vec(), None, vec![SocketAddr::from(([127, 0, 0, 1], 1))], true)
         };
         // Source: pid_max(5): no pid is 2^22 or more.
         assert_eq!(meter(&[1 << 22]).ended().as_deref(), Some("its process has ended"));
@@ -282,7 +286,7 @@ mod tests {
         let pid = std::process::id();
         assert!(tree(&[pid]).contains(&pid));
         let server = SocketAddr::from(([127, 0, 0, 1], 1));
-        let reading = Meter::new(vec![pid], None, server, true).read(None);
+        let reading = Meter::new(vec![pid], None, vec![server], true).read(None);
         assert!(reading.threads.contains_key(&pid) && reading.queue.is_none(), "{reading:?}");
         assert!(reading.memory["target.rss"] > 1 << 20, "{reading:?}");
         let ids: Vec<_> = reading.roofs.iter().map(|roof| roof.id).collect();

@@ -20,6 +20,9 @@ pub trait Observer {
     /// The experiment goes on with this step; how long it and those after it take at most.
     fn on_step(&mut self, _kind: StepKind, _connections: u32, _left: Duration) {}
 
+    /// How far the clock of another host of the engine is ahead of this one's, and half of the interval that says so. Unit: ns.
+    fn on_clock(&mut self, _host: &str, _offset: i64, _interval: u64) {}
+
     /// A climb goes on; ten times a second.
     fn on_users(&mut self, _ramp: &Ramp, _at: Timestamp) {}
 

@@ -74,6 +74,10 @@ enum Event {
 /// A way to a worker. It is ended when this is dropped.
 trait Link: Send {
     fn tell(&mut self, line: &str) -> io::Result<()>;
+    /// From now on it takes what it can, and nobody waits for it.
+    fn never_wait(&mut self) -> io::Result<()>;
+    /// The same as telling, without waiting: how much of it was taken.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// What a person calls it.
     fn name(&self) -> String;
     /// In words; asked once it says no more.
@@ -590,6 +594,60 @@ mod tests {
         println!("{} bytes, {each:?} to read", said.len());
         // Ten times what was measured is a defect on any machine.
         assert!(cfg!(debug_assertions) || each < Duration::from_millis(5), "{each:?}");
+    }
+
+    /// Hosts of two busy threads each, as the coordinator of them has them: it hears each line, writes the evidence file, keeps
+    /// the slice, and summarises all at the end. `cargo test --release -p linerate-run coordinator -- --ignored --nocapture`
+    #[test]
+    #[ignore = "prints figures: with 1,000 hosts it takes seconds and some hundred MiB"]
+    fn coordinator_of_100_and_of_1000_hosts() {
+        let cpu = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let seconds = |from: rustix::time::Timespec, to: rustix::time::Timespec| {
+            (to.tv_sec - from.tv_sec) as f64 + (to.tv_nsec - from.tv_nsec) as f64 / 1e9
+        };
+        println!("hosts  lines/s  MB/s  CPU s a second  CPU s at the end, 30 s  kept MiB, 30 s");
+        for hosts in [3_u16, 100, 1_000] {
+            // A second of it: ten slices of each thread.
+            let threads = hosts * 2;
+            let mut said = Vec::new();
+            for thread in 0..threads {
+                for index in 0..10_u32 {
+                    let from = Timestamp(u64::from(index) * 100_000_000);
+                    let mut slice = Slice::<Live>::new(thread, index, from);
+                    slice.to = from.after(Duration::from_millis(100));
+                    // Times of 50 us to 2 ms, as a busy service on loopback has them, other ones in each.
+                    for time in (50_000 + u64::from(thread)..2_000_000).step_by(500) {
+                        slice.service.record(time);
+                        slice.first_byte.record(time - 1_000);
+                        slice.answered += 1;
+                        slice.scheduled += 1;
+                    }
+                    said.push(to_line(&Line::Slice(Box::new(slice.pack()))));
+                }
+            }
+            let bytes: usize = said.iter().map(String::len).sum();
+            let (mut evidence, mut written) = (Evidence::default(), 0);
+            let before = cpu();
+            for text in &said {
+                let Ok(Heard::Evidence(Line::Slice(slice))) = heard(text) else { panic!("{text}") };
+                written += to_line(&Line::Slice(slice.clone())).len();
+                evidence.slices.push(*slice);
+            }
+            let heard_all = cpu();
+            let plan = Plan::from_toml("[target]\naddress = 'a:1'\n").unwrap();
+            let load = summarise(&evidence, &plan);
+            let ended = cpu();
+            assert_eq!(load.answered, u64::from(threads) * 10 * 3_900);
+            // What a slice keeps is its histograms, in a third fewer bytes than as text.
+            println!(
+                "{hosts:5}  {:7}  {:4.0}  {:14.2}  {:22.1}  {:14.0}",
+                said.len(),
+                bytes as f64 / 1e6,
+                seconds(before, heard_all),
+                30.0 * seconds(heard_all, ended),
+                30.0 * written as f64 * 0.75 / f64::from(1 << 20),
+            );
+        }
     }
 
     proptest! {

@@ -59,10 +59,10 @@ pub struct CapacityArgs {
     /// A level is not clean if the 99th percentile of message latency is above this [default: 1s]
     #[arg(long, value_name = "TIME", requires = "hold", help_heading = "Users")]
     pub gate: Option<String>,
-    /// Their names, with {n} where the number goes [default: user{n}]
+    /// Their names, with n in braces where the number goes [default: user and that]
     #[arg(long, value_name = "PATTERN", requires = "hold", help_heading = "Users")]
     pub users: Option<String>,
-    /// Their passwords [default: secret{n}]
+    /// Their passwords, of the same form [default: secret and n in braces]
     #[arg(long, value_name = "PATTERN", requires = "hold", help_heading = "Users")]
     pub passwords: Option<String>,
     /// The server's own name, where the protocol has one [default: localhost]

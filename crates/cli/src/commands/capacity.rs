@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use linerate_capacity::{Forecast, Need};
 use linerate_model::{Bytes, Plan};
-use linerate_run::foresee;
+use linerate_run::{foresee, foresee_users};
 use linerate_session::Kind;
 use serde_json::json;
 
@@ -24,20 +24,15 @@ pub use shown::document;
 pub fn capacity(args: &CapacityArgs) -> Result<u8, Failure> {
     let (target, kind) = hold::target_of(args)?;
     let plan = plan_of(&load(args, target))?;
-    if let Some(host) = plan.engine.hosts.first() {
+    if let (Some(host), None) = (plan.engine.hosts.first(), &args.hold) {
         return Err(Failure::plan(format!(
-            "--host {host}: limits are read on this host: leave it out, and ask on that one"
+            "--host {host}: limits are read on this host: leave it out and ask on that one, or add --hold"
         )));
     }
-    let forecast = foresee(&plan)?;
     if args.hold.is_some() {
-        if let Some(server) = plan.target.servers.first() {
-            return Err(Failure::plan(format!(
-                "--server {server}: users connect to one server: leave it out"
-            )));
-        }
-        return held(args, &plan, kind, &forecast);
+        return held(args, &plan, kind, &foresee_users(&plan)?);
     }
+    let forecast = foresee(&plan)?;
     if args.json {
         let document = json!({
             "schema": "linerate/capacity/1",
@@ -74,7 +69,7 @@ fn load(args: &CapacityArgs, target: Option<String>) -> LoadArgs {
 pub fn climb(args: &CapacityArgs, signals: &Signals, label: &str) -> Result<Held, Failure> {
     let (target, kind) = hold::target_of(args)?;
     let plan = plan_of(&load(args, target))?;
-    hold::hold(args, &plan, kind, &foresee(&plan)?, signals, label)
+    hold::hold(args, &plan, kind, &foresee_users(&plan)?, signals, label)
 }
 
 /// Opens them.

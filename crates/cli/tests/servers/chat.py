@@ -1,6 +1,6 @@
 """A chat by lines, in rooms of two (docs/chat.md), with limits of its own to be found.
 
-chat.py PORT [backlog=N] [accept_ms=N] [accepts=N] [login_ms=N] [each=BYTES] [places=N] [declines=1]
+chat.py PORT [backlog=N] [accept_ms=N] [accepts=N] [login_ms=N] [each=BYTES] [places=N] [declines=1] [address=IP]
 
 accept_ms is slept, login_ms computed; after so many as accepts says nobody is accepted any more.
 """
@@ -19,7 +19,7 @@ each = int(options.get("each", 0))
 declines = "declines" in options
 places = int(options.get("places", 1 << 30))
 
-listener = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=backlog)
+listener = socket.create_server((options.get("address", "127.0.0.1"), int(sys.argv[1])), backlog=backlog)
 listener.setblocking(False)
 ready = selectors.DefaultSelector()
 ready.register(listener, selectors.EVENT_READ)

@@ -38,8 +38,8 @@ pub struct UsersSetup {
     pub protocol: Option<Arc<dyn Protocol>>,
     /// How to go on when a session asks for TLS inside of its protocol; none: it does not.
     pub tls: Option<Tls>,
-    /// Where.
-    pub server: SocketAddr,
+    /// Where: users of each process take them in turn. One at least.
+    pub servers: Vec<SocketAddr>,
     /// The network namespace that they connect from; none: the process's own.
     pub netns: Option<PathBuf>,
     /// Of their sockets.
@@ -56,7 +56,8 @@ pub struct UserSockets {
     opener: Opener,
     protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
-    server: SocketAddr,
+    servers: Vec<SocketAddr>,
+    processes: u32,
     timeout: Duration,
     users: Vec<User>,
     events: Vec<epoll::Event>,
@@ -145,6 +146,9 @@ impl UserConnections for UserSockets {
 impl UserSockets {
     /// Nobody is connected yet. To be used by the thread that made it.
     pub fn new(setup: UsersSetup) -> io::Result<Self> {
+        if setup.servers.is_empty() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let entered = setup.netns.as_deref().map(Entered::new).transpose()?;
         // Of a range of local ports each process begins with its own part.
         let (process, of) = setup.process;
@@ -156,7 +160,8 @@ impl UserSockets {
             opener: Opener::new(&setup.options, u16::try_from(first).unwrap_or(0)),
             protocol: setup.protocol,
             tls: setup.tls,
-            server: setup.server,
+            servers: setup.servers,
+            processes: u32::from(of.max(1)),
             timeout: setup.timeout,
             users: Vec::new(),
             events: Vec::with_capacity(EVENTS),
@@ -179,10 +184,11 @@ impl UserSockets {
         if self.users.len() <= index {
             self.users.resize_with(index + 1, User::default);
         }
+        let server = self.server_of(user);
         let it = &mut self.users[index];
         (it.attempt, it.connection) = (it.attempt.wrapping_add(1), None);
         let begun = now();
-        let socket = self.opener.open(self.server)?;
+        let socket = self.opener.open(server)?;
         let data = EventData::new_u64(u64::from(user) | u64::from(it.attempt) << 32);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, &socket, data, flags)?;
@@ -196,6 +202,11 @@ impl UserSockets {
             unsent: Vec::new(),
         }));
         Ok(())
+    }
+
+    /// User `i` is process `i % processes`'s, and each process has users at every server.
+    fn server_of(&self, user: u32) -> SocketAddr {
+        self.servers[(user / self.processes) as usize % self.servers.len()]
     }
 
     fn on_event(&mut self, data: u64, flags: EventFlags) {
@@ -225,8 +236,9 @@ impl UserSockets {
     /// The connect ended, well or not.
     fn on_connected(&mut self, user: u32) {
         let attempt = self.attempt(user);
+        let server = self.server_of(user);
         let Some(connection) = of(&mut self.users, user) else { return };
-        if let Err(errno) = connected(&connection.socket, self.server) {
+        if let Err(errno) = connected(&connection.socket, server) {
             return self.fail(user, cause(errno));
         }
         // A path that is cut is noticed by who says something: its connection ends with it.

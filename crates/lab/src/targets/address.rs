@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,21 @@ struct Address {
     written: String,
     address: SocketAddr,
     seen: Option<Seen>,
+    /// Who listened there when it was looked last: it takes a look at every process.
+    listens: Mutex<Option<u32>>,
 }
 
 impl Address {
+    /// The process that listens there; one that is known as long as it lives.
+    fn holder(&self) -> Option<u32> {
+        let mut known = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+        let lives = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
+        if !known.as_ref().is_some_and(lives) {
+            *known = holder_of(self.address.port());
+        }
+        *known
+    }
+
     fn find(plan: &Plan, place: &Place) -> Result<Self, LayError> {
         let written = plan.target.address.clone().unwrap_or_default();
         no_knobs(&written, &plan.target.knobs)?;
@@ -44,7 +57,7 @@ impl Address {
             Some(seen) => seen.address,
             None => find(&written, &place.cancel)?,
         };
-        Ok(Self { written, address, seen })
+        Ok(Self { written, address, seen, listens: Mutex::default() })
     }
 }
 
@@ -146,7 +159,7 @@ impl Running for Address {
             // By now linerate itself listens on that port, too.
             return seen.pid;
         }
-        is_local(self.address.ip()).then(|| holder_of(self.address.port())).flatten()
+        is_local(self.address.ip()).then(|| self.holder()).flatten()
     }
 
     fn knobs(&self) -> &[KnobSpec] {

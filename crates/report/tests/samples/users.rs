@@ -81,6 +81,7 @@ fn held(users: u64, bytes: u64, stopped_by: Option<&str>) -> Held {
         most_online: users,
         fewest_in_hold: users,
         lost_processes: Vec::new(),
+        engine_hosts: Vec::new(),
         dips: Vec::new(),
         interrupted: false,
         limit: stopped_by.map(|id| MetLimit {

@@ -74,8 +74,8 @@ pub struct UsersOrder {
     /// What they speak; none: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speaks: Option<Speaks>,
-    /// Where.
-    pub server: SocketAddr,
+    /// Where: users of each process take them in turn.
+    pub servers: Vec<SocketAddr>,
     /// The network namespace that they connect from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<PathBuf>,

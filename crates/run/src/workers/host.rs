@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use linerate_beam::{FarProgram, Host, HostFault, Taken};
@@ -15,11 +15,17 @@ use super::{Event, Link};
 // Chosen: what it says comes as it is said; this is how often it is asked when it says nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+// Chosen: a host that is cut off takes no more, and who tells it goes on with the others.
+/// What waits for its way there, as it was handed over.
+const WAITING: usize = 64;
+
 /// See the module. Ended when it is dropped: its output is heard no more, and its input ends with the host's keeper.
 pub struct FarProcess {
     program: FarProgram,
     name: String,
     wanted: Arc<AtomicBool>,
+    /// Once nobody waits for it: what it is to be told.
+    told: Option<SyncSender<Vec<u8>>>,
 }
 
 impl FarProcess {
@@ -35,6 +41,7 @@ impl FarProcess {
             program: program.clone(),
             name: host.name().to_owned(),
             wanted: Arc::clone(&wanted),
+            told: None,
         };
         let heard = move || {
             let mut lines = Lines::default();
@@ -106,7 +113,26 @@ impl Lines {
 
 impl Link for FarProcess {
     fn tell(&mut self, line: &str) -> io::Result<()> {
-        self.program.tell(line).map_err(io::Error::other)
+        self.program.tell(line.as_bytes()).map_err(io::Error::other)
+    }
+
+    fn never_wait(&mut self) -> io::Result<()> {
+        let (tell, told) = sync_channel::<Vec<u8>>(WAITING);
+        let program = self.program.clone();
+        // It ends with what holds the other end, or with the connection.
+        let send = move || told.iter().try_for_each(|bytes| program.tell(&bytes));
+        std::thread::Builder::new().name("linerate-told".into()).spawn(send)?;
+        self.told = Some(tell);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let told = self.told.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        match told.try_send(bytes.to_vec()) {
+            Ok(()) => Ok(bytes.len()),
+            Err(TrySendError::Full(_)) => Ok(0),
+            Err(TrySendError::Disconnected(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 
     fn name(&self) -> String {

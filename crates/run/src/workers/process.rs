@@ -89,21 +89,6 @@ fn listen(output: impl Read, mut tell: impl FnMut(Event) -> bool) {
 }
 
 impl Process {
-    /// From now on its input takes what it can, and nobody waits for it.
-    pub fn never_wait(&self) -> io::Result<()> {
-        let Some(input) = &self.input else { return Ok(()) };
-        let flags = fcntl_getfl(input)?;
-        Ok(fcntl_setfl(input, flags | OFlags::NONBLOCK)?)
-    }
-
-    /// How much of it was taken.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            written => written,
-        }
-    }
-
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -114,6 +99,19 @@ impl Link for Process {
         let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         input.write_all(line.as_bytes())?;
         input.flush()
+    }
+
+    fn never_wait(&mut self) -> io::Result<()> {
+        let Some(input) = &self.input else { return Ok(()) };
+        let flags = fcntl_getfl(input)?;
+        Ok(fcntl_setfl(input, flags | OFlags::NONBLOCK)?)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            written => written,
+        }
     }
 
     fn name(&self) -> String {

@@ -1,22 +1,25 @@
-//! Users whose connections several processes of the engine have. One climb decides for all of them, so that one account
+//! Users whose connections several processes of the engine have, on this host or on others. One climb decides for all of them, so that one account
 //! has everybody at every moment: a process does what it is told, and says what became of it.
 //!
 //! User `i` is process `i % processes`'s, and of another only once that one is lost: who was there has failed by that, and
-//! comes back to one of those that are left, if it does.
+//! comes back to one of those that are left, if it does. Instants of another host are translated by its clock.
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use linerate_beam::Host;
 use linerate_engine::{Happened, UserConnections, now};
 use linerate_model::Timestamp;
 use linerate_probe::EngineProcesses;
 use linerate_ramp::LOST;
 use linerate_session::{Act, Token};
 
+use super::clock::Clock;
 use super::format::{Became, Do, Heard, Said, Told, UsersOrder, heard, line};
+use super::host::FarProcess;
 use super::process::Process;
-use super::{Event, LONGEST_LOOK, Link, SILENT, STARTING};
+use super::{ALIGNING, Event, LONGEST_LOOK, Link, SILENT, STARTING};
 use crate::error::RunError;
 
 // Chosen: lines of one wake, so that what is due is not kept waiting by them.
@@ -40,8 +43,13 @@ pub(crate) struct UserProcesses {
 
 struct Part {
     /// None: it is lost.
-    link: Option<Process>,
-    pid: u32,
+    link: Option<Box<dyn Link>>,
+    /// What a person calls it.
+    name: String,
+    /// Of this host; none: it is another's.
+    pid: Option<u32>,
+    /// Its host's, where that is another.
+    clock: Option<Clock>,
     is_known: bool,
     is_ready: bool,
     /// For how long it has said nothing, as far as this process was running meanwhile.
@@ -61,11 +69,48 @@ struct Place {
     is_there: bool,
 }
 
+impl Part {
+    /// On this host, or on another.
+    fn start(
+        number: usize,
+        tell: Sender<(usize, Event)>,
+        host: Option<&Host>,
+    ) -> Result<Self, RunError> {
+        let (link, pid): (Box<dyn Link>, _) = match host {
+            None => {
+                // Nothing of this kind of run looks for neighbours.
+                let known = EngineProcesses::default();
+                let process = Process::start(number, tell, &known).map_err(RunError::Engine)?;
+                let pid = process.pid();
+                (Box::new(process), Some(pid))
+            }
+            Some(host) => {
+                let process = FarProcess::start(number, tell, host);
+                let process = process.map_err(|fault| RunError::Host(fault.to_string()))?;
+                (Box::new(process), None)
+            }
+        };
+        Ok(Self {
+            name: link.name(),
+            link: Some(link),
+            pid,
+            clock: host.map(|_| Clock::default()),
+            is_known: false,
+            is_ready: false,
+            quiet: Duration::ZERO,
+            to_do: Vec::new(),
+            unsent: Vec::new(),
+        })
+    }
+}
+
 impl UserProcesses {
-    /// Starts so many, for so many users, each by an order of its place. They wait for users.
+    /// Starts so many, for so many users, each by an order of its place: on these hosts in turn, or on this one. They wait for
+    /// users.
     pub(crate) fn start(
         count: u16,
         users: u32,
+        hosts: &[Host],
         order: impl Fn(u16) -> UsersOrder,
     ) -> Result<Self, RunError> {
         let (tell, events) = channel();
@@ -79,33 +124,36 @@ impl UserProcesses {
             first: None,
         };
         for number in 0..usize::from(count) {
-            // Nothing of this kind of run looks for neighbours.
-            let known = EngineProcesses::default();
-            let mut process =
-                Process::start(number, tell.clone(), &known).map_err(RunError::Engine)?;
+            let host = hosts.get(number % hosts.len().max(1));
+            let mut part = Part::start(number, tell.clone(), host)?;
+            let text = line(&Told::Users(Box::new(order(number as u16))));
             // One that has ended says why with its end.
-            let _ = process.tell(&line(&Told::Users(Box::new(order(number as u16)))));
-            all.processes.push(Part {
-                pid: process.pid(),
-                link: Some(process),
-                is_known: false,
-                is_ready: false,
-                quiet: Duration::ZERO,
-                to_do: Vec::new(),
-                unsent: Vec::new(),
-            });
+            let _ = part.link.as_mut().map(|link| link.tell(&text));
+            all.processes.push(part);
         }
         all.await_ready();
+        all.align();
+        all.begin();
         match all.is_over() {
             Some(why) => Err(RunError::Worker(why)),
             None => Ok(all),
         }
     }
 
-    /// Those that live.
+    /// Those that live and are of this host.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let live = self.processes.iter().filter(|part| part.link.is_some());
-        live.map(|part| part.pid).collect()
+        live.filter_map(|part| part.pid).collect()
+    }
+
+    /// How far the clocks of other hosts are ahead of this one's, and half of the interval that says so; by name. Unit: ns.
+    pub(crate) fn clocks(&self) -> Vec<(String, i64, u64)> {
+        let of = |part: &Part| {
+            let clock = part.clock.as_ref().filter(|clock| !clock.is_unknown())?;
+            let host = part.name.strip_prefix("host ").unwrap_or(&part.name);
+            Some((host.to_owned(), clock.offset(), clock.interval()))
+        };
+        self.processes.iter().filter_map(of).collect()
     }
 
     /// Why there is none left.
@@ -129,8 +177,35 @@ impl UserProcesses {
                 self.on_event(process, event);
             }
         }
+    }
+
+    /// Asks the clocks of other hosts.
+    fn align(&mut self) {
+        let began = now();
+        for part in self.processes.iter_mut().filter(|part| part.clock.is_some()) {
+            // One that has ended says why with its end.
+            let _ = part.link.as_mut().map(|link| link.tell(&line(&Told::Ping(now()))));
+        }
+        let asks = |part: &Part| {
+            part.link.is_some() && part.clock.as_ref().is_some_and(|clock| !clock.is_known())
+        };
+        while self.processes.iter().any(asks) && now().since(began) < ALIGNING {
+            if let Ok((process, event)) = self.events.recv_timeout(Duration::from_millis(50)) {
+                self.on_event(process, event);
+            }
+        }
         for process in 0..self.processes.len() {
-            let Some(link) = &self.processes[process].link else { continue };
+            let part = &self.processes[process];
+            if part.link.is_some() && part.clock.as_ref().is_some_and(Clock::is_unknown) {
+                self.lose(process, "its clock could not be read".into());
+            }
+        }
+    }
+
+    /// From now on nobody waits for what a process takes.
+    fn begin(&mut self) {
+        for process in 0..self.processes.len() {
+            let Some(link) = &mut self.processes[process].link else { continue };
             if let Err(error) = link.never_wait() {
                 self.lose(process, error.to_string());
             }
@@ -175,6 +250,15 @@ impl UserProcesses {
             Said::Users(became) if part.is_ready => {
                 became.into_iter().try_for_each(|became| self.on_became(process, became))
             }
+            Said::Pong(asked, theirs) => {
+                let Some(clock) = &mut part.clock else { return Ok(()) };
+                clock.took(asked, theirs, now());
+                if !clock.is_known() {
+                    let text = line(&Told::Ping(now()));
+                    let _ = part.link.as_mut().map(|link| link.tell(&text));
+                }
+                Ok(())
+            }
             Said::Alive(_) => Ok(()),
             Said::Failed(why) => Err(why),
             said => Err(format!("it sent an unexpected message: {said:?}")),
@@ -182,14 +266,20 @@ impl UserProcesses {
     }
 
     fn on_became(&mut self, process: usize, became: Became) -> Result<(), String> {
+        let clock = self.processes[process].clock.as_ref();
+        let ours = |theirs| clock.map_or(theirs, |clock| clock.ours(theirs));
         let happened = match became {
             Became::Connected(user, attempt, begun, at) => {
-                Happened::Connected { user, attempt, begun, at }
+                Happened::Connected { user, attempt, begun: ours(begun), at: ours(at) }
             }
-            Became::Online(user, attempt, at) => Happened::Online { user, attempt, at },
-            Became::Failed(user, attempt, why, at) => Happened::Failed { user, attempt, why, at },
-            Became::Answered(token, at) => Happened::Answered { token: Token(token), at },
-            Became::Delivered(token, at) => Happened::Delivered { token: Token(token), at },
+            Became::Online(user, attempt, at) => Happened::Online { user, attempt, at: ours(at) },
+            Became::Failed(user, attempt, why, at) => {
+                Happened::Failed { user, attempt, why, at: ours(at) }
+            }
+            Became::Answered(token, at) => Happened::Answered { token: Token(token), at: ours(at) },
+            Became::Delivered(token, at) => {
+                Happened::Delivered { token: Token(token), at: ours(at) }
+            }
         };
         if let Happened::Connected { user, attempt, .. }
         | Happened::Online { user, attempt, .. }
@@ -214,7 +304,7 @@ impl UserProcesses {
         let (count, at) = (self.processes.len(), now());
         let part = &mut self.processes[process];
         (part.link, part.to_do, part.unsent) = (None, Vec::new(), Vec::new());
-        let pid = part.pid;
+        let name = part.name.clone();
         let mut lost = 0;
         for (user, place) in (0..).zip(&mut self.users) {
             if place.is_there && usize::from(place.process) == process {
@@ -225,7 +315,7 @@ impl UserProcesses {
             }
         }
         let says = format!(
-            "engine process {} of {count} (process {pid}), with {lost} users, was lost after {:.1} s: {why}",
+            "engine process {} of {count} ({name}), with {lost} users, was lost after {:.1} s: {why}",
             process + 1,
             at.since(self.started).as_secs_f64()
         );

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use linerate_engine::{Happened, UserConnections, UserSockets, UsersSetup};
-use linerate_model::Bytes;
+use linerate_model::{Bytes, Timestamp};
 use linerate_session::{Act, Token, UserId};
 
 use super::format::{Became, Do, Told, UsersOrder};
@@ -22,7 +22,7 @@ pub fn sockets(order: &UsersOrder) -> Result<UserSockets, RunError> {
     let setup = UsersSetup {
         protocol: speaks.map(Speaks::protocol).transpose().map_err(in_words)?,
         tls: speaks.map(Speaks::tls).transpose()?.flatten(),
-        server: order.server,
+        servers: order.servers.clone(),
         netns: order.netns.clone(),
         options: order.options.clone(),
         timeout: Duration::from_nanos(order.timeout_ns),
@@ -31,11 +31,16 @@ pub fn sockets(order: &UsersOrder) -> Result<UserSockets, RunError> {
     UserSockets::new(setup).map_err(RunError::Engine)
 }
 
-/// Does all that it was told by now; whether more is to come.
-pub fn obey(sockets: &mut UserSockets, told: &Receiver<Result<Told, String>>) -> bool {
+/// Does all that it was told by now; whether more is to come. Who asked for the time meanwhile is in `asked`.
+pub fn obey(
+    sockets: &mut UserSockets,
+    told: &Receiver<Result<Told, String>>,
+    asked: &mut Vec<Timestamp>,
+) -> bool {
     loop {
         match told.try_recv() {
             Ok(Ok(Told::Do(all))) => all.into_iter().for_each(|to_do| obey_one(sockets, to_do)),
+            Ok(Ok(Told::Ping(at))) => asked.push(at),
             Ok(Ok(Told::Stop(_)) | Err(_)) | Err(TryRecvError::Disconnected) => return false,
             Ok(Ok(_)) => {}
             Err(TryRecvError::Empty) => return true,

@@ -168,7 +168,11 @@ impl<W: Write> Says<W> {
         let own = wake.get_or_init(|| own);
         self.say(&Said::Ready(now()))?;
         let mut happened = Vec::new();
-        while users_part::obey(&mut sockets, told) {
+        let mut asked = Vec::new();
+        while users_part::obey(&mut sockets, told, &mut asked) {
+            for at in asked.drain(..) {
+                self.write(&line(&Said::Pong(at, now())))?;
+            }
             sockets.take(&mut happened);
             // Chosen: a line that is read while the next is made.
             while !happened.is_empty() {

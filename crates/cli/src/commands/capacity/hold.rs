@@ -7,13 +7,14 @@ use linerate_beam::{Cookie, Node, Where};
 use linerate_capacity::Forecast;
 use linerate_model::{Bytes, Plan, Timestamp};
 use linerate_ramp::{Asked, Mix, Outcome, Ramp, Stage};
-use linerate_run::{Access, Observer, Runner, Speaks, UsersTls};
+use linerate_report::HeldHost;
+use linerate_run::{Observer, Runner, Speaks, UsersTls};
 use linerate_session::{Kind, Mechanism, PROTOCOLS, Pattern, Settings, Tls, kind};
 
 use crate::args::CapacityArgs;
 use crate::failure::Failure;
 use crate::output::say;
-use crate::plan_of::duration;
+use crate::plan_of::{access_of, duration};
 use crate::privileges;
 use crate::signals::Signals;
 
@@ -175,6 +176,8 @@ pub struct Held {
     pub forecast: Option<(&'static str, u64)>,
     /// Whether both ends of each connection were on this host.
     pub local: bool,
+    /// Engine processes of other hosts.
+    pub hosts: Vec<HeldHost>,
     /// Memory that users are to fit in.
     pub fit: Bytes,
     /// How it went, twice a second.
@@ -206,9 +209,10 @@ pub fn hold(
     privileges::for_plans([plan], false)?;
     let node = node(args)?;
     let quiet = args.json && !std::io::stderr().is_terminal();
-    let observer = Climb { quiet, label: label.to_owned(), told: None, course: Vec::new() };
+    let observer =
+        Climb { quiet, label: label.to_owned(), told: None, course: Vec::new(), hosts: Vec::new() };
     let (cancel, secrets) = (signals.flag(), false);
-    let access = Access::default();
+    let access = access_of(&args.load)?;
     let mut runner = Runner { observer, cancel, verbose: false, show_secrets: secrets, access };
     let mut deployment = runner.lay(plan)?;
     let made = runner.hold(&mut deployment, plan, asked, speaks.as_ref(), node);
@@ -216,7 +220,10 @@ pub fn hold(
     let outcome = made?;
     Ok(Held {
         protocol: kind.map(|kind| kind.name),
-        local: outcome.points.iter().any(|point| point.reading.memory.contains_key("kernel.slab")),
+        // Ends on other hosts are in their kernels.
+        local: plan.engine.hosts.is_empty()
+            && outcome.points.iter().any(|point| point.reading.memory.contains_key("kernel.slab")),
+        hosts: runner.observer.hosts,
         outcome,
         forecast: forecast.short().next().map(|need| (need.id, need.holds.unwrap_or(0))),
         fit,
@@ -246,11 +253,18 @@ struct Climb {
     label: String,
     told: Option<Stage>,
     course: Vec<Told>,
+    hosts: Vec<HeldHost>,
 }
 
 impl Observer for Climb {
     fn warn(&mut self, sentence: &str) {
         say(&format!("warning: {sentence}\n"));
+    }
+
+    fn on_clock(&mut self, host: &str, offset: i64, interval: u64) {
+        let (offset, interval) = (offset as f64 / 1e3, interval as f64 / 1e3);
+        let host = host.to_owned();
+        self.hosts.push(HeldHost { host, clock_offset_us: offset, clock_interval_us: interval });
     }
 
     fn on_users(&mut self, ramp: &Ramp, at: Timestamp) {

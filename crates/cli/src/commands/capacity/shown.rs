@@ -15,8 +15,9 @@ use super::number;
 fn fit(held: &Held) -> Option<Fit> {
     // What the kernel has without any user is not the service's.
     let (_, base) = held.outcome.of_a_user(&[("target.rss", 1.0)])?;
-    // Both ends of a connection are in this kernel, and alike: half of it is the service's.
-    let of_it = [("target.rss", 1.0), ("kernel.slab", 0.5), ("kernel.tcp", 0.5)];
+    // Where both ends of a connection are in this kernel they are alike: half of it is the service's.
+    let end = if held.local { 0.5 } else { 1.0 };
+    let of_it = [("target.rss", 1.0), ("kernel.slab", end), ("kernel.tcp", end)];
     let (each, _) = held.outcome.of_a_user(&of_it)?;
     let users = (held.fit.0 as f64 - base.bytes) / each.bytes;
     (each.bytes > 0.0).then_some(Fit {
@@ -61,6 +62,7 @@ pub fn document(held: &Held) -> report::Held {
         fewest_in_hold: outcome.fewest_in_hold,
         dips: outcome.dips.iter().map(dip).collect(),
         lost_processes: outcome.lost.clone(),
+        engine_hosts: held.hosts.clone(),
         interrupted: outcome.interrupted,
         limit: outcome.limit().map(|it| report::MetLimit { id: it.id, says: it.says }),
         met: outcome.met.as_ref().map(|met| report::Seen {
@@ -228,6 +230,12 @@ pub fn text(held: &Held) -> String {
         let _ = writeln!(out, "{:9} {sentence}", if at == 0 { "lost" } else { "" });
     }
     dips(outcome, &mut out);
+    for (at, of) in held.hosts.iter().enumerate() {
+        let head = if at == 0 { "hosts" } else { "" };
+        let (ahead, interval) = (of.clock_offset_us / 1e3, of.clock_interval_us / 1e3);
+        let _ =
+            writeln!(out, "{head:9} {}: its clock {ahead:+.3} ms, within {interval:.3}", of.host);
+    }
     let _ = writeln!(out, "accounted {}", accounted(outcome));
     levels(outcome, &mut out);
     classes(outcome, &mut out);
@@ -352,15 +360,18 @@ fn costs(held: &Held, out: &mut String) {
     }
     if held.local {
         out.push_str("kernel.*: both ends of each connection, and all else on this host\n");
+    } else if !held.hosts.is_empty() && costs.iter().any(|cost| cost.kind.starts_with("kernel.")) {
+        out.push_str("kernel.*: the service's ends, those of engine hosts in this kernel, and all else on this host\n");
     }
     if let Some(fit) = fit(held) {
         let _ = writeln!(
             out,
-            "\n{} would hold {} users: {:.0} ± {:.0} bytes each (target.rss, and half of kernel.*), beside {}",
+            "\n{} would hold {} users: {:.0} ± {:.0} bytes each (target.rss, and {}kernel.*), beside {}",
             Bytes(fit.memory),
             number(fit.users),
             fit.bytes_a_user,
             fit.within.unwrap_or(0.0),
+            if held.local { "half of " } else { "" },
             Bytes(fit.base.max(0.0) as u64)
         );
     }
