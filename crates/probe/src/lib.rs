@@ -4,6 +4,7 @@
 //! [`Probe::unread`] lists what can't be read, and its metrics are missing.
 
 mod accepting;
+mod awaits;
 mod bursts;
 mod calls;
 mod capture;

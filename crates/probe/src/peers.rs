@@ -15,6 +15,7 @@ use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
 
+use crate::awaits::Awaits;
 use crate::clients::Clients;
 use crate::namespace::inside;
 use crate::netlink::SockDiag;
@@ -46,6 +47,10 @@ const AGAIN_AFTER: [Duration; 3] =
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
 
+/// The first port that kernels give to a client that asks for none: `net.ipv4.ip_local_port_range`.
+// Source: Documentation/networking/ip-sysctl.rst.
+const EPHEMERAL: u16 = 32_768;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct PeerSampler {
@@ -56,6 +61,7 @@ pub(crate) struct PeerSampler {
     /// Which processes connect to an address, by scans.
     askers: HashMap<Whom, BTreeSet<Whose>>,
     sums: Peers,
+    awaits: Awaits,
     /// Processes at the other end, by number of the peer; their threads, by process.
     processes: BTreeMap<u16, u32>,
     runs: BTreeMap<u32, Runs>,
@@ -110,6 +116,7 @@ impl PeerSampler {
             known: HashMap::new(),
             askers: HashMap::new(),
             sums: Peers::default(),
+            awaits: Awaits::default(),
             processes: BTreeMap::new(),
             runs: BTreeMap::new(),
             clients: Clients::default(),
@@ -176,6 +183,13 @@ impl PeerSampler {
         let bytes = diag.connections_with_info().map_err(asked)?;
         let found: Vec<Socket> = sockets(&bytes).collect();
         let mut contacts = timeless(diag);
+        let awaited =
+            if contacts.is_empty() { BTreeSet::new() } else { self.awaits.inodes(members) };
+        for contact in &mut contacts {
+            contact.awaited = awaited.contains(&contact.inode);
+        }
+        // Its own, since its threads wait for them.
+        contacts.retain(|contact| contact.awaited || contact.whom != Whom::Datagrams);
         let is_outgoing = |socket: &&Socket| {
             let end = &socket.connection;
             end.inode != 0 && !self.ports.contains(&end.local.port())
@@ -199,7 +213,10 @@ impl PeerSampler {
             .filter(|socket| self.ports.contains(&socket.connection.local.port()))
             .map(|socket| socket.connection.inode)
             .collect();
-        contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
+        contacts.retain(|contact| {
+            let is_timeless = contact.whom == Whom::Datagrams;
+            is_timeless || !came.contains(&contact.inode) && self.is_targets(contact)
+        });
         let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
         let kept: Vec<&Socket> =
             found.iter().filter(|of| kept.contains(&of.connection.inode)).collect();
@@ -311,7 +328,7 @@ impl PeerSampler {
         let pid = match whom {
             Whom::Tcp(address) if is_here(address) => owner_in(diag, address.port()),
             Whom::Udp(address) if is_here(address) => server(diag, address.port()),
-            Whom::Tcp(_) | Whom::Udp(_) => None,
+            Whom::Tcp(_) | Whom::Udp(_) | Whom::Datagrams => None,
             Whom::Unix(path) => listens(diag, path),
         };
         let Some(pid) = pid else { return };
@@ -382,8 +399,10 @@ fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
 
 /// All UDP and Unix sockets that have a peer, whichever process's; the kernel has no times of them.
 fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
-    let contact =
-        |whom, inode| Contact { whom, inode, question: None, unsent: false, held_nagle: false };
+    let contact = |whom, inode| {
+        let (question, awaited) = (None, false);
+        Contact { whom, inode, question, awaited, unsent: false, held_nagle: false }
+    };
     // Kernels without these questions, or a sandbox that forbids them: none, then.
     let datagrams = diag.datagrams().unwrap_or_default();
     let sockets = unix_sockets(&diag.unix_sockets().unwrap_or_default());
@@ -392,6 +411,10 @@ fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
         .filter(|end| end.inode != 0)
         .map(|end| contact(Whom::Udp(end.peer), end.inode))
         .collect();
+    // Servers have a port that clients know.
+    let servers = diag.datagram_servers().unwrap_or_default();
+    let sends = connections(&servers).into_iter().filter(|end| end.local.port() >= EPHEMERAL);
+    contacts.extend(sends.map(|end| contact(Whom::Datagrams, end.inode)));
     let unix = clients(&sockets).into_iter();
     contacts.extend(unix.map(|(inode, path)| contact(Whom::Unix(path.to_owned()), inode)));
     contacts

@@ -95,9 +95,11 @@ pub(crate) fn socket_inodes(pid: u32) -> io::Result<BTreeSet<u32>> {
     let folder = format!("/proc/{pid}/fd");
     // Fails without permission; the numbers below would only be none.
     std::fs::read_dir(&folder)?;
-    let inode = |descriptor: u32| {
-        let link = std::fs::read_link(format!("{folder}/{descriptor}")).ok()?;
-        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-    };
-    Ok(numbers(&folder).filter_map(inode).collect())
+    Ok(numbers(&folder).filter_map(|descriptor| inode_of(pid, descriptor)).collect())
+}
+
+/// The inode of a process's descriptor, if it is a socket's.
+pub(crate) fn inode_of(pid: u32, descriptor: u32) -> Option<u32> {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }

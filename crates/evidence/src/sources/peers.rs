@@ -7,7 +7,8 @@
 //!
 //! The kernel has no times of UDP and Unix sockets. Where they come and go (a resolver opens one for each lookup,
 //! nginx one for each request to php-fpm) each open one has a question out; where they stay (a metrics sink, a pool
-//! of a database's connections) it is unknown, and none is counted.
+//! of a database's connections) those have one from which a thread of the target waits to read; of a program that waits
+//! for events of all its sockets at once it is unknown, and none is counted.
 //!
 //! Source: a `sock_diag` dump with `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`) of the target's network
 //! namespace, and dumps of its UDP and Unix sockets; which sockets are the target's, by `/proc/PID/fd`; of a peer on
@@ -16,8 +17,8 @@
 //!
 //! Blind spots: the kernel's times are whole ticks: what was sent and came in the same one is distinguished by the
 //! number of segments, and undecided (`asked_maybe`) where answers have several; a peer that never answers (a log, a
-//! metrics sink) is asked for ever; two questions on one connection are one; UDP sockets without a fixed peer, and
-//! Unix ones without a name at the other end, have no known peer; peers beyond the eight addresses with most
+//! metrics sink) is asked for ever; two questions on one connection are one; a Unix socket that somebody waits to read news
+//! from is asked; Unix ones without a name at the other end have no known peer; peers beyond the eight addresses with most
 //! connections are left out.
 
 use std::cmp::Ordering;
@@ -53,7 +54,7 @@ metrics! {
     INSTANTS: u64 = "peer.instants", "1";
     /// Sockets that the target opened to this address.
     CONNECTIONS: u64 = "peer.connections", "1";
-    /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received, or in the midst of an answer; of UDP and Unix sockets those that come and go.
+    /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received, or in the midst of an answer; of UDP and Unix sockets those that come and go, and those that a thread waits to read from.
     ASKED: u64 = "peer.asked", "1";
     /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
@@ -93,6 +94,8 @@ pub enum Whom {
     Tcp(SocketAddr),
     /// The address that a UDP socket is connected to.
     Udp(SocketAddr),
+    /// Whoever a datagram goes to from a UDP socket that is connected to nobody.
+    Datagrams,
     /// The path of a Unix socket; of an abstract one, after `@`.
     Unix(String),
 }
@@ -102,6 +105,7 @@ impl fmt::Display for Whom {
         match self {
             Whom::Tcp(address) => write!(f, "{address}"),
             Whom::Udp(address) => write!(f, "{address}/udp"),
+            Whom::Datagrams => f.write_str("*/udp"),
             Whom::Unix(path) => write!(f, "unix:{path}"),
         }
     }
@@ -116,6 +120,8 @@ pub struct Contact {
     pub inode: u32,
     /// Whether it waits for an answer; absent where the kernel does not show it.
     pub question: Option<Question>,
+    /// Whether a thread of the target waits to read from it; false where it was not asked.
+    pub awaited: bool,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
     /// Whether it is Nagle that holds them.
@@ -184,7 +190,8 @@ impl From<&Socket> for Contact {
     fn from(of: &Socket) -> Self {
         let Connection { peer, inode, .. } = of.connection;
         let Socket { question, unsent, held_nagle, .. } = *of;
-        Self { whom: Whom::Tcp(peer), inode, question: Some(question), unsent, held_nagle }
+        let (whom, question) = (Whom::Tcp(peer), Some(question));
+        Self { whom, inode, question, awaited: false, unsent, held_nagle }
     }
 }
 
@@ -291,7 +298,8 @@ impl Peers {
         self.instants += 1;
         self.sums.values_mut().for_each(|sums| sums.now = 0);
         let mut open: BTreeMap<Whom, BTreeSet<u32>> = BTreeMap::new();
-        for Contact { whom, inode, question, unsent, held_nagle } in contacts {
+        let mut waited: BTreeMap<Whom, u64> = BTreeMap::new();
+        for Contact { whom, inode, question, awaited, unsent, held_nagle } in contacts {
             if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&whom) {
                 continue;
             }
@@ -303,6 +311,7 @@ impl Peers {
             sums.unsent += u64::from(unsent);
             sums.held_nagle += u64::from(held_nagle);
             if question.is_none() {
+                *waited.entry(whom.clone()).or_default() += u64::from(awaited);
                 open.entry(whom).or_default().insert(inode);
             }
         }
@@ -311,7 +320,8 @@ impl Peers {
             sums.gone += sums.open.difference(&open).count() as u64;
             let now = open.len() as u64;
             // They come and go if as many have gone as are there.
-            sums.asked += if sums.gone >= now { now } else { 0 };
+            let waited = waited.remove(whom).unwrap_or(0);
+            sums.asked += if sums.gone >= now { now } else { waited };
             sums.open = open;
         }
         let mut ranked: Vec<(u64, &Whom)> = self
@@ -507,6 +517,7 @@ mod tests {
             whom: whom.clone(),
             inode,
             question: None,
+            awaited: false,
             unsent: false,
             held_nagle: false,
         };
@@ -530,6 +541,26 @@ mod tests {
             [resolver, sink, php].map(|whom| whom.to_string()),
             ["127.0.0.53:53/udp", "10.0.0.2:8125/udp", "unix:/run/php.sock"]
         );
+    }
+
+    #[test]
+    fn a_kept_socket_has_a_question_out_while_a_thread_waits_to_read_from_it() {
+        let mut peers = Peers::default();
+        let database = Whom::Unix("/run/postgresql/.s.PGSQL.5432".into());
+        for instant in 0..10 {
+            peers.take((0..4).map(|inode| Contact {
+                whom: database.clone(),
+                inode,
+                question: None,
+                awaited: inode <= instant % 3,
+                unsent: false,
+                held_nagle: false,
+            }));
+        }
+        let mut evidence = Evidence::default();
+        peers.push(Timestamp(1), &mut evidence);
+        let of = evidence.of(Subject::Peer(0));
+        assert_eq!((of.last(CONNECTIONS), of.last(ASKED)), (Ok(40), Ok(19)));
     }
 
     #[test]

@@ -67,17 +67,53 @@ enum Timeout {
     Pointer(usize),
 }
 
+/// The one thing that a thread's call waits to read from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Awaited {
+    /// This descriptor of its process.
+    Descriptor(u32),
+    /// The descriptor whose number stands at this address of its memory: an `int`, the first of `struct pollfd` (poll(2)).
+    At(u64),
+}
+
 /// Reads a thread's `syscall`: `running`, `-1 SP PC`, or the number and six arguments.
 pub fn said(text: &[u8], of: Architecture) -> Result<Said, UnreadableSource> {
+    Ok(match parsed(text, of)? {
+        Parsed::Running => Said::Running,
+        Parsed::In(call, arguments) => judged(call, &arguments),
+        Parsed::Elsewhere => Said::UnlessDisk(Doing::Other),
+    })
+}
+
+/// What it waits to read from, where that is one descriptor. None of one that runs, or waits for something else.
+pub fn awaited(text: &[u8], of: Architecture) -> Option<Awaited> {
+    let Parsed::In(call, arguments) = parsed(text, of).ok()? else { return None };
+    match call {
+        Call::Is(Doing::Read) | Call::May(Doing::Read) => {
+            Some(Awaited::Descriptor(arguments[0] as u32))
+        }
+        // `(descriptors, their number, timeout)`.
+        Call::Poll(Some(1), _) if arguments[1] as u32 == 1 => Some(Awaited::At(arguments[0])),
+        _ => None,
+    }
+}
+
+enum Parsed {
+    Running,
+    In(Call, [u64; 6]),
+    /// In a call that is not known, or asleep in none: a page that comes from a disk, or a stop.
+    Elsewhere,
+}
+
+fn parsed(text: &[u8], of: Architecture) -> Result<Parsed, UnreadableSource> {
     let text = String::from_utf8_lossy(text);
     let mut words = text.split_ascii_whitespace();
     let expected = || UnreadableSource::line(0, "`running` or a system call", text.trim_end());
     let number: i64 = match words.next().ok_or_else(expected)? {
-        "running" => return Ok(Said::Running),
+        "running" => return Ok(Parsed::Running),
         word => word.parse().map_err(|_| expected())?,
     };
-    // Asleep, and in no call: a page that comes from a disk, or a stop.
-    let Ok(number) = u32::try_from(number) else { return Ok(Said::UnlessDisk(Doing::Other)) };
+    let Ok(number) = u32::try_from(number) else { return Ok(Parsed::Elsewhere) };
     let mut arguments = [0_u64; 6];
     for argument in &mut arguments {
         let word = words.next().and_then(|word| word.strip_prefix("0x")).ok_or_else(expected)?;
@@ -87,7 +123,7 @@ pub fn said(text: &[u8], of: Architecture) -> Result<Said, UnreadableSource> {
         Architecture::X86 => x86(number),
         Architecture::Generic => generic(number),
     };
-    Ok(call.map_or(Said::UnlessDisk(Doing::Other), |call| judged(call, &arguments)))
+    Ok(call.map_or(Parsed::Elsewhere, |call| Parsed::In(call, arguments)))
 }
 
 fn judged(call: Call, arguments: &[u64; 6]) -> Said {
@@ -220,6 +256,22 @@ mod tests {
         let words: Vec<String> = arguments.iter().map(|word| format!("{word:#x}")).collect();
         let text = format!("{number} {} 0x7ffe34be77f8 0x7f88df94b2ad\n", words.join(" "));
         said(text.as_bytes(), architecture).unwrap()
+    }
+
+    #[test]
+    fn one_descriptor_that_is_read_or_polled_is_what_it_waits_for() {
+        let of = |text: &str| awaited(text.as_bytes(), X86);
+        assert_eq!(of("45 0x7 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Descriptor(7)));
+        assert_eq!(of("0 0x5 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Descriptor(5)));
+        assert_eq!(of("7 0x7ffe10 0x1 0x7d0 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::At(0x7f_fe10)));
+        // Two descriptors, events, a lock, a run.
+        assert_eq!(of("7 0x7ffe10 0x2 0x7d0 0x0 0x0 0x0 0x1 0x2"), None);
+        assert_eq!(of("232 0x4 0x1 0x2 0xffffffff 0x0 0x0 0x1 0x2"), None);
+        assert_eq!(of("202 0x4 0x80 0x2 0x0 0x0 0x0 0x1 0x2"), None);
+        assert_eq!((of("running"), of("-1 0x7f 0x1")), (None, None));
+        let generic = |text: &str| awaited(text.as_bytes(), Generic);
+        assert_eq!(generic("207 0x7 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Descriptor(7)));
+        assert_eq!(generic("73 0x9a0 0x1 0x0 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::At(0x9a0)));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use linerate_model::Timestamp;
 
 use super::run_times::ThreadId;
-pub use super::syscalls::{Architecture, Said, said};
+pub use super::syscalls::{Architecture, Awaited, Said, awaited, said};
 use super::{Fetch, Parse, Source, UnreadableSource};
 use crate::evidence::Evidence;
 use crate::metric::Metric;
