@@ -120,7 +120,6 @@ class Opened:
     """Connections of one process: `(seconds that opening took, peak bytes, the accept loop's own account)` a run."""
 
     count: int
-    sources: int
     runs: list
 
     @property
@@ -139,7 +138,7 @@ class Opened:
         return median(peak for _, peak, _ in self.runs)
 
     def __str__(self):
-        return f"{self.count:,} connections from {self.sources} addresses: {median(self.rates):,.0f}/s, {self.peak / 2**20:.1f} MiB"
+        return f"{self.count:,} connections: {median(self.rates):,.0f}/s, {self.peak / 2**20:.1f} MiB"
 
 
 @dataclasses.dataclass
@@ -348,12 +347,12 @@ Another connection costs {first.name} {first.slope / 1024:.1f} KiB, {second.name
 
 def opened(all):
     rows = [
-        "| connections | source addresses | opened a second | by the accept loop | its CPU, us a connection | peak memory |",
-        "|---:|---:|---:|---:|---:|---:|",
+        "| connections | opened a second | by the accept loop | its CPU, us a connection | peak memory |",
+        "|---:|---:|---:|---:|---:|",
     ]
     for one in all:
         cpu = median(1e6 * told["cpu_s"] / told["accepted"] for _, _, told in one.runs)
-        row = f"| {one.count:,} | {one.sources} | {spread(one.rates)} | {spread(one.accepted)} "
+        row = f"| {one.count:,} | {spread(one.rates)} | {spread(one.accepted)} "
         rows.append(row + f"| {cpu:.1f} | {one.peak / 2**20:.1f} MiB |")
     most = all[-1]
     slope = Memory("linerate", [(one.count, one.peak) for one in all]).slope
@@ -362,8 +361,7 @@ def opened(all):
 ## Connections of one process
 
 `linerate capacity tcp://... --hold=1s --levels 1 --processes 1` against a bare accept loop on another core \
-(`crates/engine/examples/accept_server.rs`), 32 connects under way at a time; all are held for a second. With half of an \
-address's ports taken the kernel looks at all of that half for each new connection: two addresses are `engine.sources`. Median of \
+(`crates/engine/examples/accept_server.rs`), 32 connects under way at a time; all are held for a second. Median of \
 {len(most.runs)} runs (lowest to highest).
 
 {chr(10).join(rows)}
