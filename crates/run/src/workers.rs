@@ -616,7 +616,7 @@ mod tests {
                     let mut slice = Slice::<Live>::new(thread, index, from);
                     slice.to = from.after(Duration::from_millis(100));
                     // Times of 50 us to 2 ms, as a busy service on loopback has them, other ones in each.
-                    for time in (50_000 + u64::from(thread)..2_000_000).step_by(500) {
+                    for time in (50_000 + u64::from(thread % 500)..2_000_000).step_by(500) {
                         slice.service.record(time);
                         slice.first_byte.record(time - 1_000);
                         slice.answered += 1;
