@@ -13,7 +13,7 @@ use linerate_evidence::sources::bursts;
 use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm, Served};
 use linerate_evidence::{Evidence, Metric, Of, Subject};
 
-use crate::chosen::{AGREE, FEW, HALFWAY, HOLDS, TURNED_AWAY};
+use crate::chosen::{AGREE, FEW, FULL, HALFWAY, HOLDS, TURNED_AWAY};
 
 /// The connections of one listening port, by what they wait for: mean numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -327,7 +327,10 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     let per_session = counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0);
     // Where each connection has the same number of answers, the server closes it after them: what crosses that is reset.
-    let is_whole = per_session >= 1.0 && (per_session - per_session.round()).abs() <= TURNED_AWAY;
+    // Who cuts off requests ends no connection between two of them.
+    let is_whole = per_session >= 1.0
+        && (per_session - per_session.round()).abs() <= TURNED_AWAY
+        && counted(capture::UNANSWERED) < FULL * counted(capture::SESSIONS);
     Some(Exchanges {
         per_s: count / seconds,
         under_way: time(capture::ASKED_AREA)? / seconds,

@@ -233,6 +233,12 @@ fn requests_that_cross_the_close_after_so_many_answers_are_no_refusals() {
     let judgement = judged(&header, &evidence);
     assert_eq!(of(&judgement, "http.keepalive-limit").state, State::Ceiling);
     assert_eq!(of(&judgement, "app.refused").state, State::DoesNotApply);
+    // Who resets the connection instead of each fifth answer ends none between two requests.
+    let mut cut = evidence.clone();
+    for slice in &mut cut.slices {
+        slice.errors.insert("closed".into(), slice.opened);
+    }
+    assert_eq!(of(&judged(&header, &cut), "app.refused").state, State::Ceiling);
     // Those that are cut off anywhere have no whole number of answers.
     for slice in &mut evidence.slices {
         slice.answered -= slice.answered / 7;

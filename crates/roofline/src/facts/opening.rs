@@ -41,7 +41,7 @@ impl Facts<'_> {
 
     /// After how many answers the target closes each connection of a made load, where it is a whole number of them: in
     /// any other case a connection that ends was cut off at some request. What the client had sent by then, one request
-    /// at most, had no answer.
+    /// at most and often none, had no answer.
     pub(crate) fn closes_after(&self) -> Option<f64> {
         let (load, connections) = (self.run.load, f64::from(self.run.connections()));
         let again = load.opened as f64 - connections;
@@ -54,8 +54,9 @@ impl Facts<'_> {
         let known_to = each * (connections / 2.0 + FEW) / again;
         let is_whole = 1.0 / each < HALFWAY && (each - each.round()).abs() <= known_to;
         let of_others = load.errors.values().sum::<u64>() - self.unheard();
+        // Who cuts off requests ends no connection between two of them.
         let is_alike = of_others as f64 <= TURNED_AWAY * load.answered as f64
-            && self.unheard() as f64 <= load.opened as f64;
+            && (self.unheard() as f64) < FULL * again;
         (is_whole && is_alike).then(|| each.round())
     }
 
