@@ -96,9 +96,10 @@ truth: build ## how often linerate is right: planted, foreign and healthy servic
 	bench/truth --tries $(or $(TRIES),3) $(if $(ONLY),--only $(ONLY)) $(if $(SUITE),--suite $(SUITE)) $(if $(CORE),--core) \
 		$(if $(ONLY)$(SUITE)$(CORE),,--write docs/truth.md)
 
-soak: build ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, its safety in full, and its cost (an hour)
+soak: build ## doctor at RabbitMQ, ejabberd and Yaws, ten runs of each case, its safety in full, its cost, load from hosts (an hour)
 	DOCTOR_RUNS=$(or $(RUNS),10) cargo test --release --workspace --no-fail-fast \
 		--test doctor_nodes --test doctor_safety -- --test-threads=1 --nocapture
+	cargo test --release -p linerate-cli --test hosts -- --ignored --nocapture
 	bench/watched
 
 bench: build ## measure engine and paths; needs root and a quiet machine for 25 minutes

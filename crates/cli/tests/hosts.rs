@@ -241,7 +241,9 @@ fn three_hosts_make_one_load_to_the_exchange_and_leave_nothing_behind() {
     assert!(soon(Duration::from_secs(3), || hosts.all.iter().all(|host| host.files() == 0)));
 }
 
+/// Part of `make soak`.
 #[test]
+#[ignore = "compares rates to 3 %: a quiet machine"]
 fn three_hosts_give_the_sum_of_what_each_gives_alone() {
     let Some(hosts) = Hosts::start(3) else { return };
     let (port, _) = counting();

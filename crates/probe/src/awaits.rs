@@ -97,7 +97,8 @@ mod tests {
         }
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", ("127.0.0.1", port)).unwrap();
         drop(other);
-        (reads.join().unwrap(), polls.join().unwrap());
+        reads.join().unwrap();
+        polls.join().unwrap();
         assert!(awaits.inodes(&[own]).is_disjoint(&wanted));
     }
 }

@@ -39,7 +39,7 @@ const SCAN_SHARE: u32 = 1000;
 const ROUND_EVERY: Duration = Duration::from_millis(20);
 const ROUND_SHARE: u32 = 1000;
 const FEW: usize = 4;
-/// Chosen: as many as cost little to look at again (some 10 us each), three times a dump; more are taken for alike.
+/// Chosen: as many as cost little to sample again (some 10 us each), three times a dump; the others are taken to be alike.
 const AGAIN: usize = 8;
 /// Chosen: where an answer comes in parts, most of its next ones come within one of these times of a dump.
 const AGAIN_AFTER: [Duration; 3] =
@@ -145,7 +145,7 @@ impl PeerSampler {
         let began = cpu_time();
         if self.again_at.last().is_some_and(|due| at >= *due) {
             self.again_at.pop();
-            return self.look_again();
+            return self.sample_again();
         }
         if at < self.pace.next() {
             self.sample_few();
@@ -183,13 +183,6 @@ impl PeerSampler {
         let bytes = diag.connections_with_info().map_err(asked)?;
         let found: Vec<Socket> = sockets(&bytes).collect();
         let mut contacts = timeless(diag);
-        let awaited =
-            if contacts.is_empty() { BTreeSet::new() } else { self.awaits.inodes(members) };
-        for contact in &mut contacts {
-            contact.awaited = awaited.contains(&contact.inode);
-        }
-        // Its own, since its threads wait for them.
-        contacts.retain(|contact| contact.awaited || contact.whom != Whom::Datagrams);
         let is_outgoing = |socket: &&Socket| {
             let end = &socket.connection;
             end.inode != 0 && !self.ports.contains(&end.local.port())
@@ -213,10 +206,13 @@ impl PeerSampler {
             .filter(|socket| self.ports.contains(&socket.connection.local.port()))
             .map(|socket| socket.connection.inode)
             .collect();
-        contacts.retain(|contact| {
-            let is_timeless = contact.whom == Whom::Datagrams;
-            is_timeless || !came.contains(&contact.inode) && self.is_targets(contact)
-        });
+        contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
+        if contacts.iter().any(|contact| contact.question.is_none()) {
+            let awaited = self.awaits.inodes(members);
+            for contact in &mut contacts {
+                contact.awaited = awaited.contains(&contact.inode);
+            }
+        }
         let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
         let kept: Vec<&Socket> =
             found.iter().filter(|of| kept.contains(&of.connection.inode)).collect();
@@ -241,7 +237,7 @@ impl PeerSampler {
     fn sample_few(&mut self) {
         let Some(diag) = &mut self.diag else { return };
         for (of, before) in &mut self.few {
-            if let Some(socket) = looked_at(diag, of) {
+            if let Some(socket) = sampled(diag, of) {
                 self.sums.sample(&socket);
                 if before.is_some_and(|before| before.then(Some(&socket)) == Then::More) {
                     self.sums.came_after_sample(of.peer);
@@ -251,11 +247,11 @@ impl PeerSampler {
         }
     }
 
-    /// Whether more of their answers has come. Those of which nothing is told before the next dump were whole.
-    fn look_again(&mut self) {
+    /// Samples answered connections again: whether more of the answer came. Without news before the next dump it was whole.
+    fn sample_again(&mut self) {
         let Some(diag) = &mut self.diag else { return };
         self.again.retain(|(of, alike)| {
-            let then = of.then(looked_at(diag, &of.connection).as_ref());
+            let then = of.then(sampled(diag, &of.connection).as_ref());
             if then == Then::More {
                 self.sums.came_later(of.connection.peer, *alike);
             }
@@ -371,7 +367,7 @@ impl PeerSampler {
     }
 }
 
-fn looked_at(diag: &mut SockDiag, of: &Connection) -> Option<Socket> {
+fn sampled(diag: &mut SockDiag, of: &Connection) -> Option<Socket> {
     Socket::read(diag.connection(of.local, of.peer).ok()??)
 }
 

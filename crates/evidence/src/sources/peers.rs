@@ -17,8 +17,8 @@
 //!
 //! Blind spots: the kernel's times are whole ticks: what was sent and came in the same one is distinguished by the
 //! number of segments, and undecided (`asked_maybe`) where answers have several; a peer that never answers (a log, a
-//! metrics sink) is asked for ever; two questions on one connection are one; a Unix socket that somebody waits to read news
-//! from is asked; Unix ones without a name at the other end have no known peer; peers beyond the eight addresses with most
+//! metrics sink) is asked for ever; two questions on one connection are one; a Unix socket from which a thread reads a subscription
+//! counts as asked; Unix ones without a name at the other end have no known peer; peers beyond the eight addresses with most
 //! connections are left out.
 
 use std::cmp::Ordering;
@@ -94,7 +94,7 @@ pub enum Whom {
     Tcp(SocketAddr),
     /// The address that a UDP socket is connected to.
     Udp(SocketAddr),
-    /// Whoever a datagram goes to from a UDP socket that is connected to nobody.
+    /// The peer of a UDP socket that is not connected: its address is unknown.
     Datagrams,
     /// The path of a Unix socket; of an abstract one, after `@`.
     Unix(String),
@@ -164,7 +164,7 @@ pub struct Answered {
     segments: [u32; 2],
 }
 
-/// What a later look at it shows.
+/// What a later sample of it shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Then {
     /// Nothing yet.
@@ -176,7 +176,7 @@ pub enum Then {
 }
 
 impl Answered {
-    /// By a look at it, none where it is gone.
+    /// By a later sample; none if it is closed.
     pub fn then(&self, later: Option<&Socket>) -> Then {
         match later.filter(|later| later.connection.inode == self.connection.inode) {
             Some(later) if later.segments == self.segments => Then::Same,
@@ -216,8 +216,8 @@ impl Socket {
         Some(Self { connection, question, unsent, held_nagle, segments, is_fresh })
     }
 
-    /// To look at it again. None where a question is out anyway, and where the peer sends unasked (news that somebody
-    /// subscribed to): nothing was sent for a second.
+    /// For another sample. None if a question is out anyway, or if nothing was sent for a second: then the peer may send
+    /// unasked (a subscription).
     pub fn answered(&self) -> Option<Answered> {
         let Self { connection, segments, .. } = *self;
         let is = self.question == Question::None && self.is_fresh && !segments.contains(&0);
@@ -480,17 +480,17 @@ mod tests {
 
     #[test]
     fn an_answer_of_which_more_comes_before_the_next_question_was_on_its_way() {
-        let look = |fields: &[(usize, u32)]| -> Socket {
+        let sample = |fields: &[(usize, u32)]| -> Socket {
             sockets(&socket(1, 5432, 0, fields)).next().unwrap()
         };
-        let first = look(&[(44, 8), (52, 3)]).answered().unwrap();
-        assert_eq!(first.then(Some(&look(&[(44, 28), (52, 23)]))), Then::Same);
-        assert_eq!(first.then(Some(&look(&[(44, 28), (52, 1), (152, 6)]))), Then::More);
-        assert_eq!(first.then(Some(&look(&[(44, 2), (52, 1), (152, 6), (156, 6)]))), Then::Asked);
+        let first = sample(&[(44, 8), (52, 3)]).answered().unwrap();
+        assert_eq!(first.then(Some(&sample(&[(44, 28), (52, 23)]))), Then::Same);
+        assert_eq!(first.then(Some(&sample(&[(44, 28), (52, 1), (152, 6)]))), Then::More);
+        assert_eq!(first.then(Some(&sample(&[(44, 2), (52, 1), (152, 6), (156, 6)]))), Then::Asked);
         assert_eq!(first.then(None), Then::Asked);
-        assert_eq!(look(&[(44, 3), (52, 8)]).answered(), None, "its question is out");
-        assert_eq!(look(&[(44, 5_000), (52, 3)]).answered(), None, "unasked");
-        assert_eq!(look(&[(44, 8), (52, 3), (156, 0)]).answered(), None, "never asked");
+        assert_eq!(sample(&[(44, 3), (52, 8)]).answered(), None, "its question is out");
+        assert_eq!(sample(&[(44, 5_000), (52, 3)]).answered(), None, "unasked");
+        assert_eq!(sample(&[(44, 8), (52, 3), (156, 0)]).answered(), None, "never asked");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Facts<'_> {
         let known_to = each * (connections / 2.0 + FEW) / again;
         let is_whole = 1.0 / each < HALFWAY && (each - each.round()).abs() <= known_to;
         let of_others = load.errors.values().sum::<u64>() - self.unheard();
-        // Who cuts off requests ends no connection between two of them.
+        // A server that cuts off requests closes no connection between two of them.
         let is_alike = of_others as f64 <= TURNED_AWAY * load.answered as f64
             && (self.unheard() as f64) < FULL * again;
         (is_whole && is_alike).then(|| each.round())

@@ -72,7 +72,7 @@ impl Process<'_> {
         self.running < HALFWAY && !is_in_loop(self.function) && frames.count() > 1
     }
 
-    /// Whether most of those that wait in a call wait for it, and the others for nobody else.
+    /// Whether most of those that wait in a call wait for it, and the others for no second process.
     pub fn is_called(&self) -> bool {
         self.callers >= HALFWAY && !self.is_one_of_several
     }
