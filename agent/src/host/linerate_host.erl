@@ -170,7 +170,7 @@ answer({run, Words}, #{file := File} = State) ->
         {'EXIT', Worker, Reason} -> {{error, {File, Reason}}, State}
     end.
 
-%% Deletes the file when this node is gone without having done so: a program of its own, whose input ends then.
+%% Deletes the file when the node was killed: a program of its own, whose input ends with the node.
 -spec guard(file:filename()) -> port().
 guard(File) ->
     Script = "trap '' HUP INT TERM; read -r _; rm -f -- \"$0\"",

@@ -326,8 +326,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     let per_session = counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0);
-    // Where each connection has the same number of answers, the server closes it after them: what crosses that is reset.
-    // A server that cuts off requests closes no connection between two of them.
+    // Where each connection has the same number of answers, the server closes it after them, and a request that crosses
+    // the close is reset. A server that cuts off requests closes no connection between two of them.
     let is_whole = per_session >= 1.0
         && (per_session - per_session.round()).abs() <= TURNED_AWAY
         && counted(capture::UNANSWERED) < FULL * counted(capture::SESSIONS);

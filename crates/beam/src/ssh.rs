@@ -133,7 +133,7 @@ impl SshNode {
 
     /// What a connection that failed was, in words, if it was ssh that failed.
     pub fn not_forwarded(&self) -> Option<NotStarted> {
-        // ssh says why before it closes the connection, but whoever reads what it says may be at it later.
+        // ssh says why before it closes the connection, but the thread that reads its words may be late.
         let deadline = Instant::now() + ENDING;
         loop {
             let words = last_words(&self.words);

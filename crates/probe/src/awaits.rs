@@ -1,8 +1,8 @@
 //! Sockets from which the target's threads wait to read.
 //!
-//! Of UDP and Unix sockets the kernel tells no times. A thread that waits in `recv` or `read` of one socket, or in `poll`
-//! of that alone, as clients of databases and of name servers do, waits for an answer there. The number of a polled
-//! descriptor stands in the thread's memory, of which these four bytes are read, and nothing else.
+//! The kernel has no times of UDP and Unix sockets. But a thread that waits in `recv` or `read` of one socket, or in `poll`
+//! of that one alone, waits for an answer there: libraries for databases and name servers do so. The number of a polled
+//! descriptor is in the thread's memory: these four bytes are read, and nothing else.
 //!
 //! Source: `/proc/PID/task/TID/syscall`, `/proc/PID/mem`, `/proc/PID/fd` (proc(5)).
 
@@ -15,13 +15,13 @@ use linerate_evidence::sources::threads::{Architecture, Awaited, awaited};
 use crate::sockets::inode_of;
 use crate::tree::{numbers, read};
 
-/// Chosen: a millisecond for all of them. Of more threads, these.
+/// Chosen: all of them take a millisecond. Of more threads the first are sampled, so that too few sockets are found.
 const ASKED: usize = 64;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Awaits {
-    /// Processes whose calls may not be read: asked once.
+    /// Processes whose calls may not be read.
     denied: BTreeSet<u32>,
 }
 
@@ -31,7 +31,7 @@ impl Awaits {
         let Some(architecture) = Architecture::of_this_machine() else { return BTreeSet::new() };
         let (mut inodes, mut left) = (BTreeSet::new(), ASKED);
         for pid in members {
-            if self.denied.contains(pid) {
+            if left == 0 || self.denied.contains(pid) {
                 continue;
             }
             for tid in numbers(format!("/proc/{pid}/task")).take(left) {

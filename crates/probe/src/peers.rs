@@ -68,9 +68,9 @@ pub(crate) struct PeerSampler {
     clients: Clients,
     pace: Pace,
     scans: Pace,
-    /// The connections that the target opened, where they are few.
+    /// The connections that the target opened, where they are few, and what the last sample of each showed.
     few: Vec<(Connection, Option<Answered>)>,
-    /// Of the last dump, those on which an answer may be on its way, and how many each stands for.
+    /// Connections of the last dump that may be in the midst of an answer, and how many each stands for.
     again: Vec<(Answered, u64)>,
     /// When these are due, the soonest last.
     again_at: Vec<Timestamp>,
@@ -247,7 +247,7 @@ impl PeerSampler {
         }
     }
 
-    /// Samples answered connections again: whether more of the answer came. Without news before the next dump it was whole.
+    /// Samples these again: whether more of the answer came. If nothing came before the next dump, it was whole.
     fn sample_again(&mut self) {
         let Some(diag) = &mut self.diag else { return };
         self.again.retain(|(of, alike)| {
@@ -393,7 +393,7 @@ fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
     tcp.chain(timeless(diag).into_iter().map(|contact| contact.inode)).collect()
 }
 
-/// All UDP and Unix sockets that have a peer, whichever process's; the kernel has no times of them.
+/// UDP and Unix sockets of clients, whichever process's; the kernel has no times of them.
 fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     let contact = |whom, inode| {
         let (question, awaited) = (None, false);
@@ -407,7 +407,7 @@ fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
         .filter(|end| end.inode != 0)
         .map(|end| contact(Whom::Udp(end.peer), end.inode))
         .collect();
-    // Servers have a port that clients know.
+    // One with a lower port is a server's: clients have to know its port.
     let servers = diag.datagram_servers().unwrap_or_default();
     let sends = connections(&servers).into_iter().filter(|end| end.local.port() >= EPHEMERAL);
     contacts.extend(sends.map(|end| contact(Whom::Datagrams, end.inode)));

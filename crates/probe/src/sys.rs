@@ -159,22 +159,7 @@ impl Places {
         // the rate; `PERF_SAMPLE_IP`; no read format; `exclude_kernel`, `exclude_hv` and `freq`; a wake-up; no breakpoint.
         let attributes: [u64; 8] =
             [1 | 64 << 32, 0, a_second, 1, 0, 1 << 5 | 1 << 6 | 1 << 10, 1, 0];
-        // SAFETY: the kernel reads the 64 bytes of a live value that its size word announces.
-        let event = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                attributes.as_ptr(),
-                thread as c_int,
-                -1 as c_int,
-                -1 as c_int,
-                CLOSED_ON_EXEC,
-            )
-        };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just given this descriptor to us, and to nobody else.
-        let event = unsafe { OwnedFd::from_raw_fd(event as c_int) };
+        let event = perf_event(&attributes, thread)?;
         let page = rustix::param::page_size();
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
         let memory = unsafe {
@@ -234,6 +219,26 @@ impl Drop for Places {
     }
 }
 
+/// A counter or sampler of a thread (perf_event_open(2)), by the first version of its attributes.
+fn perf_event(attributes: &[u64; 8], thread: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads the 64 bytes of a live value that its size word announces.
+    let event = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attributes.as_ptr(),
+            thread as c_int,
+            -1 as c_int,
+            -1 as c_int,
+            CLOSED_ON_EXEC,
+        )
+    };
+    if event < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(event as c_int) })
+}
+
 /// How often a thread came to a tracepoint, since this was opened.
 #[derive(Debug)]
 pub(crate) struct Passes(OwnedFd);
@@ -243,22 +248,7 @@ impl Passes {
     pub(crate) fn open(thread: u32, tracepoint: u64, filter: &CStr) -> io::Result<Self> {
         // Source: linux/perf_event.h: `PERF_TYPE_TRACEPOINT` and the size of the first version; the number; nothing else.
         let attributes: [u64; 8] = [2 | 64 << 32, tracepoint, 0, 0, 0, 0, 0, 0];
-        // SAFETY: the kernel reads the 64 bytes of a live value that its size word announces.
-        let event = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                attributes.as_ptr(),
-                thread as c_int,
-                -1 as c_int,
-                -1 as c_int,
-                CLOSED_ON_EXEC,
-            )
-        };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just given this descriptor to us, and to nobody else.
-        let event = unsafe { OwnedFd::from_raw_fd(event as c_int) };
+        let event = perf_event(&attributes, thread)?;
         if !filter.is_empty() {
             // SAFETY: the kernel reads the text up to its end, of a live value.
             checked(unsafe { libc::ioctl(event.as_raw_fd(), SET_FILTER, filter.as_ptr()) })?;

@@ -2,13 +2,14 @@
 //!
 //! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or acknowledged,
 //! while it connects, or in its first second if neither end has sent anything: a greeting is due. It is asked too
-//! where more came after the instant, before it sent again: an answer was on its way. Counts are sums over the instants of a dump: divided by `peer.instants` they are mean numbers, and `asked` is how many questions
-//! are out at once.
+//! if more came after the instant, before it sent again: then it was in the midst of an answer. Counts are sums over
+//! the instants of a dump: divided by `peer.instants` they are mean numbers, and `asked` is how many questions are
+//! out at once.
 //!
 //! The kernel has no times of UDP and Unix sockets. Where they come and go (a resolver opens one for each lookup,
 //! nginx one for each request to php-fpm) each open one has a question out; where they stay (a metrics sink, a pool
-//! of a database's connections) those have one from which a thread of the target waits to read; of a program that waits
-//! for events of all its sockets at once it is unknown, and none is counted.
+//! of a database's connections) only those count from which a thread of the target waits to read. An event loop waits for
+//! all of its sockets at once: of its kept sockets none is counted.
 //!
 //! Source: a `sock_diag` dump with `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`) of the target's network
 //! namespace, and dumps of its UDP and Unix sockets; which sockets are the target's, by `/proc/PID/fd`; of a peer on
@@ -17,9 +18,9 @@
 //!
 //! Blind spots: the kernel's times are whole ticks: what was sent and came in the same one is distinguished by the
 //! number of segments, and undecided (`asked_maybe`) where answers have several; a peer that never answers (a log, a
-//! metrics sink) is asked for ever; two questions on one connection are one; a Unix socket from which a thread reads a subscription
-//! counts as asked; Unix ones without a name at the other end have no known peer; peers beyond the eight addresses with most
-//! connections are left out.
+//! metrics sink) is asked for ever; two questions on one connection are one; a Unix socket from which a thread reads a
+//! subscription counts as asked; Unix sockets without a name at the other end have no known peer; peers beyond the eight
+//! addresses with most connections are left out.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -350,14 +351,14 @@ impl Peers {
         }
     }
 
-    /// More of an answer came after an instant, and stands for so many alike: the question was out at that instant.
+    /// Takes a connection that was in the midst of an answer at the last instant, and that stands for so many.
     pub fn came_later(&mut self, peer: SocketAddr, alike: u64) {
         if let Some(sums) = self.sums.get_mut(&Whom::Tcp(peer)) {
             sums.asked += alike;
         }
     }
 
-    /// The same of a sample.
+    /// The same of a connection's last sample between two instants.
     pub fn came_after_sample(&mut self, peer: SocketAddr) {
         if let Some(sums) = self.sums.get_mut(&Whom::Tcp(peer)) {
             sums.samples_asked += 1;

@@ -39,9 +39,8 @@ impl Facts<'_> {
         Opening { each, upstream, connect_s, share: share(&stack) }
     }
 
-    /// After how many answers the target closes each connection of a made load, where it is a whole number of them: in
-    /// any other case a connection that ends was cut off at some request. What the client had sent by then, one request
-    /// at most and often none, had no answer.
+    /// After how many answers the target closes each connection of a made load; none unless it is a whole number. The
+    /// client's next request may cross the close: then it has no answer. Elsewhere connections were cut off at any request.
     pub(crate) fn closes_after(&self) -> Option<f64> {
         let (load, connections) = (self.run.load, f64::from(self.run.connections()));
         let again = load.opened as f64 - connections;

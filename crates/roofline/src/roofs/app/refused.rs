@@ -25,7 +25,7 @@ fn claim(asked: f64, served: f64, log: &str) -> Claim {
 
 fn made(facts: &Facts) -> Result<Claim, Silent> {
     let load = &facts.run.load;
-    // A client sends again what a server did not answer that closes each connection after so many.
+    // A request that crosses the server's close is not refused: HTTP clients send it again (RFC 9112, 9.3.1).
     let is_between =
         |cause: &str| matches!(cause, "closed" | "reset") && facts.closes_after().is_some();
     let errors = || load.errors.iter().filter(|(cause, _)| !is_between(cause));
