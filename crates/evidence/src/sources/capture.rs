@@ -18,8 +18,11 @@
 //!
 //! Source: RFC 9293 (TCP), RFC 791 and 8200 (IP); the method is that of Percona's pt-tcp-model.
 
+mod connection;
 mod exchanges;
 mod headers;
+mod orders;
+mod port;
 mod read;
 pub mod refusal;
 mod rhythm;

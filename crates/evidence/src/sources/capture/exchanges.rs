@@ -1,4 +1,4 @@
-//! From segments to exchanges: a state machine a connection.
+//! From segments to exchanges: the connections of the watched ports, and which of them are kept.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,19 +7,14 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use linerate_model::Timestamp;
 
+use super::connection::Connection;
 use super::headers::Segment;
-use super::rhythm::{Rhythm, Told};
+use super::port::Port;
+use super::rhythm::Told;
 use super::sampling::Sampling;
-use super::servers::{Estimate, Servers};
+use super::servers::Estimate;
 use super::totals::Totals;
-use super::transactions::{Transaction, Transactions};
-use crate::packed::Live;
 use crate::subject::Direction;
-
-/// After such a silence data belongs to another request or answer.
-// Chosen: longer than retransmission timeouts, delayed acknowledgements and most pauses of a streamed answer,
-// shorter than the pauses of chat users.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// The most connections that are kept at once; more need [`Sampling`].
 // Chosen: 8 MB, and a pass over all takes a millisecond.
@@ -37,120 +32,14 @@ pub struct Exchanges {
     sampling: Sampling,
 }
 
-#[derive(Clone, Debug)]
-struct Port {
-    port: u16,
-    totals: Totals,
-    service_times: Live,
-    /// Bytes a second of each lasting answer.
-    paces: Live,
-    rhythm: Rhythm,
-    servers: Servers,
-    /// New connections on which the server sent first, and on which the client did.
-    spoke_first: [u64; 2],
-    /// When the first packet was seen.
-    began: Option<Timestamp>,
-    /// As `servers`, of whole connections, from the first request to the end.
-    sessions: Servers,
-    transactions: Transactions,
-}
-
 /// Client and server; IPv4 mapped to IPv6, so that it is hashed in one go.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Ends(u128, u128, u32);
 
-#[derive(Clone, Copy, Debug)]
-struct Connection {
-    /// Place in `ports`.
-    port: usize,
-    /// Where it was first seen. Packets seen elsewhere are copies: a bridge and its members, a
-    /// bond.
-    device: u32,
-    phase: Phase,
-    last_seen: Timestamp,
-    /// One past the last byte seen towards the server, and back.
-    ends: [Option<u32>; 2],
-    /// Whether each end has sent a FIN.
-    done: [bool; 2],
-    /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
-    served: bool,
-    /// When its first request was seen, and how long it has waited for answers since then, in ns.
-    asks_since: Option<Timestamp>,
-    waited: u64,
-    transaction: Transaction,
-    session: Session,
-}
-
-/// A connection from its first request to its end.
-#[derive(Clone, Copy, Debug)]
-enum Session {
-    Counted,
-    Fresh,
-    Asked { first: Timestamp, answers: u32 },
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    /// A SYN, not yet answered.
-    Opening,
-    /// Met in the midst of it: the next request shows its state.
-    Unknown,
-    /// Open since then, and neither end has sent anything.
-    Fresh {
-        since: Timestamp,
-    },
-    /// The server sent first; all that it sends before it is asked is its greeting.
-    Greeting {
-        first: Timestamp,
-        last: Timestamp,
-        parts: u8,
-    },
-    Asked {
-        first: Timestamp,
-        last: Timestamp,
-    },
-    Answering {
-        first: Timestamp,
-        last: Timestamp,
-        /// After its first segment.
-        bytes: u64,
-    },
-    /// Data that was not asked for.
-    Unasked {
-        last: Timestamp,
-    },
-    /// The server has sent a FIN.
-    Over,
-}
-
-/// An answer that takes longer is lasting.
-// Chosen: many round trips of any path; less depends on the network.
-const LASTING: Duration = Duration::from_millis(100);
-
-/// A server that sends no more than this before any request, and closes, has refused. Unit: bytes.
-// Chosen: a line; services that send unasked and close (a stream, a file) send more.
-const REFUSAL: u32 = 200;
-
-/// A server that sends more segments than these before it is asked does not greet: it sends on its own. Unit: segments.
-// Chosen: a banner of some lines, in two or three writes.
-const GREETING: u8 = 4;
-
 impl Exchanges {
     /// Of these ports.
     pub fn new(ports: &[u16], sampling: Sampling) -> Self {
-        let port = |port: &u16| Port {
-            port: *port,
-            totals: Totals::default(),
-            service_times: Live::default(),
-            paces: Live::default(),
-            rhythm: Rhythm::default(),
-            servers: Servers::default(),
-            spoke_first: [0; 2],
-            began: None,
-            sessions: Servers::default(),
-            transactions: Transactions::default(),
-        };
-        let ports = ports.iter().map(port).collect();
+        let ports = ports.iter().map(|number| Port::new(*number)).collect();
         Self { ports, connections: HashMap::new(), sampling }
     }
 
@@ -194,17 +83,7 @@ impl Exchanges {
         let weight = u64::from(self.sampling.one_in());
         self.ports.iter_mut().for_each(|port| port.rhythm.broken());
         for connection in self.connections.values_mut() {
-            let asked_for = connection.asked_for(at, &self.ports[connection.port]);
-            let totals = &mut self.ports[connection.port].totals;
-            totals.asked_area += weight * asked_for;
-            if let Phase::Answering { first, last, .. } = connection.phase {
-                totals.answer_time += weight * last.nanos_since(first);
-            }
-            (connection.phase, connection.ends) = (Phase::Unknown, [None; 2]);
-            connection.served = true;
-            // What it waited meanwhile is not known, nor which answers came.
-            (connection.asks_since, connection.waited) = (None, 0);
-            connection.transaction = Transaction::default();
+            connection.pause(at, weight, &mut self.ports[connection.port]);
         }
     }
 
@@ -214,14 +93,14 @@ impl Exchanges {
             return;
         }
         let weight = u64::from(self.sampling.one_in());
-        let of_port = |port: &Port| port.port == segment.server.port();
+        let of_port = |port: &Port| port.number == segment.server.port();
         let Some(index) = self.ports.iter().position(of_port) else { return };
         let ends = Ends::of(segment);
         let begins = segment.syn() && segment.direction == Direction::Outbound;
         let new = match self.connections.get_mut(&ends) {
             Some(known) if known.device != device => return,
             Some(known) => {
-                let again = begins && !matches!(known.phase, Phase::Opening);
+                let again = begins && !known.is_opening();
                 if again {
                     // The same two ports as a connection whose end was not seen.
                     known.close(at, weight, &mut self.ports[index]);
@@ -233,7 +112,6 @@ impl Exchanges {
         let port = &mut self.ports[index];
         port.totals.packets += weight;
         if new {
-            let phase = if begins { Phase::Opening } else { Phase::Unknown };
             if !self.make_way(at) {
                 return;
             }
@@ -241,23 +119,7 @@ impl Exchanges {
             let totals = &mut self.ports[index].totals;
             totals.connections += weight;
             totals.opened += if begins { weight } else { 0 };
-            let connection = Connection {
-                port: index,
-                device,
-                phase,
-                last_seen: at,
-                ends: [None; 2],
-                done: [false; 2],
-                served: !begins,
-                asks_since: None,
-                waited: 0,
-                transaction: Transaction::default(),
-                session: match begins {
-                    true => Session::Fresh,
-                    // It is older than all connections that the capture saw begin.
-                    false => Session::Asked { first: began, answers: 0 },
-                },
-            };
+            let connection = Connection::new(index, device, at, begins, began);
             self.connections.insert(ends, connection);
         }
         let Some(connection) = self.connections.get_mut(&ends) else { return };
@@ -270,7 +132,8 @@ impl Exchanges {
     /// The sums of each port's connections by then.
     pub fn totals(&self, at: Timestamp) -> Vec<(u16, Totals)> {
         let of_port = |port: &Port| {
-            (port.port, Totals { transactions: port.transactions.ended(), ..port.totals })
+            let transactions = port.orders.transactions.ended();
+            (port.number, Totals { transactions, ..port.totals })
         };
         let mut totals: Vec<_> = self.ports.iter().map(of_port).collect();
         let weight = u64::from(self.sampling.one_in());
@@ -283,64 +146,52 @@ impl Exchanges {
 
     /// Times from a request's last byte to its answer's first, in ns. None: no answer yet, or not a watched port.
     pub fn service_times(&self, port: u16) -> Option<&Histogram<u64>> {
-        self.ports.iter().find(|of| of.port == port)?.service_times.recorded()
+        self.port(port)?.service_times.recorded()
     }
 
     /// Bytes a second of each answer that lasted for a tenth of a second or more. None: there was none, or not a watched port.
     pub fn paces(&self, port: u16) -> Option<&Histogram<u64>> {
-        self.ports.iter().find(|of| of.port == port)?.paces.recorded()
+        self.port(port)?.paces.recorded()
     }
 
     /// How evenly answers followed each other. None: too few, not all connections, or not a watched port.
     pub fn rhythm(&self, port: u16) -> Option<Told> {
-        let of = self.ports.iter().find(|of| of.port == port)?;
-        if self.sampling.one_in() == 1 { of.rhythm.told() } else { None }
+        self.whole(port)?.rhythm.told()
     }
 
     /// How many are served at a time, by the order of requests and answers. None: as of [`Self::rhythm`].
     pub fn servers(&self, port: u16) -> Option<Estimate> {
-        let of = self.ports.iter().find(|of| of.port == port)?;
-        if self.sampling.one_in() == 1 { of.servers.estimate() } else { None }
+        self.whole(port)?.orders.requests.estimate()
     }
 
     /// How many whole connections are served at a time, by the order of first requests and ends. None: as of
     /// [`Self::rhythm`].
     pub fn sessions(&self, port: u16) -> Option<Estimate> {
-        let of = self.ports.iter().find(|of| of.port == port)?;
-        if self.sampling.one_in() == 1 { of.sessions.estimate() } else { None }
+        self.whole(port)?.orders.sessions.estimate()
     }
 
     /// How many transactions are served at a time. None: as of [`Self::rhythm`].
     pub fn transactions(&self, port: u16) -> Option<Estimate> {
-        let of = self.ports.iter().find(|of| of.port == port)?;
-        if self.sampling.one_in() == 1 { of.transactions.estimate() } else { None }
+        self.whole(port)?.orders.transactions.estimate()
+    }
+
+    fn port(&self, number: u16) -> Option<&Port> {
+        self.ports.iter().find(|of| of.number == number)
+    }
+
+    /// The port, where all of its connections are kept.
+    fn whole(&self, number: u16) -> Option<&Port> {
+        self.port(number).filter(|_| self.sampling.one_in() == 1)
     }
 
     /// Whether there is room for one more.
     fn make_way(&mut self, at: Timestamp) -> bool {
         if self.connections.len() >= MOST_CONNECTIONS {
             self.connections.retain(|_, connection| {
-                at.since(connection.last_seen) < FORGOTTEN
-                    || matches!(connection.phase, Phase::Asked { .. })
+                at.since(connection.last_seen) < FORGOTTEN || connection.is_asked()
             });
         }
         self.connections.len() < MOST_CONNECTIONS
-    }
-}
-
-impl Port {
-    /// Whether its server sends first, as of mail, MySQL, FTP, SSH.
-    fn greets(&self) -> bool {
-        self.spoke_first[0] > self.spoke_first[1]
-    }
-
-    /// An answer is known to have ended.
-    fn answered(&mut self, first: Timestamp, last: Timestamp, bytes: u64, weight: u64) {
-        let lasted = last.nanos_since(first);
-        self.totals.answer_time += weight * lasted;
-        if last.since(first) >= LASTING {
-            self.paces.record_n((bytes as f64 * 1e9 / lasted as f64) as u64, weight);
-        }
     }
 }
 
@@ -353,197 +204,6 @@ impl Ends {
         let ports = u32::from(segment.client.port()) << 16 | u32::from(segment.server.port());
         Self(wide(segment.client), wide(segment.server), ports)
     }
-}
-
-impl Connection {
-    /// How long it has been asked and unanswered; where the server sends first, how long it has not. Unit: ns.
-    fn asked_for(&self, at: Timestamp, port: &Port) -> u64 {
-        match self.phase {
-            Phase::Asked { first, .. } => at.nanos_since(first),
-            Phase::Fresh { since } if port.greets() => at.nanos_since(since),
-            _ => 0,
-        }
-    }
-
-    /// Whether it has been silent for a while, with the client to send next: it is closed as idle ones are.
-    fn was_idle(&self, at: Timestamp, port: &Port) -> bool {
-        matches!(self.phase, Phase::Fresh { since } if at.since(since) > SILENCE && !port.greets())
-    }
-
-    /// Returns whether that was its last.
-    fn on_segment(
-        &mut self,
-        at: Timestamp,
-        segment: &Segment,
-        weight: u64,
-        port: &mut Port,
-    ) -> bool {
-        let back = segment.direction == Direction::Return;
-        if segment.rst() {
-            // A client may close at any time.
-            if back && self.done == [false; 2] {
-                if self.served {
-                    port.totals.reset += weight;
-                } else if !self.was_idle(at, port) {
-                    port.totals.refused += weight;
-                }
-            }
-            self.close(at, weight, port);
-            return true;
-        }
-        if segment.syn() {
-            if back && matches!(self.phase, Phase::Opening) {
-                self.phase = Phase::Fresh { since: at };
-            }
-            self.ends[usize::from(back)] = Some(segment.sequence.wrapping_add(1));
-            return false;
-        }
-        if segment.data > 0 {
-            let end = segment.sequence.wrapping_add(segment.data);
-            if self.ends[usize::from(back)].is_none_or(|seen| before(seen, end)) {
-                self.on_data(at, segment, weight, port);
-                self.ends[usize::from(back)] = Some(end);
-            }
-        }
-        if segment.fin() {
-            if back && self.done == [false; 2] && !self.served && !self.was_idle(at, port) {
-                port.totals.refused += weight;
-            }
-            self.done[usize::from(back)] = true;
-            if back {
-                self.close(at, weight, port);
-            }
-        }
-        self.done == [true; 2]
-    }
-
-    /// Data that was not seen before.
-    fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
-        let silent = |last: Timestamp| at.since(last) > SILENCE;
-        if let Phase::Answering { first, last, bytes } = self.phase
-            && (segment.direction == Direction::Outbound || silent(last))
-        {
-            port.answered(first, last, bytes, weight);
-        }
-        let asked_for = self.asked_for(at, port);
-        let Port { totals, service_times, rhythm, servers, spoke_first, transactions, .. } = port;
-        let theirs = &mut self.ends[usize::from(segment.direction == Direction::Outbound)];
-        // Whether it was sent before everything from the other end had arrived.
-        let mut crossed = false;
-        if let (Some(acknowledged), Some(seen)) = (segment.ack(), *theirs) {
-            if before(seen, acknowledged) && !self.done.contains(&true) {
-                totals.missed += weight;
-                totals.asked_area += weight * asked_for;
-                *theirs = Some(acknowledged);
-                self.phase = Phase::Unknown;
-            }
-            crossed = before(acknowledged, seen);
-        }
-        self.served |= segment.direction == Direction::Return && segment.data > REFUSAL;
-        if segment.direction == Direction::Outbound {
-            rhythm.asked(at);
-            self.asks_since.get_or_insert(at);
-            if let Session::Fresh = self.session {
-                self.session = Session::Asked { first: at, answers: 0 };
-            }
-        }
-        self.phase = match (segment.direction, self.phase) {
-            (_, Phase::Over) => Phase::Over,
-            (Direction::Outbound, Phase::Asked { first, last }) => {
-                totals.duplex += if silent(last) { weight } else { 0 };
-                Phase::Asked { first, last: at }
-            }
-            (Direction::Outbound, Phase::Answering { last, .. }) => {
-                totals.duplex += if crossed { weight } else { 0 };
-                totals.idle_time += weight * at.nanos_since(last);
-                Phase::Asked { first: at, last: at }
-            }
-            (Direction::Outbound, Phase::Greeting { first, last, .. }) => {
-                // A client that waits for a greeting sends after its last part.
-                let greeted = last.nanos_since(first);
-                totals.exchanges += weight;
-                totals.service_time += weight * greeted;
-                totals.asked_area += weight * greeted;
-                totals.idle_time += weight * at.nanos_since(last);
-                service_times.record_n(greeted, weight);
-                Phase::Asked { first: at, last: at }
-            }
-            (Direction::Outbound, before) => {
-                spoke_first[1] += u64::from(matches!(before, Phase::Fresh { .. }));
-                Phase::Asked { first: at, last: at }
-            }
-            (Direction::Return, Phase::Asked { first, last }) => {
-                self.served = true;
-                totals.exchanges += weight;
-                if let Some(refusal) = segment.refusal {
-                    totals.told_no[refusal.left_off() - 1] += weight;
-                }
-                totals.service_time += weight * at.nanos_since(last);
-                totals.request_time += weight * last.nanos_since(first);
-                totals.asked_area += weight * at.nanos_since(first);
-                service_times.record_n(at.nanos_since(last), weight);
-                rhythm.answered(at);
-                servers.answered(last, at);
-                let waited = at.nanos_since(last);
-                let is_long = waited.saturating_mul(2 * totals.exchanges) >= totals.service_time;
-                transactions.answered(&mut self.transaction, last, at, is_long, weight);
-                self.waited += waited;
-                let since = self.asks_since.map_or(0, |since| at.nanos_since(since));
-                totals.waiters_exchanges += if self.waited * 2 >= since { weight } else { 0 };
-                if let Session::Asked { answers, .. } = &mut self.session {
-                    *answers += 1;
-                }
-                Phase::Answering { first: at, last: at, bytes: 0 }
-            }
-            (Direction::Return, Phase::Answering { last, .. }) if silent(last) => {
-                totals.unasked += weight;
-                Phase::Unasked { last: at }
-            }
-            (Direction::Return, Phase::Answering { first, bytes, .. }) => {
-                let bytes = bytes + u64::from(segment.data);
-                Phase::Answering { first, last: at, bytes }
-            }
-            (Direction::Return, Phase::Unasked { last }) => {
-                totals.unasked += if silent(last) { weight } else { 0 };
-                Phase::Unasked { last: at }
-            }
-            (Direction::Return, Phase::Fresh { since }) => {
-                spoke_first[0] += 1;
-                self.session = Session::Asked { first: since, answers: 0 };
-                Phase::Greeting { first: since, last: at, parts: 1 }
-            }
-            (Direction::Return, Phase::Greeting { first, parts, .. }) if parts < GREETING => {
-                Phase::Greeting { first, last: at, parts: parts + 1 }
-            }
-            (Direction::Return, Phase::Greeting { .. }) => Phase::Unasked { last: at },
-            // Data met in the midst of an answer may be its rest.
-            (Direction::Return, Phase::Opening | Phase::Unknown) => Phase::Unknown,
-        };
-    }
-
-    /// No answer comes any more.
-    fn close(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
-        match self.phase {
-            Phase::Asked { first, .. } => {
-                port.totals.unanswered += weight;
-                port.totals.asked_area += weight * at.nanos_since(first);
-            }
-            Phase::Answering { first, last, bytes } => port.answered(first, last, bytes, weight),
-            _ => {}
-        }
-        self.phase = Phase::Over;
-        let session = std::mem::replace(&mut self.session, Session::Counted);
-        if let Session::Asked { first, answers: answers @ 1.. } = session {
-            port.totals.sessions += weight;
-            port.totals.session_exchanges += weight * u64::from(answers);
-            port.sessions.answered(first, at);
-        }
-    }
-}
-
-/// Whether a sequence number comes before another; they wrap.
-fn before(a: u32, b: u32) -> bool {
-    (b.wrapping_sub(a) as i32) > 0
 }
 
 /// Packets made by hand.

@@ -56,7 +56,7 @@ impl Transactions {
         if waited {
             if let Some(began) = of.asked {
                 self.ended += weight;
-                // Where all requests wait, each is one by itself, and `servers` has their order.
+                // Where all requests wait, each is one by itself, and the order of requests shows it.
                 let has_steps = 3 * self.ended <= 2 * self.answers;
                 let ends = of.answers[..of.count].iter().filter(|_| has_steps);
                 if self.ended <= MOST {

@@ -1,0 +1,301 @@
+//! One connection, segment by segment: a state machine.
+
+use std::time::Duration;
+
+use linerate_model::Timestamp;
+
+use super::headers::Segment;
+use super::orders::InOrders;
+use super::port::Port;
+use crate::subject::Direction;
+
+/// After such a silence data belongs to another request or answer.
+// Chosen: longer than retransmission timeouts, delayed acknowledgements and most pauses of a streamed answer,
+// shorter than the pauses of chat users.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// A server that sends no more than this before any request, and closes, has refused. Unit: bytes.
+// Chosen: a line; services that send unasked and close (a stream, a file) send more.
+const REFUSAL: u32 = 200;
+
+/// A server that sends more segments than these before it is asked does not greet: it sends on its own. Unit: segments.
+// Chosen: a banner of some lines, in two or three writes.
+const GREETING: u8 = 4;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    /// Its place in the list of watched ports.
+    pub port: usize,
+    /// Where it was first seen. Packets seen elsewhere are copies: a bridge and its members, a
+    /// bond.
+    pub device: u32,
+    phase: Phase,
+    pub last_seen: Timestamp,
+    /// One past the last byte seen towards the server, and back.
+    ends: [Option<u32>; 2],
+    /// Whether each end has sent a FIN.
+    done: [bool; 2],
+    /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
+    served: bool,
+    /// When its first request was seen, and how long it has waited for answers since then, in ns.
+    asks_since: Option<Timestamp>,
+    waited: u64,
+    in_orders: InOrders,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// A SYN, not yet answered.
+    Opening,
+    /// Met in the midst of it: the next request shows its state.
+    Unknown,
+    /// Open since then, and neither end has sent anything.
+    Fresh {
+        since: Timestamp,
+    },
+    /// The server sent first; all that it sends before it is asked is its greeting.
+    Greeting {
+        first: Timestamp,
+        last: Timestamp,
+        parts: u8,
+    },
+    Asked {
+        first: Timestamp,
+        last: Timestamp,
+    },
+    Answering {
+        first: Timestamp,
+        last: Timestamp,
+        /// After its first segment.
+        bytes: u64,
+    },
+    /// Data that was not asked for.
+    Unasked {
+        last: Timestamp,
+    },
+    /// The server has sent a FIN.
+    Over,
+}
+
+impl Connection {
+    /// One that begins with this packet, or is met in the midst.
+    pub fn new(port: usize, device: u32, at: Timestamp, begins: bool, began: Timestamp) -> Self {
+        Self {
+            port,
+            device,
+            phase: if begins { Phase::Opening } else { Phase::Unknown },
+            last_seen: at,
+            ends: [None; 2],
+            done: [false; 2],
+            served: !begins,
+            asks_since: None,
+            waited: 0,
+            in_orders: if begins { InOrders::fresh() } else { InOrders::older(began) },
+        }
+    }
+
+    /// Whether its SYN is not answered yet.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.phase, Phase::Opening)
+    }
+
+    /// Whether it waits for an answer.
+    pub fn is_asked(&self) -> bool {
+        matches!(self.phase, Phase::Asked { .. })
+    }
+
+    /// No packets are read from now on: its state is cut off.
+    pub fn pause(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
+        port.totals.asked_area += weight * self.asked_for(at, port);
+        if let Phase::Answering { first, last, .. } = self.phase {
+            port.totals.answer_time += weight * last.nanos_since(first);
+        }
+        (self.phase, self.ends) = (Phase::Unknown, [None; 2]);
+        self.served = true;
+        // What it waited meanwhile is not known.
+        (self.asks_since, self.waited) = (None, 0);
+        self.in_orders.paused();
+    }
+
+    /// How long it has been asked and unanswered; where the server sends first, how long it has not. Unit: ns.
+    pub fn asked_for(&self, at: Timestamp, port: &Port) -> u64 {
+        match self.phase {
+            Phase::Asked { first, .. } => at.nanos_since(first),
+            Phase::Fresh { since } if port.greets() => at.nanos_since(since),
+            _ => 0,
+        }
+    }
+
+    /// Whether it has been silent for a while, with the client to send next: it is closed as idle ones are.
+    fn was_idle(&self, at: Timestamp, port: &Port) -> bool {
+        matches!(self.phase, Phase::Fresh { since } if at.since(since) > SILENCE && !port.greets())
+    }
+
+    /// Returns whether that was its last.
+    pub fn on_segment(
+        &mut self,
+        at: Timestamp,
+        segment: &Segment,
+        weight: u64,
+        port: &mut Port,
+    ) -> bool {
+        let back = segment.direction == Direction::Return;
+        if segment.rst() {
+            // A client may close at any time.
+            if back && self.done == [false; 2] {
+                if self.served {
+                    port.totals.reset += weight;
+                } else if !self.was_idle(at, port) {
+                    port.totals.refused += weight;
+                }
+            }
+            self.close(at, weight, port);
+            return true;
+        }
+        if segment.syn() {
+            if back && matches!(self.phase, Phase::Opening) {
+                self.phase = Phase::Fresh { since: at };
+            }
+            self.ends[usize::from(back)] = Some(segment.sequence.wrapping_add(1));
+            return false;
+        }
+        if segment.data > 0 {
+            let end = segment.sequence.wrapping_add(segment.data);
+            if self.ends[usize::from(back)].is_none_or(|seen| before(seen, end)) {
+                self.on_data(at, segment, weight, port);
+                self.ends[usize::from(back)] = Some(end);
+            }
+        }
+        if segment.fin() {
+            if back && self.done == [false; 2] && !self.served && !self.was_idle(at, port) {
+                port.totals.refused += weight;
+            }
+            self.done[usize::from(back)] = true;
+            if back {
+                self.close(at, weight, port);
+            }
+        }
+        self.done == [true; 2]
+    }
+
+    /// Data that was not seen before.
+    fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
+        let silent = |last: Timestamp| at.since(last) > SILENCE;
+        if let Phase::Answering { first, last, bytes } = self.phase
+            && (segment.direction == Direction::Outbound || silent(last))
+        {
+            port.answered(first, last, bytes, weight);
+        }
+        let asked_for = self.asked_for(at, port);
+        let Port { totals, service_times, rhythm, orders, spoke_first, .. } = port;
+        let theirs = &mut self.ends[usize::from(segment.direction == Direction::Outbound)];
+        // Whether it was sent before everything from the other end had arrived.
+        let mut crossed = false;
+        if let (Some(acknowledged), Some(seen)) = (segment.ack(), *theirs) {
+            if before(seen, acknowledged) && !self.done.contains(&true) {
+                totals.missed += weight;
+                totals.asked_area += weight * asked_for;
+                *theirs = Some(acknowledged);
+                self.phase = Phase::Unknown;
+            }
+            crossed = before(acknowledged, seen);
+        }
+        self.served |= segment.direction == Direction::Return && segment.data > REFUSAL;
+        if segment.direction == Direction::Outbound {
+            rhythm.asked(at);
+            self.asks_since.get_or_insert(at);
+            self.in_orders.asked(at);
+        }
+        self.phase = match (segment.direction, self.phase) {
+            (_, Phase::Over) => Phase::Over,
+            (Direction::Outbound, Phase::Asked { first, last }) => {
+                totals.duplex += if silent(last) { weight } else { 0 };
+                Phase::Asked { first, last: at }
+            }
+            (Direction::Outbound, Phase::Answering { last, .. }) => {
+                totals.duplex += if crossed { weight } else { 0 };
+                totals.idle_time += weight * at.nanos_since(last);
+                Phase::Asked { first: at, last: at }
+            }
+            (Direction::Outbound, Phase::Greeting { first, last, .. }) => {
+                // A client that waits for a greeting sends after its last part.
+                let greeted = last.nanos_since(first);
+                totals.exchanges += weight;
+                totals.service_time += weight * greeted;
+                totals.asked_area += weight * greeted;
+                totals.idle_time += weight * at.nanos_since(last);
+                service_times.record_n(greeted, weight);
+                Phase::Asked { first: at, last: at }
+            }
+            (Direction::Outbound, before) => {
+                spoke_first[1] += u64::from(matches!(before, Phase::Fresh { .. }));
+                Phase::Asked { first: at, last: at }
+            }
+            (Direction::Return, Phase::Asked { first, last }) => {
+                self.served = true;
+                totals.exchanges += weight;
+                if let Some(refusal) = segment.refusal {
+                    totals.told_no[refusal.left_off() - 1] += weight;
+                }
+                totals.service_time += weight * at.nanos_since(last);
+                totals.request_time += weight * last.nanos_since(first);
+                totals.asked_area += weight * at.nanos_since(first);
+                service_times.record_n(at.nanos_since(last), weight);
+                rhythm.answered(at);
+                let waited = at.nanos_since(last);
+                let is_long = waited.saturating_mul(2 * totals.exchanges) >= totals.service_time;
+                orders.answered(&mut self.in_orders, last, at, is_long, weight);
+                self.waited += waited;
+                let since = self.asks_since.map_or(0, |since| at.nanos_since(since));
+                totals.waiters_exchanges += if self.waited * 2 >= since { weight } else { 0 };
+                Phase::Answering { first: at, last: at, bytes: 0 }
+            }
+            (Direction::Return, Phase::Answering { last, .. }) if silent(last) => {
+                totals.unasked += weight;
+                Phase::Unasked { last: at }
+            }
+            (Direction::Return, Phase::Answering { first, bytes, .. }) => {
+                let bytes = bytes + u64::from(segment.data);
+                Phase::Answering { first, last: at, bytes }
+            }
+            (Direction::Return, Phase::Unasked { last }) => {
+                totals.unasked += if silent(last) { weight } else { 0 };
+                Phase::Unasked { last: at }
+            }
+            (Direction::Return, Phase::Fresh { since }) => {
+                spoke_first[0] += 1;
+                self.in_orders.greeted(since);
+                Phase::Greeting { first: since, last: at, parts: 1 }
+            }
+            (Direction::Return, Phase::Greeting { first, parts, .. }) if parts < GREETING => {
+                Phase::Greeting { first, last: at, parts: parts + 1 }
+            }
+            (Direction::Return, Phase::Greeting { .. }) => Phase::Unasked { last: at },
+            // Data met in the midst of an answer may be its rest.
+            (Direction::Return, Phase::Opening | Phase::Unknown) => Phase::Unknown,
+        };
+    }
+
+    /// No answer comes any more.
+    pub fn close(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
+        match self.phase {
+            Phase::Asked { first, .. } => {
+                port.totals.unanswered += weight;
+                port.totals.asked_area += weight * at.nanos_since(first);
+            }
+            Phase::Answering { first, last, bytes } => port.answered(first, last, bytes, weight),
+            _ => {}
+        }
+        self.phase = Phase::Over;
+        if let Some(answers) = port.orders.ended(&mut self.in_orders, at) {
+            port.totals.sessions += weight;
+            port.totals.session_exchanges += weight * answers;
+        }
+    }
+}
+
+/// Whether a sequence number comes before another; they wrap.
+fn before(a: u32, b: u32) -> bool {
+    (b.wrapping_sub(a) as i32) > 0
+}
