@@ -114,9 +114,9 @@ impl Experiment {
             let far = (again.per_s / full.per_s).ln().abs() > -EXPLAINED.ln();
             far && (again.low > full.high || again.high < full.low)
         });
-        let drift = drift.map(|again| (full.per_s, again.per_s));
-        let drift = drift.map(|(before, after)| Inconclusive::Drift { before, after });
-        let inconclusive = drift.or(failed.then_some(Inconclusive::Failed));
+        let (before, failed) = (full.per_s, failed.then_some(Inconclusive::Failed));
+        let drift = drift.map(|again| Inconclusive::Drift { before, after: again.per_s });
+        let inconclusive = drift.or(failed);
         let census = alone.and_then(|step| Batches::of(evidence, &(step.from..=step.to)));
         let is_path = |of: &_| [Station::PathOut, Station::PathBack].contains(of);
         let shares = census.iter().flat_map(shares);

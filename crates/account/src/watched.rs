@@ -97,7 +97,7 @@ pub struct Exchanges {
     pub per_session: f64,
     /// How many transactions are served at a time, and how many end a second.
     pub transactions: Option<(Served, f64)>,
-    /// The share of the answers that came on connections which wait most of their time, 0 to 1; absent in older evidence.
+    /// The share of the answers on connections that wait for most of their time, 0 to 1; absent in older evidence.
     pub to_waiters: Option<f64>,
 }
 
@@ -185,14 +185,13 @@ impl Exchanges {
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
     }
 
-    /// Whether those that wait are others than those that are answered: most answers come on connections that hardly
-    /// wait. What serves these is not what the others wait for.
+    /// Whether most answers come on connections that hardly wait: what serves these is not what the others wait for.
     pub fn others_wait(&self) -> bool {
         self.to_waiters.is_some_and(|share| share < HALFWAY)
     }
 
-    /// Whether answers come together: releasing them takes no time one by one, or most of those that wait are answered in
-    /// a small part of each period.
+    /// Whether answers come together: each follows the one before in no time, or most requests that wait are answered
+    /// in a small part of each period.
     pub fn come_together(&self) -> bool {
         let Some(rhythm) = self.rhythm else { return false };
         let is_short = |of: &Served| of.p50_s * self.per_s * FEW < of.at_once;
