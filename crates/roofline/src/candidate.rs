@@ -141,7 +141,8 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let good = facts.run.load.good_throughput.0;
     let then = match &facts.model {
         None => [good, facts.attained, facts.attained * times].into(),
-        Some(model) => model.with_all_answered(1.0 / times.max(1.0), served_s(facts)),
+        // A refusal cost at most as much as an answer.
+        Some(model) => model.with_alone(served_s(facts), 1.0 / times.max(1.0)),
     };
     // An open loop gets no more answers than it asks for.
     let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
@@ -262,8 +263,9 @@ fn capacity(
     }
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
     Some(match (&facts.model, spaced) {
+        // Without the set rate an exchange takes its time after a pause.
         (Some(model), Some(spaced)) if place.regime == Regime::RateSet => {
-            model.without_rate(spaced)
+            model.with_alone(Some(spaced), 1.0)
         }
         (Some(model), _) => {
             let (times, connections) = more(facts, claim, resource, at_once.max(1e-6));

@@ -44,6 +44,11 @@ impl Claim {
         Self::cause(vec![Part::Work { resource, each }])
     }
 
+    /// Work of the target at a price measured elsewhere: sized where it is much of the target's, at most all of it.
+    pub fn priced(each: f64, all: f64) -> Self {
+        Self::work(Resource::TargetCpu, each.min(all)).sized_if(each >= HOLDS * all)
+    }
+
     pub fn and(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
         self.parts.extend(parts);
         self

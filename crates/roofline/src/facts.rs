@@ -3,7 +3,6 @@
 
 use linerate_account::{Account, Exchanges, Who};
 
-use crate::facts::connections::Connection;
 use crate::model::Model;
 use crate::prelude::*;
 use crate::stations::Stations;

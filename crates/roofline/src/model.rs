@@ -222,20 +222,11 @@ impl Model {
         self.known_with(self.connections, &|known, of| of.servers += known.lost())
     }
 
-    /// With all requests answered, where now only such a share is. A refusal cost at most as much as an answer.
-    /// `served`: a served exchange's time, where the time alone is another. Unit: seconds.
-    pub fn with_all_answered(&self, answered: f64, served: Option<Estimate>) -> Predicted {
-        self.with_alone(served.unwrap_or(self.alone), answered)
-    }
-
-    /// Without a set rate, where an exchange takes its time after a pause. Unit: seconds.
-    pub fn without_rate(&self, spaced: Estimate) -> Predicted {
-        self.with_alone(spaced, 1.0)
-    }
-
-    /// With this time alone, at least such a share of it at the known stations. The rest is a delay. A rest no longer
-    /// than cold work may take is the waking of sleeping threads, and shrinks as that work does.
-    fn with_alone(&self, alone: Estimate, share: f64) -> Predicted {
+    /// If an exchange took this time alone (none: the measured one), with such a share of the measured demands at the
+    /// known stations, or all of them. Unit: seconds. The rest is a delay. A rest no longer than cold work may take is
+    /// the waking of sleeping threads, and shrinks as that work does.
+    pub fn with_alone(&self, alone: Option<Estimate>, share: f64) -> Predicted {
+        let alone = alone.unwrap_or(self.alone);
         let known = |heat: Heat, share: f64| {
             let mut stations = at(&self.stations, heat, self.by);
             stations.iter_mut().for_each(|of| of.demand *= share);

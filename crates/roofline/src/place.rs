@@ -11,7 +11,6 @@
 //!
 //! Blind spot: of two limits in balance the fuller one is named.
 
-use crate::facts::sampled::Process;
 use crate::prelude::*;
 use crate::waiting::states;
 
@@ -185,9 +184,9 @@ fn engine(facts: &Facts) -> Resource {
 }
 
 /// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox, and it
-/// works, or waits for a process that it asked. Samples are too few to tell how full it is. Without a number of requests under way, its mailbox is never
-/// empty and does not grow. Or it works at all times while no request sleeps: its queue may be its own, or unread in
-/// sockets.
+/// works, or waits for a process that it asked. Where the number of requests under way is unknown, its mailbox is never
+/// empty and does not grow. Or it works at all times while no request sleeps: then they wait in a queue of its own, or
+/// unread in sockets. Samples are too few to show how full it is.
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
     let awake = facts.inside.running + facts.ports(|port| port.unread + port.accept_queue);

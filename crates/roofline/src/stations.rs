@@ -17,7 +17,6 @@
 use linerate_evidence::sources::clients;
 
 use crate::facts::connections::Hottest;
-use crate::facts::sampled::Process;
 use crate::heat::{By, Heat};
 use crate::pool::{InPool, Pool};
 use crate::prelude::*;
@@ -137,7 +136,7 @@ impl Stations {
             None if local => host.busy,
             None => beside,
         };
-        // What nobody ran in belongs to no other program: the kernel's way into and out of idle.
+        // CPU time accounted to no program (the kernel enters and leaves idle) is no other program's.
         let ran = stat::accounted(&run.of(Subject::Host)).unwrap_or(host.busy).min(host.busy);
         let strangers = (ran - ours).max(0.0);
         // Processes on this host that the target asks come with its work; its own are in it already.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::connections::Connection;
 use crate::prelude::*;
 
 /// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.

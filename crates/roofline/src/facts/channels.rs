@@ -27,6 +27,20 @@ impl<'a> Facts<'a> {
         Ok((node, channels))
     }
 
+    /// The share of the node's processes at work when they were sampled that was at one of these. One that waits for a
+    /// connection, data or any message is idle as far as can be seen.
+    pub(crate) fn at_work_in(&self, at: &[Metric<u64>]) -> Result<f64, Missing> {
+        let node = self.run.of(Subject::Node);
+        let sum = |metric| Ok(node.values(metric)?.iter().sum::<u64>() as f64);
+        let sums =
+            |of: &[Metric<u64>]| of.iter().map(|metric| sum(*metric)).sum::<Result<f64, _>>();
+        let idle = [waits::RECEIVE, waits::RECV, waits::ACCEPT];
+        let (found, work) = (sums(at)?, sum(waits::ASKED)? - sums(&idle)?);
+        // Less than one process at work in every second sampling round is too little for a share.
+        let samples = node.values(waits::ASKED)?.len() as f64;
+        Ok(if work < HALFWAY * samples { 0.0 } else { found / work })
+    }
+
     /// Requests a second: exchanges; of a watched service, reads of connections that are no channels.
     pub(crate) fn requests(&self) -> f64 {
         if self.load == Load::Made {
@@ -91,16 +105,4 @@ impl Channel<'_> {
         // Missing where another program uses the system monitor; the queue shows it then.
         Ok((node.rate(vm::BUSY_DIST_PORT).unwrap_or(0.0), full))
     }
-}
-
-/// The share of processes at work when they were asked that was at one of these. One that waits for
-/// a connection, data or any message is idle as far as can be seen.
-pub(crate) fn share(node: &Of, at: &[Metric<u64>]) -> Result<f64, Missing> {
-    let sum = |metric| Ok(node.values(metric)?.iter().sum::<u64>() as f64);
-    let sums = |of: &[Metric<u64>]| of.iter().map(|metric| sum(*metric)).sum::<Result<f64, _>>();
-    let idle = [waits::RECEIVE, waits::RECV, waits::ACCEPT];
-    let (found, work) = (sums(at)?, sum(waits::ASKED)? - sums(&idle)?);
-    // One seen at work now and then is none.
-    let samples = node.values(waits::ASKED)?.len() as f64;
-    Ok(if work < HALFWAY * samples { 0.0 } else { found / work })
 }

@@ -182,9 +182,8 @@ pub(crate) struct Work {
 impl Work {
     pub fn of(facts: &Facts) -> Result<Self, Missing> {
         let node = facts.run.of(Subject::Node);
-        let target = facts.target_cpu().ok();
-        let of_node = target.and_then(|target| Some((target.node.as_ref()?, target.cores)));
-        let let_run = of_node.map_or(1.0, |(node, cores)| node.let_run(cores));
+        let schedulers = facts.schedulers().ok();
+        let let_run = schedulers.map_or(1.0, |(.., let_run)| let_run);
         let time = |metric: Metric<Duration>| -> Result<f64, Missing> {
             let (time, over) = node.delta(metric)?;
             Ok(let_run * time.as_secs_f64() / over.as_secs_f64())
@@ -193,7 +192,7 @@ impl Work {
             emulator: time(vm::MICRO_EMULATOR)?,
             driver: time(vm::MICRO_PORT)? + time(vm::MICRO_CHECK_IO)? + time(vm::MICRO_AUX)?,
             collection: time(vm::MICRO_GC)?,
-            dirty: let_run * of_node.map_or(0.0, |(node, _)| node.dirty_cpu),
+            dirty: let_run * schedulers.map_or(0.0, |(node, ..)| node.dirty_cpu),
         })
     }
 

@@ -32,8 +32,3 @@ impl Facts<'_> {
         Ok(self.per_exchange(target.work()))
     }
 }
-
-/// Work with a price measured elsewhere: sized where it is much of the target's, at most all of it.
-pub(crate) fn priced(each: f64, all: f64) -> Claim {
-    Claim::work(Resource::TargetCpu, each.min(all)).sized_if(each >= HOLDS * all)
-}

@@ -100,7 +100,7 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     }
     let why = "the time of an exchange alone is unknown";
     let at_once = place.at_once.filter(|k| k.mid > 0.0).or_not_here(why)?;
-    // Where they hinder each other one takes longer than alone, and is still one.
+    // Where requests slow each other down, each takes longer than alone, and one is served at a time.
     Ok((at_once, at_once.mid.max(1.0) / facts.attained))
 }
 

@@ -37,7 +37,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
         let let_in = format!("of {served:.0} accepted connections");
         return not_here(format!("{let_in} {:.1} are served at a time", k.mid));
     }
-    // A place is held by an exchange then, and not by a connection that rests: as many are served at a time.
+    // Then all open connections have an exchange at work: the number of exchanges is limited, not that of connections.
     let at_work = facts.ports(|port| port.in_application() + port.unread);
     let all_work =
         format!("the {served:.0} accepted connections are at work: {at_work:.1} of them");

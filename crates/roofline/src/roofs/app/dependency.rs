@@ -49,8 +49,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 
-/// Requests that wait for answers on fewer, shared connections. If more connections give no more throughput, and the peer
-/// is not known to be busy, they wait until the target asks their question.
+/// Requests that wait for answers on fewer, shared connections. Where more connections give no more throughput and the
+/// peer is not known to be busy, they wait for the target to ask, and none is counted.
 fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     let place = &facts.place;
     let is_limited = place.regime == Regime::Full

@@ -6,7 +6,6 @@
 //! stacks show that it is a sync (`waits.disk`).
 //! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
-use crate::facts::channels::share;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -14,7 +13,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let threads = node.last(vm::DIRTY_IO_SCHEDULERS)? as f64;
     let used = node.rate(vm::DIRTY_IO_ACTIVE)? / node.rate(vm::DIRTY_IO_TOTAL)?.max(1e-9);
     let busy = used * threads;
-    let syncing = share(&node, &[waits::DISK])?;
+    let syncing = facts.at_work_in(&[waits::DISK])?;
     silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
     let each = facts.per_exchange(busy);
     let (took, syncing) = (duration(each), in_percent(syncing));

@@ -11,8 +11,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::connections::Connection;
-use crate::facts::sampled::Process;
 use crate::prelude::*;
 
 #[derive(Clone, Copy)]
@@ -102,12 +100,14 @@ impl BlockedWriters {
 fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
     let run = &facts.run;
     let why = match hub(all) {
-        Some(Hub { owner, full, all, queue }) if sends(run, owner) => {
+        Some((owner, own)) if sends(run, owner) => {
             let name = process(run, owner).and_then(|process| run.fact(process, "name"));
             let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
-            let queue = Bytes(queue as u64);
+            let queues: Vec<f64> = queued(&own).map(|each| queue(each)).collect();
+            let longest = Bytes(queues.iter().copied().fold(0.0, f64::max) as u64);
+            let (full, all) = (queues.len(), own.len());
             let says = format!(
-                "{name} owns {all} connections; {full} of them kept {queue} in the driver queue, the others nothing"
+                "{name} owns {all} connections; {full} of them kept {longest} in the driver queue, the others nothing"
             );
             return Ok((says, ", and none was suspended at a port"));
         }
@@ -116,8 +116,9 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
     };
     let waits = |of: &&Process| !of.is_owner && of.with_mail >= HALFWAY && of.wait == Some("send");
     let writer = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox);
-    let (full, all) = (all.iter().filter(|each| is_queued(each)).count(), all.len());
-    let writer = writer.filter(|_| (full as f64) < HALFWAY * all as f64).or_not_here(why)?;
+    let all: Vec<&Connection> = all.iter().collect();
+    let writer = writer.filter(|_| are_few(&all)).or_not_here(why)?;
+    let (full, all) = (queued(&all).count(), all.len());
     let says = format!(
         "{} writes to connections of other processes and has {} messages waiting; {full} of {all} connections have a \
          driver queue, the others none",
@@ -127,29 +128,25 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
     Ok((says, ""))
 }
 
-/// The sockets of one owner: those with a queue in most samples, and those without.
-struct Hub<'a> {
-    owner: &'a str,
-    full: usize,
-    all: usize,
-    /// The longest mean queue. Unit: bytes.
-    queue: f64,
-}
-
-/// The owner of most connections, if fewer than half of its own have a queue.
-fn hub<'a>(all: &[Connection<'a>]) -> Option<Hub<'a>> {
-    let mut by_owner: BTreeMap<&'a str, Hub<'a>> = BTreeMap::new();
+/// The owner of most connections, and these, if fewer than half of its own have a queue.
+fn hub<'f, 'a>(all: &'f [Connection<'a>]) -> Option<(&'a str, Vec<&'f Connection<'a>>)> {
+    let mut by_owner: BTreeMap<&'a str, Vec<&Connection>> = BTreeMap::new();
     for each in all {
-        let Some(owner) = each.owner else { continue };
-        let hub = by_owner.entry(owner).or_insert(Hub { owner, full: 0, all: 0, queue: 0.0 });
-        hub.all += 1;
-        if is_queued(each) {
-            hub.full += 1;
-            hub.queue = hub.queue.max(queue(each));
+        if let Some(owner) = each.owner {
+            by_owner.entry(owner).or_default().push(each);
         }
     }
-    let is_few = |hub: &Hub| hub.full > 0 && (hub.full as f64) < HALFWAY * hub.all as f64;
-    by_owner.into_values().filter(is_few).max_by_key(|hub| hub.all)
+    by_owner.into_iter().filter(|(_, own)| are_few(own)).max_by_key(|(_, own)| own.len())
+}
+
+fn queued<'f, 'a>(of: &'f [&Connection<'a>]) -> impl Iterator<Item = &'f Connection<'a>> {
+    of.iter().copied().filter(|each| is_queued(each))
+}
+
+/// Whether some of them have a queue, and fewer than half.
+fn are_few(of: &[&Connection]) -> bool {
+    let full = queued(of).count();
+    full > 0 && (full as f64) < HALFWAY * of.len() as f64
 }
 
 /// Whether its queue was above the low watermark in most samples: once the high one was exceeded, senders wait until

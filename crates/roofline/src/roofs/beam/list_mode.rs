@@ -3,7 +3,6 @@
 //! `each = the lists' part of all garbage x (code of processes + collection) / throughput`
 //! Source: gen_tcp(3), inet(3): `list` is the default; a cons cell is two words (efficiency guide, "Memory").
 
-use crate::facts::connections::Work;
 use crate::prelude::*;
 
 // Measured: 4.3 ns of a scheduler a byte with buffers of 64 KiB (2 connections, OTP 25), without collection on dirty

@@ -3,7 +3,6 @@
 //! `each = mailbox / messages a second` (Little's law), of the bytes that went through such mailboxes
 //! Source: inet(3), `active`; Little (1961).
 
-use crate::facts::connections::Connection;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

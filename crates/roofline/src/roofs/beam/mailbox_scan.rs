@@ -11,7 +11,6 @@
 //! all of it, also messages that are worked off one by one.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
-use crate::facts::connections::Work;
 use crate::prelude::*;
 
 // Measured: 5.5 to 7 ns a message (OTP 25, mailboxes of 1,000 and 20,000). Unit: seconds.

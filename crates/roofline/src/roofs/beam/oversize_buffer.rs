@@ -3,7 +3,6 @@
 //! `each = (time of the drivers - what the other end takes for the bytes) / throughput`
 //! Source: inet(3), `recbuf` and `buffer`; `minflt`, proc_pid_stat(5).
 
-use crate::facts::connections::Work;
 use crate::prelude::*;
 
 // Source: erts_alloc(3), `sbct`: a binary of more than 512 KiB gets a carrier of its own, mapped and unmapped

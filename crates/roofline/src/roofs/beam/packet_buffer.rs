@@ -7,7 +7,7 @@
 //! Source: inet(3), `packet` and `buffer`; `tcp_recv` and `tcp_expand_buffer`,
 //! erts/emulator/drivers/common/inet_drv.c.
 
-use crate::facts::connections::{Connection, LARGE, Work};
+use crate::facts::connections::LARGE;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

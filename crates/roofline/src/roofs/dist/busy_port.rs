@@ -3,7 +3,6 @@
 //! `each = share of the processes at work that are suspended at the channel x an exchange's time`
 //! Source: `erts_dsig_send`, erts/emulator/beam/dist.c; erl(1), `+zdbbl`.
 
-use crate::facts::channels::share;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -11,7 +10,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (channel, peer) = (&channels[0], channels[0].peer);
     let (events, full) = channel.busy(&node)?;
     silent_if(channel.is_fragments()?, format!("fragments fill the channel to {peer}"))?;
-    let suspended = share(&node, &[waits::DIST])?;
+    let suspended = facts.at_work_in(&[waits::DIST])?;
     let why = format!("no process was suspended at the channel to {peer}");
     silent_if(suspended <= 0.0 || (events <= 0.0 && full <= 0.0), why)?;
     let each = suspended * facts.exchange_s();

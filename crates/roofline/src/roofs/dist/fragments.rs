@@ -4,16 +4,16 @@
 //! for the channel x an exchange's time`
 //! Source: erl_dist_protocol, "Distribution header for fragmented messages".
 
-use crate::facts::channels::{FRAGMENT, share};
+use crate::facts::channels::FRAGMENT;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (node, channels) = facts.channels()?;
+    let (_, channels) = facts.channels()?;
     let channel = &channels[0];
     let frame = channel.frame_sent()?;
     let frames = format!("frames to {} are {} on average", channel.peer, Bytes(frame as u64));
     silent_if(!channel.is_fragments()?, format!("{frames}: few are fragments"))?;
-    let (waited, waiting) = (channel.waited()?, share(&node, &[waits::DIST, waits::CALL])?);
+    let (waited, waiting) = (channel.waited()?, facts.at_work_in(&[waits::DIST, waits::CALL])?);
     let each = waited * waiting * facts.exchange_s();
     let carried = facts.per_exchange(channel.sent());
     let (took, exchange) = (duration(each), duration(facts.exchange_s()));

@@ -3,17 +3,16 @@
 //! `each = bytes ahead / rate at which they leave`, in so far as processes wait for the answers to calls
 //! Source: erl_dist_protocol: signals between two nodes are carried in order, by one connection.
 
-use crate::facts::channels::share;
 use crate::prelude::*;
 
 // Source: `do_call/4` of lib/stdlib/src/gen.erl: monitor, request and demonitor. Unit: frames.
 const CALL: f64 = 3.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (node, channels) = facts.channels()?;
+    let (_, channels) = facts.channels()?;
     let channel = &channels[0];
     let (ahead, own) = (channel.ahead()?, CALL * channel.frame_sent()?);
-    let calling = share(&node, &[waits::CALL])?;
+    let calling = facts.at_work_in(&[waits::CALL])?;
     let stood = format!("{} queued ahead of each message to {}", Bytes(ahead as u64), channel.peer);
     let why = format!("{stood}: no more than one call, or no process waits for a call");
     silent_if(ahead <= own || calling <= 0.0, why)?;

@@ -4,16 +4,15 @@
 //! waited for once
 //! Source: `do_call/4` of lib/stdlib/src/gen.erl, `call/5` of lib/kernel/src/erpc.erl; Little's law.
 
-use crate::facts::channels::share;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let (node, channels) = facts.channels()?;
+    let (_, channels) = facts.channels()?;
     let by_erpc = by_erpc(&facts.run);
     let frames = channels.iter().map(|channel| channel.frames());
     let calls = frames.map(|of| of.map(|(sent, received)| calls_among(sent, received, by_erpc)));
     let count = calls.sum::<Result<f64, _>>()? / facts.requests().max(1e-9);
-    let calling = share(&node, &[waits::CALL])?;
+    let calling = facts.at_work_in(&[waits::CALL])?;
     let waited = in_percent(calling);
     let seen = format!(
         "{count:.1} calls to another node for each request, and {waited} of the processes at work waited for one"

@@ -5,7 +5,6 @@
 //! Source: `INET_DEF_BUFFER`, erts/emulator/drivers/common/inet_drv.c; kernel(6),
 //! `inet_dist_listen_options`.
 
-use crate::facts::channels::share;
 use crate::prelude::*;
 
 // Measured: OTP 25, messages of 1 kB by 4 writers: 0.72 of all turns were reads with 1460 bytes, 0.02 with this;
@@ -25,7 +24,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(frame > buffer.0 as f64, whole)?;
     let reads = channel.received() / buffer.0.max(1) as f64;
     let turns = (reads / node.rate(vm::CONTEXT_SWITCHES)?.max(1.0)).min(1.0);
-    let waiting = share(&node, &[waits::DIST, waits::CALL])?;
+    let waiting = facts.at_work_in(&[waits::DIST, waits::CALL])?;
     let each = turns * waiting * facts.exchange_s();
     let (came, turns) = (Bytes(channel.received() as u64), in_percent(turns));
     let flags =

@@ -8,7 +8,7 @@
 //! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `tcp_write_timeout`, `retransmits_timed_out`,
 //! net/ipv4/tcp_timer.c.
 
-use crate::facts::drops::{Cost, Drops, TIMER};
+use crate::facts::drops::TIMER;
 use crate::prelude::*;
 
 const PROBING: &str = "net.ipv4.tcp_mtu_probing";

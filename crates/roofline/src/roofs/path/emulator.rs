@@ -3,7 +3,6 @@
 //! `ceiling = attained / share of a CPU of the thread that carries the busiest direction`; `each = how late packets
 //! leave in a round trip`, or the cost of drops that the plan did not ask for
 
-use crate::facts::drops::{Cost, Drops};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -7,7 +7,6 @@
 //!
 //! [`drops`]: crate::facts::drops
 
-use crate::facts::drops::{Cost, Drops};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -7,7 +7,6 @@
 use linerate_model::{Aqm, OneDirection};
 
 use crate::facts::directions::{LaidDirection, Overflows};
-use crate::facts::drops::{Cost, Drops};
 use crate::facts::flows::{INITIAL_WINDOW, setting};
 use crate::prelude::*;
 

@@ -5,7 +5,6 @@
 //! Sized only where that is much of the target's CPU time for an exchange.
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1 (a record carries 16 KiB at most).
 
-use crate::facts::tls::priced;
 use crate::prelude::*;
 
 // Measured: OTP 25, 2.5 GHz, AES-256-GCM: 1.0 ns/B in the server, of which the same answers without TLS
@@ -21,7 +20,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (size, price, rate) =
         (Bytes(bytes as u64), PRICE * 1e9, Bytes((bytes * facts.attained) as u64));
     let share = (100.0 * bytes * PRICE / work.max(1e-12)).min(100.0);
-    Ok(priced(bytes * PRICE, work)
+    Ok(Claim::priced(bytes * PRICE, work)
         .sum(format!("{size} x {price:.1} ns a byte = {took} of the target's {all} of CPU time"))
         .seen(format!(
             "{rate}/s are encrypted; at {price:.1} ns a byte that is {share:.0} % of the target's CPU time"

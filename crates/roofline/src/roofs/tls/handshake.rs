@@ -6,7 +6,6 @@
 //! Without the account, of a BEAM node: handshakes at their least price.
 //! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
 
-use crate::facts::tls::priced;
 use crate::prelude::*;
 
 // Measured: OTP 25, 2.5 GHz: CPU time of a handshake with a key on P-256; RSA of 2048 bits takes twice as much.
@@ -29,7 +28,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let work = facts.target_work()?;
         let least = if facts.is_beam() { OF_OTP * opened } else { 0.0 };
         let how = format!("the target's CPUs work {} for {}", duration(work), facts.each());
-        (priced(least, work), how)
+        (Claim::priced(least, work), how)
     };
     Ok(claim
         .sum(format!("{opened:.2} handshakes for {}", facts.each()))

@@ -3,7 +3,6 @@
 //! `work = records that fewer, full ones would spare x least price of one`
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1.
 
-use crate::facts::tls::priced;
 use crate::prelude::*;
 
 // Source: RFC 8446, 5.1: 2^14 bytes at most.
@@ -25,7 +24,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are few"))?;
     let work = facts.target_work()?;
     let works = duration(work);
-    Ok(priced(spared * price, work)
+    Ok(Claim::priced(spared * price, work)
         .sum(format!("{writes:.0} records of {size} for {what}, {} each at least", duration(price)))
         .seen(format!("{writes:.0} records of {size} were sent for {what}, for which it works {works}"))
         .lifted_by([Remedy::by_knob(

@@ -34,28 +34,24 @@ impl Pool {
 
 /// As many of them; and as many normal ones, where those are too few.
 fn remedy(pool: Pool, facts: &Facts, enough: u64, few: bool) -> Remedy {
-    let (plan, both) = (&facts.run.header.plan.target, format!("{enough}:{enough}"));
-    let (flags, by_hand) = match pool {
-        Pool::Computing if few => (
-            plan.vm_flags_with(
-                &["+SDcpu", "+S"],
-                &[format!("+S {both}"), format!("+SDcpu {both}")],
-            ),
-            format!("+S {both} +SDcpu {both} in vm.args: at most one for each scheduler"),
-        ),
+    let both = format!("{enough}:{enough}");
+    let (flags, why): (&[_], _) = match pool {
+        Pool::Computing if few => {
+            (&[("+S", &both), ("+SDcpu", &both)], ": at most one for each scheduler")
+        }
         Pool::Computing => (
-            plan.vm_flags_with(&["+SDcpu"], &[format!("+SDcpu {both}")]),
-            format!(
-                "+SDcpu {both} in vm.args, or remove the flag: by default there is one for each scheduler"
-            ),
+            &[("+SDcpu", &both)],
+            ", or remove the flag: by default there is one for each scheduler",
         ),
         Pool::Io => (
-            plan.vm_flags_with(&["+SDio"], &[format!("+SDio {enough}")]),
-            format!(
-                "+SDio {enough} in vm.args; 16 to 64 is usual for databases. Or fewer and larger file operations"
-            ),
+            &[("+SDio", &enough.to_string())],
+            "; 16 to 64 is usual for databases. Or fewer and larger file operations",
         ),
     };
+    let names: Vec<&str> = flags.iter().map(|(name, _)| *name).collect();
+    let set: Vec<String> = flags.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let by_hand = format!("{} in vm.args{why}", set.join(" "));
+    let flags = facts.run.header.plan.target.vm_flags_with(&names, &set);
     let does = format!("runs {enough} such jobs at once");
     Remedy::plan(("target.vm_flags", flags), does, by_hand).serving(enough as f64)
 }

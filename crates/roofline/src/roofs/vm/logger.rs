@@ -3,7 +3,6 @@
 //! `delay = requests whose process waits for a handler / throughput`
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
 
-use crate::facts::sampled::Process;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

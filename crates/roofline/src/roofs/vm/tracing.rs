@@ -7,7 +7,6 @@
 //! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
 //! `erlang:system_info/1`.
 
-use crate::facts::sampled::Process;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -30,7 +30,8 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     if let Some((at_once, per_s)) = by_answers.or_else(|| by_transactions(facts, &headers)) {
         return Ok((Estimate::exact(at_once), at_once / per_s));
     }
-    // They also come together when its only thread is back from one client; from a timer is an event for all.
+    // Answers also come together where the only thread returns from one client to the others. A timer's end is an event
+    // for all of them.
     let unread = threads.filter(|_| place.station == Some(Station::Unread));
     let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";

@@ -10,9 +10,9 @@
 //! nothing (an alarm, a lock) by its further reads.
 
 use super::remedy;
-use crate::facts::connections::{Connection, connections};
+use crate::facts::connections::connections;
 use crate::facts::flows::middle;
-use crate::facts::sampled::{Process, is_in_loop};
+use crate::facts::sampled::is_in_loop;
 use crate::prelude::*;
 
 pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
