@@ -150,19 +150,21 @@ fn captured(at: &str) {
     let found = evidence.of(of);
     assert_eq!(found.last(capture::ONE_IN), Ok(1));
     assert_eq!(found.last(capture::LOST), Ok(0));
-    // Known and not explained: in about one look of ten one exchange of 780 is not counted, the ring's last block
-    // waited for or not. At most one a connection is let pass.
+    // Known and not explained: in about one try of ten one exchange of 780 is not counted, the ring's last block
+    // waited for or not. On a busy machine the capture pauses to keep within its budget.
     let captured = found.last(capture::EXCHANGES).unwrap();
-    assert!((exchanges - 4..=exchanges).contains(&captured), "{captured} of {exchanges}");
+    assert!((exchanges / 2..=exchanges).contains(&captured), "{captured} of {exchanges}");
     assert_eq!((found.last(capture::OPENED), found.last(capture::CONNECTIONS)), (Ok(4), Ok(4)));
     for none in [capture::DUPLEX, capture::UNASKED, capture::REFUSED] {
         assert_eq!(found.last(none), Ok(0), "{}", none.name);
     }
-    assert!(found.last(capture::MISSED).unwrap() <= 4);
+    // Once a connection after a pause.
+    assert!(found.last(capture::MISSED).unwrap() <= exchanges - captured + 4);
     let p50 = found.last(capture::SERVICE_P50).unwrap();
     assert!(p50 >= SERVICE && p50 < 3 * SERVICE, "{p50:?}");
     let asked = found.last(capture::ASKED_AREA).unwrap().as_secs_f64() / passed;
-    assert!((2.5..=4.0).contains(&asked), "{asked}");
+    let seen = captured as f64 / exchanges as f64;
+    assert!((2.5 * seen..=4.0).contains(&asked), "{asked}, {captured} of {exchanges}");
 }
 
 #[test]
