@@ -261,9 +261,12 @@ fn latency(facts: &Facts) -> Option<Distribution> {
 fn work(facts: &Facts, bytes_each: f64) -> Option<NodesWork> {
     let (from, to) = facts.run.load.window;
     let since = |from| facts.run.evidence.of(Subject::Node).within(from..=to);
-    // Of a short run all rounds but one may be in what was left out.
-    let node = Some(since(from)).filter(|node| node.rate(between::MESSAGES).is_ok());
-    let node = node.unwrap_or_else(|| since(Timestamp(0)));
+    // Of a short run, or of a node that has hardly time to be asked, all rounds but one may be in what was left out.
+    let whole = since(Timestamp(0));
+    let has_time = |of: &Of| of.rate(vm::MICRO_EMULATOR).is_ok();
+    let is_enough =
+        |of: &Of| of.rate(between::MESSAGES).is_ok() && (has_time(of) || !has_time(&whole));
+    let node = Some(since(from)).filter(is_enough).unwrap_or_else(|| whole.clone());
     let messages_per_s = node.rate(between::MESSAGES).ok()?;
     let count = |metric| node.rate(metric).ok().map(|rate: f64| rate / messages_per_s);
     let us = |metric| Some(node.rate(metric).ok()? * 1e6 / messages_per_s);
