@@ -28,6 +28,8 @@ pub mod refusal;
 mod rhythm;
 mod sampling;
 mod servers;
+#[cfg(test)]
+mod testing;
 mod totals;
 mod transactions;
 
@@ -313,10 +315,10 @@ mod tests {
             let begin = 1_000 + 5_000 * u64::from(nth);
             // One that waits, and two quick ones of its transaction.
             let took = if nth % 3 == 0 { 4_000 } else { 500 };
-            exchanges::testing::exchange(&mut exchanges, nth, [begin, begin + took]);
+            testing::exchange(&mut exchanges, nth, [begin, begin + took]);
         }
-        exchanges::testing::lasting(&mut exchanges);
-        exchanges::testing::visits(&mut exchanges, 64);
+        testing::lasting(&mut exchanges);
+        testing::visits(&mut exchanges, 64);
         let mut evidence = Evidence::default();
         push(Timestamp(9), Timestamp(2_000_000_000), &exchanges, Own::default(), &mut evidence);
         let (_, _, values) = evidence.rows().remove(0);
