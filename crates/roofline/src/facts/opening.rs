@@ -39,8 +39,8 @@ impl Facts<'_> {
         Opening { each, upstream, connect_s, share: share(&stack) }
     }
 
-    /// After how many answers the target closes each connection of a made load. None unless it is a whole number: then
-    /// connections were cut off at any request. The client's next request may cross the close and have no answer.
+    /// After how many answers the target closes each connection of a made load. The client's next request may cross
+    /// the close and have no answer. None where it is no whole number: there connections are cut off at any request.
     pub(crate) fn closes_after(&self) -> Option<f64> {
         let (load, connections) = (self.run.load, f64::from(self.run.connections()));
         let again = load.opened as f64 - connections;
