@@ -89,31 +89,35 @@ fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
         let work = work("1 a pair", of);
         let own = work["reductions"].as_f64().unwrap();
         assert!(own > 1.0 && work["all_reductions"].as_f64().unwrap() >= 0.8 * own, "{work}");
-        // The term, and answers. On a busy machine the near node may be asked too rarely to tell.
-        let copied = work["kernel_copied_bytes"].as_f64();
-        assert!(copied.map_or(of == "near", |copied| (15.0..40.0).contains(&copied)), "{work}");
-        let ports = work["schedulers_us"]["ports"].as_f64();
-        assert!(ports.map_or(of == "near", |ports| ports > 0.0), "{work}");
+        // The term, and answers.
+        let copied = work["kernel_copied_bytes"].as_f64().unwrap();
+        assert!((15.0..40.0).contains(&copied), "{work}");
+        let schedulers = &work["schedulers_us"];
+        assert!(schedulers["ports"].as_f64().unwrap() > 0.0, "{work}");
     }
     assert!(page.contains("by first"), "{page}");
     agrees(&study);
 }
 
-/// The account of a row beside the same measured in another way: its run time beside the CPU time of the processes. On
-/// a busy machine a row may have too few samples for it; most have them.
+/// The account of each row beside the same measured in another way: its run time beside the CPU time of the processes.
+/// On a busy machine a row's second may have too few samples: then its CPU time is not told either.
 fn agrees(study: &Value) {
     let rows = study["rows"].as_array().unwrap();
-    let mut told = 0;
+    let mut compared = 0;
     for row in rows {
-        let Some(agreements) = row["account"]["agreement"].as_array() else { continue };
-        told += usize::from(!agreements.is_empty());
+        let Some(agreements) = row["account"]["agreement"].as_array() else {
+            let cpu = &row["load"]["carried"]["cpu_us_per_message"];
+            assert!(cpu.is_null(), "{}: {cpu}", row["series"]);
+            continue;
+        };
+        compared += 1;
         for by in agreements {
             let [says, measured] =
                 ["seconds", "measured_seconds"].map(|key| by[key].as_f64().unwrap());
             assert!((says / measured - 1.0).abs() < 0.15, "{}: {by}", row["series"]);
         }
     }
-    assert!(2 * told > rows.len(), "{told} of {}", rows.len());
+    assert!(4 * compared >= 3 * rows.len(), "{compared} of {}", rows.len());
 }
 
 #[test]

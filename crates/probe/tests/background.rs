@@ -277,8 +277,8 @@ fn sockets_that_are_opened_for_a_question_each_are_told_from_those_that_stay() {
     assert_eq!((unix(&kept), udp(&sink)), ([1.0, 0.0], [1.0, 0.0]), "they stay");
     // Four threads, half of the time at each.
     for [open, asked] in [unix(&asked), udp(&names)] {
-        // On a busy machine the instants are few, and many pass before descriptors are read.
-        assert!((0.1..3.5).contains(&open) && asked > 0.4 * open, "{open} {asked}");
+        // On a busy machine the instants are few, and descriptors were not read before the first ones.
+        assert!((0.5..3.5).contains(&open) && asked > 0.4 * open, "{open} {asked}");
     }
     let named = evidence.subjects().filter(|of| evidence.fact(*of, "pid").is_some()).count();
     assert_eq!(named, 4, "all are here");
@@ -297,6 +297,7 @@ sys.stdin.read()
 /// `--nocapture` prints its cost.
 #[test]
 fn a_target_of_many_threads_and_connections_is_sampled_less_often() {
+    let mut all_used = Vec::new();
     for (count, connections) in [(1, 1), (50, 50), (400, 400)] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -326,10 +327,11 @@ fn a_target_of_many_threads_and_connections_is_sampled_less_often() {
             f64::from(connections)
         );
         assert!((0.95..1.05).contains(&(mean(&evidence, threads::TIMER) / f64::from(count))));
-        // Measured: 1 % and less; in three seconds, what is done at the start included, 6 % on a machine of half the
-        // speed. At the rate of one thread 400 would take a CPU and more.
-        assert!(used < 0.2, "{used}");
+        all_used.push(used);
     }
+    // As often as one thread and one connection, so many would take hundreds of times as much. Measured: twice.
+    let [one, .., many] = all_used[..] else { unreachable!() };
+    assert!(many < 10.0 * one, "{all_used:?}");
 }
 
 #[test]

@@ -150,10 +150,15 @@ fn captured(at: &str) {
     let found = evidence.of(of);
     assert_eq!(found.last(capture::ONE_IN), Ok(1));
     assert_eq!(found.last(capture::LOST), Ok(0));
+    // On a busy machine the capture pauses to keep within its budget, and tells for how long it did not. What is under
+    // way at a pause is left out.
+    let watched = found.last(capture::WATCHED).unwrap().as_secs_f64() / passed;
+    let part = if watched < 1.0 { 0.9 * watched } else { 1.0 };
     // Known and not explained: in about one try of ten one exchange of 780 is not counted, the ring's last block
-    // waited for or not. On a busy machine the capture pauses to keep within its budget.
+    // waited for or not. At most one a connection is let pass.
     let captured = found.last(capture::EXCHANGES).unwrap();
-    assert!((exchanges / 2..=exchanges).contains(&captured), "{captured} of {exchanges}");
+    let least = (exchanges as f64 * part) as u64 - 4;
+    assert!((least..=exchanges).contains(&captured), "{captured} of {exchanges}, {watched}");
     assert_eq!((found.last(capture::OPENED), found.last(capture::CONNECTIONS)), (Ok(4), Ok(4)));
     for none in [capture::DUPLEX, capture::UNASKED, capture::REFUSED] {
         assert_eq!(found.last(none), Ok(0), "{}", none.name);
@@ -163,8 +168,7 @@ fn captured(at: &str) {
     let p50 = found.last(capture::SERVICE_P50).unwrap();
     assert!(p50 >= SERVICE && p50 < 3 * SERVICE, "{p50:?}");
     let asked = found.last(capture::ASKED_AREA).unwrap().as_secs_f64() / passed;
-    let seen = captured as f64 / exchanges as f64;
-    assert!((2.5 * seen..=4.0).contains(&asked), "{asked}, {captured} of {exchanges}");
+    assert!((2.5 * watched.min(1.0)..=4.0).contains(&asked), "{asked}, {watched}");
 }
 
 #[test]
