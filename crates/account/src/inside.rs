@@ -47,8 +47,9 @@ impl Inside {
         window: &RangeInclusive<Timestamp>,
     ) -> Self {
         let flushing = flushing(evidence, window);
-        let threads =
-            States::of(evidence, window).map(|of| States { disk: of.disk.max(flushing), ..of });
+        let with =
+            |of: States| States { disk: of.disk.max(flushing), sync: of.sync.max(flushing), ..of };
+        let threads = States::of(evidence, window).map(with);
         let mut left = exchanges.max(0.0);
         let mut take = |most: f64| {
             let taken = most.clamp(0.0, left);

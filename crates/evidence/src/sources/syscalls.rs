@@ -161,7 +161,7 @@ fn judged(call: Call, arguments: &[u64; 6]) -> Said {
 }
 
 fn x86(number: u32) -> Option<Call> {
-    use Doing::{Accept, Child, Connect, Disk, Lock, Read, Timer, Write};
+    use Doing::{Accept, Child, Connect, Lock, Read, Sync, Timer, Write};
     Some(match number {
         // read, pread64, readv, preadv, preadv2
         0 | 17 | 19 | 295 | 327 => Call::May(Read),
@@ -172,7 +172,7 @@ fn x86(number: u32) -> Option<Call> {
         // sendto, sendmsg, sendmmsg
         44 | 46 | 307 => Call::Is(Write),
         // msync, fsync, fdatasync, sync, sync_file_range, syncfs
-        26 | 74 | 75 | 162 | 277 | 306 => Call::Is(Disk),
+        26 | 74 | 75 | 162 | 277 | 306 => Call::Is(Sync),
         // nanosleep, clock_nanosleep
         35 | 230 => Call::Is(Timer),
         42 => Call::Is(Connect),
@@ -199,7 +199,7 @@ fn x86(number: u32) -> Option<Call> {
 }
 
 fn generic(number: u32) -> Option<Call> {
-    use Doing::{Accept, Child, Connect, Disk, Lock, Read, Timer, Write};
+    use Doing::{Accept, Child, Connect, Lock, Read, Sync, Timer, Write};
     Some(match number {
         // read, readv, pread64, preadv, preadv2
         63 | 65 | 67 | 69 | 286 => Call::May(Read),
@@ -210,7 +210,7 @@ fn generic(number: u32) -> Option<Call> {
         // sendto, sendmsg, sendmmsg
         206 | 211 | 269 => Call::Is(Write),
         // sync, fsync, fdatasync, sync_file_range, msync, syncfs
-        81 | 82 | 83 | 84 | 227 | 267 => Call::Is(Disk),
+        81 | 82 | 83 | 84 | 227 | 267 => Call::Is(Sync),
         // nanosleep, clock_nanosleep
         101 | 115 => Call::Is(Timer),
         203 => Call::Is(Connect),
@@ -282,8 +282,8 @@ mod tests {
             (45, 207, [5, 0, 0, 0, 0, 0], Said::Waits(Doing::Read)),
             (1, 64, [0; 6], Said::UnlessDisk(Doing::Write)),
             (44, 206, [0; 6], Said::Waits(Doing::Write)),
-            (74, 82, [3, 0, 0, 0, 0, 0], Said::Waits(Doing::Disk)),
-            (75, 83, [3, 0, 0, 0, 0, 0], Said::Waits(Doing::Disk)),
+            (74, 82, [3, 0, 0, 0, 0, 0], Said::Waits(Doing::Sync)),
+            (75, 83, [3, 0, 0, 0, 0, 0], Said::Waits(Doing::Sync)),
             (230, 115, [1, 0, pointer, 0, 0, 0], Said::Waits(Doing::Timer)),
             (42, 203, [0; 6], Said::Waits(Doing::Connect)),
             (288, 242, [0; 6], Said::Waits(Doing::Accept)),

@@ -45,6 +45,8 @@ metrics! {
     RUNNING: u64 = "threads.running", "1";
     /// Threads that waited for a disk: state D, or in fsync, fdatasync, sync_file_range, msync.
     DISK: u64 = "threads.disk", "1";
+    /// Of those, the ones in such a call: what they wrote must be on the disk first.
+    SYNC: u64 = "threads.sync", "1";
     /// Threads asleep for a time: nanosleep, clock_nanosleep, a select or poll with a timeout and no descriptors.
     TIMER: u64 = "threads.timer", "1";
     /// Threads that waited for another without a timeout: futex, semop, locks of files. Idle workers of a pool are among them.
@@ -84,8 +86,10 @@ metrics! {
 pub enum Doing {
     /// Runs, or could.
     Running,
-    /// Waits for a disk.
+    /// Waits for a disk, in any other call than those of `Sync`.
     Disk,
+    /// Waits until what was written is on the disk.
+    Sync,
     /// Sleeps for a time.
     Timer,
     /// Waits for another thread or process.
@@ -113,9 +117,9 @@ pub enum Doing {
 }
 
 /// By [`Doing`].
-const SUMS: [Metric<u64>; 14] = [
-    RUNNING, DISK, TIMER, LOCK, LOCK_TIMED, POLL, POLL_TIMED, READ, WRITE, ACCEPT, CONNECT, CHILD,
-    OTHER, UNKNOWN,
+const SUMS: [Metric<u64>; 15] = [
+    RUNNING, DISK, SYNC, TIMER, LOCK, LOCK_TIMED, POLL, POLL_TIMED, READ, WRITE, ACCEPT, CONNECT,
+    CHILD, OTHER, UNKNOWN,
 ];
 
 /// Sums are kept in thousandths of a thread: one that is asked may stand for 1.5.
@@ -172,7 +176,7 @@ impl Threads {
         for (id, doing) in asked {
             self.sums[*doing as usize] += weight;
             running |= *doing == Doing::Running;
-            if matches!(doing, Doing::Running | Doing::Disk) {
+            if matches!(doing, Doing::Running | Doing::Disk | Doing::Sync) {
                 let occupied = self.occupied.entry(*id).or_default();
                 *occupied += weight;
                 if *occupied > self.fullest {
@@ -205,10 +209,13 @@ impl Threads {
     pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
         let mut push = |metric, value| evidence.push(at, Subject::Target, metric, value);
         push(INSTANTS, self.instants);
-        for (metric, sum) in SUMS.into_iter().zip(self.sums) {
+        let mut sums = self.sums;
+        // A sync waits for a disk too.
+        sums[Doing::Disk as usize] += sums[Doing::Sync as usize];
+        for (metric, sum) in SUMS.into_iter().zip(sums) {
             push(metric, sum / WHOLE);
         }
-        let [running, disk, ..] = self.sums;
+        let [running, disk, ..] = sums;
         push(OCCUPIED, (running + disk) / WHOLE);
         push(FULLEST, self.fullest / WHOLE);
         push(SOME_RUNNING, self.some_running);
@@ -231,13 +238,14 @@ mod tests {
         let mut threads = Threads::default();
         threads.take(&[((1, 1), Doing::Poll), ((1, 2), Doing::Running)], 2, 1);
         threads.take(&[((1, 1), Doing::Running), ((1, 2), Doing::Running)], 2, 2);
-        threads.take(&[((1, 1), Doing::Lock), ((1, 2), Doing::Disk)], 2, 0);
+        threads.take(&[((1, 1), Doing::Lock), ((1, 2), Doing::Sync)], 2, 0);
+        threads.take(&[((1, 1), Doing::Lock), ((1, 3), Doing::Disk)], 2, 0);
         threads.take(&[], 0, 0);
         let of = pushed(&threads);
-        assert_eq!((of(INSTANTS), of(RUNNING), of(DISK)), (4, 3, 1));
-        assert_eq!((of(POLL), of(LOCK), of(TIMER)), (1, 1, 0));
+        assert_eq!((of(INSTANTS), of(RUNNING), of(DISK), of(SYNC)), (5, 3, 2, 1));
+        assert_eq!((of(POLL), of(LOCK), of(TIMER)), (1, 2, 0));
         assert_eq!((of(SOME_RUNNING), of(TOGETHER)), (2, 1));
-        assert_eq!((of(OCCUPIED), of(FULLEST)), (4, 3), "2 ran twice and synced once");
+        assert_eq!((of(OCCUPIED), of(FULLEST)), (5, 3), "2 ran twice and synced once");
         assert_eq!(threads.fullest(), Some((1, 2)));
     }
 

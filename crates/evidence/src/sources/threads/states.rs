@@ -14,6 +14,8 @@ pub struct States {
     pub running: f64,
     /// Waiting for a disk.
     pub disk: f64,
+    /// Of those, the ones in a sync.
+    pub sync: f64,
     /// Sleeping for a set time.
     pub timer: f64,
     /// In a futex without a timeout: a lock, a condition, an empty queue.
@@ -51,6 +53,7 @@ impl States {
         Some(Self {
             running: mean(super::RUNNING),
             disk: mean(super::DISK),
+            sync: mean(super::SYNC),
             timer: mean(super::TIMER),
             lock: mean(super::LOCK),
             lock_timed: mean(super::LOCK_TIMED),

@@ -1,14 +1,26 @@
 //! Synced writes: each exchange waits until the disk has what it wrote, record by record.
 //!
-//! `delay = dirty I/O schedulers that are busy / throughput`
+//! `each = threads in a sync / throughput`; of a BEAM node that is sampled inside, `delay = dirty I/O schedulers that are
+//! busy / throughput`
 //!
-//! Syncs run on dirty I/O schedulers, so the busy ones are the exchanges that wait for the disk; the processes'
+//! A node's syncs run on dirty I/O schedulers, so the busy ones are the exchanges that wait for the disk; the processes'
 //! stacks show that it is a sync (`waits.disk`).
 //! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let claim = in_node(facts).or_else(|_| facts.disk_waits(true))?;
+    Ok(claim.lifted_by([Remedy::by_knob(
+        ("sync", "off"),
+        "removes the disk wait of each record",
+        "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where losing the last \
+         records is acceptable (redis: appendfsync everysec; PostgreSQL: synchronous_commit off, commit_delay); a disk \
+         with a write cache that survives a power cut",
+    )]))
+}
+
+fn in_node(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
     let threads = node.last(vm::DIRTY_IO_SCHEDULERS)? as f64;
     let used = node.rate(vm::DIRTY_IO_ACTIVE)? / node.rate(vm::DIRTY_IO_TOTAL)?.max(1e-9);
@@ -21,11 +33,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{busy:.2} exchanges in disk calls, {took} for {}", facts.each()))
         .seen(format!(
             "{busy:.2} dirty I/O schedulers were busy on average; {syncing} of the processes at work were in a sync"
-        ))
-        .lifted_by([Remedy::by_knob(
-            ("sync", "off"),
-            "removes the disk wait of each record",
-            "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where losing the \
-             last records is acceptable; a disk with a write cache that survives a power cut",
-        )]))
+        )))
 }
