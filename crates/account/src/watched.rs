@@ -28,7 +28,7 @@ pub struct Watched {
     pub accept_queue: f64,
     /// With bytes that the service has not read.
     pub unread: f64,
-    /// Read, and not answered.
+    /// Read, and not answered; handshakes of TLS among them.
     pub application: f64,
     /// Answers unsent, by what holds them.
     pub held: Held,
@@ -81,6 +81,10 @@ pub struct Exchanges {
     pub opened_per_s: f64,
     /// Answers a second that began with a refusal, by kind, in the order of [`Refusal::ALL`].
     pub told_no: [f64; 6],
+    /// The share of its answers to requests in TLS, 0 to 1.
+    pub tls: f64,
+    /// Handshakes of TLS under way, on average.
+    pub shaking: f64,
     /// Whether requests and answers alternate; if not, the rest means nothing.
     pub alternate: bool,
     /// From an answer's last byte to the connection's next request, mean. Unit: seconds.
@@ -294,10 +298,21 @@ impl Watched {
     /// Exchanges in the application: by the headers, else by the sockets.
     pub fn in_application(&self) -> f64 {
         self.exchanges.map_or(self.application, |headers| match headers.alternate {
-            true => (headers.under_way - self.unread - self.accept_queue).max(0.0) + self.answering,
+            true => self.taken(&headers) - self.shaking(),
             // It is unknown which end sends next.
             false => 0.0,
         })
+    }
+
+    /// Of those that the service has read, the ones in a handshake of TLS.
+    pub fn shaking(&self) -> f64 {
+        let headers = self.exchanges.filter(|headers| headers.alternate);
+        headers.map_or(0.0, |headers| headers.shaking.min(self.taken(&headers)))
+    }
+
+    /// Read and not wholly answered.
+    fn taken(&self, headers: &Exchanges) -> f64 {
+        (headers.under_way - self.unread - self.accept_queue).max(0.0) + self.answering
     }
 
     /// Connections of which it is unknown whether something is under way.
@@ -308,7 +323,8 @@ impl Watched {
 
     /// Connections with something under way.
     pub fn under_way(&self) -> f64 {
-        self.accept_queue + self.unread + self.in_application() + (self.held.all() + self.air)
+        let read = self.shaking() + self.in_application();
+        self.accept_queue + self.unread + read + (self.held.all() + self.air)
     }
 }
 
@@ -339,6 +355,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         refused_per_s: per_s(capture::REFUSED) + if is_whole { 0.0 } else { per_s(capture::RESET) },
         opened_per_s: per_s(capture::OPENED),
         told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
+        tls: counted(capture::TLS) / count.max(1.0),
+        shaking: time(capture::HANDSHAKE_TIME).unwrap_or(0.0) / seconds,
         alternate: turns <= TURNED_AWAY * count && !is_one_way,
         answering: time(capture::ANSWER_TIME).unwrap_or(0.0) / seconds,
         lasting: lasting(of),

@@ -202,6 +202,22 @@ fn headers_say_how_many_are_under_way_where_requests_and_answers_alternate() {
 }
 
 #[test]
+fn those_in_a_handshake_are_not_in_the_application() {
+    let mut evidence = watched();
+    captured(&mut evidence, 80, 0);
+    for (name, value) in [("tls", 150), ("handshake_time", 6_000_000_000)] {
+        for (at, value) in [(0, 0), (2, value)] {
+            let (at, name) = (second(at), format!("capture.{name}"));
+            evidence.push_raw(at, Subject::Listener(80), &name, value);
+        }
+    }
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    assert_eq!(port.exchanges.unwrap().tls, 0.75);
+    assert!((port.shaking() - 3.0).abs() < 1e-9 && (port.in_application() - 1.0).abs() < 1e-9);
+    assert_eq!(port.under_way(), 25.0 + port.held.all() + port.air);
+}
+
+#[test]
 fn the_port_with_most_under_way_is_first_and_headers_alone_are_an_account() {
     let mut evidence = watched();
     captured(&mut evidence, 443, 0);

@@ -15,6 +15,8 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         told_no: [0.0; 6],
         answering: 0.0,
         lasting: None,
+        tls: 0.0,
+        shaking: 0.0,
         alternate: true,
         idle_s: 0.0001,
         rhythm: Some(rhythm),

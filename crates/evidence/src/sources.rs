@@ -38,6 +38,7 @@ pub mod calls;
 pub mod capture;
 pub mod census;
 pub mod clients;
+pub mod code;
 pub mod cpus;
 pub mod diskstats;
 pub mod dist;
@@ -94,6 +95,7 @@ pub static SOURCES: &[&Source] = &[
     &engine::SOURCE,
     &threads::SOURCE,
     &spinning::SOURCE,
+    &code::SOURCE,
     &peers::SOURCE,
     &clients::SOURCE,
     &port::SOURCE,

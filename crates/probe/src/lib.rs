@@ -10,6 +10,7 @@ mod calls;
 mod capture;
 mod census;
 mod clients;
+mod code;
 mod ends;
 mod engine;
 mod groups;

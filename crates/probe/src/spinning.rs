@@ -1,15 +1,17 @@
-//! Samples where the target's busiest threads are in their code, and whether that code spins.
+//! Samples where the target's busiest threads are in their code: whose that is, and whether it spins.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
 
 use linerate_evidence::Evidence;
+use linerate_evidence::sources::code::Code;
 use linerate_evidence::sources::run_times::ThreadId;
 use linerate_evidence::sources::spinning::{A_SECOND, NEARBY, Spinning, spins};
 use linerate_model::Timestamp;
 use rustix::fs::{Mode, OFlags};
 
+use crate::code::Maps;
 use crate::sys::Places;
 
 /// The source it reads.
@@ -30,6 +32,8 @@ pub(crate) struct SpinSampler {
     /// Whether the code at a place spins.
     known: HashMap<(u32, u64), bool>,
     sums: Spinning,
+    maps: Maps,
+    code: Code,
     failed: bool,
 }
 
@@ -38,6 +42,7 @@ impl SpinSampler {
     pub(crate) fn sample(&mut self, at: Timestamp, busiest: Vec<ThreadId>, row: &mut Evidence) {
         self.take();
         self.sums.push(at, row);
+        self.code.push(at, row);
         if self.failed {
             return;
         }
@@ -45,6 +50,7 @@ impl SpinSampler {
         let there = |pid: &u32| busiest.iter().any(|(of, _)| of == pid);
         self.memories.retain(|pid, _| there(pid));
         self.known.retain(|(pid, _), _| there(pid));
+        self.maps.round(there);
         for id in busiest {
             if self.threads.contains_key(&id) {
                 continue;
@@ -99,6 +105,9 @@ impl SpinSampler {
                 };
                 self.known.insert((*pid, place), spins);
                 self.sums.take((*pid, *tid), spins);
+                if let Some(file) = self.maps.file(*pid, place) {
+                    self.code.take(file);
+                }
             });
         }
         // It has ended, or runs another program: what was known is of the old one.

@@ -215,6 +215,7 @@ fn watched(ports: &[Watched]) -> Option<Account> {
     let places = [
         (Station::AcceptQueue, None, sum(|port| port.accept_queue)),
         (Station::Unread, None, sum(|port| port.unread)),
+        (Station::TlsHandshake, None, sum(Watched::shaking)),
         (Station::Application, None, sum(Watched::in_application)),
         (Station::ServerSending, Some(Held::Nagle), sum(|port| port.held.nagle)),
         (Station::ServerSending, Some(Held::Congestion), sum(|port| port.held.congestion)),

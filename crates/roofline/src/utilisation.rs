@@ -21,6 +21,10 @@ pub(crate) struct Target {
     pub node: Option<NodeCpu>,
     /// CPUs' worth of time spent spinning, by samples of its code; 0 without samples.
     pub spinning: f64,
+    /// CPUs' worth of time in libraries of ciphers, by the same samples; absent: too few.
+    pub ciphers: Option<f64>,
+    /// The share of its user code in the file that has most of it, 0 to 1; absent: too few.
+    pub busiest_code: Option<f64>,
 }
 
 pub(crate) struct Host {
@@ -100,7 +104,15 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
         busiest_thread: busiest_thread.filter(|_| !spreads && node.is_none()),
         node,
         spinning,
+        busiest_code: share_of(&of, code::SAMPLES, code::BUSIEST),
+        ciphers: share_of(&of, code::SAMPLES, code::CIPHERS).map(|share| share * user),
     })
+}
+
+/// The share of samples that have something. None: too few.
+fn share_of(of: &Of, all: Metric<u64>, those: Metric<u64>) -> Option<f64> {
+    let [all, those] = [all, those].map(|metric| of.grown(metric).ok());
+    Some(those? / all.filter(|all| *all >= FEW * FEW)?)
 }
 
 /// How long it spun, in seconds, and the spinning share of its busiest thread's user time. None: too few samples.

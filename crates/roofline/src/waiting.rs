@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::prelude::*;
 
 /// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.
-pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 10] {
+pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 11] {
     use Station::*;
     let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
     let held = |held, of: fn(&Watched) -> f64, words| {
@@ -15,6 +15,7 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
         at(None, |port| port.idle, "idle"),
         at(Some(AcceptQueue), |port| port.accept_queue, "in the accept queue"),
         at(Some(Unread), |port| port.unread, "unread"),
+        at(Some(TlsHandshake), Watched::shaking, "in the TLS handshake"),
         at(Some(Application), Watched::in_application, "in the application"),
         held(Held::Nagle, |port| port.held.nagle, "held by Nagle"),
         held(Held::Congestion, |port| port.held.congestion, "held by the congestion window"),

@@ -1,7 +1,7 @@
 //! The headers of a watched service's packets: when a request was complete, when its answer began and when it ended.
 //!
 //! From IP and TCP headers alone: no byte of payload leaves the kernel, which itself compares an answer's first bytes
-//! with refusals ([`refusal`]) and reports a match. A request's last byte is the last data towards the port before
+//! with refusals ([`refusal`]), a request's with TLS ([`Record`]), and reports a match. A request's last byte is the last data towards the port before
 //! data comes back, an answer's first byte is that, and its last byte is the last before the next request. Read by
 //! [`segment`], combined by [`Exchanges`]. Of one connection in n, all counts and times are multiplied by n, so that
 //! they are of the whole service. A capture that would cost too much pauses; everything is of `watched`, the time
@@ -11,7 +11,7 @@
 //!
 //! Blind spot: where requests and answers don't alternate (HTTP/2, AMQP, XMPP) times mean nothing, as `duplex` and
 //! `unasked` beside `exchanges` show; pipelined requests before the first answer are one request, and so is a batch;
-//! a TLS handshake is one or two exchanges of its connection. The service time includes everything at the server's
+//! a TLS handshake is one or two exchanges of its connection, counted apart too. The service time includes everything at the server's
 //! end: unread, in the application, held in the send queue. Silent connections are not seen. A capture that pauses
 //! cuts off what is under way, so exchanges that take long beside its windows are too few. IPv6 with extension
 //! headers is skipped.
@@ -24,6 +24,7 @@ mod headers;
 mod orders;
 mod port;
 mod read;
+mod record;
 pub mod refusal;
 mod rhythm;
 mod sampling;
@@ -45,6 +46,7 @@ use crate::subject::Subject;
 pub use exchanges::{Exchanges, MOST_CONNECTIONS};
 pub use headers::{Seen, Segment, segment};
 pub use read::{Beat, Rhythm, Served};
+pub use record::Record;
 pub use refusal::Refusal;
 pub use rhythm::Told;
 pub use sampling::Sampling;
@@ -88,12 +90,18 @@ metrics! {
     NO_REPLY: u64 = "capture.no_reply", "1";
     /// Answers that began with an error word of Redis, memcached, NATS, POP or IMAP that refuses service, since the capture began.
     NO_WORD: u64 = "capture.no_word", "1";
-    /// Answers by which PostgreSQL or MySQL refused a connection, since the capture began.
+    /// Answers by which PostgreSQL or MySQL refused a connection, or said that they can't do it now, since the capture began.
     NO_DATABASE: u64 = "capture.no_database", "1";
     /// Answers by which a broker closed a connection or a channel of AMQP, or refused a login by MQTT, since the capture began.
     NO_BROKER: u64 = "capture.no_broker", "1";
     /// Answers by which XMPP ended a stream with an error, or a login failed, since the capture began.
     NO_XMPP: u64 = "capture.no_xmpp", "1";
+    /// Answered requests that began with a record of TLS, since the capture began.
+    TLS: u64 = "capture.tls", "1";
+    /// Of those, the ones that are part of a handshake.
+    HANDSHAKES: u64 = "capture.handshakes", "1";
+    /// Time from such a request's first byte to its answer's last, summed up since the capture began.
+    HANDSHAKE_TIME: Duration = "capture.handshake_time", "ns";
     /// Connections that were answered and ended, since the capture began.
     SESSIONS: u64 = "capture.sessions", "1";
     /// Answers on these.
@@ -228,6 +236,8 @@ pub fn push(
         for refusal in Refusal::ALL {
             count(told_no(refusal), totals.told_no[refusal.left_off() - 1]);
         }
+        count(TLS, totals.tls);
+        count(HANDSHAKES, totals.handshakes);
         count(SESSIONS, totals.sessions);
         count(SESSIONS_EXCHANGES, totals.session_exchanges);
         count(WAITERS_EXCHANGES, totals.waiters_exchanges);
@@ -244,6 +254,7 @@ pub fn push(
         time(ANSWER_TIME, totals.answer_time);
         time(IDLE_TIME, totals.idle_time);
         time(ASKED_AREA, totals.asked_area);
+        time(HANDSHAKE_TIME, totals.handshake_time);
         time(WATCHED, own.watched.as_nanos() as u64);
         time(COST, own.cost.as_nanos() as u64);
         // No answer yet: no percentile, and not one of zero.

@@ -2,14 +2,15 @@
 //!
 //! TCP over IPv4 and IPv6 of the watched ports, one connection in n by the client's port, and of each packet the IP
 //! header and the first 20 bytes of the TCP header: no byte of payload leaves the kernel. There the beginning of an
-//! answer is compared with [`SIGNS`]: of a refusal some bytes fewer are handed over, and their number is its kind.
+//! answer is compared with [`SIGNS`], and that of a request with the head of a TLS record: where it matches, some bytes
+//! fewer are handed over, and their number is its kind.
 //!
 //! Source: bpf(4) of the BSDs, `Documentation/networking/filter.rst` of the kernel. A datagram packet socket's
 //! packets begin at the IP header.
 
 use libc::sock_filter;
-use linerate_evidence::sources::capture::Sampling;
 use linerate_evidence::sources::capture::refusal::{LOOKED_AT, Refusal, SIGNS, Word};
+use linerate_evidence::sources::capture::{Record, Sampling};
 
 /// Where a socket takes packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,7 +79,10 @@ enum To {
     Long,
     /// The rest of a sign whose first word was found, by its place in [`SIGNS`].
     Sign(usize),
-    Refused(Refusal),
+    /// A request.
+    Asked,
+    /// So many bytes of the headers fewer.
+    LeftOff(usize),
     Plain,
     Drop,
 }
@@ -165,15 +169,17 @@ pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling) -> Vec<sock_f
 
     program.here(To::Taken);
     program.then(LOAD_MEMORY, IS_REPLY);
-    program.test_far(IF_EQUAL, 0, To::Plain);
+    program.test_far(IF_EQUAL, 0, To::Asked);
     program.refusals();
+    program.here(To::Asked);
+    program.records();
     program.here(To::Plain);
     program.then(LOAD_MEMORY, HEADERS);
     program.then(RETURN_A, 0);
-    for refusal in Refusal::ALL {
-        program.here(To::Refused(refusal));
+    for left_off in Refusal::ALL.map(Refusal::left_off) {
+        program.here(To::LeftOff(left_off));
         program.then(LOAD_MEMORY, HEADERS);
-        program.then(SUBTRACT, refusal.left_off() as u32);
+        program.then(SUBTRACT, left_off as u32);
         program.then(RETURN_A, 0);
     }
     program.resolved()
@@ -195,10 +201,10 @@ impl Program {
         self.jumps.push((then, otherwise));
     }
 
-    /// Continues at [`To::Plain`] where an answer is no refusal, else at its own kind.
-    fn refusals(&mut self) {
+    /// X becomes where the payload begins, A its length.
+    fn payload(&mut self) {
         use code::*;
-        // X is where the payload begins: past the TCP header, whose length is in its own words.
+        // Past the TCP header, whose length is in its own words.
         self.then(LOAD_MEMORY, HEADERS);
         self.then(SUBTRACT, 20);
         self.then(TO_X, 0);
@@ -209,6 +215,33 @@ impl Program {
         self.then(TO_X, 0);
         self.then(LOAD_LENGTH, 0);
         self.then(SUBTRACT_X, 0);
+    }
+
+    /// Continues behind it where a request begins with no record of TLS, else at its kind.
+    fn records(&mut self) {
+        use code::*;
+        let [handshake, other] =
+            [Record::Handshake, Record::Other].map(|record| To::LeftOff(record.left_off()));
+        self.payload();
+        // A load beyond the packet would end the program.
+        self.test(IF_AT_LEAST, 2, To::Next, To::Plain);
+        self.then(LOAD_HALF_AT_X, 0);
+        self.test(IF_EQUAL, u32::from(Record::HANDSHAKE), handshake, To::Next);
+        for head in Record::OTHERS {
+            self.test(IF_EQUAL, u32::from(head), other, To::Next);
+        }
+        self.test(IF_EQUAL, u32::from(Record::CHANGE), To::Next, To::Plain);
+        self.then(LOAD_LENGTH, 0);
+        self.then(SUBTRACT_X, 0);
+        self.test(IF_AT_LEAST, Record::CHANGE_LENGTH + 1, To::Next, other);
+        self.then(LOAD_BYTE_AT_X, Record::CHANGE_LENGTH);
+        self.test(IF_EQUAL, u32::from(Record::HANDSHAKE_TYPE), handshake, other);
+    }
+
+    /// Continues at [`To::Plain`] where an answer is no refusal, else at its own kind.
+    fn refusals(&mut self) {
+        use code::*;
+        self.payload();
         self.test(IF_AT_LEAST, LOOKED_AT, To::Long, To::Next);
         // A load beyond the packet would end the program.
         self.test(IF_AT_LEAST, 4, To::Short, To::Next);
@@ -220,7 +253,7 @@ impl Program {
         self.first_words(|_| true);
         let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
         for sign in others {
-            self.rest(sign.words, To::Refused(sign.refusal), To::Next);
+            self.rest(sign.words, To::LeftOff(sign.refusal.left_off()), To::Next);
         }
         self.jump(To::Plain);
         let shared = SIGNS.iter().enumerate().filter(|(_, sign)| sign.words.len() > 1);
@@ -228,7 +261,7 @@ impl Program {
             self.here(To::Sign(index));
             let same = |other: &usize| SIGNS[*other].words[0] == sign.words[0];
             let next = (index + 1..SIGNS.len()).find(same).map_or(To::Plain, To::Sign);
-            self.rest(&sign.words[1..], To::Refused(sign.refusal), next);
+            self.rest(&sign.words[1..], To::LeftOff(sign.refusal.left_off()), next);
         }
     }
 
@@ -244,7 +277,7 @@ impl Program {
             }
             before = Some(first);
             let found = match sign.words.len() {
-                1 => To::Refused(sign.refusal),
+                1 => To::LeftOff(sign.refusal.left_off()),
                 _ => To::Sign(index),
             };
             self.test_far(code::IF_EQUAL, first.2, found);
@@ -412,6 +445,35 @@ mod tests {
         packet
     }
 
+    /// A request to port 80.
+    fn asked(payload: &[u8]) -> Packet {
+        let mut packet = answer(payload);
+        packet.bytes.swap(24, 26);
+        packet.bytes.swap(25, 27);
+        packet
+    }
+
+    #[test]
+    fn of_a_request_in_tls_less_is_handed_over_and_answers_are_not_looked_at() {
+        let program = program(Tap::Loopback, &[80], Sampling::all());
+        for (payload, left_off) in [
+            (&b"\x16\x03\x01\x02\x00\x01"[..], Record::Handshake.left_off()),
+            (b"\x17\x03\x03\x00\x40", Record::Other.left_off()),
+            (b"\x14\x03\x03\x00\x01\x01", Record::Other.left_off()),
+            (b"\x14\x03\x03\x00\x01\x01\x17\x03\x03", Record::Other.left_off()),
+            // The second ClientHello, after a retry.
+            (b"\x14\x03\x03\x00\x01\x01\x16\x03\x03", Record::Handshake.left_off()),
+            (b"\x14\x02\x03", 0),
+            (b"GET / HTTP/1.1", 0),
+            (b"\x16", 0),
+            (b"", 0),
+        ] {
+            let expected = 44 - left_off as u32;
+            assert_eq!(run(&program, &asked(payload)), expected, "{}", payload.escape_ascii());
+            assert_eq!(run(&program, &answer(payload)), 44);
+        }
+    }
+
     #[test]
     fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at() {
         let program = program(Tap::Loopback, &[80], Sampling::all());
@@ -442,10 +504,7 @@ mod tests {
         for payload in served {
             assert_eq!(run(&program, &answer(payload)), 44, "{}", payload.escape_ascii());
         }
-        let mut asked = answer(b"HTTP/1.1 503 Service Unavailable");
-        asked.bytes.swap(24, 26);
-        asked.bytes.swap(25, 27);
-        assert_eq!(run(&program, &asked), 44);
+        assert_eq!(run(&program, &asked(b"HTTP/1.1 503 Service Unavailable")), 44);
     }
 
     #[test]

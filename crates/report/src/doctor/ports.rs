@@ -18,6 +18,9 @@ pub struct Port {
     pub accept_queue: f64,
     /// With bytes that the service has not read.
     pub unread: f64,
+    /// In a handshake of TLS.
+    #[serde(default)]
+    pub tls_handshake: f64,
     /// Read and not answered.
     pub application: f64,
     /// With an answer held by Nagle until an ACK comes.
@@ -75,6 +78,7 @@ impl Port {
             idle: finite(of.idle),
             accept_queue: finite(of.accept_queue),
             unread: finite(of.unread),
+            tls_handshake: finite(of.shaking()),
             application: finite(of.in_application()),
             held_nagle: finite(of.held.nagle),
             held_congestion: finite(of.held.congestion),

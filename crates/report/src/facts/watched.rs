@@ -86,6 +86,7 @@ pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
     let all = sum(|port| port.connections);
     let mut states = vec![
         (sum(|port| port.idle), "idle"),
+        (sum(|port| port.tls_handshake), "in the TLS handshake"),
         (sum(|port| port.application), "in the application"),
         (sum(|port| port.unread), "unread"),
         (sum(|port| port.accept_queue), "in the accept queue"),

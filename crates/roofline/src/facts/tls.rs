@@ -3,8 +3,8 @@
 use crate::prelude::*;
 
 impl Facts<'_> {
-    /// Silent where the plan has no TLS, and no owner of a sampled connection is a process of OTP's ssl. Those have
-    /// no registered names, but began as `ssl_gen_statem:init/1`.
+    /// Silent where the plan has no TLS, no port was asked in TLS, and no owner of a sampled connection is a process of
+    /// OTP's ssl. Those have no registered names, but began as `ssl_gen_statem:init/1`.
     pub(crate) fn speaks_tls(&self) -> Result<(), Silent> {
         let (run, owners) = (&self.run, self.run.owners());
         let is_of = |function: &str| function.starts_with("ssl_") || function.starts_with("tls_");
@@ -13,17 +13,46 @@ impl Facts<'_> {
             run.fact(process, "pid").is_some_and(|pid| owners.contains(&pid))
                 && told.into_iter().any(|functions| functions.split(" < ").any(is_of))
         };
-        let is_tls = run.header.plan.target.tls || run.evidence.processes().into_iter().any(of_ssl);
+        let asks = |port: &Watched| port.exchanges.is_some_and(|of| of.tls >= HALFWAY);
+        let is_tls = run.header.plan.target.tls
+            || self.watched.iter().any(asks)
+            || run.evidence.processes().into_iter().any(of_ssl);
         silent_if(!is_tls, "it does not encrypt its connections")
     }
 
-    /// An exchange's time in the handshake, and the target's work there: the share of exchanges in a handshake among
-    /// those it has taken; on unread ones it does not work. None where no exchange was met in one. Unit: seconds.
-    pub(crate) fn shaking(&self) -> Option<(f64, Result<f64, Missing>)> {
-        let shaking = self.at(Station::TlsHandshake);
-        let taken = self.at(Station::Application);
-        let work = || self.target_work().map(|work| work * shaking / (shaking + taken));
-        (shaking > 0.0).then(|| (self.per_exchange(shaking), work()))
+    /// An exchange's time in the handshake, and the target's work there, where that is much of all: by the share of
+    /// exchanges in a handshake among those it has taken; on unread ones it does not work. Of a watched service by the
+    /// share of the time in which requests wait: a program that begins a process for each connection works on unread
+    /// ones too. None where no exchange was met in one. Unit: seconds.
+    pub(crate) fn shaking(&self) -> Option<(f64, Option<f64>)> {
+        let shaking = self.in_handshake();
+        let of = match self.load {
+            Load::Made => [shaking, shaking + self.at(Station::Application)],
+            Load::Watched => {
+                let headers = || self.watched.iter().filter_map(|port| port.exchanges.as_ref());
+                let all = headers().map(|of| of.under_way + of.answering).sum();
+                [headers().map(|of| of.shaking).sum(), all]
+            }
+        };
+        let share = (of[0] / of[1].max(1e-9)).min(1.0);
+        let work = self.target_work().ok().filter(|_| share >= HOLDS).map(|work| work * share);
+        (shaking > 0.0).then(|| (self.per_exchange(shaking), work))
+    }
+
+    /// Exchanges in a handshake.
+    pub(crate) fn in_handshake(&self) -> f64 {
+        match self.load {
+            Load::Made => self.at(Station::TlsHandshake),
+            Load::Watched => self.ports(Watched::shaking),
+        }
+    }
+
+    /// CPU time of the target in libraries of ciphers for an exchange, without what handshakes may have of it. None: its
+    /// code was not sampled. Unit: seconds.
+    pub(crate) fn ciphering(&self) -> Option<f64> {
+        let each = self.per_exchange(self.target_cpu().ok()?.ciphers?);
+        let shaking = self.shaking().map_or(0.0, |(each, _)| each);
+        Some((each - shaking).max(0.0))
     }
 
     /// CPU time of the target for an exchange. Unit: seconds.

@@ -7,6 +7,7 @@ use linerate_model::Timestamp;
 use super::headers::Segment;
 use super::orders::InOrders;
 use super::port::Port;
+use super::record::Record;
 use crate::subject::Direction;
 
 /// After such a silence data belongs to another request or answer.
@@ -51,29 +52,25 @@ enum Phase {
     /// Met in the midst of it: the next request shows its state.
     Unknown,
     /// Open since then, and neither end has sent anything.
-    Fresh {
-        since: Timestamp,
-    },
+    Fresh { since: Timestamp },
     /// The server sent first; all that it sends before it is asked is its greeting.
-    Greeting {
-        first: Timestamp,
-        last: Timestamp,
-        parts: u8,
-    },
+    Greeting { first: Timestamp, last: Timestamp, parts: u8 },
     Asked {
         first: Timestamp,
         last: Timestamp,
+        /// The record of TLS that the request begins with.
+        record: Option<Record>,
     },
     Answering {
         first: Timestamp,
         last: Timestamp,
         /// After its first segment.
         bytes: u64,
+        /// Whether it is of a handshake of TLS.
+        shakes: bool,
     },
     /// Data that was not asked for.
-    Unasked {
-        last: Timestamp,
-    },
+    Unasked { last: Timestamp },
     /// The server has sent a FIN.
     Over,
 }
@@ -108,8 +105,9 @@ impl Connection {
     /// No packets are read from now on: its state is cut off.
     pub fn pause(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
         port.totals.asked_area += weight * self.asked_for(at, port);
-        if let Phase::Answering { first, last, .. } = self.phase {
+        if let Phase::Answering { first, last, shakes, .. } = self.phase {
             port.totals.answer_time += weight * last.nanos_since(first);
+            port.totals.handshake_time += if shakes { weight * last.nanos_since(first) } else { 0 };
         }
         (self.phase, self.ends) = (Phase::Unknown, [None; 2]);
         self.served = true;
@@ -182,10 +180,11 @@ impl Connection {
     /// Data that was not seen before.
     fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
         let silent = |last: Timestamp| at.since(last) > SILENCE;
-        if let Phase::Answering { first, last, bytes } = self.phase
+        if let Phase::Answering { first, last, bytes, shakes } = self.phase
             && (segment.direction == Direction::Outbound || silent(last))
         {
             port.answered(first, last, bytes, weight);
+            port.totals.handshake_time += if shakes { weight * last.nanos_since(first) } else { 0 };
         }
         let asked_for = self.asked_for(at, port);
         let Port { totals, service_times, rhythm, orders, spoke_first, .. } = port;
@@ -209,14 +208,16 @@ impl Connection {
         }
         self.phase = match (segment.direction, self.phase) {
             (_, Phase::Over) => Phase::Over,
-            (Direction::Outbound, Phase::Asked { first, last }) => {
+            (Direction::Outbound, Phase::Asked { first, last, record }) => {
                 totals.duplex += if silent(last) { weight } else { 0 };
-                Phase::Asked { first, last: at }
+                // A request behind the end of a handshake is what is answered.
+                let record = segment.record.filter(|of| *of == Record::Other).or(record);
+                Phase::Asked { first, last: at, record }
             }
             (Direction::Outbound, Phase::Answering { last, .. }) => {
                 totals.duplex += if crossed { weight } else { 0 };
                 totals.idle_time += weight * at.nanos_since(last);
-                Phase::Asked { first: at, last: at }
+                Phase::Asked { first: at, last: at, record: segment.record }
             }
             (Direction::Outbound, Phase::Greeting { first, last, .. }) => {
                 // A client that waits for a greeting sends after its last part.
@@ -226,15 +227,21 @@ impl Connection {
                 totals.asked_area += weight * greeted;
                 totals.idle_time += weight * at.nanos_since(last);
                 service_times.record_n(greeted, weight);
-                Phase::Asked { first: at, last: at }
+                Phase::Asked { first: at, last: at, record: segment.record }
             }
             (Direction::Outbound, before) => {
                 spoke_first[1] += u64::from(matches!(before, Phase::Fresh { .. }));
-                Phase::Asked { first: at, last: at }
+                Phase::Asked { first: at, last: at, record: segment.record }
             }
-            (Direction::Return, Phase::Asked { first, last }) => {
+            (Direction::Return, Phase::Asked { first, last, record }) => {
                 self.served = true;
                 totals.exchanges += weight;
+                totals.tls += if record.is_some() { weight } else { 0 };
+                let shakes = record == Some(Record::Handshake);
+                if shakes {
+                    totals.handshakes += weight;
+                    totals.handshake_time += weight * at.nanos_since(first);
+                }
                 if let Some(refusal) = segment.refusal {
                     totals.told_no[refusal.left_off() - 1] += weight;
                 }
@@ -249,15 +256,15 @@ impl Connection {
                 self.waited += waited;
                 let since = self.asks_since.map_or(0, |since| at.nanos_since(since));
                 totals.waiters_exchanges += if self.waited * 2 >= since { weight } else { 0 };
-                Phase::Answering { first: at, last: at, bytes: 0 }
+                Phase::Answering { first: at, last: at, bytes: 0, shakes }
             }
             (Direction::Return, Phase::Answering { last, .. }) if silent(last) => {
                 totals.unasked += weight;
                 Phase::Unasked { last: at }
             }
-            (Direction::Return, Phase::Answering { first, bytes, .. }) => {
+            (Direction::Return, Phase::Answering { first, bytes, shakes, .. }) => {
                 let bytes = bytes + u64::from(segment.data);
-                Phase::Answering { first, last: at, bytes }
+                Phase::Answering { first, last: at, bytes, shakes }
             }
             (Direction::Return, Phase::Unasked { last }) => {
                 totals.unasked += if silent(last) { weight } else { 0 };
@@ -284,7 +291,9 @@ impl Connection {
                 port.totals.unanswered += weight;
                 port.totals.asked_area += weight * at.nanos_since(first);
             }
-            Phase::Answering { first, last, bytes } => port.answered(first, last, bytes, weight),
+            Phase::Answering { first, last, bytes, .. } => {
+                port.answered(first, last, bytes, weight)
+            }
             _ => {}
         }
         self.phase = Phase::Over;

@@ -208,6 +208,7 @@ impl Ends {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Record;
     use super::super::testing::{self, *};
     use super::*;
     use Direction::{Outbound as Out, Return as Back};
@@ -460,6 +461,29 @@ mod tests {
         let exchanges =
             of(&[(1, packet(4000, Out, (1, 10), 1, ACK)), (2, no((1, 100))), (3, no((101, 100)))]);
         assert_eq!(totals(&exchanges, 9).told_no, [1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_handshake_is_counted_with_its_time_and_what_follows_it_in_tls_is_not_one() {
+        let asks = |record, sequence, acknowledged| Segment {
+            record: Some(record),
+            ..packet(4000, Out, (sequence, 10), acknowledged, ACK)
+        };
+        let exchanges = of(&[
+            (0, asks(Record::Handshake, 1, 1)),
+            (4, packet(4000, Back, (1, 50), 11, ACK)),
+            // The certificate did not fit into the first write.
+            (40, packet(4000, Back, (51, 50), 11, ACK)),
+            // The end of the handshake, and the request.
+            (41, asks(Record::Handshake, 11, 101)),
+            (41, asks(Record::Other, 21, 101)),
+            (44, packet(4000, Back, (101, 100), 31, ACK)),
+            (45, packet(4000, Out, (31, 10), 201, ACK)),
+            (46, packet(4000, Back, (201, 100), 41, ACK)),
+        ]);
+        let found = totals(&exchanges, 50);
+        assert_eq!((found.exchanges, found.tls, found.handshakes), (3, 2, 1));
+        assert_eq!((found.handshake_time, found.service_time), (40 * MS, 8 * MS));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::record::Record;
 use super::refusal::Refusal;
 use crate::subject::Direction;
 
@@ -35,8 +36,10 @@ pub struct Segment {
     pub acknowledged: u32,
     /// As in the header.
     pub flags: u8,
-    /// The refusal in its first bytes, if any.
+    /// The refusal in its first bytes, if any; of an answer.
     pub refusal: Option<Refusal>,
+    /// The record of TLS that it begins with, if any; of a request.
+    pub record: Option<Record>,
 }
 
 /// Source: RFC 9293, 3.1.
@@ -66,8 +69,8 @@ impl Segment {
     }
 }
 
-/// Reads the headers of a packet: at least the IP header and the first 20 bytes of the TCP header; of a refusal, so
-/// many fewer as [`Refusal`] says. `length` is the whole packet's, from the IP header on. None: not TCP, not of one
+/// Reads the headers of a packet: at least the IP header and the first 20 bytes of the TCP header; of a refusal, or of
+/// a record of TLS, so many fewer as [`Refusal`] and [`Record`] say. `length` is the whole packet's, from the IP header on. None: not TCP, not of one
 /// of these ports, a later fragment, or cut short.
 ///
 /// Where both ends' ports are watched on a loopback, the packet counts as one to the server.
@@ -78,7 +81,7 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
         _ => return None,
     };
     let tcp: &[u8; 14] = bytes.get(at..)?.first_chunk()?;
-    let refusal = Refusal::of_left_off((at + 20).saturating_sub(bytes.len()));
+    let left_off = (at + 20).saturating_sub(bytes.len());
     let two = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
     let four = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
     let (from, to) = (two(0), two(2));
@@ -90,9 +93,9 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
     let header = u32::from(tcp[12] >> 4) * 4;
     let data = end.checked_sub(at as u32)?.checked_sub(header)?;
     let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
-    let (client, server) = match direction {
-        Direction::Outbound => (source, destination),
-        Direction::Return => (destination, source),
+    let (client, server, refusal, record) = match direction {
+        Direction::Outbound => (source, destination, None, Record::of_left_off(left_off)),
+        Direction::Return => (destination, source, Refusal::of_left_off(left_off), None),
     };
     Some(Segment {
         client,
@@ -103,6 +106,7 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
         acknowledged: four(8),
         flags: tcp[13],
         refusal,
+        record,
     })
 }
 

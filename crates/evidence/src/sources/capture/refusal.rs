@@ -11,10 +11,13 @@ pub enum Refusal {
     /// A reply of SMTP or FTP: 421, 450, 451, 452, 454, 530, 554. Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6.
     Reply,
     /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`, `@ERROR: max connections`. Source: RESP,
-    /// "simple errors"; memcached's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR"; rsync, "csprotocol.txt".
+    /// "simple errors", and the errors of redis that are about itself and not the command (`createSharedObjects`);
+    /// memcached's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR"; rsync, "csprotocol.txt".
     Word,
-    /// A connection that a database refused: PostgreSQL's FATAL; MySQL's errors 1040, 1203, 1226.
-    /// Source: PostgreSQL, "Message Formats", ErrorResponse; MySQL, `ERR_Packet`.
+    /// What a database can't do now, whatever it is asked: PostgreSQL's FATAL, and its errors of the classes 40, 53 and
+    /// 57, 25006 and 55P03; MySQL's 1021, 1040, 1203, 1205, 1213, 1226, 1290 and 1836.
+    /// Source: PostgreSQL, "Message Formats", ErrorResponse, and "PostgreSQL Error Codes"; MySQL, `ERR_Packet`, and
+    /// "Server Error Message Reference".
     Database,
     /// A broker that closes a connection or a channel, or refuses a login. Source: AMQP 0-9-1, 1.4.2.7 and 1.5.2.5;
     /// MQTT 3.1.1, 3.2.2.3.
@@ -43,8 +46,10 @@ impl Refusal {
         match self {
             Self::Http => "HTTP status 429 or 5xx",
             Self::Reply => "reply 421, 45x, 530 or 554",
-            Self::Word => "an error word (-ERR, -OOM, NO, SERVER_ERROR, @ERROR)",
-            Self::Database => "FATAL, or too many connections",
+            Self::Word => "an error word (-ERR, -OOM, -READONLY, NO, SERVER_ERROR, @ERROR)",
+            Self::Database => {
+                "FATAL, or an error of the database's own: connections, space, locks, read-only"
+            }
             Self::Broker => "a close or a refusal in the broker's protocol",
             Self::Xmpp => "a stream error, or a failed login",
         }
@@ -64,7 +69,7 @@ pub struct Sign {
 }
 
 /// Answers are examined up to here. Unit: bytes.
-pub const LOOKED_AT: u32 = 16;
+pub const LOOKED_AT: u32 = 25;
 
 const ALL: u32 = u32::MAX;
 const FIRST: u32 = 0xff00_0000;
@@ -103,6 +108,12 @@ pub const SIGNS: &[Sign] = signs! {
     Word: at(0, *b"-MAS");
     Word: at(0, *b"-CLU");
     Word: at(0, *b"-NOA");
+    // NOREPLICAS, NOPERM, READONLY, TRYAGAIN, DENIED.
+    Word: at(0, *b"-NOR");
+    Word: at(0, *b"-NOP");
+    Word: at(0, *b"-REA");
+    Word: at(0, *b"-TRY");
+    Word: at(0, *b"-DEN");
     Word: at(0, *b"SERV"), at(4, *b"ER_E");
     Word: at(0, *b"@ERR"), at(4, *b"OR: ");
     Word: at(0, *b"* BY"), (4, 0xffff_ff00, 0x4520_5b00);
@@ -114,9 +125,20 @@ pub const SIGNS: &[Sign] = signs! {
     Xmpp: at(0, *b"<str"), at(4, *b"eam:"), at(8, *b"erro");
     Xmpp: at(0, *b"<fai"), at(4, *b"lure");
     Database: (0, FIRST, 0x4500_0000), at(5, *b"SFAT");
+    // After `S`, `ERROR`, a zero, `V`, `ERROR`, a zero: `C` and the code.
+    Database: (0, FIRST, 0x4500_0000), at(5, *b"SERR"), (18, 0x00ff_ffff, 0x0043_3430);
+    Database: (0, FIRST, 0x4500_0000), at(5, *b"SERR"), (18, 0x00ff_ffff, 0x0043_3533);
+    Database: (0, FIRST, 0x4500_0000), at(5, *b"SERR"), (18, 0x00ff_ffff, 0x0043_3537);
+    Database: (0, FIRST, 0x4500_0000), at(5, *b"SERR"), at(19, *b"C250"), at(21, *b"5006");
+    Database: (0, FIRST, 0x4500_0000), at(5, *b"SERR"), at(19, *b"C55P");
     Database: (4, 0xffff_ff00, 0xff10_0400);
     Database: (4, 0xffff_ff00, 0xffb3_0400);
     Database: (4, 0xffff_ff00, 0xffca_0400);
+    Database: (4, 0xffff_ff00, 0xfffd_0300);
+    Database: (4, 0xffff_ff00, 0xffb5_0400);
+    Database: (4, 0xffff_ff00, 0xffbd_0400);
+    Database: (4, 0xffff_ff00, 0xff0a_0500);
+    Database: (4, 0xffff_ff00, 0xff2c_0700);
     Broker: (0, 0xffff_0000, 0x0100_0000), at(7, [0, 10, 0, 50]);
     Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 20, 0, 40]);
     // IMAP's tags are the client's: one to six characters.
@@ -173,6 +195,18 @@ mod tests {
             (b"* BYE Logging out\r\n", None),
             (b"E\0\0\0\x61SFATAL\0VFATAL\0C53300", Some(Refusal::Database)),
             (b"E\0\0\0\x61SERROR\0VERROR\0C42P01", None),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C53300", Some(Refusal::Database)),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C57014", Some(Refusal::Database)),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C40001", Some(Refusal::Database)),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C25006", Some(Refusal::Database)),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C25P02", None),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C55P03", Some(Refusal::Database)),
+            (b"\x4d\0\0\x01\xff\x0a\x05#HY000The MySQL server is", Some(Refusal::Database)),
+            (b"\x4d\0\0\x01\xff\x7a\x04#42S02Table 'x' doesn't", None),
+            (b"-NOREPLICAS Not enough good replicas to write.\r\n", Some(Refusal::Word)),
+            (b"-READONLY You can't write against a read only", Some(Refusal::Word)),
+            (b"-NOSCRIPT No matching script", None),
+            (b"-WRONGTYPE Operation against a key holding", None),
             (b"\x17\0\0\0\xff\x10\x04Too many connections", Some(Refusal::Database)),
             (b"\x01\0\0\0\0\0\x40\0\x0a\0\x32\x02\x12NOT_ALLOWED", Some(Refusal::Broker)),
             (b"\x01\0\0\0\0\0\x04\0\x0a\0\x33\xce", None),

@@ -27,6 +27,12 @@ pub struct Totals {
     pub reset: u64,
     /// See [`super::told_no`]; in the order of [`super::Refusal::ALL`].
     pub told_no: [u64; 6],
+    /// See [`super::TLS`].
+    pub tls: u64,
+    /// See [`super::HANDSHAKES`].
+    pub handshakes: u64,
+    /// See [`super::HANDSHAKE_TIME`].
+    pub handshake_time: u64,
     /// See [`super::SESSIONS`].
     pub sessions: u64,
     /// See [`super::SESSIONS_EXCHANGES`].

@@ -26,6 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         return Ok(Claim::place(vec![Part::capacity(Resource::TargetCpu, cpus, each)])
             .sum(format!("{cpus} CPUs / {took} CPU {} = {rate}", facts.each()))
             .seen(seen)
+            .also(in_whose_code(facts, target))
             .lifted_by([Remedy::more_cpus(facts, cpus)]));
     };
     let who = match thread.servers.round() {
@@ -38,9 +39,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{who} {full} used, {took} = {rate}"))
         .seen(seen)
         .also(Some(format!("{who} {full} used")))
+        .also(in_whose_code(facts, target))
         .lifted_by([Remedy::human(
             "spreads the work over more threads or processes",
             "more workers (nginx: worker_processes auto; gunicorn: --workers; redis: io-threads, or \
              several of them); else less work in that thread: perf top -p PID",
         )]))
+}
+
+/// `62 % of its user code is in libz.so.1`.
+fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
+    let name = facts.run.fact(Subject::Target, "busiest_code")?;
+    Some(format!("{} of its user code is in {name}", in_percent(target.busiest_code?)))
 }

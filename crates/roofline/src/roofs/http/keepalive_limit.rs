@@ -20,7 +20,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if let Some((shaking, work)) = facts.shaking() {
         let each = shaking + opening.connect_s * opening.each;
         parts.push(Part::Delay { at: At::Connecting, each });
-        parts.push(Part::Work { resource: Resource::TargetCpu, each: work? });
+        parts.extend(work.map(|each| Part::Work { resource: Resource::TargetCpu, each }));
     }
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
     let early = match facts.unheard() {

@@ -1,8 +1,9 @@
 //! TLS in bulk: encrypting what the target sends, record by record, takes its CPU.
 //!
-//! `work = bytes an exchange x price of encrypting one`
+//! `work = CPU time in libraries of ciphers / throughput`, by samples of the target's code
 //!
-//! Sized only where that is much of the target's CPU time for an exchange.
+//! Without them, and at least of a BEAM node, whose records are made in Erlang: `bytes an exchange x price of encrypting
+//! one`. Sized only where that is much of the target's CPU time for an exchange; measured, where it is most of it.
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1 (a record carries 16 KiB at most).
 
 use crate::prelude::*;
@@ -16,15 +17,28 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let load = facts.run.load;
     let bytes = load.bytes_read.max(load.bytes_written) as f64 / load.exchanges.max(1) as f64;
     let work = facts.target_work()?;
-    let (took, all) = (duration(bytes * PRICE), duration(work));
+    let least = bytes * PRICE;
+    let measured = facts.ciphering().filter(|each| !facts.is_beam() || *each > least);
+    let each = measured.unwrap_or(least);
+    let (took, all) = (duration(each), duration(work));
     let (size, price, rate) =
         (Bytes(bytes as u64), PRICE * 1e9, Bytes((bytes * facts.attained) as u64));
-    let share = (100.0 * bytes * PRICE / work.max(1e-12)).min(100.0);
-    Ok(Claim::priced(bytes * PRICE, work)
-        .sum(format!("{size} x {price:.1} ns a byte = {took} of the target's {all} of CPU time"))
-        .seen(format!(
-            "{rate}/s are encrypted; at {price:.1} ns a byte that is {share:.0} % of the target's CPU time"
-        ))
+    let share = (100.0 * each / work.max(1e-12)).min(100.0);
+    let (claim, sum, by) = match measured {
+        Some(_) => (
+            Claim::priced(each, work).sized_if(each >= HALFWAY * work),
+            format!("{took} of the target's {all} of CPU time are in a library of ciphers"),
+            "by samples of its code".to_owned(),
+        ),
+        None => (
+            Claim::priced(each, work),
+            format!("{size} x {price:.1} ns a byte = {took} of the target's {all} of CPU time"),
+            format!("at {price:.1} ns a byte"),
+        ),
+    };
+    Ok(claim
+        .sum(sum)
+        .seen(format!("{rate}/s are encrypted; {by} that is {share:.0} % of the target's CPU time"))
         .lifted_by([Remedy::human(
             "moves encryption to a program that needs a tenth of the CPU, or to more cores",
             "a proxy that terminates TLS; more connections, where a single one is slow; writes of 16 KiB and more; \

@@ -1,7 +1,8 @@
 //! TLS handshakes: they cost the target far more than what a connection then carries.
 //!
 //! `delay = exchanges in the handshake / throughput`
-//! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside the target`
+//! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside the target`, where that is a
+//! quarter of it or more
 //!
 //! Without the account, of a BEAM node: handshakes at their least price.
 //! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
@@ -20,8 +21,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if((again as f64) < FEW, few)?;
     let opened = facts.opening().each;
     let (claim, how) = if let Some((each, work)) = facts.shaking() {
-        let work = work.ok().map(|each| Part::Work { resource: Resource::TargetCpu, each });
-        let (shaking, all) = (facts.at(Station::TlsHandshake), facts.under_way());
+        let work = work.map(|each| Part::Work { resource: Resource::TargetCpu, each });
+        let (shaking, all) = (facts.in_handshake(), facts.under_way());
         let how = format!("{shaking:.1} of {all:.1} exchanges are in the handshake");
         (Claim::delay(At::Station(Station::TlsHandshake), each).and(work), how)
     } else {
