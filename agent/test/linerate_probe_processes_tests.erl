@@ -101,7 +101,7 @@ context(Owners) ->
         beyond_us => 0,
         tell => changed,
         owners => Owners,
-        events => #{counts => #{}, worst_gc_ms => 0, timed_ns => 0, clocks_ns => 0, pids => #{}, monitor => <<"ours">>}
+        events => #{counts => #{}, worst_gc_ms => 0, turns_ms => 0, turns_ms2 => 0, timed_ns => 0, clocks_ns => 0, pids => #{}, monitor => <<"ours">>}
     }.
 
 busy() ->

@@ -32,11 +32,13 @@
 %% What is to be restored.
 -type held() :: slot | {session, term()} | nothing.
 
-%% Events by kind, the longest long_gc in ms, for how long what needs a clock was listened to and what the
+%% Events by kind, the longest long_gc in ms, the sums of the long_schedules' lengths in ms and of their squares, for how long what needs a clock was listened to and what the
 %% clocks were granted of a scheduler, both in ns, and the processes they were about; and whose it is.
 -type events() :: #{
     counts := #{atom() => non_neg_integer()},
     worst_gc_ms := non_neg_integer(),
+    turns_ms := non_neg_integer(),
+    turns_ms2 := non_neg_integer(),
     timed_ns := non_neg_integer(),
     clocks_ns := non_neg_integer(),
     pids := #{pid() => pos_integer()},
@@ -76,6 +78,8 @@ begin_listening(Budget) ->
     Events = #{
         counts => #{},
         worst_gc_ms => 0,
+        turns_ms => 0,
+        turns_ms2 => 0,
         timed_ns => 0,
         clocks_ns => 0,
         pids => #{},
@@ -123,10 +127,14 @@ flood() ->
 -spec hear(pid() | port(), atom(), term(), monitor()) -> monitor().
 hear(Of, Kind, About, #{events := Events, lately := Lately} = Monitor) ->
     #{counts := Counts, worst_gc_ms := Worst, pids := Pids} = Events,
+    #{turns_ms := Turns, turns_ms2 := Squares} = Events,
+    Length = length_of(long_schedule, Kind, About),
     Heard = Monitor#{
         events := Events#{
             counts := Counts#{Kind => maps:get(Kind, Counts, 0) + 1},
-            worst_gc_ms := longest(Kind, About, Worst),
+            worst_gc_ms := max(length_of(long_gc, Kind, About), Worst),
+            turns_ms := Turns + Length,
+            turns_ms2 := Squares + Length * Length,
             pids := remember(Of, Pids)
         }
     },
@@ -282,14 +290,15 @@ restore({session, Session}) ->
 restore(nothing) ->
     ok.
 
--spec longest(atom(), term(), non_neg_integer()) -> non_neg_integer().
-longest(long_gc, About, Worst) when is_list(About) ->
+%% How long it took, in ms, where it is of the asked kind.
+-spec length_of(atom(), atom(), term()) -> non_neg_integer().
+length_of(Kind, Kind, About) when is_list(About) ->
     case lists:keyfind(timeout, 1, About) of
-        {timeout, Ms} when is_integer(Ms), Ms > Worst -> Ms;
-        _ -> Worst
+        {timeout, Ms} when is_integer(Ms), Ms > 0 -> Ms;
+        _ -> 0
     end;
-longest(_Kind, _About, Worst) ->
-    Worst.
+length_of(_Asked, _Kind, _About) ->
+    0.
 
 %% Chosen: 64 processes; who comes after them is not remembered, and counted all the same.
 -spec remember(pid() | port(), #{pid() => pos_integer()}) -> #{pid() => pos_integer()}.

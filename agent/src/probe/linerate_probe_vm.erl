@@ -245,12 +245,16 @@ counts() ->
 -spec events(linerate_probe:events()) -> values().
 events(#{monitor := <<"ours", _/binary>>} = Events) ->
     #{counts := Counts, worst_gc_ms := Worst, timed_ns := Timed} = Events,
+    #{turns_ms := Turns, turns_ms2 := Squares} = Events,
     [
         {'vm.timed', Timed},
         {'vm.long_gc', maps:get(long_gc, Counts, 0)},
         {'vm.long_gc_worst', Worst * 1000000},
         {'vm.large_heap', maps:get(large_heap, Counts, 0)},
         {'vm.long_schedule', maps:get(long_schedule, Counts, 0)},
+        {'vm.long_schedule_time', Turns * 1000000},
+        %% Half of the squares of seconds, in billionths.
+        {'vm.long_schedule_wait', Squares * 500},
         {'vm.busy_port', maps:get(busy_port, Counts, 0)},
         {'vm.busy_dist_port', maps:get(busy_dist_port, Counts, 0)}
     ];

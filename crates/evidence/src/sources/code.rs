@@ -107,6 +107,8 @@ pub fn executable(maps: &str) -> Vec<(u64, u64, String)> {
         let number = |text| u64::from_str_radix(text, 16).ok();
         // Offset, device and inode are before the name; `(deleted)` may follow it.
         let file = words.nth(3).unwrap_or("");
+        // What a JIT compiler mapped twice, to write and to run, is a file in memory only.
+        let file = if file.starts_with("/memfd:") { "" } else { file };
         let name = file.rsplit('/').next().unwrap_or(file);
         is_code.then_some((number(from)?, number(to)?, name.to_owned()))
     };
@@ -123,9 +125,14 @@ mod tests {
                     55e0-55f0 r-xp 00010000 fe:00 12 /usr/sbin/nginx (deleted)\n\
                     7f00-7f80 r-xp 00000000 fe:00 13 /usr/lib/libcrypto.so.3\n\
                     7f90-7fa0 rwxp 00000000 00:00 0 \n\
+                    7fb0-7fc0 r-xs 00000000 00:01 9 /memfd:vmem (deleted)\n\
                     broken\n";
-        let expected =
-            [(0x55e0, 0x55f0, "nginx"), (0x7f00, 0x7f80, "libcrypto.so.3"), (0x7f90, 0x7fa0, "")];
+        let expected = [
+            (0x55e0, 0x55f0, "nginx"),
+            (0x7f00, 0x7f80, "libcrypto.so.3"),
+            (0x7f90, 0x7fa0, ""),
+            (0x7fb0, 0x7fc0, ""),
+        ];
         let found = executable(maps);
         let found: Vec<_> =
             found.iter().map(|(from, to, name)| (*from, *to, name.as_str())).collect();

@@ -154,6 +154,10 @@ metrics! {
     LARGE_HEAP: u64 = "vm.large_heap", "1";
     /// Turns of a process or port that held its scheduler for 20 ms and more.
     LONG_SCHEDULE: u64 = "vm.long_schedule", "1";
+    /// How long they held it, summed: by the wall clock, in whole milliseconds.
+    LONG_SCHEDULE_TIME: Duration = "vm.long_schedule_time", "ns";
+    /// Half of the squares of their lengths in seconds, summed, as seconds: by its growth a second what comes to one scheduler at any instant waits.
+    LONG_SCHEDULE_WAIT: Duration = "vm.long_schedule_wait", "ns";
     /// Processes that were suspended because they sent to a port that was busy.
     BUSY_PORT: u64 = "vm.busy_port", "1";
     /// Processes that were suspended because they sent to a node whose channel was busy.

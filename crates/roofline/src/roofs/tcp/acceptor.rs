@@ -1,10 +1,15 @@
 //! Acceptors: connections are established faster than they are accepted.
 //!
-//! `ceiling = acceptors / time that one takes for a connection`
+//! `ceiling = acceptors / time that one takes for a connection`; where they come only now and then, and take all,
+//! `delay = connections that wait / throughput`
 //! Source: `idiag_rqueue` of a listening socket, net/ipv4/tcp_diag.c; Little (1961).
 
 use crate::facts::admission::AcceptQueue;
 use crate::prelude::*;
+
+/// Where an accepted exchange may hold the thread that accepts.
+const AT_SERVER: [Station; 4] =
+    [Station::TlsHandshake, Station::Unread, Station::Application, Station::ServerSending];
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, .. } = facts.accept_queue()?;
@@ -17,7 +22,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // The acceptor may be busy with connections that are accepted and not read.
     let at_once = facts.place.served(1.0);
     let unread = facts.at(Station::Unread).max(facts.ports(|port| port.unread));
-    let past = under_way - waiting - unread.min(at_once);
+    let accepted = match facts.load {
+        // Those at linerate's end, or on the path, hold no acceptor.
+        Load::Made if facts.is_split() => AT_SERVER.map(|of| facts.at(of)).iter().sum(),
+        _ => under_way - waiting,
+    };
+    let past = accepted - unread.min(at_once);
     let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
@@ -33,8 +43,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = at_once / connections.max(1e-9);
     let (took, rate) = (duration(each), OpRate(connections));
     let waits = duration(waiting / connections.max(1e-9));
-    Ok(Claim::cause(vec![Part::capacity(Resource::Slots, at_once, each)])
-        .sum(format!("{at_once:.0} at a time / {took} a connection = {rate}"))
+    // Where more connections give more, it is not full but late: it comes only now and then, and takes all.
+    let late = waiting / connections.max(1e-9);
+    let (part, sum) = match facts.place.regime {
+        Regime::Delayed => (
+            Part::Delay { at: At::Station(Station::AcceptQueue), each: late },
+            format!("{} until a connection is accepted, however many wait", duration(late)),
+        ),
+        _ => (
+            Part::capacity(Resource::Slots, at_once, each),
+            format!("{at_once:.0} at a time / {took} a connection = {rate}"),
+        ),
+    };
+    Ok(Claim::cause(vec![part])
+        .sum(sum)
         .seen(format!(
             "{waiting:.1} of {under_way:.1} exchanges wait on port {port} to be accepted, {waits} each; {past:.1} are \
              accepted"

@@ -16,6 +16,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let why = format!("{opened:.2} connections are opened for {}", facts.each());
     silent_if(few || (facts.is_made().is_ok() && opened < HALFWAY), why)?;
     let share = opening.share.clone();
+    let limit = facts.closes_after().filter(|answers| *answers > 1.0 && !upstream);
+    let why =
+        limit.map_or(String::new(), |of| format!("the target closes each after {of:.0} answers"));
+    silent_if(limit.is_some(), why)?;
     let parts = facts.price(&opening, upstream);
     if parts.is_empty() {
         share?;

@@ -1,11 +1,15 @@
 //! Native code that blocks schedulers: calls of tens of milliseconds, while no other process runs there.
 //!
-//! `work = long time slices a second x 20 ms / throughput`, at the least: slices last longer than that
+//! `work = time of long time slices / throughput`
+//! `delay = half of the squares of their lengths a second / schedulers`: what comes at any instant waits for the rest of
+//! the slice that it finds.
 //!
 //! The system monitor reports each time slice of 20 ms and more. Erlang code takes none: a process yields after 4,000
-//! reductions, about a millisecond. A call that waits (a device, a lock of its own) blocks a scheduler without CPU:
-//! the scheduler is active by its own account, and by the kernel neither runs nor is ready.
-//! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3).
+//! reductions, about a millisecond. Without their lengths (older evidence) each is taken for 20 ms. A call that waits (a
+//! device, a lock of its own) blocks a scheduler without CPU: the scheduler is active by its own account, and by the kernel
+//! neither runs nor is ready.
+//! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3); the mean residual time of a
+//! renewal process (Kleinrock, "Queueing Systems", volume 1, 5.2).
 
 use crate::prelude::*;
 
@@ -19,27 +23,36 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if let Some(held) = waits(facts)? {
         return Ok(held);
     }
-    let (slices, over) = long(&within).or_else(|_| long(&whole))?;
-    silent_if(slices == 0, "no time slice took 20 ms")?;
+    let long = long(&within).or_else(|_| long(&whole))?;
+    silent_if(long.a_second <= 0.0, "no time slice took 20 ms")?;
     let (node, target, let_run) = facts.schedulers()?;
-    let a_second = slices as f64 / over.as_secs_f64();
+    // A collection is a part of the slice that it is in.
+    let collects = in_percent(node.collecting / long.busy.max(1e-9));
+    let why = format!("garbage collections took {collects} as long as the long time slices");
+    silent_if(node.collecting >= HALFWAY * long.busy, why)?;
+    let a_second = long.a_second;
     let slices = format!("{a_second:.0} time slices a second took 20 ms or more");
     let ran = in_percent(let_run);
     let why =
         format!("{slices}; but the kernel ran schedulers for only {ran} of the time they had work");
     silent_if(let_run < HALFWAY, why)?;
-    let used = (a_second * LONG).min(node.active) * let_run;
+    let used = long.busy.min(node.active) * let_run;
     let each = facts.per_exchange(used);
+    let waits = long.wait / node.online;
     let share = (used / target.work().max(1e-6)).min(1.0);
     let (took, rate) = (facts.took(each), facts.rate_without(share));
-    let (least, online) = (in_percent(a_second * LONG / node.online), node.online);
+    let (least, online) = (in_percent((long.busy / node.online).min(1.0)), node.online);
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
+    let wait = (waits > 0.0).then_some(Part::Delay { at: At::Service, each: waits });
     Ok(Claim::work(Resource::TargetCpu, each)
+        .and(wait)
         .sum(format!(
-            "{a_second:.0} long time slices a second, {took} at least: {rate} without them"
+            "{a_second:.0} long time slices a second, {took}: {rate} without them; what comes at any instant waits {} \
+             behind them",
+            duration(waits)
         ))
-        .seen(format!("{slices}: at least {least} of the time of {online:.0} schedulers"))
+        .seen(format!("{slices}: {least} of the time of {online:.0} schedulers"))
         .also(who.map(|who| format!("{} was at work in {}", who.words(), who.function)))
         .lifted_by([Remedy::by_knob(
             ("native_bits", "0"),
@@ -73,11 +86,27 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
         )])))
 }
 
-/// Long time slices, and for how long slices were timed: part of the time where there are very many.
-fn long(of: &Of) -> Result<(u64, Duration), Missing> {
+/// Long time slices: how many a second, schedulers that are in one, and the mean rest of one that is found at any
+/// instant. Unit: seconds.
+struct Long {
+    a_second: f64,
+    busy: f64,
+    wait: f64,
+}
+
+/// Timed for a part of the time where there are very many slices.
+fn long(of: &Of) -> Result<Long, Missing> {
     let (slices, over) = of.delta(vm::LONG_SCHEDULE)?;
-    let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed);
+    let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed).as_secs_f64();
     // A slice seen by chance in less than most of a second is no rate.
-    let is_rate = timed.as_secs_f64() >= HALFWAY;
-    is_rate.then_some((slices, timed)).ok_or_else(|| missing(vm::TIMED.name, "node"))
+    if timed < HALFWAY {
+        return Err(missing(vm::TIMED.name, "node"));
+    }
+    let a_second = slices as f64 / timed;
+    let lengths = [vm::LONG_SCHEDULE_TIME, vm::LONG_SCHEDULE_WAIT].map(|of_all| of.grown(of_all));
+    let [busy, wait] = match lengths {
+        [Ok(busy), Ok(wait)] => [busy / timed, wait / timed],
+        _ => [a_second * LONG, 0.0],
+    };
+    Ok(Long { a_second, busy, wait })
 }
