@@ -130,6 +130,43 @@ fn the_kernel_tells_the_refusals_among_answers() {
     assert!(all > 0 && told.abs_diff(all / 3) <= 1 + all / 100, "{told} of {all}");
 }
 
+/// Connections that begin with a handshake of 10 ms, and then ask twice.
+#[test]
+fn the_kernel_tells_handshakes_among_requests_in_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let Some(capture) = capture_of(address.port()) else { return };
+    let server = thread::spawn(move || {
+        for _ in 0..20 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 100];
+            while let Ok(1..) = stream.read(&mut request) {
+                if request[0] == 0x16 {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                stream.write_all(&[0x17; 100]).unwrap();
+            }
+        }
+    });
+    let requests: [&[u8]; 3] =
+        [b"\x16\x03\x01\x02\x00\x01", b"\x17\x03\x03\x00\x40", b"\x17\x03\x03\x00\x40"];
+    for _ in 0..20 {
+        let mut client = TcpStream::connect(address).unwrap();
+        for request in requests {
+            client.write_all(request).unwrap();
+            client.read_exact(&mut [0; 100]).unwrap();
+        }
+    }
+    server.join().unwrap();
+    let evidence = capture.finish(Timestamp(1));
+    let of = evidence.of(Subject::Listener(address.port()));
+    let [all, tls, handshakes] = [capture::EXCHANGES, capture::TLS, capture::HANDSHAKES]
+        .map(|metric| of.last(metric).unwrap());
+    assert!(all > 0 && tls == all && handshakes.abs_diff(all / 3) <= 1, "{handshakes} of {all}");
+    let each = of.last(capture::HANDSHAKE_TIME).unwrap() / handshakes as u32;
+    assert!(each >= Duration::from_millis(10), "{each:?}");
+}
+
 /// Four clients, each of which waits 10 ms for all but an instant of the time.
 fn captured(at: &str) {
     let listener = TcpListener::bind(at).unwrap();

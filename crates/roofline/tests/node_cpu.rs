@@ -305,6 +305,42 @@ fn long_turns_are_the_native_codes_only_where_the_kernel_let_schedulers_run() {
 }
 
 #[test]
+fn what_comes_waits_for_half_of_the_square_of_long_slices() {
+    let (header, evidence) = recording("native-code");
+    // Each of 50 ms.
+    let mut lengths = with(&evidence, "none", Some);
+    for (at, subject, values) in evidence.rows() {
+        if let Some(slices) = values.get("vm.long_schedule") {
+            lengths.push_raw(at, subject, "vm.long_schedule_time", slices * 50_000_000);
+            lengths.push_raw(at, subject, "vm.long_schedule_wait", slices * 1_250_000);
+        }
+    }
+    let number_before = |evidence: &Evidence, word: &str, back: usize| -> f64 {
+        let judgement = judged(&header, evidence);
+        let sum = &of(&judgement, "vm.native-code").sum;
+        let words: Vec<&str> = sum.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+        let at = words.iter().position(|found| *found == word).unwrap_or_else(|| panic!("{sum}"));
+        words[at - back].parse().unwrap_or_else(|_| panic!("{sum}"))
+    };
+    let a_second = number_before(&lengths, "long", 1);
+    let waits_ms = number_before(&lengths, "behind", 2);
+    // Two schedulers.
+    let expected_ms = a_second * 1.25 / 2.0;
+    assert!((waits_ms / expected_ms - 1.0).abs() < 0.1, "{waits_ms} ms, not {expected_ms}");
+    // Of older evidence nothing is known of that.
+    assert!(!of(&judged(&header, &evidence), "vm.native-code").sum.contains("behind"));
+    // Collections of 30 ms each in them.
+    let mut collected = with(&lengths, "vm.micro_gc", |_| None);
+    for (at, subject, values) in evidence.rows() {
+        if let Some(slices) = values.get("vm.long_schedule") {
+            collected.push_raw(at, subject, "vm.micro_gc", slices * 30_000_000);
+        }
+    }
+    let state = of(&judged(&header, &collected), "vm.native-code").state;
+    assert_eq!(state, State::DoesNotApply);
+}
+
+#[test]
 fn turns_that_were_timed_for_a_part_of_the_time_are_a_rate_of_that_part() {
     let (header, evidence) = recording("native-code");
     // Timed for so much of the time between two samples. Unit: of 100.

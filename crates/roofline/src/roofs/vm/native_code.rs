@@ -45,13 +45,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
     let wait = (waits > 0.0).then_some(Part::Delay { at: At::Service, each: waits });
+    let behind = match &wait {
+        Some(_) => format!("; what comes at any instant waits {} behind them", duration(waits)),
+        None => String::new(),
+    };
     Ok(Claim::work(Resource::TargetCpu, each)
         .and(wait)
-        .sum(format!(
-            "{a_second:.0} long time slices a second, {took}: {rate} without them; what comes at any instant waits {} \
-             behind them",
-            duration(waits)
-        ))
+        .sum(format!("{a_second:.0} long time slices a second, {took}: {rate} without them{behind}"))
         .seen(format!("{slices}: {least} of the time of {online:.0} schedulers"))
         .also(who.map(|who| format!("{} was at work in {}", who.words(), who.function)))
         .lifted_by([Remedy::by_knob(
