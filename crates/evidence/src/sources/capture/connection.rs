@@ -6,7 +6,7 @@ use linerate_model::Timestamp;
 
 use super::headers::Segment;
 use super::orders::InOrders;
-use super::port::Port;
+use super::port::{Answer, Port};
 use super::record::Record;
 use crate::subject::Direction;
 
@@ -52,25 +52,26 @@ enum Phase {
     /// Met in the midst of it: the next request shows its state.
     Unknown,
     /// Open since then, and neither end has sent anything.
-    Fresh { since: Timestamp },
+    Fresh {
+        since: Timestamp,
+    },
     /// The server sent first; all that it sends before it is asked is its greeting.
-    Greeting { first: Timestamp, last: Timestamp, parts: u8 },
+    Greeting {
+        first: Timestamp,
+        last: Timestamp,
+        parts: u8,
+    },
     Asked {
         first: Timestamp,
         last: Timestamp,
         /// The record of TLS that the request begins with.
         record: Option<Record>,
     },
-    Answering {
-        first: Timestamp,
-        last: Timestamp,
-        /// After its first segment.
-        bytes: u64,
-        /// Whether it is of a handshake of TLS.
-        shakes: bool,
-    },
+    Answering(Answer),
     /// Data that was not asked for.
-    Unasked { last: Timestamp },
+    Unasked {
+        last: Timestamp,
+    },
     /// The server has sent a FIN.
     Over,
 }
@@ -105,9 +106,8 @@ impl Connection {
     /// No packets are read from now on: its state is cut off.
     pub fn pause(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
         port.totals.asked_area += weight * self.asked_for(at, port);
-        if let Phase::Answering { first, last, shakes, .. } = self.phase {
-            port.totals.answer_time += weight * last.nanos_since(first);
-            port.totals.handshake_time += if shakes { weight * last.nanos_since(first) } else { 0 };
+        if let Phase::Answering(answer) = self.phase {
+            port.answered_in(&answer, weight);
         }
         (self.phase, self.ends) = (Phase::Unknown, [None; 2]);
         self.served = true;
@@ -180,11 +180,10 @@ impl Connection {
     /// Data that was not seen before.
     fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
         let silent = |last: Timestamp| at.since(last) > SILENCE;
-        if let Phase::Answering { first, last, bytes, shakes } = self.phase
-            && (segment.direction == Direction::Outbound || silent(last))
+        if let Phase::Answering(answer) = self.phase
+            && (segment.direction == Direction::Outbound || silent(answer.last))
         {
-            port.answered(first, last, bytes, weight);
-            port.totals.handshake_time += if shakes { weight * last.nanos_since(first) } else { 0 };
+            port.answered(&answer, weight);
         }
         let asked_for = self.asked_for(at, port);
         let Port { totals, service_times, rhythm, orders, spoke_first, .. } = port;
@@ -214,7 +213,7 @@ impl Connection {
                 let record = segment.record.filter(|of| *of == Record::Other).or(record);
                 Phase::Asked { first, last: at, record }
             }
-            (Direction::Outbound, Phase::Answering { last, .. }) => {
+            (Direction::Outbound, Phase::Answering(Answer { last, .. })) => {
                 totals.duplex += if crossed { weight } else { 0 };
                 totals.idle_time += weight * at.nanos_since(last);
                 Phase::Asked { first: at, last: at, record: segment.record }
@@ -256,15 +255,15 @@ impl Connection {
                 self.waited += waited;
                 let since = self.asks_since.map_or(0, |since| at.nanos_since(since));
                 totals.waiters_exchanges += if self.waited * 2 >= since { weight } else { 0 };
-                Phase::Answering { first: at, last: at, bytes: 0, shakes }
+                Phase::Answering(Answer { first: at, last: at, bytes: 0, shakes })
             }
-            (Direction::Return, Phase::Answering { last, .. }) if silent(last) => {
+            (Direction::Return, Phase::Answering(answer)) if silent(answer.last) => {
                 totals.unasked += weight;
                 Phase::Unasked { last: at }
             }
-            (Direction::Return, Phase::Answering { first, bytes, shakes, .. }) => {
-                let bytes = bytes + u64::from(segment.data);
-                Phase::Answering { first, last: at, bytes, shakes }
+            (Direction::Return, Phase::Answering(answer)) => {
+                let bytes = answer.bytes + u64::from(segment.data);
+                Phase::Answering(Answer { last: at, bytes, ..answer })
             }
             (Direction::Return, Phase::Unasked { last }) => {
                 totals.unasked += if silent(last) { weight } else { 0 };
@@ -291,9 +290,7 @@ impl Connection {
                 port.totals.unanswered += weight;
                 port.totals.asked_area += weight * at.nanos_since(first);
             }
-            Phase::Answering { first, last, bytes, .. } => {
-                port.answered(first, last, bytes, weight)
-            }
+            Phase::Answering(answer) => port.answered(&answer, weight),
             _ => {}
         }
         self.phase = Phase::Over;

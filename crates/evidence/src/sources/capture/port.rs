@@ -30,6 +30,17 @@ pub(super) struct Port {
     pub began: Option<Timestamp>,
 }
 
+/// An answer, as far as it was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub first: Timestamp,
+    pub last: Timestamp,
+    /// After its first segment.
+    pub bytes: u64,
+    /// Whether it is of a handshake of TLS.
+    pub shakes: bool,
+}
+
 impl Port {
     pub fn new(number: u16) -> Self {
         Self {
@@ -50,11 +61,19 @@ impl Port {
     }
 
     /// An answer is known to have ended.
-    pub fn answered(&mut self, first: Timestamp, last: Timestamp, bytes: u64, weight: u64) {
-        let lasted = last.nanos_since(first);
-        self.totals.answer_time += weight * lasted;
+    pub fn answered(&mut self, answer: &Answer, weight: u64) {
+        self.answered_in(answer, weight);
+        let Answer { first, last, bytes, .. } = *answer;
         if last.since(first) >= LASTING {
+            let lasted = last.nanos_since(first);
             self.paces.record_n((bytes as f64 * 1e9 / lasted as f64) as u64, weight);
         }
+    }
+
+    /// So much of an answer was seen.
+    pub fn answered_in(&mut self, answer: &Answer, weight: u64) {
+        let lasted = weight * answer.last.nanos_since(answer.first);
+        self.totals.answer_time += lasted;
+        self.totals.handshake_time += if answer.shakes { lasted } else { 0 };
     }
 }
