@@ -32,8 +32,9 @@
 %% What is to be restored.
 -type held() :: slot | {session, term()} | nothing.
 
-%% Events by kind, the longest long_gc in ms, the sums of the long_schedules' lengths in ms and of their squares, for how long what needs a clock was listened to and what the
-%% clocks were granted of a scheduler, both in ns, and the processes they were about; and whose it is.
+%% Events by kind, the longest long_gc in ms, the sums of the long_schedules' lengths in ms and of their
+%% squares, for how long what needs a clock was listened to and what the clocks were granted of a
+%% scheduler, both in ns, and the processes they were about; and whose it is.
 -type events() :: #{
     counts := #{atom() => non_neg_integer()},
     worst_gc_ms := non_neg_integer(),

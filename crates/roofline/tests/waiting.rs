@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use linerate_evidence::sources::{bursts, capture, port, process, threads};
+use linerate_evidence::sources::{bursts, capture, code, port, process, snmp, threads};
 use linerate_evidence::{Evidence, Header, Metric, Side, Subject, read, summarise};
 use linerate_model::Timestamp;
 use linerate_roofline::{Answer, Judgement, Run, State, judge};
@@ -39,6 +39,10 @@ struct Told {
     refused: f64,
     /// Times requests and answers did not alternate.
     out_of_turn: f64,
+    /// Of those under way, the ones in a handshake; absent: it speaks no TLS.
+    in_handshake: Option<f64>,
+    /// The share of its code in a library of ciphers.
+    ciphers: f64,
 }
 
 /// Of bursts and threads. Unit: instants a second.
@@ -64,10 +68,14 @@ impl Told {
             }
             count(PORT, capture::EXCHANGES, self.exchanges);
             count(PORT, capture::OPENED, self.opened);
+            count(Subject::Stack(Side::Server), snmp::PASSIVE_OPENS, self.opened);
             count(PORT, capture::REFUSED, self.refused);
             count(PORT, capture::RESET, 0.0);
             count(PORT, capture::DUPLEX, self.out_of_turn);
             count(PORT, capture::UNASKED, 0.0);
+            count(PORT, capture::TLS, self.in_handshake.map_or(0.0, |_| self.exchanges));
+            count(Subject::Target, code::SAMPLES, 97.0 * self.cpu);
+            count(Subject::Target, code::CIPHERS, 97.0 * self.cpu * self.ciphers);
             // The node's own count of what one of its connections read.
             count(Subject::Flow(1, Side::Server), port::RECV_CNT, self.exchanges);
             count(
@@ -83,6 +91,7 @@ impl Told {
             time(PORT, capture::WATCHED, 0.5);
             time(PORT, capture::ASKED_AREA, 0.5 * self.under_way);
             time(PORT, capture::SERVICE_TIME, 0.5 * self.under_way);
+            time(PORT, capture::HANDSHAKE_TIME, 0.5 * self.in_handshake.unwrap_or(0.0));
             time(Subject::Target, process::RUN, self.cpu);
             time(Subject::Target, process::RUN_DELAY, 0.0);
             time(Subject::Target, process::UTIME, self.cpu);
@@ -117,6 +126,62 @@ fn fifteen_of_sixteen_that_sleep_inside_are_not_well() {
     let says = judgement.verdict.says;
     assert!(says.contains("15.5 in the application"), "{says}");
     assert!(says.contains("0.0 run") && says.contains("15.5 sleep"), "{says}");
+}
+
+#[test]
+fn handshakes_on_the_wire_are_named_where_they_take_the_time() {
+    let of = |in_handshake| Told {
+        places: places([("bursts.application", 6.0)]),
+        threads: places([("threads.running", 1.95)]),
+        exchanges: 150.0,
+        under_way: 6.0,
+        cpu: 1.95,
+        opened: 30.0,
+        in_handshake,
+        ..Told::default()
+    };
+    let named = |in_handshake| of(in_handshake).judged().verdict.by().map(str::to_owned);
+    assert_eq!(named(Some(5.4)).as_deref(), Some("tls.handshake"));
+    assert_eq!(named(Some(0.6)).as_deref(), Some("target.cpu"));
+    assert_eq!(named(None).as_deref(), Some("target.cpu"));
+}
+
+#[test]
+fn ciphers_in_its_code_are_its_work_where_it_speaks_tls() {
+    let of = |ciphers, in_handshake| Told {
+        places: places([("bursts.application", 6.0)]),
+        threads: places([("threads.running", 1.95)]),
+        exchanges: 50.0,
+        under_way: 6.0,
+        cpu: 1.95,
+        in_handshake,
+        ciphers,
+        ..Told::default()
+    };
+    let named = |of: Told| of.judged().verdict.by().map(str::to_owned);
+    assert_eq!(named(of(0.7, Some(0.0))).as_deref(), Some("tls.bulk"));
+    assert_eq!(named(of(0.2, Some(0.0))).as_deref(), Some("target.cpu"));
+    // It hashes passwords, or signs tokens.
+    assert_eq!(named(of(0.7, None)).as_deref(), Some("target.cpu"));
+}
+
+#[test]
+fn a_sync_is_told_from_other_waits_for_a_disk() {
+    let of = |sync| Told {
+        places: places([("bursts.application", 8.0)]),
+        threads: places([("threads.disk", 0.95), ("threads.sync", sync), ("threads.lock", 7.0)]),
+        exchanges: 500.0,
+        under_way: 8.0,
+        cpu: 0.04,
+        ..Told::default()
+    };
+    for (sync, named, other) in
+        [(0.9, "app.disk-sync", "app.disk"), (0.1, "app.disk", "app.disk-sync")]
+    {
+        let judgement = of(sync).judged();
+        let state = |id: &str| judgement.roofs.iter().find(|roof| roof.id == id).unwrap().state;
+        assert_eq!((state(named), state(other)), (State::Ceiling, State::DoesNotApply), "{named}");
+    }
 }
 
 #[test]
