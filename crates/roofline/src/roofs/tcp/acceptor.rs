@@ -16,8 +16,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let under_way = facts.under_way().max(waiting);
     let few = format!("{waiting:.1} connections wait to be accepted");
     silent_if(waiting < 1.0 || waiting < HOLDS * under_way, &few)?;
-    // A rate of connections that the service sets itself: after a pause it accepts one at once.
-    let is_set = facts.place.regime == Regime::RateSet;
+    // A rate of connections that the service sets itself: after a pause it accepts one at once. A node's acceptors have
+    // no such rate: one that is ready after a pause was busy with what it does after it has accepted.
+    let is_set = facts.place.regime == Regime::RateSet && !facts.is_beam();
     silent_if(is_set, "a connection after a pause is accepted at once")?;
     // The acceptor may be busy with connections that are accepted and not read.
     let at_once = facts.place.served(1.0);
