@@ -22,13 +22,13 @@ use crate::cpu::Running;
 /// The exchanges in the application, by what they wait for; their sum is what the account has there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
-    /// On a CPU.
+    /// On a CPU, but for those at a disk.
     pub running: f64,
     /// Ready, and without a CPU.
     pub runnable: f64,
     /// Stopped by the control group's quota.
     pub throttled: f64,
-    /// In a thread that waits for a disk.
+    /// In a thread that waits for a disk, or is in the kernel to give it something to do.
     pub disk: f64,
     /// In no thread that is at work.
     pub asleep: f64,
@@ -56,7 +56,8 @@ impl Inside {
             left -= taken;
             taken
         };
-        let running = take(target.map_or(0.0, |target| target.running));
+        let at_disk = threads.as_ref().map_or(0.0, |threads| threads.disk_running);
+        let running = take(target.map_or(0.0, |target| (target.running - at_disk).max(0.0)));
         let throttled = take(target.map_or(0.0, |target| target.throttled));
         let delay = target.and_then(|target| target.runnable).unwrap_or(0.0);
         let runnable = take((delay - throttled).max(0.0));

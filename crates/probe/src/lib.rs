@@ -16,6 +16,7 @@ mod engine;
 mod groups;
 mod host;
 mod kept;
+mod kernel;
 mod namespace;
 mod netlink;
 mod owner;

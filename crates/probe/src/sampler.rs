@@ -15,6 +15,7 @@ use std::time::Duration;
 use linerate_evidence::Evidence;
 use linerate_model::Timestamp;
 
+use crate::kernel::KernelSampler;
 use crate::pace::{Pace, Random, cpu_time};
 use crate::peers::{self, PeerSampler};
 use crate::spinning::SpinSampler;
@@ -136,6 +137,7 @@ fn sample(
     let mut threads = ThreadSampler::new();
     let mut peers = PeerSampler::open(pids.first().copied(), ports);
     let mut spinning = SpinSampler::default();
+    let mut kernel = KernelSampler::default();
     let mut walks = Pace::new(WALK_EVERY, WALK_SHARE);
     let mut members = Vec::new();
     let mut next_row = Timestamp(0);
@@ -151,7 +153,8 @@ fn sample(
             let mut row = Evidence::default();
             threads.push(at, &mut row);
             peers.push(at, &mut row);
-            spinning.sample(at, threads.busiest(SpinSampler::most()), &mut row);
+            spinning.sample(at, &threads.busiest(SpinSampler::most()), &mut row);
+            kernel.sample(at, &threads.busiest(KernelSampler::most()), &mut row);
             shared.row(row);
             next_row = at.after(ROW_EVERY);
         }

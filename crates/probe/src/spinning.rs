@@ -12,7 +12,7 @@ use linerate_model::Timestamp;
 use rustix::fs::{Mode, OFlags};
 
 use crate::code::Maps;
-use crate::sys::Places;
+use crate::sys::Clocked;
 
 /// The source it reads.
 pub(crate) const ID: &str = "spinning";
@@ -26,7 +26,7 @@ const REMEMBERED: usize = 10_000;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SpinSampler {
-    threads: HashMap<ThreadId, Places>,
+    threads: HashMap<ThreadId, Clocked>,
     /// Their processes' memory.
     memories: HashMap<u32, OwnedFd>,
     /// Whether the code at a place spins.
@@ -39,7 +39,7 @@ pub(crate) struct SpinSampler {
 
 impl SpinSampler {
     /// Takes the samples of the threads sampled so far, samples these from now on, and pushes the sums.
-    pub(crate) fn sample(&mut self, at: Timestamp, busiest: Vec<ThreadId>, row: &mut Evidence) {
+    pub(crate) fn sample(&mut self, at: Timestamp, busiest: &[ThreadId], row: &mut Evidence) {
         self.take();
         self.sums.push(at, row);
         self.code.push(at, row);
@@ -51,7 +51,7 @@ impl SpinSampler {
         self.memories.retain(|pid, _| there(pid));
         self.known.retain(|(pid, _), _| there(pid));
         self.maps.round(there);
-        for id in busiest {
+        for &id in busiest {
             if self.threads.contains_key(&id) {
                 continue;
             }
@@ -81,13 +81,13 @@ impl SpinSampler {
         THREADS
     }
 
-    fn open(&mut self, (pid, tid): ThreadId) -> std::io::Result<Places> {
+    fn open(&mut self, (pid, tid): ThreadId) -> std::io::Result<Clocked> {
         if let Entry::Vacant(unknown) = self.memories.entry(pid) {
             let memory = format!("/proc/{pid}/mem");
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             unknown.insert(rustix::fs::open(memory, flags, Mode::empty())?);
         }
-        Places::open(tid, A_SECOND)
+        Clocked::in_code(tid, A_SECOND)
     }
 
     fn take(&mut self) {
@@ -97,7 +97,8 @@ impl SpinSampler {
         let mut gone = Vec::new();
         for ((pid, tid), places) in &mut self.threads {
             let Some(memory) = self.memories.get(pid) else { continue };
-            places.read(|place| {
+            places.read(|sample| {
+                let &[place] = sample else { return };
                 let known = self.known.get(&(*pid, place)).copied();
                 let Some(spins) = known.or_else(|| is_spinning(memory, place)) else {
                     gone.push(*pid);
@@ -168,11 +169,11 @@ mod tests {
                 if spins { waits_awake() } else { computes() }
             }
         });
-        let busiest = vec![(std::process::id(), told.recv().unwrap())];
+        let busiest = [(std::process::id(), told.recv().unwrap())];
         let (mut sampler, mut evidence) = (SpinSampler::default(), Evidence::default());
         let deadline = Instant::now() + Duration::from_secs(20);
         let found = loop {
-            sampler.sample(Timestamp(1), busiest.clone(), &mut evidence);
+            sampler.sample(Timestamp(1), &busiest, &mut evidence);
             let last = |metric| evidence.of(Subject::Target).last(metric).unwrap_or(0);
             let found = (last(SAMPLES), last(SPUN));
             if let Some(reason) = evidence.unread.get(ID) {

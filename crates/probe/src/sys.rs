@@ -135,37 +135,64 @@ impl Drop for Ring {
     }
 }
 
-/// Places in user code at which the kernel's clock interrupted a running thread.
+/// Where a running thread was when the kernel's clock interrupted it.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Clocked {
     memory: NonNull<u8>,
-    /// Bytes of each of its two pages: the ring's description, and the ring. Of 4 KiB, at 16 bytes a sample and 97 a
-    /// second: 2.6 s of a thread that always runs.
+    /// Bytes of a page, and of the ring that follows the first one, which describes it.
     page: usize,
+    ring: usize,
     // Dropped last: it ends the sampling.
     _event: OwnedFd,
 }
 
 // SAFETY: the mapping belongs to the process and to this value alone; nothing of it is bound to a thread.
-unsafe impl Send for Places {}
+unsafe impl Send for Clocked {}
 
 /// What the kernel and we say of the ring, and its bytes: `struct perf_event_mmap_page`, linux/perf_event.h.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
-impl Places {
-    /// Begins to sample a thread, so many times a second while it runs.
-    pub(crate) fn open(thread: u32, a_second: u64) -> io::Result<Self> {
+
+/// Bits of `struct perf_event_attr`, linux/perf_event.h.
+const EXCLUDE_USER: u64 = 1 << 4;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+const BY_FREQUENCY: u64 = 1 << 10;
+const NO_USER_CHAIN: u64 = 1 << 22;
+
+/// What a sample holds, linux/perf_event.h: the place, or those of all functions it is in.
+const SAMPLE_IP: u64 = 1;
+const SAMPLE_CALLCHAIN: u64 = 1 << 5;
+
+/// From here on a chain's word is no address: `PERF_CONTEXT_MAX`, linux/perf_event.h.
+const CONTEXT: u64 = -4095_i64 as u64;
+
+impl Clocked {
+    /// Begins to sample a thread, so many times a second while it runs in its own code: a place each. A page of 4 KiB
+    /// has room for 2.6 s of a thread that always runs, at 97 a second.
+    pub(crate) fn in_code(thread: u32, a_second: u64) -> io::Result<Self> {
+        Self::open(thread, a_second, SAMPLE_IP, EXCLUDE_KERNEL, 1)
+    }
+
+    /// The same while it runs in the kernel: the places in all functions that it is in, the innermost first.
+    // Measured: 25 of them in a sync to ext4, 220 bytes. 16 KiB: 0.7 s of a thread that always runs.
+    pub(crate) fn in_kernel(thread: u32, a_second: u64) -> io::Result<Self> {
+        Self::open(thread, a_second, SAMPLE_CALLCHAIN, EXCLUDE_USER | NO_USER_CHAIN, 4)
+    }
+
+    fn open(thread: u32, a_second: u64, what: u64, but: u64, pages: usize) -> io::Result<Self> {
+        let flags = but | EXCLUDE_HYPERVISOR | BY_FREQUENCY;
         // Source: linux/perf_event.h: `PERF_TYPE_SOFTWARE` and the size of the first version; `PERF_COUNT_SW_CPU_CLOCK`;
-        // the rate; `PERF_SAMPLE_IP`; no read format; `exclude_kernel`, `exclude_hv` and `freq`; a wake-up; no breakpoint.
-        let attributes: [u64; 8] =
-            [1 | 64 << 32, 0, a_second, 1, 0, 1 << 5 | 1 << 6 | 1 << 10, 1, 0];
+        // the rate; what; no read format; the flags; a wake-up; no breakpoint.
+        let attributes: [u64; 8] = [1 | 64 << 32, 0, a_second, what, 0, flags, 1, 0];
         let event = perf_event(&attributes, thread)?;
         let page = rustix::param::page_size();
+        let ring = pages * page;
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                2 * page,
+                page + ring,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 event.as_raw_fd(),
@@ -174,14 +201,14 @@ impl Places {
         };
         match NonNull::new(memory.cast::<u8>()) {
             Some(memory) if memory.as_ptr().cast() != libc::MAP_FAILED => {
-                Ok(Self { memory, page, _event: event })
+                Ok(Self { memory, page, ring, _event: event })
             }
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Passes on the places since the last call.
-    pub(crate) fn read(&mut self, mut place: impl FnMut(u64)) {
+    /// Passes on the places of each sample since the last call.
+    pub(crate) fn read(&mut self, mut sample: impl FnMut(&[u64])) {
         // SAFETY: both words are in the first page of the mapping and aligned; the kernel and we use them as the two ends
         // of the ring, and they live as long as `self`.
         let (head, tail) = unsafe {
@@ -193,17 +220,22 @@ impl Places {
         let end = head.load(Ordering::Acquire);
         let mut at = tail.load(Ordering::Relaxed);
         let word = |at: u64| {
-            let offset = self.page + at as usize % self.page;
-            // SAFETY: records are of whole words and so aligned; the offset is within the second page of the mapping, and
-            // what is between tail and head the kernel doesn't write to.
+            let offset = self.page + at as usize % self.ring;
+            // SAFETY: records are of whole words and so aligned; the offset is within the ring, and what is between tail
+            // and head the kernel doesn't write to.
             unsafe { self.memory.add(offset).cast::<u64>().read() }
         };
+        let mut places = Vec::new();
         while at < end {
             // `struct perf_event_header`: type, misc, size.
             let header = word(at);
             let (kind, size) = (header as u32, header >> 48);
             if kind == PERF_RECORD_SAMPLE && size >= 16 {
-                place(word(at + 8));
+                // A place; or the number of a chain's words, which is no address, and these.
+                places.clear();
+                places.extend((8..size).step_by(8).map(|offset| word(at + offset)));
+                places.retain(|place| *place < CONTEXT);
+                sample(&places);
             }
             // A header without a size would be read for ever.
             at += size.max(8);
@@ -212,10 +244,10 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for Clocked {
     fn drop(&mut self) {
         // SAFETY: it is what `mmap` gave, whole, and nothing borrows of it any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), 2 * self.page) };
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.page + self.ring) };
     }
 }
 

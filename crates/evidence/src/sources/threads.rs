@@ -45,7 +45,7 @@ metrics! {
     RUNNING: u64 = "threads.running", "1";
     /// Threads that waited for a disk: state D, or in fsync, fdatasync, sync_file_range, msync.
     DISK: u64 = "threads.disk", "1";
-    /// Of those, the ones in such a call: what they wrote must be on the disk first.
+    /// Of those, the ones in such a call, or whose write waits until it is on the disk (O_DSYNC; needs root).
     SYNC: u64 = "threads.sync", "1";
     /// Threads asleep for a time: nanosleep, clock_nanosleep, a select or poll with a timeout and no descriptors.
     TIMER: u64 = "threads.timer", "1";

@@ -4,17 +4,20 @@ use std::ops::RangeInclusive;
 
 use linerate_model::Timestamp;
 
+use super::super::{kernel, spinning};
 use crate::evidence::Evidence;
 use crate::subject::Subject;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct States {
-    /// On a CPU or ready for one.
+    /// On a CPU or ready for one, but for those that are at a disk meanwhile.
     pub running: f64,
-    /// Waiting for a disk.
+    /// Waiting for a disk, or in the kernel to give it something to do.
     pub disk: f64,
-    /// Of those, the ones in a sync.
+    /// Of those, the ones that run: the disk is a program's on their CPU, or in memory.
+    pub disk_running: f64,
+    /// Of all those, the ones in a sync.
     pub sync: f64,
     /// Sleeping for a set time.
     pub timer: f64,
@@ -50,10 +53,14 @@ impl States {
         let of = evidence.of(Subject::Target).within(window.clone());
         let instants = of.grown(super::INSTANTS).ok()?;
         let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants.max(1.0);
+        let running = mean(super::RUNNING);
+        let at_disk = |metric| of.rate(metric).unwrap_or(0.0) / spinning::A_SECOND as f64;
+        let disk_running = at_disk(kernel::DISK).min(running);
         Some(Self {
-            running: mean(super::RUNNING),
-            disk: mean(super::DISK),
-            sync: mean(super::SYNC),
+            running: running - disk_running,
+            disk: mean(super::DISK) + disk_running,
+            sync: mean(super::SYNC) + at_disk(kernel::SYNC).min(disk_running),
+            disk_running,
             timer: mean(super::TIMER),
             lock: mean(super::LOCK),
             lock_timed: mean(super::LOCK_TIMED),

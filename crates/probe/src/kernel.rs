@@ -1,0 +1,128 @@
+//! Samples what the target's busiest threads do in the kernel.
+
+use std::collections::HashMap;
+
+use linerate_evidence::Evidence;
+use linerate_evidence::sources::kernel::{Functions, Kernel};
+use linerate_evidence::sources::run_times::ThreadId;
+use linerate_evidence::sources::spinning::A_SECOND;
+use linerate_model::Timestamp;
+
+use crate::sys::Clocked;
+use crate::tree::read;
+
+/// The source it reads.
+pub(crate) const ID: &str = "kernel";
+
+/// Chosen: workers of a pool do the same by turns, and what they do together is to be seen; each takes 5 us to begin.
+const THREADS: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct KernelSampler {
+    threads: HashMap<ThreadId, Clocked>,
+    functions: Option<Functions>,
+    sums: Kernel,
+    failed: bool,
+}
+
+impl KernelSampler {
+    /// Takes the samples of the threads sampled so far, samples these from now on, and pushes the sums.
+    pub(crate) fn sample(&mut self, at: Timestamp, busiest: &[ThreadId], row: &mut Evidence) {
+        if let Some(functions) = &self.functions {
+            for clocked in self.threads.values_mut() {
+                clocked.read(|chain| self.sums.take(chain, functions));
+            }
+        }
+        self.sums.push(at, row);
+        if self.failed || busiest.is_empty() {
+            return;
+        }
+        self.threads.retain(|id, _| busiest.contains(id));
+        if let Err(reason) = self.follow(busiest) {
+            row.unread.insert(ID.into(), reason);
+            self.failed = true;
+            self.threads.clear();
+        }
+    }
+
+    /// How many of its threads may be watched at most.
+    pub(crate) const fn most() -> usize {
+        THREADS
+    }
+
+    /// Samples these too; why none can be.
+    fn follow(&mut self, busiest: &[ThreadId]) -> Result<(), String> {
+        if self.functions.is_none() {
+            let list = read("/proc/kallsyms").unwrap_or_default();
+            let functions = Functions::read(&String::from_utf8_lossy(&list));
+            let why = "the kernel does not tell the addresses of its functions (/proc/kallsyms): run linerate as root";
+            self.functions = Some(functions.ok_or(why)?);
+        }
+        for id in busiest {
+            if self.threads.contains_key(id) {
+                continue;
+            }
+            match Clocked::in_kernel(id.1, A_SECOND) {
+                Ok(clocked) => drop(self.threads.insert(*id, clocked)),
+                // A thread that has ended meanwhile is no reason to stop.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => {
+                    return Err(format!(
+                        "the kernel's clock does not sample what it does in the kernel: {error}; run linerate as root"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    use linerate_evidence::Subject;
+    use linerate_evidence::sources::kernel::SAMPLES;
+
+    use super::*;
+
+    #[test]
+    fn the_call_that_a_thread_makes_most_is_told_or_it_is_said_why_not() {
+        let ((tell, told), (stop, stopped)) = (channel(), channel::<()>());
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let mut nowhere = std::fs::File::create("/dev/zero").unwrap();
+            let much = vec![1; 1 << 20];
+            let mut zeros = std::fs::File::open("/dev/zero").unwrap();
+            let mut filled = much.clone();
+            while stopped.try_recv().is_err() {
+                nowhere.write_all(&much).unwrap();
+                std::io::Read::read_exact(&mut zeros, &mut filled).unwrap();
+            }
+        });
+        let busiest = [(std::process::id(), told.recv().unwrap())];
+        let (mut sampler, mut evidence) = (KernelSampler::default(), Evidence::default());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let (samples, reason) = loop {
+            sampler.sample(Timestamp(1), &busiest, &mut evidence);
+            let samples = evidence.of(Subject::Target).last(SAMPLES).unwrap_or(0);
+            let reason = evidence.unread.get(ID).cloned();
+            if samples >= 20 || reason.is_some() || Instant::now() > deadline {
+                break (samples, reason);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        stop.send(()).unwrap();
+        thread.join().unwrap();
+        match reason {
+            Some(reason) => assert!(reason.contains("run linerate as root"), "{reason}"),
+            None => {
+                assert!(samples >= 20, "{samples}");
+                assert_eq!(evidence.fact(Subject::Target, "busiest_call"), Some("read"));
+            }
+        }
+    }
+}
