@@ -120,10 +120,11 @@ def run(case, client, overrides=None):
         words = {"src": FOREIGN / "src", "bin": BINARIES, "tmp": tmp, "python": "/usr/bin/python3", "root": ROOT}
         words["linerate"] = BUILT / "linerate"
         words["case"] = f"{case.name}-twin" if overrides else case.name
-        words |= table.get("param", {}) | (overrides or {})
         processes = table.get("process", [])
         words |= {"port" if one["name"] == "server" else one["name"]: free_port() for one in processes}
         words |= {name: free_port() for name in table.get("ports", [])}
+        params = table.get("param", {}) | (overrides or {})
+        words |= {name: _replaced(str(value), words) for name, value in params.items()}
         for name, text in table.get("file", {}).items():
             (tmp / name).write_text(_replaced(text, words))
         for one in processes:
