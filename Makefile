@@ -58,7 +58,7 @@ check: ## format and lints
 # One profile for all of it: the release build is what is measured. What mostly waits runs
 # side by side (tests/cargo-test says which); other loads never run at once.
 test: agent ## every test but the long ones (provoke, soak, bench, fuzz)
-	tests/cargo-test linerate-cli agent-test page-test -- bench-test
+	tests/cargo-test linerate-cli page-test -- agent-test bench-test
 
 agent-test: ## the Erlang side
 	cd agent && rebar3 eunit && rebar3 ct

@@ -6,17 +6,21 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
 const own = process.env.PAGES ? null : mkdtempSync(join(tmpdir(), 'linerate-pages-'));
 const pages = process.env.PAGES ?? own;
 if (own) {
   process.on('exit', () => rmSync(own, { recursive: true, force: true }));
-  const words = ['run', '--release', '--quiet', '--example', 'pages', '--', own];
-  execFileSync('cargo', words, { cwd: new URL('.', import.meta.url), stdio: 'inherit' });
+  // Of the whole workspace, as for its tests: of one package alone most dependencies would be built once more.
+  const root = fileURLToPath(new URL('../..', import.meta.url));
+  const words = ['build', '--release', '--quiet', '--workspace', '--example', 'pages'];
+  execFileSync('cargo', words, { cwd: root, stdio: 'inherit' });
+  const built = resolve(root, process.env.CARGO_TARGET_DIR ?? 'target');
+  execFileSync(join(built, 'release', 'examples', 'pages'), [own], { cwd: root, stdio: 'inherit' });
 }
 const names = readdirSync(pages).filter((file) => file.endsWith('.html')).map((file) => file.slice(0, -5));
 assert.ok(names.includes('run') && names.includes('climb') && names.includes('study'), `no sample pages in ${pages}`);

@@ -51,6 +51,8 @@ pub struct Held {
     pub congestion: f64,
     /// The peer's receive window.
     pub window: f64,
+    /// Its own send buffer: all that it holds is sent and not acknowledged, and the answer is not at its end.
+    pub buffer: f64,
     /// Something else: pacing, the device's queue, a cork.
     pub other: f64,
 }
@@ -58,7 +60,7 @@ pub struct Held {
 impl Held {
     /// All of them.
     pub fn all(&self) -> f64 {
-        self.nagle + self.congestion + self.window + self.other
+        self.nagle + self.congestion + self.window + self.buffer + self.other
     }
 }
 
@@ -264,12 +266,16 @@ impl Watched {
             nagle: mean(bursts::HELD_NAGLE),
             congestion: mean(bursts::HELD_CONGESTION),
             window: mean(bursts::HELD_WINDOW),
+            buffer: 0.0,
             other: mean(bursts::HELD_OTHER),
         };
         // Between two pieces of an answer the sockets show nothing under way.
-        let (air, idle, undecided) =
-            (mean(bursts::AIR), mean(bursts::IDLE), mean(bursts::UNDECIDED));
-        let answering = asked.map_or(0.0, |headers| headers.answering - held.all() - air);
+        let (air, undecided) = (mean(bursts::AIR), mean(bursts::UNDECIDED));
+        let answering = asked.map_or(0.0, |headers| headers.answering - held.all() - air).max(0.0);
+        // After an answer's last part its buffer may stay full until that is acknowledged: nobody waits then.
+        let full = mean(bursts::HELD_BUFFER);
+        let held = Held { buffer: full.min(answering), ..held };
+        let (idle, answering) = (mean(bursts::IDLE) + full - held.buffer, answering - held.buffer);
         let answering = answering.clamp(0.0, idle + undecided);
         let mut this = Self {
             port,

@@ -218,6 +218,22 @@ fn those_in_a_handshake_are_not_in_the_application() {
 }
 
 #[test]
+fn a_full_send_buffer_holds_those_in_the_midst_of_an_answer_and_no_others() {
+    let mut evidence = watched();
+    captured(&mut evidence, 80, 0);
+    counted(&mut evidence, Subject::Listener(80), "bursts.held_buffer", 0, &[0, 2000]);
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    assert_eq!((port.held.buffer, port.idle), (0.0, 1466.0), "no answer is under way");
+    for (at, value) in [(0, 0), (2, 49_000_000_000)] {
+        evidence.push_raw(second(at), Subject::Listener(80), "capture.answer_time", value);
+    }
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    // 49 are, of which Nagle's algorithm holds 9.
+    assert!((port.held.buffer - 40.0).abs() < 1e-9 && (port.idle - 1426.0).abs() < 1e-9);
+    assert!((port.in_application() - 4.0).abs() < 1e-9);
+}
+
+#[test]
 fn the_port_with_most_under_way_is_first_and_headers_alone_are_an_account() {
     let mut evidence = watched();
     captured(&mut evidence, 443, 0);

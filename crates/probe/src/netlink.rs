@@ -134,7 +134,7 @@ impl SockDiag {
         port: Option<u16>,
     ) -> io::Result<Vec<u8>> {
         let states = 1 << ESTABLISHED | 1 << CLOSE_WAIT;
-        self.dump_of(IPPROTO_TCP, families, states, INFO, port.unwrap_or(0))
+        self.dump_of(IPPROTO_TCP, families, states, INFO | MEMORY, port.unwrap_or(0))
     }
 
     /// The same about all UDP sockets that are connected to a peer.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use linerate_evidence::sources::kernel::stack_syncs;
+use linerate_evidence::sources::kernel::uninterrupted;
 use linerate_evidence::sources::run_times::ThreadId;
 use linerate_evidence::sources::threads::{Architecture, Doing, Said, Threads, doing, said, state};
 use linerate_evidence::{Evidence, Subject};
@@ -163,7 +163,7 @@ impl ThreadSampler {
         match said {
             Some(Said::Running | Said::Waits(_)) => doing(said, None),
             Some(Said::UnlessDisk(_)) | None => match doing(said, state_of(id)) {
-                Some(Doing::Disk) if is_in_sync(id) => Some(Doing::Sync),
+                Some(Doing::Disk) => Some(uninterrupted_of(id)),
                 other => other,
             },
         }
@@ -219,12 +219,11 @@ fn state_of((pid, tid): ThreadId) -> Option<char> {
     state(start_of(&format!("/proc/{pid}/task/{tid}/stat"), &mut buffer).ok()?).ok()
 }
 
-/// Whether the functions of the kernel that a thread waits in are those of a sync: one that a write makes is in no call
-/// of its own. Without root it is not known, and taken for none.
-fn is_in_sync((pid, tid): ThreadId) -> bool {
+/// What one in state `D` waits for. Without root that is not known, and taken for a disk.
+fn uninterrupted_of((pid, tid): ThreadId) -> Doing {
     let mut buffer = [0; 2048];
     let stack = start_of(&format!("/proc/{pid}/task/{tid}/stack"), &mut buffer);
-    stack.is_ok_and(|stack| stack_syncs(&String::from_utf8_lossy(stack)))
+    stack.map_or(Doing::Disk, |stack| uninterrupted(&String::from_utf8_lossy(stack)))
 }
 
 /// The beginning of a small file in three calls: `read_to_end` makes five.

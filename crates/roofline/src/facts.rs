@@ -172,6 +172,7 @@ impl<'a> Facts<'a> {
             (Some(account), ..) => account.held(flows::sending(side), held),
             (None, Side::Server, Held::Nagle) => self.ports(|port| port.held.nagle),
             (None, Side::Server, Held::Window) => self.ports(|port| port.held.window),
+            (None, Side::Server, Held::Buffer) => self.ports(|port| port.held.buffer),
             _ => 0.0,
         };
         self.per_exchange(exchanges)

@@ -144,7 +144,10 @@ fn made(facts: &Facts) -> Place {
     {
         place.at_once = experiment.at_once();
         let times = experiment.spaced_s.zip(experiment.alone_s);
-        let is_set = times.is_some_and(|(spaced, alone)| spaced.high < HALFWAY * alone.low);
+        // Half of its time may also be work that follows an answer and that the next one waits for. A target that is idle
+        // does none.
+        let most = if model.known.used < HALFWAY { EXPLAINED } else { HALFWAY };
+        let is_set = times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
         if is_set && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
             return place.is(Regime::RateSet, Some(Resource::Slots));
         }

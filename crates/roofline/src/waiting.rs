@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::prelude::*;
 
 /// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.
-pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 11] {
+pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 12] {
     use Station::*;
     let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
     let held = |held, of: fn(&Watched) -> f64, words| {
@@ -20,6 +20,7 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
         held(Held::Nagle, |port| port.held.nagle, "held by Nagle"),
         held(Held::Congestion, |port| port.held.congestion, "held by the congestion window"),
         held(Held::Window, |port| port.held.window, "held by the peer's window"),
+        held(Held::Buffer, |port| port.held.buffer, "held by its full send buffer"),
         at(None, |port| port.held.other, "held in the send queue"),
         at(Some(PathBack), |port| port.air, "with an answer in flight"),
         at(None, Watched::untold, "of unknown state"),

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 
 use linerate_model::Timestamp;
 
+use super::census::is_full;
 use super::sock_diag::{self, Message, u32_at, u64_at};
 use super::{Fetch, Parse, Source, sockets};
 use crate::evidence::Evidence;
@@ -54,6 +55,9 @@ metrics! {
     HELD_CONGESTION: u64 = "bursts.held_congestion", "1";
     /// With bytes unsent that the peer's receive window holds.
     HELD_WINDOW: u64 = "bursts.held_window", "1";
+    /// With all written bytes sent, some unacknowledged, and the send buffer so full that a writer waits: whether one does
+    /// is seen by the answers alone. Of those some are idle.
+    HELD_BUFFER: u64 = "bursts.held_buffer", "1";
     /// With bytes unsent that something else holds: pacing, the device's queue, a cork.
     HELD_OTHER: u64 = "bursts.held_other", "1";
     /// With all sent, not long enough ago to have arrived, or to be sent again; within 0.5 ms of round trip idle instead.
@@ -79,6 +83,8 @@ pub enum Place {
     HeldCongestion,
     /// See [`HELD_WINDOW`].
     HeldWindow,
+    /// See [`HELD_BUFFER`].
+    HeldBuffer,
     /// See [`HELD_OTHER`].
     HeldOther,
     /// See [`AIR`].
@@ -89,7 +95,7 @@ pub enum Place {
 
 impl Place {
     /// Every place.
-    pub const ALL: [Place; 10] = [
+    pub const ALL: [Place; 11] = [
         Place::AcceptQueue,
         Place::Idle,
         Place::Unread,
@@ -97,6 +103,7 @@ impl Place {
         Place::HeldNagle,
         Place::HeldCongestion,
         Place::HeldWindow,
+        Place::HeldBuffer,
         Place::HeldOther,
         Place::Air,
         Place::Undecided,
@@ -112,6 +119,7 @@ impl Place {
             Place::HeldNagle => HELD_NAGLE,
             Place::HeldCongestion => HELD_CONGESTION,
             Place::HeldWindow => HELD_WINDOW,
+            Place::HeldBuffer => HELD_BUFFER,
             Place::HeldOther => HELD_OTHER,
             Place::Air => AIR,
             Place::Undecided => UNDECIDED,
@@ -161,6 +169,7 @@ pub struct End {
     round_trip: u32,
     acknowledgements_alone: u32,
     data_segments: u32,
+    is_full: bool,
 }
 
 /// The ends of a port's connections in a dump with `INET_DIAG_INFO`. Those with too little in it (a kernel before
@@ -174,9 +183,15 @@ impl End {
     /// From one answer about one connection.
     pub fn read(payload: &[u8]) -> Option<Self> {
         const INFO: u16 = 2;
+        const MEMORY: u16 = 7;
         let message = Message::read(payload).ok()?;
         let connection = sockets::connection(payload)?;
-        let (_, info) = sock_diag::attributes(payload).find(|(kind, _)| *kind == INFO)?;
+        let attribute = |of| sock_diag::attributes(payload).find(|(kind, _)| *kind == of);
+        let (_, info) = attribute(INFO)?;
+        // Source: `SK_MEMINFO_SNDBUF` and `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h.
+        let memory = |at| attribute(MEMORY).and_then(|(_, words)| u32_at(words, at));
+        let is_full =
+            memory(12).zip(memory(20)).is_some_and(|(most, queued)| is_full(queued, most));
         let word = |at| u32_at(info, at);
         Some(Self {
             local: connection.local,
@@ -197,6 +212,7 @@ impl End {
             round_trip: word(148).filter(|us| *us != u32::MAX).unwrap_or(0),
             acknowledgements_alone: word(140)?.saturating_sub(word(152)?),
             data_segments: word(156)?,
+            is_full,
         })
     }
 
@@ -217,6 +233,9 @@ impl End {
         }
         if self.unread > 0 {
             return Place::Unread;
+        }
+        if self.unacknowledged > 0 && self.is_full {
+            return Place::HeldBuffer;
         }
         if self.received == 0 {
             return Place::Idle;
@@ -372,6 +391,7 @@ mod tests {
             round_trip: 40,
             acknowledgements_alone: 10,
             data_segments: 10,
+            is_full: false,
         }
     }
 
@@ -386,6 +406,14 @@ mod tests {
         let unanswered = End { sent: 0, since_received: 500, ..quiet() };
         assert_eq!(unanswered.place(), Place::Application);
         assert_eq!(End { accepted: false, unread: 9, ..quiet() }.place(), Place::AcceptQueue);
+    }
+
+    #[test]
+    fn a_full_send_buffer_is_told_until_its_bytes_are_acknowledged() {
+        let full = End { unacknowledged: 4_000, is_full: true, ..quiet() };
+        assert_eq!(full.place(), Place::HeldBuffer);
+        assert_eq!(End { unread: 10, ..full }.place(), Place::Unread);
+        assert_eq!(End { unacknowledged: 0, ..full }.place(), Place::Idle);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod end;
 mod station;
 
 pub use end::{End, Sender};
+pub(super) use station::is_full;
 pub use station::{Held, Station, place};
 
 pub(super) const SOURCE: Source = Source {

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use linerate_model::Timestamp;
 
+use super::threads::Doing;
 use super::{Fetch, Parse, Source};
 use crate::evidence::Evidence;
 use crate::subject::Subject;
@@ -73,10 +74,48 @@ fn is_disk(function: &str) -> bool {
     begins.iter().any(|begin| function.starts_with(begin))
 }
 
-/// The same of a thread's `/proc/PID/task/TID/stack`: `[<0>] ext4_sync_file+0x1d/0x350`, a line a function.
-pub fn stack_syncs(stack: &str) -> bool {
+/// What a thread waits for that sleeps without being woken by a signal (state `D`), by its `/proc/PID/task/TID/stack`:
+/// `[<0>] ext4_sync_file+0x1d/0x350`, a line a function. It is a disk only where it is in a file system, in the block
+/// layer or at a page that is read; otherwise a lock of the kernel's, mostly that of the process's memory, which
+/// threads take by turns that map and unmap.
+pub fn uninterrupted(stack: &str) -> Doing {
     let name = |line: &str| Some(line.rsplit_once(' ')?.1.split_once('+')?.0.to_owned());
-    stack.lines().filter_map(name).any(|name| is_sync(&name))
+    let names: Vec<_> = stack.lines().filter_map(name).collect();
+    let has = |is: fn(&str) -> bool| names.iter().any(|name| is(name));
+    match names.is_empty() {
+        // It may not be read, or the thread has gone on.
+        true => Doing::Disk,
+        false if has(is_sync) => Doing::Sync,
+        false if has(is_disk) || has(is_of_files) => Doing::Disk,
+        false => Doing::Lock,
+    }
+}
+
+/// Whether a function belongs to files on a disk, or to pages that are read from one.
+// Source: mm/filemap.c, fs/iomap, fs/buffer.c, fs/jbd2 of Linux, and its file systems.
+fn is_of_files(function: &str) -> bool {
+    let begins = [
+        "folio_wait",
+        "__folio_",
+        "filemap_",
+        "__filemap_",
+        "iomap_",
+        "__iomap_",
+        "wait_on_",
+        "__wait_on_buffer",
+        "swap_",
+        "jbd2_",
+        "ext4_",
+        "xfs_",
+        "btrfs_",
+        "f2fs_",
+        "ovl_",
+        "nfs",
+        "fuse_",
+        "dio_",
+        "do_direct_IO",
+    ];
+    begins.iter().any(|begin| function.starts_with(begin))
 }
 
 /// How the functions of system calls begin.
@@ -208,11 +247,19 @@ mod tests {
     fn a_sync_is_told_by_the_function_of_its_file_system() {
         let syncs = ["ext4_sync_file", "xfs_file_fsync", "ovl_fsync.cold", "ksys_sync"];
         assert!(syncs.iter().all(|name| is_sync(name)));
-        assert!(stack_syncs("[<0>] folio_wait_bit+0x12/0x30\n[<0>] ext4_sync_file+0x1d/0x350\n"));
-        assert!(!stack_syncs("[<0>] folio_wait_bit+0x12/0x30\n[<0>] filemap_read+0x1d/0x350\n"));
         assert!(
             !["vfs_write", "ext4_file_write_iter", "io_schedule"].iter().any(|name| is_sync(name))
         );
+    }
+
+    #[test]
+    fn who_may_not_be_woken_waits_for_a_disk_or_for_a_lock() {
+        let stack =
+            |names: [&str; 2]| names.map(|name| format!("[<0>] {name}+0x1d/0x350\n")).concat();
+        assert_eq!(uninterrupted(&stack(["folio_wait_bit", "ext4_sync_file"])), Doing::Sync);
+        assert_eq!(uninterrupted(&stack(["folio_wait_bit", "filemap_read"])), Doing::Disk);
+        assert_eq!(uninterrupted(&stack(["__vm_munmap", "__x64_sys_munmap"])), Doing::Lock);
+        assert_eq!(uninterrupted(""), Doing::Disk);
     }
 
     #[test]

@@ -43,7 +43,7 @@ metrics! {
     INSTANTS: u64 = "threads.instants", "1";
     /// Threads that ran or could have run (state R).
     RUNNING: u64 = "threads.running", "1";
-    /// Threads that waited for a disk: state D, or in fsync, fdatasync, sync_file_range, msync.
+    /// Threads that waited for a disk: state D (but for a lock of the kernel's, where root may see that), or in fsync, fdatasync, sync_file_range, msync.
     DISK: u64 = "threads.disk", "1";
     /// Of those, the ones in such a call, or whose write waits until it is on the disk (O_DSYNC; needs root).
     SYNC: u64 = "threads.sync", "1";

@@ -33,7 +33,7 @@ impl Facts<'_> {
         };
         let much = threads.disk >= HOLDS * (threads.disk + threads.running);
         Ok(claim
-            .sized_if(full || waits || much)
+            .sized_if(waits || much)
             .sum(format!("{} of waiting for {what} {}", duration(each), self.each()))
             .seen(seen))
     }

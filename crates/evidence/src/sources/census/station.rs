@@ -236,7 +236,8 @@ fn one_sided(slot: &SlotView, client: &End) -> Station {
 /// What keeps written bytes from being sent, or the application from writing more. None: nothing does.
 fn held(sender: &Sender) -> Option<Held> {
     if sender.notsent == 0 {
-        return is_full(sender).then_some(Held::Buffer);
+        let waits = sender.outstanding > 0 && is_full(sender.wmem_queued, sender.sndbuf);
+        return waits.then_some(Held::Buffer);
     }
     let next = sender.notsent.min(sender.mss);
     let congestion = sender.in_flight >= sender.cwnd;
@@ -269,13 +270,12 @@ fn narrower(sender: &Sender) -> Held {
     if congestion <= u64::from(sender.snd_wnd) { Held::Congestion } else { Held::Window }
 }
 
-/// Whether a writer may be waiting for the send buffer, with all of it in flight.
+/// Whether a writer may be waiting for the send buffer, with so many bytes queued of so many at most.
 ///
 /// Source: `sk_stream_memory_free` and `sk_stream_is_writeable`, include/net/sock.h: it waits once the buffer is
 /// full, and until a third of it is free.
-fn is_full(sender: &Sender) -> bool {
-    let (queued, most) = (u64::from(sender.wmem_queued), u64::from(sender.sndbuf));
-    sender.outstanding > 0 && most > 0 && queued * 3 > most * 2
+pub(in crate::sources) fn is_full(queued: u32, most: u32) -> bool {
+    most > 0 && u64::from(queued) * 3 > u64::from(most) * 2
 }
 
 /// The last ACK of TCP's handshake has not been taken.
