@@ -8,6 +8,7 @@ use super::headers::Segment;
 use super::orders::InOrders;
 use super::port::{Answer, Port};
 use super::record::Record;
+use super::refusal::Refusal;
 use crate::subject::Direction;
 
 /// After such a silence data belongs to another request or answer.
@@ -262,6 +263,10 @@ impl Connection {
                 Phase::Unasked { last: at }
             }
             (Direction::Return, Phase::Answering(answer)) => {
+                // A stream's error may come behind its head, in a segment of its own.
+                if segment.refusal == Some(Refusal::Xmpp) {
+                    totals.told_no[Refusal::Xmpp.left_off() - 1] += weight;
+                }
                 let bytes = answer.bytes + u64::from(segment.data);
                 Phase::Answering(Answer { last: at, bytes, ..answer })
             }

@@ -209,6 +209,7 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::super::record::Record;
+    use super::super::refusal::Refusal;
     use super::super::testing::{self, *};
     use super::*;
     use Direction::{Outbound as Out, Return as Back};
@@ -454,13 +455,19 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_a_refusal_is_counted_by_its_sort_and_not_in_the_midst_of_another() {
-        let no = |sequence: (u32, u32)| Segment {
-            refusal: Some(super::super::Refusal::Http),
-            ..packet(4000, Back, sequence, 11, ACK)
+        let told_no = |first: Option<Refusal>, second: Refusal| {
+            let back = |sequence: (u32, u32), refusal| Segment {
+                refusal,
+                ..packet(4000, Back, sequence, 11, ACK)
+            };
+            let asks = packet(4000, Out, (1, 10), 1, ACK);
+            let parts =
+                [(1, asks), (2, back((1, 100), first)), (3, back((101, 100), Some(second)))];
+            totals(&of(&parts), 9).told_no
         };
-        let exchanges =
-            of(&[(1, packet(4000, Out, (1, 10), 1, ACK)), (2, no((1, 100))), (3, no((101, 100)))]);
-        assert_eq!(totals(&exchanges, 9).told_no, [1, 0, 0, 0, 0, 0]);
+        assert_eq!(told_no(Some(Refusal::Http), Refusal::Http), [1, 0, 0, 0, 0, 0]);
+        // Behind the head of a stream.
+        assert_eq!(told_no(None, Refusal::Xmpp), [0, 0, 0, 0, 0, 1]);
     }
 
     #[test]
