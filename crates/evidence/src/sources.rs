@@ -45,7 +45,7 @@ pub mod dist;
 pub mod doing;
 pub mod engine;
 pub mod far;
-pub mod kernel;
+pub mod kernel_code;
 pub mod link;
 pub mod listener;
 pub mod netstat;
@@ -97,7 +97,7 @@ pub static SOURCES: &[&Source] = &[
     &threads::SOURCE,
     &spinning::SOURCE,
     &code::SOURCE,
-    &kernel::SOURCE,
+    &kernel_code::SOURCE,
     &peers::SOURCE,
     &clients::SOURCE,
     &port::SOURCE,

@@ -16,7 +16,7 @@ mod engine;
 mod groups;
 mod host;
 mod kept;
-mod kernel;
+mod kernel_code;
 mod namespace;
 mod netlink;
 mod owner;

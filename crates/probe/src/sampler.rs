@@ -15,7 +15,7 @@ use std::time::Duration;
 use linerate_evidence::Evidence;
 use linerate_model::Timestamp;
 
-use crate::kernel::KernelSampler;
+use crate::kernel_code::KernelSampler;
 use crate::pace::{Pace, Random, cpu_time};
 use crate::peers::{self, PeerSampler};
 use crate::spinning::SpinSampler;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use linerate_evidence::sources::kernel::uninterrupted;
+use linerate_evidence::sources::kernel_code::uninterrupted;
 use linerate_evidence::sources::run_times::ThreadId;
 use linerate_evidence::sources::threads::{Architecture, Doing, Said, Threads, doing, said, state};
 use linerate_evidence::{Evidence, Subject};

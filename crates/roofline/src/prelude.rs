@@ -6,8 +6,8 @@ pub(crate) use linerate_account::{
     Estimate, Experiment, Held, Inside, Pace, Running, Station, Watched,
 };
 pub(crate) use linerate_evidence::sources::{
-    callees, code, dist, doing, link, listener, netstat, owner, port, process, snmp, sockstat,
-    spinning, stat, suspect, tcp_info, vm, waits,
+    callees, code, dist, doing, kernel_code, link, listener, netstat, owner, port, process, snmp,
+    sockstat, spinning, stat, suspect, tcp_info, vm, waits,
 };
 pub(crate) use linerate_evidence::{Metric, Missing, Of, Side, Subject};
 pub(crate) use linerate_model::words::{duration, in_percent, percent, rounded_up};

@@ -25,6 +25,10 @@ pub(crate) struct Target {
     pub ciphers: Option<f64>,
     /// The share of its user code in the file that has most of it, 0 to 1; absent: too few.
     pub busiest_code: Option<f64>,
+    /// The share of its CPU time that it was in the kernel, 0 to 1.
+    pub kernel: f64,
+    /// The share of that in the system call that has most of it, 0 to 1; absent: too few samples.
+    pub busiest_call: Option<f64>,
 }
 
 pub(crate) struct Host {
@@ -105,6 +109,8 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
         node,
         spinning,
         busiest_code: share_of(&of, code::SAMPLES, code::BUSIEST),
+        kernel: system / cores.max(1e-9),
+        busiest_call: share_of(&of, kernel_code::SAMPLES, kernel_code::BUSIEST),
         ciphers: share_of(&of, code::SAMPLES, code::CIPHERS).map(|share| share * user),
     })
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use linerate_model::Timestamp;
 
-use super::super::{kernel, spinning};
+use super::super::{kernel_code, spinning};
 use crate::evidence::Evidence;
 use crate::subject::Subject;
 
@@ -55,11 +55,11 @@ impl States {
         let mean = |metric| of.grown(metric).unwrap_or(0.0) / instants.max(1.0);
         let running = mean(super::RUNNING);
         let at_disk = |metric| of.rate(metric).unwrap_or(0.0) / spinning::A_SECOND as f64;
-        let disk_running = at_disk(kernel::DISK).min(running);
+        let disk_running = at_disk(kernel_code::DISK).min(running);
         Some(Self {
             running: running - disk_running,
             disk: mean(super::DISK) + disk_running,
-            sync: mean(super::SYNC) + at_disk(kernel::SYNC).min(disk_running),
+            sync: mean(super::SYNC) + at_disk(kernel_code::SYNC).min(disk_running),
             disk_running,
             timer: mean(super::TIMER),
             lock: mean(super::LOCK),

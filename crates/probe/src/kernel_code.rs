@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use linerate_evidence::Evidence;
-use linerate_evidence::sources::kernel::{Functions, Kernel};
+use linerate_evidence::sources::kernel_code::{Functions, Kernel};
 use linerate_evidence::sources::run_times::ThreadId;
 use linerate_evidence::sources::spinning::A_SECOND;
 use linerate_model::Timestamp;
@@ -12,7 +12,7 @@ use crate::sys::Clocked;
 use crate::tree::read;
 
 /// The source it reads.
-pub(crate) const ID: &str = "kernel";
+pub(crate) const ID: &str = "kernel_code";
 
 /// Chosen: workers of a pool do the same by turns, and what they do together is to be seen; each takes 5 us to begin.
 const THREADS: usize = 64;
@@ -85,7 +85,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use linerate_evidence::Subject;
-    use linerate_evidence::sources::kernel::SAMPLES;
+    use linerate_evidence::sources::kernel_code::SAMPLES;
 
     use super::*;
 

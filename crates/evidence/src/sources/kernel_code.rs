@@ -21,7 +21,7 @@ use crate::evidence::Evidence;
 use crate::subject::Subject;
 
 pub(super) const SOURCE: Source = Source {
-    id: "kernel",
+    id: "kernel_code",
     says: "what the target does in the kernel, by samples of the kernel's clock",
     of: "target",
     fetch: Fetch::Threads,
@@ -31,13 +31,13 @@ pub(super) const SOURCE: Source = Source {
 
 metrics! {
     /// Samples of the target's 64 busiest threads while they ran in the kernel, since sampling began.
-    SAMPLES: u64 = "kernel.samples", "1";
+    SAMPLES: u64 = "kernel_code.samples", "1";
     /// Of those, the ones in which it put a task to a disk or was about to wait for it, for a sync or any other.
-    DISK: u64 = "kernel.disk", "1";
+    DISK: u64 = "kernel_code.disk", "1";
     /// Of those, the ones in which something written was put on the disk (fsync, or a write to a file of `O_DSYNC`).
-    SYNC: u64 = "kernel.sync", "1";
-    /// Of them, the ones in the system call that has most.
-    BUSIEST: u64 = "kernel.busiest", "1";
+    SYNC: u64 = "kernel_code.sync", "1";
+    /// Of all of them, the ones in the system call that has most.
+    BUSIEST: u64 = "kernel_code.busiest", "1";
 }
 
 /// What a function of the kernel means for a thread that is in it.
