@@ -127,7 +127,7 @@ impl SockDiag {
         self.dump(1 << ESTABLISHED | 1 << SYN_SENT, INFO)
     }
 
-    /// Those of some families, with their `tcp_info`; with a port, only those whose own it is.
+    /// Those of some families, with their `tcp_info` and memory; with a port, only those whose own it is.
     pub(crate) fn connections_of(
         &mut self,
         families: &[u8],

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use linerate_evidence::sources::{bursts, capture, code, port, process, snmp, threads};
+use linerate_evidence::sources::{
+    bursts, capture, code, kernel_code, port, process, snmp, threads,
+};
 use linerate_evidence::{Evidence, Header, Metric, Side, Subject, read, summarise};
 use linerate_model::Timestamp;
 use linerate_roofline::{Answer, Judgement, Run, State, judge};
@@ -43,6 +45,9 @@ struct Told {
     in_handshake: Option<f64>,
     /// The share of its code in a library of ciphers.
     ciphers: f64,
+    /// CPUs' worth of its time in the kernel, all in one system call, and the share of that at a disk, in a sync.
+    in_kernel: f64,
+    syncs: f64,
 }
 
 /// Of bursts and threads. Unit: instants a second.
@@ -76,6 +81,11 @@ impl Told {
             count(PORT, capture::TLS, self.in_handshake.map_or(0.0, |_| self.exchanges));
             count(Subject::Target, code::SAMPLES, 97.0 * self.cpu);
             count(Subject::Target, code::CIPHERS, 97.0 * self.cpu * self.ciphers);
+            count(Subject::Target, kernel_code::SAMPLES, 97.0 * self.in_kernel);
+            count(Subject::Target, kernel_code::BUSIEST, 97.0 * self.in_kernel);
+            for metric in [kernel_code::DISK, kernel_code::SYNC] {
+                count(Subject::Target, metric, 97.0 * self.in_kernel * self.syncs);
+            }
             // The node's own count of what one of its connections read.
             count(Subject::Flow(1, Side::Server), port::RECV_CNT, self.exchanges);
             count(
@@ -94,8 +104,11 @@ impl Told {
             time(PORT, capture::HANDSHAKE_TIME, 0.5 * self.in_handshake.unwrap_or(0.0));
             time(Subject::Target, process::RUN, self.cpu);
             time(Subject::Target, process::RUN_DELAY, 0.0);
-            time(Subject::Target, process::UTIME, self.cpu);
-            time(Subject::Target, process::STIME, 0.0);
+            time(Subject::Target, process::UTIME, self.cpu - self.in_kernel);
+            time(Subject::Target, process::STIME, self.in_kernel);
+        }
+        if self.in_kernel > 0.0 {
+            evidence.push_fact(Subject::Target, "busiest_call", "pwrite64".to_owned());
         }
         evidence
     }
@@ -362,4 +375,27 @@ fn answers_that_nagle_holds_are_not_well() {
     assert!(judgement.place.held.is_some());
     let rule = judgement.roofs.iter().find(|roof| roof.id == "tcp.nagle-delayed-ack").unwrap();
     assert!(rule.state != State::Ceiling || rule.binds);
+}
+
+/// In a virtual machine the disk is a program's work on the same CPU.
+#[test]
+fn a_sync_that_runs_is_waited_for_and_a_full_cpu_has_a_system_call() {
+    let of = |cpu, syncs| Told {
+        places: places([("bursts.application", 8.0)]),
+        threads: places([("threads.running", cpu), ("threads.lock", 7.0)]),
+        exchanges: 500.0,
+        under_way: 8.0,
+        cpu,
+        in_kernel: 0.9 * cpu,
+        syncs,
+        ..Told::default()
+    };
+    let (syncs, judgement) = (of(0.95, 0.9).judged(), of(1.95, 0.0).judged());
+    let of = |id: &str, of: &Judgement| of.roofs.iter().find(|roof| roof.id == id).cloned();
+    let roof = |id: &str| of(id, &judgement).unwrap();
+    assert_eq!(of("app.disk-sync", &syncs).unwrap().state, State::Ceiling);
+    assert_eq!(roof("app.disk-sync").state, State::DoesNotApply);
+    assert_eq!(judgement.verdict.by(), Some("target.cpu"));
+    let said = format!("{:?}", roof("target.cpu"));
+    assert!(said.contains("in the kernel, 100 % of that in pwrite64"), "{said}");
 }

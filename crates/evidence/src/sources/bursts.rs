@@ -13,8 +13,8 @@
 //! that needs no answer stays in the application for ever. On a path of less than 0.5 ms what is in flight counts as
 //! idle; on a longer one an answer may seem in flight a tick longer than it was.
 //!
-//! Source: `sock_diag` with `INET_DIAG_INFO`; `struct tcp_info`, `linux/tcp.h`; a socket that is not accepted has no
-//! inode (`inet_csk_accept`, `sock_graft`).
+//! Source: `sock_diag` with `INET_DIAG_INFO` and `INET_DIAG_SKMEMINFO`; `struct tcp_info`, `linux/tcp.h`; a socket that
+//! is not accepted has no inode (`inet_csk_accept`, `sock_graft`).
 
 use std::net::SocketAddr;
 
@@ -172,7 +172,8 @@ pub struct End {
     is_full: bool,
 }
 
-/// The ends of a port's connections in a dump with `INET_DIAG_INFO`. Those with too little in it (a kernel before
+/// The ends of a port's connections in a dump with `INET_DIAG_INFO`, and of full send buffers with
+/// `INET_DIAG_SKMEMINFO`. Those with too little in it (a kernel before
 /// 4.19) are skipped.
 pub fn ends(dump: &[u8], port: u16) -> Vec<End> {
     let ends = sock_diag::payloads(dump).filter_map(End::read);
