@@ -342,7 +342,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     // The capture pauses to keep within its budget: rates and means are over the time in which it took packets.
     let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
     let per_s = |metric| counted(metric) / seconds;
-    let turns = counted(capture::DUPLEX) + counted(capture::UNASKED);
+    let unasked = (counted(capture::UNASKED) - counted(capture::RESUMED)).max(0.0);
+    let turns = counted(capture::DUPLEX) + unasked;
     // Packets and no answers: one end sends unasked.
     let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;

@@ -132,6 +132,8 @@ metrics! {
     DUPLEX: u64 = "capture.duplex", "1";
     /// Times data came back with nothing asked, or after an answer had been silent for a second, since the capture began; a greeting does not count.
     UNASKED: u64 = "capture.unasked", "1";
+    /// Of these silences, those in the midst of an answer: the client went on, or the connection ended, within a quarter of a second after what came then.
+    RESUMED: u64 = "capture.resumed", "1";
     /// Times an acknowledgement told of data that the capture had not seen, since it began; the exchange is left out.
     MISSED: u64 = "capture.missed", "1";
     /// Packets that the kernel dropped because the capture was behind, since it began; of all ports.
@@ -245,6 +247,7 @@ pub fn push(
         count(UNANSWERED, totals.unanswered);
         count(DUPLEX, totals.duplex);
         count(UNASKED, totals.unasked);
+        count(RESUMED, totals.resumed);
         count(MISSED, totals.missed);
         count(LOST, own.lost);
         count(ONE_IN, u64::from(exchanges.sampling().one_in()));

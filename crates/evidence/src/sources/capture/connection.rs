@@ -16,6 +16,11 @@ use crate::subject::Direction;
 // shorter than the pauses of chat users.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// A client that sends within this time after data that followed a silence has waited for that data: it was the rest of
+/// its answer.
+// Chosen: a quarter of that silence; clients that load a service ask again in less, people do not.
+const REACTS: Duration = Duration::from_millis(250);
+
 /// A server that sends no more than this before any request, and closes, has refused. Unit: bytes.
 // Chosen: a line; services that send unasked and close (a stream, a file) send more.
 const REFUSAL: u32 = 200;
@@ -69,12 +74,31 @@ enum Phase {
         record: Option<Record>,
     },
     Answering(Answer),
-    /// Data that was not asked for.
+    /// Data that was not asked for, as it seems.
     Unasked {
         last: Timestamp,
+        /// The answer whose rest it may be.
+        resumed: Option<Resumed>,
     },
     /// The server has sent a FIN.
     Over,
+}
+
+/// An answer that was silent, with what came after: the client's next step tells whether that was its rest.
+#[derive(Clone, Copy, Debug)]
+struct Resumed {
+    whole: Answer,
+    /// The last of it before the first silence, and the bytes until then.
+    last: Timestamp,
+    bytes: u64,
+    silences: u32,
+}
+
+impl Resumed {
+    /// The answer, if what came after was none of it.
+    fn before(&self) -> Answer {
+        Answer { last: self.last, bytes: self.bytes, ..self.whole }
+    }
 }
 
 impl Connection {
@@ -107,8 +131,10 @@ impl Connection {
     /// No packets are read from now on: its state is cut off.
     pub fn pause(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
         port.totals.asked_area += weight * self.asked_for(at, port);
-        if let Phase::Answering(answer) = self.phase {
-            port.answered_in(&answer, weight);
+        match self.phase {
+            Phase::Answering(answer) => port.answered_in(&answer, weight),
+            Phase::Unasked { resumed: Some(of), .. } => port.answered_in(&of.before(), weight),
+            _ => {}
         }
         (self.phase, self.ends) = (Phase::Unknown, [None; 2]);
         self.served = true;
@@ -181,10 +207,11 @@ impl Connection {
     /// Data that was not seen before.
     fn on_data(&mut self, at: Timestamp, segment: &Segment, weight: u64, port: &mut Port) {
         let silent = |last: Timestamp| at.since(last) > SILENCE;
-        if let Phase::Answering(answer) = self.phase
-            && (segment.direction == Direction::Outbound || silent(answer.last))
-        {
-            port.answered(&answer, weight);
+        if segment.direction == Direction::Outbound {
+            self.settle(at, weight, port);
+            if let Phase::Answering(answer) = self.phase {
+                port.answered(&answer, weight);
+            }
         }
         let asked_for = self.asked_for(at, port);
         let Port { totals, service_times, rhythm, orders, spoke_first, .. } = port;
@@ -260,7 +287,11 @@ impl Connection {
             }
             (Direction::Return, Phase::Answering(answer)) if silent(answer.last) => {
                 totals.unasked += weight;
-                Phase::Unasked { last: at }
+                let bytes = answer.bytes + u64::from(segment.data);
+                let whole = Answer { last: at, bytes, ..answer };
+                let Answer { last, bytes, .. } = answer;
+                let resumed = Some(Resumed { whole, last, bytes, silences: 1 });
+                Phase::Unasked { last: at, resumed }
             }
             (Direction::Return, Phase::Answering(answer)) => {
                 // A stream's error may come behind its head, in a segment of its own.
@@ -270,9 +301,14 @@ impl Connection {
                 let bytes = answer.bytes + u64::from(segment.data);
                 Phase::Answering(Answer { last: at, bytes, ..answer })
             }
-            (Direction::Return, Phase::Unasked { last }) => {
+            (Direction::Return, Phase::Unasked { last, mut resumed }) => {
                 totals.unasked += if silent(last) { weight } else { 0 };
-                Phase::Unasked { last: at }
+                if let Some(of) = &mut resumed {
+                    of.silences += u32::from(silent(last));
+                    of.whole.last = at;
+                    of.whole.bytes += u64::from(segment.data);
+                }
+                Phase::Unasked { last: at, resumed }
             }
             (Direction::Return, Phase::Fresh { since }) => {
                 spoke_first[0] += 1;
@@ -282,14 +318,29 @@ impl Connection {
             (Direction::Return, Phase::Greeting { first, parts, .. }) if parts < GREETING => {
                 Phase::Greeting { first, last: at, parts: parts + 1 }
             }
-            (Direction::Return, Phase::Greeting { .. }) => Phase::Unasked { last: at },
+            (Direction::Return, Phase::Greeting { .. }) => {
+                Phase::Unasked { last: at, resumed: None }
+            }
             // Data met in the midst of an answer may be its rest.
             (Direction::Return, Phase::Opening | Phase::Unknown) => Phase::Unknown,
         };
     }
 
+    /// The client goes on, or the connection ends: whether what came after a silence was the rest of an answer.
+    fn settle(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
+        let Phase::Unasked { last, resumed: Some(of) } = self.phase else { return };
+        if at.since(last) <= REACTS {
+            port.totals.resumed += weight * u64::from(of.silences);
+            self.phase = Phase::Answering(of.whole);
+        } else {
+            port.answered(&of.before(), weight);
+            self.phase = Phase::Unasked { last, resumed: None };
+        }
+    }
+
     /// No answer comes any more.
     pub fn close(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
+        self.settle(at, weight, port);
         match self.phase {
             Phase::Asked { first, .. } => {
                 port.totals.unanswered += weight;

@@ -343,6 +343,27 @@ mod tests {
     }
 
     #[test]
+    fn a_silence_within_an_answer_is_no_end_of_it_if_the_client_goes_on_at_once() {
+        let asks = |ms: u64| {
+            totals(
+                &of(&[
+                    (0, packet(4000, Out, (1, 10), 1, ACK)),
+                    (5, packet(4000, Back, (1, 1_000), 11, ACK)),
+                    (1_105, packet(4000, Back, (1_001, 1_000), 11, ACK)),
+                    (2_205, packet(4000, Back, (2_001, 1_000), 11, ACK)),
+                    (ms, packet(4000, Out, (11, 10), 3_001, ACK)),
+                ]),
+                ms,
+            )
+        };
+        let soon = asks(2_206);
+        assert_eq!((soon.unasked, soon.resumed), (2, 2));
+        assert_eq!((soon.answer_time, soon.idle_time), (2_200 * MS, MS));
+        let late = asks(3_000);
+        assert_eq!((late.unasked, late.resumed, late.answer_time), (2, 0, 0));
+    }
+
+    #[test]
     fn who_is_closed_after_saying_nothing_for_long_is_not_refused() {
         let closed = |ms: u64| {
             totals(

@@ -47,6 +47,8 @@ pub struct Totals {
     pub duplex: u64,
     /// See [`super::UNASKED`].
     pub unasked: u64,
+    /// See [`super::RESUMED`].
+    pub resumed: u64,
     /// See [`super::MISSED`].
     pub missed: u64,
 }
