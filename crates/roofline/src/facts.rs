@@ -20,6 +20,7 @@ pub(crate) mod queues;
 pub(crate) mod sampled;
 pub(crate) mod stops;
 pub(crate) mod tls;
+pub(crate) mod unread;
 
 use directions::LaidDirection;
 

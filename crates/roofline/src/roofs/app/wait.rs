@@ -59,7 +59,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(is_made.then_some(more)))
 }
 
-/// Exchanges unread for much longer than it takes to wake a process, where nothing is half full.
+/// Exchanges unread for much longer than it takes to wake a process, where nothing is half full. Those behind a full
+/// queue wait for the window as well.
 fn late_to_read(facts: &Facts) -> f64 {
     let unread = facts.at(Station::Unread);
     let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;
@@ -67,7 +68,8 @@ fn late_to_read(facts: &Facts) -> f64 {
     let is_free = facts.stations.fullest().is_none_or(|(_, full)| full < HALFWAY);
     // Threads, not exchanges: it has read none.
     let is_ready = target.runnable.unwrap_or(0.0) + threads.disk >= HALFWAY;
-    if is_long && is_free && !is_ready { unread } else { 0.0 }
+    let full = facts.unread().map_or(0.0, |of| of.full);
+    if is_long && is_free && !is_ready { unread - full } else { 0.0 }
 }
 
 /// Whether each request of a watched service waits in the application for a time of its own.

@@ -8,6 +8,7 @@
 
 use crate::facts::flows::{Bulk, mean_over};
 use crate::facts::sampled::is_in_loop;
+use crate::facts::unread::carries;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -16,26 +17,23 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if held >= HALFWAY * facts.place.of.max(1.0) {
         return peers(facts, held);
     }
-    let readers: Vec<Of> = facts.run.flows(Side::Server).into_iter().filter(carries).collect();
-    let full = mean_over(&readers, full)?;
-    silent_if(full <= 0.0, "no receive queue of the target's was full")?;
-    let unread = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
+    let unread = facts.unread()?;
+    silent_if(unread.full <= 0.0, "no receive queue of the target's was full")?;
     let target = facts.target_cpu()?;
     let function = reader(facts);
     let why = "its readers are idle in their receive loops";
     silent_if(function.is_some_and(is_in_loop), why)?;
     let connections = f64::from(facts.run.connections());
-    let queued = full * connections;
-    let queued = if facts.is_split() { queued.min(facts.at(Station::Unread)) } else { queued };
-    let each = queued * (1.0 - target.utilisation()) / facts.attained;
+    let each = unread.full * (1.0 - target.utilisation()) / facts.attained;
     silent_if(each <= 0.0, "its CPUs are not idle, or no exchange is unread")?;
     let (all, took) = (facts.run.connections_words(), duration(each));
-    let (full, unread, rate) = (in_percent(full), Bytes(unread as u64), OpRate(connections / each));
+    let (full, bytes) = (in_percent(unread.share), Bytes(unread.bytes as u64));
+    let rate = OpRate(connections / each);
     // A queue fills behind any slow reader. Small reads or a long mailbox are the reason.
     Ok(Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
         .sum(format!("{all} / {took} unread while the application sleeps = {rate}"))
         .seen(format!(
-            "the target's receive queues were full in {full} of the samples, with {unread} on average, while it used \
+            "the target's receive queues were full in {full} of the samples, with {bytes} on average, while it used \
              {:.2} of {:.0} CPUs",
             target.cores, target.limit
         ))
@@ -69,25 +67,6 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
             "in the reader: read while earlier data is handled; in the service: limit what waits for a slow reader \
              (drop, thin out, or close: send_timeout, high_watermark), and do not delay others for it",
         )]))
-}
-
-/// Whether anything came on it, where the kernel counts that.
-fn carries(flow: &Of) -> bool {
-    flow.all(tcp_info::RQUEUE).is_ok()
-        && flow.delta(tcp_info::BYTES_RECEIVED).map_or(true, |(bytes, _)| bytes.0 > 0)
-}
-
-/// The share of its samples in which the receive queue was full.
-fn full(flow: &Of) -> Result<f64, Missing> {
-    let all = flow.both(tcp_info::RCVBUF, tcp_info::RQUEUE)?;
-    let memory = flow.values(tcp_info::RMEM_ALLOC);
-    let memory = memory.unwrap_or_else(|_| all.iter().map(|(_, bytes)| *bytes).collect());
-    // Source: `tcp_win_from_space`, include/net/tcp.h: half of the buffer is offered as a window.
-    let is_full = |((buffer, bytes), memory): &(&(Bytes, Bytes), Bytes)| {
-        bytes.0 > 0 && bytes.0.max(memory.0) * 2 >= buffer.0
-    };
-    let full = all.iter().zip(memory).filter(is_full).count();
-    Ok(full as f64 / flow.values(tcp_info::RQUEUE)?.len() as f64)
 }
 
 /// Where a reader of a node sampled inside was: its owner's function.
