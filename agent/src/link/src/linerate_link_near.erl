@@ -194,11 +194,27 @@ handle_info({'DOWN', _, process, Far, Reason}, #state{far = Far} = State) ->
     ended(Reason, State);
 handle_info({'EXIT', Pid, Reason}, #state{lanes = Lanes} = State) ->
     case lists:keymember(Pid, 1, Lanes) of
-        true -> ended(Reason, State);
+        true -> ended(cause(Reason, State), State);
         false -> {stop, Reason, State}
     end;
 handle_info(_, State) ->
     {noreply, State}.
+
+%% Chosen: both ends of the distribution's connection notice its end within a millisecond; on a full machine within some
+%% of the kernel's time slices. Unit: ms.
+-define(FAR_WORDS, 100).
+
+%% Where a node is lost the far end closes its lanes, and that may be seen first.
+-spec cause(term(), #state{}) -> term().
+cause({shutdown, _} = Reason, #state{far = Far, flags = Flags}) ->
+    ok = atomics:put(Flags, 1, 1),
+    receive
+        {'DOWN', _, process, Far, noconnection} -> nodedown;
+        {'DOWN', _, process, Far, _} -> Reason
+    after ?FAR_WORDS -> Reason
+    end;
+cause(Reason, _) ->
+    Reason.
 
 %% A lane that says why it ends has told its senders. Of one that crashed or was killed nobody knows
 %% what was in it, so all are told that.
