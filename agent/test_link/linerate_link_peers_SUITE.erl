@@ -104,7 +104,7 @@ what_a_netsplit_loses_is_counted(_) ->
         Senders = [{To, spawn_monitor(fun() -> exit({sent, sent_until_closed(Link, Id, To, 1)}) end)} || To <- There],
         [some_arrived(To) || To <- There],
         true = erlang:disconnect_node(Node),
-        Sent = [{To, receive {'DOWN', M, _, _, {sent, Of}} -> Of after 10000 -> error(no_end) end} || {To, {_, M}} <- Senders],
+        Sent = [{To, receive {'DOWN', M, _, _, {sent, Of}} -> Of; {'DOWN', M, _, _, Other} -> error(Other) after 10000 -> error({no_end, process_info(P, [current_stacktrace, messages])}) end} || {To, {P, M}} <- Senders],
         true = net_kernel:connect_node(Node),
         [
             begin
