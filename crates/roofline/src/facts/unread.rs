@@ -12,6 +12,8 @@ pub(crate) struct Unread {
     pub share: f64,
     /// Unit: bytes of a connection.
     pub bytes: f64,
+    /// Sampled connections on which anything came.
+    pub readers: f64,
 }
 
 impl Facts<'_> {
@@ -22,7 +24,7 @@ impl Facts<'_> {
         let bytes = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
         let full = share * f64::from(self.run.connections());
         let full = if self.is_split() { full.min(self.at(Station::Unread)) } else { full };
-        Ok(Unread { full, share, bytes })
+        Ok(Unread { full, share, bytes, readers: readers.len() as f64 })
     }
 }
 

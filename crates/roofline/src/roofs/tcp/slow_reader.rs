@@ -1,8 +1,8 @@
 //! Slow reader: an end reads more slowly than the other sends, and the window shuts. It is the target; or, at a
 //! watched service, its peers.
 //!
-//! `each = connections with a full queue x idle share of its CPUs / throughput`, at most what the census finds
-//! unread; of its peers `connections that their windows hold / throughput`
+//! `each = connections with a full queue x idle share of its CPUs, one a connection at most / throughput`, at most what
+//! the census finds unread; of its peers `connections that their windows hold / throughput`
 //! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293,
 //! 3.8.6.
 
@@ -24,7 +24,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let why = "its readers are idle in their receive loops";
     silent_if(function.is_some_and(is_in_loop), why)?;
     let connections = f64::from(facts.run.connections());
-    let each = unread.full * (1.0 - target.utilisation()) / facts.attained;
+    // Each connection is read by one thread at a time.
+    let most = target.limit.min(unread.readers);
+    let busy = target.utilisation().max(target.cores / most.max(1.0));
+    let idle = (1.0 - busy).max(0.0);
+    let each = unread.full * idle / facts.attained;
     silent_if(each <= 0.0, "its CPUs are not idle, or no exchange is unread")?;
     let (all, took) = (facts.run.connections_words(), duration(each));
     let (full, bytes) = (in_percent(unread.share), Bytes(unread.bytes as u64));
