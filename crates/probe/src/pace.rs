@@ -16,6 +16,8 @@ pub(crate) struct Pace {
     most: Duration,
     /// Samples may take one part in so many of a CPU.
     share: u32,
+    /// CPU time that may be spent beside that share, at the begin.
+    credit: Duration,
     /// What a sample costs, smoothed: gaps that followed each cost would avoid costly instants.
     cost: Duration,
     next: Timestamp,
@@ -23,7 +25,13 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(least: Duration, share: u32) -> Self {
-        Self { least, most: Duration::MAX, share, cost: Duration::ZERO, next: Timestamp(0) }
+        let (most, none) = (Duration::MAX, Duration::ZERO);
+        Self { least, most, share, credit: none, cost: none, next: Timestamp(0) }
+    }
+
+    /// The same with so much CPU time that is spent at the shortest gaps before the share holds.
+    pub(crate) fn at_first(self, credit: Duration) -> Self {
+        Self { credit, ..self }
     }
 
     /// The same with a maximum of the mean gap.
@@ -50,6 +58,10 @@ impl Pace {
     fn gap(&mut self, cost: Duration) -> Duration {
         // Chosen: eight samples to follow a change; the first counts alone.
         self.cost = if self.cost.is_zero() { cost } else { (self.cost * 7 + cost) / 8 };
+        if let Some(left) = self.credit.checked_sub(cost) {
+            self.credit = left;
+            return self.least;
+        }
         self.cost.saturating_mul(self.share).clamp(self.least, self.most)
     }
 }

@@ -34,6 +34,8 @@ const DUMP_SHARE: u32 = 400;
 /// Chosen: a dump may walk a large kernel table, some milliseconds; three a second show the peers.
 const DUMP_AT_MOST: Duration = Duration::from_millis(300);
 const SCAN_SHARE: u32 = 1000;
+/// Chosen: some scans of a program with some dozens of descriptors, which may have none of its connections at the first.
+const SCAN_FIRST: Duration = Duration::from_millis(10);
 /// Chosen: twenty rounds in the shortest step of the experiment, a tenth of a percent of a CPU for them, and no more
 /// connections than one round can ask for one by one.
 const ROUND_EVERY: Duration = Duration::from_millis(20);
@@ -121,7 +123,7 @@ impl PeerSampler {
             runs: BTreeMap::new(),
             clients: Clients::default(),
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
-            scans: Pace::new(Duration::ZERO, SCAN_SHARE),
+            scans: Pace::new(Duration::ZERO, SCAN_SHARE).at_first(SCAN_FIRST),
             few: Vec::new(),
             again: Vec::new(),
             again_at: Vec::new(),
