@@ -221,7 +221,7 @@ impl Stations {
             asked || hottest.as_ref().is_some_and(|of| of.owner == process.pid)
         };
         let asked = facts.processes.iter().filter(in_the_way);
-        let used = asked.map(|of| node.of_one(of.running) * let_run).fold(0.0, f64::max);
+        let used = asked.filter_map(|of| facts.used_by(of).ok()).fold(0.0, f64::max);
         self.push(Resource::Process, used, 1.0, used);
     }
 

@@ -16,6 +16,8 @@ pub struct Process<'a> {
     pub wait: Option<&'a str>,
     /// The share of samples in which it ran or could have run, 0 to 1.
     pub running: f64,
+    /// The largest share of the time that agrees with these samples, 0 to 1.
+    pub running_most: f64,
     /// The share in which it collected garbage.
     pub collecting: f64,
     /// The share in which it had mail.
@@ -85,6 +87,29 @@ impl Process<'_> {
     /// `my_server:init/1 (<0.123.0>)`.
     pub fn words(&self) -> String {
         format!("{} ({})", self.name, self.pid)
+    }
+}
+
+/// The upper end of a share's 95 % interval.
+/// Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
+fn most(share: f64, samples: usize) -> f64 {
+    let (n, z) = (samples as f64, 1.96);
+    let about = share + z * z / (2.0 * n);
+    let wide = z * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
+    ((about + wide) / (1.0 + z * z / n)).min(1.0)
+}
+
+impl Facts<'_> {
+    /// CPUs' worth of time of one process. Its samples are few, and the schedulers' own time is exact: what is not the
+    /// others' may be its own, as far as its samples agree.
+    pub(crate) fn used_by(&self, of: &Process) -> Result<f64, Missing> {
+        let (node, _, let_run) = self.schedulers()?;
+        let others: f64 =
+            self.processes.iter().filter(|other| other.pid != of.pid).map(|of| of.running).sum();
+        let left = (node.active - others).min(of.running_most);
+        let is_full = node.active >= FULL * node.online;
+        let used = node.of_one(of.running);
+        Ok(if is_full { used } else { used.max(left) } * let_run)
     }
 }
 
@@ -164,6 +189,7 @@ fn process<'a>(
         stack: fact("stack").unwrap_or(""),
         wait: fact("wait"),
         running: some(suspect::RUNNING),
+        running_most: most(some(suspect::RUNNING), of.values(suspect::RUNNING).map_or(0, |all| all.len())),
         collecting: some(suspect::COLLECTING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),

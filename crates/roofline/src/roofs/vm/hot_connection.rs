@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.serving_node()?;
-    let (node, _, let_run) = facts.schedulers()?;
+    let (node, ..) = facts.schedulers()?;
     let hot = Hottest::of(&facts.run)?;
     let of_bytes = in_percent(hot.share);
     let why = format!("of {} connections the busiest has {of_bytes} of the bytes", hot.connections);
@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let of = format!("the owner of the connection with {}", hot.peer);
     let owner = facts.processes.iter().find(|of| of.pid == hot.owner);
     let owner = owner.ok_or_else(|| missing(suspect::RUNNING.name, &of))?;
-    let used = node.of_one(owner.running) * let_run;
+    let used = facts.used_by(owner)?;
     silent_if(used <= 0.0, "no sample shows its owner at work")?;
     let each = facts.per_exchange(used);
     let rate = rate(1.0, each);
