@@ -52,11 +52,12 @@ class Linerate:
         return Run(load["answered"], outcome.cpu_s, outcome.peak_bytes, us, load)
 
 
-def opened(binary, address, connections, core):
-    """linerate's users who connect and say nothing, held for a second: seconds that opening took, peak memory."""
+def opened(binary, address, connections, sources, core):
+    """linerate's users who connect from so many addresses and say nothing, held for a second: seconds that opening took,
+    peak memory."""
     command = [binary, "capacity", f"tcp://{address}", "-c", connections, "--hold=1s", "--levels", 1, "--settle", "500ms"]
     # Less than the time that memory is looked at: no answer comes of such a connection.
-    outcome = run_for_memory([*command, "--processes", 1, "--json"], core, 10)
+    outcome = run_for_memory([*command, "--processes", 1, "-k", f"engine.sources=127.0.0.1-127.0.0.{sources}", "--json"], core, 10)
     # Beside the document stands what it says meanwhile.
     found = re.search(r"^\{.*^\}", outcome.output, re.DOTALL | re.MULTILINE)
     held = json.loads(found[0])["held"] if found else {}

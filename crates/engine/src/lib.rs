@@ -11,6 +11,7 @@ mod opening;
 mod probe;
 mod socket;
 mod spaced;
+mod sys;
 mod thread;
 mod tls;
 mod trust;

@@ -10,6 +10,8 @@ use rustix::net::{
     sockopt,
 };
 
+use crate::sys::bind_without_port;
+
 /// Opens sockets for one thread.
 pub(crate) struct Opener {
     options: EngineOptions,
@@ -54,11 +56,8 @@ impl Opener {
         if let Some((low, high)) = self.ports {
             self.bind_within(&socket, source, low, high)?;
         } else if !self.sources.is_empty() {
-            // No port of the range is left of that address.
-            let bound = bind(&socket, &SocketAddr::new(source, 0));
-            bound.map_err(
-                |errno| if errno == Errno::ADDRINUSE { Errno::ADDRNOTAVAIL } else { errno },
-            )?;
+            bind_without_port(&socket)?;
+            bind(&socket, &SocketAddr::new(source, 0))?;
         }
         match connect(&socket, &server) {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
@@ -152,6 +151,19 @@ mod tests {
         let address: SocketAddr = getsockname(&own).unwrap().try_into().unwrap();
         connect(&own, &address).unwrap();
         assert_eq!(connected(&own, address), Err(Errno::CONNREFUSED));
+    }
+
+    #[test]
+    fn a_source_is_bound_without_a_port_until_it_connects() {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = socket.unwrap();
+        bind_without_port(&socket).unwrap();
+        bind(&socket, &SocketAddr::from(([127, 0, 0, 5], 0))).unwrap();
+        let port = || SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap().port();
+        assert_eq!(port(), 0);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        connect(&socket, &listener.local_addr().unwrap()).unwrap();
+        assert_ne!(port(), 0);
     }
 
     #[test]
