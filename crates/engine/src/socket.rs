@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn a_source_is_bound_without_a_port_until_it_connects() {
-        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = socket.unwrap();
         bind_without_port(&socket).unwrap();
         bind(&socket, &SocketAddr::from(([127, 0, 0, 5], 0))).unwrap();

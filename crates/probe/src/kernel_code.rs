@@ -17,11 +17,17 @@ pub(crate) const ID: &str = "kernel_code";
 /// Chosen: workers of a pool do the same by turns, and what they do together is to be seen; each takes 5 us to begin.
 const THREADS: usize = 64;
 
+/// Chosen: half a second of a thread in the kernel. Less of it tells little, and to read the list of the kernel's functions
+/// takes 66 ms of a CPU (measured).
+const ENOUGH: usize = 50;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct KernelSampler {
     threads: HashMap<ThreadId, Clocked>,
     functions: Option<Functions>,
+    /// Samples until there are enough of them to read the kernel's functions for.
+    first: Vec<Vec<u64>>,
     sums: Kernel,
     failed: bool,
 }
@@ -29,17 +35,20 @@ pub(crate) struct KernelSampler {
 impl KernelSampler {
     /// Takes the samples of the threads sampled so far, samples these from now on, and pushes the sums.
     pub(crate) fn sample(&mut self, at: Timestamp, busiest: &[ThreadId], row: &mut Evidence) {
-        if let Some(functions) = &self.functions {
-            for clocked in self.threads.values_mut() {
-                clocked.read(|chain| self.sums.take(chain, functions));
-            }
+        let Self { threads, functions, first, sums, .. } = self;
+        for clocked in threads.values_mut() {
+            clocked.read(|chain| match functions {
+                Some(functions) => sums.take(chain, functions),
+                None => first.push(chain.to_vec()),
+            });
         }
+        let told = self.tell_first();
         self.sums.push(at, row);
         if self.failed || busiest.is_empty() {
             return;
         }
         self.threads.retain(|id, _| busiest.contains(id));
-        if let Err(reason) = self.follow(busiest) {
+        if let Err(reason) = told.and_then(|()| self.follow(busiest)) {
             row.unread.insert(ID.into(), reason);
             self.failed = true;
             self.threads.clear();
@@ -51,14 +60,23 @@ impl KernelSampler {
         THREADS
     }
 
+    /// Where there are enough samples, says which functions they were in; why that is unknown.
+    fn tell_first(&mut self) -> Result<(), String> {
+        if self.functions.is_some() || self.first.len() < ENOUGH {
+            return Ok(());
+        }
+        let first = std::mem::take(&mut self.first);
+        let list = read("/proc/kallsyms").unwrap_or_default();
+        let functions = Functions::read(&String::from_utf8_lossy(&list));
+        let why = "the kernel does not tell the addresses of its functions (/proc/kallsyms): run linerate as root";
+        let functions = functions.ok_or(why)?;
+        first.iter().for_each(|chain| self.sums.take(chain, &functions));
+        self.functions = Some(functions);
+        Ok(())
+    }
+
     /// Samples these too; why none can be.
     fn follow(&mut self, busiest: &[ThreadId]) -> Result<(), String> {
-        if self.functions.is_none() {
-            let list = read("/proc/kallsyms").unwrap_or_default();
-            let functions = Functions::read(&String::from_utf8_lossy(&list));
-            let why = "the kernel does not tell the addresses of its functions (/proc/kallsyms): run linerate as root";
-            self.functions = Some(functions.ok_or(why)?);
-        }
         for id in busiest {
             if self.threads.contains_key(id) {
                 continue;

@@ -189,7 +189,10 @@ fn process<'a>(
         stack: fact("stack").unwrap_or(""),
         wait: fact("wait"),
         running: some(suspect::RUNNING),
-        running_most: most(some(suspect::RUNNING), of.values(suspect::RUNNING).map_or(0, |all| all.len())),
+        running_most: most(
+            some(suspect::RUNNING),
+            of.values(suspect::RUNNING).map_or(0, |all| all.len()),
+        ),
         collecting: some(suspect::COLLECTING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),
