@@ -132,7 +132,7 @@ metrics! {
     DUPLEX: u64 = "capture.duplex", "1";
     /// Times data came back with nothing asked, or after an answer had been silent for a second, since the capture began; a greeting does not count.
     UNASKED: u64 = "capture.unasked", "1";
-    /// Of these silences, those in the midst of an answer: the client went on, or the connection ended, within a quarter of a second after what came then.
+    /// Of these silences, those in the midst of an answer: 1,460 bytes or more came after each, and the client went on, or the connection ended, within a quarter of a second.
     RESUMED: u64 = "capture.resumed", "1";
     /// Times an acknowledgement told of data that the capture had not seen, since it began; the exchange is left out.
     MISSED: u64 = "capture.missed", "1";

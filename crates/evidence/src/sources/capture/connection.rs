@@ -21,6 +21,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 // Chosen: a quarter of that silence; clients that load a service ask again in less, people do not.
 const REACTS: Duration = Duration::from_millis(250);
 
+/// What comes after a silence and is less was sent unasked: a ping, a message, a tick. Unit: bytes.
+// Source: a segment over Ethernet. A shaper sends all that it may.
+const PART: u64 = 1_460;
+
 /// A server that sends no more than this before any request, and closes, has refused. Unit: bytes.
 // Chosen: a line; services that send unasked and close (a stream, a file) send more.
 const REFUSAL: u32 = 200;
@@ -326,10 +330,12 @@ impl Connection {
         };
     }
 
-    /// The client goes on, or the connection ends: whether what came after a silence was the rest of an answer.
+    /// The client goes on, or the connection ends: whether what came after a silence was the rest of an answer. Of a ping
+    /// that clients answer at once it is not.
     fn settle(&mut self, at: Timestamp, weight: u64, port: &mut Port) {
         let Phase::Unasked { last, resumed: Some(of) } = self.phase else { return };
-        if at.since(last) <= REACTS {
+        let is_much = of.whole.bytes - of.bytes >= PART * u64::from(of.silences);
+        if is_much && at.since(last) <= REACTS {
             port.totals.resumed += weight * u64::from(of.silences);
             self.phase = Phase::Answering(of.whole);
         } else {

@@ -344,23 +344,26 @@ mod tests {
 
     #[test]
     fn a_silence_within_an_answer_is_no_end_of_it_if_the_client_goes_on_at_once() {
-        let asks = |ms: u64| {
+        let asks = |ms: u64, part: u32| {
+            let begins = 1 + part;
             totals(
                 &of(&[
                     (0, packet(4000, Out, (1, 10), 1, ACK)),
-                    (5, packet(4000, Back, (1, 1_000), 11, ACK)),
-                    (1_105, packet(4000, Back, (1_001, 1_000), 11, ACK)),
-                    (2_205, packet(4000, Back, (2_001, 1_000), 11, ACK)),
-                    (ms, packet(4000, Out, (11, 10), 3_001, ACK)),
+                    (5, packet(4000, Back, (1, part), 11, ACK)),
+                    (1_105, packet(4000, Back, (begins, part), 11, ACK)),
+                    (2_205, packet(4000, Back, (begins + part, part), 11, ACK)),
+                    (ms, packet(4000, Out, (11, 10), begins + 2 * part, ACK)),
                 ]),
                 ms,
             )
         };
-        let soon = asks(2_206);
+        let soon = asks(2_206, 1_500);
         assert_eq!((soon.unasked, soon.resumed), (2, 2));
         assert_eq!((soon.answer_time, soon.idle_time), (2_200 * MS, MS));
-        let late = asks(3_000);
-        assert_eq!((late.unasked, late.resumed, late.answer_time), (2, 0, 0));
+        // A person's next request, and a ping that is answered.
+        for other in [asks(3_000, 1_500), asks(2_206, 20)] {
+            assert_eq!((other.unasked, other.resumed, other.answer_time), (2, 0, 0));
+        }
     }
 
     #[test]
