@@ -108,6 +108,7 @@ impl Far {
             .arg(ebin)
             .args(["-eval", &begin])
             .env("HOME", folder.path())
+            .env("ERL_CRASH_DUMP_BYTES", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
