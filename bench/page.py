@@ -369,7 +369,7 @@ def opened(all):
 
 **Target: {most.count:,} connections of a process. Met.** **Target: at least {OPENED_TARGET:,} new connections a second. \
 {"Met" if min(most.rates) >= OPENED_TARGET else "Not met" if max(most.rates) < OPENED_TARGET else "Not met in every run"}: {rate:,.0f}, \
-{most.count:,} of them from {most.sources} addresses.** Past half of the ports of one address (28,232) the kernel looks through \
+{most.count:,} of them from {most.sources} addresses.** Past half of the ports of one address the kernel looks through \
 thousands for each connect. **Target: at most {BYTES_TARGET:,} bytes of the engine's own memory a connection. \
 {"Met" if slope <= BYTES_TARGET else "Not met"}: {slope:,.0f} by slope.**
 """

@@ -115,6 +115,18 @@ mod tests {
     }
 
     #[test]
+    fn credit_is_spent_before_the_share_holds() {
+        let cost = Duration::from_millis(4);
+        let mut pace = Pace::new(Duration::ZERO, 1_000).at_first(Duration::from_millis(10));
+        for _ in 0..2 {
+            pace.done(Timestamp(5), cost);
+            assert_eq!(pace.next(), Timestamp(5));
+        }
+        pace.done(Timestamp(5), cost);
+        assert_eq!(pace.next(), Timestamp(4_000_000_005), "2 ms are left of it");
+    }
+
+    #[test]
     fn random_gaps_have_their_mean() {
         let mut random = Random::new();
         let mean = (0..20_000).map(|_| random.exponential()).sum::<f64>() / 20_000.0;

@@ -8,9 +8,9 @@ use crate::prelude::*;
 pub(crate) struct Unread {
     /// Connections whose queue is full.
     pub full: f64,
-    /// The same of each connection. Unit: 0 to 1.
+    /// The share of the time in which a connection's queue is full, 0 to 1.
     pub share: f64,
-    /// Unit: bytes of a connection.
+    /// In a connection's queue. Unit: bytes.
     pub bytes: f64,
     /// Sampled connections on which anything came.
     pub readers: f64,
