@@ -12,6 +12,7 @@ mod ask;
 mod forecast;
 mod limits;
 mod resources;
+mod source_ports;
 
 pub use ask::{Ask, Place};
 pub use forecast::{Forecast, Need, Side, forecast};

@@ -1,10 +1,10 @@
-//! Every resource that connections use up. To add one: a function here, and its line in [`RESOURCES`].
-
-use std::net::Ipv4Addr;
+//! Every resource that connections use up. To add one: a function, here or in a file of its own, and its line in
+//! [`RESOURCES`].
 
 use crate::ask::{Ask, Place};
 use crate::forecast::{Need, Side};
 use crate::limits::Limits;
+use crate::source_ports::source_ports;
 
 /// What an ask needs of one resource; none where it needs nothing of it, or there is no such limit.
 type Resource = fn(&Ask, &Limits) -> Option<Need>;
@@ -136,55 +136,6 @@ fn host_files(ask: &Ask, limits: &Limits) -> Option<Need> {
         arranged: None,
         paste: (holds < ask.connections)
             .then(|| format!("sysctl -w fs.file-max={}", round(ask.connections * ends + used))),
-    })
-}
-
-fn source_ports(ask: &Ask, limits: &Limits) -> Option<Need> {
-    let (low, high) = ask.local_ports.or(limits.port_range)?;
-    let confined = ask.local_ports.is_some();
-    let all = u64::from(high.saturating_sub(low)) + 1;
-    let reserved = if confined { 0 } else { limits.reserved_ports };
-    // A port may be used again for another server's address: what is unique is the pair of both ends.
-    let ports = all.saturating_sub(reserved).saturating_mul(ask.sources);
-    let holds = ports * ask.servers;
-    // As many addresses as it takes; loopback has all of 127.0.0.0/8.
-    let each = (ports / ask.sources).max(1) * ask.servers;
-    let of_loopback = |ports: u64| {
-        let sources = ask.connections.div_ceil(ports.max(1));
-        let more = (sources as u32).saturating_sub(1);
-        let last = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST).saturating_add(more));
-        let flag = format!("-k engine.sources=127.0.0.1-{last}");
-        (ask.is_loopback && sources <= 1_000).then_some(flag)
-    };
-    // Source: `__inet_hash_connect`, net/ipv4/inet_hashtables.c: it looks through the ports of one parity, and then through
-    // the others. Measured: 19,000 connections come at 5,600/s from one address, at 44,000/s from two.
-    let is_slow = !confined && ask.connections > ask.sources * each / 2;
-    let from = match (ask.sources, ask.is_loopback) {
-        (1, _) => String::new(),
-        (many, _) => format!(", of each of {many} source addresses"),
-    };
-    let name = if confined { "engine.local_ports" } else { "net.ipv4.ip_local_port_range" };
-    Some(Need {
-        id: "engine.source_ports",
-        side: Side::Engine,
-        what: "source ports of the engine's address",
-        needs: ask.connections.div_ceil(ask.servers),
-        has: Some(ports),
-        holds: Some(holds),
-        unit: "",
-        sum: format!("{name} {low} to {high}, for each of {} server addresses{from}", ask.servers),
-        is_estimate: false,
-        arranged: None,
-        paste: match holds < ask.connections {
-            true => Some(match (of_loopback(each), confined) {
-                (Some(flag), _) => format!("{flag}    # flag of linerate: so many addresses of 127.0.0.0/8"),
-                (None, true) => "engine.local_ports = \"1024-65535\"    # in the plan, or leave it out".into(),
-                (None, false) => "sysctl -w net.ipv4.ip_local_port_range='1024 65535'    # 64,512 ports a server address; or more addresses of this host, -k engine.sources=FIRST-LAST".into(),
-            }),
-            false => of_loopback(each / 2).filter(|_| is_slow).map(|flag| {
-                format!("{flag}    # flag of linerate: past half of an address's ports each connect looks through thousands")
-            }),
-        },
     })
 }
 
