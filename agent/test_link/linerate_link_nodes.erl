@@ -69,10 +69,19 @@ with_link(Test) ->
 
 with_link(Options, Test) ->
     {Peer, Node} = node_up(),
-    {ok, Link} = linerate_link:open(Node, Options),
+    Self = self(),
+    Owner = spawn(fun() -> owns(monitor(process, Self)) end),
+    {ok, Link} = linerate_link:open(Node, Options#{owner => Owner}),
     Test(Link, Node),
     _ = linerate_link:close(Link, 0),
     node_down(Peer).
+
+%% The log says why a link ended that nobody closed: a sender that fails knows only that it did.
+owns(Test) ->
+    receive
+        {linerate_link, _, {closed, Why}} -> ct:pal("the link ended: ~p", [Why]), owns(Test);
+        {'DOWN', Test, _, _, _} -> ok
+    end.
 
 node_up() ->
     {ok, Peer, Node} = peer:start(#{

@@ -9,7 +9,8 @@
     a_stopped_peer_goes_on_when_it_is_continued/1,
     a_netsplit_ends_the_link_and_another_can_be_opened/1,
     what_a_netsplit_loses_is_counted/1,
-    a_partition_is_reported_and_ends/1
+    a_partition_is_reported_and_ends/1,
+    the_owner_is_told_why_the_far_end_closed/1
 ]).
 -export([cut_off/2, tally/1]).
 
@@ -21,7 +22,8 @@ all() ->
         a_stopped_peer_goes_on_when_it_is_continued,
         a_netsplit_ends_the_link_and_another_can_be_opened,
         what_a_netsplit_loses_is_counted,
-        a_partition_is_reported_and_ends
+        a_partition_is_reported_and_ends,
+        the_owner_is_told_why_the_far_end_closed
     ].
 
 init_per_suite(Config) -> linerate_link_nodes:up(Config).
@@ -47,6 +49,16 @@ a_killed_peer_is_reported(_) ->
     ?assertEqual({error, closed}, linerate_link:send(Link, Holder, more)),
     ?assertEqual({error, closed}, linerate_link:info(Link)),
     ?assertEqual({error, closed}, linerate_link:close(Link)),
+    linerate_link_nodes:node_down(Peer).
+
+%% Its reader's end is the far end's: whichever of connection and process is noticed first.
+the_owner_is_told_why_the_far_end_closed(_) ->
+    {Peer, Node} = linerate_link_nodes:node_up(),
+    {ok, Link} = linerate_link:open(Node),
+    Id = linerate_link:id(Link),
+    [{_, Far, _, _}] = erpc:call(Node, supervisor, which_children, [linerate_link_fars_sup]),
+    exit(Far, for_a_test),
+    ?assertEqual({closed, {far, for_a_test}}, receive {linerate_link, Id, What} -> What after 5000 -> none end),
     linerate_link_nodes:node_down(Peer).
 
 %% Messages of 100 MB follow one another, so it is stopped in the middle of one.

@@ -14,7 +14,8 @@
 %% to `Dest' were not confirmed; some of them may have arrived. `unknown' in place of the list if one of
 %% the link's processes was killed. A process may be told so once for its small and once for its large messages.
 %%
-%% `{linerate_link, Id, {closed, Reason}}' is told to the link's owner when it ends and nobody closed it.
+%% `{linerate_link, Id, {closed, Reason}}' is told to the link's owner when it ends and nobody closed it; `{far, Why}' if the
+%% far end ended it.
 -module(linerate_link).
 
 -export([open/1, open/2, send/3, call/3, call/4, close/1, close/2, info/1, lanes/0, accepted/0, id/1]).

@@ -141,7 +141,9 @@ write_lone({Pid, Lane, Socket}, {Sender, Dest, Bytes, 1, _} = Run, Safe, Flags, 
                 ok -> ok;
                 _ -> Pid ! {written, Sender}, ok
             end;
-        {error, _} = Error ->
+        {error, Reason} = Error ->
+            %% The link ends, as if the lane had written: who sends next is told the same.
+            Pid ! {failed, Reason},
             Pid ! {written, Sender},
             Error
     end.
@@ -235,6 +237,8 @@ handle({register, {Sender, Pid, Counts}}, #state{senders = Senders, monitors = M
         senders = Senders#{Sender => {Pid, Counts}},
         monitors = Monitors#{monitor(process, Pid) => Sender}
     };
+handle({failed, Reason}, State) ->
+    lost(Reason, State);
 handle({flush, Near}, State) ->
     flushed(State#state{flush = Near});
 handle({'DOWN', Monitor, process, _, _}, #state{senders = Senders, monitors = Monitors} = State) ->

@@ -191,7 +191,7 @@ handle_info({'DOWN', _, process, Owner, _}, #state{owner = Owner} = State) ->
 handle_info({'DOWN', _, process, Far, noconnection}, #state{far = Far} = State) ->
     ended(nodedown, State);
 handle_info({'DOWN', _, process, Far, Reason}, #state{far = Far} = State) ->
-    ended(Reason, State);
+    ended(of_far(Reason), State);
 handle_info({'EXIT', Pid, Reason}, #state{lanes = Lanes} = State) ->
     case lists:keymember(Pid, 1, Lanes) of
         true -> ended(cause(Reason, State), State);
@@ -210,11 +210,19 @@ cause({shutdown, _} = Reason, #state{far = Far, flags = Flags}) ->
     ok = atomics:put(Flags, 1, 1),
     receive
         {'DOWN', _, process, Far, noconnection} -> nodedown;
+        {'DOWN', _, process, Far, {shutdown, closed}} -> Reason;
+        {'DOWN', _, process, Far, {shutdown, _} = Why} -> of_far(Why);
         {'DOWN', _, process, Far, _} -> Reason
     after ?FAR_WORDS -> Reason
     end;
 cause(Reason, _) ->
     Reason.
+
+%% Its owner is told whether it was the far end that closed the link, and for what.
+-spec of_far(term()) -> term().
+of_far({shutdown, closed}) -> {shutdown, closed};
+of_far({shutdown, Why}) -> {shutdown, {far, Why}};
+of_far(Reason) -> Reason.
 
 %% A lane that says why it ends has told its senders. Of one that crashed or was killed nobody knows
 %% what was in it, so all are told that.
