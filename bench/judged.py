@@ -98,6 +98,20 @@ def predicted(document, gained_per_s):
     return Predicted(abs(math.log(mid / gained_per_s)), low <= gained_per_s <= high, high / low)
 
 
+def followed(document, by_hand):
+    """What the first advice turns, as keys of a plan: its own knob, or what the plan has for advice without one. Empty: nothing here does it.
+
+    >>> followed({"advice": [{"knob": "path.rate", "value": "2Mbit"}]}, {}), followed({"advice": [{"knob": "by-hand"}]}, {"workers": "2"})
+    ({'path.rate': '2Mbit'}, {'workers': '2'})
+    >>> followed({"advice": [{"knob": "engine.host", "value": "another machine"}]}, {}), followed({}, {})
+    ({}, {})
+    """
+    first = (document.get("advice") or [{}])[0]
+    if not first.get("knob") or first["knob"] == "engine.host":
+        return {}
+    return by_hand if first["knob"] == "by-hand" else {first["knob"]: str(first["value"])}
+
+
 def interval(told):
     """Low, mid and high, of an object or a list; Nones of what is neither.
 

@@ -570,6 +570,9 @@ pub struct Expect {
     /// The roofs of which one must be named once that is lifted; empty: any other than `verdict`.
     #[serde(default, rename = "foretold", skip_serializing_if = "Vec::is_empty")]
     pub then_named: Vec<String>,
+    /// As `lift`: what does what the advice says, where that names no key or knob; it shows what the advice is worth.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_hand: BTreeMap<String, String>,
 }
 
 // Chosen: a request is held in memory whole, and written by every connection.
