@@ -68,9 +68,22 @@ pub(crate) fn of_claim(
         .filter_map(of_part)
         .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a })?;
     let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
+    let gain = by(predicted.mid);
+    let predicted = if claim.is_least { at_least(facts, part, predicted) } else { predicted };
     let interval = (by(predicted.low), by(predicted.high));
     let advice = advice(facts, claim, part, predicted);
-    Some(Candidate { id, rank, gain: by(predicted.mid), interval, advice })
+    Some(Candidate { id, rank, gain, interval, advice })
+}
+
+/// Where the part is what it takes at least, up to all work there may be its own. It ranks by what is known.
+fn at_least(facts: &Facts, part: &Part, known: Predicted) -> Predicted {
+    let (Some(model), &Part::Work { resource, .. }) = (&facts.model, part) else { return known };
+    let all = match resource {
+        Resource::HostCpu => f64::INFINITY,
+        _ => facts.target_work().unwrap_or_default(),
+    };
+    let high = model.without_work(resource, all).high.0.max(known.high.0);
+    [known.low.0, (known.mid.0 * high).sqrt(), high].into()
 }
 
 fn kind(claim: &Claim) -> Kind {

@@ -12,6 +12,8 @@ pub struct Claim {
     pub parts: Vec<Part>,
     /// Whether the sizes are measured in this run.
     pub known: Known,
+    /// Its work is what the mechanism takes at least: known by a price or by a part of it.
+    pub is_least: bool,
     /// Whether it says why exchanges are at the place, or only that they are there.
     pub role: Role,
     /// The arithmetic in words and numbers: `4 at a time / 20.1 ms = 199/s`.
@@ -26,7 +28,8 @@ impl Claim {
     /// A mechanism that does this to exchanges, measured in this run; the roof adds sum, evidence and remedies.
     pub fn cause(parts: Vec<Part>) -> Self {
         let (known, role, remedies) = (Known::Sized, Role::Cause, Vec::new());
-        Self { parts, known, role, sum: String::new(), seen: String::new(), remedies }
+        let (sum, seen) = (String::new(), String::new());
+        Self { parts, known, is_least: false, role, sum, seen, remedies }
     }
 
     /// The same of a place, which only says what is full.
@@ -58,6 +61,11 @@ impl Claim {
     pub fn sized_if(self, is_much: bool) -> Self {
         let known = if is_much { Known::Sized } else { Known::PresentOnly };
         Self { known, ..self }
+    }
+
+    /// Its work may be more.
+    pub fn at_least(self) -> Self {
+        Self { is_least: true, ..self }
     }
 
     pub fn sum(self, sum: impl Text) -> Self {

@@ -208,13 +208,16 @@ impl Model {
         self.after(removed, self.connections, &|_, _| {})
     }
 
-    /// Without so much work at a resource. Unit: seconds an exchange.
+    /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better than that.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
-        self.known_with(self.connections, &|known, of| {
-            if resource.is_part_of(known.resource) {
-                of.demand = (of.demand - each).max(0.0);
-            }
-        })
+        let [least, likely, most] = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(|share| {
+            self.known_with(self.connections, &|known, of| {
+                if resource.is_part_of(known.resource) {
+                    of.demand = (of.demand - each * share).max(0.0);
+                }
+            })
+        });
+        Predicted { low: least.low, mid: likely.mid, high: most.high }
     }
 
     /// With no other programs on the CPUs.

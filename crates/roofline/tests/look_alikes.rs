@@ -224,6 +224,16 @@ fn a_server_that_closes_after_each_answer_has_no_limit_of_four() {
     assert!(!of(&judged(&header, &evidence), "tcp.connection-churn").binds);
 }
 
+/// The kernel's part of a connection is known, the service's own is not: all that the machine does may be for connections.
+#[test]
+fn what_a_connection_takes_at_least_is_no_upper_end() {
+    let (header, evidence) = recording("keepalive-limit");
+    let judgement = judged(&header, &evidence);
+    let predicted = judgement.advice[0].predicted;
+    assert!(predicted.high.0 > 2.0 * predicted.low.0, "{predicted:?}");
+    assert!((predicted.mid.0 / predicted.low.0).ln() > 0.3, "{predicted:?}");
+}
+
 #[test]
 fn requests_that_cross_the_close_after_so_many_answers_are_no_refusals() {
     let (header, mut evidence) = recording("keepalive-limit");

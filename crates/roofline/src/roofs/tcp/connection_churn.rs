@@ -39,6 +39,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         })
         .seen(format!("{whose} {count}"))
         .also(share.ok().map(segments))
+        .at_least()
         .lifted_by([remedy(facts, upstream)]))
 }
 
