@@ -26,6 +26,7 @@ pub(crate) enum Rank {
     /// Turned away for no known reason.
     TurnedAwayOnly,
     Cause,
+    Elsewhere,
     Place,
     /// Turned away for no known reason, and less than two runs differ by: it limits no rate.
     FewTurnedAway,
@@ -96,13 +97,14 @@ fn kind(claim: &Claim) -> Kind {
 
 fn rank(claim: &Claim, part: &Part) -> Rank {
     match (part, claim.role) {
-        (Part::TurnedAway { .. }, Role::Cause) => Rank::TurnedAway,
+        (Part::TurnedAway { .. }, Role::Cause | Role::Elsewhere) => Rank::TurnedAway,
         (Part::TurnedAway { asked, served }, Role::Place) if asked - served < AGREE * asked => {
             Rank::FewTurnedAway
         }
         (Part::TurnedAway { .. }, Role::Place) => Rank::TurnedAwayOnly,
         (Part::Capacity { resource: Resource::Load, .. }, _) => Rank::Load,
         (_, Role::Cause) => Rank::Cause,
+        (_, Role::Elsewhere) => Rank::Elsewhere,
         (_, Role::Place) => Rank::Place,
     }
 }

@@ -32,6 +32,11 @@ impl Claim {
         Self { parts, known, is_least: false, role, sum, seen, remedies }
     }
 
+    /// The same of what another service does.
+    pub fn elsewhere(parts: Vec<Part>) -> Self {
+        Self { role: Role::Elsewhere, ..Self::cause(parts) }
+    }
+
     /// The same of a place, which only says what is full.
     pub fn place(parts: Vec<Part>) -> Self {
         Self { role: Role::Place, ..Self::cause(parts) }
@@ -101,6 +106,8 @@ pub enum Known {
 pub enum Role {
     /// A mechanism at the place: it is named before the place itself.
     Cause,
+    /// Another service that is waited for; why, is known there. Named before the place and after what is a cause here.
+    Elsewhere,
     /// The place itself, named where nothing there is a cause.
     Place,
 }
