@@ -134,6 +134,10 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     };
     let mut roofs: Vec<Assessed> = ROOFS.iter().map(assess).collect();
     candidates.sort_by(Candidate::first);
+    // A watched service that refuses a few does what it is there for: they are told, and limit nothing.
+    let is_few = |of: &Candidate| facts.load == Load::Watched && of.rank == Rank::FewTurnedAway;
+    let few: Vec<_> = candidates.iter().filter(|of| is_few(of)).map(|of| of.id).collect();
+    candidates.retain(|of| !few.contains(&of.id));
     let named = candidates.first();
     let is_named = |roof: &Assessed| named.is_some_and(|named| named.id == roof.id);
     let verdict = match roofs.iter().find(|roof| is_named(roof)) {
@@ -141,7 +145,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
             let (by, says) = (Some(of.id.clone()), format!("{}: {}", of.title, of.sum));
             Verdict { state: Answer::Bound, by, says }
         }
-        None if facts.load == Load::Watched => watched(facts, &roofs),
+        None if facts.load == Load::Watched => watched(facts, &roofs, &few),
         None => Verdict::none(Answer::Unexplained, unexplained(facts)),
     };
     let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
@@ -183,7 +187,7 @@ fn unexplained(facts: &Facts) -> String {
 }
 
 /// With unknown demand, "no limit binds" is an answer where those under way are known to wait for work, or the path.
-fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
+fn watched(facts: &Facts, roofs: &[Assessed], few: &[&str]) -> Verdict {
     let run = &facts.run;
     if run.is_idle() {
         return Verdict::none(Answer::Idle, idle(run));
@@ -214,7 +218,9 @@ fn watched(facts: &Facts, roofs: &[Assessed]) -> Verdict {
         _ => format!("reads {attained}"),
     };
     let (waits, is_work) = crate::waiting::of(facts);
-    let says = format!("the target {does}{used}; {waits}");
+    let refused = roofs.iter().filter(|roof| few.contains(&roof.id.as_str()));
+    let refused: String = refused.map(|roof| format!("; {}", roof.sum)).collect();
+    let says = format!("the target {does}{used}{refused}; {waits}");
     let (state, none) =
         if is_work { (Answer::Unlimited, "no limit binds: ") } else { (Answer::Unexplained, "") };
     Verdict::none(state, format!("{none}{says}"))

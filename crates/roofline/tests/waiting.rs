@@ -48,6 +48,10 @@ struct Told {
     /// CPUs' worth of its time in the kernel, all in one system call, and the share of that at a disk, in a sync.
     in_kernel: f64,
     syncs: f64,
+    /// That system call is `write` then, so many times, of 100 bytes each.
+    writes: f64,
+    /// Answers of HTTP that refuse.
+    told_no: f64,
 }
 
 /// Of bursts and threads. Unit: instants a second.
@@ -76,6 +80,9 @@ impl Told {
             count(Subject::Stack(Side::Server), snmp::PASSIVE_OPENS, self.opened);
             count(PORT, capture::REFUSED, self.refused);
             count(PORT, capture::RESET, 0.0);
+            count(PORT, capture::NO_HTTP, self.told_no);
+            count(Subject::Target, process::WRITE_CALLS, self.writes);
+            count(Subject::Target, Metric::new(process::WRITTEN.name), 100.0 * self.writes);
             count(PORT, capture::DUPLEX, self.out_of_turn);
             count(PORT, capture::UNASKED, 0.0);
             count(PORT, capture::TLS, self.in_handshake.map_or(0.0, |_| self.exchanges));
@@ -108,7 +115,8 @@ impl Told {
             time(Subject::Target, process::STIME, self.in_kernel);
         }
         if self.in_kernel > 0.0 {
-            evidence.push_fact(Subject::Target, "busiest_call", "pwrite64".to_owned());
+            let call = if self.writes > 0.0 { "write" } else { "pwrite64" };
+            evidence.push_fact(Subject::Target, "busiest_call", call.to_owned());
         }
         evidence
     }
@@ -176,6 +184,41 @@ fn ciphers_in_its_code_are_its_work_where_it_speaks_tls() {
     assert_eq!(named(of(0.2, Some(0.0))).as_deref(), Some("target.cpu"));
     // It hashes passwords, or signs tokens.
     assert_eq!(named(of(0.7, None)).as_deref(), Some("target.cpu"));
+}
+
+#[test]
+fn small_records_are_the_calls_that_write_them_where_it_speaks_tls() {
+    let of = |writes, in_handshake| Told {
+        places: places([("bursts.application", 6.0)]),
+        threads: places([("threads.running", 1.95)]),
+        exchanges: 50.0,
+        under_way: 6.0,
+        cpu: 1.95,
+        in_kernel: 1.2,
+        in_handshake,
+        writes,
+        ..Told::default()
+    };
+    let named = |of: Told| of.judged().verdict.by().map(str::to_owned);
+    assert_eq!(named(of(40_000.0, Some(0.0))).as_deref(), Some("tls.small-records"));
+    // Two an answer may be one, and a line of a log.
+    assert_eq!(named(of(100.0, Some(0.0))).as_deref(), Some("target.cpu"));
+    assert_eq!(named(of(40_000.0, None)).as_deref(), Some("target.cpu"));
+}
+
+#[test]
+fn a_few_answers_that_refuse_are_told_and_limit_nothing() {
+    let of = |told_no| Told {
+        places: places([("bursts.idle", 11.5), ("bursts.application", 0.4)]),
+        exchanges: 900.0,
+        under_way: 0.4,
+        told_no,
+        cpu: 0.3,
+        ..Told::default()
+    };
+    let few = of(36.0).judged().verdict;
+    assert!(few.state == Answer::Unlimited && few.says.contains("answers of port"), "{few:?}");
+    assert_eq!(of(180.0).judged().verdict.by(), Some("app.refused"));
 }
 
 #[test]

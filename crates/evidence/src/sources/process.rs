@@ -65,6 +65,10 @@ metrics! {
     DISK_READ: Bytes = "process.disk_read", "B";
     /// Bytes written that disks are to get, children that ended included; counted when pages become dirty (`write_bytes`).
     DISK_WRITTEN: Bytes = "process.disk_written", "B";
+    /// Calls of `write`, `writev` and their kin, to files, pipes and sockets, those of children that ended included; `send` is none of them. Absent where `/proc/PID/io` may not be read (`syscw`).
+    WRITE_CALLS: u64 = "process.write_calls", "1";
+    /// Bytes that these calls took (`wchar`).
+    WRITTEN: Bytes = "process.written", "B";
     /// CPUs that at least one of the threads may use, affinity and cpuset together; a state (`Cpus_allowed_list`).
     CPUS_ALLOWED: u64 = "process.cpus_allowed", "1";
     /// Processes of the tree; a state.
@@ -140,7 +144,7 @@ pub struct Tree {
     utime: Duration,
     stime: Duration,
     faults: [u64; 2],
-    disk: [u64; 2],
+    io: [u64; 4],
     busiest: Duration,
     busiest_name: Option<String>,
     cpus: Cpus,
@@ -182,7 +186,7 @@ impl Tree {
         }
         let (mut utime, mut stime) = (Duration::ZERO, Duration::ZERO);
         let (mut threads, mut rss, mut scheduled, mut blocks) = (0, 0, false, false);
-        let (mut faults, mut disk) = ([0_u64; 2], None::<[u64; 2]>);
+        let (mut faults, mut io) = ([0_u64; 2], None::<[u64; 4]>);
         let mut cpus = BTreeSet::new();
         for process in &reading.processes {
             let [user, system] = cpu_times(&process.stat)?;
@@ -195,9 +199,9 @@ impl Tree {
             {
                 *sum = sum.saturating_add(more);
             }
-            if let Some(io) = &process.io {
-                let sums = disk.get_or_insert([0; 2]);
-                for (sum, more) in sums.iter_mut().zip(disk_bytes(io)?) {
+            if let Some(counted) = &process.io {
+                let sums = io.get_or_insert([0; 4]);
+                for (sum, more) in sums.iter_mut().zip(counts_of_io(counted)?) {
                     *sum = sum.saturating_add(more);
                 }
             }
@@ -243,10 +247,13 @@ impl Tree {
         }
         evidence.push(at, of, MINOR_FAULTS, self.faults[0]);
         evidence.push(at, of, MAJOR_FAULTS, self.faults[1]);
-        if let Some(disk) = disk {
-            largest(&mut self.disk, disk);
-            evidence.push(at, of, DISK_READ, Bytes(self.disk[0]));
-            evidence.push(at, of, DISK_WRITTEN, Bytes(self.disk[1]));
+        if let Some(io) = io {
+            largest(&mut self.io, io);
+            let [read, written, calls, bytes] = self.io;
+            evidence.push(at, of, DISK_READ, Bytes(read));
+            evidence.push(at, of, DISK_WRITTEN, Bytes(written));
+            evidence.push(at, of, WRITE_CALLS, calls);
+            evidence.push(at, of, WRITTEN, Bytes(bytes));
         }
         evidence.push(at, of, PROCESSES, reading.processes.len() as u64);
         if threads > 0 {
@@ -355,25 +362,24 @@ fn columns<const COUNT: usize>(
 }
 
 /// Counters of processes that come and go between two readings do not fall.
-fn largest(sums: &mut [u64; 2], now: [u64; 2]) {
+fn largest<const N: usize>(sums: &mut [u64; N], now: [u64; N]) {
     for (sum, now) in sums.iter_mut().zip(now) {
         *sum = now.max(*sum);
     }
 }
 
-/// Bytes read from and written to disks, from a process's `io`; those of children that were waited
-/// for are among them.
-fn disk_bytes(io: &[u8]) -> Result<[u64; 2], UnreadableSource> {
+/// Bytes read from and written to disks, calls that wrote and their bytes, from a process's `io`; those of children that
+/// were waited for are among them.
+fn counts_of_io(io: &[u8]) -> Result<[u64; 4], UnreadableSource> {
     let text = String::from_utf8_lossy(io);
-    let number = |key: &str| {
+    let expected = "`read_bytes:`, `write_bytes:`, `syscw:` and `wchar:` with whole numbers";
+    let mut counts = [0; 4];
+    for (count, key) in counts.iter_mut().zip(["read_bytes:", "write_bytes:", "syscw:", "wchar:"]) {
         let value = text.lines().find_map(|line| line.strip_prefix(key));
-        value.and_then(|value| value.trim().parse().ok())
-    };
-    let both = number("read_bytes:").zip(number("write_bytes:"));
-    let (read, written) = both.ok_or_else(|| {
-        UnreadableSource::missing("`read_bytes:` and `write_bytes:` with whole numbers", &text)
-    })?;
-    Ok([read, written])
+        let value = value.and_then(|value| value.trim().parse().ok());
+        *count = value.ok_or_else(|| UnreadableSource::missing(expected, &text))?;
+    }
+    Ok(counts)
 }
 
 /// What is taken from a thread's `status`.
@@ -517,7 +523,7 @@ mod tests {
         ProcessReading {
             pid,
             stat: stat(ticks),
-            io: Some(b"rchar: 1\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled: 0\n".to_vec()),
+            io: Some(b"rchar: 1\nwchar: 900\nsyscw: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled: 0\n".to_vec()),
             limits: Some(LIMITS.into()),
             descriptors: Some(100),
             threads,
@@ -550,6 +556,8 @@ mod tests {
         assert_eq!(target.last(MINOR_FAULTS), Ok(204)); // 2 x (102 + 0)
         assert_eq!(target.last(MAJOR_FAULTS), Ok(8)); // 2 x (3 + 1)
         assert_eq!(target.last(DISK_READ), Ok(Bytes(8192)));
+        assert_eq!(target.last(WRITE_CALLS), Ok(18));
+        assert_eq!(target.last(WRITTEN), Ok(Bytes(1800)));
         assert_eq!(target.last(DISK_WRITTEN), Ok(Bytes(16_384)));
         // 8738, 8739 and 9000, modulo 4.
         assert_eq!(target.last(CPUS_ALLOWED), Ok(3));
@@ -684,7 +692,7 @@ mod tests {
         let error = Status::read(b"Name:\tcat\n").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("`voluntary_ctxt_switches:`"), "{error}");
         assert!(soft_limit(b"Max open files  lots  lots files").is_err());
-        assert!(disk_bytes(b"rchar: 5\n").is_err());
+        assert!(counts_of_io(b"rchar: 5\n").is_err());
     }
 
     #[test]
@@ -700,7 +708,7 @@ mod tests {
             stats in proptest::collection::vec(any::<u8>(), 0..200),
             status in "(Name|VmRSS|(non)?voluntary_ctxt_switches|[a-z]{3}):\t?-?[0-9]{0,22}( kB)?\n",
             schedstat in "([0-9]{1,22} ?){0,4}",
-            io in "((read|write)_bytes: ?[0-9]{0,22}\n){0,3}",
+            io in "((read_bytes|write_bytes|syscw|wchar): ?[0-9]{0,22}\n){0,5}",
         ) {
             let _ = cpu_times(&stats);
             let _ = cpu_times(&[b"1 (x) R 1 1 1 0 -1 0 0 0 0 0 ", schedstat.as_bytes()].concat());
@@ -708,8 +716,8 @@ mod tests {
             let _ = Status::read(&stats);
             let _ = schedule(schedstat.as_bytes());
             let _ = soft_limit(&stats);
-            let _ = disk_bytes(&stats);
-            let _ = disk_bytes(io.as_bytes());
+            let _ = counts_of_io(&stats);
+            let _ = counts_of_io(io.as_bytes());
         }
     }
 }

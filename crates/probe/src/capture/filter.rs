@@ -25,6 +25,10 @@ pub(super) enum Tap {
 const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
+/// An answer shorter than [`LOOKED_AT`] is compared with signs of one or two words at its beginning. Unit: bytes.
+const SHORT: u32 = 8;
+const SHORTEST: u32 = 4;
+
 /// Places of the program's memory.
 const SOURCE: u32 = 0;
 const DESTINATION: u32 = 1;
@@ -76,6 +80,7 @@ enum To {
     Sample,
     Taken,
     Short,
+    Shortest,
     Long,
     /// The rest of a sign whose first word was found, by its place in [`SIGNS`].
     Sign(usize),
@@ -243,12 +248,15 @@ impl Program {
         use code::*;
         self.payload();
         self.test(IF_AT_LEAST, LOOKED_AT, To::Long, To::Next);
-        // A load beyond the packet would end the program.
-        self.test(IF_AT_LEAST, 4, To::Short, To::Next);
+        // A load beyond the packet would end the program: a short answer is compared with short signs.
+        self.test(IF_AT_LEAST, SHORT, To::Short, To::Next);
+        self.test(IF_AT_LEAST, SHORTEST, To::Shortest, To::Next);
         self.jump(To::Plain);
-        self.here(To::Short);
-        self.first_words(|length| length <= 4);
-        self.jump(To::Plain);
+        for (length, place) in [(SHORT, To::Short), (SHORTEST, To::Shortest)] {
+            self.here(place);
+            self.first_words(|sign| sign <= length);
+            self.jump(To::Plain);
+        }
         self.here(To::Long);
         self.first_words(|_| true);
         let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
@@ -349,6 +357,8 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
+    use linerate_evidence::sources::capture::refusal;
+
     use super::*;
     use crate::capture::MOST_PORTS;
 
@@ -478,6 +488,10 @@ mod tests {
     fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at() {
         let program = program(Tap::Loopback, &[80], Sampling::all());
         for sign in SIGNS {
+            // They are compared one after the other, and none may be longer than the answer.
+            let same =
+                |other: &&refusal::Sign| begins(sign.words[0]) && other.words[0] == sign.words[0];
+            assert!(SIGNS.iter().filter(same).all(|other| other.length() == sign.length()));
             for length in [sign.length(), LOOKED_AT + 9] {
                 let mut payload = vec![b'x'; length as usize];
                 for (offset, mask, value) in sign.words {
@@ -488,7 +502,8 @@ mod tests {
                     }
                 }
                 // An answer shorter than the examined length is compared with the short signs only.
-                let is_seen = length >= LOOKED_AT || sign.length() == 4;
+                let begins = begins(sign.words[0]);
+                let is_seen = length >= LOOKED_AT || sign.length() <= SHORT && begins;
                 let left_off = if is_seen { sign.refusal.left_off() as u32 } else { 0 };
                 assert_eq!(run(&program, &answer(&payload)), 44 - left_off, "{sign:?} {length}");
             }
@@ -512,7 +527,7 @@ mod tests {
         let ports: Vec<u16> = (8000..).take(MOST_PORTS).collect();
         for tap in [Tap::Loopback, Tap::Device] {
             let program = program(tap, &ports, Sampling::all());
-            assert!(program.len() < 450, "{}", program.len());
+            assert!(program.len() < 512, "{}", program.len());
             for port in [8000, 8007] {
                 // 24 and 40 of IP, 20 of TCP.
                 assert_eq!(run(&program, &four(HOST, 4000, port)), 44);

@@ -8,7 +8,8 @@
 pub enum Refusal {
     /// Status 429 or 5xx. Source: RFC 9110, 15.6; RFC 6585, 4.
     Http,
-    /// A reply of SMTP or FTP: 421, 450, 451, 452, 454, 530, 554. Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6.
+    /// A reply of SMTP or FTP: 421, 425, 450, 451, 452, 454, 530, 554; vsftpd's `500 OOPS`, after which it ends the session.
+    /// Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6; vsftpd, `die`.
     Reply,
     /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`, `@ERROR: max connections`. Source: RESP,
     /// "simple errors", and the errors of redis that are about itself and not the command (`createSharedObjects`);
@@ -45,7 +46,7 @@ impl Refusal {
     pub fn words(self) -> &'static str {
         match self {
             Self::Http => "HTTP status 429 or 5xx",
-            Self::Reply => "reply 421, 45x, 530 or 554",
+            Self::Reply => "reply 421, 425, 45x, 500 OOPS, 530 or 554",
             Self::Word => "an error word (-ERR, -OOM, -READONLY, NO, SERVER_ERROR, @ERROR)",
             Self::Database => {
                 "FATAL, or an error of the database's own: connections, space, locks, read-only"
@@ -90,6 +91,8 @@ pub const SIGNS: &[Sign] = signs! {
     Http: at(0, *b"HTTP"), (9, FIRST, 0x3500_0000);
     Reply: at(0, *b"421 ");
     Reply: at(0, *b"421-");
+    Reply: at(0, *b"425 ");
+    Reply: at(0, *b"500 "), at(4, *b"OOPS");
     Reply: at(0, *b"450 ");
     Reply: at(0, *b"451 ");
     Reply: at(0, *b"452 ");
@@ -181,6 +184,9 @@ mod tests {
             (b"HTTP/1.1 200 OK\r\nServer: x", None),
             (b"HTTP/1.1 404 Not Found\r\n", None),
             (b"421 too many connections\r\n", Some(Refusal::Reply)),
+            (b"425 Can't open data connection.\r\n", Some(Refusal::Reply)),
+            (b"500 OOPS: vsf_sysutil_bind\r\n", Some(Refusal::Reply)),
+            (b"500 Unknown command.\r\n", None),
             (b"250 2.1.0 Ok\r\n", None),
             (b"4210\r\n", None),
             (b"-ERR max number of clients reached\r\n", Some(Refusal::Word)),

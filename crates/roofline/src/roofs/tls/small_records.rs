@@ -18,7 +18,8 @@ const PRICE: f64 = 2.8e-6;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.speaks_tls()?;
     let by_node = writes(facts).map(|(count, bytes)| (count, bytes, OTP_PRICE));
-    let (writes, bytes, price) = by_node.or_else(|not| records(facts).ok_or(not))?;
+    let (writes, bytes, price) =
+        by_node.or_else(|not| records(facts).or_else(|| calls(facts)).ok_or(not))?;
     let (size, what) = (Bytes((bytes / writes) as u64), facts.each());
     let spared = writes - (bytes / RECORD).max(1.0);
     silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are few"))?;
@@ -41,6 +42,20 @@ fn records(facts: &Facts) -> Option<(f64, f64, f64)> {
     let load = facts.run.load;
     let each = |count: u64| count as f64 / load.exchanges.max(1) as f64;
     (load.records_read > 0).then(|| (each(load.records_read), each(load.bytes_read), PRICE))
+}
+
+/// Calls that wrote and their bytes for an answer of a watched service: a program that encrypts by itself writes each record
+/// by a call. Few may be lines of a log. A record costs what its call takes at the least.
+fn calls(facts: &Facts) -> Option<(f64, f64, f64)> {
+    let (run, target) = (&facts.run, facts.target_cpu().ok()?);
+    let of = run.of(Subject::Target);
+    let calls = of.rate(process::WRITE_CALLS).ok()?;
+    let count = facts.per_exchange(calls);
+    let bytes = facts.per_exchange(of.rate(process::WRITTEN).ok()?);
+    let writes = |name: &str| ["write", "writev"].contains(&name);
+    let in_writes = run.fact(Subject::Target, "busiest_call").filter(|name| writes(name));
+    let spent = in_writes.and(target.busiest_call).unwrap_or(0.0) * target.kernel * target.cores;
+    (count >= FEW).then(|| (count, bytes, PRICE.max(spent / calls)))
 }
 
 /// Writes and bytes of an exchange at the sampled connections, by the node's driver.
