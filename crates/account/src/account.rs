@@ -18,7 +18,8 @@ use crate::station::{Held, Station};
 pub struct Account {
     /// What the split is made of.
     pub source: Source,
-    /// Exchanges under way on average: written (in an open loop: or late by the engine) and not read whole.
+    /// Exchanges under way on average: written (in an open loop: or late by the engine) and not read whole, and those
+    /// whose connection is opened again.
     pub under_way: f64,
     /// Answered a second.
     pub per_s: f64,
@@ -90,8 +91,20 @@ impl Account {
         else {
             return Some(stamps);
         };
+        let counted = busy.mid * f64::from(header.plan.connections());
         let mut places = shares(&census);
-        places.iter_mut().for_each(|(.., share)| *share = share.times(in_flight));
+        // Where a connection outlives an exchange, stamps begin when it is ready: opening it again is the census' alone.
+        let is_opening = |station| matches!(station, Station::Connect | Station::TlsHandshake);
+        let opening = match header.plan.opens_each() {
+            true => 0.0,
+            false => places.iter().filter(|of| is_opening(of.0)).map(|of| of.2.mid).sum::<f64>(),
+        };
+        let of_stamps = in_flight / (1.0 - opening).max(1e-9);
+        for (station, _, share) in &mut places {
+            let is_counted = opening > 0.0 && is_opening(*station);
+            *share = share.times(if is_counted { counted } else { of_stamps });
+        }
+        let opening = opening * counted;
         if late > 0.0 {
             match places.iter_mut().find(|(station, ..)| *station == Station::Engine) {
                 Some((.., of)) => *of = of.plus(late),
@@ -103,12 +116,13 @@ impl Account {
             let seconds = exchanges.times(1.0 / per_s);
             Place { station, held, exchanges, seconds }
         };
-        let counted = busy.mid * f64::from(header.plan.connections());
+        let stamped = in_flight + opening;
         Some(Self {
             source: Source::Census,
+            under_way: under_way + opening,
             places: places.into_iter().map(place).collect(),
             instants: census.instants.iter().map(|(all, _)| all).sum(),
-            disagreement: (counted - in_flight).abs() / in_flight.max(1e-9),
+            disagreement: (counted - stamped).abs() / stamped.max(1e-9),
             ..stamps
         })
     }

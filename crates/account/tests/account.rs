@@ -51,6 +51,22 @@ fn what_stamps_and_census_disagree_on_is_shown() {
 }
 
 #[test]
+fn a_connection_that_is_opened_again_is_under_way_though_its_request_is_not_written() {
+    let header = header("connections = 10");
+    let mut evidence = Evidence::default();
+    let by = |each: u64| (0..=12).map(|at| at * each).collect::<Vec<_>>();
+    for (name, each) in [("instants", 100), ("tls_handshake", 60), ("connect", 20), ("unread", 20)]
+    {
+        counted(&mut evidence, CENSUS, &format!("census.{name}"), 0, &by(each));
+    }
+    let account = Account::of(&header, &evidence, &load(&header, 400.0, 2.0)).unwrap();
+    let near = |station, exchanges: f64| (account.at(station) - exchanges).abs() < 1e-9;
+    assert!(near(Station::TlsHandshake, 6.0) && near(Station::Connect, 2.0), "{account:?}");
+    assert!(near(Station::Unread, 2.0) && (account.under_way - 10.0).abs() < 1e-9, "{account:?}");
+    assert!(account.disagreement < 1e-9 && account.is_split());
+}
+
+#[test]
 fn held_time_stands_beside_the_kernels_clock_of_it_and_run_time_beside_cpu_time() {
     let header = header("connections = 10");
     let mut evidence = Evidence::default();

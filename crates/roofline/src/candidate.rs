@@ -28,9 +28,9 @@ pub(crate) enum Rank {
     Cause,
     Elsewhere,
     Place,
+    Load,
     /// Turned away for no known reason, and less than two runs differ by: it limits no rate.
     FewTurnedAway,
-    Load,
 }
 
 impl Candidate {
@@ -78,12 +78,11 @@ pub(crate) fn of_claim(
 
 /// Where the part is what it takes at least, up to all work there may be its own. It ranks by what is known.
 fn at_least(facts: &Facts, part: &Part, known: Predicted) -> Predicted {
-    let (Some(model), &Part::Work { resource, .. }) = (&facts.model, part) else { return known };
-    let all = match resource {
-        Resource::HostCpu => f64::INFINITY,
-        _ => facts.target_work().unwrap_or_default(),
+    let (Some(model), Part::Work { .. }, Ok(all)) = (&facts.model, part, facts.target_work())
+    else {
+        return known;
     };
-    let high = model.without_work(resource, all).high.0.max(known.high.0);
+    let high = model.without_work(Resource::TargetCpu, all).high.0.max(known.high.0);
     [known.low.0, (known.mid.0 * high).sqrt(), high].into()
 }
 
