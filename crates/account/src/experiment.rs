@@ -38,6 +38,8 @@ pub struct Experiment {
     pub alone_s: Option<Estimate>,
     /// Whether most answers to the one connection were refusals: their time is none of a served exchange.
     pub alone_is_turned_away: bool,
+    /// The median of one connection alone by its mean: far below 1 where few exchanges take most of the time.
+    pub alone_typical: Option<f64>,
     /// The same with pauses between exchanges: a limit of the rate does not delay it.
     pub spaced_s: Option<Estimate>,
     /// The share of the time alone that was spent on paths, 0 to 1.
@@ -124,6 +126,10 @@ impl Experiment {
         Some(Self {
             alone: alone_rate,
             alone_s: alone.filter(worked).and_then(time),
+            alone_typical: alone.filter(worked).and_then(|step| {
+                let [median, mean] = [step.median_service()?, step.mean_service()?];
+                Some(median.as_secs_f64() / mean.as_secs_f64().max(1e-9))
+            }),
             alone_is_turned_away: alone
                 .is_some_and(|step| (step.good as f64) < HALFWAY * step.answered as f64),
             spaced_s: spaced.filter(worked).and_then(time),

@@ -86,6 +86,13 @@ impl Step {
         mean(&self.service)
     }
 
+    /// Median of the service times; none where nothing was answered.
+    pub fn median_service(&self) -> Option<Duration> {
+        let mut live = live_histogram();
+        self.service.add_to(&mut live);
+        (!self.service.is_empty()).then(|| Duration::from_nanos(live.value_at_quantile(0.5)))
+    }
+
     /// Mean time to the first byte; none where nothing was answered.
     pub fn mean_first_byte(&self) -> Option<Duration> {
         mean(&self.first_byte)

@@ -62,7 +62,8 @@ const BUDGET: f64 = 0.01;
 const CAPTURED_EACH: f64 = 1250e-9;
 const DROPPED_EACH: f64 = 500e-9;
 
-/// Windows are so long at least, and at most; in between, so many times as long as 99 % of the service times.
+/// Windows are so long at least, and at most; in between, so many times as long as 99 % of the service times, and as half of
+/// those that wait have waited: none of these has a service time yet.
 // Chosen: what a window cuts off at its ends is then 5 % at most, where a window can be long enough.
 const WINDOW: Duration = Duration::from_millis(250);
 const LONG_WINDOW: Duration = Duration::from_secs(2);
@@ -374,7 +375,14 @@ fn read_on(shared: &Shared, sources: Vec<Source>, ports: &[u16]) {
         }
         let spent = reader.read(&mut shared.state());
         phase = match phase {
-            Phase::Window { since, before } if is_over(since, &shared.state(), ports) => {
+            Phase::Window { since, before }
+                if is_over(
+                    since,
+                    spent.share_since(before, since.elapsed()),
+                    &shared.state(),
+                    ports,
+                ) =>
+            {
                 let length = since.elapsed();
                 // Not for the cost: half of few connections shows little of all, and a pause spares the kernel's part
                 // too.
@@ -398,15 +406,17 @@ fn read_on(shared: &Shared, sources: Vec<Source>, ports: &[u16]) {
     }
 }
 
-/// Whether a window has been open for as long as it should.
-fn is_over(since: Instant, state: &State, ports: &[u16]) -> bool {
+/// Whether a window has been open for as long as it should, and cost that share of a CPU. For what waits still it is longer
+/// only where that costs little more than it may.
+fn is_over(since: Instant, cost: f64, state: &State, ports: &[u16]) -> bool {
     let open = since.elapsed();
     if open < WINDOW {
         return false;
     }
     let times = ports.iter().filter_map(|port| state.exchanges.service_times(*port));
-    let longest = times.map(|times| times.value_at_quantile(0.99)).max().unwrap_or(0);
-    open >= (SERVICES * Duration::from_nanos(longest)).min(LONG_WINDOW)
+    let answered = times.map(|times| times.value_at_quantile(0.99)).max().unwrap_or(0);
+    let waits = if cost < 2.0 * BUDGET { state.exchanges.waits(state.last) } else { 0 };
+    open >= (SERVICES * Duration::from_nanos(answered.max(waits))).min(LONG_WINDOW)
 }
 
 impl Spent {

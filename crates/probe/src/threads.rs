@@ -35,6 +35,11 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(25);
 const SAMPLE_SHARE: u32 = 300;
 const LIST_SHARE: u32 = 500;
 
+/// A list of which more than one in so many is gone is too old.
+///
+/// Chosen: a server that begins a process for each connection has others a moment later.
+const OLD: usize = 4;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ThreadSampler {
@@ -113,9 +118,12 @@ impl ThreadSampler {
             }
         }
         let at_once = self.at_once(&asked);
-        // Those that went since the list was made are no longer threads.
-        let all = all - (count - asked.len());
-        self.sums.take(&asked, all as u64, at_once);
+        // Those that went since the list was made are no longer threads. Where many did, as many may have come, and the rest
+        // does not stand for them.
+        let gone = count - asked.len();
+        if gone * OLD <= count && !has_others(members) {
+            self.sums.take(&asked, (all - gone) as u64, at_once);
+        }
         self.pace.sampled(at, cpu_time().saturating_sub(listed), random);
     }
 
@@ -212,6 +220,19 @@ impl ThreadSampler {
         let still = ran.filter(|(id, _)| self.ask(*id) == Some(Doing::Running));
         1 + still.count() as u64
     }
+}
+
+/// Whether many of the first process's children are not among the members: they came since the tree was walked.
+fn has_others(members: &[u32]) -> bool {
+    let Some(root) = members.first() else { return false };
+    let mut buffer = [0; 4096];
+    let Ok(text) = start_of(&format!("/proc/{root}/task/{root}/children"), &mut buffer) else {
+        return false;
+    };
+    let text = String::from_utf8_lossy(text);
+    let children = || text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+    let others = children().filter(|pid| !members.contains(pid)).count();
+    others * OLD > children().count()
 }
 
 fn state_of((pid, tid): ThreadId) -> Option<char> {

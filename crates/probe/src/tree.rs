@@ -17,10 +17,12 @@ use crate::groups::{Group, groups_of};
 /// The source it reads.
 pub(crate) const ID: &str = "process";
 
-/// How often the tree is walked for new processes.
+/// How often the tree is walked for new processes, and how often where the last walk found others than before.
 ///
-/// Chosen: a server that starts a worker does it for more than a second.
+/// Chosen: a server that starts a worker does it for more than a second; one that starts a process for each connection
+/// has most of them in sight by a quarter of that.
 const WALK_EVERY: Duration = Duration::from_secs(1);
+const WALK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Share of one CPU that reading may take: a round over a tree of many threads is left out until
 /// the last one has paid for itself.
@@ -92,10 +94,11 @@ impl TargetTree {
             return Ok(());
         }
         if began >= self.next_walk {
-            self.members = self.roots.iter().flat_map(|root| walk(*root)).collect();
+            let members: Vec<u32> = self.roots.iter().flat_map(|root| walk(*root)).collect();
+            let least = if members == self.members { WALK_EVERY } else { WALK_AGAIN };
+            self.members = members;
             self.count_descriptors();
-            let took = now().since(began);
-            self.next_walk = began.after(WALK_EVERY.max(took.saturating_mul(WALK_SHARE)));
+            self.next_walk = began.after(least.max(now().since(began).saturating_mul(WALK_SHARE)));
         }
         let at = now();
         let reading = Reading {

@@ -147,7 +147,10 @@ fn made(facts: &Facts) -> Place {
         // Half of its time may also be work that follows an answer and that the next one waits for. A target that is idle
         // does none.
         let most = if model.known.used < HALFWAY { EXPLAINED } else { HALFWAY };
-        let is_set = times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
+        // A clock has each exchange wait. Where few have all of the waiting, they wait for what the others left to be done.
+        let each_waits = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
+        let is_set =
+            each_waits && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
         if is_set && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
             return place.is(Regime::RateSet, Some(Resource::Slots));
         }

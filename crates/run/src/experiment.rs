@@ -13,8 +13,10 @@
 //!
 //! Clients that think do so in the last two; where that leaves them fewer than 30 answers, they are left out.
 //!
-//! Of streams there is no first, and of a single one nothing. An open loop has only the first: how much it asks is not the connections' to say. Between steps the server is
-//! given time to close its ends, so that no step has the connections of the one before.
+//! Of streams there is no first, and of a single one nothing. An open loop that was answered in time has only the first: how
+//! much it asks is not the connections' to say. One that was not, and had all its connections busy, was a closed loop of
+//! them, and its steps are closed loops. Between steps the server is given time to close its ends, so that no step has the
+//! connections of the one before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +62,10 @@ pub(crate) const KNOWN: f64 = 0.1;
 // Chosen: the first wave finds caches and windows of connections that were just opened.
 pub(crate) const WARM_UP: f64 = 0.2;
 
+/// As `linerate_account::chosen`: a rate is carried, and a resource full.
+const CARRIED: f64 = 0.97;
+const BUSY: f64 = 0.9;
+
 // Chosen: an interval of a tenth, where times differ by a third of their mean.
 const EXCHANGES: usize = 30;
 const SPACED_LONGEST: Duration = Duration::from_millis(1500);
@@ -99,7 +105,7 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
         most: least.max(longer),
     };
     let mut steps = vec![step(StepKind::Spaced, 1, SPACED_LONGEST)];
-    if plan.is_open_loop() {
+    if plan.is_open_loop() && !is_closed_by_its_connections(plan, slices) {
         return steps;
     }
     if plan.is_stream() {
@@ -128,6 +134,20 @@ pub(crate) fn steps(plan: &Plan, slices: &[Slice]) -> Vec<Planned> {
     steps
 }
 
+/// Whether an open loop was answered too late for its connections: in its second half nearly all were busy at all times.
+fn is_closed_by_its_connections(plan: &Plan, slices: &[Slice]) -> bool {
+    let all = || slices.iter().filter(|slice| slice.phase == Phase::Load);
+    let begins = all().map(|slice| slice.from.0).min().unwrap_or(0);
+    let ends = all().map(|slice| slice.to.0).max().unwrap_or(0);
+    let middle = begins.midpoint(ends);
+    // Each thread has slices of its own.
+    let load = || all().filter(|slice| slice.from.0 >= middle);
+    let sum = |of: fn(&Slice) -> f64| load().map(of).sum::<f64>();
+    let (due, answered) = (sum(|of| of.scheduled as f64), sum(|of| of.answered as f64));
+    let busy = sum(|of| of.in_flight_area as f64) / ends.saturating_sub(middle).max(1) as f64;
+    answered < CARRIED * due && busy >= BUSY * f64::from(plan.load.connections)
+}
+
 /// Of those that were answered.
 fn longest_exchange(slices: &[Slice]) -> Duration {
     let mut all = live_histogram();
@@ -140,6 +160,7 @@ pub(crate) fn job(main: &Job, step: &Planned) -> Job {
     let mut plan = Plan::clone(&main.plan);
     plan.load.connections = step.connections;
     plan.load.ramp = Duration::ZERO;
+    plan.load.rate = None;
     plan.load.stages.clear();
     // What one takes alone is asked without pause.
     plan.load.think = plan.load.think.filter(|_| step.kind != StepKind::Alone);
@@ -248,6 +269,29 @@ mod tests {
         );
         assert_eq!(kinds("[load]\nconnections = 2\n", 60.0)[2], (Half, 1, 3000));
         assert_eq!(kinds("[load]\nconnections = 1\n", 8.0).len(), 2);
+    }
+
+    #[test]
+    fn an_open_loop_whose_connections_were_all_busy_is_asked_as_a_closed_one() {
+        let text = "[target]\naddress = '127.0.0.1:80'\n[load]\nrate = 100\nconnections = 6\n";
+        let plan = Plan::from_toml(text).unwrap();
+        // Two threads; they have each three connections, busy from the second of four seconds on.
+        let slices = |answered: u64, busy: u128| {
+            let of = |thread: u16, second: u64| {
+                let mut slice = Slice::new(thread, 0, Timestamp(second * 1_000_000_000));
+                slice.to = Timestamp((second + 1) * 1_000_000_000);
+                slice.scheduled = 50;
+                slice.answered = answered;
+                slice.in_flight_area = if second == 0 { 0 } else { busy * 1_000_000_000 };
+                slice.service = longest(1);
+                slice
+            };
+            (0..4).flat_map(|second| [of(0, second), of(1, second)]).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(&plan, &slices(20, 3)).len(), 4);
+        // Answered in time; or late for another reason than its connections.
+        assert_eq!(steps(&plan, &slices(50, 3)).len(), 1);
+        assert_eq!(steps(&plan, &slices(20, 2)).len(), 1);
     }
 
     #[test]

@@ -144,6 +144,14 @@ impl Exchanges {
         totals
     }
 
+    /// How long requests have waited that have no answer yet, the half of them at least; 0: none waits. Unit: ns.
+    pub fn waits(&self, at: Timestamp) -> u64 {
+        let of = |connection: &Connection| connection.asked_for(at, &self.ports[connection.port]);
+        let mut all: Vec<u64> = self.connections.values().map(of).filter(|age| *age > 0).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or(0)
+    }
+
     /// Times from a request's last byte to its answer's first, in ns. None: no answer yet, or not a watched port.
     pub fn service_times(&self, port: u16) -> Option<&Histogram<u64>> {
         self.port(port)?.service_times.recorded()

@@ -80,6 +80,6 @@ fn each_for_itself(facts: &Facts) -> bool {
     }
     // One thread in a timer is most runtimes' clock.
     let timers = facts.inside.threads.as_ref().map_or(0.0, |threads| threads.timer);
-    let of_threads = timers >= 2.0 && timers >= FULL * place.exchanges;
+    let of_threads = timers >= 2.0 && timers >= EXPLAINED * place.exchanges;
     place.regime == Regime::Delayed || (of_threads && place.regime == Regime::Unknown)
 }

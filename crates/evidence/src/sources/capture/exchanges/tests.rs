@@ -53,6 +53,20 @@ fn a_request_in_two_parts_and_a_streamed_answer_are_one_exchange() {
 }
 
 #[test]
+fn how_long_half_of_those_that_wait_have_waited() {
+    let asked = |client, ms| (ms, packet(client, Out, (1, 10), 1, ACK));
+    let exchanges = of(&[
+        asked(4000, 0),
+        asked(4001, 100),
+        asked(4002, 900),
+        asked(4003, 950),
+        (960, packet(4003, Back, (1, 10), 11, ACK)),
+    ]);
+    assert_eq!(exchanges.waits(Timestamp(1_000 * MS)), 900 * MS);
+    assert_eq!(of(&[]).waits(Timestamp(MS)), 0);
+}
+
+#[test]
 fn who_waits_is_known_by_the_time_that_was_captured() {
     let mut exchanges = Exchanges::new(&[80], Sampling::all());
     // It asks again at once, and waits 10 ms; after a pause of the capture as before.
