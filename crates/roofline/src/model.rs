@@ -208,20 +208,20 @@ impl Model {
         self.after(removed, self.connections, &|_, _| {})
     }
 
-    /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better than that. The
-    /// machine's is spread over all that run on it, linerate too.
+    /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better than that, and may be
+    /// of it. The machine's is spread over all that run on it, linerate too.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
         let machine = self.bounds.iter().find(|of| of.resource == Resource::HostCpu);
         let all = machine.map_or(each, |of| of.station(Heat::Cold, self.by).demand);
         let spread = |of: Resource| resource == Resource::HostCpu && of.is_part_of(resource);
-        let [least, likely, most] = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(|share| {
+        let [likely, most] = [1.0, 1.0 + SPLIT].map(|share| {
             self.known_with(self.connections, &|known, of| match known.resource {
                 at if resource.is_part_of(at) => of.demand = (of.demand - each * share).max(0.0),
                 at if spread(at) => of.demand *= (1.0 - each * share / all).max(0.0),
                 _ => {}
             })
         });
-        Predicted { low: least.low, mid: likely.mid, high: most.high }
+        Predicted { high: most.high, ..likely }
     }
 
     /// With no other programs on the CPUs.
