@@ -36,6 +36,8 @@ STARTS_WITHIN_S = 60
 PATIENCE_S = 90
 # Source: linux/prctl.h.
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+# Chosen: RabbitMQ takes some seconds, and its folder is removed after that.
+ENDS_WITHIN_S = 20
 LIBC = ctypes.CDLL(None)
 # Source: the kernel's default period. Unit: us.
 PERIOD_US = 100_000
@@ -343,7 +345,7 @@ def _end(child, how):
     """The process and its session. What left its session is an orphan, and ended with those."""
     if child.stdin:
         child.stdin.close()
-    for signum, patience in ((how, 5), (signal.SIGKILL, 5)):
+    for signum, patience in ((how, ENDS_WITHIN_S), (signal.SIGKILL, 5)):
         if child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signum)
