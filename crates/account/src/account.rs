@@ -94,17 +94,15 @@ impl Account {
         let counted = busy.mid * f64::from(header.plan.connections());
         let mut places = shares(&census);
         // Where a connection outlives an exchange, stamps begin when it is ready: opening it again is the census' alone.
-        let is_opening = |station| matches!(station, Station::Connect | Station::TlsHandshake);
-        let opening = match header.plan.opens_each() {
-            true => 0.0,
-            false => places.iter().filter(|of| is_opening(of.0)).map(|of| of.2.mid).sum::<f64>(),
+        let is_reopened = |station| {
+            !header.plan.opens_each() && matches!(station, Station::Connect | Station::TlsHandshake)
         };
-        let of_stamps = in_flight / (1.0 - opening).max(1e-9);
+        let reopened = places.iter().filter(|of| is_reopened(of.0)).map(|of| of.2.mid).sum::<f64>();
+        let of_stamps = in_flight / (1.0 - reopened).max(1e-9);
         for (station, _, share) in &mut places {
-            let is_counted = opening > 0.0 && is_opening(*station);
-            *share = share.times(if is_counted { counted } else { of_stamps });
+            *share = share.times(if is_reopened(*station) { counted } else { of_stamps });
         }
-        let opening = opening * counted;
+        let opening = reopened * counted;
         if late > 0.0 {
             match places.iter_mut().find(|(station, ..)| *station == Station::Engine) {
                 Some((.., of)) => *of = of.plus(late),

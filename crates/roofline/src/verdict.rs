@@ -136,8 +136,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     candidates.sort_by(Candidate::first);
     // A watched service that refuses a few does what it is there for: they are told, and limit nothing.
     let is_few = |of: &Candidate| facts.load == Load::Watched && of.rank == Rank::FewTurnedAway;
-    let few: Vec<_> = candidates.iter().filter(|of| is_few(of)).map(|of| of.id).collect();
-    candidates.retain(|of| !few.contains(&of.id));
+    let (few, candidates): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_few);
     let named = candidates.first();
     let is_named = |roof: &Assessed| named.is_some_and(|named| named.id == roof.id);
     let verdict = match roofs.iter().find(|roof| is_named(roof)) {
@@ -187,7 +186,7 @@ fn unexplained(facts: &Facts) -> String {
 }
 
 /// With unknown demand, "no limit binds" is an answer where those under way are known to wait for work, or the path.
-fn watched(facts: &Facts, roofs: &[Assessed], few: &[&str]) -> Verdict {
+fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let run = &facts.run;
     if run.is_idle() {
         return Verdict::none(Answer::Idle, idle(run));
@@ -218,7 +217,7 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[&str]) -> Verdict {
         _ => format!("reads {attained}"),
     };
     let (waits, is_work) = crate::waiting::of(facts);
-    let refused = roofs.iter().filter(|roof| few.contains(&roof.id.as_str()));
+    let refused = roofs.iter().filter(|roof| few.iter().any(|of| of.id == roof.id));
     let refused: String = refused.map(|roof| format!("; {}", roof.sum)).collect();
     let says = format!("the target {does}{used}{refused}; {waits}");
     let (state, none) =
