@@ -40,6 +40,10 @@ mod streaming;
 // Chosen: wakes a hundred exchanges at once, and the batch still ends within a millisecond.
 const EVENTS: usize = 256;
 
+// Chosen: so many answers are read, then the requests that follow them are written: enough for a target to take
+// together, and few enough to be in the caches still (measured: see the commit).
+const TOGETHER: usize = 32;
+
 // Chosen: an answer of this size is read in one call; larger ones stream through it.
 const BUFFER: usize = 64 * 1024;
 
@@ -185,9 +189,14 @@ impl Thread {
             let slice = self.driver.slice();
             slice.wakes += 1;
             slice.full_batches += u64::from(events.len() == EVENTS);
-            for event in &events {
-                self.on_event(event.data.u64(), event.flags);
-                if self.driver.is_urgent() {
+            for some in events.chunks(TOGETHER) {
+                for event in some {
+                    self.on_event(event.data.u64(), event.flags);
+                    if self.driver.is_urgent() {
+                        self.act();
+                    }
+                }
+                if some.len() == TOGETHER {
                     self.act();
                 }
             }

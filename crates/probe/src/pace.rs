@@ -39,6 +39,11 @@ impl Pace {
         Self { most, ..self }
     }
 
+    /// Another maximum of the mean gap, from the next sample on.
+    pub(crate) fn set_most(&mut self, most: Duration) {
+        self.most = most;
+    }
+
     /// When the next sample is due.
     pub(crate) fn next(&self) -> Timestamp {
         self.next

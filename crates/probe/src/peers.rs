@@ -33,6 +33,10 @@ const DUMP_EVERY: Duration = Duration::from_millis(200);
 const DUMP_SHARE: u32 = 400;
 /// Chosen: a dump may walk a large kernel table, some milliseconds; three a second show the peers.
 const DUMP_AT_MOST: Duration = Duration::from_millis(300);
+/// Chosen: of a target that had asked nobody in any of so many dumps, one a second: each costs a busy machine some 5 ms, as
+/// it finds none of the table in its caches.
+const DUMP_OF_NONE: Duration = Duration::from_secs(1);
+const NONE_IN: u32 = 3;
 const SCAN_SHARE: u32 = 1000;
 /// Chosen: some scans of a program with some dozens of descriptors, which may have none of its connections at the first.
 const SCAN_FIRST: Duration = Duration::from_millis(10);
@@ -69,6 +73,8 @@ pub(crate) struct PeerSampler {
     runs: BTreeMap<u32, Runs>,
     clients: Clients,
     pace: Pace,
+    /// How many dumps in a row showed nobody whom the target asks.
+    of_none: u32,
     scans: Pace,
     /// The connections that the target opened, where they are few, and what the last sample of each showed.
     few: Vec<(Connection, Option<Answered>)>,
@@ -123,6 +129,7 @@ impl PeerSampler {
             runs: BTreeMap::new(),
             clients: Clients::default(),
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
+            of_none: 0,
             scans: Pace::new(Duration::ZERO, SCAN_SHARE).at_first(SCAN_FIRST),
             few: Vec::new(),
             again: Vec::new(),
@@ -209,6 +216,8 @@ impl PeerSampler {
             .map(|socket| socket.connection.inode)
             .collect();
         contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
+        self.of_none = if contacts.is_empty() { self.of_none + 1 } else { 0 };
+        self.pace.set_most(if self.of_none < NONE_IN { DUMP_AT_MOST } else { DUMP_OF_NONE });
         if contacts.iter().any(|contact| contact.question.is_none()) {
             let awaited = self.awaits.inodes(members);
             for contact in &mut contacts {

@@ -128,16 +128,15 @@ impl Functions {
     pub fn read(kallsyms: &str) -> Option<Self> {
         let mut all: Vec<(u64, &str)> = kallsyms.lines().filter_map(symbol).collect();
         all.sort_unstable();
-        let starts: Vec<u64> = all.iter().map(|(address, _)| *address).collect();
-        let of = all.iter().filter_map(|(from, name)| {
+        let of = all.iter().enumerate().filter_map(|(index, (from, name))| {
             let call = || CALLS.iter().find_map(|of| name.strip_prefix(of));
             let meaning = match *name {
                 name if is_sync(name) => Meaning::Sync,
                 name if is_disk(name) => Meaning::Disk,
                 _ => Meaning::Call(call()?.to_owned()),
             };
-            let next = starts.partition_point(|start| start <= from);
-            Some((*from, *starts.get(next)?, meaning))
+            let next = all[index..].iter().find(|(start, _)| start > from)?;
+            Some((*from, next.0, meaning))
         });
         let of: Vec<_> = of.collect();
         (!of.is_empty()).then_some(Self { of })
@@ -152,12 +151,14 @@ impl Functions {
 
 /// A function's address and name, from a line of the list.
 fn symbol(line: &str) -> Option<(u64, &str)> {
-    let mut words = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(words.next()?, 16).ok()?;
-    let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
-    let name = words.next()?;
-    // Modules come after the kernel, and stand where they like.
-    (is_code && address > 0 && words.next().is_none()).then_some((address, name))
+    let (address, rest) = line.split_once(' ')?;
+    let (kind, name) = rest.split_once(' ')?;
+    // Modules come after the kernel, and stand where they like; what pads functions is never run.
+    if !matches!(kind, "t" | "T" | "w" | "W") || name.contains('\t') || name.starts_with("__pfx_") {
+        return None;
+    }
+    let address = u64::from_str_radix(address, 16).ok()?;
+    (address > 0).then_some((address, name))
 }
 
 /// The sums so far.

@@ -382,6 +382,12 @@ fn counts_of_io(io: &[u8]) -> Result<[u64; 4], UnreadableSource> {
     Ok(counts)
 }
 
+/// Bytes read from and written to disks so far, from a process's `io`; none where it can't be read.
+pub fn disk_bytes(io: &[u8]) -> Option<u64> {
+    let [read, written, ..] = counts_of_io(io).ok()?;
+    Some(read + written)
+}
+
 /// What is taken from a thread's `status`.
 struct Status {
     name: String,

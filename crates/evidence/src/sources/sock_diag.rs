@@ -71,8 +71,8 @@ pub(super) fn payloads(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The same, each behind its whole message: as it stands there, padded.
 pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    /// `SOCK_DIAG_BY_FAMILY`, `linux/sock_diag.h`.
-    const SOCKET: u16 = 20;
+    /// `SOCK_DIAG_BY_FAMILY`, `linux/sock_diag.h`; `TCPDIAG_GETSOCK`, `linux/inet_diag.h`.
+    const SOCKET: [u16; 2] = [20, 18];
     let mut rest = bytes;
     std::iter::from_fn(move || {
         loop {
@@ -84,7 +84,7 @@ pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
             let padded = length.next_multiple_of(4).min(rest.len());
             let (whole, after) = rest.split_at(padded);
             rest = after;
-            if kind == SOCKET {
+            if SOCKET.contains(&kind) {
                 return Some((whole, &whole[HEADER..length]));
             }
         }

@@ -290,6 +290,8 @@ impl Members {
     fn rates(&self, connections: u32, removed: &[Removed]) -> Vec<(f64, f64)> {
         let asked = [Observed { connections, per_s: 1.0, low: 1.0, high: 1.0 }];
         let mut solver: Option<((f64, bool, Falls), Solver)> = None;
+        // Members that differ in the variation of service alone stand together, and have the same ends.
+        let mut last: Option<((f64, f64), (f64, f64))> = None;
         let mut done = Vec::with_capacity(self.all.len());
         for member in self.with_delay(removed) {
             let (known, changed) = changed(&self.known, *member, removed);
@@ -298,12 +300,16 @@ impl Members {
                 let delay = self.think + delay;
                 let solved = self.solver(&known, delay, during, falls, &asked);
                 solver = Some((of, solved));
+                last = None;
             }
             let Some((_, solver)) = &solver else { continue };
-            let ends = solver.ends(&changed);
-            let rate =
-                ends.first().map_or(0.0, |(low, high)| Solved::with(*low, *high, changed.varies));
-            done.push((rate, member.weight));
+            let of = (changed.demand, changed.servers);
+            let (low, high) = match last {
+                Some((solved, ends)) if solved == of => ends,
+                _ => solver.ends(&changed).first().copied().unwrap_or_default(),
+            };
+            last = Some((of, (low, high)));
+            done.push((Solved::with(low, high, changed.varies), member.weight));
         }
         done
     }
