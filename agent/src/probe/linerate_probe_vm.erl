@@ -213,6 +213,16 @@ collections({Count, Words, _}) ->
 traffic({{input, In}, {output, Out}}) ->
     [{'vm.io_in', In}, {'vm.io_out', Out}].
 
+%% Of the schedulers online all but one, where a process has blocked multi-scheduling.
+-spec blocked() -> non_neg_integer().
+blocked() ->
+    case erlang:system_info(multi_scheduling) of
+        Blocked when Blocked =:= blocked; Blocked =:= blocked_normal ->
+            erlang:system_info(schedulers_online) - 1;
+        _Enabled ->
+            0
+    end.
+
 %% Each of these is a number that the emulator keeps: 0.1 to 0.2 us.
 -spec counts() -> values().
 counts() ->
@@ -223,6 +233,7 @@ counts() ->
         {'vm.uptime', erlang:convert_time_unit(Age, native, nanosecond)},
         {'vm.schedulers', erlang:system_info(schedulers)},
         {'vm.schedulers_online', erlang:system_info(schedulers_online)},
+        {'vm.schedulers_blocked', blocked()},
         {'vm.dirty_cpu_schedulers', erlang:system_info(dirty_cpu_schedulers)},
         {'vm.dirty_cpu_schedulers_online', erlang:system_info(dirty_cpu_schedulers_online)},
         {'vm.dirty_io_schedulers', erlang:system_info(dirty_io_schedulers)},

@@ -142,6 +142,11 @@ impl SockDiag {
         self.dump(1 << ESTABLISHED | 1 << SYN_SENT, INFO)
     }
 
+    /// The same about all whose end is over and whose ports rest.
+    pub(crate) fn resting(&mut self) -> io::Result<Vec<u8>> {
+        self.dump(1 << TIME_WAIT, 0)
+    }
+
     /// Those of some families, with their `tcp_info` and memory; with a port, only those whose own it is.
     pub(crate) fn connections_of(
         &mut self,

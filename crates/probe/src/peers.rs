@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use linerate_evidence::sources::listener;
@@ -10,6 +11,7 @@ use linerate_evidence::sources::peers::{
 };
 use linerate_evidence::sources::process;
 use linerate_evidence::sources::run_times::RunTimes;
+use linerate_evidence::sources::snmp;
 use linerate_evidence::sources::sockets::{Connection, connections};
 use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
 use linerate_evidence::{Evidence, Subject};
@@ -33,8 +35,8 @@ const DUMP_EVERY: Duration = Duration::from_millis(200);
 const DUMP_SHARE: u32 = 400;
 /// Chosen: a dump may walk a large kernel table, some milliseconds; three a second show the peers.
 const DUMP_AT_MOST: Duration = Duration::from_millis(300);
-/// Chosen: of a target that had asked nobody in any of so many dumps, one a second: each costs a busy machine some 5 ms, as
-/// it finds none of the table in its caches.
+/// Chosen: of a target that had asked nobody in any of so many dumps, and in whose namespace no connection was begun
+/// meanwhile, one a second: each costs a busy machine some 5 ms, as it finds none of the table in its caches.
 const DUMP_OF_NONE: Duration = Duration::from_secs(1);
 const NONE_IN: u32 = 3;
 const SCAN_SHARE: u32 = 1000;
@@ -73,8 +75,11 @@ pub(crate) struct PeerSampler {
     runs: BTreeMap<u32, Runs>,
     clients: Clients,
     pace: Pace,
-    /// How many dumps in a row showed nobody whom the target asks.
+    /// How many dumps in a row showed nobody whom the target asks, and no connection begun since the last one.
     of_none: u32,
+    /// The namespace's counters, and how many connections were begun in it up to the last dump.
+    counters: PathBuf,
+    connects: Option<u64>,
     scans: Pace,
     /// The connections that the target opened, where they are few, and what the last sample of each showed.
     few: Vec<(Connection, Option<Answered>)>,
@@ -130,6 +135,8 @@ impl PeerSampler {
             clients: Clients::default(),
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
             of_none: 0,
+            counters: root.map_or("/proc/net/snmp".into(), |pid| format!("/proc/{pid}/net/snmp").into()),
+            connects: None,
             scans: Pace::new(Duration::ZERO, SCAN_SHARE).at_first(SCAN_FIRST),
             few: Vec::new(),
             again: Vec::new(),
@@ -186,6 +193,19 @@ impl PeerSampler {
         evidence.absorb(std::mem::take(&mut self.facts));
     }
 
+    /// Pushes the sums at the end, and which ports rest, where the target asked anybody.
+    pub(crate) fn push_last(&mut self, at: Timestamp, evidence: &mut Evidence) {
+        self.push(at, evidence);
+        if self.askers.is_empty() {
+            return;
+        }
+        let Some(diag) = &mut self.diag else { return };
+        if let (Ok(resting), Ok(open)) = (diag.resting(), diag.connections()) {
+            let (resting, open) = (connections(&resting), connections(&open));
+            self.sums.push_resting(at, &resting, &open, evidence);
+        }
+    }
+
     fn dump(&mut self, at: Timestamp, members: &[u32]) -> Result<(), String> {
         let Some(diag) = &mut self.diag else { return Ok(()) };
         let asked = |error| format!("the connections of the target can't be asked for: {error}");
@@ -216,7 +236,10 @@ impl PeerSampler {
             .map(|socket| socket.connection.inode)
             .collect();
         contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
-        self.of_none = if contacts.is_empty() { self.of_none + 1 } else { 0 };
+        let connects = read(&self.counters).ok().and_then(|file| snmp::connects(&file));
+        let is_none = contacts.is_empty() && connects.is_some() && connects == self.connects;
+        self.connects = connects;
+        self.of_none = if is_none { self.of_none + 1 } else { 0 };
         self.pace.set_most(if self.of_none < NONE_IN { DUMP_AT_MOST } else { DUMP_OF_NONE });
         if contacts.iter().any(|contact| contact.question.is_none()) {
             let awaited = self.awaits.inodes(members);

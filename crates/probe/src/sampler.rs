@@ -173,6 +173,6 @@ fn sample(
     }
     let (at, mut row) = (now(), Evidence::default());
     threads.push(at, &mut row);
-    peers.push(at, &mut row);
+    peers.push_last(at, &mut row);
     shared.row(row);
 }

@@ -23,8 +23,10 @@ const SPINS: f64 = 1.125;
 pub(crate) struct NodeCpu {
     /// Normal schedulers that had work.
     pub active: f64,
-    /// Normal schedulers in use.
+    /// Normal schedulers in use: online, and not blocked.
     pub online: f64,
+    /// Those online that a process has blocked.
+    pub blocked: f64,
     /// Dirty CPU schedulers that had work.
     pub dirty_cpu: f64,
     /// Garbage collection within `active`, by normal schedulers.
@@ -47,10 +49,13 @@ impl NodeCpu {
         let dirty = share(vm::DIRTY_CPU_ACTIVE, vm::DIRTY_CPU_TOTAL).unwrap_or(0.0);
         let dirty_schedulers = node.last(vm::DIRTY_CPU_SCHEDULERS).unwrap_or(0) as f64;
         let active = (share(vm::SCHEDULER_ACTIVE, vm::SCHEDULER_TOTAL)? * times).min(1.0);
+        // Probes of older versions do not ask for it.
+        let blocked = node.last(vm::SCHEDULERS_BLOCKED).unwrap_or(0) as f64;
         Ok(Self {
             run_queue: node.mean(vm::RUN_QUEUE)?,
             active: active * node.last(vm::SCHEDULERS)? as f64,
-            online: (node.last(vm::SCHEDULERS_ONLINE)? as f64).max(1.0),
+            online: (node.last(vm::SCHEDULERS_ONLINE)? as f64 - blocked).max(1.0),
+            blocked,
             dirty_cpu: dirty * times * dirty_schedulers,
             collecting: node.rate(vm::MICRO_GC).map_or(0.0, |collecting| collecting * times),
         })

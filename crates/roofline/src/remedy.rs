@@ -38,6 +38,8 @@ pub enum SocketOption {
     OneWrite,
     /// No `SO_RCVBUF`.
     DefaultReceiveBuffer,
+    /// No `TCP_CORK`, or taken out after each answer.
+    NoCork,
     /// No `SO_SNDBUF`.
     DefaultSendBuffer,
     /// No `SO_MAX_PACING_RATE`.
@@ -164,6 +166,7 @@ impl SocketOption {
             SocketOption::DefaultReceiveBuffer => pinned("recbuf"),
             SocketOption::DefaultSendBuffer => pinned("sndbuf"),
             SocketOption::NoPacing => ("pacing", "none".into(), None, None),
+            SocketOption::NoCork => ("cork", "off".into(), None, None),
             SocketOption::Backlog(size) => ("backlog", size.to_string(), None, None),
         }
     }
@@ -193,6 +196,11 @@ impl SocketOption {
             SocketOption::NoPacing => (
                 "remove {raw, 1, 47, _} (SO_MAX_PACING_RATE) from the socket options, or raise it",
                 "remove SO_MAX_PACING_RATE from the sender's sockets, or raise it",
+            ),
+            SocketOption::NoCork => (
+                "remove {raw, 6, 3, _} (TCP_CORK) from the socket options, or set it to <<0:32/native>> when an answer is \
+                 written; write an answer in one gen_tcp:send",
+                "set TCP_CORK to 0 when an answer is written, and no MSG_MORE with its last part; better, one write an answer",
             ),
             SocketOption::Backlog(_) => (
                 "{backlog, SIZE} in the listen options (gen_tcp's default is 5)",

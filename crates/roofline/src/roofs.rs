@@ -81,6 +81,7 @@ pub static ROOFS: &[Roof] = &[
     roof!("vm.native-code", "native code that blocks schedulers", vm::native_code),
     roof!("host.descriptors", "the target's limit of open files", Stock: Descriptors),
     roof!("tcp.nagle-delayed-ack", "Nagle with delayed ACK", tcp::nagle_delayed_ack),
+    roof!("tcp.cork", "a cork left in the socket", tcp::cork),
     roof!("tcp.receive-window", "a fixed receive buffer", |of| Buffers::Receive.pinned(of)),
     roof!("tcp.rmem-max", "the kernel's limit on receive buffers", |of| Buffers::Receive
         .at_most(of)),

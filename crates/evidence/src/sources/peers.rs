@@ -67,6 +67,10 @@ metrics! {
     LOOKS: u64 = "peer.looks", "1";
     /// Of those, the ones that found a question out.
     LOOKS_ASKED: u64 = "peer.looks_asked", "1";
+    /// Connections to it in TIME_WAIT when sampling ended.
+    TIME_WAIT: u64 = "peer.time_wait", "1";
+    /// How many ports there are from the lowest to the highest local port of these and of the open ones.
+    PORTS: u64 = "peer.ports", "1";
     /// CPU time of the peer's process tree where it is on this host, since it began, children that ended included; counted in ticks of 10 ms (`utime`, `stime`, `cutime`, `cstime`).
     RUN: Duration = "peer.run", "ns";
     /// Time on a CPU of its thread that ran most since it was found, from then on.
@@ -365,6 +369,30 @@ impl Peers {
         }
     }
 
+    /// Pushes how many connections to each address rest in TIME_WAIT, of those that do and of those that are open, and from
+    /// how many ports.
+    pub fn push_resting(
+        &self,
+        at: Timestamp,
+        resting: &[Connection],
+        open: &[Connection],
+        evidence: &mut Evidence,
+    ) {
+        for (whom, number) in &self.numbers {
+            let Whom::Tcp(peer) = whom else { continue };
+            let ports = |of: &[Connection]| -> Vec<u16> {
+                let theirs = of.iter().filter(|end| end.peer == *peer);
+                theirs.map(|end| end.local.port()).collect()
+            };
+            let (resting, mut all) = (ports(resting), ports(open));
+            all.extend(&resting);
+            let ends = all.iter().min().zip(all.iter().max());
+            let span = ends.map_or(0, |(low, high)| u64::from(high - low) + 1);
+            evidence.push(at, Subject::Peer(*number), TIME_WAIT, resting.len() as u64);
+            evidence.push(at, Subject::Peer(*number), PORTS, span);
+        }
+    }
+
     /// Pushes the sums so far, of every address that has a number.
     pub fn push(&self, at: Timestamp, evidence: &mut Evidence) {
         for (whom, number) in &self.numbers {
@@ -406,6 +434,24 @@ mod tests {
 
     fn question_of(state: u8, rqueue: u32, fields: &[(usize, u32)]) -> Question {
         sockets(&socket(state, 5432, rqueue, fields)).next().unwrap().question
+    }
+
+    #[test]
+    fn ports_at_rest_are_counted_by_peer_and_within_their_range() {
+        let at = |port: u16, peer: u16| Connection {
+            local: ([127, 0, 0, 1], port).into(),
+            peer: ([127, 0, 0, 1], peer).into(),
+            inode: 0,
+            queued: 0,
+        };
+        let mut peers = Peers::default();
+        let asked = Contact::from(&sockets(&socket(1, 5432, 0, &[(44, 3), (52, 8)])).next().unwrap());
+        let [(_, number)] = peers.take([asked])[..] else { panic!() };
+        let resting = [at(40_001, 5432), at(40_004, 5432), at(50_000, 80)];
+        let mut evidence = Evidence::default();
+        peers.push_resting(Timestamp(1), &resting, &[at(40_000, 5432)], &mut evidence);
+        let of = |metric| evidence.of(Subject::Peer(number)).last(metric).unwrap();
+        assert_eq!((of(TIME_WAIT), of(PORTS)), (2, 5));
     }
 
     #[test]

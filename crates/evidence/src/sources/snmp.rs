@@ -3,9 +3,12 @@
 //! Source: `/proc/net/snmp`, the two `Tcp:` lines (`snmp_seq_show`, `net/ipv4/proc.c`; RFC 4022).
 //! Counters since the namespace was made, of every connection in it.
 
+use linerate_model::Timestamp;
+
 use super::{Answer, Fetch, Parse, Source, UnreadableSource, pairs};
 use crate::evidence::Evidence;
 use crate::metric::Metric;
+use crate::subject::{Side, Subject};
 
 pub(super) const SOURCE: Source = Source {
     id: "snmp",
@@ -55,6 +58,14 @@ const FIELDS: &[(&str, Metric<u64>)] = &[
 const PREFIX: pairs::Prefix =
     pairs::Prefix { word: "Tcp:", expected: "two lines beginning with `Tcp:`" };
 
+/// How many connections were begun from there, by such a file.
+pub fn connects(file: &[u8]) -> Option<u64> {
+    let mut evidence = Evidence::default();
+    let of = Subject::Stack(Side::Server);
+    parse(&Answer { at: Timestamp(0), of, bytes: file }, &mut evidence).ok()?;
+    evidence.of(of).last(ACTIVE_OPENS).ok()
+}
+
 fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableSource> {
     pairs::push(answer.at, answer.of, answer.bytes, PREFIX, FIELDS, evidence)
 }
@@ -62,8 +73,6 @@ fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableS
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject::{Side, Subject};
-    use linerate_model::Timestamp;
 
     const SERVER: Subject = Subject::Stack(Side::Server);
     const NAMES: &str = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens \
@@ -83,6 +92,8 @@ mod tests {
         assert_eq!(evidence.of(SERVER).last(ACTIVE_OPENS), Ok(152));
         assert_eq!(evidence.of(SERVER).last(RETRANS_SEGS), Ok(5));
         assert_eq!(evidence.of(SERVER).last(OUT_RSTS), Ok(93));
+        assert_eq!(connects(text.as_bytes()), Some(152));
+        assert_eq!(connects(b"Tcp: none\n"), None);
     }
 
     #[test]

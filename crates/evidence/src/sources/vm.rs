@@ -64,6 +64,9 @@ metrics! {
     SCHEDULERS: u64 = "vm.schedulers", "1";
     /// Normal schedulers that are in use (`+S`, second number).
     SCHEDULERS_ONLINE: u64 = "vm.schedulers_online", "1";
+    /// Normal schedulers of those that do nothing until a process that blocked them unblocks them
+    /// (`erlang:system_flag(multi_scheduling, block)` or `block_normal`).
+    SCHEDULERS_BLOCKED: u64 = "vm.schedulers_blocked", "1";
     /// Dirty schedulers for computing that the node has (`+SDcpu`, first number).
     DIRTY_CPU_SCHEDULERS: u64 = "vm.dirty_cpu_schedulers", "1";
     /// Dirty schedulers for computing that are in use (`+SDcpu`, second number).

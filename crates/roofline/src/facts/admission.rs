@@ -26,7 +26,7 @@ pub(crate) struct LetIn {
 }
 
 impl LetIn {
-    /// One at a time may be an acceptor that is at the connection itself.
+    /// One at a time may be an acceptor that is at the connection itself, or one process that all logins ask.
     pub fn are_several(&self) -> bool {
         self.served >= TWO
     }

@@ -4,6 +4,7 @@ pub(super) mod acceptor;
 pub(super) mod bbr_pacing;
 pub(super) mod buffers;
 pub(super) mod connection_churn;
+pub(super) mod cork;
 pub(super) mod ephemeral_ports;
 pub(super) mod initial_window;
 pub(super) mod listen_backlog;

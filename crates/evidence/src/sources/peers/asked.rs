@@ -22,6 +22,10 @@ pub struct Asked {
     pub held_nagle: f64,
     /// Samples of single connections to it, and those that found a question out; none where they are many.
     pub samples: [f64; 2],
+    /// Connections to it that rest in TIME_WAIT at the end.
+    pub resting: u64,
+    /// From so many ports, from the lowest to the highest.
+    pub ports: u64,
     /// CPUs' worth of time that its process used, where it is on this host.
     pub cores: Option<f64>,
     /// That process, where it is none of the target's own.
@@ -39,6 +43,8 @@ impl Asked {
             // Between two dumps there may be samples.
             let instants = Some(count(super::INSTANTS)).filter(|of| of + samples[0] > 0.0)?;
             let mean = |metric| count(metric) / instants.max(1.0);
+            // After the load, and so outside of the window.
+            let last = |metric| evidence.of(subject).last(metric).unwrap_or(0);
             let fact = |name| evidence.fact(subject, name);
             let is_other = fact("whose") != Some("target");
             Some(Self {
@@ -49,6 +55,8 @@ impl Asked {
                 asked: mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0,
                 held_nagle: mean(super::HELD_NAGLE),
                 samples,
+                resting: last(super::TIME_WAIT),
+                ports: last(super::PORTS),
                 other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
                 cores: of.rate(super::RUN).ok(),
             })

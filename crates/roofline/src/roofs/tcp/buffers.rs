@@ -2,7 +2,8 @@
 //! its own send buffer, holds, and that is too small. Four of a kind, by what set the size.
 //!
 //! `each = (bytes an exchange / in flight at most - 1) x min RTT`, of a send buffer at most the time with a full one;
-//! or the time that the census finds held by it, if longer: a window of a few segments also costs delayed ACKs
+//! or the time that the census finds held by it, if longer: a window of a few segments also costs delayed ACKs. Of a
+//! request through a window of two segments at most: the time in which the kernel says it was limited by it
 //!
 //! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it; or the send buffer kept its initial size.
 //! - `tcp.rmem-max`, `tcp.wmem-max`: tuning reached the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`.
@@ -11,7 +12,7 @@
 //! `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h; SO_RCVBUF turns autotuning off (`SOCK_RCVBUF_LOCK`, net/core/sock.c);
 //! `tcp_rcv_space_adjust`, `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `tcp_rmem`, `tcp_wmem`, ip-sysctl.rst.
 
-use crate::facts::flows::{Bulk, Moment, Size, mean_over, min_rtt, setting, size};
+use crate::facts::flows::{Bulk, Moment, Size, mean_over, min_rtt, segment, setting, size};
 use crate::prelude::*;
 
 /// Receive buffers make up a window; send buffers are sent from.
@@ -112,7 +113,10 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     // Unread bytes are no part of the window: a larger one would fill as well.
     let left = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
     let unread = Bytes(left as u64);
-    silent_if(left >= HALFWAY * of.bytes, format!("the {receiver} leaves {unread} unread"))?;
+    // One that holds no more than two segments is half full of the first: the kernel sends no more than half of it at once.
+    let is_tiny = of.bytes <= 2.0 * segment(&bulk.senders)?;
+    let is_left = left >= HALFWAY * of.bytes && !is_tiny;
+    silent_if(is_left, format!("the {receiver} leaves {unread} unread"))?;
     if let Some(out) = bulk.shut(of.bytes).map(|out| Bytes(out as u64)) {
         return not_here(format!(
             "the {receiver}'s window of {window} was shut, with {out} in flight"
@@ -126,12 +130,18 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let clock = mean_over(&bulk.senders, |flow| {
         Ok(flow.grown(tcp_info::RWND_LIMITED)? / flow.grown(tcp_info::BUSY_TIME)?.max(1e-9))
     });
+    let limited = clock.clone().unwrap_or(0.0);
     let clock = clock.map_or(String::new(), |share| {
         let share = in_percent(share);
         format!("senders were rwnd-limited for {share} of their busy time; ")
     });
     let each = trips.max(facts.held_by(bulk.sender, Held::Window));
-    Ok(Claim::delay(At::Path, each).sum(bulk.sum(facts, of.bytes, "window", rtt)).seen(format!(
+    // Piece by piece the reader is woken for each: that time is the window's too, by the kernel's own clock.
+    let (at, each) = match is_tiny && bulk.sender == Side::Client {
+        true => (At::Reading, each.max(bulk.busy(limited)?)),
+        false => (At::Path, each),
+    };
+    Ok(Claim::delay(at, each).sum(bulk.sum(facts, of.bytes, "window", rtt)).seen(format!(
         "the {receiver}'s window never exceeded {window}; {clock}{unread} were unread"
     )))
 }

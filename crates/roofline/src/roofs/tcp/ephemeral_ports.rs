@@ -1,11 +1,51 @@
-//! Ephemeral ports: each connection of the client keeps one, a minute longer if it closes first.
+//! Ephemeral ports: each connection of the client keeps one, a minute longer if it closes first. So does each that the target
+//! opens to a service that it asks.
 //!
 //! `turned away = connects that found no port / all connects`
+//! `each = application's time asleep`, where (nearly) all ports from which the target connects to a peer rest
 //! Source: EADDRNOTAVAIL, connect(2); `TCP_TIMEWAIT_LEN` = 60 s, linux/include/net/tcp.h.
+
+use linerate_evidence::sources::peers::Asked;
 
 use crate::prelude::*;
 
+// Source: `TCP_TIMEWAIT_LEN`, linux/include/net/tcp.h. Unit: seconds.
+const TIME_WAIT_S: f64 = 60.0;
+
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    of_target(facts).map_or_else(|| of_engine(facts), Ok)
+}
+
+/// The kernel takes ports to one peer one after the other, every second one first: among those in use nearly all are taken
+/// only where there are no others.
+fn of_target(facts: &Facts) -> Option<Claim> {
+    let is_out = |of: &&Asked| {
+        let taken = of.resting as f64 + of.connections;
+        of.resting as f64 >= FEW && taken >= FULL * of.ports as f64
+    };
+    let Asked { address, resting, ports, .. } = facts.inside.asked.iter().find(is_out)?;
+    let (asleep, inside) = (facts.inside.asleep, facts.at(Station::Application));
+    let (each, rest) = (facts.per_exchange(asleep), duration(TIME_WAIT_S));
+    (asleep >= HALFWAY * inside).then(|| {
+        Claim::delay(At::Station(Station::Application), each)
+            .sum(format!(
+                "{resting} of the {ports} ports from which it connects to {address} are in TIME_WAIT"
+            ))
+            .seen(format!(
+                "each connection that it closes keeps its port for {rest} (1 s on loopback, where the kernel takes it again \
+                 then); {asleep:.1} of {inside:.1} requests in the application sleep"
+            ))
+            .lifted_by([Remedy::human(
+                "frees no port, as it closes no connection",
+                format!(
+                    "keep the connections to {address}: a pool, keep-alive; or more ports (IP_LOCAL_PORT_RANGE of the \
+                     socket, net.ipv4.ip_local_port_range), more source addresses, or net.ipv4.tcp_tw_reuse=1"
+                ),
+            )])
+    })
+}
+
+fn of_engine(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let load = facts.run.load;
     let missed = load.errors.get("no-address").copied().unwrap_or(0);

@@ -1,7 +1,8 @@
-//! Too few schedulers: the node has fewer than the CPUs it may use (`+S`), and CPUs are idle.
+//! Too few schedulers: the node has fewer than the CPUs it may use (`+S`), or a process has blocked all but one, and CPUs
+//! are idle.
 //!
 //! `ceiling = schedulers / work of an exchange`; with as many as CPUs it is that many times as much
-//! Source: erl(1), `+S`.
+//! Source: erl(1), `+S`; erlang(3), `system_flag(multi_scheduling, _)`.
 
 use crate::prelude::*;
 
@@ -26,18 +27,32 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         }
         _ => String::new(),
     };
+    let blocks = (node.blocked > 0.0).then(|| {
+        format!("{:.0} of its schedulers are blocked (multi_scheduling)", node.blocked)
+    });
     let plan = &facts.run.header.plan.target;
     let flags = plan.vm_flags_with(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
         .sum(format!("{online:.0} schedulers, {full} used = {rate}"))
         .seen(format!("{}, with {cpus:.0} CPUs that it may use{idle}", node.had_work()))
-        .lifted_by([Remedy::plan(
-            ("target.vm_flags", flags),
-            format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
-            format!(
-                "remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}; at once: \
-                 erlang:system_flag(schedulers_online, N), up to the first number of +S"
-            ),
-        )
-        .serving(cpus)]))
+        .also(blocks.clone())
+        .lifted_by([remedy(blocks.is_some(), cpus, flags).serving(cpus)]))
+}
+
+fn remedy(are_blocked: bool, cpus: f64, flags: String) -> Remedy {
+    if are_blocked {
+        return Remedy::human(
+            "lets its schedulers work again",
+            "end the process that has blocked them: erlang:system_info(normal_multi_scheduling_blockers) and \
+             multi_scheduling_blockers name it; or have it call erlang:system_flag(multi_scheduling, unblock_normal)",
+        );
+    }
+    Remedy::plan(
+        ("target.vm_flags", flags),
+        format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
+        format!(
+            "remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}; at once: \
+             erlang:system_flag(schedulers_online, N), up to the first number of +S"
+        ),
+    )
 }

@@ -26,6 +26,11 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     // Above four fifths of a resource's use, those that wait may wait for it.
     let why = "its measured CPUs and threads are nearly full";
     silent_if(facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED), why)?;
+    // Each of those that are accepted is served, and the next one is accepted when one of them ends.
+    let by_turns = facts.let_in_by_turns().filter(|_| place.station == Some(Station::AcceptQueue));
+    if let Some(at_once) = by_turns.filter(|_| headers.per_s > 0.0) {
+        return Ok((Estimate::exact(at_once), at_once / headers.per_s));
+    }
     let by_answers = by_answers(facts, &headers).map(|at_once| (at_once, headers.per_s));
     if let Some((at_once, per_s)) = by_answers.or_else(|| by_transactions(facts, &headers)) {
         return Ok((Estimate::exact(at_once), at_once / per_s));

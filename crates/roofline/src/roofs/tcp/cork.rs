@@ -1,0 +1,46 @@
+//! A cork: the last, small part of what was written waits though nothing is in flight, until the kernel's timer lets it
+//! out.
+//!
+//! `each = time held in the sender's socket by neither Nagle nor a window`
+//! Source: tcp(7), `TCP_CORK`: "There is a 200 millisecond ceiling on the time for which output is corked"; send(2),
+//! `MSG_MORE`; `tcp_nagle_check`, net/ipv4/tcp_output.c.
+
+use crate::facts::flows::{Moment, mean_over, moments, sending};
+use crate::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    silent_if(facts.attained <= 0.0, "nothing was answered")?;
+    let held = |side| facts.held_by(side, Held::Pacing);
+    let side = if held(Side::Client) > held(Side::Server) { Side::Client } else { Side::Server };
+    let each = held(side);
+    silent_if(each <= 0.0, "no bytes waited with both windows open")?;
+    let senders = facts.run.flows(side);
+    let corked = mean_over(&senders, |flow| {
+        let moments = moments(flow)?;
+        let held = moments.iter().filter(|at| at.unsent > 0.0).count();
+        Ok(moments.iter().filter(|at| is_corked(at)).count() as f64 / held.max(1) as f64)
+    })?;
+    silent_if(corked < HALFWAY, "what waits is more than a segment, or follows others in flight")?;
+    // Spaced packets wait too. At the pace of the stack such a small part would be gone soon.
+    let part = mean_over(&senders, |flow| {
+        let part = moments(flow)?.into_iter().filter(is_corked).map(|at| at.unsent).next();
+        Ok(part.unwrap_or(0.0) / flow.last(tcp_info::PACING_RATE).unwrap_or(u64::MAX).max(1) as f64)
+    })?;
+    silent_if(part >= HALFWAY * each, "the stack spaces its packets so")?;
+    let (connections, took) = (facts.run.connections_words(), duration(each));
+    let rate = OpRate(f64::from(facts.run.connections()) / each);
+    let (held, all) = (each * facts.attained, facts.under_way());
+    let does = "lets the last part of what was written go at once";
+    Ok(Claim::delay(At::Held(sending(side), Held::Pacing), each)
+        .sum(format!("{connections} / {took} held by a cork {} = {rate}", facts.each()))
+        .seen(format!(
+            "{held:.1} of {all:.1} exchanges wait in the {side}'s socket: less than a segment, with nothing in flight and \
+             room in both windows"
+        ))
+        .lifted_by([Remedy::socket(facts, SocketOption::NoCork, side, does)]))
+}
+
+/// Less than a segment waits, with nothing in flight that it could wait for.
+fn is_corked(at: &Moment) -> bool {
+    at.unsent > 0.0 && at.unsent < at.segment && at.in_flight <= 0.0 && at.has_room
+}
