@@ -11,6 +11,7 @@
 -export([suite/0, all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([
     a_pass_tells_of_the_node_and_its_schedulers/1,
+    schedulers_that_a_process_has_blocked_are_counted/1,
     told_to_stop_it_leaves_the_node_as_it_was/1,
     the_kernels_side_is_told_and_nothing_of_it_is_left/1,
     without_descriptors_no_file_is_opened/1,
@@ -28,7 +29,7 @@
     the_budget_is_kept_on_a_large_node/1
 ]).
 %% Run in the other nodes.
--export([snapshot/0, forever/0, attach/3, attach/4, ask/3, hold/0, spin/1, fill/2, memory/0, flood/0]).
+-export([snapshot/0, forever/0, block/0, attach/3, attach/4, ask/3, hold/0, spin/1, fill/2, memory/0, flood/0]).
 
 %% Common Test's own is half an hour: what takes longer than two minutes hangs.
 suite() ->
@@ -37,6 +38,7 @@ suite() ->
 all() ->
     [
         a_pass_tells_of_the_node_and_its_schedulers,
+        schedulers_that_a_process_has_blocked_are_counted,
         told_to_stop_it_leaves_the_node_as_it_was,
         the_kernels_side_is_told_and_nothing_of_it_is_left,
         without_descriptors_no_file_is_opened,
@@ -115,6 +117,16 @@ a_pass_tells_of_the_node_and_its_schedulers(Config) ->
     ],
     [?assert(is_integer(Value) orelse is_binary(Value)) || {_, Row} <- First, {_, Value} <- Row],
     stop(Config, Probe).
+
+schedulers_that_a_process_has_blocked_are_counted(Config) ->
+    Probe = attach(Config),
+    Free = values(node, sample(Config, Probe)),
+    ?assertEqual(0, maps:get('vm.schedulers_blocked', Free)),
+    Blocker = call(target(Config), ?MODULE, block, []),
+    Last = values(node, sample(Config, Probe)),
+    Online = maps:get('vm.schedulers_online', Free),
+    ?assertEqual(Online - 1, maps:get('vm.schedulers_blocked', Last)),
+    true = call(target(Config), erlang, exit, [Blocker, kill]).
 
 told_to_stop_it_leaves_the_node_as_it_was(Config) ->
     Before = snapshot(Config),
@@ -419,6 +431,18 @@ cycle(Config) ->
     Probe = attach(Config),
     _ = sample(Config, Probe),
     stop(Config, Probe).
+
+%% A process that has blocked all schedulers but one, until it ends.
+block() ->
+    Self = self(),
+    Blocker = spawn(fun() ->
+        blocked_normal = erlang:system_flag(multi_scheduling, block_normal),
+        Self ! {blocked, self()},
+        forever()
+    end),
+    receive
+        {blocked, Blocker} -> Blocker
+    end.
 
 forever() ->
     receive

@@ -135,7 +135,8 @@ impl PeerSampler {
             clients: Clients::default(),
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
             of_none: 0,
-            counters: root.map_or("/proc/net/snmp".into(), |pid| format!("/proc/{pid}/net/snmp").into()),
+            counters: root
+                .map_or("/proc/net/snmp".into(), |pid| format!("/proc/{pid}/net/snmp").into()),
             connects: None,
             scans: Pace::new(Duration::ZERO, SCAN_SHARE).at_first(SCAN_FIRST),
             few: Vec::new(),

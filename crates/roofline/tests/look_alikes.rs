@@ -303,3 +303,45 @@ fn a_connection_that_many_share_is_asked_by_whoever_is_alone_and_not_between() {
     }
     assert_ne!(by(always).as_deref(), Some("app.dependency"));
 }
+
+#[test]
+fn where_all_that_are_accepted_are_served_and_others_wait_it_is_a_pool() {
+    // uWSGI with four processes, which read slow uploads; ten pages wait to be accepted.
+    let (header, evidence) = recording("foreign/all-at-slow-uploads");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+    let sample = std::cell::Cell::new(0);
+    let varies = with(&evidence, "process.fds", |raw| {
+        sample.set(sample.get() + 1);
+        raw + sample.get() % 7
+    });
+    assert_ne!(judged(&header, &varies).verdict.by(), Some("app.pool"));
+}
+
+#[test]
+fn handshakes_that_all_ask_one_process_are_neither_a_limit_of_connections_nor_dear() {
+    // A certificate is looked up by one GenServer, which takes 8 ms; ten connections wait for it.
+    let (header, evidence) = recording("foreign/handshakes-ask-one");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("vm.funnel"), "{:?}", judgement.verdict);
+    assert_eq!(of(&judgement, "tls.handshake").state, State::DoesNotApply);
+    assert_eq!(of(&judgement, "app.connection-limit").state, State::DoesNotApply);
+}
+
+#[test]
+fn ports_that_all_rest_are_waited_for_and_not_the_peer() {
+    let (header, evidence) = recording("dependency");
+    let resting = |count: u64, ports: u64| {
+        let mut resting = with(&evidence, "none", |raw| raw);
+        let rows = evidence.rows();
+        let peer = rows.into_iter().find(|(_, _, values)| values.contains_key("peer.connections"));
+        let (at, of, _) = peer.unwrap();
+        resting.push_raw(at, of, "peer.time_wait", count);
+        resting.push_raw(at, of, "peer.ports", ports);
+        judged(&header, &resting).verdict.by().map(str::to_owned)
+    };
+    assert_eq!(resting(1_000, 1_000).as_deref(), Some("tcp.ephemeral-ports"));
+    // Every second port of those that were used: the kernel's way, and nothing has run out.
+    assert_eq!(resting(1_000, 2_000).as_deref(), Some("app.dependency"));
+    assert_eq!(resting(5, 5).as_deref(), Some("app.dependency"));
+}

@@ -192,6 +192,25 @@ fn few_schedulers_are_not_too_few_where_no_cpu_is_idle_or_there_are_no_more() {
 }
 
 #[test]
+fn schedulers_that_a_process_has_blocked_are_too_few_though_as_many_are_online_as_cpus() {
+    let (header, evidence) = recording("schedulers-too-few");
+    let two = with(&evidence, "vm.schedulers_online", |_| Some(2));
+    let blocked = |count| {
+        let mut blocked = with(&two, "none", Some);
+        for (at, of, values) in two.rows() {
+            if values.contains_key("vm.schedulers_online") {
+                blocked.push_raw(at, of, "vm.schedulers_blocked", count);
+            }
+        }
+        judged(&header, &blocked)
+    };
+    assert_eq!(of(&blocked(0), "vm.schedulers-too-few").state, State::DoesNotApply);
+    let judgement = blocked(1);
+    assert_eq!(judgement.verdict.by(), Some("vm.schedulers-too-few"));
+    assert!(judgement.advice[0].by_hand.contains("multi_scheduling_blockers"));
+}
+
+#[test]
 fn a_funnel_has_mail_and_works_while_schedulers_have_room() {
     let (header, evidence) = recording("funnel");
     for (metric, to) in [

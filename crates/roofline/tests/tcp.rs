@@ -107,3 +107,27 @@ fn a_queue_that_is_full_while_the_target_works_is_no_slow_readers() {
     let elsewhere = with_census(&header, &evidence, &[("census.application", 1_000)]);
     assert!(!of(&judged(&header, &elsewhere), "tcp.slow-reader").binds);
 }
+
+#[test]
+fn a_small_rest_with_nothing_in_flight_is_corked_unless_the_stack_spaces_it_so() {
+    let (header, evidence) = recording("cork");
+    let changing = |metric: &str, to: u64| {
+        let changed =
+            changed(&evidence, |_, name, raw| Some(if name == metric { to } else { raw }));
+        of(&judged(&header, &changed), "tcp.cork").binds
+    };
+    assert!(changing("none", 0));
+    assert!(!changing("tcp.unacked", 1), "Nagle's");
+    assert!(!changing("tcp.notsent_bytes", 1 << 20), "more than a segment");
+    assert!(!changing("tcp.pacing_rate", 100), "a pace");
+}
+
+#[test]
+fn a_window_of_a_segment_is_full_of_what_no_slow_reader_left() {
+    let (header, evidence) = recording("foreign/tiny-window");
+    assert_eq!(named(&header, &evidence), "tcp.receive-window");
+    // A hundred small segments would fit: there what is unread was left.
+    let of_many =
+        changed(&evidence, |_, name, raw| Some(if name == "tcp.snd_mss" { 5 } else { raw }));
+    assert!(!of(&judged(&header, &of_many), "tcp.receive-window").binds);
+}

@@ -445,7 +445,8 @@ mod tests {
             queued: 0,
         };
         let mut peers = Peers::default();
-        let asked = Contact::from(&sockets(&socket(1, 5432, 0, &[(44, 3), (52, 8)])).next().unwrap());
+        let asked =
+            Contact::from(&sockets(&socket(1, 5432, 0, &[(44, 3), (52, 8)])).next().unwrap());
         let [(_, number)] = peers.take([asked])[..] else { panic!() };
         let resting = [at(40_001, 5432), at(40_004, 5432), at(50_000, 80)];
         let mut evidence = Evidence::default();

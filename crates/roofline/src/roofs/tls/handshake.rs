@@ -20,7 +20,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let few = format!("{again} connections were opened with a handshake");
     silent_if((again as f64) < FEW, few)?;
     // What they wait for there is no part of a handshake: a process that looks up a certificate, say.
-    let waits = facts.place.regime == Regime::Full && facts.place.resource == Some(Resource::Process);
+    let waits =
+        facts.place.regime == Regime::Full && facts.place.resource == Some(Resource::Process);
     silent_if(waits, "in the handshake they wait for one process")?;
     let opened = facts.opening().each;
     let (claim, how) = if let Some((each, work)) = facts.shaking() {

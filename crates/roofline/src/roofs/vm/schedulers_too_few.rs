@@ -27,9 +27,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         }
         _ => String::new(),
     };
-    let blocks = (node.blocked > 0.0).then(|| {
-        format!("{:.0} of its schedulers are blocked (multi_scheduling)", node.blocked)
-    });
+    let blocks = (node.blocked > 0.0)
+        .then(|| format!("{:.0} of its schedulers are blocked (multi_scheduling)", node.blocked));
     let plan = &facts.run.header.plan.target;
     let flags = plan.vm_flags_with(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
