@@ -161,7 +161,9 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     // An open loop gets no more answers than it asks for.
     let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
     let most = if is_open { good * times } else { f64::INFINITY };
-    Some([then.low, then.mid, then.high].map(|rate| rate.0.min(most).max(good)).into())
+    let [low, mid, high] = [then.low, then.mid, then.high].map(|rate| rate.0.min(most).max(good));
+    // What was asked, in another run, is known no better than two runs agree.
+    Some([(low * (1.0 - AGREE)).max(good), mid, high * (1.0 + AGREE)].into())
 }
 
 /// Time of a served exchange, where one connection alone was turned away as well. Unit: seconds.
