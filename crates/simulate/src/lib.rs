@@ -2,7 +2,9 @@
 //! queue, the retransmissions that follow, and what they do to a closed loop of workers.
 //!
 //! `simulate(&Scenario) -> Outcome`: workers over servers in sites, TCP as far as it matters, links as
-//! `linerate_netpath` has them. Seconds of a hundred thousand exchanges a second take about a second.
+//! `linerate_netpath` has them. Each engine host is a `linerate_drive::Driver`, the core of the real engine: it opens
+//! connections, chooses servers, begins exchanges and counts them. Seconds of a hundred thousand exchanges a second take
+//! about a second.
 //!
 //! Pure: no clock, no socket, no file, no thread. The same scenario gives the same outcome.
 #![forbid(unsafe_code)]

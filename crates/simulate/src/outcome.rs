@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use linerate_evidence::{Live, live_histogram};
 use linerate_model::{OpRate, Share, Timestamp};
 use linerate_netpath::Counters;
 use serde::{Deserialize, Serialize};
@@ -149,13 +150,21 @@ pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
     pub fn new() -> Self {
-        // Up to 1,000 s.
-        let bounds = Histogram::new_with_bounds(1, 1_000_000_000_000, 3);
-        Self(bounds.expect("bounds and three digits are among those that it takes"))
+        Self(live_histogram())
     }
 
-    pub fn record(&mut self, nanos: u64) {
-        self.0.saturating_record(nanos);
+    pub fn add(&mut self, live: &Live) {
+        if let Some(histogram) = live.recorded() {
+            self.0.add(histogram).expect("an auto-resizing histogram holds any u64");
+        }
+    }
+
+    /// The sum of those that are as long as this or longer; ns.
+    pub fn sum_from(&self, least: Duration) -> u128 {
+        let recorded = self.0.iter_recorded();
+        let of = recorded.map(|it| (u128::from(it.value_iterated_to()), it.count_at_value()));
+        let long = of.filter(|(nanos, _)| *nanos >= least.as_nanos());
+        long.map(|(nanos, count)| nanos * u128::from(count)).sum()
     }
 
     pub fn count(&self) -> u64 {
@@ -187,20 +196,20 @@ pub(crate) struct Parts {
 }
 
 // Chosen: enough for an interval by Student's t, long enough to hold several retransmission timeouts.
-const PARTS: usize = 10;
+pub(crate) const PARTS: usize = 10;
 
 // Source: Student's t, 9 degrees of freedom, 95 % two-sided.
 const T_9: f64 = 2.262;
 
 impl Parts {
-    pub fn new(begin: Timestamp, run: Duration) -> Self {
-        let length = (run.as_nanos() as u64 / PARTS as u64).max(1);
-        Self { begin: begin.0, length, counts: [0; PARTS] }
+    pub fn new(begin: Timestamp, length: Duration) -> Self {
+        Self { begin: begin.0, length: length.as_nanos() as u64, counts: [0; PARTS] }
     }
 
-    pub fn count(&mut self, at: Timestamp) {
-        let part = (at.0.saturating_sub(self.begin) / self.length) as usize;
-        self.counts[part.min(PARTS - 1)] += 1;
+    /// So many in the slice that began then.
+    pub fn add(&mut self, from: Timestamp, count: u64) {
+        let part = (from.0.saturating_sub(self.begin) / self.length) as usize;
+        self.counts[part.min(PARTS - 1)] += count;
     }
 
     /// Half the width of the interval of the mean rate.

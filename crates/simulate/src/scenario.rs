@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use linerate_model::{Bytes, Link, Path, Plan, Site};
+use linerate_model::{Bytes, EngineOptions, Link, Load, Path, Plan, Site, Target, Until, Workload};
 use serde::{Deserialize, Serialize};
 
 use crate::nanos;
+use crate::outcome::PARTS;
 
 /// Workers in a closed loop over servers in sites: each worker has a connection to every server, picks one
 /// uniformly at random, asks, waits for the answer, and begins again.
@@ -33,7 +34,7 @@ pub struct Scenario {
     pub response: Bytes,
     /// How connections behave.
     pub tcp: Tcp,
-    /// Cut off. Workers begin at random in its first half.
+    /// Cut off; lengthened to whole tenths of `run`. Workers begin one after another in its first half.
     #[serde(with = "nanos")]
     pub warm_up: Duration,
     /// Measured, after the warm-up.
@@ -109,6 +110,9 @@ pub enum BadScenario {
     /// Nobody to ask or nobody who asks.
     #[error("no site has {0}: a closed loop needs both servers and engines")]
     Nobody(&'static str),
+    /// More than places are counted to.
+    #[error("sites have {1} {0}: {max} are the most", max = u16::MAX)]
+    TooMany(&'static str, u32),
     /// Workers of one site can't reach servers of another.
     #[error("engines of `{0}` can't reach servers of `{1}`: add a link between them")]
     NotLinked(String, String),
@@ -197,6 +201,42 @@ impl Scenario {
         Self { sites: plan.sites.clone(), links: plan.links.clone(), workers, ..Self::default() }
     }
 
+    /// The plan of its load, for the engine's core: a closed loop that grows over half of the warm-up.
+    pub(crate) fn plan(&self) -> Plan {
+        let (ramp, all) = (self.ramp(), self.warm_up_in_slices() + self.run);
+        Plan {
+            name: String::new(),
+            about: String::new(),
+            labels: Default::default(),
+            target: Target::default(),
+            workload: Workload::default(),
+            // No exchange times out: TCP sends again until the end.
+            load: Load { connections: self.workers, ramp, timeout: all, ..Load::default() },
+            until: Until { duration: Some(all - ramp), ..Until::default() },
+            engine: EngineOptions { seed: self.seed, ..EngineOptions::default() },
+            path: None,
+            sites: Vec::new(),
+            links: Vec::new(),
+            expect: None,
+        }
+    }
+
+    /// How long the load grows.
+    pub(crate) fn ramp(&self) -> Duration {
+        self.warm_up / 2
+    }
+
+    /// How long a slice of the accounts is.
+    pub(crate) fn slice(&self) -> Duration {
+        (self.run / PARTS as u32).max(Duration::from_nanos(1))
+    }
+
+    /// The warm-up in whole slices, so that the measured part begins with one.
+    pub(crate) fn warm_up_in_slices(&self) -> Duration {
+        let (warm_up, slice) = (self.warm_up.as_nanos(), self.slice().as_nanos());
+        Duration::from_nanos((warm_up.div_ceil(slice) * slice) as u64)
+    }
+
     /// Refuses what cannot be simulated.
     pub(crate) fn check(&self) -> Result<(), BadScenario> {
         for (number, what) in [
@@ -214,11 +254,15 @@ impl Scenario {
                 return Err(BadScenario::Zero(what));
             }
         }
-        if self.sites.iter().all(|site| site.servers == 0) {
-            return Err(BadScenario::Nobody("servers"));
-        }
-        if self.sites.iter().all(|site| site.engines == 0) {
-            return Err(BadScenario::Nobody("engines"));
+        let all = |number: fn(&Site) -> u16| self.sites.iter().map(number).map(u32::from).sum();
+        for (number, what) in
+            [(all(|site| site.servers), "servers"), (all(|site| site.engines), "engines")]
+        {
+            match number {
+                0 => return Err(BadScenario::Nobody(what)),
+                1..=0xffff => {}
+                _ => return Err(BadScenario::TooMany(what, number)),
+            }
         }
         for link in &self.links {
             let [first, second] = &link.between;

@@ -1,11 +1,17 @@
-//! The closed loop: workers, connections, servers and what lies between them, in virtual time.
+//! The world around the engine's core: TCP, servers and what lies between them, in virtual time.
+//!
+//! Each engine host has a driver, which says what its connections do next and counts what became of each exchange.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use linerate_drive::{Action, Driver, Then};
+use linerate_evidence::{Live, Slice};
 use linerate_model::{OpRate, Share, Timestamp};
 use linerate_netpath::{Counters, Packet, Pipe};
+use linerate_workload::Answer;
 
 use crate::agenda::Agenda;
 use crate::outcome::{
@@ -52,29 +58,39 @@ impl Packet for Parcel {
     }
 }
 
-/// Workers and servers by their places, ends by connection and side.
+/// Hosts by their places, ends by connection and side. At its alarm a host's driver is asked again.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Begin { worker: u32 },
-    Prepared { host: u32, worker: u32 },
-    Served { server: u32, connection: u32 },
+    Alarm { host: u16 },
+    Opened { connection: u32 },
+    Prepared { connection: u32 },
+    Served { connection: u32 },
     Pipe { pipe: usize },
     Timer { end: usize },
     Measure,
 }
 
-#[derive(Clone, Debug)]
-struct Worker {
-    site: usize,
-    host: u32,
-    server: u32,
-    began: Timestamp,
-}
-
-#[derive(Clone, Debug)]
-struct Host {
+/// An engine host.
+struct Client {
     site: usize,
     cpus: Cpus,
+    driver: Driver,
+    /// The first of its connections: the driver counts them from 0.
+    first: u32,
+    /// When the driver is to be asked again.
+    alarm: Timestamp,
+}
+
+struct Server {
+    site: usize,
+    cpus: Cpus,
+}
+
+/// What a connection joins, by their places.
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    host: u16,
+    server: u16,
 }
 
 /// One end of a connection and what is known of it here.
@@ -104,27 +120,28 @@ pub(crate) struct World<'a> {
     lan_delay: u64,
     /// Acknowledgements that wait: all wait the same time.
     acks: VecDeque<(Timestamp, usize)>,
-    workers: Vec<Worker>,
-    clients: Vec<Host>,
-    servers: Vec<Host>,
+    clients: Vec<Client>,
+    servers: Vec<Server>,
+    /// Host after host, as their drivers have them.
+    connections: Vec<Connection>,
     sockets: Vec<Socket>,
     directions: Vec<LinkDirection>,
     /// The way from one site to another, by from x sites + to.
     routes: Vec<Option<usize>>,
     out: Out,
-    picks: Rng,
+    openings: Rng,
     services: Rng,
-    measuring: bool,
+    /// When the measured part begins.
+    measured: Timestamp,
     parts: Parts,
+    /// By from x sites + to.
     pairs: Vec<Latencies>,
     all: Latencies,
-    /// Of exchanges that took as long as a timeout; ns.
-    stalled: u64,
     events: u64,
 }
 
 impl<'a> World<'a> {
-    /// All workers about to begin.
+    /// All drivers started, no connection open.
     pub fn new(scenario: &'a Scenario) -> Result<Self, BadScenario> {
         scenario.check()?;
         let sites = scenario.sites.len();
@@ -147,32 +164,43 @@ impl<'a> World<'a> {
                 });
             }
         }
-        let hosts = |number: fn(&linerate_model::Site) -> u16, station| -> Vec<Host> {
-            let of_site = |(site, of): (usize, &linerate_model::Site)| {
-                (0..number(of)).map(move |_| Host { site, cpus: Cpus::new(station) })
-            };
-            scenario.sites.iter().enumerate().flat_map(of_site).collect()
+        let places = |number: fn(&linerate_model::Site) -> u16| {
+            let of_site = move |(site, of)| (0..number(of)).map(move |_| site);
+            scenario.sites.iter().enumerate().flat_map(of_site)
         };
-        let clients = hosts(|site| site.engines, scenario.client);
-        let servers = hosts(|site| site.servers, scenario.server);
-        let workers: Vec<Worker> = (0..scenario.workers)
-            .map(|worker| {
-                let host = worker % clients.len() as u32;
-                let site = clients[host as usize].site;
-                Worker { site, host, server: 0, began: Timestamp(0) }
-            })
+        let servers: Vec<Server> = places(|site| site.servers)
+            .map(|site| Server { site, cpus: Cpus::new(scenario.server) })
             .collect();
-        let sockets = workers
-            .iter()
-            .flat_map(|worker| {
-                servers.iter().flat_map(|server| {
-                    let rtt = scenario.lan + round_trips[worker.site * sites + server.site];
-                    let end = End::new(&scenario.tcp, rtt);
-                    let socket = Socket { end, readable: 0, timer_at: None };
-                    [socket.clone(), socket]
-                })
-            })
-            .collect();
+        let plan = Arc::new(scenario.plan());
+        let hosts = places(|site| site.engines).count() as u16;
+        let (mut clients, mut connections, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+        for (host, site) in (0..hosts).zip(places(|site| site.engines)) {
+            let share = linerate_drive::Share {
+                thread: host,
+                threads: hosts,
+                host,
+                servers: servers.len() as u16,
+            };
+            let mut driver = Driver::new(Arc::clone(&plan), share);
+            let first = connections.len() as u32;
+            for place in 0..driver.connections() {
+                let (_, server) = driver.between(place);
+                connections.push(Connection { host, server });
+                let there = servers[usize::from(server)].site;
+                let rtt = scenario.lan + round_trips[site * sites + there];
+                let end = End::new(&scenario.tcp, rtt);
+                let socket = Socket { end, readable: 0, timer_at: None };
+                sockets.extend([socket.clone(), socket]);
+            }
+            driver.start(Timestamp(0), scenario.slice());
+            // Without a ramp a driver waits until all drivers' connections are open; here they open at once.
+            if !driver.has_begun() {
+                driver.begin_load(Timestamp(0), Timestamp(0));
+            }
+            let cpus = Cpus::new(scenario.client);
+            clients.push(Client { site, cpus, driver, first, alarm: Timestamp(u64::MAX) });
+        }
+        let measured = Timestamp(0).after(scenario.warm_up_in_slices());
         let mut world = Self {
             scenario,
             now: Timestamp(0),
@@ -180,51 +208,48 @@ impl<'a> World<'a> {
             lan: VecDeque::new(),
             lan_delay: (scenario.lan / 2).as_nanos() as u64,
             acks: VecDeque::new(),
-            workers,
             clients,
             servers,
+            connections,
             sockets,
             directions,
             routes,
             out: Out::default(),
-            // Apart, so that a change of demands does not change who is picked.
-            picks: Rng::with_seed(scenario.seed.wrapping_mul(2)),
+            // Apart, so that a change of demands does not change who begins when.
+            openings: Rng::with_seed(scenario.seed.wrapping_mul(2)),
             services: Rng::with_seed(scenario.seed.wrapping_mul(2).wrapping_add(1)),
-            measuring: false,
-            parts: Parts::new(Timestamp(0).after(scenario.warm_up), scenario.run),
+            measured,
+            parts: Parts::new(measured, scenario.slice()),
             pairs: vec![Latencies::new(); sites * sites],
             all: Latencies::new(),
-            stalled: 0,
             events: 0,
         };
-        // At random in the first half of the warm-up: all at once they would fill any queue.
-        let ramp = (scenario.warm_up / 2).as_nanos() as u64;
-        for worker in 0..scenario.workers {
-            let at = Timestamp(world.picks.u64(0..=ramp));
-            world.agenda.add(at, Event::Begin { worker });
+        world.agenda.add(measured, Event::Measure);
+        for host in 0..world.clients.len() as u16 {
+            world.act(host);
         }
-        world.agenda.add(Timestamp(0).after(scenario.warm_up), Event::Measure);
         Ok(world)
     }
 
     /// Simulates to the end.
     pub fn run(mut self) -> Outcome {
-        let end = Timestamp(0).after(self.scenario.warm_up).after(self.scenario.run);
+        let end = self.measured.after(self.scenario.run);
+        let never = Timestamp(u64::MAX);
         loop {
-            let events = self.agenda.next_at();
-            let lan = self.lan.front().map(|(at, _)| *at);
-            let acks = self.acks.front().map(|(at, _)| *at);
-            let Some(next) = [events, lan, acks].into_iter().flatten().min() else { break };
+            let events = self.agenda.next_at().unwrap_or(never);
+            let lan = self.lan.front().map_or(never, |(at, _)| *at);
+            let acks = self.acks.front().map_or(never, |(at, _)| *at);
+            let next = events.min(lan).min(acks);
             if next >= end {
                 break;
             }
             self.now = next;
             self.events += 1;
-            if lan == Some(next) {
+            if lan == next {
                 if let Some((_, parcel)) = self.lan.pop_front() {
                     self.on_router(parcel);
                 }
-            } else if acks == Some(next) {
+            } else if acks == next {
                 if let Some((_, end)) = self.acks.pop_front() {
                     self.sockets[end].end.on_ack_due(next, &mut self.out);
                     self.flush(end);
@@ -233,23 +258,42 @@ impl<'a> World<'a> {
                 self.on_event(event);
             }
         }
+        // The last slices end.
+        self.now = end;
+        for host in 0..self.clients.len() as u16 {
+            self.act(host);
+        }
         self.outcome()
     }
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Begin { worker } => self.begin(worker),
-            Event::Prepared { host, worker } => {
-                let cpus = &mut self.clients[host as usize].cpus;
-                if let Some((next, nanos)) = cpus.done(&mut self.services) {
-                    self.after(nanos, Event::Prepared { host, worker: next });
+            Event::Alarm { host } => {
+                if self.clients[usize::from(host)].alarm == self.now {
+                    self.act(host);
                 }
-                self.ask(worker);
             }
-            Event::Served { server, connection } => {
-                let cpus = &mut self.servers[server as usize].cpus;
+            Event::Opened { connection } => {
+                let (host, place) = self.of_driver(connection);
+                let driver = &mut self.clients[usize::from(host)].driver;
+                driver.on_connected(place, self.now);
+                let then = driver.on_ready(place, self.now);
+                debug_assert_eq!(then, Then::Keep, "no exchange comes with a connection");
+                self.act(host);
+            }
+            Event::Prepared { connection } => {
+                let host = self.connections[connection as usize].host;
+                let cpus = &mut self.clients[usize::from(host)].cpus;
                 if let Some((next, nanos)) = cpus.done(&mut self.services) {
-                    self.after(nanos, Event::Served { server, connection: next });
+                    self.after(nanos, Event::Prepared { connection: next });
+                }
+                self.write(connection, Side::Client, self.scenario.request.0);
+            }
+            Event::Served { connection } => {
+                let server = self.connections[connection as usize].server;
+                let cpus = &mut self.servers[usize::from(server)].cpus;
+                if let Some((next, nanos)) = cpus.done(&mut self.services) {
+                    self.after(nanos, Event::Served { connection: next });
                 }
                 self.write(connection, Side::Server, self.scenario.response.0);
             }
@@ -271,11 +315,10 @@ impl<'a> World<'a> {
                 }
             }
             Event::Measure => {
-                self.measuring = true;
                 self.out.causes = Causes::default();
-                for host in self.clients.iter_mut().chain(&mut self.servers) {
-                    host.cpus.restart_count();
-                }
+                let clients = self.clients.iter_mut().map(|client| &mut client.cpus);
+                let servers = self.servers.iter_mut().map(|server| &mut server.cpus);
+                clients.chain(servers).for_each(Cpus::restart_count);
                 for way in &mut self.directions {
                     way.pipe.restart_mosts();
                     way.before = way.pipe.counters();
@@ -285,24 +328,45 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A worker begins an exchange.
-    fn begin(&mut self, worker: u32) {
-        let server = self.picks.u32(0..self.servers.len() as u32);
-        let of = &mut self.workers[worker as usize];
-        (of.server, of.began) = (server, self.now);
-        let host = of.host;
-        if self.scenario.client.is_idle() {
-            self.ask(worker);
-        } else if let Some(nanos) =
-            self.clients[host as usize].cpus.take(worker, &mut self.services)
-        {
-            self.after(nanos, Event::Prepared { host, worker });
+    /// Does what a host's driver says is to be done now.
+    fn act(&mut self, host: u16) {
+        while let Some(action) = self.clients[usize::from(host)].driver.poll(self.now) {
+            let first = self.clients[usize::from(host)].first;
+            match action {
+                Action::Open(place) => {
+                    // No handshake is simulated. Chosen: opening takes a random part of the time until the next
+                    // worker's turn. Evenly spaced workers with a constant round trip would ask in step for ever.
+                    // It takes less where servers are many: a driver opens 32 connections at once and no more.
+                    let batches = self.servers.len().div_ceil(32) as u32;
+                    let step = self.scenario.ramp() / self.scenario.workers / batches;
+                    let nanos = self.openings.u64(0..=step.as_nanos() as u64);
+                    self.after(nanos, Event::Opened { connection: first + place as u32 });
+                }
+                Action::Begin(place) => self.begin(first + place as u32),
+                Action::Slice(slice) => self.account(host, &slice),
+                Action::OpenWith(_) | Action::Close(_) => {
+                    debug_assert!(false, "connections are kept, and no exchange times out");
+                }
+            }
+        }
+        let client = &mut self.clients[usize::from(host)];
+        let next = client.driver.next(self.now);
+        if next != client.alarm {
+            client.alarm = next;
+            self.agenda.add(next, Event::Alarm { host });
         }
     }
 
-    fn ask(&mut self, worker: u32) {
-        let connection = worker * self.servers.len() as u32 + self.workers[worker as usize].server;
-        self.write(connection, Side::Client, self.scenario.request.0);
+    /// An exchange begins.
+    fn begin(&mut self, connection: u32) {
+        let host = self.connections[connection as usize].host;
+        if self.scenario.client.is_idle() {
+            self.write(connection, Side::Client, self.scenario.request.0);
+        } else if let Some(nanos) =
+            self.clients[usize::from(host)].cpus.take(connection, &mut self.services)
+        {
+            self.after(nanos, Event::Prepared { connection });
+        }
     }
 
     fn write(&mut self, connection: u32, side: Side, bytes: u64) {
@@ -331,9 +395,9 @@ impl<'a> World<'a> {
 
     /// A parcel has left its host: it is there, or at the path to another site.
     fn on_router(&mut self, parcel: Parcel) {
-        let (worker, server) = self.ends_of(parcel.connection);
+        let Connection { host, server } = self.connections[parcel.connection as usize];
         let (client, server) =
-            (self.workers[worker as usize].site, self.servers[server as usize].site);
+            (self.clients[usize::from(host)].site, self.servers[usize::from(server)].site);
         let (from, to) =
             if parcel.to == Side::Server { (client, server) } else { (server, client) };
         let Some(pipe) = self.routes[from * self.scenario.sites.len() + to].filter(|_| from != to)
@@ -385,55 +449,64 @@ impl<'a> World<'a> {
         }
         self.flush(end);
         if whole {
-            let (worker, server) = self.ends_of(parcel.connection);
             match parcel.to {
-                Side::Server => self.serve(server, parcel.connection),
-                Side::Client => self.answered(worker),
+                Side::Server => self.serve(parcel.connection),
+                Side::Client => self.answered(parcel.connection),
             }
         }
     }
 
-    fn serve(&mut self, server: u32, connection: u32) {
+    fn serve(&mut self, connection: u32) {
+        let server = self.connections[connection as usize].server;
         if self.scenario.server.is_idle() {
             self.write(connection, Side::Server, self.scenario.response.0);
         } else if let Some(nanos) =
-            self.servers[server as usize].cpus.take(connection, &mut self.services)
+            self.servers[usize::from(server)].cpus.take(connection, &mut self.services)
         {
-            self.after(nanos, Event::Served { server, connection });
+            self.after(nanos, Event::Served { connection });
         }
     }
 
-    fn answered(&mut self, worker: u32) {
-        if self.measuring {
-            let of = &self.workers[worker as usize];
-            let latency = self.now.nanos_since(of.began);
-            let pair = of.site * self.scenario.sites.len() + self.servers[of.server as usize].site;
-            self.pairs[pair].record(latency);
-            self.all.record(latency);
-            self.parts.count(self.now);
-            if u128::from(latency) >= self.scenario.tcp.min_rto.as_nanos() {
-                self.stalled += latency;
-            }
+    fn answered(&mut self, connection: u32) {
+        let (host, place) = self.of_driver(connection);
+        let driver = &mut self.clients[usize::from(host)].driver;
+        let then = driver.on_answer(place, Answer::default(), self.now, self.now);
+        debug_assert_eq!(then, Then::Keep, "connections are kept");
+        self.act(host);
+    }
+
+    /// Adds up what a host's driver counted, from the measured part on.
+    fn account(&mut self, host: u16, slice: &Slice<Live>) {
+        if slice.from < self.measured {
+            return;
         }
-        self.begin(worker);
+        self.parts.add(slice.from, slice.answered);
+        self.all.add(&slice.service);
+        let from = self.clients[usize::from(host)].site * self.scenario.sites.len();
+        if slice.parts.is_empty() {
+            self.pairs[from + self.servers[0].site].add(&slice.service);
+        }
+        for (part, server) in slice.parts.iter().zip(&self.servers) {
+            self.pairs[from + server.site].add(&part.service);
+        }
     }
 
     fn after(&mut self, nanos: u64, event: Event) {
         self.agenda.add(Timestamp(self.now.0 + nanos), event);
     }
 
-    /// Its worker and its server.
-    fn ends_of(&self, connection: u32) -> (u32, u32) {
-        let servers = self.servers.len() as u32;
-        (connection / servers, connection % servers)
+    /// Its host, and its place among the connections of that host's driver.
+    fn of_driver(&self, connection: u32) -> (u16, usize) {
+        let host = self.connections[connection as usize].host;
+        (host, (connection - self.clients[usize::from(host)].first) as usize)
     }
 
     fn outcome(self) -> Outcome {
         let run = self.scenario.run;
         let seconds = run.as_secs_f64();
         let rate = |count: u64| OpRate(count as f64 / seconds);
-        let busy = |hosts: &[Host]| {
-            let used: Option<Vec<_>> = hosts.iter().map(|host| host.cpus.used_of(run)).collect();
+        let busy = |hosts: &mut dyn Iterator<Item = &Cpus>| {
+            let used: Option<Vec<_>> = hosts.map(|cpus| cpus.used_of(run)).collect();
             let (used, there) =
                 used?.into_iter().fold((0.0, 0.0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
             Some(Share(used / there))
@@ -467,8 +540,8 @@ impl<'a> World<'a> {
             throughput: rate(self.all.count()),
             throughput_error: self.parts.error(),
             latency: self.all.summary(),
-            server_busy: busy(&self.servers),
-            client_busy: busy(&self.clients),
+            server_busy: busy(&mut self.servers.iter().map(|server| &server.cpus)),
+            client_busy: busy(&mut self.clients.iter().map(|client| &client.cpus)),
             pairs,
             links,
             retransmitted: Retransmitted {
@@ -476,7 +549,8 @@ impl<'a> World<'a> {
                 probes: rate(causes.probes),
                 fast: rate(causes.fast),
             },
-            stalled_workers: self.stalled as f64 / run.as_nanos() as f64,
+            stalled_workers: self.all.sum_from(self.scenario.tcp.min_rto) as f64
+                / run.as_nanos() as f64,
             events: self.events,
         }
     }

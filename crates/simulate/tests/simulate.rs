@@ -105,6 +105,45 @@ fn a_rate_carries_its_bits_and_no_more() {
 }
 
 #[test]
+fn a_warm_up_of_any_length_is_cut_off() {
+    let of = |warm_up, run| {
+        let across = Scenario::across(Path::of_rtt(ms(10)), 2, 100);
+        simulate(&Scenario { warm_up, run, ..across }).unwrap()
+    };
+    for (warm_up, run) in [(ms(1_000), ms(300)), (ms(130), ms(1_000)), (ms(100), ms(7_001))] {
+        let outcome = of(warm_up, run);
+        near(outcome.throughput.0, 10_000.0, 2e-3);
+        assert!(outcome.throughput_error.0 < 20.0, "{outcome:?}");
+    }
+    // None: all workers begin at once, and the answers of the 300th ms come when it is over.
+    near(of(ms(0), ms(300)).throughput.0, 100.0 * 29.0 / 0.3, 1e-9);
+}
+
+#[test]
+fn all_workers_have_begun_after_the_warm_up_however_many_servers_there_are() {
+    let outcome = simulate(&Scenario::across(Path::of_rtt(ms(10)), 200, 100)).unwrap();
+    near(outcome.throughput.0, 10_000.0, 1e-3);
+}
+
+#[test]
+fn choices_of_servers_are_the_engines() {
+    let scenario = Scenario { workers: 1, ..study(10, None, 1) };
+    let outcome = simulate(&Scenario { warm_up: ms(0), ..scenario.clone() }).unwrap();
+    // The first worker's, on the first host, which is in the east as the first two servers are.
+    let mut choice = linerate_workload::Choice::new(scenario.seed, 0);
+    let (mut here, mut all) = (0, 0);
+    let exchanges = (outcome.throughput.0 * scenario.run.as_secs_f64()).round() as u32;
+    for _ in 0..exchanges {
+        all += 1;
+        here += u32::from(choice.next(4) < 2);
+    }
+    let [east, west] = &outcome.pairs[..] else { panic!("{:?}", outcome.pairs) };
+    let of = |count: u32| f64::from(count) / scenario.run.as_secs_f64();
+    assert_eq!((east.to.as_str(), east.throughput.0), ("east", of(here)));
+    assert_eq!((west.to.as_str(), west.throughput.0), ("west", of(all - here)));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_and_an_outcome_reads_back() {
     let scenario = Scenario { run: ms(200), ..study(10, Some(100), 400) };
     let outcome = simulate(&scenario).unwrap();
@@ -123,6 +162,9 @@ fn what_cannot_be_simulated_is_refused_in_a_sentence() {
     let apart = Scenario { links: Vec::new(), ..good.clone() };
     assert!(error(apart).contains("can't reach servers of"));
     assert!(error(Scenario { sites: Vec::new(), ..good.clone() }).contains("servers"));
+    let mut crowd = good.clone();
+    crowd.sites.iter_mut().for_each(|site| site.servers = 40_000);
+    assert!(error(crowd).contains("80000 servers: 65535 are the most"));
     assert!(error(Scenario { workers: 0, ..good.clone() }).starts_with("workers is 0"));
     let mut traced = good.clone();
     traced.links[0].path.trace = Some("t".into());
