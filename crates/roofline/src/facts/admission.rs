@@ -136,6 +136,12 @@ impl Facts<'_> {
         (self.came().ok()? >= FEW && let_in >= 2.0 && is_fixed).then_some(let_in)
     }
 
+    /// Whether the next connection is accepted, or let in, when another one ends.
+    pub(crate) fn lets_in_by_turns(&self) -> bool {
+        self.let_in_by_turns().is_some()
+            || self.let_in_by_order().is_some_and(|of| of.are_several())
+    }
+
     /// The same by the order of first requests and ends, where most wait.
     pub(crate) fn let_in_by_order(&self) -> Option<LetIn> {
         let of_port = |of: &Watched| {

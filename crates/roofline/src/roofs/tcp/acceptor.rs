@@ -33,9 +33,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(past >= HALFWAY, held)?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no new connection came in: the service accepts none")?;
-    let by_turns = facts.let_in_by_turns().is_some()
-        || facts.let_in_by_order().is_some_and(|of| of.are_several());
-    silent_if(by_turns, "one is accepted when another ends")?;
+    silent_if(facts.lets_in_by_turns(), "one is accepted when another ends")?;
     // At a watched service a connection may have several answers, those of a handshake among them.
     let connections = match (facts.load, facts.came()) {
         (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),

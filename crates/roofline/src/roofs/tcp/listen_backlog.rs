@@ -43,9 +43,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = made + lost;
     let of_listener = |(port, _)| run.whole(Subject::Listener(port));
     let backlog = listener.and_then(|found| of_listener(found).last(listener::WQUEUE).ok());
-    // The next one is accepted when another ends, and there always was a next one.
+    // The next one is accepted when another ends, and there always was a next one. Connections of our own load that are opened
+    // for each exchange end with it.
     let is_never_empty = facts.accept_queue().is_ok_and(|queue| queue.least > 0);
-    let by_turns = facts.let_in_by_order().is_some_and(|of| of.are_several()) && is_never_empty;
+    let by_turns = facts.load == Load::Watched && facts.lets_in_by_turns() && is_never_empty;
     silent_if(by_turns, "one is accepted when another ends: a longer queue would fill as well")?;
     // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
     let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
