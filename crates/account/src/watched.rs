@@ -142,6 +142,17 @@ impl Exchanges {
         self.told_no.iter().sum()
     }
 
+    /// Whether its clients rest for longer than they wait: then they set the rate. Not where some of them wait for ever, whose
+    /// requests are under way and not answered.
+    pub fn clients_rest(&self) -> bool {
+        let answered = self.per_s * self.service_s;
+        self.alternate
+            && self.idle_s.is_finite()
+            && self.idle_s > self.service_s
+            && self.under_way <= (1.0 + HOLDS) * answered
+            && self.to_waiters.is_some_and(|share| share < HALFWAY)
+    }
+
     /// None where the rhythm shows nothing: answers come by chance, clients set the pace, or no request waits.
     /// Each of n connections that is answered after the same time, and asks again at once, has a phase of its own: n
     /// answers keep a share g of their mean distance from each other by chance with (1 - g)^(n - 1) (n points on a

@@ -133,3 +133,18 @@ fn the_order_of_first_requests_and_ends_tells_how_many_connections_are_let_in() 
         "not in order"
     );
 }
+
+#[test]
+fn clients_that_rest_for_longer_than_they_wait_set_the_rate() {
+    let told = Exchanges { under_way: 4.0, per_s: 320.0, service_s: 0.0125, ..headers(ONE) };
+    let rests = Exchanges { idle_s: 0.025, to_waiters: Some(0.03), ..told };
+    assert!(rests.clients_rest());
+    assert!(!Exchanges { idle_s: 0.01, ..rests }.clients_rest(), "they wait for longer");
+    assert!(!Exchanges { idle_s: f64::INFINITY, ..rests }.clients_rest(), "a connection each");
+    assert!(!Exchanges { under_way: 8.0, ..rests }.clients_rest(), "some are never answered");
+    assert!(
+        !Exchanges { to_waiters: Some(0.9), ..rests }.clients_rest(),
+        "most answers are waited for"
+    );
+    assert!(!Exchanges { to_waiters: None, ..rests }.clients_rest(), "older evidence");
+}

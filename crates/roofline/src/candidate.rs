@@ -189,9 +189,11 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     // Where CPUs are full, time elsewhere does not limit the rate.
     let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
     let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
-    // Where most connections are idle, and hardly two ask at a time, clients set the rate; not if requests are held.
+    // Where most connections are idle, and hardly two ask at a time, or those that ask rest for longer than they wait, clients
+    // set the rate; not if requests are held.
+    let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
     let is_asked = at != At::Station(Station::Application)
-        || place.of >= 2.0
+        || place.of >= 2.0 && !rests
         || place.of >= HALFWAY * (place.of + facts.ports(|port| port.idle));
     (place.of >= 1.0 && is_asked && share >= HOLDS && is_there && !is_elsewhere)
         .then(|| watched_with(facts, 1.0 - share, None))

@@ -345,3 +345,12 @@ fn ports_that_all_rest_are_waited_for_and_not_the_peer() {
     assert_eq!(resting(1_000, 2_000).as_deref(), Some("app.dependency"));
     assert_eq!(resting(5, 5).as_deref(), Some("app.dependency"));
 }
+
+#[test]
+fn answers_in_pieces_that_come_sooner_alone_are_at_no_rate_of_each_connection() {
+    // Node reads files of 256 kB in pieces of 1 kB: 15 ms alone, 56 ms where eight ask.
+    let (header, evidence) = recording("foreign/slower-together");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(of(&judgement, "app.shaper").state, State::DoesNotApply);
+    assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+}

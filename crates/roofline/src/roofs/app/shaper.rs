@@ -45,6 +45,11 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     // A piece that a peer is asked for comes when the peer answers.
     let asleep = (facts.inside.asleep - facts.inside.questions()).max(0.0);
     let asleep = if inside > 0.0 { asleep / inside } else { 1.0 };
+    // Each has its rate for itself, however many others there are.
+    let alone =
+        facts.experiment.as_ref().and_then(|it| it.alone_s).map_or(f64::INFINITY, |it| it.high);
+    let slower = format!("alone an exchange takes {}: they wait for each other", duration(alone));
+    silent_if(alone < EXPLAINED * load.service.mean() / 1e9, slower)?;
     let [first, service] = [&load.first_byte, &load.service].map(|of| of.mean() / 1e9);
     let spread = (service - first).max(0.0) * flows.idle * asleep;
     let why = "the kernel holds the late part of an answer, or the CPU computes it";
