@@ -219,7 +219,12 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let (waits, is_work) = crate::waiting::of(facts);
     let refused = roofs.iter().filter(|roof| few.iter().any(|of| of.id == roof.id));
     let refused: String = refused.map(|roof| format!("; {}", roof.sum)).collect();
-    let says = format!("the target {does}{used}{refused}; {waits}");
+    let rest = facts.captured().ok().filter(|(_, headers)| headers.clients_rest());
+    let rest = rest.map_or(String::new(), |(_, headers)| {
+        let (idle, wait) = (duration(headers.idle_s), duration(headers.service_s));
+        format!("; its clients rest for {idle} and wait for {wait}, so that they set the rate")
+    });
+    let says = format!("the target {does}{used}{refused}{rest}; {waits}");
     let (state, none) =
         if is_work { (Answer::Unlimited, "no limit binds: ") } else { (Answer::Unexplained, "") };
     Verdict::none(state, format!("{none}{says}"))
