@@ -418,10 +418,9 @@ fn soak(seconds: u64) -> Option<(u64, u64)> {
     for host in 0..2 {
         let of = &by_host[host];
         assert_eq!(number(of, "answered"), pair.came_from(host), "{by_host:#}");
-        assert!(
-            of.get("lost").is_none() && number(of, "answered").abs_diff(third(100)) <= 1,
-            "{of:#}"
-        );
+        // What is due when others have the CPUs at the end is not begun any more.
+        let all = third(99)..=third(100) + 1;
+        assert!(of.get("lost").is_none() && all.contains(&number(of, "answered")), "{of:#}");
     }
     let reasons = run["validity"]["reasons"].to_string();
     assert!(
