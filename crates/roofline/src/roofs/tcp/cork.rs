@@ -2,8 +2,7 @@
 //! out.
 //!
 //! `each = time held in the sender's socket by neither Nagle nor a window`
-//! Source: tcp(7), `TCP_CORK`: "There is a 200 millisecond ceiling on the time for which output is corked"; send(2),
-//! `MSG_MORE`; `tcp_nagle_check`, net/ipv4/tcp_output.c.
+//! Source: tcp(7), `TCP_CORK`, for at most 200 ms; send(2), `MSG_MORE`; `tcp_nagle_check`, net/ipv4/tcp_output.c.
 
 use crate::facts::flows::{Moment, mean_over, moments, sending};
 use crate::prelude::*;

@@ -27,15 +27,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         }
         _ => String::new(),
     };
-    let blocks = (node.blocked > 0.0)
-        .then(|| format!("{:.0} of its schedulers are blocked (multi_scheduling)", node.blocked));
+    let are_blocked = node.blocked > 0.0;
+    let blocked = format!("{:.0} of its schedulers are blocked (multi_scheduling)", node.blocked);
     let plan = &facts.run.header.plan.target;
     let flags = plan.vm_flags_with(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
         .sum(format!("{online:.0} schedulers, {full} used = {rate}"))
         .seen(format!("{}, with {cpus:.0} CPUs that it may use{idle}", node.had_work()))
-        .also(blocks.clone())
-        .lifted_by([remedy(blocks.is_some(), cpus, flags).serving(cpus)]))
+        .also(are_blocked.then_some(blocked))
+        .lifted_by([remedy(are_blocked, cpus, flags).serving(cpus)]))
 }
 
 fn remedy(are_blocked: bool, cpus: f64, flags: String) -> Remedy {
