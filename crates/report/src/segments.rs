@@ -39,7 +39,7 @@ pub(crate) fn label(of: &StationTime) -> String {
         Some(Held::Congestion) => ", congestion window",
         Some(Held::Window) => ", peer's window",
         Some(Held::Buffer) => ", buffer full",
-        Some(Held::Pacing) => ", paced",
+        Some(Held::Pacing) => ", paced or corked",
         None => "",
     };
     format!("{}{by}", of.id.label())

@@ -68,7 +68,7 @@ impl Held {
             Held::Congestion => ["congestion", "held by the congestion window"],
             Held::Window => ["window", "held by the peer's receive window"],
             Held::Buffer => ["buffer", "its send buffer full"],
-            Held::Pacing => ["pacing", "paced, or between two segments"],
+            Held::Pacing => ["pacing", "paced, corked, or between two segments"],
         }
     }
 
