@@ -70,19 +70,18 @@ pub(crate) fn of_claim(
         .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a })?;
     let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
     let gain = by(predicted.mid);
-    let predicted = if claim.is_least { at_least(facts, part, predicted) } else { predicted };
+    let predicted = claim.least.map_or(predicted, |least| at_least(facts, least, predicted));
     let interval = (by(predicted.low), by(predicted.high));
     let advice = advice(facts, claim, part, predicted);
     Some(Candidate { id, rank, gain, interval, advice })
 }
 
-/// Where the part is what it takes at least, up to all work there may be its own. It ranks by what is known.
-fn at_least(facts: &Facts, part: &Part, known: Predicted) -> Predicted {
-    let (Some(model), Part::Work { .. }, Ok(all)) = (&facts.model, part, facts.target_work())
-    else {
-        return known;
-    };
-    let high = model.without_work(Resource::TargetCpu, all).high.0.max(known.high.0);
+/// Where the part is what it takes at least, all that the service takes may be its own. It ranks by what is known.
+fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
+    let Some(model) = &facts.model else { return known };
+    let path = min_rtt(&facts.run).unwrap_or(0.0);
+    let most = model.without_service(path, least == Least::OfBothEnds).0;
+    let high = most.max(known.high.0);
     [known.low.0, (known.mid.0 * high).sqrt(), high].into()
 }
 
@@ -214,11 +213,15 @@ fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
         (_, Some(Resource::EngineCpu)) if at == At::Station(Station::Engine) => {
             model.without_delay_of_engine(each)
         }
+        // What drops packets gives more connections no more, and is no service that takes turns.
+        (Regime::Full | Regime::RateSet, Some(Resource::Slots)) if at == At::Path => {
+            model.without_delay(each, at)
+        }
         (Regime::Full | Regime::RateSet, Some(Resource::Slots)) => model.without_held(each),
         // Where something is full, time elsewhere does not limit the rate.
         (Regime::Full | Regime::RateSet, _) => return None,
         _ if facts.streams() => model.without_delay_of_streams(each),
-        _ => model.without_delay(each),
+        _ => model.without_delay(each, at),
     };
     gains(facts, predicted).then_some(predicted)
 }
@@ -282,7 +285,7 @@ fn capacity(
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
     Some(match (&facts.model, spaced) {
         // Without the set rate an exchange takes its time after a pause.
-        (Some(model), Some(spaced)) if place.regime == Regime::RateSet => {
+        (Some(model), Some(spaced)) if place.regime == Regime::RateSet && !enlarges(claim) => {
             model.with_alone(Some(spaced), 1.0)
         }
         (Some(model), _) => {
@@ -331,6 +334,11 @@ fn gains(facts: &Facts, predicted: Predicted) -> bool {
 
 /// The growth predicted for a capacity whose new size is unknown: twice.
 const TWICE: f64 = 1.0 / HALFWAY;
+
+/// Whether its first remedy says how many are served at a time then.
+fn enlarges(claim: &Claim) -> bool {
+    claim.remedies.first().is_some_and(|remedy| remedy.at_once.is_some())
+}
 
 /// By how much a claim's first remedy enlarges a capacity, and the connections then. A number served at a time grows
 /// to what is asked; anything else doubles.

@@ -12,8 +12,8 @@ pub struct Claim {
     pub parts: Vec<Part>,
     /// Whether the sizes are measured in this run.
     pub known: Known,
-    /// Its work is what the mechanism takes at least: known by a price or by a part of it.
-    pub is_least: bool,
+    /// Its size is what the mechanism takes at least: known by a price or by a part of it. None: all of it is known.
+    pub least: Option<Least>,
     /// Whether it says why exchanges are at the place, or only that they are there.
     pub role: Role,
     /// The arithmetic in words and numbers: `4 at a time / 20.1 ms = 199/s`.
@@ -29,7 +29,7 @@ impl Claim {
     pub fn cause(parts: Vec<Part>) -> Self {
         let (known, role, remedies) = (Known::Sized, Role::Cause, Vec::new());
         let (sum, seen) = (String::new(), String::new());
-        Self { parts, known, is_least: false, role, sum, seen, remedies }
+        Self { parts, known, least: None, role, sum, seen, remedies }
     }
 
     /// The same of what another service does.
@@ -68,9 +68,14 @@ impl Claim {
         Self { known, ..self }
     }
 
-    /// Its work may be more.
+    /// It may take more.
     pub fn at_least(self) -> Self {
-        Self { is_least: true, ..self }
+        Self { least: Some(Least::OfTarget), ..self }
+    }
+
+    /// The same of what costs both ends.
+    pub fn at_least_at_both_ends(self) -> Self {
+        Self { least: Some(Least::OfBothEnds), ..self }
     }
 
     pub fn sum(self, sum: impl Text) -> Self {
@@ -99,6 +104,13 @@ pub enum Known {
     Sized,
     /// The mechanism is there; its cost is unknown. Listed, and never named.
     PresentOnly,
+}
+
+/// Whose work may be more than is known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Least {
+    OfTarget,
+    OfBothEnds,
 }
 
 /// What a claim adds to the place.

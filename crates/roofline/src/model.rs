@@ -109,8 +109,10 @@ impl Model {
         };
         // The half checks the model, so the check is of a fit that has not seen it.
         let mut observed = vec![full];
-        // One connection without pause is another load than clients that think; its time is in `alone`.
-        observed.extend(experiment.and_then(|it| it.alone).filter(|_| think == 0.0));
+        // One connection without pause is another load than clients that think, or than one to each server; its time is
+        // in `alone`.
+        let is_alike = think == 0.0 && !run.header.plan.names_servers();
+        observed.extend(experiment.and_then(|it| it.alone).filter(|_| is_alike));
         // Refused requests are none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let half = experiment.and_then(|it| it.half);
@@ -148,8 +150,14 @@ impl Model {
     /// Without so much delay an exchange. Unit: seconds.
     /// Whatever queues, no exchange is spared more, so by Little's law the rate is at most `N / (R - each)` (with
     /// think time, `N / (R - each + think)`), and no more than the known stations carry.
-    pub fn without_delay(&self, each: f64) -> Predicted {
-        self.without(each, &self.stations)
+    /// What serves no other exchange while one waits in the application is free then.
+    pub fn without_delay(&self, each: f64, at: At) -> Predicted {
+        if !at.covers(Station::Application) {
+            return self.without(each, &self.stations);
+        }
+        let spared = each * self.attained;
+        let free: Vec<_> = self.stations.iter().map(|of| of.without_waits(spared)).collect();
+        self.without(each, &free)
     }
 
     /// The same where linerate is delayed, by its quota or by others on its CPUs.
@@ -224,9 +232,29 @@ impl Model {
         Predicted { high: most.high, ..likely }
     }
 
+    /// At most, if an exchange took nothing but this time on the path, and linerate's own work. Beside work that is spared
+    /// that was cold; where it is done at both ends, a small part of it is left. Unit: seconds.
+    pub fn without_service(&self, path_s: f64, is_of_both_ends: bool) -> OpRate {
+        let kept = if is_of_both_ends { FEW } else { COLD }.recip();
+        let spare = |known: &InUse, of: &mut QueueStation| {
+            let cold = known.station(Heat::Cold, self.by).demand;
+            let own = match known.resource {
+                Resource::Line | Resource::Emulator | Resource::Slots | Resource::Load => return,
+                Resource::EngineCpu => 1.0,
+                Resource::HostCpu => (self.by.engine / known.used).min(1.0),
+                _ => 0.0,
+            };
+            of.demand = own * of.demand.min(kept * cold);
+        };
+        let stations = self.stations.iter().map(|of| self.changed(of, Heat::Hot, &spare)).collect();
+        let network = Network { delay: path_s + self.think_s, stations };
+        let most = network.throughput(f64::from(self.connections)).high;
+        self.bounded([0.0, most, most], &spare).high
+    }
+
     /// With no other programs on the CPUs.
     pub fn without_others(&self) -> Predicted {
-        self.known_with(self.connections, &|known, of| of.servers += known.lost())
+        shared(self.known_with(self.connections, &|known, of| of.servers += known.lost()))
     }
 
     /// If an exchange took this time alone (none: the measured one), with such a share of the measured demands at the
@@ -264,7 +292,8 @@ impl Model {
             of.servers *= if is_it(known) { times } else { 1.0 };
         };
         if self.bounds.iter().any(|known| known.resource == resource) {
-            return self.known_with(connections, &more);
+            let then = self.known_with(connections, &more);
+            return if resource == Resource::Line { then } else { shared(then) };
         }
         let servers = self.fit.k.map_or(1.0, |(_, mid, _)| mid) * times;
         let removed = Removed::Servers { station: UNKNOWN.to_owned(), servers };
@@ -326,6 +355,11 @@ impl Model {
     }
 }
 
+/// More of a machine is of the same caches and memory: it may carry that much less.
+fn shared(more: Predicted) -> Predicted {
+    Predicted { low: OpRate(more.low.0 * (1.0 - SPLIT)), ..more }
+}
+
 /// An interval no narrower than two runs agree.
 fn agreed([low, mid, high]: [f64; 3]) -> Predicted {
     [low * (1.0 - AGREE), mid, high * (1.0 + AGREE)].into()
@@ -358,7 +392,9 @@ fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
         // A block alone finds an empty buffer; what a stream takes for one is all there is.
         return Some(one.unwrap_or(Estimate::exact(run.load.in_flight / run.attained().0)));
     }
-    if let Some(alone) = experiment.and_then(|it| it.alone_s) {
+    // Of several servers one connection asks one, near or far.
+    let asks_all = !run.header.plan.names_servers();
+    if let Some(alone) = experiment.and_then(|it| it.alone_s).filter(|_| asks_all) {
         // Refused connections pause before they ask again.
         return Some(one.filter(|one| one.low > alone.high).unwrap_or(alone));
     }

@@ -14,7 +14,7 @@ pub(crate) use linerate_model::words::{duration, in_percent, percent, rounded_up
 pub(crate) use linerate_model::{Bytes, OpRate};
 
 pub(crate) use crate::chosen::*;
-pub(crate) use crate::claim::{At, Claim, Known, OrNotHere, Part, Resource, Role, Silent};
+pub(crate) use crate::claim::{At, Claim, Known, Least, OrNotHere, Part, Resource, Role, Silent};
 pub(crate) use crate::claim::{missing, not_here, rate, silent_if};
 pub(crate) use crate::facts::connections::{Connection, Work};
 pub(crate) use crate::facts::drops::{Cost, Drops};

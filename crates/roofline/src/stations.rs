@@ -39,6 +39,16 @@ impl InUse {
         self.used / self.servers
     }
 
+    /// The same if those who wait in it were spared so much, in servers: a thread's wait for a disk is no work.
+    pub(crate) fn without_waits(&self, spared: f64) -> Self {
+        let waits = match self.resource {
+            Resource::TargetThread | Resource::DirtySchedulers => (self.used - self.cpu).max(0.0),
+            _ => 0.0,
+        };
+        let used = (self.used - waits.min(spared)).max(self.used / 1e6);
+        Self { used, ..self.clone() }
+    }
+
     /// What others took: it is no demand of ours, but fewer servers.
     pub(crate) fn lost(&self) -> f64 {
         match self.resource {

@@ -68,6 +68,7 @@ impl MailboxScan {
                  {:.2} CPUs that run code",
                 work.emulator
             ))
+            .at_least()
             .lifted_by(self.remedies()))
     }
 

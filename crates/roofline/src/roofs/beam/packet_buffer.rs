@@ -36,6 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              CPUs, processes {:.2}",
             work.driver, work.emulator
         ))
+        .at_least()
         .lifted_by([Remedy::erlang(
             ("buffer", "65536"),
             "reads all packets that have arrived at once",

@@ -67,7 +67,10 @@ impl SmallBuffer {
         let (reads, size, took, what) = (of.reads, of.read_size(), duration(each), facts.each());
         let reading = in_percent((reading / work.all()).min(1.0));
         let (part, buffer) = (in_percent(of.part), Bytes(buffer as u64));
-        Ok(Claim::work(Resource::TargetCpu, each)
+        // What a poll after each buffer costs is no part of the driver's time of reading.
+        let polls = matches!(self, SmallBuffer::ActivePoll);
+        let claim = Claim::work(Resource::TargetCpu, each);
+        Ok(if polls { claim.at_least() } else { claim }
             .and(waits.map(|_| Part::Delay { at: At::Reading, each: held * exchange }))
             .sized_if(is_measured && held.max(spared / work.all()) >= HOLDS)
             .sum(format!(

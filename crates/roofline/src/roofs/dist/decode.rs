@@ -42,6 +42,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             facts.each()
         ))
         .seen(seen)
+        .at_least()
         .lifted_by([Remedy::by_knob(
             ("shape", "binary"),
             "lets the other node send one binary, which needs no decoding",

@@ -26,6 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{stood}; {} of the processes at work waited for the answer to a call",
             in_percent(calling)
         ))
+        .at_least()
         .lifted_by([Remedy::by_knob(
             ("writers", "0"),
             "moves bulk data off the channel of the calls",

@@ -54,6 +54,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             format!("{at_once:.0} at a time / {took} a connection = {rate}"),
         ),
     };
+    let then = f64::from(facts.run.connections()).max(at_once);
     Ok(Claim::cause(vec![part])
         .sum(sum)
         .seen(format!(
@@ -61,9 +62,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              accepted"
         ))
         .lifted_by([Remedy::by_knob(
-            ("acceptors", f64::from(facts.run.connections()).max(at_once).to_string()),
+            ("acceptors", then.to_string()),
             "accepts several connections at a time",
             "more acceptors (threads or processes that accept; ranch and thousand_island: num_acceptors), \
              and nothing slow between two accepts: no log line, no name lookup, no handshake",
-        )]))
+        )
+        .serving(then)]))
 }

@@ -39,7 +39,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         })
         .seen(format!("{whose} {count}"))
         .also(share.ok().map(segments))
-        .at_least()
+        .at_least_at_both_ends()
         .lifted_by([remedy(facts, upstream)]))
 }
 

@@ -39,9 +39,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let work = facts.target_work()?;
         let least = if facts.is_beam() { OF_OTP * opened } else { 0.0 };
         let how = format!("the target's CPUs work {} for {}", duration(work), facts.each());
-        (Claim::priced(least, work).at_least(), how)
+        (Claim::priced(least, work), how)
     };
     Ok(claim
+        .at_least_at_both_ends()
         .sum(format!("{opened:.2} handshakes for {}", facts.each()))
         .seen(format!("{:.0} handshakes a second; {how}", opened * facts.attained))
         .lifted_by([remedy(facts)]))
