@@ -2,7 +2,8 @@
 //! one that tells a limit from what looks like it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::{Evidence, Side, Subject};
+use linerate_evidence::{Evidence, Side, Step, Subject};
+use linerate_model::Timestamp;
 use linerate_roofline::State;
 
 mod altered;
@@ -295,13 +296,31 @@ fn a_connection_that_many_share_is_asked_by_whoever_is_alone_and_not_between() {
     assert_eq!(by(with(&evidence, asked, |raw| raw)).as_deref(), Some("app.dependency"));
     assert_ne!(by(with(&evidence, asked, |_| 0)).as_deref(), Some("app.dependency"));
     // Somebody who never answers, a log, is asked in the pauses as well.
-    let mut always = changed(&evidence, |_, metric, raw| (metric != asked).then_some(raw));
-    for (at, of, values) in evidence.rows() {
-        if let Some(looks) = values.get("peer.looks") {
-            always.push_raw(at, of, asked, *looks);
+    let always = |came: &dyn Fn(Timestamp) -> Option<f64>| {
+        let mut always = changed(&evidence, |_, metric, raw| (metric != asked).then_some(raw));
+        for (at, of, values) in evidence.rows() {
+            if let Some(looks) = values.get("peer.looks") {
+                always.push_raw(at, of, asked, *looks);
+                let came = came(at).map(|came| came as u64);
+                came.into_iter().for_each(|came| always.push_raw(at, of, "peer.came", came));
+            }
         }
-    }
-    assert_ne!(by(always).as_deref(), Some("app.dependency"));
+        by(always)
+    };
+    assert_ne!(always(&|_| None).as_deref(), Some("app.dependency"));
+    // Between two nodes there are signals that nobody answers; what comes for each request shows that it is asked.
+    let begun = evidence.steps[0].begun;
+    let twice_a_request = |at: Timestamp| {
+        let until = |step: &Step| {
+            let done = at.max(step.from).min(step.to).since(step.from).as_secs_f64();
+            2.0 * step.answered as f64 * done / step.to.since(step.from).as_secs_f64()
+        };
+        Some(evidence.steps.iter().map(until).sum())
+    };
+    assert_eq!(always(&twice_a_request).as_deref(), Some("app.dependency"));
+    // A heartbeat comes by the clock.
+    let by_the_clock = |at: Timestamp| Some(200.0 * at.max(begun).since(begun).as_secs_f64());
+    assert_ne!(always(&by_the_clock).as_deref(), Some("app.dependency"));
 }
 
 #[test]

@@ -67,6 +67,8 @@ metrics! {
     LOOKS: u64 = "peer.looks", "1";
     /// Of those, the ones that found a question out.
     LOOKS_ASKED: u64 = "peer.looks_asked", "1";
+    /// Segments with data that came on these single connections, since sampling began.
+    CAME: u64 = "peer.came", "1";
     /// Connections to it in TIME_WAIT when sampling ended.
     TIME_WAIT: u64 = "peer.time_wait", "1";
     /// How many ports there are from the lowest to the highest local port of these and of the open ones.
@@ -294,6 +296,9 @@ struct Sums {
     held_nagle: u64,
     samples: u64,
     samples_asked: u64,
+    /// By inode, at the last sample of a single connection; and what came since the first, of all.
+    segments: BTreeMap<u32, u32>,
+    came: u64,
 }
 
 impl Peers {
@@ -352,6 +357,10 @@ impl Peers {
         if let Some(sums) = self.sums.get_mut(&Whom::Tcp(socket.connection.peer)) {
             sums.samples += 1;
             sums.samples_asked += u64::from(socket.question == Question::Out);
+            let [_, now] = socket.segments;
+            let before = sums.segments.insert(socket.connection.inode, now);
+            // The kernel's counter wraps.
+            sums.came += before.map_or(0, |before| u64::from(now.wrapping_sub(before)));
         }
     }
 
@@ -406,6 +415,7 @@ impl Peers {
                 (HELD_NAGLE, sums.held_nagle),
                 (LOOKS, sums.samples),
                 (LOOKS_ASKED, sums.samples_asked),
+                (CAME, sums.came),
             ] {
                 evidence.push(at, Subject::Peer(*number), metric, value);
             }

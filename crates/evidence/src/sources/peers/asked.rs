@@ -22,6 +22,8 @@ pub struct Asked {
     pub held_nagle: f64,
     /// Samples of single connections to it, and those that found a question out; none where they are many.
     pub samples: [f64; 2],
+    /// Segments with data that came on these; none in older recordings.
+    pub came: Option<f64>,
     /// Connections to it that rest in TIME_WAIT at the end.
     pub resting: u64,
     /// From so many ports, from the lowest to the highest.
@@ -55,6 +57,7 @@ impl Asked {
                 asked: mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0,
                 held_nagle: mean(super::HELD_NAGLE),
                 samples,
+                came: of.grown(super::CAME).ok(),
                 resting: last(super::TIME_WAIT),
                 ports: last(super::PORTS),
                 other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),

@@ -4,7 +4,8 @@
 //!
 //! Seen on the target's own connections: those on which it sent last and has no answer yet. A peer on this host is
 //! named, with its CPU use. A connection that many requests share shows one question at most; there the experiment
-//! decides: a peer asked alone answers at once, and asked with pauses it is not waited for.
+//! decides: a single request waits there, and with pauses between requests either nothing is waited for, or no more comes for
+//! each than without them (a channel between nodes also carries signals that nobody answers).
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use linerate_evidence::StepKind;
@@ -60,15 +61,24 @@ fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
         return None;
     }
     let evidence = facts.run.evidence;
-    let out = |kind| {
+    // The share of the time with a question out, and what comes for a request.
+    let seen = |kind| {
         let step = evidence.steps.iter().find(|step| step.kind == kind)?;
-        let all = Asked::all(evidence, &(step.begun..=step.to));
-        let [samples, out] = all.into_iter().find(|of| of.address == asked.address)?.samples;
-        (samples >= FEW).then(|| out / samples)
+        let of = |from| {
+            let all = Asked::all(evidence, &(from..=step.to));
+            all.into_iter().find(|of| of.address == asked.address)
+        };
+        let [samples, out] = of(step.begun)?.samples;
+        let came = of(step.from)?.came.map(|came| came / (step.answered as f64).max(1.0));
+        (samples >= FEW).then_some((out / samples, came))
     };
     let are_few = asked.connections <= HALFWAY * asleep;
-    let (alone, spaced) = (out(StepKind::Alone)?, out(StepKind::Spaced)?);
-    (are_few && alone >= HALFWAY && spaced <= HALFWAY * alone).then_some(alone * asleep)
+    let ((alone, each), (spaced, each_spaced)) = (seen(StepKind::Alone)?, seen(StepKind::Spaced)?);
+    let answers = each.zip(each_spaced);
+    let for_each =
+        answers.is_some_and(|(alone, spaced)| alone >= EXPLAINED && spaced * HALFWAY <= alone);
+    (are_few && alone >= HALFWAY && (spaced <= HALFWAY * alone || for_each))
+        .then_some(alone * asleep)
 }
 
 /// Whether a watched service's CPUs and threads have time for unread requests.
