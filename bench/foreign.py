@@ -409,16 +409,16 @@ def _stats():
 
 class _Moment(NamedTuple):
     at: float
-    busy_s: float
+    # Of all processes, and what the hypervisor took.
+    all_s: float
     ours_s: float
 
 
 def _moment():
-    """CPU time of the machine, and of this process's tree and the kernel's threads. Interrupts are left out: they
-    are of whoever loads the machine, and that is the case."""
+    """CPU time of all processes and the hypervisor's, and of this process's tree and the kernel's threads. A process's
+    time has the interrupts that it was stopped for, so the machine's own sums, which count them apart, are no total."""
     cpu = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    # user, nice, system, steal.
-    busy = sum(int(cpu[field]) for field in (0, 1, 2, 7)) / TICKS
+    steal = int(cpu[7])
     stats = _stats()
     children = {}
     for pid, stat in stats.items():
@@ -429,13 +429,14 @@ def _moment():
         pid = unseen.pop()
         ours += stats[pid].ticks if pid in stats else 0
         unseen += children.get(pid, [])
-    return _Moment(time.monotonic(), busy, ours / TICKS)
+    everyone = sum(stat.ticks for stat in stats.values()) + steal
+    return _Moment(time.monotonic(), everyone / TICKS, ours / TICKS)
 
 
 def _others(before, after):
     """The share of the machine that neither the case nor we used: neighbours, and what the hypervisor took."""
     whole = (after.at - before.at) * os.cpu_count()
-    return max(0.0, ((after.busy_s - before.busy_s) - (after.ours_s - before.ours_s)) / whole)
+    return max(0.0, ((after.all_s - before.all_s) - (after.ours_s - before.ours_s)) / whole)
 
 
 def _replaced(text, words):
