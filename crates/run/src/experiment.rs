@@ -58,8 +58,9 @@ const QUICK: Duration = Duration::from_millis(3500);
 // Chosen: a tenth of two phases' throughput leaves an elasticity between them +- 0.2.
 pub(crate) const KNOWN: f64 = 0.1;
 
-/// Of a step of this length, what is cut as warm-up.
-// Chosen: the first wave finds caches and windows of connections that were just opened.
+/// Of a step of this length, what is cut as warm-up at least; its first wave is as well, which finds caches and windows of
+/// connections that were just opened.
+// Chosen: enough for the service to notice that its load has changed.
 pub(crate) const WARM_UP: f64 = 0.2;
 
 /// As `linerate_account::chosen`: a rate is carried, and a resource full.

@@ -136,7 +136,7 @@ fn is_known(step: &Step) -> bool {
 fn taken_together(step: &Planned, begun: Timestamp, slices: &[Slice<Live>]) -> Option<Step> {
     let load = || slices.iter().filter(|slice| slice.phase == Phase::Load);
     let first = load().map(|slice| slice.from).min()?;
-    let cut = first.after(step.length.mul_f64(WARM_UP));
+    let cut = first.after(step.length.mul_f64(WARM_UP)).max(first_wave(step, slices));
     let begins = load().map(|slice| slice.from).filter(|from| *from >= cut).min()?;
     let mut made = empty(step, begun);
     made.from = begins;
@@ -163,6 +163,21 @@ fn taken_together(step: &Planned, begun: Timestamp, slices: &[Slice<Live>]) -> O
         rows.into_values().map(|(from, to, answered)| (to.nanos_since(from), answered)).collect();
     (made.service, made.first_byte) = (Packed::pack(&service), Packed::pack(&first_byte));
     Some(made)
+}
+
+/// When as many were answered as there are connections, in the first half of the time so far; else the beginning of time.
+fn first_wave(step: &Planned, slices: &[Slice<Live>]) -> Timestamp {
+    let load = || slices.iter().filter(|slice| slice.phase == Phase::Load);
+    let mut ends: Vec<_> = load().map(|slice| (slice.to, slice.answered)).collect();
+    ends.sort_unstable();
+    let mut answered = 0;
+    let wave = ends.iter().find(|(_, count)| {
+        answered += count;
+        answered >= u64::from(step.connections)
+    });
+    let times = load().map(|slice| slice.from).min().zip(ends.last());
+    let middle = times.map(|(from, (to, _))| from.after(to.since(from) / 2));
+    wave.map(|(at, _)| *at).filter(|at| Some(*at) <= middle).unwrap_or(Timestamp(0))
 }
 
 fn empty(step: &Planned, begun: Timestamp) -> Step {
@@ -207,6 +222,28 @@ mod tests {
         let step = taken_together(&planned, Timestamp(0), &slices).unwrap();
         assert_eq!((step.answered, step.service.len(), step.counts.len()), (16, 16, 8));
         assert_eq!(step.throughput().0, 200.0); // 16 / 80 ms
+    }
+
+    #[test]
+    fn nor_are_the_first_exchanges_of_new_connections() {
+        let planned = planned();
+        // A slow start takes 35 ms, later exchanges 10 ms.
+        let slice = |index: u32| {
+            let mut slice = Slice::<Live>::new(0, index, Timestamp(u64::from(index) * 10_000_000));
+            slice.to = Timestamp(slice.from.0 + 10_000_000);
+            slice.answered = if index < 3 { 0 } else { 2 };
+            slice
+                .service
+                .record_n(if index == 3 { 35_000_000 } else { 10_000_000 }, slice.answered);
+            slice
+        };
+        let slices: Vec<_> = (0..10).map(slice).collect();
+        let step = taken_together(&planned, Timestamp(0), &slices).unwrap();
+        assert_eq!((step.from, step.answered), (Timestamp(40_000_000), 12));
+        assert!(step.mean_service().unwrap().as_millis() < 12);
+        // A wave that takes most of the step is all there is to see.
+        let step = taken_together(&planned, Timestamp(0), &slices[..5]).unwrap();
+        assert_eq!((step.from, step.answered), (Timestamp(20_000_000), 4));
     }
 
     #[test]
