@@ -18,8 +18,7 @@ use crate::station::{Held, Station};
 pub struct Account {
     /// What the split is made of.
     pub source: Source,
-    /// Exchanges under way on average: written (in an open loop: or late by the engine) and not read whole, and those
-    /// whose connection is opened again.
+    /// Exchanges under way on average: written (or late by the engine) and not read whole, or being reconnected.
     pub under_way: f64,
     /// Answered a second.
     pub per_s: f64,

@@ -10,8 +10,7 @@
 //!
 //! Blind spot: a service that changes meanwhile (a cache fills, a neighbour starts): throughput with all connections
 //! then differs, and the experiment is inconclusive.
-//! Source: the elasticity of a closed network, Lazowska et al., "Quantitative System Performance", 1984,
-//! chapter 5; Little's law for k.
+//! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 5; Little's law for k.
 
 use linerate_evidence::sources::census::Batches;
 use linerate_evidence::{Evidence, Header, LoadSummary, Step, StepKind};

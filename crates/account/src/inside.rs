@@ -2,9 +2,8 @@
 //!
 //! `application = running + runnable + stopped by its quota + disk + asleep`; some of those asleep wait for a peer.
 //!
-//! A thread at work serves one exchange, so no more exchanges run than threads; the exchanges that no thread accounts
-//! for are asleep. Sleeping threads are listed beside the sum and not in it: one pool thread in a timer may stand for
-//! a queue of a hundred exchanges.
+//! A thread at work serves one exchange; the exchanges that no thread accounts for are asleep. Sleeping threads are
+//! listed beside the sum and not in it: one pool thread in a timer may stand for a queue of a hundred exchanges.
 //! Blind spot: work that serves no exchange (a compaction, a log) is counted as an exchange's.
 
 use std::collections::BTreeMap;

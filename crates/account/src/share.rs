@@ -2,8 +2,7 @@
 //!
 //! `p = Σ c_i / Σ n_i`, its variance by the jackknife over batches, its interval by Student's t.
 //!
-//! Batches and not single samples: a state lasts longer than the gap between two instants, so neighbouring samples
-//! are alike.
+//! Batches, since a state lasts longer than the gap between two instants: neighbouring samples are alike.
 //! Source: B. Efron, "The Jackknife, the Bootstrap and Other Resampling Plans", 1982, chapter 3.
 
 use linerate_evidence::t95;

@@ -142,8 +142,7 @@ impl Exchanges {
         self.told_no.iter().sum()
     }
 
-    /// Whether its clients rest for longer than they wait: then they set the rate. Not where some of them wait for ever, whose
-    /// requests are under way and not answered.
+    /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
     pub fn clients_rest(&self) -> bool {
         let answered = self.per_s * self.service_s;
         self.alternate
@@ -207,8 +206,7 @@ impl Exchanges {
         self.to_waiters.is_some_and(|share| share < HALFWAY)
     }
 
-    /// Whether answers come together: each follows the one before in no time, or most requests that wait are answered
-    /// in a small part of each period.
+    /// Whether answers come together: each in no time after the last, or most in a small part of each period.
     pub fn come_together(&self) -> bool {
         let Some(rhythm) = self.rhythm else { return false };
         let is_short = |of: &Served| of.p50_s * self.per_s * FEW < of.at_once;
@@ -359,8 +357,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     let per_session = counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0);
-    // Where each connection has the same number of answers, the server closes it after them, and a request that crosses
-    // the close is reset. A server that cuts off requests closes no connection between two of them.
+    // With as many answers on each connection the server closes it after them, and resets a request that crosses the
+    // close. A server that cuts off requests closes no connection between two of them.
     let is_whole = per_session >= 1.0
         && (per_session - per_session.round()).abs() <= TURNED_AWAY
         && counted(capture::UNANSWERED) < FULL * counted(capture::SESSIONS);

@@ -189,8 +189,8 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     // Where CPUs are full, time elsewhere does not limit the rate.
     let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
     let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
-    // Where most connections are idle, and hardly two ask at a time, or those that ask rest for longer than they wait, clients
-    // set the rate; not if requests are held.
+    // Where most connections are idle, and hardly two ask at a time, or those that ask rest for longer than they
+    // wait, clients set the rate; not if requests are held.
     let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
     let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0 && !rests
@@ -307,8 +307,7 @@ fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted
     times(facts, [1.0, mid, high.max(mid)])
 }
 
-/// By how much more is asked where those under way take this share of their time; as much as the service can answer
-/// where none are seen under way.
+/// By how much more is asked where those under way take this share of their time; all it can answer where none are.
 fn asked_with(facts: &Facts, left: f64) -> f64 {
     let (of, idle) = (facts.place.of, facts.ports(|port| port.idle));
     if of > 0.0 { (of + idle) / (idle + of * left).max(1e-9) } else { left.recip() }
@@ -332,8 +331,8 @@ fn gains(facts: &Facts, predicted: Predicted) -> bool {
 /// The growth predicted for a capacity whose new size is unknown: twice.
 const TWICE: f64 = 1.0 / HALFWAY;
 
-/// By how much a claim's first remedy enlarges a capacity, and the connections then. A number served at a time grows
-/// to what is asked; anything else doubles.
+/// By how much a claim's first remedy enlarges a capacity, and the connections then. Slots grow to what is asked;
+/// anything else doubles.
 fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64, u32) {
     let connections = facts.run.connections();
     match claim.remedies.first() {

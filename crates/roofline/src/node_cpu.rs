@@ -14,8 +14,7 @@
 
 use crate::prelude::*;
 
-// Measured: poll threads, and others that are no schedulers, take up to an eighth of the schedulers' time
-// (docs/adr/0008-cpu-of-a-node.md).
+// Measured: threads that are no schedulers take up to an eighth of their time (docs/adr/0008-cpu-of-a-node.md).
 const SPINS: f64 = 1.125;
 
 /// Schedulers' worth of time.

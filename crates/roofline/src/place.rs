@@ -144,10 +144,9 @@ fn made(facts: &Facts) -> Place {
     {
         place.at_once = experiment.at_once();
         let times = experiment.spaced_s.zip(experiment.alone_s);
-        // Half of its time may also be work that follows an answer and that the next one waits for. A target that is idle
-        // does none.
+        // Half of its time may also be work after an answer, for which the next one waits. An idle target does none.
         let most = if model.known.used < HALFWAY { EXPLAINED } else { HALFWAY };
-        // A clock has each exchange wait. Where few have all of the waiting, they wait for what the others left to be done.
+        // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
         let each_waits = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
         let is_set =
             each_waits && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);

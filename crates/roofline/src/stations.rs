@@ -1,5 +1,4 @@
-//! Use of each resource: the machine's CPUs, those that target and engine may use, their threads, a node's schedulers
-//! and processes, the line.
+//! Use of each resource: CPUs of machine, target and engine, threads, a node's schedulers and processes, the line.
 //!
 //! `fullness = (time on it + time that others took from it) / servers`
 //!
@@ -8,8 +7,7 @@
 //! beside a busy loop is full, and a sleeping service beside a compiler is not.
 //!
 //! A node's own account is wall time; the part that the kernel ran is its work ([`NodeCpu`]). Of several threads none
-//! is full before all are: `servers = CPU time / time of the busiest`. A lock over threads that never run together
-//! leaves each of them headroom.
+//! is full before all are: `servers = CPU time / time of the busiest`. A lock held in turn leaves each headroom.
 //!
 //! Blind spot: strangers on the engine's CPUs may be attributed to the target's, where both have some.
 //! Source: the utilisation law, Lazowska et al., "Quantitative System Performance", 1984, chapter 3.

@@ -79,8 +79,7 @@ impl Connection<'_> {
         self.of.max(port::ACTIVE).is_ok_and(|active| active >= 2)
     }
 
-    /// Messages that stay in its owner's mailbox; 0 where it is emptied now and then. The shortest sample may be of
-    /// the time before, and is left out.
+    /// Messages that stay in its owner's mailbox; 0 where that is emptied. The shortest sample may be of before.
     pub fn standing(&self) -> Result<f64, Missing> {
         let mut lengths = self.of.values(owner::MAILBOX)?;
         lengths.sort_unstable();

@@ -34,8 +34,8 @@ pub struct Process<'a> {
     pub fullsweep_after: Option<&'a str>,
     /// Of the processes that wait in a call, the share that waits for it, 0 to 1: in the end, or by others.
     pub callers: f64,
-    /// Whether others wait for a second process meanwhile, half as many or more: callers of both call one through the
-    /// other, so that the shares of these add up to more than all.
+    /// Whether half as many or more wait for a second process meanwhile. Callers of one through the other wait for
+    /// both: their shares add up to more than all.
     pub is_one_of_several: bool,
     /// Whether it owns a sampled connection.
     pub is_owner: bool,
@@ -50,8 +50,7 @@ impl Process<'_> {
         self.heap > LARGE
     }
 
-    /// Messages that stay in its mailbox: more than there are callers, and constant but for the callers' own. A queue
-    /// of work grows, or is worked off.
+    /// Messages that stay in its mailbox: more than callers, constant but for theirs. Work grows, or is worked off.
     pub fn standing(&self, callers: u64) -> u64 {
         let [least, most] = self.mail;
         if least > callers && most - least <= callers { least } else { 0 }

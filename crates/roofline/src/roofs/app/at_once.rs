@@ -3,9 +3,7 @@
 //! `ceiling = k / time of an exchange alone`, `k = throughput x the application's time alone`
 //!
 //! Two of a kind, by the number: one at a time is a lock, a queue with one consumer, one thread
-//! (`app.serial`); more are a pool of workers, connections or permits (`app.pool`).
-//!
-//! At a watched service: [`watched`].
+//! (`app.serial`); more are a pool of workers, connections, permits (`app.pool`). At a watched service: [`watched`].
 //!
 //! Distinguished from a full CPU by the known CPU demands, whose network would give more, and from too few
 //! connections by the experiment, in which half of them gave as much.

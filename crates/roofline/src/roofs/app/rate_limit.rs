@@ -3,8 +3,7 @@
 //! `ceiling = that rate`
 //!
 //! At a watched service it shows by its answers, which follow a clock: when one is late, the next is not.
-//! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986 (leaky
-//! bucket).
+//! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986.
 
 use crate::prelude::*;
 

@@ -59,8 +59,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(is_made.then_some(more)))
 }
 
-/// Exchanges unread for much longer than it takes to wake a process, where nothing is half full. Those behind a full
-/// queue wait for the window as well.
+/// Exchanges unread for much longer than waking a process takes, where nothing is half full, nor their queue full.
 fn late_to_read(facts: &Facts) -> f64 {
     let unread = facts.at(Station::Unread);
     let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;

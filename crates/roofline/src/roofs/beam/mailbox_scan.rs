@@ -59,8 +59,7 @@ impl MailboxScan {
         let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
         let (one, took) = (duration(mailbox * MESSAGE), facts.took(each));
         Ok(Claim::work(Resource::Process, each)
-            // The cost of a message is another machine's: it shows that searching is most of the code that runs, and
-            // the node's own account bounds it.
+            // At another machine's price it is most of the code that runs; the node's own account bounds it.
             .sized_if(both >= HALFWAY * work.emulator)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(

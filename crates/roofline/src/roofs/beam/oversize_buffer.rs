@@ -5,8 +5,7 @@
 
 use crate::prelude::*;
 
-// Source: erts_alloc(3), `sbct`: a binary of more than 512 KiB gets a carrier of its own, mapped and unmapped
-// with it. Unit: bytes.
+// Source: erts_alloc(3), `sbct`: a larger binary gets a carrier of its own, mapped and unmapped with it. Unit: bytes.
 const CARRIER: f64 = 524_288.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

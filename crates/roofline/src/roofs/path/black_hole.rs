@@ -2,11 +2,9 @@
 //!
 //! `each = share of the samples in which the sender's timer has doubled x an exchange's time`
 //!
-//! The sender repeats the same segment for ever, each time after twice the wait. With net.ipv4.tcp_mtu_probing = 1 it
-//! tries smaller ones after three retransmissions (`tcp_retries1`): (2^4 - 1) x 200 ms. Each connection has to find
-//! that out for itself.
-//! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `tcp_write_timeout`, `retransmits_timed_out`,
-//! net/ipv4/tcp_timer.c.
+//! The sender repeats the same segment for ever, each time after twice the wait. With net.ipv4.tcp_mtu_probing = 1
+//! each connection tries smaller ones after three retransmissions (`tcp_retries1`): (2^4 - 1) x 200 ms.
+//! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `retransmits_timed_out`, net/ipv4/tcp_timer.c.
 
 use crate::facts::drops::TIMER;
 use crate::prelude::*;

@@ -7,8 +7,7 @@
 use crate::facts::flows::INITIAL_WINDOW;
 use crate::prelude::*;
 
-// Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange within the first two windows ends before a
-// third could queue. Unit: packets.
+// Source: RFC 5681, 3.1: windows double in a round trip; the first two end before a third queues. Unit: packets.
 const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

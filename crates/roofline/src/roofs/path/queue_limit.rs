@@ -1,7 +1,6 @@
 //! Queue limit: the path holds so many packets and drops the rest, long before its rate is used.
 //!
-//! `each = those that wait for the timer x how long they do / all`, or the round trips of windows that such drops
-//! kept small
+//! `each = those that wait for the timer x how long they do / all`, or the round trips of windows kept small by drops
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
 use linerate_model::{Aqm, OneDirection};
@@ -56,8 +55,7 @@ fn larger_limit(facts: &Facts, direction: &LaidDirection) -> Result<(String, Rem
     let holds = format!(
         "{limit} packets / {delay} one way / {all:.1} packets an exchange on {name} = {rate}, if evenly spaced"
     );
-    // A connection has at most an exchange in flight, or the largest window that its peer may
-    // offer.
+    // A connection has at most an exchange in flight, or the largest window that its peer may offer.
     // Source: half of the buffer is window (`tcp_adv_win_scale`), ip-sysctl.rst; a packet is 1,500 B.
     let most = setting(&facts.run, "net.ipv4.tcp_rmem");
     let window = most.map_or(f64::INFINITY, |most| most / 2.0 / 1500.0);

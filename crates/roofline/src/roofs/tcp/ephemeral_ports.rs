@@ -1,5 +1,5 @@
-//! Ephemeral ports: each connection of the client keeps one, a minute longer if it closes first. So does each that the target
-//! opens to a service that it asks.
+//! Ephemeral ports: each connection keeps one of its client's (or of the target's, to a service that it asks), a
+//! minute longer if that end closes first.
 //!
 //! `turned away = connects that found no port / all connects`
 //! `each = application's time asleep`, where (nearly) all ports from which the target connects to a peer rest
@@ -16,8 +16,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     of_target(facts).map_or_else(|| of_engine(facts), Ok)
 }
 
-/// The kernel takes ports to one peer one after the other, every second one first: among those in use nearly all are taken
-/// only where there are no others.
+/// The kernel takes ports to one peer in order, every second one first: only where no others are left, nearly all of
+/// those in use are taken.
 fn of_target(facts: &Facts) -> Option<Claim> {
     let is_out = |of: &&Asked| {
         let taken = of.resting as f64 + of.connections;

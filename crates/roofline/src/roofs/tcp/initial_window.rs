@@ -2,8 +2,7 @@
 //!
 //! `each = (rounds - 1) x RTT`, `rounds = log2(bytes / (10 x MSS) + 1)` rounded up: an open window takes one
 //!
-//! Without the handshake: that is the connection's cost, not its window's; kept connections spare both. A loss would
-//! end the doubling; there is none.
+//! Without the handshake, which is the connection's cost; kept ones spare both. A loss would end the doubling.
 //! Source: RFC 6928 (ten segments); RFC 5681, 3.1 (slow start).
 
 use crate::facts::flows::{Bulk, INITIAL_WINDOW, mean_over, min_rtt, segment};

@@ -43,8 +43,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = made + lost;
     let of_listener = |(port, _)| run.whole(Subject::Listener(port));
     let backlog = listener.and_then(|found| of_listener(found).last(listener::WQUEUE).ok());
-    // The next one is accepted when another ends, and there always was a next one. Connections of our own load that are opened
-    // for each exchange end with it.
+    // The next one is accepted when another ends, and there always was one. Those of our own load end by themselves.
     let is_never_empty = facts.accept_queue().is_ok_and(|queue| queue.least > 0);
     let by_turns = facts.load == Load::Watched && facts.lets_in_by_turns() && is_never_empty;
     silent_if(by_turns, "one is accepted when another ends: a longer queue would fill as well")?;

@@ -1,10 +1,8 @@
-//! Slow reader: an end reads more slowly than the other sends, and the window shuts. It is the target; or, at a
-//! watched service, its peers.
+//! Slow reader: the target, or a watched one's peers, read more slowly than the other end sends: the window shuts.
 //!
 //! `each = connections with a full queue x idle share of its CPUs, one a connection at most / throughput`, at most what
 //! the census finds unread; of its peers `connections that their windows hold / throughput`
-//! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293,
-//! 3.8.6.
+//! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC`, `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293, 3.8.6.
 
 use crate::facts::flows::{Bulk, mean_over};
 use crate::facts::sampled::is_in_loop;

@@ -1,13 +1,11 @@
 //! Native code that blocks schedulers: calls of tens of milliseconds, while no other process runs there.
 //!
 //! `work = time of long time slices / throughput`
-//! `delay = half of the squares of their lengths a second / schedulers`: what comes at any instant waits for the rest of
-//! the slice that it finds.
+//! `delay = half of the squares of their lengths a second / schedulers`: who comes waits for the slice's rest.
 //!
 //! The system monitor reports each time slice of 20 ms and more. Erlang code takes none: a process yields after 4,000
-//! reductions, about a millisecond. Without their lengths (older evidence) each is taken for 20 ms. A call that waits (a
-//! device, a lock of its own) blocks a scheduler without CPU: the scheduler is active by its own account, and by the kernel
-//! neither runs nor is ready.
+//! reductions, about a millisecond. Without their lengths (older evidence) each is taken for 20 ms. A call that waits
+//! (a device, a lock) blocks a scheduler: active by its own account, by the kernel neither running nor ready.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3); the mean residual time of a
 //! renewal process (Kleinrock, "Queueing Systems", volume 1, 5.2).
 
@@ -86,8 +84,7 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
         )])))
 }
 
-/// Long time slices: how many a second, schedulers that are in one, and the mean rest of one that is found at any
-/// instant. Unit: seconds.
+/// Long time slices: how many a second, schedulers in one, and the mean rest of one found at any instant, in seconds.
 struct Long {
     a_second: f64,
     busy: f64,

@@ -1,5 +1,4 @@
-//! Too few schedulers: the node has fewer than the CPUs it may use (`+S`), or a process has blocked all but one, and CPUs
-//! are idle.
+//! Too few schedulers: the node has fewer than CPUs (`+S`), or a process blocked all but one, and CPUs are idle.
 //!
 //! `ceiling = schedulers / work of an exchange`; with as many as CPUs it is that many times as much
 //! Source: erl(1), `+S`; erlang(3), `system_flag(multi_scheduling, _)`.

@@ -35,8 +35,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     if let Some((at_once, per_s)) = by_answers.or_else(|| by_transactions(facts, &headers)) {
         return Ok((Estimate::exact(at_once), at_once / per_s));
     }
-    // Answers also come together where the only thread returns from one client to the others. A timer's end is an event
-    // for all of them.
+    // Answers also come together where the only thread returns from one client. A timer's end is an event for all.
     let unread = threads.filter(|_| place.station == Some(Station::Unread));
     let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";
@@ -81,8 +80,7 @@ struct InService {
 }
 
 /// A request in service shows as a connection that is accepted, or read, while others are not; as a question out to a
-/// peer; or as a sleeping thread that waits neither for a lock nor for events. The number of threads that wait for a
-/// CPU depends on the CPUs.
+/// peer; or as a sleeping thread that waits for neither lock nor events. How many wait for a CPU depends on CPUs.
 fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
     let (inside, place) = (&facts.inside, &facts.place);
     let (working, questions) = (inside.running, inside.questions());
