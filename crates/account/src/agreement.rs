@@ -1,7 +1,6 @@
 //! How far the account agrees with other measurements of the same.
 //!
-//! Samples of sockets at random instants are compared with the kernel's clocks of what limited them, and the
-//! scheduler's run time with the CPU time of processes.
+//! Random samples of sockets against the kernel's clocks of what limited them; run time against CPU time.
 //! Blind spot: the clock of the send buffer does not run while the congestion window is full too.
 //! Source: `struct tcp_info`, include/uapi/linux/tcp.h; `tcp_cwnd_validate`, net/ipv4/tcp_output.c.
 

@@ -2,8 +2,7 @@
 //!
 //! `running = Δ run time / Δ t`, `runnable = Δ run delay / Δ t`: mean numbers of threads on a CPU, and ready for one.
 //!
-//! Blind spot: kernels differ in whether a thread stopped by its control group counts as waiting for a CPU;
-//! `throttled` is apart.
+//! Blind spot: in some kernels a thread stopped by its control group waits for a CPU too; `throttled` is apart.
 //! Source: `Documentation/scheduler/sched-stats.rst`, `sched-bwc.rst`.
 
 use std::ops::RangeInclusive;

@@ -1,15 +1,13 @@
 //! The experiment: throughput with other numbers of connections.
 //!
-//! After the main phase linerate loads the same service with one connection (with pauses, then without), with half of
-//! the connections, and with all of them again.
+//! The main phase, then one connection (with pauses, then without), half of the connections, and all of them again.
 //!
 //! - `e = d ln X / d ln N`: 1 where throughput grows with connections, 0 where something is full. It falls as they
 //!   grow in number, so its mean from one connection to all is an upper bound. That is all there is where throughput
 //!   comes in bursts, and no two stretches of it are alike.
 //! - `k = X(c) x the application's mean time alone`: how many are served at a time.
 //!
-//! Blind spot: a service that changes meanwhile (a cache fills, a neighbour starts): throughput with all connections
-//! then differs, and the experiment is inconclusive.
+//! Blind spot: a service that changes meanwhile (a cache fills): with all connections it differs, inconclusively.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 5; Little's law for k.
 
 use linerate_evidence::sources::census::Batches;

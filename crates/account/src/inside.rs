@@ -84,8 +84,7 @@ impl Inside {
     }
 }
 
-/// Disk flushes under way on average, where the target wrote a good part of what disks wrote: a thread waits for
-/// each, whatever samples of threads show. 0: unknown.
+/// Disk flushes under way on average, for each of which a thread waits; 0: unknown, or mostly not the target's.
 fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     let [target, host] =
         [Subject::Target, Subject::Host].map(|of| evidence.of(of).within(window.clone()));

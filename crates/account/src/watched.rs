@@ -119,8 +119,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// What sets the rate of answers that come in bursts while so many requests wait. None where each of those is
-    /// answered once a burst: all of them are released together.
+    /// What sets the rate of answers in bursts while so many wait. None where a burst releases all of those.
     pub fn of_beat(beat: &Beat, waiting: f64) -> Option<Self> {
         if beat.answers <= (1.0 + HALFWAY) * waiting {
             return None;

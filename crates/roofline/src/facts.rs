@@ -122,8 +122,7 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
-    /// Whether exchanges are blocks of our own streams: the next does not wait for the last one's answer, and
-    /// resources work on several at a time.
+    /// Whether exchanges are blocks of our own streams: none waits for another, and resources work side by side.
     pub fn streams(&self) -> bool {
         self.load == Load::Made && self.run.header.plan.is_stream()
     }

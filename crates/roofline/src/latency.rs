@@ -1,7 +1,6 @@
 //! Where an exchange's time is spent, whatever limits the rate.
 //!
-//! Throughput and latency may have different causes: a standing queue before a full line costs time and no rate. The
-//! verdict names the line, and this the queue.
+//! A standing queue before a full line costs time and no rate: the verdict names the line, and this the queue.
 
 use serde::{Deserialize, Serialize};
 

@@ -188,10 +188,9 @@ fn engine(facts: &Facts) -> Resource {
     if shared { Resource::HostCpu } else { Resource::EngineCpu }
 }
 
-/// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox, and it
-/// works, or waits for a process that it asked. Where the number of requests under way is unknown, its mailbox is never
-/// empty and does not grow. Or it works at all times while no request sleeps: then they wait in a queue of its own, or
-/// unread in sockets. Samples are too few to show how full it is.
+/// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox (where
+/// their number is unknown, never empty and not growing), and it works, or waits for a process that it asked. Or it
+/// always works while none sleeps: they wait in a queue of its own, or unread. Samples are too few for how full it is.
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
     let awake = facts.inside.running + facts.ports(|port| port.unread + port.accept_queue);

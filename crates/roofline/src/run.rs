@@ -45,8 +45,7 @@ impl Counted {
 const KIB: f64 = 1024.0;
 
 impl<'a> Run<'a> {
-    /// The throughput. Of a watched service: its answers by their packets' headers, else the reads of its sockets a
-    /// second, else the KiB that they wrote.
+    /// The throughput. Of a watched service: its answers by their packets' headers, else reads, else KiB written.
     pub fn attained(&self) -> OpRate {
         match self.counted() {
             Counted::Written => {
@@ -132,8 +131,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether more would have been answered if the service could: always in a closed loop; in an open one if less
-    /// than [`CARRIED`] of what became due was.
+    /// Whether more would have been answered: always in a closed loop; in an open one below [`CARRIED`] of those due.
     pub fn demand_is_unmet(&self) -> bool {
         !self.header.plan.is_open_loop()
             || (self.load.exchanges as f64) < CARRIED * self.load.due as f64
@@ -212,8 +210,7 @@ impl<'a> Run<'a> {
         Ok(self.of(Subject::Node))
     }
 
-    /// The samples of the window; where it has too few (a large process tree or a full node, which are read seldom,
-    /// or a short window), the whole run's.
+    /// The samples of the window; where it has too few (what is read seldom, or a short window), the whole run's.
     pub(crate) fn window_or_whole(&self, of: Subject, has: impl Fn(&Of) -> bool) -> Of<'a> {
         let within = self.of(of);
         if has(&within) { within } else { self.whole(of) }

@@ -254,8 +254,7 @@ impl Stations {
         &self.all
     }
 
-    /// By how much the load may grow until the fullest resource is full, without a lifted one, or without so much
-    /// work there. Unit: servers' worth of time.
+    /// By how much the load may grow until the fullest resource is full, with one lifted, or `spared` servers less.
     pub(crate) fn room(&self, heat: Heat, lifted: Option<Resource>, spared: f64) -> f64 {
         let by = By { attained: 1.0, engine: f64::INFINITY };
         let others = self.all.iter().filter(|of| Some(of.resource) != lifted);
@@ -278,8 +277,7 @@ impl Stations {
         Self { all: self.all.iter().filter_map(freed).collect(), ..self.clone() }
     }
 
-    /// The stations of a network in which no second of an exchange counts twice: the machine, and apart from it
-    /// whatever is fuller by its own account.
+    /// The stations of a network in which no second counts twice: the machine, and apart from it whatever is fuller.
     pub(crate) fn apart(&self) -> Vec<InUse> {
         use Resource::*;
         let host = self.of_resource(HostCpu);

@@ -27,8 +27,7 @@ impl<'a> Facts<'a> {
         Ok((node, channels))
     }
 
-    /// The share of the node's processes at work when they were sampled that was at one of these. One that waits for a
-    /// connection, data or any message is idle as far as can be seen.
+    /// Of the node's sampled processes at work the share at one of these. Who waits for connection or data is idle.
     pub(crate) fn at_work_in(&self, at: &[Metric<u64>]) -> Result<f64, Missing> {
         let node = self.run.of(Subject::Node);
         let sum = |metric| Ok(node.values(metric)?.iter().sum::<u64>() as f64);

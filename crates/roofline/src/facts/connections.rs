@@ -103,8 +103,7 @@ impl Connection<'_> {
         self.of.mean(tcp_info::RQUEUE)
     }
 
-    /// Whether reads fill the buffer while another bufferful waits: its size is then the size of a read. Where the
-    /// kernel's queue is unknown they must exceed a segment.
+    /// Whether reads fill the buffer while another bufferful waits, or, with the kernel's queue unknown, a segment.
     pub fn fills_buffer(&self) -> bool {
         let full = self.read_size() / self.buffer().max(1.0);
         match self.unread() {

@@ -44,8 +44,7 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
 }
 
 impl<'a> Facts<'a> {
-    /// The most used direction with a rate, the exchanges a second that it carries, and its use, 0 to 1; silent where
-    /// the plan sets no rate for the path.
+    /// The most used direction with a rate, the exchanges a second that it carries, its use, 0 to 1; silent: no rate.
     pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
         let mut fullest: Option<(&LaidDirection, f64, f64)> = None;
         for direction in &self.directions {

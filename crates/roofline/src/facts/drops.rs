@@ -4,8 +4,7 @@
 //! whatever the round trip. Of a large one later packets reveal it, and it pays with its window.
 //!
 //! Blind spot: where most exchanges wait for the timer, their time without it is not seen.
-//! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 8985 (tail loss probes, which need two round
-//! trips and, for one segment alone, the same 200 ms); RFC 5681.
+//! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 5681; RFC 8985 (a probe of one segment: 200 ms as well).
 
 use linerate_predict::{trips_again, window_with_losses};
 
@@ -121,8 +120,7 @@ impl Windows {
         })
     }
 
-    /// What such a share of lost packets adds: round trips with the window that it leaves, as far as windows were
-    /// full; the first round trip would be there anyway.
+    /// What such losses add: round trips after the first with the window that they leave, while windows were full.
     fn by(&self, share: f64) -> f64 {
         let window = window_with_losses(share, self.rtt) * self.segment;
         let moved = self.bytes / window.max(1.0) * self.rtt;

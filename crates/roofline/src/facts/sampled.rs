@@ -99,8 +99,7 @@ fn most(share: f64, samples: usize) -> f64 {
 }
 
 impl Facts<'_> {
-    /// CPUs' worth of time of one process. Its samples are few, and the schedulers' own time is exact: what is not the
-    /// others' may be its own, as far as its samples agree.
+    /// CPUs' worth of time of one process: of the schedulers' what is not the others', as far as its samples agree.
     pub(crate) fn used_by(&self, of: &Process) -> Result<f64, Missing> {
         let (node, _, let_run) = self.schedulers()?;
         let others: f64 =
@@ -132,8 +131,7 @@ impl<'a> Run<'a> {
         ends.filter_map(|end| self.fact(end, "owner")).collect()
     }
 
-    /// How many processes that own no connection worked on something at a time: they ran, or waited in the middle of
-    /// it, for no other process. None where too few were sampled.
+    /// How many processes without a connection worked at a time: they ran, or waited amid it. None: too few sampled.
     pub(crate) fn taken(&self) -> Option<f64> {
         let of = self.window_or_whole(Subject::Node, |of| of.last(doing::ASKED).is_ok());
         let mean = |metric| of.mean(metric).ok();

@@ -3,10 +3,8 @@
 //! `turned away = connections that wait to be accepted, of all`
 //!
 //! The queue was never empty, and fewer connections came than wait in it: none is accepted, though the target has all
-//! that accepting takes. Or as many came as ended: the same number is always open. Where fewer are served at a time
-//! than were accepted, more of them give nothing.
-//! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; MaxRequestWorkers of
-//! Apache with connections that are kept.
+//! that accepting takes. Or as many came as ended. Where fewer are served than were accepted, more give nothing.
+//! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; Apache's MaxRequestWorkers.
 
 use crate::facts::admission::{AcceptQueue, LetIn, Stock};
 use crate::prelude::*;
@@ -49,8 +47,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     )))
 }
 
-/// Accepted connections, of which nothing is answered until another one ends. One at a time is rather one that serves the
-/// beginning of each: a handshake, a login.
+/// Accepted connections, of which nothing is answered until another one ends. One at a time is rather their logins'.
 fn not_let_in(facts: &Facts) -> Option<Claim> {
     let let_in = facts.let_in_by_order().filter(LetIn::are_several)?;
     let LetIn { port, served, waiting, lasts } = let_in;

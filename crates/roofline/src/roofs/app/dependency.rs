@@ -15,8 +15,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let asked = asked.or_not_here("it waits for no answer of a dependency")?;
-    // A service with time to read that does not read waits for an answer first: an event loop that takes a
-    // connection's next request when the last one's work has ended.
+    // A service that does not read though it could waits for an answer first: an event loop with one task at a time.
     let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
     // No other known cause keeps it from reading.
     let (station, asleep, enough) = match unread {

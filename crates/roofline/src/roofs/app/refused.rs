@@ -1,8 +1,7 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
 //! A refusal is a status of 429 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
-//! statuses are answers: a service that has no such page has done its work. At a watched service the kernel compares
-//! the first bytes of answers, in several protocols.
+//! statuses are answers. At a watched service the kernel compares the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
 use linerate_evidence::sources::capture::Refusal;

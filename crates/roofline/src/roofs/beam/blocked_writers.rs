@@ -95,8 +95,7 @@ impl BlockedWriters {
     }
 }
 
-/// The process that writes to many, few of which have a queue, and whether no other writes: their owner, or a process
-/// with mail while it waits in a send.
+/// The process that writes to many, few with a queue: their owner, or one with mail that waits in a send.
 fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
     let run = &facts.run;
     let why = match hub(all) {
@@ -149,8 +148,7 @@ fn are_few(of: &[&Connection]) -> bool {
     full > 0 && (full as f64) < HALFWAY * of.len() as f64
 }
 
-/// Whether its queue was above the low watermark in most samples: once the high one was exceeded, senders wait until
-/// then. The low one is half of the high one by default.
+/// Whether its queue was above the low watermark (half of the high one) in most samples: senders may wait until then.
 fn is_queued(connection: &Connection) -> bool {
     // Source: INET_HIGH_WATERMARK, inet_drv.c.
     let high = connection.of.last(port::HIGH_WATERMARK).map_or(8192, |bytes| bytes.0);

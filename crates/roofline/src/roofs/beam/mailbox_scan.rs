@@ -1,5 +1,4 @@
-//! A long mailbox that is searched repeatedly: a `receive` that does not match the first message examines all of
-//! them, each time. Two of a kind, by what searches.
+//! A long mailbox, all searched by a `receive` that does not match the first message. Two of a kind, by what searches.
 //!
 //! `each = searches x messages that stay / throughput`, at the cost of examining a message
 //!
@@ -7,8 +6,7 @@
 //! - `beam.selective-receive`: the receive of data itself, or another receive of the owner.
 //!
 //! A connection's owner searches once a read, or a write; another busy process that requests pass, at least once a
-//! request. A receive that takes the first message searches nothing, whatever the mailbox's length; a send searches
-//! all of it, also messages that are worked off one by one.
+//! request. A receive that takes the first message searches nothing; a send searches all, also what is worked off.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
 use crate::prelude::*;

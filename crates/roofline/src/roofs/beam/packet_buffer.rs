@@ -4,8 +4,7 @@
 //!
 //! `recv_avg` shows the packet's size in these modes, not the read's, so the buffer is compared with the packet.
 //! Distinguished from a slow reader by the process: there it does not ask for data, here it did.
-//! Source: inet(3), `packet` and `buffer`; `tcp_recv` and `tcp_expand_buffer`,
-//! erts/emulator/drivers/common/inet_drv.c.
+//! Source: inet(3), `packet`, `buffer`; `tcp_recv`, `tcp_expand_buffer`, erts/emulator/drivers/common/inet_drv.c.
 
 use crate::facts::connections::LARGE;
 use crate::prelude::*;

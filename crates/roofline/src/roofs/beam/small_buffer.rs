@@ -1,5 +1,4 @@
-//! Small read buffers: each read brings one buffer of data, however much waits, and costs as much as a large one.
-//! Three of a kind, by how the socket reads.
+//! Small read buffers: a read brings no more, and costs what a large one does. Three of a kind, by how a socket reads.
 //!
 //! `each = (time of reading - what the other end takes for the bytes) x (1 - buffer / 64 KiB) / throughput`
 //!
@@ -20,8 +19,7 @@ use crate::prelude::*;
 // connections, OTP 25, 2 CPUs); half as much on quieter machines. Unit: seconds.
 const CALLED_READ: f64 = 3.5e-6;
 
-// A read costs at least this. Measured: 1.3 us of 512 bytes by socket:recv in a loop (4 connections, OTP 25, 2 CPUs),
-// where system calls are slow; half of that. Unit: seconds.
+// Half of a read measured where system calls are slow: 1.3 us, 512 bytes, socket:recv, OTP 25, 2 CPUs. Unit: seconds.
 const LEAST_READ: f64 = 0.6e-6;
 
 #[derive(Clone, Copy)]
@@ -121,8 +119,7 @@ impl SmallBuffer {
     }
 }
 
-/// Of the reductions of sampled processes, the part of `gen_tcp`'s own that read for these connections; none where
-/// their owners do other things as well.
+/// Of all sampled reductions the part of `gen_tcp`'s own processes that read for these connections; none: no such.
 fn of_backend(facts: &Facts, connections: &These) -> Option<f64> {
     let run = &facts.run;
     let (mut own, mut all) = (0.0, 0.0);

@@ -1,7 +1,6 @@
 //! Large messages between nodes: fragments of 64 KiB, one after the other on one channel.
 //!
-//! `each = share of the processes at work that wait for another node x share of the time in which something waits
-//! for the channel x an exchange's time`
+//! `each = share of processes at work that wait for another node x share of time with a queue x an exchange's time`
 //! Source: erl_dist_protocol, "Distribution header for fragmented messages".
 
 use crate::facts::channels::FRAGMENT;

@@ -1,5 +1,4 @@
-//! What each connection takes one of runs out: the next ones wait in the listener's queue, or are refused with
-//! `system_limit`. Three of a kind, by what it is.
+//! What each connection takes one of runs out: the next ones wait or fail (`system_limit`). Three of a kind, by what.
 //!
 //! `turned away = connections that wait to be accepted or failed, of all`
 //!

@@ -16,8 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     of_target(facts).map_or_else(|| of_engine(facts), Ok)
 }
 
-/// The kernel takes ports to one peer in order, every second one first: only where no others are left, nearly all of
-/// those in use are taken.
+/// The kernel takes ports to one peer in order, every second one first: it takes nearly all only without others.
 fn of_target(facts: &Facts) -> Option<Claim> {
     let is_out = |of: &&Asked| {
         let taken = of.resting as f64 + of.connections;

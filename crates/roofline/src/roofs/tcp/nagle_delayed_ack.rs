@@ -1,7 +1,6 @@
 //! Nagle with delayed ACK: the second write waits for the first one's ACK, which comes 40 ms late.
 //!
-//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or of a watched service by
-//! all its connections
+//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or a watched service's own
 //! `each = share of exchanges that stall x length of the stall`, by the stamps, without samples of sockets
 //! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).

@@ -2,8 +2,7 @@
 //!
 //! `each = halvings x RTT`, `halvings = idle / RTO`, while the window is above ten segments, at most from the first
 //! byte to the last; the reduced window's bytes come with the first byte
-//! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; `tcp_slow_start_after_idle_check`,
-//! include/net/tcp.h; ip-sysctl.rst, `tcp_slow_start_after_idle`.
+//! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; ip-sysctl.rst, `tcp_slow_start_after_idle`.
 
 use crate::facts::flows::{Bulk, INITIAL_WINDOW, congestion_of, mean_over, min_rtt, segment};
 use crate::prelude::*;

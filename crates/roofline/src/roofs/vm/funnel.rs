@@ -2,11 +2,10 @@
 //!
 //! `ceiling = 1 / a call's time of that process`
 //!
-//! Its callers wait for it, as what they monitor shows, or it always has mail; and it works, or waits in the middle of a
-//! call. A second such process would help, more schedulers would not. Each caller waits for its answer. So where each
-//! connection asks one thing at a time, the mailbox has no more messages than there are connections: the messages of a
-//! longer one have no callers that wait. A process that moves its mail into a queue of its own (`gen_server2`) counts
-//! too if it is the place: it always works, and all others wait.
+//! Its callers wait for it, as what they monitor shows, or it always has mail; and it works, or waits in the middle of
+//! a call. A second such process would help, more schedulers not. Where each connection asks one thing at a time,
+//! a mailbox longer than there are connections has messages without callers that wait. A process that moves its mail
+//! into a queue of its own (`gen_server2`) counts too if it is the place: it always works, and all others wait.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::prelude::*;

@@ -4,8 +4,7 @@
 //!
 //! The tracer is a busy process that is not traced, owns no connection and has more mail than there are callers. An
 //! emulator without JIT, or a debug build, is slow in the same way; it is mentioned, and its cost is unknown.
-//! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
-//! `erlang:system_info/1`.
+//! Source: `erlang:trace/3`, `process_info/2` (`trace`), `system_info/1` (`emu_flavor`, `build_type`).
 
 use crate::prelude::*;
 

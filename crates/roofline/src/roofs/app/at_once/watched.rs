@@ -1,7 +1,6 @@
 //! The same at a watched service: a constant number while more wait.
 //!
-//! What shows the number, the surest first: threads that hold something in turn; the order of answers, or of
-//! transactions; what those in service wait for.
+//! The number, the surest first: by threads that hold something in turn; by order; by what those in service wait for.
 
 use linerate_account::Exchanges;
 use linerate_evidence::sources::peers::Asked;
@@ -53,8 +52,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     Ok((Estimate::exact(at_once), at_once / headers.per_s))
 }
 
-/// The number that the order of answers shows. Counted threads are not the number served if they are not the requests'
-/// own; where no CPU is full, those that are ready soon run.
+/// The number that the order of answers shows, where no more threads run and no more questions are out.
 fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     let Some(Pace::AtOnce(at_once)) = facts.pace() else { return None };
     let inside = &facts.inside;

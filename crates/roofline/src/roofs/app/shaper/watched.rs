@@ -1,13 +1,11 @@
 //! The same limit at a watched service: on what it sends, and on what its clients send.
 //!
-//! Sent: `delay = connections amid an answer with nothing unsent / answers a second`. That it is a rate and no work
-//! shows by such answers' bytes a second, which are all the same.
+//! Sent: `delay = connections amid an answer with nothing unsent / answers a second`, which all have the same rate.
 //!
 //! Read in small parts with pauses: `delay = connections that wait to be read / reads a second`. A sample at any
 //! moment finds the pause: unread bytes in the kernel, a passive socket, and an owner idle in its receive loop. There
 //! it would take any message, so no call, disk or sleep keeps it from reading, but its own decision.
-//! Distinguished from a slow reader by that, and by the rate, the same for each connection; from a service that reads
-//! nothing (an alarm, a lock) by its further reads.
+//! Distinguished from a slow reader by that and by the same rate for each; from an alarm or a lock by further reads.
 
 use super::remedy;
 use crate::facts::connections::connections;
