@@ -5,13 +5,8 @@
 //!
 //! Blind spot: an exchange that ends before both its ends were asked is [`Station::Brief`], which is not split.
 
-use linerate_evidence::sources::census::{self, Batches};
-use linerate_evidence::{Evidence, Header, LoadSummary};
-use serde::{Deserialize, Serialize};
-
-use crate::chosen::HALFWAY;
-use crate::share::{Estimate, ratio};
-use crate::station::{Held, Station};
+use crate::prelude::*;
+use crate::station::Held;
 
 /// Where the exchanges under way are.
 #[derive(Clone, Debug, Default, PartialEq)]

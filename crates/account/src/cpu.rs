@@ -5,14 +5,7 @@
 //! Blind spot: in some kernels a thread stopped by its control group waits for a CPU too; `throttled` is apart.
 //! Source: `Documentation/scheduler/sched-stats.rst`, `sched-bwc.rst`.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
-use linerate_evidence::sources::{cpus, process, stat};
-use linerate_evidence::{Evidence, Metric, Subject};
-use linerate_model::Timestamp;
-
-use crate::chosen::FEW;
+use crate::prelude::*;
 
 /// Whose threads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -10,15 +10,7 @@
 //! Blind spot: a service that changes meanwhile (a cache fills): with all connections it differs, inconclusively.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 5; Little's law for k.
 
-use linerate_evidence::sources::census::Batches;
-use linerate_evidence::{Evidence, Header, LoadSummary, Step, StepKind};
-use linerate_model::OpRate;
-use linerate_predict::{Elasticity, Observed, elasticity};
-
-use crate::account::shares;
-use crate::chosen::{EXPLAINED, HALFWAY};
-use crate::share::Estimate;
-use crate::station::Station;
+use crate::prelude::*;
 
 /// The loads, and the throughput of each.
 #[derive(Clone, Debug, PartialEq)]

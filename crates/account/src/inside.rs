@@ -6,17 +6,7 @@
 //! listed beside the sum and not in it: one pool thread in a timer may stand for a queue of a hundred exchanges.
 //! Blind spot: work that serves no exchange (a compaction, a log) is counted as an exchange's.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-
-use linerate_evidence::sources::peers::Asked;
-use linerate_evidence::sources::threads::States;
-use linerate_evidence::sources::{diskstats, process};
-use linerate_evidence::{Evidence, Subject};
-use linerate_model::Timestamp;
-
-use crate::chosen::HOLDS;
-use crate::cpu::Running;
+use crate::prelude::*;
 
 /// The exchanges in the application, by what they wait for; their sum is what the account has there.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,10 +5,7 @@
 //! Batches, since a state lasts longer than the gap between two instants: neighbouring samples are alike.
 //! Source: B. Efron, "The Jackknife, the Bootstrap and Other Resampling Plans", 1982, chapter 3.
 
-use linerate_evidence::t95;
-use serde::{Deserialize, Serialize};
-
-use crate::chosen::SAMPLES;
+use crate::prelude::*;
 
 /// A figure with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,13 +7,7 @@
 //! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) it is unknown
 //! which end sends next; only unread, unsent and held are known then.
 
-use std::time::Duration;
-
-use linerate_evidence::sources::bursts;
-use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm, Served};
-use linerate_evidence::{Evidence, Metric, Of, Subject};
-
-use crate::chosen::{AGREE, FEW, FULL, HALFWAY, HOLDS, TURNED_AWAY};
+use crate::prelude::*;
 
 /// The connections of one listening port, by what they wait for: mean numbers.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,11 +2,7 @@
 
 use std::cmp::Ordering;
 
-use linerate_predict::Predicted;
-
 use crate::advice::{Advice, Kind};
-use crate::facts::flows::min_rtt;
-use crate::heat::Heat;
 use crate::prelude::*;
 use crate::verdict::{Assessed, State};
 

@@ -3,7 +3,6 @@
 //! A roof never ranks: [`crate::verdict`] chooses the claim that is named.
 
 use crate::prelude::*;
-use crate::remedy::Text;
 
 /// A limit's explanation of a run.
 #[derive(Clone, Debug, PartialEq)]

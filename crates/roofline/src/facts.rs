@@ -1,11 +1,8 @@
 //! What is known of a run, computed once and typed: the account, CPU use, the experiment, the model fitted to it, and
 //! the place that limits the rate. What is missing is [`None`], never 0.
 
-use linerate_account::{Account, Exchanges, Who};
-
 use crate::model::Model;
 use crate::prelude::*;
-use crate::stations::Stations;
 
 pub(crate) mod admission;
 pub(crate) mod channels;
@@ -21,8 +18,6 @@ pub(crate) mod sampled;
 pub(crate) mod stops;
 pub(crate) mod tls;
 pub(crate) mod unread;
-
-use directions::LaidDirection;
 
 /// Whose load it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,10 +3,7 @@
 //! After a pause an exchange meets cold caches, wakes sleeping threads, and is alone where it would be one of a
 //! batch. That costs idle time, and shows at linerate's own end: its peer does not pay many times more.
 
-use linerate_predict::QueueStation;
-
 use crate::prelude::*;
-use crate::stations::InUse;
 
 /// The demand as measured, the likely one of a busy CPU, or the least.
 #[derive(Clone, Copy)]

@@ -2,8 +2,6 @@
 //!
 //! A standing queue before a full line costs time and no rate: the verdict names the line, and this the queue.
 
-use serde::{Deserialize, Serialize};
-
 use crate::prelude::*;
 
 /// See the module.

@@ -9,15 +9,11 @@
 //! prediction's low end takes the measured demand, its middle and high end that of busy CPUs.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapters 7 and 12.
 
-use linerate_evidence::{Percentiles, StepKind};
 use linerate_predict::{
-    Alone, Fit, Known, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit_thinking,
-    predict_at, without_at,
+    Alone, Fit, Known, Network, Observed, Removed, UNKNOWN, fit_thinking, predict_at, without_at,
 };
 
-use crate::heat::{By, Heat};
 use crate::prelude::*;
-use crate::stations::InUse;
 
 #[derive(Clone, Debug)]
 pub struct Model {

@@ -6,7 +6,6 @@
 //! Blind spot: a target on another host has no CPUs here: its part of an exchange is a delay, which never fills.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 12 (parameters from measurement).
 
-pub use linerate_predict::Predicted;
 use linerate_predict::{Ceiling, Cpu, Crossing, Measured};
 
 use crate::prelude::*;

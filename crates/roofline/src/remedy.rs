@@ -2,8 +2,6 @@
 //!
 //! What `climb` can override on a server of ours is the plan's affair: only a knob that the target has is named.
 
-use linerate_model::Workload;
-
 use crate::prelude::*;
 
 /// Text, literal or formatted.

@@ -1,8 +1,6 @@
 //! One run as roofs see it: header, evidence and load figures.
 
-use linerate_evidence::sources::{capture, clients};
-use linerate_evidence::{Evidence, Header, LoadSummary};
-use linerate_model::{Timestamp, Workload};
+use linerate_evidence::{Evidence, Header};
 
 use crate::prelude::*;
 

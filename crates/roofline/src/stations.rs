@@ -12,11 +12,6 @@
 //! Blind spot: strangers on the engine's CPUs may be attributed to the target's, where both have some.
 //! Source: the utilisation law, Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
-use linerate_evidence::sources::clients;
-
-use crate::facts::connections::Hottest;
-use crate::heat::{By, Heat};
-use crate::pool::{InPool, Pool};
 use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -7,8 +7,6 @@
 //!
 //! A place without a cause is an answer.
 
-use serde::{Deserialize, Serialize};
-
 use crate::advice::{Advice, Kind};
 use crate::candidate::{Candidate, Rank, of_claim};
 use crate::latency::Latency;

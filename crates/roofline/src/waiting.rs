@@ -1,7 +1,5 @@
 //! What the requests under way at a watched service wait for, and whether that is work.
 
-use std::collections::BTreeMap;
-
 use crate::prelude::*;
 
 /// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.

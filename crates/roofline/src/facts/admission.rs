@@ -2,7 +2,6 @@
 //!
 //! Blind spot: samples are 100 ms apart and more; what runs out for moments only is not seen.
 
-use crate::place::TWO;
 use crate::prelude::*;
 
 /// Established connections that are not accepted, at the port where most wait.

@@ -1,7 +1,6 @@
 //! The directions of the path that the lab laid: what the plan asked of each, and what it carried.
 
-use linerate_evidence::{Direction, Quantity};
-use linerate_model::{BitRate, DirectionChange, OneDirection, Plan};
+use linerate_model::DirectionChange;
 
 use crate::prelude::*;
 

@@ -6,10 +6,6 @@
 //! Blind spot: where most exchanges wait for the timer, their time without it is not seen.
 //! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 5681; RFC 8985 (a probe of one segment: 200 ms as well).
 
-use linerate_predict::{trips_again, window_with_losses};
-
-use crate::facts::directions::LaidDirection;
-use crate::facts::flows::{heavier, mean_over, min_rtt, segment};
 use crate::prelude::*;
 
 /// Unit: seconds. Source: see the module.

@@ -3,9 +3,6 @@
 //! A queue grows if more messages wait in it in each third of the window. A burst that is worked off shrinks in the
 //! last one. Unacknowledged messages count too where consumers may hold any number.
 
-use linerate_evidence::sources::{broker, queue};
-use linerate_model::Timestamp;
-
 use crate::prelude::*;
 
 /// Messages published and not consumed in the window, of one queue or of all.

@@ -10,8 +10,6 @@
 //! Blind spots: fewer than three connections a thread, or nearly all time in slow requests, can't be distinguished.
 //! What stops linerate stops all it sees: where a quota held it or the target, nothing is claimed.
 
-use linerate_evidence::{LoadSummary, SILENT};
-
 use crate::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,5 @@
 //! Receive queues of the target's that are full: the window is shut, whatever the exchange.
 
-use super::flows::mean_over;
 use crate::prelude::*;
 
 /// The target's receive queues, on average.

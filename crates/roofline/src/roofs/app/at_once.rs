@@ -9,8 +9,6 @@
 //! connections by the experiment, in which half of them gave as much.
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
-use crate::facts::stops::Stops;
-use crate::place::TWO;
 use crate::prelude::*;
 
 mod watched;

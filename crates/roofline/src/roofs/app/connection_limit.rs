@@ -6,7 +6,6 @@
 //! that accepting takes. Or as many came as ended. Where fewer are served than were accepted, more give nothing.
 //! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; Apache's MaxRequestWorkers.
 
-use crate::facts::admission::{AcceptQueue, LetIn, Stock};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -3,7 +3,6 @@
 //! `consumed = messages that consumers may hold / time that they take for one`
 //! Source: RabbitMQ guides, "Consumer Prefetch", "Consumers" (consumer capacity); Little (1961).
 
-use crate::facts::queues::{Growing, growing};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

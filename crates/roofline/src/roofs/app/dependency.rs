@@ -7,9 +7,6 @@
 //! decides: a peer asked alone answers at once, and asked with pauses it is not waited for.
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
-use linerate_evidence::StepKind;
-use linerate_evidence::sources::peers::Asked;
-
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -6,8 +6,6 @@
 //! answers, which repeat after as many as there are clients, long after any request: none waits for another.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
-use linerate_evidence::WAKING;
-
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

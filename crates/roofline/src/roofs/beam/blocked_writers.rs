@@ -9,8 +9,6 @@
 //!
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
 
-use std::collections::BTreeMap;
-
 use crate::prelude::*;
 
 #[derive(Clone, Copy)]

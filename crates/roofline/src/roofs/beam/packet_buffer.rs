@@ -6,7 +6,6 @@
 //! Distinguished from a slow reader by the process: there it does not ask for data, here it did.
 //! Source: inet(3), `packet`, `buffer`; `tcp_recv`, `tcp_expand_buffer`, erts/emulator/drivers/common/inet_drv.c.
 
-use crate::facts::connections::LARGE;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -3,7 +3,6 @@
 //! `each = time of the drivers for lines, with their delivery / throughput`, but for a line an answer
 //! Source: inet(3), `packet`; erlang:decode_packet/3 does the same without a port.
 
-use crate::facts::connections::LINE;
 use crate::prelude::*;
 
 // Measured: with asking and delivery a line takes 3 to 4 times the drivers' time for it (OTP 25 and 27, a slow and a

@@ -12,7 +12,6 @@
 //! Source: inet(3), `buffer`; `INET_DEF_BUFFER` and `tcp_recv`, erts/emulator/drivers/common/inet_drv.c;
 //! `otp` option `rcvbuf`, socket(3).
 
-use crate::facts::connections::{LARGE, LINE, These};
 use crate::prelude::*;
 
 // Measured: 6.3 us of a scheduler a read of 8 KiB by the socket module, which calls a process of its own (2

@@ -3,7 +3,6 @@
 //! `each = share of processes at work that wait for another node x share of time with a queue x an exchange's time`
 //! Source: erl_dist_protocol, "Distribution header for fragmented messages".
 
-use crate::facts::channels::FRAGMENT;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

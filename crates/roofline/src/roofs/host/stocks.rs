@@ -8,7 +8,6 @@
 //!
 //! Source: RLIMIT_NOFILE, getrlimit(2); EMFILE, accept(2); +Q and +P of erl(1); `erlang:system_info(port_limit)`.
 
-use crate::facts::admission::{Stock, Taken};
 use crate::prelude::*;
 
 impl Stock {

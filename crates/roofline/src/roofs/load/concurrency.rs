@@ -8,8 +8,6 @@
 //!
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
 
-use linerate_evidence::Distance;
-
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

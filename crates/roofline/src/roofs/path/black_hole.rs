@@ -6,7 +6,6 @@
 //! each connection tries smaller ones after three retransmissions (`tcp_retries1`): (2^4 - 1) x 200 ms.
 //! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `retransmits_timed_out`, net/ipv4/tcp_timer.c.
 
-use crate::facts::drops::TIMER;
 use crate::prelude::*;
 
 const PROBING: &str = "net.ipv4.tcp_mtu_probing";

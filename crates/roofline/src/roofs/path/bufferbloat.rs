@@ -4,7 +4,6 @@
 //! Source: RFC 7567; RFC 8289 (CoDel); Villamizar and Song, "High performance TCP in ANSNET", 1994 (one
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
 
-use crate::facts::flows::INITIAL_WINDOW;
 use crate::prelude::*;
 
 // Source: RFC 5681, 3.1: windows double in a round trip; the first two end before a third queues. Unit: packets.

@@ -3,10 +3,6 @@
 //! `each = those that wait for the timer x how long they do / all`, or the round trips of windows kept small by drops
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
-use linerate_model::{Aqm, OneDirection};
-
-use crate::facts::directions::{LaidDirection, Overflows};
-use crate::facts::flows::{INITIAL_WINDOW, setting};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

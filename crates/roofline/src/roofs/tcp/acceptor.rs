@@ -4,7 +4,6 @@
 //! `delay = connections that wait / throughput`
 //! Source: `idiag_rqueue` of a listening socket, net/ipv4/tcp_diag.c; Little (1961).
 
-use crate::facts::admission::AcceptQueue;
 use crate::prelude::*;
 
 /// Where an accepted exchange may hold the thread that accepts.

@@ -4,9 +4,6 @@
 //! Source: Cardwell, Cheng, Gunn, Yeganeh, Jacobson, "BBR: Congestion-based congestion control", 2016;
 //! `bbr_high_gain`, `bbr_check_full_bw_reached`, net/ipv4/tcp_bbr.c.
 
-use crate::facts::flows::{
-    Bulk, INITIAL_WINDOW, congestion_of, mean_over, pacing_was_set, segment,
-};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -12,7 +12,6 @@
 //! `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h; SO_RCVBUF turns autotuning off (`SOCK_RCVBUF_LOCK`, net/core/sock.c);
 //! `tcp_rcv_space_adjust`, `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `tcp_rmem`, `tcp_wmem`, ip-sysctl.rst.
 
-use crate::facts::flows::{Bulk, Moment, Size, mean_over, min_rtt, segment, setting, size};
 use crate::prelude::*;
 
 /// Receive buffers make up a window; send buffers are sent from.

@@ -3,7 +3,6 @@
 //! `each = time held in the sender's socket by neither Nagle nor a window`
 //! Source: tcp(7), `TCP_CORK`, for at most 200 ms; send(2), `MSG_MORE`; `tcp_nagle_check`, net/ipv4/tcp_output.c.
 
-use crate::facts::flows::{Moment, mean_over, moments, sending};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -5,8 +5,6 @@
 //! `each = application's time asleep`, where (nearly) all ports from which the target connects to a peer rest
 //! Source: EADDRNOTAVAIL, connect(2); `TCP_TIMEWAIT_LEN` = 60 s, linux/include/net/tcp.h.
 
-use linerate_evidence::sources::peers::Asked;
-
 use crate::prelude::*;
 
 // Source: `TCP_TIMEWAIT_LEN`, linux/include/net/tcp.h. Unit: seconds.

@@ -5,7 +5,6 @@
 //! Without the handshake, which is the connection's cost; kept ones spare both. A loss would end the doubling.
 //! Source: RFC 6928 (ten segments); RFC 5681, 3.1 (slow start).
 
-use crate::facts::flows::{Bulk, INITIAL_WINDOW, mean_over, min_rtt, segment};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -5,9 +5,6 @@
 //! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
 
-use linerate_evidence::Percentiles;
-
-use crate::facts::flows::{Moment, is_nodelay, mean_over, moments, sending};
 use crate::prelude::*;
 
 /// Lengths of a stall, and what counts as one, from the first byte on. Unit: seconds.

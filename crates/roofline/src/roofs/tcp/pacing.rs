@@ -3,7 +3,6 @@
 //! `each = bytes an exchange / pacing rate`, at most the time in which bytes waited with both windows open
 //! Source: SO_MAX_PACING_RATE, socket(7); `tcp_update_pacing_rate`, net/ipv4/tcp_input.c.
 
-use crate::facts::flows::{Bulk, mean_over, pacing_was_set};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

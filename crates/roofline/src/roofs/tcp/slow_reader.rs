@@ -4,9 +4,6 @@
 //! the census finds unread; of its peers `connections that their windows hold / throughput`
 //! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC`, `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293, 3.8.6.
 
-use crate::facts::flows::{Bulk, mean_over};
-use crate::facts::sampled::is_in_loop;
-use crate::facts::unread::carries;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -4,7 +4,6 @@
 //! byte to the last; the reduced window's bytes come with the first byte
 //! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; ip-sysctl.rst, `tcp_slow_start_after_idle`.
 
-use crate::facts::flows::{Bulk, INITIAL_WINDOW, congestion_of, mean_over, min_rtt, segment};
 use crate::prelude::*;
 
 const SETTING: &str = "net.ipv4.tcp_slow_start_after_idle";

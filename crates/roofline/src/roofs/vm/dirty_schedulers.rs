@@ -3,7 +3,6 @@
 //! `ceiling = schedulers of that pool / time of an exchange's jobs`
 //! Source: `+SDcpu`, `+SDio`, erl(1).
 
-use crate::pool::{InPool, Pool};
 use crate::prelude::*;
 
 impl Pool {

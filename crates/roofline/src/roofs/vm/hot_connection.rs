@@ -3,7 +3,6 @@
 //! `ceiling = 1 / an exchange's time of the owner`
 //! Source: Erlang reference manual, "Processes".
 
-use crate::facts::connections::Hottest;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

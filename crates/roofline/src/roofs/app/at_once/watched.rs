@@ -2,11 +2,6 @@
 //!
 //! The number, the surest first: by threads that hold something in turn; by order; by what those in service wait for.
 
-use linerate_account::Exchanges;
-use linerate_evidence::sources::peers::Asked;
-use linerate_evidence::sources::threads::States;
-
-use crate::place::TWO;
 use crate::prelude::*;
 
 /// How many at a time, and how long each takes.

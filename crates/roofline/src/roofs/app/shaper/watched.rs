@@ -8,9 +8,6 @@
 //! Distinguished from a slow reader by that and by the same rate for each; from an alarm or a lock by further reads.
 
 use super::remedy;
-use crate::facts::connections::connections;
-use crate::facts::flows::middle;
-use crate::facts::sampled::is_in_loop;
 use crate::prelude::*;
 
 pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
