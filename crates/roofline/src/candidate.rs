@@ -208,13 +208,13 @@ fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     let model = facts.model.as_ref().filter(|_| is_enough)?;
     let predicted = match (place.regime, place.resource) {
         (_, Some(Resource::EngineCpu)) if at == At::Station(Station::Engine) => {
-            model.without_delay_of_engine(each)
+            model.without_delay(each, true)
         }
         (Regime::Full | Regime::RateSet, Some(Resource::Slots)) => model.without_held(each),
         // Where something is full, time elsewhere does not limit the rate.
         (Regime::Full | Regime::RateSet, _) => return None,
         _ if facts.streams() => model.without_delay_of_streams(each),
-        _ => model.without_delay(each),
+        _ => model.without_delay(each, false),
     };
     gains(facts, predicted).then_some(predicted)
 }
@@ -367,7 +367,7 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
         // A round trip of each exchange is on the path in any case.
         let rtt = if at == At::Path { min_rtt(&facts.run).unwrap_or(0.0) } else { 0.0 };
         // Where exchanges wait for each other, a place has what each takes of it alone.
-        let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone_s);
+        let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone.mid);
         return each + rtt >= HOLDS * facts.exchange_s().min(alone);
     };
     let here: f64 = match at {

@@ -174,13 +174,11 @@ impl At {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Resource {
     EngineCpu,
-    /// The whole machine's.
     HostCpu,
     /// Those that it may use; of a BEAM node, its schedulers.
     TargetCpu,
     /// One thread, process or scheduler of it.
     TargetThread,
-    /// One of a BEAM node.
     Process,
     DirtySchedulers,
     /// A direction of the path.
@@ -209,7 +207,6 @@ impl Resource {
         }
     }
 
-    /// Its name in documents: `host_cpu`.
     pub fn id(self) -> &'static str {
         self.names()[0]
     }
@@ -238,9 +235,7 @@ impl Resource {
 /// Why a roof makes no claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Silent {
-    /// It does not apply here, and why.
     NotHere(String),
-    /// What it needs was not measured.
     Unmeasured(Missing),
 }
 
@@ -254,7 +249,6 @@ pub(crate) fn missing(metric: &str, of: &str) -> Missing {
     Missing { metric: metric.into(), of: of.into() }
 }
 
-/// The mechanism is not here, and why.
 pub fn not_here<T>(why: impl Into<String>) -> Result<T, Silent> {
     Err(Silent::NotHere(why.into()))
 }
@@ -265,7 +259,6 @@ pub fn silent_if(is_so: bool, why: impl Into<String>) -> Result<(), Silent> {
 }
 
 pub trait OrNotHere<T> {
-    /// Its value, or why the mechanism is not here.
     fn or_not_here(self, why: impl Into<String>) -> Result<T, Silent>;
 }
 

@@ -48,11 +48,9 @@ pub struct Facts<'a> {
     pub target: Option<Running>,
     /// The engine's.
     pub engine: Option<Running>,
-    /// Every direction of the path that the plan lays.
     pub(crate) directions: Vec<LaidDirection<'a>>,
     /// CPU time of the target; missing where it was not measured, or the work of a node is unknown.
     target_cpu: Result<Target, Missing>,
-    /// The machine's.
     pub(crate) host: Result<Host, Missing>,
     /// Use of each resource.
     pub stations: Stations,
@@ -173,7 +171,6 @@ impl<'a> Facts<'a> {
         self.per_exchange(exchanges)
     }
 
-    /// The sum over a watched service's ports.
     pub(crate) fn ports(&self, of: fn(&Watched) -> f64) -> f64 {
         self.watched.iter().map(of).sum()
     }

@@ -22,7 +22,6 @@ pub(crate) struct By {
 }
 
 impl InUse {
-    /// Its station in a network.
     pub(crate) fn station(&self, heat: Heat, by: By) -> QueueStation {
         let (lost, idle) = (self.lost(), 1.0 - self.fullness());
         let used = self.used - lost;

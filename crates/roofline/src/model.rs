@@ -28,7 +28,6 @@ pub struct Model {
     /// Service times under this load. Unit: ns.
     service: Percentiles,
     connections: u32,
-    attained: f64,
     /// An exchange's time under this load. Unit: seconds.
     exchange_s: f64,
     /// A client's pause between an answer and its next request. Unit: seconds.
@@ -36,9 +35,7 @@ pub struct Model {
     /// The part of the time alone at no known station. Unit: seconds.
     delay_s: f64,
     /// Time of an exchange alone. Unit: seconds.
-    pub alone_s: f64,
-    /// The same with its 95 % interval.
-    alone: Estimate,
+    pub alone: Estimate,
     pub known: KnownPart,
     /// What half of the connections are expected to give, predicted without the experiment's own half.
     pub half: Option<Predicted>,
@@ -54,7 +51,6 @@ pub struct KnownPart {
     pub per_s: f64,
     /// `d ln X / d ln N` there.
     pub elasticity: f64,
-    /// The fullest station.
     pub fullest: Option<Resource>,
     /// Its measured use, 0 to 1.
     pub used: f64,
@@ -71,7 +67,6 @@ impl Model {
         let stations = measured.apart();
         let experiment = facts.experiment.as_ref();
         let alone = alone(run, experiment)?;
-        let answers = experiment.and_then(|it| it.alone_s).unwrap_or(alone);
         let queues = at(&stations, Heat::Cold, by);
         let delay = (alone.mid - work(&queues)).max(0.0);
         let Estimate { mid: service_s, low, high } = alone;
@@ -125,18 +120,15 @@ impl Model {
             by,
             service: run.load.service.clone(),
             connections: customers,
-            attained,
             exchange_s: facts.exchange_s(),
             think_s: think,
             delay_s: delay,
-            alone_s: answers.mid,
-            alone: answers,
+            alone: experiment.and_then(|it| it.alone_s).unwrap_or(alone),
             known: known_part,
             half: checked,
         })
     }
 
-    /// With so many connections.
     pub fn with_connections(&self, connections: u32) -> Predicted {
         predict_at(&self.fit, connections)
     }
@@ -144,28 +136,9 @@ impl Model {
     /// Without so much delay an exchange. Unit: seconds.
     /// Whatever queues, no exchange is spared more, so by Little's law the rate is at most `N / (R - each)` (with
     /// think time, `N / (R - each + think)`), and no more than the known stations carry.
-    pub fn without_delay(&self, each: f64) -> Predicted {
-        self.without(each, &self.stations)
-    }
-
-    /// The same where linerate is delayed, by its quota or by others on its CPUs.
-    pub fn without_delay_of_engine(&self, each: f64) -> Predicted {
-        self.without(each, &self.with_free_engine)
-    }
-
-    /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
-    pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
-        let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
-        let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
-        self.bounded(rates, &|_, _| {})
-    }
-
-    /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
-    fn left(&self, each: f64) -> f64 {
-        (self.exchange_s - each).max(self.exchange_s * 1e-3)
-    }
-
-    fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
+    pub fn without_delay(&self, each: f64, of_engine: bool) -> Predicted {
+        // linerate is delayed by its quota or by others on its CPUs.
+        let stations = if of_engine { &self.with_free_engine } else { &self.stations };
         let connections = f64::from(self.connections);
         // A small rest is known no better than what was taken off, and may itself be of it. Exchanges that ended
         // before it could have held them show the rest; else it is between all that is left and only work.
@@ -189,6 +162,18 @@ impl Model {
         };
         let mid = quick.map_or_else(|| (mid(self.left(each)) * mid(least)).sqrt(), mid);
         agreed([low, mid.clamp(low, high), high])
+    }
+
+    /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
+    pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
+        let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
+        let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
+        self.bounded(rates, &|_, _| {})
+    }
+
+    /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
+    fn left(&self, each: f64) -> f64 {
+        (self.exchange_s - each).max(self.exchange_s * 1e-3)
     }
 
     /// Median of the exchanges quicker than this; none: there were none. Unit: seconds.
@@ -220,7 +205,6 @@ impl Model {
         Predicted { high: most.high, ..likely }
     }
 
-    /// With no other programs on the CPUs.
     pub fn without_others(&self) -> Predicted {
         self.known_with(self.connections, &|known, of| of.servers += known.lost())
     }
@@ -277,9 +261,8 @@ impl Model {
         };
         let stations = at(&self.stations, Heat::Cold, self.by);
         let now = Network { delay, stations }.throughput(f64::from(self.connections)).per_s;
-        let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate * scale), then)
+        self.bounded(rates.map(|rate| rate * self.scale(now)), then)
     }
 
     /// The fit's rate after the change by that before it, times the measured rate: its error is in both.
@@ -296,9 +279,12 @@ impl Model {
             without_at(&self.fit, &removed, connections)
         };
         let now = predict_at(&self.fit, self.connections).mid.0;
-        let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [found(Heat::Cold).low, found(Heat::Warm).mid, found(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate.0 * scale), then)
+        self.bounded(rates.map(|rate| rate.0 * self.scale(now)), then)
+    }
+
+    fn scale(&self, solved: f64) -> f64 {
+        if solved > 0.0 { self.by.attained / solved } else { 1.0 }
     }
 
     /// At most what each resource carries, with demand and servers after the change.

@@ -156,7 +156,7 @@ fn made(facts: &Facts) -> Place {
     }
     if facts.experiment.is_none() {
         // Evidence without the experiment: there is only the number served at a time.
-        let at_once = Some(Estimate::exact(facts.attained * model.alone_s));
+        let at_once = Some(Estimate::exact(facts.attained * model.alone.mid));
         return Place { at_once, ..place };
     }
     // All together do no more than one alone: the widest interval does not change that.

@@ -4,7 +4,6 @@
 
 use crate::prelude::*;
 
-/// Text, literal or formatted.
 pub trait Text: Into<String> {}
 
 impl<T: Into<String>> Text for T {}
@@ -13,7 +12,6 @@ impl<T: Into<String>> Text for T {}
 pub struct Remedy {
     /// A key of the plan (`load.connections`), or its equivalent elsewhere: `socket.nodelay`, `net.core.somaxconn`.
     pub key: String,
-    /// Its new value.
     pub value: String,
     /// How many are served at once then, of a key that sets it.
     pub at_once: Option<f64>,
@@ -30,19 +28,14 @@ pub struct Remedy {
 /// An option of a socket, and its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SocketOption {
-    /// `TCP_NODELAY`.
     NoDelay,
     /// Head and body in one write; no option.
     OneWrite,
-    /// No `SO_RCVBUF`.
     DefaultReceiveBuffer,
     /// No `TCP_CORK`, or taken out after each answer.
     NoCork,
-    /// No `SO_SNDBUF`.
     DefaultSendBuffer,
-    /// No `SO_MAX_PACING_RATE`.
     NoPacing,
-    /// `listen(2)`'s backlog.
     Backlog(u64),
 }
 
@@ -62,7 +55,6 @@ impl Remedy {
         Self { at_once: Some(at_once), ..self }
     }
 
-    /// One only by hand.
     pub fn human(does: impl Text, by_hand: impl Text) -> Self {
         Self::plan(("by-hand", "change"), does, by_hand)
     }
@@ -98,7 +90,6 @@ impl Remedy {
         Self { knob, ..Self::plan((format!("{whose}.{name}"), value), does, by_hand) }
     }
 
-    /// A kernel setting of one end's host.
     pub fn kernel(name: &str, value: impl Text, side: Side, does: impl Text) -> Self {
         let value = value.into();
         let by_hand = format!("sysctl -w {name}='{value}' on the {side}'s host");

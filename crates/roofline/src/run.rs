@@ -169,7 +169,6 @@ impl<'a> Run<'a> {
         self.of(own.unwrap_or(Subject::Stack(Side::Server)))
     }
 
-    /// Each listening port's samples within the window.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = (u16, Of<'a>)> {
         self.evidence.subjects().filter_map(|subject| match subject {
             Subject::Listener(port) => Some((port, self.of(subject))),
@@ -191,12 +190,11 @@ impl<'a> Run<'a> {
         self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)
     }
 
-    /// Each sampled flow's end on that side.
     pub(crate) fn ends(&self, side: Side) -> impl Iterator<Item = Subject> + use<> {
         self.evidence.flows(side).into_iter().map(move |id| Subject::Flow(id, side))
     }
 
-    /// The same: their samples.
+    /// The samples of each flow's end on that side.
     pub fn flows(&self, side: Side) -> Vec<Of<'a>> {
         self.ends(side).map(|end| self.of(end)).collect()
     }

@@ -74,7 +74,6 @@ fn beside_strangers(of: &Running, strangers: f64, unmeasured: f64) -> (f64, f64)
 }
 
 impl Stations {
-    /// From the measurements of the run itself.
     pub(crate) fn of(facts: &Facts) -> Self {
         let mut this = Self::default();
         // Of equally full ones the last is named.

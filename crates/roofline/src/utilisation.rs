@@ -53,7 +53,6 @@ impl Target {
         }
     }
 
-    /// CPUs' worth of spinning.
     fn spun(&self) -> f64 {
         self.node.as_ref().map_or(self.spinning, |node| node.spun(self.cores))
     }

@@ -49,7 +49,6 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Whether it runs out, for more than a moment.
     pub fn is_out(&self) -> bool {
         self.out >= HALFWAY
     }
@@ -81,7 +80,6 @@ impl Stock {
         Ok(Taken { taken: of.median(taken)?.min(limit), limit, out })
     }
 
-    /// How many may be left of one that has run out.
     fn left(self, limit: u64) -> u64 {
         match self {
             // Measured: a BEAM node that could accept no more had all but none to two of its 100 open.

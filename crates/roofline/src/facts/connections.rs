@@ -4,7 +4,6 @@
 
 use crate::prelude::*;
 
-/// A connection of the node over the run.
 pub(crate) struct Connection<'a> {
     pub of: Of<'a>,
     pub owner: Option<&'a str>,
@@ -68,10 +67,6 @@ impl Connection<'_> {
 
     pub fn is_of_socket_module(&self) -> bool {
         self.of.last(port::SOCKET_BACKEND) == Ok(1)
-    }
-
-    pub fn is_list(&self) -> bool {
-        self.of.last(port::LIST_MODE) == Ok(1)
     }
 
     /// Whether data comes as messages without being asked for (`{active, true}` or a count).

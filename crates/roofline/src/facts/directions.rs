@@ -4,7 +4,6 @@ use linerate_model::DirectionChange;
 
 use crate::prelude::*;
 
-/// One direction of one link.
 pub(crate) struct LaidDirection<'a> {
     pub asked: OneDirection,
     /// For people: `the return path`, or `east to west`.
@@ -69,7 +68,6 @@ impl<'a> Facts<'a> {
 }
 
 impl LaidDirection<'_> {
-    /// A counter's growth a second.
     pub fn per_second<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         self.of.rate(metric)
     }
@@ -147,7 +145,6 @@ impl LaidDirection<'_> {
         Ok(self.utilisation()?.map(|used| self.attained / used.max(0.01)))
     }
 
-    /// Its rate in words.
     pub fn rate_words(&self) -> String {
         self.asked.rate.map_or("the trace's rate".into(), |rate| rate.to_string())
     }

@@ -29,7 +29,6 @@ pub(crate) struct Bulk<'a> {
     cycle: f64,
 }
 
-/// How a buffer came to its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Size {
     /// Fixed, by an option.

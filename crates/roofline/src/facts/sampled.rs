@@ -26,7 +26,7 @@ pub struct Process<'a> {
     pub mailbox: u64,
     /// Its shortest and longest mailbox.
     pub mail: [u64; 2],
-    /// Its largest heap. Unit: bytes.
+    /// Unit: bytes.
     pub heap: f64,
     /// A second.
     pub reductions: f64,
@@ -37,7 +37,6 @@ pub struct Process<'a> {
     /// Whether half as many or more wait for a second process meanwhile. Callers of one through the other wait for
     /// both: their shares add up to more than all.
     pub is_one_of_several: bool,
-    /// Whether it owns a sampled connection.
     pub is_owner: bool,
 }
 

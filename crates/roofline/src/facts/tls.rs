@@ -39,7 +39,6 @@ impl Facts<'_> {
         (shaking > 0.0).then(|| (self.per_exchange(shaking), work))
     }
 
-    /// Exchanges in a handshake.
     pub(crate) fn in_handshake(&self) -> f64 {
         match self.load {
             Load::Made => self.at(Station::TlsHandshake),

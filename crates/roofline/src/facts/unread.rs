@@ -16,7 +16,6 @@ pub(crate) struct Unread {
 }
 
 impl Facts<'_> {
-    /// See [`Unread`].
     pub(crate) fn unread(&self) -> Result<Unread, Missing> {
         let readers: Vec<Of> = self.run.flows(Side::Server).into_iter().filter(carries).collect();
         let share = mean_over(&readers, full)?;

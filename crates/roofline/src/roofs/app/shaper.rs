@@ -13,7 +13,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if facts.load == Load::Made { made(facts) } else { watched::explain(facts) }
 }
 
-/// What the sampled connections show.
 struct Flows {
     /// Mean bytes a second of one.
     rate: f64,

@@ -13,7 +13,8 @@ const BYTE: f64 = 3.0e-9;
 const CELL: f64 = 16.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let lists = facts.those(|each| each.is_list() && each.bytes > 0.0)?;
+    let is_list = |each: &Connection| each.of.last(port::LIST_MODE) == Ok(1);
+    let lists = facts.those(|each| is_list(each) && each.bytes > 0.0)?;
     silent_if(lists.these.is_empty(), "no connection that carried data is in list mode")?;
     let work = Work::of(facts)?;
     let collected = facts.run.of(Subject::Node).rate(vm::GC_RECLAIMED)?;

@@ -65,7 +65,6 @@ fn of_engine(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// How many local ports the client may use.
 fn ports(facts: &Facts) -> Option<u32> {
     let header = facts.run.header;
     let range = header.plan.engine.local_ports.as_ref();

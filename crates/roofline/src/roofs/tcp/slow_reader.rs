@@ -45,7 +45,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// The target's peers.
 fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle: the reader may wait for one")?;
     let bulk = Bulk::of(facts);
