@@ -99,7 +99,7 @@ impl Account {
         let opening = reopened * counted;
         if late > 0.0 {
             match places.iter_mut().find(|(station, ..)| *station == Station::Engine) {
-                Some((.., of)) => *of = of.plus(late),
+                Some((.., of)) => *of = of.map(|count| count + late),
                 None => places.push((Station::Engine, None, Estimate::exact(late))),
             }
         }

@@ -145,9 +145,7 @@ impl Experiment {
 
     /// How many are served at a time, if each takes as long as alone: `X x time alone`.
     pub fn at_once(&self) -> Option<Estimate> {
-        let alone = self.alone_s?;
-        let at = |time: f64| self.full.per_s * time * (1.0 - self.alone_on_path);
-        Some(Estimate { mid: at(alone.mid), low: at(alone.low), high: at(alone.high) })
+        Some(self.alone_s?.map(|time| self.full.per_s * time * (1.0 - self.alone_on_path)))
     }
 }
 
@@ -164,8 +162,7 @@ fn pooled(a: &Observed, b: &Observed) -> Observed {
 /// Mean service time of a step, with the 95 % interval of its mean. Unit: seconds.
 fn time(step: &Step) -> Option<Estimate> {
     let mid = step.mean_service()?.as_secs_f64();
-    let ends = step.mean_service_interval();
-    let (low, high) =
-        ends.map_or((0.0, 2.0 * mid), |(low, high)| (low.as_secs_f64(), high.as_secs_f64()));
+    let ends = step.mean_service_interval().map(|(a, b)| [a, b].map(|end| end.as_secs_f64()));
+    let [low, high] = ends.unwrap_or([0.0, 2.0 * mid]);
     Some(Estimate { mid, low, high })
 }

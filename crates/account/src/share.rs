@@ -24,14 +24,14 @@ impl Estimate {
         Self { mid: value, low: value, high: value }
     }
 
-    /// So many more.
-    pub fn plus(self, more: f64) -> Self {
-        Self { mid: self.mid + more, low: self.low + more, high: self.high + more }
+    /// Of all three figures one that grows with each.
+    pub fn map(self, figure: impl Fn(f64) -> f64) -> Self {
+        Self { mid: figure(self.mid), low: figure(self.low), high: figure(self.high) }
     }
 
     /// Each end times a factor that is not negative.
     pub fn times(self, factor: f64) -> Self {
-        Self { mid: self.mid * factor, low: self.low * factor, high: self.high * factor }
+        self.map(|value| value * factor)
     }
 }
 

@@ -137,6 +137,11 @@ pub(crate) fn rate(at_once: f64, each: f64) -> OpRate {
     OpRate(at_once / each.max(1e-12))
 }
 
+/// For people.
+pub(crate) fn bytes(count: f64) -> Bytes {
+    Bytes(count as u64)
+}
+
 /// Where time is added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum At {

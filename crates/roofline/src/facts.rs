@@ -134,6 +134,11 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// The sampled states of the target's threads.
+    pub(crate) fn threads(&self) -> Option<&States> {
+        self.inside.threads.as_ref()
+    }
+
     /// CPUs' worth of time on the engine's CPUs that neither engine, target nor path had; absent: unmeasured.
     pub fn strangers_of_engine(&self) -> Option<f64> {
         let engine = self.engine.as_ref()?;
@@ -234,6 +239,16 @@ impl<'a> Facts<'a> {
     /// The rate without such a share of the target's work.
     pub(crate) fn rate_without(&self, share: f64) -> OpRate {
         OpRate(self.attained.max(1e-9) / (1.0 - share).max(1e-3))
+    }
+
+    /// The rate of all connections, if an exchange took so long.
+    pub(crate) fn rate_at(&self, seconds: f64) -> OpRate {
+        OpRate(f64::from(self.run.connections()) / seconds)
+    }
+
+    /// Its time in words: `20.1 ms`.
+    pub(crate) fn exchange(&self) -> String {
+        duration(self.exchange_s())
     }
 
     /// `20.1 ms an exchange`.

@@ -81,8 +81,7 @@ impl Stations {
         if let Ok((_, _, used)) = facts.fullest_direction() {
             this.push(Resource::Line, used, 1.0, 0.0);
         }
-        let threads =
-            facts.directions.iter().filter_map(|direction| direction.per_second(link::CPU).ok());
+        let threads = facts.directions.iter().filter_map(|of| of.per_second(link::CPU).ok());
         let busiest = threads.reduce(f64::max).unwrap_or(0.0);
         this.push(Resource::Emulator, busiest, 1.0, busiest);
         if facts.load == Load::Made {
@@ -314,6 +313,12 @@ mod tests {
         is(lost(0.0, 1.0, 1.0, 3.0), 0.0);
     }
 
+    fn stations(all: &[(Resource, f64, f64)]) -> Stations {
+        let mut stations = Stations::default();
+        all.iter().for_each(|(of, used, servers)| stations.push(*of, *used, *servers, *used));
+        stations
+    }
+
     fn threads(cores: f64, busiest: f64) -> InUse {
         let mut stations = Stations::default();
         stations.threads(Resource::TargetThread, cores, [busiest; 2]);
@@ -335,22 +340,20 @@ mod tests {
 
     #[test]
     fn what_is_fuller_than_the_machine_stands_apart_from_it_and_nothing_stands_twice() {
-        let mut stations = Stations::default();
-        stations.push(Resource::HostCpu, 1.4, 2.0, 1.4);
-        stations.push(Resource::TargetCpu, 0.4, 2.0, 0.4);
-        stations.push(Resource::EngineCpu, 1.0, 1.0, 1.0);
+        use Resource::*;
+        let stations =
+            stations(&[(HostCpu, 1.4, 2.0), (TargetCpu, 0.4, 2.0), (EngineCpu, 1.0, 1.0)]);
         let (solved, by) = (stations.apart(), By { attained: 1000.0, engine: 0.0 });
         let demand: f64 = solved.iter().map(|of| of.station(Heat::Cold, by).demand).sum();
         is(demand, 1.4e-3);
         assert_eq!(solved.len(), 2);
-        assert_eq!(stations.fullest().map(|(of, _)| of), Some(Resource::EngineCpu));
+        assert_eq!(stations.fullest().map(|(of, _)| of), Some(EngineCpu));
     }
 
     #[test]
     fn a_busy_cpu_may_do_with_less_what_an_idle_one_did() {
         let demand = |used: f64, heat| {
-            let mut stations = Stations::default();
-            stations.push(Resource::HostCpu, used, 2.0, used);
+            let stations = stations(&[(Resource::HostCpu, used, 2.0)]);
             let by = By { attained: 1000.0, engine: used / 2.0 };
             stations.apart()[0].station(heat, by).demand * 1e6
         };
@@ -362,15 +365,13 @@ mod tests {
 
     #[test]
     fn a_full_machine_is_whose_it_nearly_all_is() {
+        use Resource::*;
         let fullest = |target: f64, engine: f64| {
-            let mut stations = Stations::default();
-            stations.push(Resource::HostCpu, 2.0, 2.0, 2.0);
-            stations.push(Resource::TargetCpu, target, 2.0, target);
-            stations.push(Resource::EngineCpu, engine, 2.0, engine);
-            stations.fullest().map(|(of, _)| of)
+            let of = [(HostCpu, 2.0, 2.0), (TargetCpu, target, 2.0), (EngineCpu, engine, 2.0)];
+            stations(&of).fullest().map(|(of, _)| of)
         };
-        assert_eq!(fullest(1.1, 0.9), Some(Resource::HostCpu));
-        assert_eq!(fullest(1.7, 0.3), Some(Resource::TargetCpu));
-        assert_eq!(fullest(0.3, 1.7), Some(Resource::EngineCpu));
+        assert_eq!(fullest(1.1, 0.9), Some(HostCpu));
+        assert_eq!(fullest(1.7, 0.3), Some(TargetCpu));
+        assert_eq!(fullest(0.3, 1.7), Some(EngineCpu));
     }
 }

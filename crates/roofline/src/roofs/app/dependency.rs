@@ -25,14 +25,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let shared = shared(facts, asked, asleep);
     let share = shared.map_or("", |_| ", shared by requests: even a single one waits there");
     let out = shared.unwrap_or(out);
-    let (there, address) = (station.words(), &asked.address);
-    let few =
-        format!("{out:.1} requests wait for an answer of {address}, of {inside:.1} exchanges");
+    let (there, peer) = (station.words(), &asked.address);
+    let few = format!("{out:.1} requests wait for an answer of {peer}, of {inside:.1} exchanges");
     let is_there = facts.place.station == Some(station) && out >= enough * inside;
     silent_if(!is_there, format!("{few} {there}"))?;
     let each = facts.per_exchange(out);
-    let process = asked.process.as_ref().map(|process| format!(" ({process})"));
-    let who = format!("{address}{}", process.unwrap_or_default());
+    let process = asked.process.as_ref().map_or(String::new(), |of| format!(" ({of})"));
+    let who = format!("{peer}{process}");
     let (took, open, all) = (duration(each), asked.asked, asked.connections);
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
@@ -69,10 +68,9 @@ fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
 
 /// Whether a watched service's CPUs and threads have time for unread requests.
 fn is_free(facts: &Facts) -> bool {
-    let threads = facts.inside.threads.as_ref();
     facts.load == Load::Watched
         && facts.target.as_ref().is_some_and(|target| target.running < HALFWAY)
-        && threads.is_some_and(|threads| threads.fullest < HALFWAY)
+        && facts.threads().is_some_and(|threads| threads.fullest < HALFWAY)
 }
 
 fn by_hand(asked: &Asked, who: &str) -> String {
@@ -82,9 +80,8 @@ fn by_hand(asked: &Asked, who: &str) -> String {
              own cache), or use an address instead of the name"
         );
     }
-    format!(
-        "find out what {who} does: linerate doctor :PORT on its host; call it less often, or several calls at once"
-    )
+    let how = "linerate doctor :PORT on its host; call it less often, or several calls at once";
+    format!("find out what {who} does: {how}")
 }
 
 /// `it used 1.00 CPUs: as much as one thread can`.

@@ -11,7 +11,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let why = "the requests under way are not inside the server";
     silent_if(!place.station.is_some_and(|station| waiting.contains(&station)), why)?;
     let (port, headers) = facts.captured()?;
-    let threads = facts.inside.threads.as_ref();
+    let threads = facts.threads();
     let turns = threads.filter(|of| in_turn(&facts.inside, of) || one_cpu(facts, of));
     if let Some(threads) = turns.filter(|_| place.of >= 2.0 && headers.per_s > 0.0) {
         let holds = (threads.running + threads.disk).min(1.0);
@@ -34,12 +34,11 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
-    let why =
+    let who =
         "most answers come on connections that hardly wait: who waits is served by something else";
-    silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
-    let in_service = by_waits(facts, port);
-    let InService { at_once, working } =
-        in_service.or_not_here("no thread of its own shows what its requests wait for")?;
+    silent_if(headers.others_wait() && place.station == Some(Station::Application), who)?;
+    let none = "no thread of its own shows what its requests wait for";
+    let InService { at_once, working } = by_waits(facts, port).or_not_here(none)?;
     let why = "the number of requests in service cannot be distinguished from those that wait";
     silent_if(at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once, why)?;
     let why = "requests and answers do not alternate, so the time of each is unknown";
@@ -76,8 +75,7 @@ struct InService {
 /// peer; or as a sleeping thread that waits for neither lock nor events. How many wait for a CPU depends on CPUs.
 fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
     let (inside, place) = (&facts.inside, &facts.place);
-    let (working, questions) = (inside.running, inside.questions());
-    let threads = inside.threads.as_ref();
+    let (working, questions, threads) = (inside.running, inside.questions(), facts.threads());
     let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
     let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent(facts);
@@ -118,12 +116,8 @@ fn is_unsent(facts: &Facts) -> bool {
 fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let last = |metric| facts.run.evidence.of(Subject::Target).last(metric).ok();
     let counts = last(process::PROCESSES).zip(last(process::THREADS));
-    let counts = counts.filter(|(processes, threads)| {
-        threads <= processes && *processes as f64 >= port.accepted()
-    });
-    let Some(((processes, _), threads)) = counts.zip(facts.inside.threads.as_ref()) else {
-        return 0.0;
-    };
+    let counts = counts.filter(|(all, of)| of <= all && *all as f64 >= port.accepted());
+    let Some(((processes, _), threads)) = counts.zip(facts.threads()) else { return 0.0 };
     // Processes without a connection, or whose client sends next, are taken to wait as all do.
     let others = processes as f64 - port.accepted() + (port.accepted() - port.under_way()).max(0.0);
     let waits = threads.poll + threads.poll_timed;
