@@ -176,6 +176,12 @@ impl<'a> Facts<'a> {
         self.per_exchange(exchanges)
     }
 
+    /// The end in whose sockets this holds exchanges for longer, and for how long each.
+    pub(crate) fn held_most(&self, held: Held) -> (Side, f64) {
+        let [client, server] = [Side::Client, Side::Server].map(|end| self.held_by(end, held));
+        if client > server { (Side::Client, client) } else { (Side::Server, server) }
+    }
+
     pub(crate) fn ports(&self, of: fn(&Watched) -> f64) -> f64 {
         self.watched.iter().map(of).sum()
     }

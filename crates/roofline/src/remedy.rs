@@ -46,11 +46,6 @@ impl Remedy {
         Self { key, value, does, by_hand, at_once: None, knob: None, spares: 0.0 }
     }
 
-    /// The same, which saves so many seconds an exchange besides the claimed delay.
-    pub fn and_spares(self, seconds: f64) -> Self {
-        Self { spares: seconds, ..self }
-    }
-
     pub fn serving(self, at_once: f64) -> Self {
         Self { at_once: Some(at_once), ..self }
     }

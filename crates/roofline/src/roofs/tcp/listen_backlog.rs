@@ -23,8 +23,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let stack = run.of(Subject::Stack(Side::Server));
     let grown = |metric| stack.delta(metric).map(|(count, _)| count);
     // Without SYN cookies the queue of half-open connections, as long as the backlog, drops as well.
-    let confirmed =
-        grown(netstat::LISTEN_OVERFLOWS)? + grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
+    let half_open = grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
+    let confirmed = grown(netstat::LISTEN_OVERFLOWS)? + half_open;
     let deferred = grown(netstat::DEFER_ACCEPT_DROP).unwrap_or(0);
     // The listener that dropped most, and how many; absent where unknown.
     let dropped = |(port, of): (u16, Of)| (port, of.delta(listener::DROPS).ok().map(|of| of.0));
@@ -33,13 +33,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let lost = confirmed.min(own.unwrap_or(confirmed)) as f64;
     silent_if(lost == 0.0, "no listener's queue overflowed")?;
     let is_kept = facts.load == Load::Made && run.load.opened <= u64::from(run.connections());
-    let kept = "each connection was made once and kept";
-    silent_if(is_kept, format!("{kept}; a queue overflowed {lost:.0} times"))?;
+    let times = format!("a queue overflowed {lost:.0} times");
+    silent_if(is_kept, format!("each connection was made once and kept; {times}"))?;
     let made = grown(snmp::PASSIVE_OPENS)? as f64;
-    let none = format!(
-        "a queue overflowed {lost:.0} times, and no connection was accepted: a longer queue would fill as well"
-    );
-    silent_if(made == 0.0, none)?;
+    let none = "no connection was accepted: a longer queue would fill as well";
+    silent_if(made == 0.0, format!("{times}, and {none}"))?;
     let asked = made + lost;
     let of_listener = |(port, _)| run.whole(Subject::Listener(port));
     let backlog = listener.and_then(|found| of_listener(found).last(listener::WQUEUE).ok());
@@ -50,10 +48,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
     let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
     let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
-    let long = format!(
-        "a connection waits {} in the queue, and longer in a longer one",
-        duration(waits_s)
-    );
+    let waits = duration(waits_s);
+    let long = format!("a connection waits {waits} in the queue, and longer in a longer one");
     silent_if(waits_s >= RETRY_S, long)?;
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;
     let late = (late > 0.0).then(|| format!("{late:.1} % of connects took a second or more"));

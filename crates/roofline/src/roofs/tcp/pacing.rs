@@ -14,9 +14,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(waits <= 0.0, "no bytes waited while both windows had room")?;
     let rate = OpRate(f64::from(facts.run.connections()) * paced / bulk.bytes);
     let each = (bulk.bytes / paced.max(1.0)).min(bulk.busy(waits)?);
-    let connections = facts.run.connections_words();
     let does = "sends as fast as windows and path allow";
-    let (set, all) = (Bytes(paced as u64), Bytes(bulk.bytes as u64));
+    let (connections, set, all) = (facts.run.connections_words(), bytes(paced), bytes(bulk.bytes));
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{connections} x {set}/s / {all} {} = {rate}", facts.each()))
         .seen(format!(
