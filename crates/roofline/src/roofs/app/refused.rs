@@ -25,8 +25,8 @@ fn claim(asked: f64, served: f64, log: &str) -> Claim {
 fn made(facts: &Facts) -> Result<Claim, Silent> {
     let load = &facts.run.load;
     // A request that crosses the server's close is not refused: HTTP clients send it again (RFC 9112, 9.3.1).
-    let is_between =
-        |cause: &str| matches!(cause, "closed" | "reset") && facts.closes_after().is_some();
+    let closes = facts.closes_after().is_some();
+    let is_between = |cause: &str| closes && matches!(cause, "closed" | "reset");
     let errors = || load.errors.iter().filter(|(cause, _)| !is_between(cause));
     let failed: u64 = errors().map(|(_, count)| count).sum::<u64>() + load.timed_out;
     // Good answers are counted in the measured stretch, failures over the whole run.

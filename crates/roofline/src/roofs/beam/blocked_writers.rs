@@ -26,30 +26,27 @@ impl BlockedWriters {
         let none = "no connection kept bytes in its driver queue, where senders wait";
         // A program's port has no visible queue.
         silent_if(is_one && longest.is_none(), none)?;
-        let longest = longest.map(|longest| Bytes(longest as u64));
         let writer = if is_one { Some(writer(facts, all)?) } else { None };
         // With others suspended at its port it is not alone.
-        let waits =
-            |sending, suspended| if is_one { sending > 0 && suspended == 0 } else { suspended > 0 };
+        let waits = |sends, stopped| if is_one { sends > 0 && stopped == 0 } else { stopped > 0 };
         let share = node.share_of_both(waits::SEND, waits::PORT, waits)?;
         silent_if(share <= 0.0, "no sample shows a waiting writer")?;
         let (shown, exchange) = (in_percent(share), facts.under_way() / facts.attained);
+        let (full, all, events) =
+            (queued.len(), all.len(), node.rate(vm::BUSY_PORT).unwrap_or(0.0));
+        let queues = match longest.map(bytes) {
+            Some(most) => {
+                format!("{full} of {all} connections kept up to {most} in the driver queue")
+            }
+            None => "no connection has a queue, so it is the port of an external program".into(),
+        };
         let seen = match writer {
             Some((who, alone)) => {
                 format!("{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}")
             }
             None => format!(
-                "{}; in {shown} of the samples processes were suspended at a port; {:.0} busy_port events a second",
-                longest.map_or(
-                    "no connection has a queue, so it is the port of an external program".into(),
-                    |most| {
-                        let (queued, all) = (queued.len(), all.len());
-                        format!(
-                            "{queued} of {all} connections kept up to {most} in the driver queue"
-                        )
-                    }
-                ),
-                node.rate(vm::BUSY_PORT).unwrap_or(0.0)
+                "{queues}; in {shown} of the samples processes were suspended at a port; {events:.0} busy_port events a \
+                 second"
             ),
         };
         // Requests wait in the service; the slow peer's own bytes wait for its window.
@@ -100,9 +97,8 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
         Some((owner, own)) if sends(run, owner) => {
             let name = process(run, owner).and_then(|process| run.fact(process, "name"));
             let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
-            let queues: Vec<f64> = queued(&own).map(|each| queue(each)).collect();
-            let longest = Bytes(queues.iter().copied().fold(0.0, f64::max) as u64);
-            let (full, all) = (queues.len(), own.len());
+            let longest = bytes(queued(&own).map(queue).fold(0.0, f64::max));
+            let (full, all) = (queued(&own).count(), own.len());
             let says = format!(
                 "{name} owns {all} connections; {full} of them kept {longest} in the driver queue, the others nothing"
             );
@@ -115,12 +111,10 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
     let writer = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox);
     let all: Vec<&Connection> = all.iter().collect();
     let writer = writer.filter(|_| are_few(&all)).or_not_here(why)?;
-    let (full, all) = (queued(&all).count(), all.len());
+    let (full, all, who, mail) = (queued(&all).count(), all.len(), writer.words(), writer.mailbox);
     let says = format!(
-        "{} writes to connections of other processes and has {} messages waiting; {full} of {all} connections have a \
-         driver queue, the others none",
-        writer.words(),
-        writer.mailbox
+        "{who} writes to connections of other processes and has {mail} messages waiting; {full} of {all} connections \
+         have a driver queue, the others none"
     );
     Ok((says, ""))
 }

@@ -21,8 +21,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let part = (CELL * lists.bytes / collected.max(1.0)).min(1.0);
     let making = work.emulator + work.collection + work.dirty;
     let each = facts.per_exchange(part * making);
-    let (count, all, collected) = (lists.these.len(), lists.all.len(), Bytes(collected as u64));
-    let (brought, garbage, took) = (Bytes(lists.bytes as u64), in_percent(part), facts.took(each));
+    let (count, all, collected) = (lists.these.len(), lists.all.len(), bytes(collected));
+    let (brought, garbage, took) = (bytes(lists.bytes), in_percent(part), facts.took(each));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(work.holds((BYTE * lists.bytes).min(part * making)))
         .sum(format!(

@@ -37,9 +37,9 @@ impl SmallBuffer {
             SmallBuffer::ActivePoll => "in active mode",
             SmallBuffer::SocketModule => "of the socket module",
         };
-        let none =
+        let few =
             format!("no connection {how} fills a buffer of less than 64 KiB while more waits");
-        let (buffer, _) = of.buffers().or_not_here(none)?;
+        let (buffer, _) = of.buffers().or_not_here(few)?;
         let work = Work::of(facts)?;
         let reading = match self {
             SmallBuffer::Driver | SmallBuffer::ActivePoll => Some(work.of_reads(&of)),
@@ -57,13 +57,11 @@ impl SmallBuffer {
         let waits = facts.undelivered(&of, |each| each.buffer()).filter(|share| *share > 0.0);
         let held = waits.map_or(0.0, |share| share * of.part);
         let exchange = facts.under_way() / facts.attained;
-        let wanted = |share| {
-            let time = in_percent(share);
-            format!("in {time} of the time a full buffer waited, its owner ready to read")
-        };
+        let wanted =
+            |of| format!("in {of} of the time a full buffer waited, its owner ready to read");
         let (reads, size, took, what) = (of.reads, of.read_size(), duration(each), facts.each());
         let reading = in_percent((reading / work.all()).min(1.0));
-        let (part, buffer) = (in_percent(of.part), Bytes(buffer as u64));
+        let (part, buffer) = (in_percent(of.part), bytes(buffer));
         Ok(Claim::work(Resource::TargetCpu, each)
             .and(waits.map(|_| Part::Delay { at: At::Reading, each: held * exchange }))
             .sized_if(is_measured && held.max(spared / work.all()) >= HOLDS)
@@ -75,7 +73,7 @@ impl SmallBuffer {
                 "{part} of the bytes came in reads that filled a buffer of {buffer} while more waited; reading took \
                  {reading} of the node's work"
             ))
-            .also(waits.map(wanted))
+            .also(waits.map(in_percent).map(wanted))
             .lifted_by(self.remedies()))
     }
 
@@ -91,9 +89,8 @@ impl SmallBuffer {
     }
 
     fn remedies(self) -> Vec<Remedy> {
-        let larger = |size, how| {
-            Remedy::erlang(("buffer", size), "reads a whole buffer of that size at once", how)
-        };
+        let does = "reads a whole buffer of that size at once";
+        let larger = |size, how| Remedy::erlang(("buffer", size), does, how);
         let by_driver = larger(
             "65536",
             "{buffer, 65536} in the listen (or connect) options, and no {recbuf, N}; without touching code: \

@@ -32,12 +32,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A process holds up its callers while it waits for another as while it works.
     let waits = if funnel.waits_inside() { funnel.wanted() - funnel.running } else { 0.0 };
     let idle = format!("{who} has messages, and neither works nor waits for another process");
-    let called = match funnel.is_called() {
-        true => {
-            format!("{} of those that wait in a call wait for it; ", in_percent(funnel.callers))
-        }
-        false => String::new(),
-    };
+    let callers_are = in_percent(funnel.callers);
+    let called = format!("{callers_are} of those that wait in a call wait for it; ");
+    let called = if funnel.is_called() { called.as_str() } else { "" };
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));

@@ -23,11 +23,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(each <= 0.0, "nothing was collected")?;
     let share = collected / cpu.scheduled().max(1e-6);
     let (part, took, rate) = (in_percent(share), facts.took(each), facts.rate_without(share));
-    let (who, heap, worked) = (worst.words(), Bytes(worst.heap as u64), in_percent(worst.running));
+    let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
+    let all = cpu.scheduled();
     let seen = format!(
-        "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {:.2} schedulers' work \
-         was garbage collection, {dirty:.2} of it on dirty schedulers",
-        cpu.scheduled(),
+        "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {all:.2} schedulers' \
+         work was garbage collection, {dirty:.2} of it on dirty schedulers"
     );
     let events = node.grown(vm::LONG_GC).unwrap_or(0.0);
     let long = || {

@@ -30,9 +30,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(node.collecting >= HALFWAY * long.busy, why)?;
     let a_second = long.a_second;
     let slices = format!("{a_second:.0} time slices a second took 20 ms or more");
-    let ran = in_percent(let_run);
-    let why =
-        format!("{slices}; but the kernel ran schedulers for only {ran} of the time they had work");
+    let ran = format!("{} of the time they had work", in_percent(let_run));
+    let why = format!("{slices}; but the kernel ran schedulers for only {ran}");
     silent_if(let_run < HALFWAY, why)?;
     let used = long.busy.min(node.active) * let_run;
     let each = facts.per_exchange(used);
@@ -43,10 +42,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
     let wait = (waits > 0.0).then_some(Part::Delay { at: At::Service, each: waits });
-    let behind = match &wait {
-        Some(_) => format!("; what comes at any instant waits {} behind them", duration(waits)),
-        None => String::new(),
-    };
+    let behind = format!("; what comes at any instant waits {} behind them", duration(waits));
+    let behind = wait.as_ref().map_or("", |_| &behind);
     Ok(Claim::work(Resource::TargetCpu, each)
         .and(wait)
         .sum(format!("{a_second:.0} long time slices a second, {took}: {rate} without them{behind}"))

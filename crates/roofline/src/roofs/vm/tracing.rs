@@ -29,14 +29,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (node.of_one(tracer.running) + collected) * let_run
     });
     let each = facts.per_exchange(used);
-    let first = traced.first().map(|first| format!(", {} among them", first.words()));
-    let (count, first) = (traced.len(), first.unwrap_or_default());
+    let among = |first: &&Process| format!(", {} among them", first.words());
+    let (count, first) = (traced.len(), traced.first().map_or(String::new(), among));
     let told = |of: &Process| {
-        let (who, worked) = (of.words(), in_percent(of.running));
-        let waiting = of.mailbox;
-        format!(
-            "{who}, the tracer, worked in {worked} of the samples and had {waiting} messages waiting"
-        )
+        let (who, worked, mail) = (of.words(), in_percent(of.running), of.mailbox);
+        let what = format!("worked in {worked} of the samples and had {mail} messages waiting");
+        format!("{who}, the tracer, {what}")
     };
     let by_hand = if slow.is_some() && traced.is_empty() {
         "install an emulator with the JIT (OTP 24 and later on x86-64 and arm64), without -emu_type debug or lcnt"
