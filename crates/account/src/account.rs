@@ -62,12 +62,6 @@ pub(crate) fn shares(census: &Batches) -> Vec<(Station, Option<Held>, Estimate)>
     census::Station::ALL.into_iter().zip(&census.counts).filter_map(share).collect()
 }
 
-/// The share of its instants at which a connection had an exchange under way.
-fn share_busy(census: &Batches) -> Option<Estimate> {
-    let all = census.instants.iter().map(|(all, _)| *all);
-    ratio(&census.busy().into_iter().zip(all).collect::<Vec<_>>())
-}
-
 impl Account {
     /// The account of the measured window; without a census nothing is split.
     pub fn of(header: &Header, evidence: &Evidence, load: &LoadSummary) -> Option<Self> {
@@ -81,10 +75,10 @@ impl Account {
         let (in_flight, under_way) = (load.in_flight, load.in_flight + late);
         let stamps = Self { under_way, per_s, ..Self::default() };
         let census = Batches::of(evidence, &(load.window.0..=load.window.1));
-        let Some((census, busy)) = census.and_then(|of| share_busy(&of).map(|busy| (of, busy)))
-        else {
-            return Some(stamps);
-        };
+        let Some(census) = census else { return Some(stamps) };
+        // The share of its instants at which a connection had an exchange under way.
+        let instants = census.busy().into_iter().zip(census.instants.iter().map(|(all, _)| *all));
+        let Some(busy) = ratio(&Vec::from_iter(instants)) else { return Some(stamps) };
         let counted = busy.mid * f64::from(header.plan.connections());
         let mut places = shares(&census);
         // Where a connection outlives an exchange, stamps begin when it is ready: opening it again is the census' alone.

@@ -152,7 +152,14 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let then = match &facts.model {
         None => [good, facts.attained, facts.attained * times].into(),
         // A refusal cost at most as much as an answer.
-        Some(model) => model.with_alone(served_s(facts), 1.0 / times.max(1.0)),
+        Some(model) => {
+            // Where one connection alone was turned away too, few were served, and under another load.
+            let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
+            let served = facts.run.load.good_service.filter(|_| turned_away);
+            let served = served.map(|of| of.as_secs_f64());
+            let served = served.map(|mid| Estimate { low: 0.0, mid, high: 2.0 * mid });
+            model.with_alone(served, 1.0 / times.max(1.0))
+        }
     };
     // An open loop gets no more answers than it asks for.
     let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
@@ -160,14 +167,6 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let [low, mid, high] = [then.low, then.mid, then.high].map(|rate| rate.0.min(most).max(good));
     // What was asked, in another run, is known no better than two runs agree.
     Some([(low * (1.0 - AGREE)).max(good), mid, high * (1.0 + AGREE)].into())
-}
-
-/// Time of a served exchange, where one connection alone was turned away as well. Unit: seconds.
-fn served_s(facts: &Facts) -> Option<Estimate> {
-    let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
-    let mid = facts.run.load.good_service.filter(|_| turned_away)?.as_secs_f64();
-    // Few were served, and under another load than they will be.
-    Some(Estimate { low: 0.0, mid, high: 2.0 * mid })
 }
 
 /// Of a watched service: the rate without so many of the requests under way waiting, if their place has enough of

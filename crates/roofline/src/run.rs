@@ -45,10 +45,9 @@ const KIB: f64 = 1024.0;
 impl<'a> Run<'a> {
     /// The throughput. Of a watched service: its answers by their packets' headers, else reads, else KiB written.
     pub fn attained(&self) -> OpRate {
+        let kib = self.load.bytes_read as f64 / KIB;
         match self.counted() {
-            Counted::Written => {
-                OpRate(self.load.bytes_read as f64 / KIB / self.seconds().max(1e-9))
-            }
+            Counted::Written => OpRate(kib / self.seconds().max(1e-9)),
             Counted::Answers(rate) => rate,
             Counted::Exchanges | Counted::Reads => self.load.throughput,
         }
@@ -92,14 +91,12 @@ impl<'a> Run<'a> {
         let of = || self.whole(Subject::Target);
         let time = |metric| of().rate(metric).unwrap_or(0.0);
         let works = || time(process::UTIME) + time(process::STIME) > AT_WORK;
-        self.is_watched() && quiet && !(self.opens_many() && works()) && !self.was_asked()
-    }
-
-    /// Whether headers show more than an exchange or a refusal a second, of short connections.
-    fn was_asked(&self) -> bool {
+        // Headers show exchanges and refusals of short connections.
         let ports = self.listeners().map(|(port, _)| self.evidence.of(Subject::Listener(port)));
         let count = |of: Of| [capture::EXCHANGES, capture::REFUSED].map(|metric| of.grown(metric));
-        ports.flat_map(count).flatten().sum::<f64>() > CHECKS * self.seconds().max(1.0)
+        let asked: f64 = ports.flat_map(count).flatten().sum();
+        let was_asked = asked > CHECKS * self.seconds().max(1.0);
+        self.is_watched() && quiet && !(self.opens_many() && works()) && !was_asked
     }
 
     /// Whether more than a connection a second was opened to the target's host or namespace.

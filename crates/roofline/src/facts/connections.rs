@@ -28,13 +28,13 @@ pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Miss
         }
         let of = run.of(subject);
         let Ok((_, over)) = of.delta(port::RECV_CNT) else { continue };
-        let per_second =
-            |count: Result<f64, Missing>| count.unwrap_or(0.0) / over.as_secs_f64().max(1e-9);
+        let seconds = over.as_secs_f64().max(1e-9);
+        let a_second = |count: Result<f64, Missing>| count.unwrap_or(0.0) / seconds;
         found.push(Connection {
             owner: run.fact(subject, "owner"),
-            reads: per_second(of.grown(port::RECV_CNT)),
-            bytes: per_second(of.grown(port::RECV_OCT)),
-            writes: per_second(of.grown(port::SEND_CNT)),
+            reads: a_second(of.grown(port::RECV_CNT)),
+            bytes: a_second(of.grown(port::RECV_OCT)),
+            writes: a_second(of.grown(port::SEND_CNT)),
             of,
         });
     }
@@ -86,11 +86,10 @@ impl Connection<'_> {
 
     /// Mean length of its owner's mailbox over the samples with any: what is worked off is worked off then.
     pub fn in_mailbox(&self) -> Result<f64, Missing> {
-        let lengths = self.of.values(owner::MAILBOX)?;
-        let some = lengths.iter().filter(|length| **length > 0);
-        let (count, sum) =
-            some.fold((0_u32, 0.0), |(count, sum), of| (count + 1, sum + *of as f64));
-        Ok(sum / f64::from(count.max(1)))
+        let mut lengths = self.of.values(owner::MAILBOX)?;
+        lengths.retain(|length| *length > 0);
+        let sum: f64 = lengths.iter().map(|length| *length as f64).sum();
+        Ok(sum / lengths.len().max(1) as f64)
     }
 
     /// Mean bytes received and not read.
@@ -143,10 +142,9 @@ impl<'a> Hottest<'a> {
     /// Missing where no connection's bytes were counted by the node.
     pub fn of(run: &Run<'a>) -> Result<Self, Missing> {
         // linerate's own channel to the node serves no client.
-        let subjects =
-            run.ends(Side::Server).filter(|of| run.fact(*of, "role") != Some("linerate"));
+        let ends = run.ends(Side::Server).filter(|of| run.fact(*of, "role") != Some("linerate"));
         let bytes = |of: Of| Some(of.grown(port::RECV_OCT).ok()? + of.grown(port::SEND_OCT).ok()?);
-        let all: Vec<_> = subjects.filter_map(|of| Some((of, bytes(run.of(of))?))).collect();
+        let all: Vec<_> = ends.filter_map(|of| Some((of, bytes(run.of(of))?))).collect();
         let sum: f64 = all.iter().map(|(_, bytes)| bytes).sum();
         let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| sum > 0.0);
         let missing = || missing(port::RECV_OCT.name, "flow/*/server");

@@ -101,8 +101,8 @@ impl Facts<'_> {
     /// CPUs' worth of time of one process: of the schedulers' what is not the others', as far as its samples agree.
     pub(crate) fn used_by(&self, of: &Process) -> Result<f64, Missing> {
         let (node, _, let_run) = self.schedulers()?;
-        let others: f64 =
-            self.processes.iter().filter(|other| other.pid != of.pid).map(|of| of.running).sum();
+        let others = self.processes.iter().filter(|other| other.pid != of.pid);
+        let others: f64 = others.map(|of| of.running).sum();
         let left = (node.active - others).min(of.running_most);
         let is_full = node.active >= FULL * node.online;
         let used = node.of_one(of.running);
@@ -113,9 +113,8 @@ impl Facts<'_> {
 /// Whether a process there is idle and would take any message: in the loop of a behaviour.
 pub(crate) fn is_in_loop(function: &str) -> bool {
     // Source: the loops of OTP's behaviours, of p1_utils (ejabberd) and of RabbitMQ's gen_server2.
-    let loops =
-        "gen_server: gen_statem: gen_fsm: p1_server: p1_fsm: gen_server2: erlang:hibernate/";
-    loops.split(' ').any(|own| function.starts_with(own))
+    let all = "gen_server: gen_statem: gen_fsm: p1_server: p1_fsm: gen_server2: erlang:hibernate/";
+    all.split(' ').any(|own| function.starts_with(own))
 }
 
 impl<'a> Run<'a> {
@@ -148,8 +147,8 @@ pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();
     let calls = calls(run, Subject::Node, callees::CALLING);
     let all = run.evidence.processes();
-    let mut all: Vec<Process> =
-        all.into_iter().filter_map(|of| process(run, of, &owners, calls)).collect();
+    let all = all.into_iter().filter_map(|of| process(run, of, &owners, calls));
+    let mut all: Vec<Process> = all.collect();
     let shares: Vec<f64> = all.iter().map(|of| of.callers).collect();
     for of in all.iter_mut().filter(|of| of.callers > 0.0) {
         let beside = |share: &f64| *share >= HALFWAY * of.callers && share + of.callers <= 1.0;
@@ -171,7 +170,8 @@ fn process<'a>(
     calls_of_all: f64,
 ) -> Option<Process<'a>> {
     // Samples are few: where the window has too few, the whole run's are taken.
-    let often = |of: &Of| of.all(suspect::RUNNING).is_ok_and(|samples| samples.len() >= SAMPLES);
+    let samples = |of: &Of| of.all(suspect::RUNNING).map_or(0, |samples| samples.len());
+    let often = |of: &Of| samples(of) >= SAMPLES;
     let of = run.window_or_whole(subject, often);
     if !often(&of) {
         return None;
@@ -179,16 +179,14 @@ fn process<'a>(
     let fact = |name| run.fact(subject, name);
     let some = |metric: Metric<u64>| of.share(metric, |value| value > 0).unwrap_or(0.0);
     let pid = fact("pid").map_or_else(|| subject.to_string(), str::to_owned);
+    let own_calls = calls(run, subject, callees::CALLERS);
     Some(Process {
         name: fact("name").unwrap_or("a process"),
         function: fact("function").unwrap_or("?"),
         stack: fact("stack").unwrap_or(""),
         wait: fact("wait"),
         running: some(suspect::RUNNING),
-        running_most: most(
-            some(suspect::RUNNING),
-            of.values(suspect::RUNNING).map_or(0, |all| all.len()),
-        ),
+        running_most: most(some(suspect::RUNNING), samples(&of)),
         collecting: some(suspect::COLLECTING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),
@@ -197,10 +195,7 @@ fn process<'a>(
         reductions: of.rate(suspect::REDUCTIONS).unwrap_or(0.0),
         traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),
         fullsweep_after: fact("fullsweep_after"),
-        callers: match calls_of_all {
-            few if few < FEW => 0.0,
-            all => calls(run, subject, callees::CALLERS) / all,
-        },
+        callers: if calls_of_all < FEW { 0.0 } else { own_calls / calls_of_all },
         is_one_of_several: false,
         is_owner: owners.contains(&pid.as_str()),
         pid,

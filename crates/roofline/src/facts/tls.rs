@@ -57,7 +57,6 @@ impl Facts<'_> {
 
     /// CPU time of the target for an exchange. Unit: seconds.
     pub(crate) fn target_work(&self) -> Result<f64, Missing> {
-        let target = self.target_cpu()?;
-        Ok(self.per_exchange(target.work()))
+        Ok(self.per_exchange(self.target_cpu()?.work()))
     }
 }

@@ -13,7 +13,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let asked = asked.or_not_here("it waits for no answer of a dependency")?;
     // A service that does not read though it could waits for an answer first: an event loop with one task at a time.
-    let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
+    let unread = facts.place.station == Some(Station::Unread)
+        && facts.load == Load::Watched
+        && facts.target.as_ref().is_some_and(|target| target.running < HALFWAY)
+        && facts.threads().is_some_and(|threads| threads.fullest < HALFWAY);
     // No other known cause keeps it from reading.
     let (station, asleep, enough) = match unread {
         true => (Station::Unread, facts.place.exchanges, HOLDS),
@@ -64,13 +67,6 @@ fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     let are_few = asked.connections <= HALFWAY * asleep;
     let (alone, spaced) = (out(StepKind::Alone)?, out(StepKind::Spaced)?);
     (are_few && alone >= HALFWAY && spaced <= HALFWAY * alone).then_some(alone * asleep)
-}
-
-/// Whether a watched service's CPUs and threads have time for unread requests.
-fn is_free(facts: &Facts) -> bool {
-    facts.load == Load::Watched
-        && facts.target.as_ref().is_some_and(|target| target.running < HALFWAY)
-        && facts.threads().is_some_and(|threads| threads.fullest < HALFWAY)
 }
 
 fn by_hand(asked: &Asked, who: &str) -> String {

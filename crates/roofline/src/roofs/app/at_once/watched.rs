@@ -25,8 +25,12 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     if let Some(at_once) = by_turns.filter(|_| headers.per_s > 0.0) {
         return Ok((Estimate::exact(at_once), at_once / headers.per_s));
     }
-    let by_answers = by_answers(facts, &headers).map(|at_once| (at_once, headers.per_s));
-    if let Some((at_once, per_s)) = by_answers.or_else(|| by_transactions(facts, &headers)) {
+    let (by_answers, inside) = (by_answers(facts, &headers), &facts.inside);
+    let by_answers = by_answers.map(|at_once| (at_once, headers.per_s));
+    // A lock is held until its holder's transaction ends.
+    let is_told = |of: &(f64, f64)| inside.running < 0.5 * of.0 && inside.questions() <= of.0;
+    let by_transactions = || headers.in_transactions().filter(is_told);
+    if let Some((at_once, per_s)) = by_answers.or_else(by_transactions) {
         return Ok((Estimate::exact(at_once), at_once / per_s));
     }
     // Answers also come together where the only thread returns from one client. A timer's end is an event for all.
@@ -58,13 +62,6 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     (is_told && inside.questions() <= at_once).then_some(known)
 }
 
-/// The number of transactions, and how many a second: a lock is held until its holder's transaction ends.
-fn by_transactions(facts: &Facts, headers: &Exchanges) -> Option<(f64, f64)> {
-    let inside = &facts.inside;
-    let is_told = |at_once: f64| inside.running < 0.5 * at_once && inside.questions() <= at_once;
-    headers.in_transactions().filter(|(at_once, _)| is_told(*at_once))
-}
-
 /// Requests in service, and how many threads work beside those that serve them.
 struct InService {
     at_once: f64,
@@ -78,7 +75,8 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
     let (working, questions, threads) = (inside.running, inside.questions(), facts.threads());
     let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
-    let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent(facts);
+    let is_unsent = facts.ports(|port| port.held.all()) >= HOLDS * place.of;
+    let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent;
     let at_once = match place.station {
         Some(Station::AcceptQueue) => port.accepted(),
         _ if questions >= 1.0 => questions,
@@ -105,10 +103,6 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
 /// Whether there is one thread, and it is mostly busy with something else than requests.
 fn is_away(threads: &States) -> bool {
     threads.all() < TWO && threads.idle() < HALFWAY * threads.all()
-}
-
-fn is_unsent(facts: &Facts) -> bool {
-    facts.ports(|port| port.held.all()) >= HOLDS * facts.place.of
 }
 
 /// Connections with unanswered requests whose own process waits for events, where each connection has a process with

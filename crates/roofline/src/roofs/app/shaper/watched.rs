@@ -53,6 +53,9 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     let owns = |of: &&Process| these.iter().any(|one| one.owner == Some(of.pid.as_str()));
     let owners: Vec<&Process> = facts.processes.iter().filter(owns).collect();
     let sampled = owners.len();
+    // It has nothing to do and would take any message.
+    let is_idle =
+        |of: &&Process| is_in_loop(of.function) && of.running < HALFWAY && of.with_mail < HALFWAY;
     let mut others = owners.into_iter().filter(|of| !is_idle(of));
     let other = others.next().map(|of| format!("; one is in {}", of.function));
     let idle = sampled - others.count() - usize::from(other.is_some());
@@ -89,9 +92,4 @@ fn is_held(flow: &Of) -> Result<bool, Missing> {
     let unread = flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0)?;
     let passive = flow.share(port::ACTIVE, |active| active == 0)?;
     Ok(unread > HALFWAY && passive > HALFWAY)
-}
-
-/// Whether it has nothing to do and would take any message.
-fn is_idle(owner: &Process) -> bool {
-    is_in_loop(owner.function) && owner.running < HALFWAY && owner.with_mail < HALFWAY
 }
