@@ -1,8 +1,7 @@
 //! The account of a service that is only watched: its connections by state, listening port by listening port.
 //!
 //! Seen from the server's end a connection is idle, unread, in the application, sending and held, or in flight. The
-//! kernel's clocks of a connection have whole milliseconds; the header capture, where permitted, has each request's
-//! and each answer's instant: how many are under way, and how long each takes.
+//! kernel's clocks have whole milliseconds; the header capture, where permitted, each request's and answer's instant.
 //!
 //! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) it is unknown
 //! which end sends next; only unread, unsent and held are known then.
@@ -216,8 +215,7 @@ impl Exchanges {
         (self.alternate && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
     }
 
-    /// How many transactions are served at a time, and how many a second, where they have several requests,
-    /// the order of single ones shows no number, and as many again wait.
+    /// How many transactions are served at a time, and a second, where single requests show no number, and many wait.
     pub fn in_transactions(&self) -> Option<(f64, f64)> {
         let (of, per_s) = self.transactions.filter(|(of, _)| is_told(of))?;
         let at_once = of.at_once;
@@ -228,8 +226,7 @@ impl Exchanges {
         (self.alternate && has_steps && waits && !is_together).then_some((at_once, per_s))
     }
 
-    /// How many connections are accepted at a time, by the order of first requests and ends: most requests are answered
-    /// at once, and the first of a connection waits until another one ends.
+    /// How many connections are accepted at a time: only the first request of each waits, until another one ends.
     pub fn let_in(&self) -> Option<f64> {
         let Served { at_once, .. } = self.sessions.filter(is_told)?;
         let is_first = self.per_session >= 2.0 && self.p50_s < HALFWAY * self.service_s;

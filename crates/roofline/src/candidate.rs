@@ -138,8 +138,7 @@ fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
     gains.map(|gain| facts.attained * gain).into()
 }
 
-/// The rate without refusals: each request takes what it takes alone, as far as the known resources carry that. A
-/// refusal is quick, so the rate with refusals is no measure of it.
+/// The rate without refusals, which are quick: each request takes what it takes alone, as far as resources carry it.
 fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let lost = asked - served;
     // A few are chance, unless they are a large part of all.
@@ -266,8 +265,7 @@ fn capacity(
         _ => return None,
     };
     let of_target = |of| matches!(of, Resource::TargetCpu | Resource::TargetThread);
-    // What has headroom by its own figures is not full. What a watched service reads is no exchange, and short
-    // connections are not sampled: such a claim has its own count.
+    // What has headroom by its own figures is not full; slots of a watched service have a count of their own.
     let is_of_reads = facts.load == Load::Watched && resource == Resource::Slots;
     let has_room =
         claim.role == Role::Place && !is_of_reads && each * facts.attained < HALFWAY * at_once;

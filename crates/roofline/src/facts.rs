@@ -221,14 +221,10 @@ impl<'a> Facts<'a> {
     pub(crate) fn pace(&self) -> Option<Pace> {
         let (_, headers) = self.captured().ok()?;
         let beat = headers.rhythm.and_then(|rhythm| rhythm.beat);
-        let is_one_by_one =
-            beat.is_none_or(|beat| Pace::of_beat(&beat, headers.under_way).is_none());
-        match headers.pace()? {
-            Pace::Clock if is_one_by_one && self.inside.questions() >= HALFWAY => {
-                Some(Pace::AtOnce(1.0))
-            }
-            pace => Some(pace),
-        }
+        let of_bursts = beat.and_then(|beat| Pace::of_beat(&beat, headers.under_way));
+        let passes_on = of_bursts.is_none() && self.inside.questions() >= HALFWAY;
+        let pace = headers.pace()?;
+        Some(if passes_on && pace == Pace::Clock { Pace::AtOnce(1.0) } else { pace })
     }
 
     /// Whether no CPU of the machine is idle; false where that was not measured.

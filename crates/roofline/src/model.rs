@@ -189,8 +189,8 @@ impl Model {
         self.after(removed, self.connections, &|_, _| {})
     }
 
-    /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better than that, and may be
-    /// of it. The machine's is spread over all that run on it, linerate too.
+    /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better.
+    /// The machine's is spread over all that run on it, linerate too.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
         let machine = self.bounds.iter().find(|of| of.resource == Resource::HostCpu);
         let all = machine.map_or(each, |of| of.station(Heat::Cold, self.by).demand);
@@ -251,8 +251,7 @@ impl Model {
         self.after(removed, connections, &more)
     }
 
-    /// The known stations' rate after the change by that before it, times the measured rate: where they explain the
-    /// run, nothing else limits it. At most what each resource carries.
+    /// The measured rate times the known stations' after the change by before; at most what each resource carries.
     fn known_with(&self, connections: u32, then: Then) -> Predicted {
         let delay = self.delay_s + self.think_s;
         let solve = |heat: Heat| {

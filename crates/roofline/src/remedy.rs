@@ -118,9 +118,8 @@ impl Remedy {
             let by_hand = "raise its affinity or CPU set (taskset, cpuset.cpus, CPUAffinity=)";
             return Self::plan(("target.cpus", "all"), does, by_hand).serving(cpus);
         }
-        let of_node =
-            " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";
-        let by_hand = format!("perf top -p PID{}", if facts.is_beam() { of_node } else { "" });
+        let how = " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";
+        let by_hand = format!("perf top -p PID{}", if facts.is_beam() { how } else { "" });
         Self::human("profile it: only less CPU time an exchange, or more CPUs, helps", by_hand)
     }
 

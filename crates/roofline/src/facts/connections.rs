@@ -191,8 +191,7 @@ impl Work {
         (self.emulator + self.driver + self.collection + self.dirty).max(1e-6)
     }
 
-    /// The drivers' time for these connections' reads, by their share of all reads and writes (a write counts for
-    /// more). The node timed it itself, so it holds for slow CPUs and other releases.
+    /// The drivers' time, by the node's own clock, for these connections' reads: by their share of reads and writes.
     pub fn of_reads(&self, of: &These) -> f64 {
         let calls: f64 = of.all.iter().map(|each| each.reads + WRITE * each.writes).sum();
         self.driver * of.reads / calls.max(1e-9)

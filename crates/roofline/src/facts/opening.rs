@@ -2,8 +2,7 @@
 //!
 //! `kernel's CPU time x segments that open and close connections / all segments`
 //!
-//! Blind spot: what the programs do for a new connection (a process, a buffer, a log line) is left out, so it is a
-//! lower bound. Kernel time without segments (a disk's) is included.
+//! Blind spot: a lower bound, without what programs do for a connection; with kernel time of no segment (a disk's).
 //! Source: RFC 9293, 3.5 and 3.6.
 
 use crate::prelude::*;

@@ -1,7 +1,6 @@
 //! Growing queues of a message broker: how much of what is published into them is consumed.
 //!
-//! A queue grows if more messages wait in it in each third of the window. A burst that is worked off shrinks in the
-//! last one. Unacknowledged messages count too where consumers may hold any number.
+//! A queue grows if it does in each third of the window. Where consumers may hold any number, what they hold counts.
 
 use crate::prelude::*;
 

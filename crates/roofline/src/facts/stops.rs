@@ -1,5 +1,4 @@
-//! Stops: for many times an exchange's time nothing is answered, then everything goes on. A garbage collection that
-//! stops the world, a lock held for long, an event loop busy with something else.
+//! Stops: for many times an exchange's time nothing is answered: a garbage collection, a lock, a busy event loop.
 //!
 //! `share = sum of an engine thread's long times without an answer / (threads x window)`
 //!

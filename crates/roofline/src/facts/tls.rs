@@ -3,8 +3,7 @@
 use crate::prelude::*;
 
 impl Facts<'_> {
-    /// Silent where the plan has no TLS, no port was asked in TLS, and no owner of a sampled connection is a process of
-    /// OTP's ssl. Those have no registered names, but began as `ssl_gen_statem:init/1`.
+    /// Silent where neither plan nor headers have TLS, and no owner of a connection began as `ssl_gen_statem:init/1`.
     pub(crate) fn speaks_tls(&self) -> Result<(), Silent> {
         let (run, owners) = (&self.run, self.run.owners());
         let is_of = |function: &str| function.starts_with("ssl_") || function.starts_with("tls_");

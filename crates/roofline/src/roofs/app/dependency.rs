@@ -47,8 +47,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 
-/// Requests that wait for answers on fewer, shared connections. Where more connections give no more throughput and the
-/// peer is not known to be busy, they wait for the target to ask, and none is counted.
+/// Requests that wait for answers on fewer, shared connections; none where they wait for the target to ask.
 fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     let place = &facts.place;
     let is_limited = place.regime == Regime::Full

@@ -1,5 +1,5 @@
-//! Writers that wait for one slow peer. A send to a socket whose driver queue is over its high watermark waits until
-//! the peer has read, by default for ever. Two of a kind, by the processes that wait.
+//! Writers that wait, by default for ever, until a slow peer has read: the driver queue is over its high watermark.
+//! Two of a kind, by the processes that wait.
 //!
 //! `each = share of samples in which a writer waits x mean exchange`
 //!

@@ -5,8 +5,7 @@
 
 use crate::prelude::*;
 
-// Measured: with asking and delivery a line takes 3 to 4 times the drivers' time for it (OTP 25 and 27, a slow and a
-// quick machine). Less, for lines that are hardly examined. Unit: 1.
+// Less than was measured: with asking and delivery 3 to 4 times the drivers' time (OTP 25 and 27). Unit: 1.
 const WITH_DELIVERY: f64 = 2.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -14,8 +14,7 @@
 
 use crate::prelude::*;
 
-// Measured: 6.3 us of a scheduler a read of 8 KiB by the socket module, which calls a process of its own (2
-// connections, OTP 25, 2 CPUs); half as much on quieter machines. Unit: seconds.
+// Measured: 6.3 us a read of 8 KiB by the socket module (OTP 25, 2 CPUs), half on quieter machines. Unit: seconds.
 const CALLED_READ: f64 = 3.5e-6;
 
 // Half of a read measured where system calls are slow: 1.3 us, 512 bytes, socket:recv, OTP 25, 2 CPUs. Unit: seconds.

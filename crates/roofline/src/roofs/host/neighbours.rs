@@ -2,8 +2,7 @@
 //!
 //! `work = waiting for a CPU that others used / throughput`: with those CPUs it would be spared
 //!
-//! Others are neither target, engine nor path: processes of this machine, and other machines that the hypervisor ran
-//! (steal). Their CPU use does no harm unless the target waits for it.
+//! Others are neither target, engine nor path: processes here, and other machines (steal). Only waiting does harm.
 //! Source: proc_stat(5); `Documentation/scheduler/sched-stats.rst`.
 
 use crate::prelude::*;

@@ -15,8 +15,7 @@ impl Stock {
         let (of, name) = (self.of(facts)?, self.name());
         let (all, is) = match self {
             Stock::Descriptors => ("all its", "open"),
-            Stock::Ports => ("(almost) all", "in use"),
-            Stock::Processes => ("(almost) all", "in use"),
+            Stock::Ports | Stock::Processes => ("(almost) all", "in use"),
         };
         let taken = format!("{} of {} {name} are {is}", of.taken, of.limit);
         silent_if(!of.is_out(), &taken)?;

@@ -10,8 +10,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let opening = facts.opening();
     let upstream = opening.upstream > opening.each;
     let opened = opening.each.max(opening.upstream);
-    // Of our own load an exchange is a request, and connections that carry some of them end by a server's limit. Of a
-    // watched one an exchange may be a step of a session: its cost decides there.
+    // Connections of our own load that carry several end by a server's limit. Of watched sessions the cost decides.
     let few = opened * facts.attained * facts.run.seconds() < FEW;
     let why = format!("{opened:.2} connections are opened for {}", facts.each());
     silent_if(few || (facts.is_made().is_ok() && opened < HALFWAY), why)?;

@@ -22,24 +22,22 @@ fn of_target(facts: &Facts) -> Option<Claim> {
     };
     let Asked { address, resting, ports, .. } = facts.inside.asked.iter().find(is_out)?;
     let (asleep, inside) = (facts.inside.asleep, facts.at(Station::Application));
+    if asleep < HALFWAY * inside {
+        return None;
+    }
     let (each, rest) = (facts.per_exchange(asleep), duration(TIME_WAIT_S));
-    (asleep >= HALFWAY * inside).then(|| {
-        Claim::delay(At::Station(Station::Application), each)
-            .sum(format!(
-                "{resting} of the {ports} ports from which it connects to {address} are in TIME_WAIT"
-            ))
-            .seen(format!(
-                "each connection that it closes keeps its port for {rest} (1 s on loopback, where the kernel takes it again \
-                 then); {asleep:.1} of {inside:.1} requests in the application sleep"
-            ))
-            .lifted_by([Remedy::human(
-                "frees no port, as it closes no connection",
-                format!(
-                    "keep the connections to {address}: a pool, keep-alive; or more ports (IP_LOCAL_PORT_RANGE of the \
-                     socket, net.ipv4.ip_local_port_range), more source addresses, or net.ipv4.tcp_tw_reuse=1"
-                ),
-            )])
-    })
+    let sum = "ports from which it connects to";
+    let by_hand = format!(
+        "keep the connections to {address}: a pool, keep-alive; or more ports (IP_LOCAL_PORT_RANGE of the socket, \
+         net.ipv4.ip_local_port_range), more source addresses, or net.ipv4.tcp_tw_reuse=1"
+    );
+    let claim = Claim::delay(At::Station(Station::Application), each)
+        .sum(format!("{resting} of the {ports} {sum} {address} are in TIME_WAIT"))
+        .seen(format!(
+            "each connection that it closes keeps its port for {rest} (1 s on loopback, where the kernel takes it again \
+             then); {asleep:.1} of {inside:.1} requests in the application sleep"
+        ));
+    Some(claim.lifted_by([Remedy::human("frees no port, as it closes no connection", by_hand)]))
 }
 
 fn of_engine(facts: &Facts) -> Result<Claim, Silent> {

@@ -1,7 +1,6 @@
 //! Slow start after idle: a kept connection loses its window while it has nothing to send.
 //!
-//! `each = halvings x RTT`, `halvings = idle / RTO`, while the window is above ten segments, at most from the first
-//! byte to the last; the reduced window's bytes come with the first byte
+//! `each = halvings x RTT`, `halvings = idle / RTO` above ten segments, at most from the first byte to the last
 //! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; ip-sysctl.rst, `tcp_slow_start_after_idle`.
 
 use crate::prelude::*;

@@ -2,9 +2,8 @@
 //!
 //! `work = reductions of the asking process x cost of one / throughput`
 //!
-//! The emulator's process that asks (`erts_literal_area_collector`) idles in a node that sets its terms once; its
-//! reductions show how many processes it asked. The cost of one is another machine's, so it counts for at most that
-//! process's part of all sampled reductions in the schedulers' account.
+//! The reductions of the emulator's process that asks (`erts_literal_area_collector`) show how many it asked. The cost
+//! of one is another machine's: it counts for at most its part of all sampled reductions in the schedulers' account.
 //! Source: "Storing and deleting", persistent_term(3).
 
 use crate::prelude::*;

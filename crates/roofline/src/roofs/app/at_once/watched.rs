@@ -105,8 +105,7 @@ fn is_away(threads: &States) -> bool {
     threads.all() < TWO && threads.idle() < HALFWAY * threads.all()
 }
 
-/// Connections with unanswered requests whose own process waits for events, where each connection has a process with
-/// one thread: they wait for each other, since for no CPU, disk, clock, client or peer.
+/// Connections, each with a process of one thread, that wait for no CPU, disk, clock, client or peer: for each other.
 fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let last = |metric| facts.run.evidence.of(Subject::Target).last(metric).ok();
     let counts = last(process::PROCESSES).zip(last(process::THREADS));
