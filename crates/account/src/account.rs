@@ -6,7 +6,6 @@
 //! Blind spot: an exchange that ends before both its ends were asked is [`Station::Brief`], which is not split.
 
 use crate::prelude::*;
-use crate::station::Held;
 
 /// Where the exchanges under way are.
 #[derive(Clone, Debug, Default, PartialEq)]

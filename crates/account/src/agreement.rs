@@ -5,7 +5,6 @@
 //! Source: `struct tcp_info`, include/uapi/linux/tcp.h; `tcp_cwnd_validate`, net/ipv4/tcp_output.c.
 
 use crate::prelude::*;
-use crate::station::Held;
 
 /// One figure, measured in two ways.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -22,4 +22,4 @@ pub(crate) use crate::account::{Account, shares};
 pub(crate) use crate::chosen::*;
 pub(crate) use crate::cpu::Running;
 pub(crate) use crate::share::{Estimate, ratio};
-pub(crate) use crate::station::Station;
+pub(crate) use crate::station::{Held, Station};

@@ -128,7 +128,7 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
         Part::Taken { resource, each } => work(facts, resource, each, true),
         Part::Capacity { resource: Resource::Load, .. } => load(facts),
         Part::Capacity { resource, at_once, each } => {
-            capacity(facts, claim, resource, at_once, each)
+            capacity(facts, claim, resource, [at_once, each])
         }
     }
 }
@@ -251,14 +251,8 @@ fn load(facts: &Facts) -> Option<Predicted> {
         .then_some(predicted)
 }
 
-fn capacity(
-    facts: &Facts,
-    claim: &Claim,
-    resource: Resource,
-    at_once: f64,
-    each: f64,
-) -> Option<Predicted> {
-    let place = &facts.place;
+fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) -> Option<Predicted> {
+    let (place, [at_once, each]) = (&facts.place, size);
     let full = match place.regime {
         Regime::Full | Regime::RateSet => place.resource?,
         Regime::Unknown => Resource::Slots,

@@ -220,11 +220,7 @@ impl<'a> Facts<'a> {
     /// The share of time in which so many bytes had come that their owner would have taken: its mailbox was nearly
     /// empty (active mode), or it asked for them (passive). Only the driver delayed them. None where the kernel's
     /// queue, or which processes ask, was not sampled.
-    pub(crate) fn undelivered(
-        &self,
-        of: &These,
-        bytes: impl Fn(&Connection) -> f64,
-    ) -> Option<f64> {
+    pub(crate) fn undelivered(&self, of: &These, bytes: fn(&Connection) -> f64) -> Option<f64> {
         // Of sampled processes at work or asking for data, the share that asked.
         let node = self.run.of(Subject::Node);
         let met = |metric| Some(node.values(metric).ok()?.iter().sum::<u64>());

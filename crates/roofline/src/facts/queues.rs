@@ -137,11 +137,9 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     };
     let balance = flow.balance(unlimited > 0 && acknowledges);
     let balance = balance.or_not_here("its counters were sampled too few times")?;
-    let why = format!(
-        "{:.0} of {:.0} published messages were consumed, and the queues did not grow throughout",
-        balance.taken, balance.published
-    );
-    silent_if(!balance.is_growing(), why)?;
+    let Growing { taken, published: all, .. } = &balance;
+    let why = format!("{taken:.0} of {all:.0} published messages were consumed");
+    silent_if(!balance.is_growing(), format!("{why}, and the queues did not grow throughout"))?;
     let of_all = |metrics: &[Metric<u64>]| -> Option<u64> {
         metrics.iter().map(|metric| of.last(*metric).ok()).sum()
     };

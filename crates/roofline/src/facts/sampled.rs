@@ -163,23 +163,17 @@ fn calls(run: &Run, subject: Subject, metric: Metric<u64>) -> f64 {
     of.all(metric).map_or(0.0, |samples| samples.iter().map(|(_, count)| *count as f64).sum())
 }
 
-fn process<'a>(
-    run: &Run<'a>,
-    subject: Subject,
-    owners: &[&str],
-    calls_of_all: f64,
-) -> Option<Process<'a>> {
+fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<Process<'a>> {
     // Samples are few: where the window has too few, the whole run's are taken.
     let samples = |of: &Of| of.all(suspect::RUNNING).map_or(0, |samples| samples.len());
     let often = |of: &Of| samples(of) >= SAMPLES;
-    let of = run.window_or_whole(subject, often);
+    let of = run.window_or_whole(id, often);
     if !often(&of) {
         return None;
     }
-    let fact = |name| run.fact(subject, name);
+    let fact = |name| run.fact(id, name);
     let some = |metric: Metric<u64>| of.share(metric, |value| value > 0).unwrap_or(0.0);
-    let pid = fact("pid").map_or_else(|| subject.to_string(), str::to_owned);
-    let own_calls = calls(run, subject, callees::CALLERS);
+    let pid = fact("pid").map_or_else(|| id.to_string(), str::to_owned);
     Some(Process {
         name: fact("name").unwrap_or("a process"),
         function: fact("function").unwrap_or("?"),
@@ -195,7 +189,7 @@ fn process<'a>(
         reductions: of.rate(suspect::REDUCTIONS).unwrap_or(0.0),
         traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),
         fullsweep_after: fact("fullsweep_after"),
-        callers: if calls_of_all < FEW { 0.0 } else { own_calls / calls_of_all },
+        callers: if all < FEW { 0.0 } else { calls(run, id, callees::CALLERS) / all },
         is_one_of_several: false,
         is_owner: owners.contains(&pid.as_str()),
         pid,

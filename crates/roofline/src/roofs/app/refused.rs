@@ -71,14 +71,14 @@ fn refused(facts: &Facts) -> Result<Claim, Silent> {
     let worst = ports.max_by(|a, b| a.1.refused_per_s.total_cmp(&b.1.refused_per_s));
     let worst = worst.filter(|(_, headers)| headers.refused_per_s > 0.0);
     let (port, headers) = worst.or_not_here("no connection was refused or reset")?;
-    let refused = headers.refused_per_s * seconds;
+    let (lost, others) = (headers.refused_per_s, headers.per_s);
+    let refused = lost * seconds;
     // Connections that were open before they were reset are added.
     let asked = (headers.opened_per_s * seconds).max(refused);
     let log = "a limit of connections, a worker that died, a timeout of its own";
     Ok(claim(asked, asked - refused, log)
         .sum(format!("{refused:.0} of {asked:.0} connections to port {port} were refused or reset"))
         .seen(format!(
-            "{:.1} a second by the headers of its packets; {:.1} exchanges a second on the others",
-            headers.refused_per_s, headers.per_s
+            "{lost:.1} a second by the headers of its packets; {others:.1} exchanges a second on the others"
         )))
 }

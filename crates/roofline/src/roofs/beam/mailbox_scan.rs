@@ -55,15 +55,14 @@ impl MailboxScan {
         let both = send + receive;
         let mine = if self == MailboxScan::Send { send } else { receive };
         let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
-        let (one, took) = (duration(mailbox * MESSAGE), facts.took(each));
+        let (one, took, code) = (duration(mailbox * MESSAGE), facts.took(each), work.emulator);
         Ok(Claim::work(Resource::Process, each)
             // At another machine's price it is most of the code that runs; the node's own account bounds it.
             .sized_if(both >= HALFWAY * work.emulator)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(
                 "{mailbox:.0} messages are in a mailbox; sends search for {send:.2} and receives for {receive:.2} of the \
-                 {:.2} CPUs that run code",
-                work.emulator
+                 {code:.2} CPUs that run code"
             ))
             .lifted_by(self.remedies()))
     }

@@ -42,14 +42,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         false => format!("packets over {largest} never pass {name}: exchanges that need them hang"),
     };
     let most = direction.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
+    let whole = most + HEADERS;
     let mut remedies = vec![Remedy::plan(
         (direction.knob("largest"), "1500B"),
         "lets whole packets pass",
         format!(
             "let ICMP `fragmentation needed` through, or repair the hop that drops them. Until then use smaller \
              segments: clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock \
-             {} on both hosts, or TCP_MAXSEG {most} on one listener",
-            most + HEADERS
+             {whole} on both hosts, or TCP_MAXSEG {most} on one listener"
         ),
     )];
     if !probes {

@@ -24,7 +24,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = lost / came.max(1e-9);
     let cost = (lost > 0.0).then(|| Cost::of(facts, Drops::Together, lost, share)).transpose()?;
     let has_offload = facts.run.header.plan.paths().first().is_some_and(|path| path.offload);
-    let (attained, cpu) = (OpRate(facts.attained), in_percent(cpu));
+    let (attained, cpu, lost) = (OpRate(facts.attained), in_percent(cpu), percent(share));
     let [late, exchange] = [late, facts.exchange_s()].map(|seconds| duration(seconds.max(1e-9)));
     let (knob, value, does) = match has_offload {
         true => ("backend", "netem", "uses the kernel's netem"),
@@ -36,9 +36,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{attained} / {cpu} of a CPU that the thread of {name} used = {rate}"))
         .seen(format!(
             "the thread of {name} used {cpu} of a CPU; packets were {late} late in a round trip, of an exchange's \
-             {exchange}; {} of the frames were lost in the emulator's own devices: the limit is linerate's path, not \
-             the target",
-            percent(share)
+             {exchange}; {lost} of the frames were lost in the emulator's own devices: the limit is linerate's path, \
+             not the target"
         ))
         .lifted_by([Remedy::plan(
             (facts.run.path_key(knob), value),

@@ -159,15 +159,14 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let in_flight = bulk.in_flight("with a full buffer", is_held)?;
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(facts, in_flight, rtt)?.min(bulk.busy(full)?);
-    let at_once = bytes(in_flight);
+    let (at_once, full) = (bytes(in_flight), in_percent(full));
     // A full buffer with all of an exchange in flight delays nothing.
     silent_if(trips <= 0.0, format!("a whole exchange is in flight at once: {at_once}"))?;
     let each = trips.max(facts.held_by(sender, Held::Buffer));
     Ok(Claim::delay(At::Path, each)
         .sum(bulk.sum(facts, in_flight, "in flight", rtt))
         .seen(format!(
-            "in {} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} in \
-             flight and room in both windows",
-            in_percent(full)
+            "in {full} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} \
+             in flight and room in both windows"
         )))
 }

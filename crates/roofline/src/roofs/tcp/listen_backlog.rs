@@ -51,16 +51,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waits = duration(waits_s);
     let long = format!("a connection waits {waits} in the queue, and longer in a longer one");
     silent_if(waits_s >= RETRY_S, long)?;
+    let queue = backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"));
+    let on = listener.map_or(String::new(), |(port, _)| format!(" of port {port}"));
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;
     let late = (late > 0.0).then(|| format!("{late:.1} % of connects took a second or more"));
     Ok(Claim::cause(vec![Part::TurnedAway { asked, served: made }])
         .sum(format!(
-            "{lost:.0} of {asked:.0} connections found {} full and retry after a second",
-            backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"))
+            "{lost:.0} of {asked:.0} connections found {queue} full and retry after a second"
         ))
         .seen(format!(
-            "the queue{} overflowed {lost:.0} times while {made:.0} connections were accepted",
-            listener.map_or(String::new(), |(port, _)| format!(" of port {port}"))
+            "the queue{on} overflowed {lost:.0} times while {made:.0} connections were accepted"
         ))
         .also(late)
         .lifted_by(remedies(facts, backlog)))

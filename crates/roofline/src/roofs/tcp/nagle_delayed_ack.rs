@@ -51,12 +51,12 @@ fn of_question(facts: &Facts) -> Option<Claim> {
     let inside = facts.at(station).max(inside.asleep);
     let is_there = facts.place.station == Some(station) && held > 0.0;
     let (address, each) = (&asked.address, facts.per_exchange(held));
+    let took = duration(each);
     (is_there && held >= HALFWAY * inside).then(|| {
         Claim::delay(At::Station(station), each)
             .sum(format!(
                 "{held:.1} of {inside:.1} requests in the application wait because Nagle delays the service's request \
-                 to {address}, {} each",
-                duration(each)
+                 to {address}, {took} each"
             ))
             .seen(format!(
                 "of {:.1} connections to it {:.1} wait for an answer, and {:.1} hold less than a segment, with an ACK \

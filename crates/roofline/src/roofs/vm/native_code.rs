@@ -66,13 +66,12 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
         return Ok(None);
     }
     let each = facts.per_exchange(held);
-    let (online, took) = (node.online, facts.took(each));
+    let (online, took, active, ran) = (node.online, facts.took(each), node.active, target.cores);
     let ready = facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0);
     Ok(Some(Claim::work(Resource::TargetCpu, each)
         .sum(format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"))
         .seen(format!(
-            "schedulers had work for {:.2} CPUs, of which {:.2} ran and {ready:.2} were runnable",
-            node.active, target.cores
+            "schedulers had work for {active:.2} CPUs, of which {ran:.2} ran and {ready:.2} were runnable"
         ))
         .lifted_by([Remedy::human(
             "takes the native call off the normal schedulers",

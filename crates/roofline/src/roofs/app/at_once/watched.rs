@@ -42,7 +42,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         "most answers come on connections that hardly wait: who waits is served by something else";
     silent_if(headers.others_wait() && place.station == Some(Station::Application), who)?;
     let none = "no thread of its own shows what its requests wait for";
-    let InService { at_once, working } = by_waits(facts, port).or_not_here(none)?;
+    let (at_once, working) = by_waits(facts, port).or_not_here(none)?;
     let why = "the number of requests in service cannot be distinguished from those that wait";
     silent_if(at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once, why)?;
     let why = "requests and answers do not alternate, so the time of each is unknown";
@@ -62,15 +62,10 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     (is_told && inside.questions() <= at_once).then_some(known)
 }
 
-/// Requests in service, and how many threads work beside those that serve them.
-struct InService {
-    at_once: f64,
-    working: f64,
-}
-
-/// A request in service shows as a connection that is accepted, or read, while others are not; as a question out to a
-/// peer; or as a sleeping thread that waits for neither lock nor events. How many wait for a CPU depends on CPUs.
-fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
+/// Requests in service, and how many threads work beside them. A request in service shows as a connection that is
+/// accepted, or read, while others are not; as a question out to a peer; or as a sleeping thread that waits for
+/// neither lock nor events. How many wait for a CPU depends on CPUs.
+fn by_waits(facts: &Facts, port: &Watched) -> Option<(f64, f64)> {
     let (inside, place) = (&facts.inside, &facts.place);
     let (working, questions, threads) = (inside.running, inside.questions(), facts.threads());
     let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
@@ -91,13 +86,13 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
             None if serving >= TWO || queues >= HALFWAY * place.of => serving,
             None if in_each_others_way(facts, port) >= HALFWAY * place.of => {
                 // One of them holds what they wait for, at work or while its client sends next.
-                return Some(InService { at_once: 1.0, working: (working - 1.0).max(0.0) });
+                return Some((1.0, (working - 1.0).max(0.0)));
             }
             // One thread in a timer is most runtimes' clock, unless as many others wait for it as requests do.
             None => return None,
         },
     };
-    Some(InService { at_once, working })
+    Some((at_once, working))
 }
 
 /// Whether there is one thread, and it is mostly busy with something else than requests.

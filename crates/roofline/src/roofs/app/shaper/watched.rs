@@ -17,7 +17,7 @@ pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// What it sends.
 fn given(facts: &Facts) -> Result<Claim, Silent> {
     let (port, headers) = facts.captured()?;
-    let (answering, all) = (port.answering, headers.answering);
+    let (answering, open, all) = (port.answering, port.connections, headers.answering);
     let few = format!("{answering:.1} connections wait for the next piece of an answer");
     silent_if(answering < 2.0 || answering < HALFWAY * all, few)?;
     let of = headers.lasting.filter(|[count, ..]| *count >= FEW);
@@ -29,8 +29,7 @@ fn given(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{answering:.1} connections x {}/s", bytes((low + high) / 2.0)))
         .seen(format!(
             "{count:.0} answers got {rates}, eight in ten of them; between their pieces nothing waits to be \
-             sent, {answering:.1} of {:.1} connections at a time",
-            port.connections
+             sent, {answering:.1} of {open:.1} connections at a time"
         ))
         .lifted_by([remedy()]))
 }
