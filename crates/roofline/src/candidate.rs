@@ -346,7 +346,6 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let used = facts.stations.of_resource(full)?.used;
     let spared = (each * facts.attained).min(used);
     let most = used / (used - spared).max(used / 1e6);
-    // Other resources keep their headroom.
     let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));
     let (mid, high) = (room(Heat::Warm).min(asked_with(facts, most.recip())), room(Heat::Hot));
     (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))

@@ -91,6 +91,12 @@ impl Remedy {
         Self::plan((name, value), does, by_hand)
     }
 
+    /// The engine on a machine of its own.
+    pub fn own_machine(does: &str) -> Self {
+        let by_hand = "run linerate on a second machine against this one's address";
+        Self::plan(("engine.host", "another machine"), does, by_hand)
+    }
+
     /// The same for hosts that the plan's path may lay: then a key of the plan.
     pub fn or_of_path(self, facts: &Facts) -> Self {
         let is_laid = !facts.run.header.plan.paths().is_empty();

@@ -221,7 +221,6 @@ impl<'a> Facts<'a> {
     /// empty (active mode), or it asked for them (passive). Only the driver delayed them. None where the kernel's
     /// queue, or which processes ask, was not sampled.
     pub(crate) fn undelivered(&self, of: &These, bytes: fn(&Connection) -> f64) -> Option<f64> {
-        // Of sampled processes at work or asking for data, the share that asked.
         let node = self.run.of(Subject::Node);
         let met = |metric| Some(node.values(metric).ok()?.iter().sum::<u64>());
         let asking = met(waits::RECV).zip(met(waits::RUNNING));

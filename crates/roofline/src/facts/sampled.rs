@@ -164,7 +164,6 @@ fn calls(run: &Run, subject: Subject, metric: Metric<u64>) -> f64 {
 }
 
 fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<Process<'a>> {
-    // Samples are few: where the window has too few, the whole run's are taken.
     let samples = |of: &Of| of.all(suspect::RUNNING).map_or(0, |samples| samples.len());
     let often = |of: &Of| samples(of) >= SAMPLES;
     let of = run.window_or_whole(id, often);

@@ -7,11 +7,10 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let queue = growing(&facts.run)?;
-    let part = if queue.consumers.is_some_and(|of| of.are_full()) {
-        Part::TurnedAway { asked: queue.published, served: queue.taken }
-    } else {
-        let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
-        Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0))
+    let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
+    let part = match queue.consumers.is_some_and(|of| of.are_full()) {
+        true => Part::TurnedAway { asked: queue.published, served: queue.taken },
+        false => Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0)),
     };
     Ok(Claim::cause(vec![part]).sum(sum(&queue)).seen(seen(&queue)).lifted_by(remedies(&queue)))
 }

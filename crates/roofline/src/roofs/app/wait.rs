@@ -21,7 +21,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(asleep < HALFWAY * under_way, few)?;
     let questions = facts.inside.questions();
     let asked = format!("{questions:.1} of them wait for a dependency");
-    // As the dependency has it.
     let inside = facts.at(Station::Application).max(asleep);
     silent_if(questions >= HALFWAY * inside, asked)?;
     let each = asleep / facts.attained;

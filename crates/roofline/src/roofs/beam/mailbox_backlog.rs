@@ -8,7 +8,6 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let pushed = facts.those(|each| each.is_pushed() && each.bytes > 0.0)?;
     let length = |each: &Connection| each.of.mean(owner::MAILBOX);
-    // Missing where one of them was not sampled.
     pushed.these.iter().try_for_each(|each| length(each).map(drop))?;
     let is_behind = |each: &Connection| {
         let stands = each.standing().is_ok_and(|standing| standing >= FEW);

@@ -31,11 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Remedy::plan((key, more.to_string()), does, format!("-{flag} {more}"))
             .serving(at_once * f64::from(more) / f64::from(threads))
     } else {
-        Remedy::plan(
-            ("engine.host", "another machine"),
-            "gives the engine CPUs of its own",
-            "run linerate on a second machine against this one's address",
-        )
+        Remedy::own_machine("gives the engine CPUs of its own")
     };
     Ok(Claim::place(vec![Part::capacity(Resource::EngineCpu, at_once, each)])
         .sum(format!("{threads} thread{s} at {cost} CPU an exchange, the busiest {used} used = {rate}"))

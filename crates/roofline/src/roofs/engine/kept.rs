@@ -34,10 +34,9 @@ pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(!is_kept, format!("{ran}; other programs used {strangers:.2}"))?;
     let (each, at_once) = (facts.per_exchange(running), running + waits.min(strangers));
     let (rate, waiting) = (rate(at_once, each), waiting(facts));
+    let both = format!("{running:.2} CPUs of linerate and {strangers:.2} of other programs");
     Ok(claim(facts, at_once, each)
-        .sum(format!(
-            "{running:.2} CPUs of linerate and {strangers:.2} of other programs on the same CPUs = {rate}"
-        ))
+        .sum(format!("{both} on the same CPUs = {rate}"))
         .seen(format!(
             "linerate's threads ran {running:.2} and waited {waits:.2} for a CPU that other programs used; {waiting}"
         ))

@@ -43,7 +43,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let most = direction.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
     let whole = most + HEADERS;
-    let mut remedies = vec![Remedy::plan(
+    let pass = Remedy::plan(
         (direction.knob("largest"), "1500B"),
         "lets whole packets pass",
         format!(
@@ -51,14 +51,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              segments: clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock \
              {whole} on both hosts, or TCP_MAXSEG {most} on one listener"
         ),
-    )];
-    if !probes {
-        remedies.push(Remedy::plan(
-            (facts.run.path_key(&format!("sysctls.{PROBING}")), "1"),
-            "tries smaller segments after 3 s, on each connection anew",
-            format!("sysctl -w {PROBING}=1 on both hosts: helps where connections are kept"),
-        ));
-    }
+    );
+    let probe = Remedy::plan(
+        (facts.run.path_key(&format!("sysctls.{PROBING}")), "1"),
+        "tries smaller segments after 3 s, on each connection anew",
+        format!("sysctl -w {PROBING}=1 on both hosts: helps where connections are kept"),
+    );
     Ok(Claim::delay(At::Path, each)
         .sum(sum)
         .seen(format!(
@@ -66,7 +64,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              of the samples"
         ))
         .also(cost.map(|cost| cost.words))
-        .lifted_by(remedies))
+        .lifted_by([pass])
+        .lifted_by((!probes).then_some(probe)))
 }
 
 /// The share of samples with segments in flight in which the timer had doubled; none without any.

@@ -10,7 +10,6 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    // Where most bytes were lost.
     let (direction, most) =
         facts.worst_direction(|of| Ok(of.per_second(link::BYTES_OUT)? * of.lost()?))?;
     silent_if(most <= 0.0, "the path lost no packet at random")?;

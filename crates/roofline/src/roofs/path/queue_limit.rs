@@ -29,7 +29,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let line = direction.utilisation()?.map_or(String::new(), used);
     let (took, exchange, name) = (duration(each), facts.exchange(), &direction.name);
     let (lost, again) = (percent(share), again(&facts.run));
-    // The path's limit, or the queue before its rate.
     let (holds, remedy) = match drops.limit > drops.queue {
         true => larger_limit(facts, direction)?,
         false => larger_queue(facts, direction)?,

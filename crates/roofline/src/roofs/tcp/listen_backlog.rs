@@ -26,7 +26,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let half_open = grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
     let confirmed = grown(netstat::LISTEN_OVERFLOWS)? + half_open;
     let deferred = grown(netstat::DEFER_ACCEPT_DROP).unwrap_or(0);
-    // The listener that dropped most, and how many; absent where unknown.
     let dropped = |(port, of): (u16, Of)| (port, of.delta(listener::DROPS).ok().map(|of| of.0));
     let listener = run.listeners().map(dropped).max_by_key(|(_, drops)| *drops);
     let own = listener.and_then(|(_, own)| own).map(|own| own.saturating_sub(deferred));

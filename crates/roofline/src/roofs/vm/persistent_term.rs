@@ -32,10 +32,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = used / target.work().max(1e-6);
     let (took, rate) = (facts.took(each), facts.rate_without(share));
     let (often, part) = (asked / processes, in_percent(share));
+    let scanned = format!("{asked:.0} processes a second were scanned for an old term");
     Ok(Claim::work(Resource::TargetCpu, each)
-        .sum(format!(
-            "{asked:.0} processes a second were scanned for an old term, {took}: {rate} without it"
-        ))
+        .sum(format!("{scanned}, {took}: {rate} without it"))
         .seen(format!(
             "all {processes:.0} processes were scanned {often:.0} times a second, at least {part} of the node's work"
         ))
