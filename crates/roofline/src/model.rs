@@ -15,7 +15,6 @@ use linerate_predict::{
 
 use crate::prelude::*;
 
-#[derive(Clone, Debug)]
 pub struct Model {
     fit: Fit,
     /// In the fit's order.
@@ -45,7 +44,6 @@ pub struct Model {
 type Then<'a> = &'a dyn Fn(&InUse, &mut QueueStation);
 
 /// The network of the known stations alone.
-#[derive(Clone, Copy, Debug)]
 pub struct KnownPart {
     /// Throughput with the run's connections. Unit: exchanges a second.
     pub per_s: f64,

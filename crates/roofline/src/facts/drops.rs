@@ -38,8 +38,11 @@ impl Cost {
         let mut held = 0.0;
         if let Ok(windows) = Windows::of(&facts.run) {
             held = windows.by(share);
-            let again = if drops == Drops::AtRandom { windows.sent_again(share) } else { 0.0 };
-            timers += again * (1.0 - stalls.exchanges);
+            if drops == Drops::AtRandom {
+                // Time of round trips in which losses are sent again, until an exchange is complete.
+                let trips = trips_again(share, windows.bytes / windows.segment);
+                timers += windows.rtt * trips * (1.0 - stalls.exchanges);
+            }
             let full = in_percent(windows.full);
             words += &format!("; the congestion window was full in {full} of busy samples");
         }
@@ -121,11 +124,6 @@ impl Windows {
         let window = window_with_losses(share, self.rtt) * self.segment;
         let moved = self.bytes / window.max(1.0) * self.rtt;
         (moved.min(self.full * self.mean) - self.rtt).max(0.0)
-    }
-
-    /// Time of round trips in which losses are sent again, until an exchange is complete.
-    fn sent_again(&self, share: f64) -> f64 {
-        self.rtt * trips_again(share, self.bytes / self.segment)
     }
 }
 

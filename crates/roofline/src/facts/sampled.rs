@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 
-#[derive(Clone, Debug)]
 pub struct Process<'a> {
     /// Its pid, or linerate's number for it.
     pub pid: String,

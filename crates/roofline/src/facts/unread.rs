@@ -3,7 +3,6 @@
 use crate::prelude::*;
 
 /// The target's receive queues, on average.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Unread {
     /// Connections whose queue is full.
     pub full: f64,
