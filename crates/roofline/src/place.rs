@@ -147,9 +147,8 @@ fn made(facts: &Facts) -> Place {
         // Half of its time may also be work after an answer, for which the next one waits. An idle target does none.
         let most = if model.known.used < HALFWAY { EXPLAINED } else { HALFWAY };
         // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
-        let each_waits = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
-        let is_set =
-            each_waits && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
+        let wait = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
+        let is_set = wait && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
         if is_set && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
             return place.is(Regime::RateSet, Some(Resource::Slots));
         }

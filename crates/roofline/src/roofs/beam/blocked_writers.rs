@@ -95,7 +95,7 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
     let run = &facts.run;
     let why = match hub(all) {
         Some((owner, own)) if sends(run, owner) => {
-            let name = process(run, owner).and_then(|process| run.fact(process, "name"));
+            let name = fact_of(run, owner, "name");
             let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
             let longest = bytes(queued(&own).map(queue).fold(0.0, f64::max));
             let (full, all) = (queued(&own).count(), own.len());
@@ -122,11 +122,8 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
 /// The owner of most connections, and these, if fewer than half of its own have a queue.
 fn hub<'f, 'a>(all: &'f [Connection<'a>]) -> Option<(&'a str, Vec<&'f Connection<'a>>)> {
     let mut by_owner: BTreeMap<&'a str, Vec<&Connection>> = BTreeMap::new();
-    for each in all {
-        if let Some(owner) = each.owner {
-            by_owner.entry(owner).or_default().push(each);
-        }
-    }
+    let owned = all.iter().filter_map(|each| Some((each.owner?, each)));
+    owned.for_each(|(owner, each)| by_owner.entry(owner).or_default().push(each));
     by_owner.into_iter().filter(|(_, own)| are_few(own)).max_by_key(|(_, own)| own.len())
 }
 
@@ -153,12 +150,11 @@ fn queue(connection: &Connection) -> f64 {
 
 /// Whether that process was sending at its last sample, or was not sampled.
 fn sends(run: &Run, owner: &str) -> bool {
-    let wait = process(run, owner).and_then(|process| run.fact(process, "wait"));
     // It may be free by the last sample: the load is over.
-    wait.is_none_or(|wait| matches!(wait, "send" | "receive" | "running"))
+    fact_of(run, owner, "wait").is_none_or(|wait| matches!(wait, "send" | "receive" | "running"))
 }
 
-fn process(run: &Run, pid: &str) -> Option<Subject> {
-    let all = run.evidence.processes();
-    all.into_iter().find(|process| run.fact(*process, "pid") == Some(pid))
+fn fact_of<'a>(run: &Run<'a>, pid: &str, name: &str) -> Option<&'a str> {
+    let mut all = run.evidence.processes().into_iter();
+    run.fact(all.find(|process| run.fact(*process, "pid") == Some(pid))?, name)
 }

@@ -30,10 +30,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
          work was garbage collection, {dirty:.2} of it on dirty schedulers"
     );
     let events = node.grown(vm::LONG_GC).unwrap_or(0.0);
-    let long = || {
-        let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |of| of.as_secs_f64() * 1e3);
-        format!("{events:.0} collections took 20 ms or more, the longest {longest:.0} ms")
-    };
+    let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |of| of.as_secs_f64() * 1e3);
+    let long = format!("{events:.0} collections took 20 ms or more, the longest {longest:.0} ms");
     let remedy = if worst.fullsweep_after == Some("0") {
         Remedy::by_knob(
             ("fullsweep_after", "65535"),
@@ -55,7 +53,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .and((dirty > 0.0).then_some(on_dirty))
         .sum(format!("{part} of the node's work is collection, {took}: {rate} without it"))
         .seen(seen)
-        .also((events > 0.0).then(long))
+        .also((events > 0.0).then_some(long))
         .lifted_by([remedy]))
 }
 

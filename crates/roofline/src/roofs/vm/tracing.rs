@@ -43,11 +43,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
          erlang:trace_pattern({'_', '_', '_'}, false, [local])"
     };
     let does = "lets the processes run without trace messages";
-    let sum = if each > 0.0 {
-        let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
-        format!("the tracer takes {}: {rate} or more without", facts.took(each))
-    } else {
-        "its cost is unknown".into()
+    let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
+    let sum = match each > 0.0 {
+        true => format!("the tracer takes {}: {rate} or more without", facts.took(each)),
+        false => "its cost is unknown".into(),
     };
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(each > 0.0)
