@@ -28,7 +28,7 @@ pub const EXPLAINED: f64 = 0.8;
 /// (each connection adds its own exchanges) and 0 (something is full). A pause of half an exchange's time is no work.
 pub const HALFWAY: f64 = 0.5;
 
-/// The share of the exchanges under way from which on a cause is named: of four equal ones each, of five none.
+/// The share of the exchanges under way that a place needs for a cause there: of four equal ones each, of five none.
 pub const HOLDS: f64 = 0.25;
 
 /// A lock held in turn is a limit at this share of one thread's time. The rest is handing it over.

@@ -74,7 +74,7 @@ impl Inside {
     }
 }
 
-/// Disk flushes under way on average, for each of which a thread waits; 0: unknown, or mostly not the target's.
+/// Disk flushes under way on average, for each of which a thread waits; 0: unknown, or hardly any is the target's.
 fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     let [target, host] =
         [Subject::Target, Subject::Host].map(|of| evidence.of(of).within(window.clone()));
