@@ -5,21 +5,14 @@
 //!
 //! Blind spot: an exchange that ends before both its ends were asked is [`Station::Brief`], which is not split.
 
-use linerate_evidence::sources::census::{self, Batches};
-use linerate_evidence::{Evidence, Header, LoadSummary};
-use serde::{Deserialize, Serialize};
-
-use crate::chosen::HALFWAY;
-use crate::share::{Estimate, ratio};
-use crate::station::{Held, Station};
+use crate::prelude::*;
 
 /// Where the exchanges under way are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// What the split is made of.
     pub source: Source,
-    /// Exchanges under way on average: written (in an open loop: or late by the engine) and not read whole, and those
-    /// whose connection is opened again.
+    /// Exchanges under way on average: written (or late by the engine) and not read whole, or being reconnected.
     pub under_way: f64,
     /// Answered a second.
     pub per_s: f64,
@@ -68,12 +61,6 @@ pub(crate) fn shares(census: &Batches) -> Vec<(Station, Option<Held>, Estimate)>
     census::Station::ALL.into_iter().zip(&census.counts).filter_map(share).collect()
 }
 
-/// The share of its instants at which a connection had an exchange under way.
-fn share_busy(census: &Batches) -> Option<Estimate> {
-    let all = census.instants.iter().map(|(all, _)| *all);
-    ratio(&census.busy().into_iter().zip(all).collect::<Vec<_>>())
-}
-
 impl Account {
     /// The account of the measured window; without a census nothing is split.
     pub fn of(header: &Header, evidence: &Evidence, load: &LoadSummary) -> Option<Self> {
@@ -87,10 +74,10 @@ impl Account {
         let (in_flight, under_way) = (load.in_flight, load.in_flight + late);
         let stamps = Self { under_way, per_s, ..Self::default() };
         let census = Batches::of(evidence, &(load.window.0..=load.window.1));
-        let Some((census, busy)) = census.and_then(|of| share_busy(&of).map(|busy| (of, busy)))
-        else {
-            return Some(stamps);
-        };
+        let Some(census) = census else { return Some(stamps) };
+        // The share of its instants at which a connection had an exchange under way.
+        let instants = census.busy().into_iter().zip(census.instants.iter().map(|(all, _)| *all));
+        let Some(busy) = ratio(&Vec::from_iter(instants)) else { return Some(stamps) };
         let counted = busy.mid * f64::from(header.plan.connections());
         let mut places = shares(&census);
         // Where a connection outlives an exchange, stamps begin when it is ready: opening it again is the census' alone.
@@ -105,7 +92,7 @@ impl Account {
         let opening = reopened * counted;
         if late > 0.0 {
             match places.iter_mut().find(|(station, ..)| *station == Station::Engine) {
-                Some((.., of)) => *of = of.plus(late),
+                Some((.., of)) => *of = of.map(|count| count + late),
                 None => places.push((Station::Engine, None, Estimate::exact(late))),
             }
         }

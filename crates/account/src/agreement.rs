@@ -1,20 +1,10 @@
 //! How far the account agrees with other measurements of the same.
 //!
-//! Samples of sockets at random instants are compared with the kernel's clocks of what limited them, and the
-//! scheduler's run time with the CPU time of processes.
+//! Random samples of sockets against the kernel's clocks of what limited them; run time against CPU time.
 //! Blind spot: the clock of the send buffer does not run while the congestion window is full too.
 //! Source: `struct tcp_info`, include/uapi/linux/tcp.h; `tcp_cwnd_validate`, net/ipv4/tcp_output.c.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
-use linerate_evidence::sources::{process, tcp_info};
-use linerate_evidence::{Evidence, Metric, Side, Subject};
-use linerate_model::Timestamp;
-
-use crate::account::Account;
-use crate::chosen::FEW;
-use crate::station::{Held, Station};
+use crate::prelude::*;
 
 /// One figure, measured in two ways.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,12 +7,10 @@ pub const TURNED_AWAY: f64 = 0.01;
 /// Fewer of anything than this are chance.
 pub const FEW: f64 = 10.0;
 
-/// Fewer samples than this have no spread, and show nothing of what is sampled. Two agree or
-/// differ; only a third shows which is usual.
+/// Fewer samples have no spread, and show nothing: two agree or differ; only a third shows which is usual.
 pub const SAMPLES: usize = 3;
 
-/// An offered rate is met when this share of what became due was answered. The rest was due at the
-/// end of the measured stretch and answered after it.
+/// An offered rate is met when this share of what became due was answered. The rest was answered after the end.
 pub const CARRIED: f64 = 0.97;
 
 /// Below this share of a CPU a process is idle. A node that only waits takes less.
@@ -23,17 +21,14 @@ pub const CHECKS: f64 = 1.0;
 
 /// What is known explains a rate from this share of it on.
 /// Exact mean value analysis takes service for exponential, which is 2/3 instead of 1 for two balanced deterministic
-/// stations. A fifth is what is left of that with more connections, and the noise of a shared machine, where two
-/// stretches of one service differ by as much.
+/// stations. A fifth is left of that with more connections; two stretches on a shared machine differ by as much.
 pub const EXPLAINED: f64 = 0.8;
 
-/// From here on it is most of them: of exchanges, samples, or a second. Also halfway between an elasticity of 1,
-/// where each connection adds its own exchanges, and 0, where something is full. A pause of half of an exchange's
-/// time is a wait and no work.
+/// From here on it is most of them: of exchanges, samples, or a second. Also halfway between an elasticity of 1
+/// (each connection adds its own exchanges) and 0 (something is full). A pause of half an exchange's time is no work.
 pub const HALFWAY: f64 = 0.5;
 
-/// The share of the exchanges under way that a place must have for a cause there to be named. A quarter: four causes
-/// with equal shares may each be named, five may not.
+/// The share of the exchanges under way that a place needs for a cause there: of four equal ones each, of five none.
 pub const HOLDS: f64 = 0.25;
 
 /// A lock held in turn is a limit at this share of one thread's time. The rest is handing it over.

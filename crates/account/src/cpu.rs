@@ -2,18 +2,10 @@
 //!
 //! `running = Δ run time / Δ t`, `runnable = Δ run delay / Δ t`: mean numbers of threads on a CPU, and ready for one.
 //!
-//! Blind spot: kernels differ in whether a thread stopped by its control group counts as waiting for a CPU;
-//! `throttled` is apart.
+//! Blind spot: in some kernels a thread stopped by its control group waits for a CPU too; `throttled` is apart.
 //! Source: `Documentation/scheduler/sched-stats.rst`, `sched-bwc.rst`.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
-use linerate_evidence::sources::{cpus, process, stat};
-use linerate_evidence::{Evidence, Metric, Subject};
-use linerate_model::Timestamp;
-
-use crate::chosen::FEW;
+use crate::prelude::*;
 
 /// Whose threads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

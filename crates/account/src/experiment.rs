@@ -1,27 +1,16 @@
 //! The experiment: throughput with other numbers of connections.
 //!
-//! After the main phase linerate loads the same service with one connection (with pauses, then without), with half of
-//! the connections, and with all of them again.
+//! The main phase, then one connection (with pauses, then without), half of the connections, and all of them again.
 //!
 //! - `e = d ln X / d ln N`: 1 where throughput grows with connections, 0 where something is full. It falls as they
 //!   grow in number, so its mean from one connection to all is an upper bound. That is all there is where throughput
 //!   comes in bursts, and no two stretches of it are alike.
 //! - `k = X(c) x the application's mean time alone`: how many are served at a time.
 //!
-//! Blind spot: a service that changes meanwhile (a cache fills, a neighbour starts): throughput with all connections
-//! then differs, and the experiment is inconclusive.
-//! Source: the elasticity of a closed network, Lazowska et al., "Quantitative System Performance", 1984,
-//! chapter 5; Little's law for k.
+//! Blind spot: a service that changes meanwhile (a cache fills): with all connections it differs, inconclusively.
+//! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 5; Little's law for k.
 
-use linerate_evidence::sources::census::Batches;
-use linerate_evidence::{Evidence, Header, LoadSummary, Step, StepKind};
-use linerate_model::OpRate;
-use linerate_predict::{Elasticity, Observed, elasticity};
-
-use crate::account::shares;
-use crate::chosen::{EXPLAINED, HALFWAY};
-use crate::share::Estimate;
-use crate::station::Station;
+use crate::prelude::*;
 
 /// The loads, and the throughput of each.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,9 +145,7 @@ impl Experiment {
 
     /// How many are served at a time, if each takes as long as alone: `X x time alone`.
     pub fn at_once(&self) -> Option<Estimate> {
-        let alone = self.alone_s?;
-        let at = |time: f64| self.full.per_s * time * (1.0 - self.alone_on_path);
-        Some(Estimate { mid: at(alone.mid), low: at(alone.low), high: at(alone.high) })
+        Some(self.alone_s?.map(|time| self.full.per_s * time * (1.0 - self.alone_on_path)))
     }
 }
 
@@ -175,8 +162,7 @@ fn pooled(a: &Observed, b: &Observed) -> Observed {
 /// Mean service time of a step, with the 95 % interval of its mean. Unit: seconds.
 fn time(step: &Step) -> Option<Estimate> {
     let mid = step.mean_service()?.as_secs_f64();
-    let ends = step.mean_service_interval();
-    let (low, high) =
-        ends.map_or((0.0, 2.0 * mid), |(low, high)| (low.as_secs_f64(), high.as_secs_f64()));
+    let ends = step.mean_service_interval().map(|(a, b)| [a, b].map(|end| end.as_secs_f64()));
+    let [low, high] = ends.unwrap_or([0.0, 2.0 * mid]);
     Some(Estimate { mid, low, high })
 }

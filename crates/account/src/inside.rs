@@ -2,22 +2,11 @@
 //!
 //! `application = running + runnable + stopped by its quota + disk + asleep`; some of those asleep wait for a peer.
 //!
-//! A thread at work serves one exchange, so no more exchanges run than threads; the exchanges that no thread accounts
-//! for are asleep. Sleeping threads are listed beside the sum and not in it: one pool thread in a timer may stand for
-//! a queue of a hundred exchanges.
+//! A thread at work serves one exchange; the exchanges that no thread accounts for are asleep. Sleeping threads are
+//! listed beside the sum and not in it: one pool thread in a timer may stand for a queue of a hundred exchanges.
 //! Blind spot: work that serves no exchange (a compaction, a log) is counted as an exchange's.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-
-use linerate_evidence::sources::peers::Asked;
-use linerate_evidence::sources::threads::States;
-use linerate_evidence::sources::{diskstats, process};
-use linerate_evidence::{Evidence, Subject};
-use linerate_model::Timestamp;
-
-use crate::chosen::HOLDS;
-use crate::cpu::Running;
+use crate::prelude::*;
 
 /// The exchanges in the application, by what they wait for; their sum is what the account has there.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,8 +74,7 @@ impl Inside {
     }
 }
 
-/// Disk flushes under way on average, where the target wrote a good part of what disks wrote: a thread waits for
-/// each, whatever samples of threads show. 0: unknown.
+/// Disk flushes under way on average, for each of which a thread waits; 0: unknown, or hardly any is the target's.
 fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     let [target, host] =
         [Subject::Target, Subject::Host].map(|of| evidence.of(of).within(window.clone()));

@@ -16,6 +16,7 @@ pub mod chosen;
 mod cpu;
 mod experiment;
 mod inside;
+mod prelude;
 mod share;
 mod station;
 mod watched;

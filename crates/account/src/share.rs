@@ -2,14 +2,10 @@
 //!
 //! `p = Σ c_i / Σ n_i`, its variance by the jackknife over batches, its interval by Student's t.
 //!
-//! Batches and not single samples: a state lasts longer than the gap between two instants, so neighbouring samples
-//! are alike.
+//! Batches, since a state lasts longer than the gap between two instants: neighbouring samples are alike.
 //! Source: B. Efron, "The Jackknife, the Bootstrap and Other Resampling Plans", 1982, chapter 3.
 
-use linerate_evidence::t95;
-use serde::{Deserialize, Serialize};
-
-use crate::chosen::SAMPLES;
+use crate::prelude::*;
 
 /// A figure with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,14 +24,14 @@ impl Estimate {
         Self { mid: value, low: value, high: value }
     }
 
-    /// So many more.
-    pub fn plus(self, more: f64) -> Self {
-        Self { mid: self.mid + more, low: self.low + more, high: self.high + more }
+    /// Of all three figures one that grows with each.
+    pub fn map(self, figure: impl Fn(f64) -> f64) -> Self {
+        Self { mid: figure(self.mid), low: figure(self.low), high: figure(self.high) }
     }
 
     /// Each end times a factor that is not negative.
     pub fn times(self, factor: f64) -> Self {
-        Self { mid: self.mid * factor, low: self.low * factor, high: self.high * factor }
+        self.map(|value| value * factor)
     }
 }
 

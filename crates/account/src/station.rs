@@ -1,8 +1,8 @@
 //! The stations that an exchange in flight can be at, in the order in which it passes them.
 
-use linerate_evidence::sources::census;
 pub use linerate_evidence::sources::census::Held;
-use serde::{Deserialize, Serialize};
+
+use crate::prelude::*;
 
 /// Where an exchange in flight is. `docs/account.md` has a paragraph on each.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]

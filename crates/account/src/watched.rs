@@ -1,19 +1,12 @@
 //! The account of a service that is only watched: its connections by state, listening port by listening port.
 //!
 //! Seen from the server's end a connection is idle, unread, in the application, sending and held, or in flight. The
-//! kernel's clocks of a connection have whole milliseconds; the header capture, where permitted, has each request's
-//! and each answer's instant: how many are under way, and how long each takes.
+//! kernel's clocks have whole milliseconds; the header capture, where permitted, each request's and answer's instant.
 //!
 //! Blind spot: where requests and answers do not alternate (XMPP, AMQP, HTTP/2, pipelines, long polls) it is unknown
 //! which end sends next; only unread, unsent and held are known then.
 
-use std::time::Duration;
-
-use linerate_evidence::sources::bursts;
-use linerate_evidence::sources::capture::{self, Beat, Refusal, Rhythm, Served};
-use linerate_evidence::{Evidence, Metric, Of, Subject};
-
-use crate::chosen::{AGREE, FEW, FULL, HALFWAY, HOLDS, TURNED_AWAY};
+use crate::prelude::*;
 
 /// The connections of one listening port, by what they wait for: mean numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -119,8 +112,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// What sets the rate of answers that come in bursts while so many requests wait. None where each of those is
-    /// answered once a burst: all of them are released together.
+    /// What sets the rate of answers in bursts while so many wait. None where a burst releases all of those.
     pub fn of_beat(beat: &Beat, waiting: f64) -> Option<Self> {
         if beat.answers <= (1.0 + HALFWAY) * waiting {
             return None;
@@ -142,8 +134,7 @@ impl Exchanges {
         self.told_no.iter().sum()
     }
 
-    /// Whether its clients rest for longer than they wait: then they set the rate. Not where some of them wait for ever, whose
-    /// requests are under way and not answered.
+    /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
     pub fn clients_rest(&self) -> bool {
         let answered = self.per_s * self.service_s;
         self.alternate
@@ -207,8 +198,7 @@ impl Exchanges {
         self.to_waiters.is_some_and(|share| share < HALFWAY)
     }
 
-    /// Whether answers come together: each follows the one before in no time, or most requests that wait are answered
-    /// in a small part of each period.
+    /// Whether answers come together: each in no time after the last, or most in a small part of each period.
     pub fn come_together(&self) -> bool {
         let Some(rhythm) = self.rhythm else { return false };
         let is_short = |of: &Served| of.p50_s * self.per_s * FEW < of.at_once;
@@ -225,8 +215,7 @@ impl Exchanges {
         (self.alternate && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
     }
 
-    /// How many transactions are served at a time, and how many a second, where they have several requests,
-    /// the order of single ones shows no number, and as many again wait.
+    /// How many transactions are served at a time, and a second, where single requests show no number, and many wait.
     pub fn in_transactions(&self) -> Option<(f64, f64)> {
         let (of, per_s) = self.transactions.filter(|(of, _)| is_told(of))?;
         let at_once = of.at_once;
@@ -237,8 +226,7 @@ impl Exchanges {
         (self.alternate && has_steps && waits && !is_together).then_some((at_once, per_s))
     }
 
-    /// How many connections are accepted at a time, by the order of first requests and ends: most requests are answered
-    /// at once, and the first of a connection waits until another one ends.
+    /// How many connections are accepted at a time: only the first request of each waits, until another one ends.
     pub fn let_in(&self) -> Option<f64> {
         let Served { at_once, .. } = self.sessions.filter(is_told)?;
         let is_first = self.per_session >= 2.0 && self.p50_s < HALFWAY * self.service_s;
@@ -359,8 +347,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     let connections = of.latest(capture::CONNECTIONS).map_or(0.0, |of| of.max(1.0));
     let is_one_way = count == 0.0 && counted(capture::PACKETS) > FEW * connections;
     let per_session = counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0);
-    // Where each connection has the same number of answers, the server closes it after them, and a request that crosses
-    // the close is reset. A server that cuts off requests closes no connection between two of them.
+    // With as many answers on each connection the server closes it after them, and resets a request that crosses the
+    // close. A server that cuts off requests closes no connection between two of them.
     let is_whole = per_session >= 1.0
         && (per_session - per_session.round()).abs() <= TURNED_AWAY
         && counted(capture::UNANSWERED) < FULL * counted(capture::SESSIONS);

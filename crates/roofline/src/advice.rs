@@ -1,8 +1,6 @@
 //! Advice, as reports and `climb` read it: a knob, a value, and what to expect of it.
 
-use serde::{Deserialize, Serialize};
-
-use crate::predict::Predicted;
+use crate::prelude::*;
 
 /// What sort of limit a roof is, for readers of reports: it ranks nothing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]

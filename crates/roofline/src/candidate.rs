@@ -2,11 +2,7 @@
 
 use std::cmp::Ordering;
 
-use linerate_predict::Predicted;
-
 use crate::advice::{Advice, Kind};
-use crate::facts::flows::min_rtt;
-use crate::heat::Heat;
 use crate::prelude::*;
 use crate::verdict::{Assessed, State};
 
@@ -131,7 +127,7 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
         Part::Taken { resource, each } => work(facts, resource, each, true),
         Part::Capacity { resource: Resource::Load, .. } => load(facts),
         Part::Capacity { resource, at_once, each } => {
-            capacity(facts, claim, resource, at_once, each)
+            capacity(facts, claim, resource, [at_once, each])
         }
     }
 }
@@ -141,8 +137,7 @@ fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
     gains.map(|gain| facts.attained * gain).into()
 }
 
-/// The rate without refusals: each request takes what it takes alone, as far as the known resources carry that. A
-/// refusal is quick, so the rate with refusals is no measure of it.
+/// The rate without refusals, which are quick: each request takes what it takes alone, as far as resources carry it.
 fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let lost = asked - served;
     // A few are chance, unless they are a large part of all.
@@ -155,7 +150,14 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let then = match &facts.model {
         None => [good, facts.attained, facts.attained * times].into(),
         // A refusal cost at most as much as an answer.
-        Some(model) => model.with_alone(served_s(facts), 1.0 / times.max(1.0)),
+        Some(model) => {
+            // Where one connection alone was turned away too, few were served, and under another load.
+            let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
+            let served = facts.run.load.good_service.filter(|_| turned_away);
+            let served = served.map(|of| of.as_secs_f64());
+            let served = served.map(|mid| Estimate { low: 0.0, mid, high: 2.0 * mid });
+            model.with_alone(served, 1.0 / times.max(1.0))
+        }
     };
     // An open loop gets no more answers than it asks for.
     let is_open = facts.model.is_some() && facts.run.header.plan.is_open_loop();
@@ -163,14 +165,6 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let [low, mid, high] = [then.low, then.mid, then.high].map(|rate| rate.0.min(most).max(good));
     // What was asked, in another run, is known no better than two runs agree.
     Some([(low * (1.0 - AGREE)).max(good), mid, high * (1.0 + AGREE)].into())
-}
-
-/// Time of a served exchange, where one connection alone was turned away as well. Unit: seconds.
-fn served_s(facts: &Facts) -> Option<Estimate> {
-    let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
-    let mid = facts.run.load.good_service.filter(|_| turned_away)?.as_secs_f64();
-    // Few were served, and under another load than they will be.
-    Some(Estimate { low: 0.0, mid, high: 2.0 * mid })
 }
 
 /// Of a watched service: the rate without so many of the requests under way waiting, if their place has enough of
@@ -188,8 +182,8 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     // Where CPUs are full, time elsewhere does not limit the rate.
     let cpus = [Some(Resource::HostCpu), Some(Resource::TargetCpu)];
     let is_elsewhere = place.regime == Regime::Full && cpus.contains(&place.resource);
-    // Where most connections are idle, and hardly two ask at a time, or those that ask rest for longer than they wait, clients
-    // set the rate; not if requests are held.
+    // Where most connections are idle, and hardly two ask at a time, or those that ask rest for longer than they
+    // wait, clients set the rate; not if requests are held.
     let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
     let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0 && !rests
@@ -260,22 +254,15 @@ fn load(facts: &Facts) -> Option<Predicted> {
         .then_some(predicted)
 }
 
-fn capacity(
-    facts: &Facts,
-    claim: &Claim,
-    resource: Resource,
-    at_once: f64,
-    each: f64,
-) -> Option<Predicted> {
-    let place = &facts.place;
+fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) -> Option<Predicted> {
+    let (place, [at_once, each]) = (&facts.place, size);
     let full = match place.regime {
         Regime::Full | Regime::RateSet => place.resource?,
         Regime::Unknown => Resource::Slots,
         _ => return None,
     };
     let of_target = |of| matches!(of, Resource::TargetCpu | Resource::TargetThread);
-    // What has headroom by its own figures is not full. What a watched service reads is no exchange, and short
-    // connections are not sampled: such a claim has its own count.
+    // What has headroom by its own figures is not full; slots of a watched service have a count of their own.
     let is_of_reads = facts.load == Load::Watched && resource == Resource::Slots;
     let has_room =
         claim.role == Role::Place && !is_of_reads && each * facts.attained < HALFWAY * at_once;
@@ -310,8 +297,7 @@ fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted
     times(facts, [1.0, mid, high.max(mid)])
 }
 
-/// By how much more is asked where those under way take this share of their time; as much as the service can answer
-/// where none are seen under way.
+/// By how much more is asked where those under way take this share of their time; all it can answer where none are.
 fn asked_with(facts: &Facts, left: f64) -> f64 {
     let (of, idle) = (facts.place.of, facts.ports(|port| port.idle));
     if of > 0.0 { (of + idle) / (idle + of * left).max(1e-9) } else { left.recip() }
@@ -340,8 +326,8 @@ fn enlarges(claim: &Claim) -> bool {
     claim.remedies.first().is_some_and(|remedy| remedy.at_once.is_some())
 }
 
-/// By how much a claim's first remedy enlarges a capacity, and the connections then. A number served at a time grows
-/// to what is asked; anything else doubles.
+/// By how much a claim's first remedy enlarges a capacity, and the connections then. Slots grow to what is asked;
+/// anything else doubles.
 fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64, u32) {
     let connections = facts.run.connections();
     match claim.remedies.first() {
@@ -368,7 +354,6 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let used = facts.stations.of_resource(full)?.used;
     let spared = (each * facts.attained).min(used);
     let most = used / (used - spared).max(used / 1e6);
-    // Other resources keep their headroom.
     let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));
     let (mid, high) = (room(Heat::Warm).min(asked_with(facts, most.recip())), room(Heat::Hot));
     (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
@@ -380,7 +365,7 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
         // A round trip of each exchange is on the path in any case.
         let rtt = if at == At::Path { min_rtt(&facts.run).unwrap_or(0.0) } else { 0.0 };
         // Where exchanges wait for each other, a place has what each takes of it alone.
-        let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone_s);
+        let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone.mid);
         return each + rtt >= HOLDS * facts.exchange_s().min(alone);
     };
     let here: f64 = match at {

@@ -3,7 +3,6 @@
 //! A roof never ranks: [`crate::verdict`] chooses the claim that is named.
 
 use crate::prelude::*;
-use crate::remedy::Text;
 
 /// A limit's explanation of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +149,11 @@ pub(crate) fn rate(at_once: f64, each: f64) -> OpRate {
     OpRate(at_once / each.max(1e-12))
 }
 
+/// For people.
+pub(crate) fn bytes(count: f64) -> Bytes {
+    Bytes(count as u64)
+}
+
 /// Where time is added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum At {
@@ -187,13 +191,11 @@ impl At {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Resource {
     EngineCpu,
-    /// The whole machine's.
     HostCpu,
     /// Those that it may use; of a BEAM node, its schedulers.
     TargetCpu,
     /// One thread, process or scheduler of it.
     TargetThread,
-    /// One of a BEAM node.
     Process,
     DirtySchedulers,
     /// A direction of the path.
@@ -222,7 +224,6 @@ impl Resource {
         }
     }
 
-    /// Its name in documents: `host_cpu`.
     pub fn id(self) -> &'static str {
         self.names()[0]
     }
@@ -251,9 +252,7 @@ impl Resource {
 /// Why a roof makes no claim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Silent {
-    /// It does not apply here, and why.
     NotHere(String),
-    /// What it needs was not measured.
     Unmeasured(Missing),
 }
 
@@ -267,7 +266,6 @@ pub(crate) fn missing(metric: &str, of: &str) -> Missing {
     Missing { metric: metric.into(), of: of.into() }
 }
 
-/// The mechanism is not here, and why.
 pub fn not_here<T>(why: impl Into<String>) -> Result<T, Silent> {
     Err(Silent::NotHere(why.into()))
 }
@@ -278,7 +276,6 @@ pub fn silent_if(is_so: bool, why: impl Into<String>) -> Result<(), Silent> {
 }
 
 pub trait OrNotHere<T> {
-    /// Its value, or why the mechanism is not here.
     fn or_not_here(self, why: impl Into<String>) -> Result<T, Silent>;
 }
 

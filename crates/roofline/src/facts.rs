@@ -1,11 +1,8 @@
 //! What is known of a run, computed once and typed: the account, CPU use, the experiment, the model fitted to it, and
 //! the place that limits the rate. What is missing is [`None`], never 0.
 
-use linerate_account::{Account, Exchanges, Who};
-
 use crate::model::Model;
 use crate::prelude::*;
-use crate::stations::Stations;
 
 pub(crate) mod admission;
 pub(crate) mod channels;
@@ -21,8 +18,6 @@ pub(crate) mod sampled;
 pub(crate) mod stops;
 pub(crate) mod tls;
 pub(crate) mod unread;
-
-use directions::LaidDirection;
 
 /// Whose load it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,11 +48,9 @@ pub struct Facts<'a> {
     pub target: Option<Running>,
     /// The engine's.
     pub engine: Option<Running>,
-    /// Every direction of the path that the plan lays.
     pub(crate) directions: Vec<LaidDirection<'a>>,
     /// CPU time of the target; missing where it was not measured, or the work of a node is unknown.
     target_cpu: Result<Target, Missing>,
-    /// The machine's.
     pub(crate) host: Result<Host, Missing>,
     /// Use of each resource.
     pub stations: Stations,
@@ -122,8 +115,7 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
-    /// Whether exchanges are blocks of our own streams: the next does not wait for the last one's answer, and
-    /// resources work on several at a time.
+    /// Whether exchanges are blocks of our own streams: none waits for another, and resources work side by side.
     pub fn streams(&self) -> bool {
         self.load == Load::Made && self.run.header.plan.is_stream()
     }
@@ -140,6 +132,11 @@ impl<'a> Facts<'a> {
             (None, Load::Watched) => self.ports(Watched::under_way),
             (None, Load::Made) => self.run.load.in_flight,
         }
+    }
+
+    /// The sampled states of the target's threads.
+    pub(crate) fn threads(&self) -> Option<&States> {
+        self.inside.threads.as_ref()
     }
 
     /// CPUs' worth of time on the engine's CPUs that neither engine, target nor path had; absent: unmeasured.
@@ -179,7 +176,12 @@ impl<'a> Facts<'a> {
         self.per_exchange(exchanges)
     }
 
-    /// The sum over a watched service's ports.
+    /// The end in whose sockets this holds exchanges for longer, and for how long each.
+    pub(crate) fn held_most(&self, held: Held) -> (Side, f64) {
+        let [client, server] = [Side::Client, Side::Server].map(|end| self.held_by(end, held));
+        if client > server { (Side::Client, client) } else { (Side::Server, server) }
+    }
+
     pub(crate) fn ports(&self, of: fn(&Watched) -> f64) -> f64 {
         self.watched.iter().map(of).sum()
     }
@@ -219,14 +221,10 @@ impl<'a> Facts<'a> {
     pub(crate) fn pace(&self) -> Option<Pace> {
         let (_, headers) = self.captured().ok()?;
         let beat = headers.rhythm.and_then(|rhythm| rhythm.beat);
-        let is_one_by_one =
-            beat.is_none_or(|beat| Pace::of_beat(&beat, headers.under_way).is_none());
-        match headers.pace()? {
-            Pace::Clock if is_one_by_one && self.inside.questions() >= HALFWAY => {
-                Some(Pace::AtOnce(1.0))
-            }
-            pace => Some(pace),
-        }
+        let of_bursts = beat.and_then(|beat| Pace::of_beat(&beat, headers.under_way));
+        let passes_on = of_bursts.is_none() && self.inside.questions() >= HALFWAY;
+        let pace = headers.pace()?;
+        Some(if passes_on && pace == Pace::Clock { Pace::AtOnce(1.0) } else { pace })
     }
 
     /// Whether no CPU of the machine is idle; false where that was not measured.
@@ -243,6 +241,16 @@ impl<'a> Facts<'a> {
     /// The rate without such a share of the target's work.
     pub(crate) fn rate_without(&self, share: f64) -> OpRate {
         OpRate(self.attained.max(1e-9) / (1.0 - share).max(1e-3))
+    }
+
+    /// The rate of all connections, if an exchange took so long.
+    pub(crate) fn rate_at(&self, seconds: f64) -> OpRate {
+        OpRate(f64::from(self.run.connections()) / seconds)
+    }
+
+    /// Its time in words: `20.1 ms`.
+    pub(crate) fn exchange(&self) -> String {
+        duration(self.exchange_s())
     }
 
     /// `20.1 ms an exchange`.

@@ -3,10 +3,7 @@
 //! After a pause an exchange meets cold caches, wakes sleeping threads, and is alone where it would be one of a
 //! batch. That costs idle time, and shows at linerate's own end: its peer does not pay many times more.
 
-use linerate_predict::QueueStation;
-
 use crate::prelude::*;
-use crate::stations::InUse;
 
 /// The demand as measured, the likely one of a busy CPU, or the least.
 #[derive(Clone, Copy)]
@@ -25,7 +22,6 @@ pub(crate) struct By {
 }
 
 impl InUse {
-    /// Its station in a network.
     pub(crate) fn station(&self, heat: Heat, by: By) -> QueueStation {
         let (lost, idle) = (self.lost(), 1.0 - self.fullness());
         let used = self.used - lost;

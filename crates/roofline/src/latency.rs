@@ -1,9 +1,6 @@
 //! Where an exchange's time is spent, whatever limits the rate.
 //!
-//! Throughput and latency may have different causes: a standing queue before a full line costs time and no rate. The
-//! verdict names the line, and this the queue.
-
-use serde::{Deserialize, Serialize};
+//! A standing queue before a full line costs time and no rate: the verdict names the line, and this the queue.
 
 use crate::prelude::*;
 
@@ -37,8 +34,8 @@ impl Latency {
             _ => None,
         };
         let sized = claims.iter().filter(|(.., claim)| claim.known == Known::Sized);
-        let delays =
-            sized.flat_map(|of| of.2.parts.iter().filter_map(&fits).map(move |each| (of, each)));
+        let parts = sized.flat_map(|of| of.2.parts.iter().map(move |part| (of, part)));
+        let delays = parts.filter_map(|(of, part)| Some((of, fits(part)?)));
         let largest = delays.reduce(|most, of| if of.1 > most.1 { of } else { most });
         let by = largest.map(|((id, ..), _)| (*id).to_owned());
         let (takes, each) = (duration(whole), facts.each());

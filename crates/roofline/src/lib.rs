@@ -25,12 +25,13 @@ mod verdict;
 mod waiting;
 
 use linerate_account::chosen;
+pub use linerate_predict::Predicted;
 
 pub use advice::{Advice, Kind};
 pub use facts::{Facts, Load};
 pub use latency::Latency;
 pub use place::{Place, Regime};
-pub use predict::{Predicted, is_modelled, measured};
+pub use predict::{is_modelled, measured};
 pub use roofs::Roof;
 pub use run::{Counted, Run};
 pub use verdict::{Answer, Assessed, Judgement, State, Verdict, judge, judge_facts};

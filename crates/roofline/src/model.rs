@@ -9,17 +9,12 @@
 //! prediction's low end takes the measured demand, its middle and high end that of busy CPUs.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapters 7 and 12.
 
-use linerate_evidence::{Percentiles, StepKind};
 use linerate_predict::{
-    Alone, Fit, Known, Network, Observed, Predicted, QueueStation, Removed, UNKNOWN, fit_thinking,
-    predict_at, without_at,
+    Alone, Fit, Known, Network, Observed, Removed, UNKNOWN, fit_thinking, predict_at, without_at,
 };
 
-use crate::heat::{By, Heat};
 use crate::prelude::*;
-use crate::stations::InUse;
 
-#[derive(Clone, Debug)]
 pub struct Model {
     fit: Fit,
     /// In the fit's order.
@@ -32,7 +27,6 @@ pub struct Model {
     /// Service times under this load. Unit: ns.
     service: Percentiles,
     connections: u32,
-    attained: f64,
     /// An exchange's time under this load. Unit: seconds.
     exchange_s: f64,
     /// A client's pause between an answer and its next request. Unit: seconds.
@@ -40,9 +34,7 @@ pub struct Model {
     /// The part of the time alone at no known station. Unit: seconds.
     delay_s: f64,
     /// Time of an exchange alone. Unit: seconds.
-    pub alone_s: f64,
-    /// The same with its 95 % interval.
-    alone: Estimate,
+    pub alone: Estimate,
     pub known: KnownPart,
     /// What half of the connections are expected to give, predicted without the experiment's own half.
     pub half: Option<Predicted>,
@@ -52,13 +44,11 @@ pub struct Model {
 type Then<'a> = &'a dyn Fn(&InUse, &mut QueueStation);
 
 /// The network of the known stations alone.
-#[derive(Clone, Copy, Debug)]
 pub struct KnownPart {
     /// Throughput with the run's connections. Unit: exchanges a second.
     pub per_s: f64,
     /// `d ln X / d ln N` there.
     pub elasticity: f64,
-    /// The fullest station.
     pub fullest: Option<Resource>,
     /// Its measured use, 0 to 1.
     pub used: f64,
@@ -75,7 +65,6 @@ impl Model {
         let stations = measured.apart();
         let experiment = facts.experiment.as_ref();
         let alone = alone(run, experiment)?;
-        let answers = experiment.and_then(|it| it.alone_s).unwrap_or(alone);
         let queues = at(&stations, Heat::Cold, by);
         let delay = (alone.mid - work(&queues)).max(0.0);
         let Estimate { mid: service_s, low, high } = alone;
@@ -131,18 +120,15 @@ impl Model {
             by,
             service: run.load.service.clone(),
             connections: customers,
-            attained,
             exchange_s: facts.exchange_s(),
             think_s: think,
             delay_s: delay,
-            alone_s: answers.mid,
-            alone: answers,
+            alone: experiment.and_then(|it| it.alone_s).unwrap_or(alone),
             known: known_part,
             half: checked,
         })
     }
 
-    /// With so many connections.
     pub fn with_connections(&self, connections: u32) -> Predicted {
         predict_at(&self.fit, connections)
     }
@@ -155,7 +141,7 @@ impl Model {
         if !at.covers(Station::Application) {
             return self.without(each, &self.stations);
         }
-        let spared = each * self.attained;
+        let spared = each * self.by.attained;
         let free: Vec<_> = self.stations.iter().map(|of| of.without_waits(spared)).collect();
         self.without(each, &free)
     }
@@ -163,18 +149,6 @@ impl Model {
     /// The same where linerate is delayed, by its quota or by others on its CPUs.
     pub fn without_delay_of_engine(&self, each: f64) -> Predicted {
         self.without(each, &self.with_free_engine)
-    }
-
-    /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
-    pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
-        let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
-        let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
-        self.bounded(rates, &|_, _| {})
-    }
-
-    /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
-    fn left(&self, each: f64) -> f64 {
-        (self.exchange_s - each).max(self.exchange_s * 1e-3)
     }
 
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
@@ -203,6 +177,18 @@ impl Model {
         agreed([low, mid.clamp(low, high), high])
     }
 
+    /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
+    pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
+        let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
+        let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
+        self.bounded(rates, &|_, _| {})
+    }
+
+    /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
+    fn left(&self, each: f64) -> f64 {
+        (self.exchange_s - each).max(self.exchange_s * 1e-3)
+    }
+
     /// Median of the exchanges quicker than this; none: there were none. Unit: seconds.
     fn quicker_than(&self, seconds: f64) -> Option<f64> {
         let share = self.service.share_within(0, (seconds * 1e9) as u64);
@@ -216,8 +202,8 @@ impl Model {
         self.after(removed, self.connections, &|_, _| {})
     }
 
-    /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better than that, and may be
-    /// of it. The machine's is spread over all that run on it, linerate too.
+    /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better.
+    /// The machine's is spread over all that run on it, linerate too.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
         let machine = self.bounds.iter().find(|of| of.resource == Resource::HostCpu);
         let all = machine.map_or(each, |of| of.station(Heat::Cold, self.by).demand);
@@ -300,8 +286,7 @@ impl Model {
         self.after(removed, connections, &more)
     }
 
-    /// The known stations' rate after the change by that before it, times the measured rate: where they explain the
-    /// run, nothing else limits it. At most what each resource carries.
+    /// The measured rate times the known stations' after the change by before; at most what each resource carries.
     fn known_with(&self, connections: u32, then: Then) -> Predicted {
         let delay = self.delay_s + self.think_s;
         let solve = |heat: Heat| {
@@ -310,9 +295,8 @@ impl Model {
         };
         let stations = at(&self.stations, Heat::Cold, self.by);
         let now = Network { delay, stations }.throughput(f64::from(self.connections)).per_s;
-        let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate * scale), then)
+        self.bounded(rates.map(|rate| rate * self.scale(now)), then)
     }
 
     /// The fit's rate after the change by that before it, times the measured rate: its error is in both.
@@ -329,9 +313,12 @@ impl Model {
             without_at(&self.fit, &removed, connections)
         };
         let now = predict_at(&self.fit, self.connections).mid.0;
-        let scale = if now > 0.0 { self.attained / now } else { 1.0 };
         let rates = [found(Heat::Cold).low, found(Heat::Warm).mid, found(Heat::Hot).high];
-        self.bounded(rates.map(|rate| rate.0 * scale), then)
+        self.bounded(rates.map(|rate| rate.0 * self.scale(now)), then)
+    }
+
+    fn scale(&self, solved: f64) -> f64 {
+        if solved > 0.0 { self.by.attained / solved } else { 1.0 }
     }
 
     /// At most what each resource carries, with demand and servers after the change.

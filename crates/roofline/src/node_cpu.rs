@@ -14,8 +14,7 @@
 
 use crate::prelude::*;
 
-// Measured: poll threads, and others that are no schedulers, take up to an eighth of the schedulers' time
-// (docs/adr/0008-cpu-of-a-node.md).
+// Measured: threads that are no schedulers take up to an eighth of their time (docs/adr/0008-cpu-of-a-node.md).
 const SPINS: f64 = 1.125;
 
 /// Schedulers' worth of time.
@@ -63,10 +62,8 @@ impl NodeCpu {
 
     /// `1.20 of 2 schedulers had work; 0.4 processes waited for one`.
     pub fn had_work(&self) -> String {
-        let Self { active, online, run_queue, .. } = self;
-        format!(
-            "{active:.2} of {online:.0} schedulers had work; {run_queue:.1} processes waited for one"
-        )
+        let Self { active, online: all, run_queue: wait, .. } = self;
+        format!("{active:.2} of {all:.0} schedulers had work; {wait:.1} processes waited for one")
     }
 
     /// Normal and dirty ones together.

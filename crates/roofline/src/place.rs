@@ -144,20 +144,18 @@ fn made(facts: &Facts) -> Place {
     {
         place.at_once = experiment.at_once();
         let times = experiment.spaced_s.zip(experiment.alone_s);
-        // Half of its time may also be work that follows an answer and that the next one waits for. A target that is idle
-        // does none.
+        // Half of its time may also be work after an answer, for which the next one waits. An idle target does none.
         let most = if model.known.used < HALFWAY { EXPLAINED } else { HALFWAY };
-        // A clock has each exchange wait. Where few have all of the waiting, they wait for what the others left to be done.
-        let each_waits = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
-        let is_set =
-            each_waits && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
+        // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
+        let wait = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
+        let is_set = wait && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
         if is_set && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
             return place.is(Regime::RateSet, Some(Resource::Slots));
         }
     }
     if facts.experiment.is_none() {
         // Evidence without the experiment: there is only the number served at a time.
-        let at_once = Some(Estimate::exact(facts.attained * model.alone_s));
+        let at_once = Some(Estimate::exact(facts.attained * model.alone.mid));
         return Place { at_once, ..place };
     }
     // All together do no more than one alone: the widest interval does not change that.
@@ -189,10 +187,9 @@ fn engine(facts: &Facts) -> Resource {
     if shared { Resource::HostCpu } else { Resource::EngineCpu }
 }
 
-/// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox, and it
-/// works, or waits for a process that it asked. Where the number of requests under way is unknown, its mailbox is never
-/// empty and does not grow. Or it works at all times while no request sleeps: then they wait in a queue of its own, or
-/// unread in sockets. Samples are too few to show how full it is.
+/// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox (where
+/// their number is unknown, never empty and not growing), and it works, or waits for a process that it asked. Or it
+/// always works while none sleeps: they wait in a queue of its own, or unread. Samples are too few for how full it is.
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
     let awake = facts.inside.running + facts.ports(|port| port.unread + port.accept_queue);

@@ -1,14 +1,11 @@
 //! The demands that a prediction starts from, from a run's evidence.
 //!
 //! Where engine and target share a machine, its CPUs are one station, with every program's use; where the target may
-//! use fewer, or is elsewhere, engine and target have stations of their own. The rate at which a single thread is
-//! full is a further ceiling.
+//! use fewer, or is elsewhere, each has its own. The rate at which a single thread is full is a further ceiling.
 //!
-//! Blind spot: a target on another host has no CPUs here: its part of an exchange counts as a delay, which never
-//! fills.
+//! Blind spot: a target on another host has no CPUs here: its part of an exchange is a delay, which never fills.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 12 (parameters from measurement).
 
-pub use linerate_predict::Predicted;
 use linerate_predict::{Ceiling, Cpu, Crossing, Measured};
 
 use crate::prelude::*;

@@ -2,11 +2,8 @@
 //!
 //! What `climb` can override on a server of ours is the plan's affair: only a knob that the target has is named.
 
-use linerate_model::Workload;
-
 use crate::prelude::*;
 
-/// Text, literal or formatted.
 pub trait Text: Into<String> {}
 
 impl<T: Into<String>> Text for T {}
@@ -15,7 +12,6 @@ impl<T: Into<String>> Text for T {}
 pub struct Remedy {
     /// A key of the plan (`load.connections`), or its equivalent elsewhere: `socket.nodelay`, `net.core.somaxconn`.
     pub key: String,
-    /// Its new value.
     pub value: String,
     /// How many are served at once then, of a key that sets it.
     pub at_once: Option<f64>,
@@ -32,19 +28,14 @@ pub struct Remedy {
 /// An option of a socket, and its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SocketOption {
-    /// `TCP_NODELAY`.
     NoDelay,
     /// Head and body in one write; no option.
     OneWrite,
-    /// No `SO_RCVBUF`.
     DefaultReceiveBuffer,
     /// No `TCP_CORK`, or taken out after each answer.
     NoCork,
-    /// No `SO_SNDBUF`.
     DefaultSendBuffer,
-    /// No `SO_MAX_PACING_RATE`.
     NoPacing,
-    /// `listen(2)`'s backlog.
     Backlog(u64),
 }
 
@@ -55,16 +46,10 @@ impl Remedy {
         Self { key, value, does, by_hand, at_once: None, knob: None, spares: 0.0 }
     }
 
-    /// The same, which saves so many seconds an exchange besides the claimed delay.
-    pub fn and_spares(self, seconds: f64) -> Self {
-        Self { spares: seconds, ..self }
-    }
-
     pub fn serving(self, at_once: f64) -> Self {
         Self { at_once: Some(at_once), ..self }
     }
 
-    /// One only by hand.
     pub fn human(does: impl Text, by_hand: impl Text) -> Self {
         Self::plan(("by-hand", "change"), does, by_hand)
     }
@@ -100,11 +85,16 @@ impl Remedy {
         Self { knob, ..Self::plan((format!("{whose}.{name}"), value), does, by_hand) }
     }
 
-    /// A kernel setting of one end's host.
     pub fn kernel(name: &str, value: impl Text, side: Side, does: impl Text) -> Self {
         let value = value.into();
         let by_hand = format!("sysctl -w {name}='{value}' on the {side}'s host");
         Self::plan((name, value), does, by_hand)
+    }
+
+    /// The engine on a machine of its own.
+    pub fn own_machine(does: &str) -> Self {
+        let by_hand = "run linerate on a second machine against this one's address";
+        Self::plan(("engine.host", "another machine"), does, by_hand)
     }
 
     /// The same for hosts that the plan's path may lay: then a key of the plan.
@@ -134,9 +124,8 @@ impl Remedy {
             let by_hand = "raise its affinity or CPU set (taskset, cpuset.cpus, CPUAffinity=)";
             return Self::plan(("target.cpus", "all"), does, by_hand).serving(cpus);
         }
-        let of_node =
-            " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";
-        let by_hand = format!("perf top -p PID{}", if facts.is_beam() { of_node } else { "" });
+        let how = " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";
+        let by_hand = format!("perf top -p PID{}", if facts.is_beam() { how } else { "" });
         Self::human("profile it: only less CPU time an exchange, or more CPUs, helps", by_hand)
     }
 

@@ -1,9 +1,6 @@
 //! The registry of limits. To add one: a file with a function `explain` in its layer's folder here, its line in
-//! [`ROOFS`], its page in `docs/roofs/`, its plan in `fixtures/provoke/` or, where it takes a foreign service, its
-//! case in `fixtures/nodes/` or `fixtures/foreign/`.
+//! [`ROOFS`], its page in `docs/roofs/`, its plan in `fixtures/provoke/` or its case in `fixtures/{nodes,foreign}/`.
 
-use crate::facts::admission::Stock;
-use crate::pool::Pool;
 use crate::prelude::*;
 
 mod app;

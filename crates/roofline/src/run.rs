@@ -1,8 +1,6 @@
 //! One run as roofs see it: header, evidence and load figures.
 
-use linerate_evidence::sources::{capture, clients};
-use linerate_evidence::{Evidence, Header, LoadSummary};
-use linerate_model::{Timestamp, Workload};
+use linerate_evidence::{Evidence, Header};
 
 use crate::prelude::*;
 
@@ -45,13 +43,11 @@ impl Counted {
 const KIB: f64 = 1024.0;
 
 impl<'a> Run<'a> {
-    /// The throughput. Of a watched service: its answers by their packets' headers, else the reads of its sockets a
-    /// second, else the KiB that they wrote.
+    /// The throughput. Of a watched service: its answers by their packets' headers, else reads, else KiB written.
     pub fn attained(&self) -> OpRate {
+        let kib = self.load.bytes_read as f64 / KIB;
         match self.counted() {
-            Counted::Written => {
-                OpRate(self.load.bytes_read as f64 / KIB / self.seconds().max(1e-9))
-            }
+            Counted::Written => OpRate(kib / self.seconds().max(1e-9)),
             Counted::Answers(rate) => rate,
             Counted::Exchanges | Counted::Reads => self.load.throughput,
         }
@@ -95,14 +91,12 @@ impl<'a> Run<'a> {
         let of = || self.whole(Subject::Target);
         let time = |metric| of().rate(metric).unwrap_or(0.0);
         let works = || time(process::UTIME) + time(process::STIME) > AT_WORK;
-        self.is_watched() && quiet && !(self.opens_many() && works()) && !self.was_asked()
-    }
-
-    /// Whether headers show more than an exchange or a refusal a second, of short connections.
-    fn was_asked(&self) -> bool {
+        // Headers show exchanges and refusals of short connections.
         let ports = self.listeners().map(|(port, _)| self.evidence.of(Subject::Listener(port)));
         let count = |of: Of| [capture::EXCHANGES, capture::REFUSED].map(|metric| of.grown(metric));
-        ports.flat_map(count).flatten().sum::<f64>() > CHECKS * self.seconds().max(1.0)
+        let asked: f64 = ports.flat_map(count).flatten().sum();
+        let was_asked = asked > CHECKS * self.seconds().max(1.0);
+        self.is_watched() && quiet && !(self.opens_many() && works()) && !was_asked
     }
 
     /// Whether more than a connection a second was opened to the target's host or namespace.
@@ -132,8 +126,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether more would have been answered if the service could: always in a closed loop; in an open one if less
-    /// than [`CARRIED`] of what became due was.
+    /// Whether more would have been answered: always in a closed loop; in an open one below [`CARRIED`] of those due.
     pub fn demand_is_unmet(&self) -> bool {
         !self.header.plan.is_open_loop()
             || (self.load.exchanges as f64) < CARRIED * self.load.due as f64
@@ -173,7 +166,6 @@ impl<'a> Run<'a> {
         self.of(own.unwrap_or(Subject::Stack(Side::Server)))
     }
 
-    /// Each listening port's samples within the window.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = (u16, Of<'a>)> {
         self.evidence.subjects().filter_map(|subject| match subject {
             Subject::Listener(port) => Some((port, self.of(subject))),
@@ -195,12 +187,11 @@ impl<'a> Run<'a> {
         self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)
     }
 
-    /// Each sampled flow's end on that side.
     pub(crate) fn ends(&self, side: Side) -> impl Iterator<Item = Subject> + use<> {
         self.evidence.flows(side).into_iter().map(move |id| Subject::Flow(id, side))
     }
 
-    /// The same: their samples.
+    /// The samples of each flow's end on that side.
     pub fn flows(&self, side: Side) -> Vec<Of<'a>> {
         self.ends(side).map(|end| self.of(end)).collect()
     }
@@ -212,8 +203,7 @@ impl<'a> Run<'a> {
         Ok(self.of(Subject::Node))
     }
 
-    /// The samples of the window; where it has too few (a large process tree or a full node, which are read seldom,
-    /// or a short window), the whole run's.
+    /// The samples of the window; where it has too few (what is read seldom, or a short window), the whole run's.
     pub(crate) fn window_or_whole(&self, of: Subject, has: impl Fn(&Of) -> bool) -> Of<'a> {
         let within = self.of(of);
         if has(&within) { within } else { self.whole(of) }

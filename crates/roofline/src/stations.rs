@@ -1,5 +1,4 @@
-//! Use of each resource: the machine's CPUs, those that target and engine may use, their threads, a node's schedulers
-//! and processes, the line.
+//! Use of each resource: CPUs of machine, target and engine, threads, a node's schedulers and processes, the line.
 //!
 //! `fullness = (time on it + time that others took from it) / servers`
 //!
@@ -8,17 +7,11 @@
 //! beside a busy loop is full, and a sleeping service beside a compiler is not.
 //!
 //! A node's own account is wall time; the part that the kernel ran is its work ([`NodeCpu`]). Of several threads none
-//! is full before all are: `servers = CPU time / time of the busiest`. A lock over threads that never run together
-//! leaves each of them headroom.
+//! is full before all are: `servers = CPU time / time of the busiest`. A lock held in turn leaves each headroom.
 //!
 //! Blind spot: strangers on the engine's CPUs may be attributed to the target's, where both have some.
 //! Source: the utilisation law, Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
-use linerate_evidence::sources::clients;
-
-use crate::facts::connections::Hottest;
-use crate::heat::{By, Heat};
-use crate::pool::{InPool, Pool};
 use crate::prelude::*;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +84,6 @@ fn beside_strangers(of: &Running, strangers: f64, unmeasured: f64) -> (f64, f64)
 }
 
 impl Stations {
-    /// From the measurements of the run itself.
     pub(crate) fn of(facts: &Facts) -> Self {
         let mut this = Self::default();
         // Of equally full ones the last is named.
@@ -99,8 +91,7 @@ impl Stations {
         if let Ok((_, _, used)) = facts.fullest_direction() {
             this.push(Resource::Line, used, 1.0, 0.0);
         }
-        let threads =
-            facts.directions.iter().filter_map(|direction| direction.per_second(link::CPU).ok());
+        let threads = facts.directions.iter().filter_map(|of| of.per_second(link::CPU).ok());
         let busiest = threads.reduce(f64::max).unwrap_or(0.0);
         this.push(Resource::Emulator, busiest, 1.0, busiest);
         if facts.load == Load::Made {
@@ -266,8 +257,7 @@ impl Stations {
         &self.all
     }
 
-    /// By how much the load may grow until the fullest resource is full, without a lifted one, or without so much
-    /// work there. Unit: servers' worth of time.
+    /// By how much the load may grow until the fullest resource is full, with one lifted, or `spared` servers less.
     pub(crate) fn room(&self, heat: Heat, lifted: Option<Resource>, spared: f64) -> f64 {
         let by = By { attained: 1.0, engine: f64::INFINITY };
         let others = self.all.iter().filter(|of| Some(of.resource) != lifted);
@@ -290,8 +280,7 @@ impl Stations {
         Self { all: self.all.iter().filter_map(freed).collect(), ..self.clone() }
     }
 
-    /// The stations of a network in which no second of an exchange counts twice: the machine, and apart from it
-    /// whatever is fuller by its own account.
+    /// The stations of a network in which no second counts twice: the machine, and apart from it whatever is fuller.
     pub(crate) fn apart(&self) -> Vec<InUse> {
         use Resource::*;
         let host = self.of_resource(HostCpu);
@@ -334,6 +323,12 @@ mod tests {
         is(lost(0.0, 1.0, 1.0, 3.0), 0.0);
     }
 
+    fn stations(all: &[(Resource, f64, f64)]) -> Stations {
+        let mut stations = Stations::default();
+        all.iter().for_each(|(of, used, servers)| stations.push(*of, *used, *servers, *used));
+        stations
+    }
+
     fn threads(cores: f64, busiest: f64) -> InUse {
         let mut stations = Stations::default();
         stations.threads(Resource::TargetThread, cores, [busiest; 2]);
@@ -355,22 +350,20 @@ mod tests {
 
     #[test]
     fn what_is_fuller_than_the_machine_stands_apart_from_it_and_nothing_stands_twice() {
-        let mut stations = Stations::default();
-        stations.push(Resource::HostCpu, 1.4, 2.0, 1.4);
-        stations.push(Resource::TargetCpu, 0.4, 2.0, 0.4);
-        stations.push(Resource::EngineCpu, 1.0, 1.0, 1.0);
+        use Resource::*;
+        let stations =
+            stations(&[(HostCpu, 1.4, 2.0), (TargetCpu, 0.4, 2.0), (EngineCpu, 1.0, 1.0)]);
         let (solved, by) = (stations.apart(), By { attained: 1000.0, engine: 0.0 });
         let demand: f64 = solved.iter().map(|of| of.station(Heat::Cold, by).demand).sum();
         is(demand, 1.4e-3);
         assert_eq!(solved.len(), 2);
-        assert_eq!(stations.fullest().map(|(of, _)| of), Some(Resource::EngineCpu));
+        assert_eq!(stations.fullest().map(|(of, _)| of), Some(EngineCpu));
     }
 
     #[test]
     fn a_busy_cpu_may_do_with_less_what_an_idle_one_did() {
         let demand = |used: f64, heat| {
-            let mut stations = Stations::default();
-            stations.push(Resource::HostCpu, used, 2.0, used);
+            let stations = stations(&[(Resource::HostCpu, used, 2.0)]);
             let by = By { attained: 1000.0, engine: used / 2.0 };
             stations.apart()[0].station(heat, by).demand * 1e6
         };
@@ -382,15 +375,13 @@ mod tests {
 
     #[test]
     fn a_full_machine_is_whose_it_nearly_all_is() {
+        use Resource::*;
         let fullest = |target: f64, engine: f64| {
-            let mut stations = Stations::default();
-            stations.push(Resource::HostCpu, 2.0, 2.0, 2.0);
-            stations.push(Resource::TargetCpu, target, 2.0, target);
-            stations.push(Resource::EngineCpu, engine, 2.0, engine);
-            stations.fullest().map(|(of, _)| of)
+            let of = [(HostCpu, 2.0, 2.0), (TargetCpu, target, 2.0), (EngineCpu, engine, 2.0)];
+            stations(&of).fullest().map(|(of, _)| of)
         };
-        assert_eq!(fullest(1.1, 0.9), Some(Resource::HostCpu));
-        assert_eq!(fullest(1.7, 0.3), Some(Resource::TargetCpu));
-        assert_eq!(fullest(0.3, 1.7), Some(Resource::EngineCpu));
+        assert_eq!(fullest(1.1, 0.9), Some(HostCpu));
+        assert_eq!(fullest(1.7, 0.3), Some(TargetCpu));
+        assert_eq!(fullest(0.3, 1.7), Some(EngineCpu));
     }
 }

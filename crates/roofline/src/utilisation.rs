@@ -1,7 +1,6 @@
 //! The CPU time of target, engine and machine.
 //!
-//! A BEAM node's work, sampled inside, is what its schedulers did ([`NodeCpu`]); other targets' is their CPU time,
-//! less the part that samples of their code show spinning.
+//! A node's work, sampled inside, is what its schedulers did ([`NodeCpu`]); others' is their CPU time but for spinning.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
 use crate::prelude::*;
@@ -54,7 +53,6 @@ impl Target {
         }
     }
 
-    /// CPUs' worth of spinning.
     fn spun(&self) -> f64 {
         self.node.as_ref().map_or(self.spinning, |node| node.spun(self.cores))
     }

@@ -7,8 +7,6 @@
 //!
 //! A place without a cause is an answer.
 
-use serde::{Deserialize, Serialize};
-
 use crate::advice::{Advice, Kind};
 use crate::candidate::{Candidate, Rank, of_claim};
 use crate::latency::Latency;
@@ -207,8 +205,7 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     // Idle CPUs do not help an exchange that waits for one thread.
     let thread = facts.stations.of_resource(Resource::TargetThread);
     if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
-        let threads = facts.inside.threads.as_ref();
-        let name = threads.map_or(String::new(), |threads| threads.fullest_words());
+        let name = facts.threads().map_or(String::new(), |threads| threads.fullest_words());
         used += &format!(", its busiest thread{name} {:.2} of a CPU", thread.fullness());
     }
     let does = match run.counted() {

@@ -1,7 +1,5 @@
 //! What the requests under way at a watched service wait for, and whether that is work.
 
-use std::collections::BTreeMap;
-
 use crate::prelude::*;
 
 /// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.
@@ -30,8 +28,7 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
 /// What was seen of them, and whether they wait for work, the path, or nothing at all.
 pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if facts.watched.is_empty() {
-        let says = "what its requests wait for is unknown".to_owned();
-        return (says, false);
+        return ("what its requests wait for is unknown".to_owned(), false);
     }
     let connections = facts.ports(|port| port.connections);
     // Smaller numbers would read 0.0.

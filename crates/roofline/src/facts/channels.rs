@@ -27,15 +27,13 @@ impl<'a> Facts<'a> {
         Ok((node, channels))
     }
 
-    /// The share of the node's processes at work when they were sampled that was at one of these. One that waits for a
-    /// connection, data or any message is idle as far as can be seen.
+    /// Of the node's sampled processes at work the share at one of these. Who waits for connection or data is idle.
     pub(crate) fn at_work_in(&self, at: &[Metric<u64>]) -> Result<f64, Missing> {
         let node = self.run.of(Subject::Node);
-        let sum = |metric| Ok(node.values(metric)?.iter().sum::<u64>() as f64);
-        let sums =
-            |of: &[Metric<u64>]| of.iter().map(|metric| sum(*metric)).sum::<Result<f64, _>>();
+        let sum = |metric: &_| Ok(node.values(*metric)?.iter().sum::<u64>() as f64);
+        let sums = |of: &[_]| of.iter().map(sum).sum::<Result<f64, Missing>>();
         let idle = [waits::RECEIVE, waits::RECV, waits::ACCEPT];
-        let (found, work) = (sums(at)?, sum(waits::ASKED)? - sums(&idle)?);
+        let (found, work) = (sums(at)?, sums(&[waits::ASKED])? - sums(&idle)?);
         // Less than one process at work in every second sampling round is too little for a share.
         let samples = node.values(waits::ASKED)?.len() as f64;
         Ok(if work < HALFWAY * samples { 0.0 } else { found / work })

@@ -4,7 +4,6 @@
 
 use crate::prelude::*;
 
-/// A connection of the node over the run.
 pub(crate) struct Connection<'a> {
     pub of: Of<'a>,
     pub owner: Option<&'a str>,
@@ -29,13 +28,13 @@ pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Miss
         }
         let of = run.of(subject);
         let Ok((_, over)) = of.delta(port::RECV_CNT) else { continue };
-        let per_second =
-            |count: Result<f64, Missing>| count.unwrap_or(0.0) / over.as_secs_f64().max(1e-9);
+        let seconds = over.as_secs_f64().max(1e-9);
+        let a_second = |count: Result<f64, Missing>| count.unwrap_or(0.0) / seconds;
         found.push(Connection {
             owner: run.fact(subject, "owner"),
-            reads: per_second(of.grown(port::RECV_CNT)),
-            bytes: per_second(of.grown(port::RECV_OCT)),
-            writes: per_second(of.grown(port::SEND_CNT)),
+            reads: a_second(of.grown(port::RECV_CNT)),
+            bytes: a_second(of.grown(port::RECV_OCT)),
+            writes: a_second(of.grown(port::SEND_CNT)),
             of,
         });
     }
@@ -70,17 +69,12 @@ impl Connection<'_> {
         self.of.last(port::SOCKET_BACKEND) == Ok(1)
     }
 
-    pub fn is_list(&self) -> bool {
-        self.of.last(port::LIST_MODE) == Ok(1)
-    }
-
     /// Whether data comes as messages without being asked for (`{active, true}` or a count).
     pub fn is_pushed(&self) -> bool {
         self.of.max(port::ACTIVE).is_ok_and(|active| active >= 2)
     }
 
-    /// Messages that stay in its owner's mailbox; 0 where it is emptied now and then. The shortest sample may be of
-    /// the time before, and is left out.
+    /// Messages that stay in its owner's mailbox; 0 where that is emptied. The shortest sample may be of before.
     pub fn standing(&self) -> Result<f64, Missing> {
         let mut lengths = self.of.values(owner::MAILBOX)?;
         lengths.sort_unstable();
@@ -92,11 +86,10 @@ impl Connection<'_> {
 
     /// Mean length of its owner's mailbox over the samples with any: what is worked off is worked off then.
     pub fn in_mailbox(&self) -> Result<f64, Missing> {
-        let lengths = self.of.values(owner::MAILBOX)?;
-        let some = lengths.iter().filter(|length| **length > 0);
-        let (count, sum) =
-            some.fold((0_u32, 0.0), |(count, sum), of| (count + 1, sum + *of as f64));
-        Ok(sum / f64::from(count.max(1)))
+        let mut lengths = self.of.values(owner::MAILBOX)?;
+        lengths.retain(|length| *length > 0);
+        let sum: f64 = lengths.iter().map(|length| *length as f64).sum();
+        Ok(sum / lengths.len().max(1) as f64)
     }
 
     /// Mean bytes received and not read.
@@ -104,8 +97,7 @@ impl Connection<'_> {
         self.of.mean(tcp_info::RQUEUE)
     }
 
-    /// Whether reads fill the buffer while another bufferful waits: its size is then the size of a read. Where the
-    /// kernel's queue is unknown they must exceed a segment.
+    /// Whether reads fill the buffer while another bufferful waits, or, with the kernel's queue unknown, a segment.
     pub fn fills_buffer(&self) -> bool {
         let full = self.read_size() / self.buffer().max(1.0);
         match self.unread() {
@@ -150,10 +142,9 @@ impl<'a> Hottest<'a> {
     /// Missing where no connection's bytes were counted by the node.
     pub fn of(run: &Run<'a>) -> Result<Self, Missing> {
         // linerate's own channel to the node serves no client.
-        let subjects =
-            run.ends(Side::Server).filter(|of| run.fact(*of, "role") != Some("linerate"));
+        let ends = run.ends(Side::Server).filter(|of| run.fact(*of, "role") != Some("linerate"));
         let bytes = |of: Of| Some(of.grown(port::RECV_OCT).ok()? + of.grown(port::SEND_OCT).ok()?);
-        let all: Vec<_> = subjects.filter_map(|of| Some((of, bytes(run.of(of))?))).collect();
+        let all: Vec<_> = ends.filter_map(|of| Some((of, bytes(run.of(of))?))).collect();
         let sum: f64 = all.iter().map(|(_, bytes)| bytes).sum();
         let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| sum > 0.0);
         let missing = || missing(port::RECV_OCT.name, "flow/*/server");
@@ -200,8 +191,7 @@ impl Work {
         (self.emulator + self.driver + self.collection + self.dirty).max(1e-6)
     }
 
-    /// The drivers' time for these connections' reads, by their share of all reads and writes (a write counts for
-    /// more). The node timed it itself, so it holds for slow CPUs and other releases.
+    /// The drivers' time, by the node's own clock, for these connections' reads: by their share of reads and writes.
     pub fn of_reads(&self, of: &These) -> f64 {
         let calls: f64 = of.all.iter().map(|each| each.reads + WRITE * each.writes).sum();
         self.driver * of.reads / calls.max(1e-9)
@@ -230,12 +220,7 @@ impl<'a> Facts<'a> {
     /// The share of time in which so many bytes had come that their owner would have taken: its mailbox was nearly
     /// empty (active mode), or it asked for them (passive). Only the driver delayed them. None where the kernel's
     /// queue, or which processes ask, was not sampled.
-    pub(crate) fn undelivered(
-        &self,
-        of: &These,
-        bytes: impl Fn(&Connection) -> f64,
-    ) -> Option<f64> {
-        // Of sampled processes at work or asking for data, the share that asked.
+    pub(crate) fn undelivered(&self, of: &These, bytes: fn(&Connection) -> f64) -> Option<f64> {
         let node = self.run.of(Subject::Node);
         let met = |metric| Some(node.values(metric).ok()?.iter().sum::<u64>());
         let asking = met(waits::RECV).zip(met(waits::RUNNING));

@@ -1,11 +1,9 @@
 //! The directions of the path that the lab laid: what the plan asked of each, and what it carried.
 
-use linerate_evidence::{Direction, Quantity};
-use linerate_model::{BitRate, DirectionChange, OneDirection, Plan};
+use linerate_model::DirectionChange;
 
 use crate::prelude::*;
 
-/// One direction of one link.
 pub(crate) struct LaidDirection<'a> {
     pub asked: OneDirection,
     /// For people: `the return path`, or `east to west`.
@@ -44,8 +42,7 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
 }
 
 impl<'a> Facts<'a> {
-    /// The most used direction with a rate, the exchanges a second that it carries, and its use, 0 to 1; silent where
-    /// the plan sets no rate for the path.
+    /// The most used direction with a rate, the exchanges a second that it carries, its use, 0 to 1; silent: no rate.
     pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
         let mut fullest: Option<(&LaidDirection, f64, f64)> = None;
         for direction in &self.directions {
@@ -71,7 +68,6 @@ impl<'a> Facts<'a> {
 }
 
 impl LaidDirection<'_> {
-    /// A counter's growth a second.
     pub fn per_second<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
         self.of.rate(metric)
     }
@@ -149,7 +145,6 @@ impl LaidDirection<'_> {
         Ok(self.utilisation()?.map(|used| self.attained / used.max(0.01)))
     }
 
-    /// Its rate in words.
     pub fn rate_words(&self) -> String {
         self.asked.rate.map_or("the trace's rate".into(), |rate| rate.to_string())
     }

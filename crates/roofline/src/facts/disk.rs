@@ -1,5 +1,4 @@
-//! What threads that wait for a disk hold: the whole service, where one of them does everything, else a part of an
-//! exchange's time.
+//! What threads that wait for a disk hold: the service, where one does everything, else a part of an exchange's time.
 //!
 //! `each = threads that wait for a disk / throughput`
 //! Source: proc_pid_stat(5), state `D`; fsync(2).

@@ -4,13 +4,8 @@
 //! whatever the round trip. Of a large one later packets reveal it, and it pays with its window.
 //!
 //! Blind spot: where most exchanges wait for the timer, their time without it is not seen.
-//! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 8985 (tail loss probes, which need two round
-//! trips and, for one segment alone, the same 200 ms); RFC 5681.
+//! Source: `TCP_RTO_MIN`, include/net/tcp.h; RFC 6298; RFC 5681; RFC 8985 (a probe of one segment: 200 ms as well).
 
-use linerate_predict::{trips_again, window_with_losses};
-
-use crate::facts::directions::LaidDirection;
-use crate::facts::flows::{heavier, mean_over, min_rtt, segment};
 use crate::prelude::*;
 
 /// Unit: seconds. Source: see the module.
@@ -43,8 +38,11 @@ impl Cost {
         let mut held = 0.0;
         if let Ok(windows) = Windows::of(&facts.run) {
             held = windows.by(share);
-            let again = if drops == Drops::AtRandom { windows.sent_again(share) } else { 0.0 };
-            timers += again * (1.0 - stalls.exchanges);
+            if drops == Drops::AtRandom {
+                // Time of round trips in which losses are sent again, until an exchange is complete.
+                let trips = trips_again(share, windows.bytes / windows.segment);
+                timers += windows.rtt * trips * (1.0 - stalls.exchanges);
+            }
             let full = in_percent(windows.full);
             words += &format!("; the congestion window was full in {full} of busy samples");
         }
@@ -121,17 +119,11 @@ impl Windows {
         })
     }
 
-    /// What such a share of lost packets adds: round trips with the window that it leaves, as far as windows were
-    /// full; the first round trip would be there anyway.
+    /// What such losses add: round trips after the first with the window that they leave, while windows were full.
     fn by(&self, share: f64) -> f64 {
         let window = window_with_losses(share, self.rtt) * self.segment;
         let moved = self.bytes / window.max(1.0) * self.rtt;
         (moved.min(self.full * self.mean) - self.rtt).max(0.0)
-    }
-
-    /// Time of round trips in which losses are sent again, until an exchange is complete.
-    fn sent_again(&self, share: f64) -> f64 {
-        self.rtt * trips_again(share, self.bytes / self.segment)
     }
 }
 

@@ -29,13 +29,11 @@ pub(crate) struct Bulk<'a> {
     cycle: f64,
 }
 
-/// How a buffer came to its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Size {
     /// Fixed, by an option.
     Fixed,
-    /// A send buffer as the kernel makes it for the first ten segments. It grows only while the congestion window is
-    /// full, which a full buffer may prevent.
+    /// A send buffer for the first ten segments. It grows with a full congestion window, which it may prevent.
     Initial,
     /// Tuned up to the kernel's limit. Unit: bytes.
     AtMost(f64),
@@ -107,8 +105,7 @@ impl<'a> Bulk<'a> {
         })
     }
 
-    /// Bytes in flight while others wait for a window of this size, if clearly less than it: a window that limits has
-    /// about as much in flight; one shut by a slow reader has not.
+    /// Bytes in flight while others wait for a window of this size, if clearly less: a slow reader has shut it.
     pub fn shut(&self, window: f64) -> Option<f64> {
         let is_held = |at: &Moment| at.unsent > 0.0 && !at.has_room;
         let out = self.in_flight("with bytes waiting", is_held).ok()?;

@@ -29,8 +29,8 @@ impl<'a> Facts<'a> {
 
     /// Silent where nothing was read from a watched service.
     pub(crate) fn has_traffic(&self) -> Result<(), Silent> {
-        let is_quiet =
-            self.run.is_watched() && self.run.load.exchanges == 0 && self.run.attained().0 <= 0.0;
+        let run = &self.run;
+        let is_quiet = run.is_watched() && run.load.exchanges == 0 && run.attained().0 <= 0.0;
         silent_if(is_quiet, "no sampled connection was read")
     }
 

@@ -2,8 +2,7 @@
 //!
 //! `kernel's CPU time x segments that open and close connections / all segments`
 //!
-//! Blind spot: what the programs do for a new connection (a process, a buffer, a log line) is left out, so it is a
-//! lower bound. Kernel time without segments (a disk's) is included.
+//! Blind spot: a lower bound, without what programs do for a connection; with kernel time of no segment (a disk's).
 //! Source: RFC 9293, 3.5 and 3.6.
 
 use crate::prelude::*;
@@ -86,11 +85,10 @@ impl Facts<'_> {
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);
         let (target, host) = (self.run.of(Subject::Target), self.run.of(Subject::Host));
         let of_target = target.rate(process::STIME).unwrap_or(0.0);
-        let of_host =
-            host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, |(system, ours)| {
-                let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
-                (system + interrupts.iter().sum::<f64>()) * ours
-            });
+        let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
+        let interrupts: f64 = interrupts.iter().sum();
+        let system = host.rate(stat::SYSTEM).ok().zip(self.ours());
+        let of_host = system.map_or(0.0, |(system, ours)| (system + interrupts) * ours);
         let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
         let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
         let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;

@@ -1,29 +1,26 @@
 //! Growing queues of a message broker: how much of what is published into them is consumed.
 //!
-//! A queue grows if more messages wait in it in each third of the window. A burst that is worked off shrinks in the
-//! last one. Unacknowledged messages count too where consumers may hold any number.
-
-use linerate_evidence::sources::{broker, queue};
-use linerate_model::Timestamp;
+//! A queue grows if it does in each third of the window. Where consumers may hold any number, what they hold counts.
 
 use crate::prelude::*;
 
 /// Messages published and not consumed in the window, of one queue or of all.
+#[derive(Default)]
 pub(crate) struct Growing {
     /// Absent where only all queues together are counted.
     pub name: Option<String>,
     pub published: f64,
     /// Acknowledged, or delivered without need of it, in the window.
     pub taken: f64,
-    /// Growth over the window.
+    /// Growth over the window, and in each third.
     pub grown: f64,
+    thirds: [f64; 3],
     /// The window, from its first sample to its last. Unit: seconds.
     pub seconds: f64,
     /// Absent where it was not counted.
     pub consumers: Option<Consumers>,
 }
 
-/// Consumers of a queue, or of all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Consumers {
     pub count: f64,
@@ -42,6 +39,13 @@ impl Consumers {
 }
 
 impl Growing {
+    /// At least half of its share in each third, and more than chance in all.
+    fn is_growing(&self) -> bool {
+        let least = HALFWAY * self.grown / self.thirds.len() as f64;
+        self.grown >= FEW.max(TURNED_AWAY * self.published)
+            && self.thirds.iter().all(|third| *third >= least)
+    }
+
     /// A message's time with a consumer, where consumers hold as many as they may (Little's law). Unit: seconds.
     pub fn each(&self) -> Option<f64> {
         let of = self.consumers?;
@@ -82,7 +86,6 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
         let count = last(queue::CONSUMERS)? as f64;
         Some(Consumers { count, prefetch, least: prefetch, held })
     };
-    let consumers = consumers();
     let unlimited = of.max(queue::CONSUMERS_UNLIMITED).is_ok_and(|count| count > 0);
     let mut held = of.all(queue::READY).ok()?;
     if unlimited {
@@ -96,9 +99,8 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     if grown < FEW || held.windows(2).any(|pair| pair[1].1 < pair[0].1) {
         return None;
     }
-    let seconds = last.0.since(first.0).as_secs_f64();
+    let (seconds, consumers) = (last.0.since(first.0).as_secs_f64(), consumers());
     let name = run.fact(subject, "name").map(str::to_owned);
-    let grows = Growing { name, published: 0.0, taken: 0.0, grown, seconds, consumers };
     let flow = Flow {
         of,
         put: &[queue::PUBLISHED, queue::REDELIVERED],
@@ -109,15 +111,14 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     // Channels at other nodes are counted there.
     let Some(of) = flow.balance(unlimited).filter(|_| !is_cluster) else {
         // One step may be a burst.
+        let grows = Growing { name, grown, seconds, consumers, ..Growing::default() };
         return (rises > 1).then_some(grows);
     };
     // A queue with a length limit drops the excess, which is not counted by queue.
-    let is_kept = of.is_growing() && grown >= HOLDS * of.more();
-    let Balance { published, taken, seconds, .. } = of;
-    is_kept.then_some(Growing { published, taken, seconds, ..grows })
+    let is_kept = of.is_growing() && grown >= HOLDS * of.grown;
+    is_kept.then_some(Growing { name, grown, consumers, ..of })
 }
 
-/// All queues together.
 fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let of = run.of(Subject::Node);
     of.last(broker::PUBLISHED)?;
@@ -136,12 +137,9 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     };
     let balance = flow.balance(unlimited > 0 && acknowledges);
     let balance = balance.or_not_here("its counters were sampled too few times")?;
-    let (grown, is_growing) = (balance.more(), balance.is_growing());
-    let Balance { published, taken, seconds, .. } = balance;
-    let why = format!(
-        "{taken:.0} of {published:.0} published messages were consumed, and the queues did not grow throughout"
-    );
-    silent_if(!is_growing, why)?;
+    let Growing { taken, published: all, .. } = &balance;
+    let why = format!("{taken:.0} of {all:.0} published messages were consumed");
+    silent_if(!balance.is_growing(), format!("{why}, and the queues did not grow throughout"))?;
     let of_all = |metrics: &[Metric<u64>]| -> Option<u64> {
         metrics.iter().map(|metric| of.last(*metric).ok()).sum()
     };
@@ -161,7 +159,7 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let least = limits().min().map(|least| (least * limits().count() as u64) as f64);
     let least = prefetch.and(least);
     let consumers = Some(Consumers { count: count as f64, prefetch, least, held });
-    Ok(Growing { name, published, taken, grown, seconds, consumers })
+    Ok(Growing { name, consumers, ..balance })
 }
 
 struct Flow<'a> {
@@ -175,31 +173,9 @@ struct Flow<'a> {
     taken: &'a [Metric<u64>],
 }
 
-struct Balance {
-    published: f64,
-    taken: f64,
-    seconds: f64,
-    /// Growth in each third.
-    thirds: [f64; 3],
-}
-
-impl Balance {
-    fn more(&self) -> f64 {
-        self.thirds.iter().sum()
-    }
-
-    /// At least half of its share in each third, and more than chance in all.
-    fn is_growing(&self) -> bool {
-        let more = self.more();
-        let least = HALFWAY * more / self.thirds.len() as f64;
-        more >= FEW.max(TURNED_AWAY * self.published)
-            && self.thirds.iter().all(|third| *third >= least)
-    }
-}
-
 impl Flow<'_> {
     /// With what consumers hold unacknowledged, or without. None: not counted.
-    fn balance(&self, with_held: bool) -> Option<Balance> {
+    fn balance(&self, with_held: bool) -> Option<Growing> {
         let put = self.series(self.put)?;
         let published = self.series(&self.put[..1])?;
         let dropped = self.series(self.dropped).unwrap_or_default();
@@ -214,7 +190,9 @@ impl Flow<'_> {
             more(counted) - more(out) - more(&dropped)
         });
         let [published, taken] = [&published, &taken].map(|series| grown(series, first, last));
-        (seconds > 0.0).then_some(Balance { published, taken, seconds, thirds })
+        let grown = thirds.iter().sum();
+        let found = Growing { published, taken, seconds, grown, thirds, ..Growing::default() };
+        (seconds > 0.0).then_some(found)
     }
 
     /// The sum of several counters, which are sampled together.

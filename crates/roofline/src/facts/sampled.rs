@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 
-#[derive(Clone, Debug)]
 pub struct Process<'a> {
     /// Its pid, or linerate's number for it.
     pub pid: String,
@@ -26,7 +25,7 @@ pub struct Process<'a> {
     pub mailbox: u64,
     /// Its shortest and longest mailbox.
     pub mail: [u64; 2],
-    /// Its largest heap. Unit: bytes.
+    /// Unit: bytes.
     pub heap: f64,
     /// A second.
     pub reductions: f64,
@@ -34,10 +33,9 @@ pub struct Process<'a> {
     pub fullsweep_after: Option<&'a str>,
     /// Of the processes that wait in a call, the share that waits for it, 0 to 1: in the end, or by others.
     pub callers: f64,
-    /// Whether others wait for a second process meanwhile, half as many or more: callers of both call one through the
-    /// other, so that the shares of these add up to more than all.
+    /// Whether half as many or more wait for a second process meanwhile. Callers of one through the other wait for
+    /// both: their shares add up to more than all.
     pub is_one_of_several: bool,
-    /// Whether it owns a sampled connection.
     pub is_owner: bool,
 }
 
@@ -50,8 +48,7 @@ impl Process<'_> {
         self.heap > LARGE
     }
 
-    /// Messages that stay in its mailbox: more than there are callers, and constant but for the callers' own. A queue
-    /// of work grows, or is worked off.
+    /// Messages that stay in its mailbox: more than callers, constant but for theirs. Work grows, or is worked off.
     pub fn standing(&self, callers: u64) -> u64 {
         let [least, most] = self.mail;
         if least > callers && most - least <= callers { least } else { 0 }
@@ -100,12 +97,11 @@ fn most(share: f64, samples: usize) -> f64 {
 }
 
 impl Facts<'_> {
-    /// CPUs' worth of time of one process. Its samples are few, and the schedulers' own time is exact: what is not the
-    /// others' may be its own, as far as its samples agree.
+    /// CPUs' worth of time of one process: of the schedulers' what is not the others', as far as its samples agree.
     pub(crate) fn used_by(&self, of: &Process) -> Result<f64, Missing> {
         let (node, _, let_run) = self.schedulers()?;
-        let others: f64 =
-            self.processes.iter().filter(|other| other.pid != of.pid).map(|of| of.running).sum();
+        let others = self.processes.iter().filter(|other| other.pid != of.pid);
+        let others: f64 = others.map(|of| of.running).sum();
         let left = (node.active - others).min(of.running_most);
         let is_full = node.active >= FULL * node.online;
         let used = node.of_one(of.running);
@@ -116,9 +112,8 @@ impl Facts<'_> {
 /// Whether a process there is idle and would take any message: in the loop of a behaviour.
 pub(crate) fn is_in_loop(function: &str) -> bool {
     // Source: the loops of OTP's behaviours, of p1_utils (ejabberd) and of RabbitMQ's gen_server2.
-    let loops =
-        "gen_server: gen_statem: gen_fsm: p1_server: p1_fsm: gen_server2: erlang:hibernate/";
-    loops.split(' ').any(|own| function.starts_with(own))
+    let all = "gen_server: gen_statem: gen_fsm: p1_server: p1_fsm: gen_server2: erlang:hibernate/";
+    all.split(' ').any(|own| function.starts_with(own))
 }
 
 impl<'a> Run<'a> {
@@ -133,8 +128,7 @@ impl<'a> Run<'a> {
         ends.filter_map(|end| self.fact(end, "owner")).collect()
     }
 
-    /// How many processes that own no connection worked on something at a time: they ran, or waited in the middle of
-    /// it, for no other process. None where too few were sampled.
+    /// How many processes without a connection worked at a time: they ran, or waited amid it. None: too few sampled.
     pub(crate) fn taken(&self) -> Option<f64> {
         let of = self.window_or_whole(Subject::Node, |of| of.last(doing::ASKED).is_ok());
         let mean = |metric| of.mean(metric).ok();
@@ -152,8 +146,8 @@ pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();
     let calls = calls(run, Subject::Node, callees::CALLING);
     let all = run.evidence.processes();
-    let mut all: Vec<Process> =
-        all.into_iter().filter_map(|of| process(run, of, &owners, calls)).collect();
+    let all = all.into_iter().filter_map(|of| process(run, of, &owners, calls));
+    let mut all: Vec<Process> = all.collect();
     let shares: Vec<f64> = all.iter().map(|of| of.callers).collect();
     for of in all.iter_mut().filter(|of| of.callers > 0.0) {
         let beside = |share: &f64| *share >= HALFWAY * of.callers && share + of.callers <= 1.0;
@@ -168,31 +162,23 @@ fn calls(run: &Run, subject: Subject, metric: Metric<u64>) -> f64 {
     of.all(metric).map_or(0.0, |samples| samples.iter().map(|(_, count)| *count as f64).sum())
 }
 
-fn process<'a>(
-    run: &Run<'a>,
-    subject: Subject,
-    owners: &[&str],
-    calls_of_all: f64,
-) -> Option<Process<'a>> {
-    // Samples are few: where the window has too few, the whole run's are taken.
-    let often = |of: &Of| of.all(suspect::RUNNING).is_ok_and(|samples| samples.len() >= SAMPLES);
-    let of = run.window_or_whole(subject, often);
+fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<Process<'a>> {
+    let samples = |of: &Of| of.all(suspect::RUNNING).map_or(0, |samples| samples.len());
+    let often = |of: &Of| samples(of) >= SAMPLES;
+    let of = run.window_or_whole(id, often);
     if !often(&of) {
         return None;
     }
-    let fact = |name| run.fact(subject, name);
+    let fact = |name| run.fact(id, name);
     let some = |metric: Metric<u64>| of.share(metric, |value| value > 0).unwrap_or(0.0);
-    let pid = fact("pid").map_or_else(|| subject.to_string(), str::to_owned);
+    let pid = fact("pid").map_or_else(|| id.to_string(), str::to_owned);
     Some(Process {
         name: fact("name").unwrap_or("a process"),
         function: fact("function").unwrap_or("?"),
         stack: fact("stack").unwrap_or(""),
         wait: fact("wait"),
         running: some(suspect::RUNNING),
-        running_most: most(
-            some(suspect::RUNNING),
-            of.values(suspect::RUNNING).map_or(0, |all| all.len()),
-        ),
+        running_most: most(some(suspect::RUNNING), samples(&of)),
         collecting: some(suspect::COLLECTING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),
@@ -201,10 +187,7 @@ fn process<'a>(
         reductions: of.rate(suspect::REDUCTIONS).unwrap_or(0.0),
         traced: of.max(suspect::TRACED).is_ok_and(|traced| traced > 0),
         fullsweep_after: fact("fullsweep_after"),
-        callers: match calls_of_all {
-            few if few < FEW => 0.0,
-            all => calls(run, subject, callees::CALLERS) / all,
-        },
+        callers: if all < FEW { 0.0 } else { calls(run, id, callees::CALLERS) / all },
         is_one_of_several: false,
         is_owner: owners.contains(&pid.as_str()),
         pid,

@@ -1,5 +1,4 @@
-//! Stops: for many times an exchange's time nothing is answered, then everything goes on. A garbage collection that
-//! stops the world, a lock held for long, an event loop busy with something else.
+//! Stops: for many times an exchange's time nothing is answered: a garbage collection, a lock, a busy event loop.
 //!
 //! `share = sum of an engine thread's long times without an answer / (threads x window)`
 //!
@@ -9,8 +8,6 @@
 //!
 //! Blind spots: fewer than three connections a thread, or nearly all time in slow requests, can't be distinguished.
 //! What stops linerate stops all it sees: where a quota held it or the target, nothing is claimed.
-
-use linerate_evidence::{LoadSummary, SILENT};
 
 use crate::prelude::*;
 
@@ -26,11 +23,9 @@ pub(crate) struct Stops {
 impl Stops {
     /// `all exchanges stop together 10.0 times a second, for 80.2 ms each: 80 % of the time`.
     pub fn words(&self) -> String {
-        let (lasts, share) = (duration(self.each_s), in_percent(self.share));
-        format!(
-            "all exchanges stop together {:.1} times a second, for {lasts} each: {share} of the time",
-            self.per_s
-        )
+        let (often, lasts) = (self.per_s, duration(self.each_s));
+        let often = format!("{often:.1} times a second, for {lasts} each");
+        format!("all exchanges stop together {often}: {} of the time", in_percent(self.share))
     }
 
     /// None where there are none, or they can't be distinguished.
@@ -44,15 +39,11 @@ impl Stops {
         let share = load.silence.sum_from(long) / window.max(1.0);
         let alone = load.service.sum_from(long) / load.service.sum_from(0).max(1.0);
         let count = load.silence.count() as f64 * load.silence.share_within(long, u64::MAX);
-        let chance = alone.powf(each);
-        let is_of_all =
-            each >= SAMPLES as f64 && share >= (chance * alone).sqrt() && share - chance >= HOLDS;
-        let stops = Self {
-            share: share.min(1.0),
-            each_s: share * window / 1e9 / count.max(1.0),
-            per_s: count / (window / 1e9),
-        };
-        (is_of_all && count / threads >= SAMPLES as f64 && share >= HOLDS).then_some(stops)
+        let (chance, least) = (alone.powf(each), SAMPLES as f64);
+        let is_of_all = share >= (chance * alone).sqrt() && share - chance >= HOLDS;
+        let (each_s, per_s) = (share * window / 1e9 / count.max(1.0), count / (window / 1e9));
+        let are_many = each >= least && count / threads >= least && share >= HOLDS;
+        (is_of_all && are_many).then_some(Self { share: share.min(1.0), each_s, per_s })
     }
 }
 

@@ -3,8 +3,7 @@
 use crate::prelude::*;
 
 impl Facts<'_> {
-    /// Silent where the plan has no TLS, no port was asked in TLS, and no owner of a sampled connection is a process of
-    /// OTP's ssl. Those have no registered names, but began as `ssl_gen_statem:init/1`.
+    /// Silent where neither plan nor headers have TLS, and no owner of a connection began as `ssl_gen_statem:init/1`.
     pub(crate) fn speaks_tls(&self) -> Result<(), Silent> {
         let (run, owners) = (&self.run, self.run.owners());
         let is_of = |function: &str| function.starts_with("ssl_") || function.starts_with("tls_");
@@ -39,7 +38,6 @@ impl Facts<'_> {
         (shaking > 0.0).then(|| (self.per_exchange(shaking), work))
     }
 
-    /// Exchanges in a handshake.
     pub(crate) fn in_handshake(&self) -> f64 {
         match self.load {
             Load::Made => self.at(Station::TlsHandshake),
@@ -58,7 +56,6 @@ impl Facts<'_> {
 
     /// CPU time of the target for an exchange. Unit: seconds.
     pub(crate) fn target_work(&self) -> Result<f64, Missing> {
-        let target = self.target_cpu()?;
-        Ok(self.per_exchange(target.work()))
+        Ok(self.per_exchange(self.target_cpu()?.work()))
     }
 }

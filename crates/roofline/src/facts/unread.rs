@@ -1,10 +1,8 @@
 //! Receive queues of the target's that are full: the window is shut, whatever the exchange.
 
-use super::flows::mean_over;
 use crate::prelude::*;
 
 /// The target's receive queues, on average.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Unread {
     /// Connections whose queue is full.
     pub full: f64,
@@ -17,7 +15,6 @@ pub(crate) struct Unread {
 }
 
 impl Facts<'_> {
-    /// See [`Unread`].
     pub(crate) fn unread(&self) -> Result<Unread, Missing> {
         let readers: Vec<Of> = self.run.flows(Side::Server).into_iter().filter(carries).collect();
         let share = mean_over(&readers, full)?;

@@ -9,20 +9,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     // Sampled once a second: for a short window the whole run's samples are taken.
     let node = run.window_or_whole(Subject::Node, |of| of.last(vm::ALARMS).is_ok());
-    let share = node.share(vm::ALARMS, |count| count > 0).ok();
     let none = "no BEAM node with known alarms (RabbitMQ) was sampled";
-    let share = share.or_not_here(none)?;
+    let share = node.share(vm::ALARMS, |count| count > 0).ok().or_not_here(none)?;
     silent_if(share == 0.0, "no alarm is set")?;
     let named = run.fact(Subject::Node, "alarms").unwrap_or("?");
     // Where nothing is read at all, an exchange has no time.
     let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
     let waits = Part::Delay { at: At::Service, each: each(share * facts.under_way()) };
-    let stood = in_percent(share);
     Ok(Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each(1.0)), waits])
         // One that comes and goes within seconds (a burst, a collection) delays nothing for long.
         .sized_if(share >= HALFWAY)
         .sum(format!("{named}: publishing connections are not read while it is set"))
-        .seen(format!("an alarm was set in {stood} of samples, the last: {named}"))
+        .seen(format!("an alarm was set in {} of samples, the last: {named}", in_percent(share)))
         .also(waiting(run))
         .lifted_by([remedy(named)]))
 }
@@ -36,12 +34,12 @@ fn waiting(run: &Run) -> Option<String> {
         (lay && read == 0).then(|| queue.last().map_or(0, |(_, bytes)| bytes.0))
     };
     let found: Vec<u64> = run.flows(Side::Server).iter().filter_map(unread).collect();
-    let who = match found.len() {
-        0 => return None,
-        1 => "1 connection has".to_owned(),
-        many => format!("{many} connections have"),
-    };
-    Some(format!("{who} {} unread", Bytes(found.iter().sum())))
+    let unread = Bytes(found.iter().sum());
+    match found.len() {
+        0 => None,
+        1 => Some(format!("1 connection has {unread} unread")),
+        many => Some(format!("{many} connections have {unread} unread")),
+    }
 }
 
 fn remedy(named: &str) -> Remedy {

@@ -3,16 +3,12 @@
 //! `ceiling = k / time of an exchange alone`, `k = throughput x the application's time alone`
 //!
 //! Two of a kind, by the number: one at a time is a lock, a queue with one consumer, one thread
-//! (`app.serial`); more are a pool of workers, connections or permits (`app.pool`).
-//!
-//! At a watched service: [`watched`].
+//! (`app.serial`); more are a pool of workers, connections, permits (`app.pool`). At a watched service: [`watched`].
 //!
 //! Distinguished from a full CPU by the known CPU demands, whose network would give more, and from too few
 //! connections by the experiment, in which half of them gave as much.
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
-use crate::facts::stops::Stops;
-use crate::place::TWO;
 use crate::prelude::*;
 
 mod watched;
@@ -57,10 +53,9 @@ impl AtOnce {
             ),
         };
         Ok(Claim::place(vec![Part::capacity(Resource::Slots, served, alone)])
-            .sum(stops.map_or_else(
-                || format!("{count} at a time / {} = {rate}", duration(alone)),
-                |stops| stops.words(),
-            ))
+            .sum(stops.map_or(format!("{count} at a time / {} = {rate}", duration(alone)), |of| {
+                of.words()
+            }))
             .seen(seen(facts))
             .lifted_by([remedy]))
     }
@@ -95,9 +90,8 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     silent_if(!full && !few, why)?;
     use Station::*;
     let inside = [Application, Unread, AcceptQueue, Beyond, Brief];
-    if facts.is_split() && !place.station.is_some_and(|station| inside.contains(&station)) {
-        return not_here("the exchanges are not inside the server");
-    }
+    let is_elsewhere = !place.station.is_some_and(|station| inside.contains(&station));
+    silent_if(facts.is_split() && is_elsewhere, "the exchanges are not inside the server")?;
     let why = "the time of an exchange alone is unknown";
     let at_once = place.at_once.filter(|k| k.mid > 0.0).or_not_here(why)?;
     // Where requests slow each other down, each takes longer than alone, and one is served at a time.
@@ -114,8 +108,8 @@ fn number(k: Estimate) -> String {
 fn seen(facts: &Facts) -> String {
     let mut says = facts.place.words("requests ");
     if let Some(target) = &facts.target {
-        let limit = target.limit().map(|limit| format!(" of {limit:.0} used"));
-        says += &format!("; its CPUs: {:.2}{}", target.running, limit.unwrap_or_default());
+        let limit = target.limit().map_or(String::new(), |limit| format!(" of {limit:.0} used"));
+        says += &format!("; its CPUs: {:.2}{limit}", target.running);
     }
     if let Some(target) = facts.target_cpu().ok().filter(|target| target.spinning >= AT_WORK) {
         says += &format!(", of which {:.2} spin (busy waiting)", target.spinning);
@@ -128,13 +122,12 @@ fn seen(facts: &Facts) -> String {
         && let Some(beat) = headers.rhythm.and_then(|rhythm| rhythm.beat)
         && Pace::of_beat(&beat, headers.under_way).is_some_and(|pace| pace != Pace::Clock)
     {
-        let (answers, lasts, each) =
-            (beat.answers, duration(beat.lasts_s), duration(beat.period_s));
-        says += &format!("; about {answers:.0} answers come within {lasts}, then none until");
+        let [lasts, each] = [beat.lasts_s, beat.period_s].map(duration);
+        says +=
+            &format!("; about {:.0} answers come within {lasts}, then none until", beat.answers);
         says += &format!(" the next period of {each}");
     }
-    let threads = facts.inside.threads.as_ref();
-    let in_turn = threads.is_some_and(|of| of.running >= 0.5 && of.together < 0.05);
+    let in_turn = facts.threads().is_some_and(|of| of.running >= 0.5 && of.together < 0.05);
     let never = if in_turn { ", never two running at once" } else { "" };
     says + &facts.inside.threads_words() + never
 }

@@ -3,12 +3,9 @@
 //! `turned away = connections that wait to be accepted, of all`
 //!
 //! The queue was never empty, and fewer connections came than wait in it: none is accepted, though the target has all
-//! that accepting takes. Or as many came as ended: the same number is always open. Where fewer are served at a time
-//! than were accepted, more of them give nothing.
-//! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; MaxRequestWorkers of
-//! Apache with connections that are kept.
+//! that accepting takes. Or as many came as ended. Where fewer are served than were accepted, more give nothing.
+//! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; Apache's MaxRequestWorkers.
 
-use crate::facts::admission::{AcceptQueue, LetIn, Stock};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -34,14 +31,15 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
         None => facts.let_in(waiting + unmade),
     };
     if let Some(k) = facts.place.at_once.filter(|k| k.high < HALFWAY * served) {
-        let let_in = format!("of {served:.0} accepted connections");
-        return not_here(format!("{let_in} {:.1} are served at a time", k.mid));
+        let k = k.mid;
+        return not_here(format!(
+            "of {served:.0} accepted connections {k:.1} are served at a time"
+        ));
     }
     // Then all open connections have an exchange at work: the number of exchanges is limited, not that of connections.
     let at_work = facts.ports(|port| port.in_application() + port.unread);
-    let all_work =
-        format!("the {served:.0} accepted connections are at work: {at_work:.1} of them");
-    silent_if(by_turns.is_some() && at_work >= EXPLAINED * served, all_work)?;
+    let why = format!("the {served:.0} accepted connections are at work: {at_work:.1} of them");
+    silent_if(by_turns.is_some() && at_work >= EXPLAINED * served, why)?;
     let turns = "the number of open connections is constant, so one is accepted when another ends";
     let how = by_turns.map_or("none is accepted", |_| turns);
     Ok(claim(asked, served, "accepted").seen(format!(
@@ -49,11 +47,10 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     )))
 }
 
-/// Accepted connections, of which nothing is answered until another one ends. One at a time is rather one that serves the
-/// beginning of each: a handshake, a login.
+/// Accepted connections, of which nothing is answered until another one ends. One at a time is rather their logins'.
 fn not_let_in(facts: &Facts) -> Option<Claim> {
-    let let_in = facts.let_in_by_order().filter(LetIn::are_several)?;
-    let LetIn { port, served, waiting, lasts } = let_in;
+    let several = facts.let_in_by_order().filter(LetIn::are_several)?;
+    let LetIn { port, served, waiting, lasts } = several;
     let lasts = duration(lasts);
     Some(claim(served + waiting, served, "let in").seen(format!(
         "on port {port} the first request of a connection is answered when another connection ends; one lasts {lasts} \

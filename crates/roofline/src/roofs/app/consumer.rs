@@ -3,16 +3,14 @@
 //! `consumed = messages that consumers may hold / time that they take for one`
 //! Source: RabbitMQ guides, "Consumer Prefetch", "Consumers" (consumer capacity); Little (1961).
 
-use crate::facts::queues::{Growing, growing};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let queue = growing(&facts.run)?;
-    let part = if queue.consumers.is_some_and(|of| of.are_full()) {
-        Part::TurnedAway { asked: queue.published, served: queue.taken }
-    } else {
-        let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
-        Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0))
+    let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
+    let part = match queue.consumers.is_some_and(|of| of.are_full()) {
+        true => Part::TurnedAway { asked: queue.published, served: queue.taken },
+        false => Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0)),
     };
     Ok(Claim::cause(vec![part]).sum(sum(&queue)).seen(seen(&queue)).lifted_by(remedies(&queue)))
 }
@@ -38,21 +36,16 @@ fn seen(queue: &Growing) -> String {
         1 => "1 consumer".into(),
         many => format!("{many} consumers"),
     };
-    let Some(limit) = of.prefetch else {
-        return format!("{consumers} without a prefetch limit");
-    };
+    let Some(limit) = of.prefetch else { return format!("{consumers} without a prefetch limit") };
     let mut says = match of.count {
         _ if of.least != of.prefetch => format!("{consumers} with different limits of prefetch"),
         ..=1.0 => format!("{consumers} with a prefetch of {limit:.0}"),
         count => format!("{consumers} with a prefetch of {:.0} each", limit / count),
     };
-    if let Some(each) = queue.each().filter(|_| of.are_full()) {
-        says.push_str(&format!(", {} a message", duration(each)));
-    }
-    if let Some(held) = of.held {
-        says.push_str(&format!("; {:.0} of {limit:.0} unacknowledged", held.min(limit)));
-    }
-    says
+    let each = queue.each().filter(|_| of.are_full());
+    says += &each.map_or(String::new(), |each| format!(", {} a message", duration(each)));
+    let held = of.held.map(|held| format!("; {:.0} of {limit:.0} unacknowledged", held.min(limit)));
+    says + &held.unwrap_or_default()
 }
 
 fn remedies(queue: &Growing) -> Vec<Remedy> {
@@ -80,9 +73,9 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
         );
         let larger = Remedy::plan(("consumer.prefetch", format!("{each:.0}")), does, by_hand);
         let does = "processes as many messages at a time as are published while one is processed";
-        let by_hand =
+        let more =
             format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count);
-        remedies.extend([larger.serving(wanted), Remedy::human(does, by_hand)]);
+        remedies.extend([larger.serving(wanted), Remedy::human(does, more)]);
     } else {
         remedies.push(Remedy::human(
             "processes more messages at a time",

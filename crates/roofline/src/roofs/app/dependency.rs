@@ -8,17 +8,16 @@
 //! each than without them (a channel between nodes also carries signals that nobody answers).
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
-use linerate_evidence::StepKind;
-use linerate_evidence::sources::peers::Asked;
-
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let asked = asked.or_not_here("it waits for no answer of a dependency")?;
-    // A service with time to read that does not read waits for an answer first: an event loop that takes a
-    // connection's next request when the last one's work has ended.
-    let unread = facts.place.station == Some(Station::Unread) && is_free(facts);
+    // A service that does not read though it could waits for an answer first: an event loop with one task at a time.
+    let unread = facts.place.station == Some(Station::Unread)
+        && facts.load == Load::Watched
+        && facts.target.as_ref().is_some_and(|target| target.running < HALFWAY)
+        && facts.threads().is_some_and(|threads| threads.fullest < HALFWAY);
     // No other known cause keeps it from reading.
     let (station, asleep, enough) = match unread {
         true => (Station::Unread, facts.place.exchanges, HOLDS),
@@ -30,14 +29,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let shared = shared(facts, asked, asleep);
     let share = shared.map_or("", |_| ", shared by requests: even a single one waits there");
     let out = shared.unwrap_or(out);
-    let (there, address) = (station.words(), &asked.address);
-    let few =
-        format!("{out:.1} requests wait for an answer of {address}, of {inside:.1} exchanges");
+    let (there, peer) = (station.words(), &asked.address);
+    let few = format!("{out:.1} requests wait for an answer of {peer}, of {inside:.1} exchanges");
     let is_there = facts.place.station == Some(station) && out >= enough * inside;
     silent_if(!is_there, format!("{few} {there}"))?;
     let each = facts.per_exchange(out);
-    let process = asked.process.as_ref().map(|process| format!(" ({process})"));
-    let who = format!("{address}{}", process.unwrap_or_default());
+    let process = asked.process.as_ref().map_or(String::new(), |of| format!(" ({of})"));
+    let who = format!("{peer}{process}");
     let (took, open, all) = (duration(each), asked.asked, asked.connections);
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
@@ -50,8 +48,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 
-/// Requests that wait for answers on fewer, shared connections. Where more connections give no more throughput and the
-/// peer is not known to be busy, they wait for the target to ask, and none is counted.
+/// Requests that wait for answers on fewer, shared connections; none where they wait for the target to ask.
 fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
     let place = &facts.place;
     let is_limited = place.regime == Regime::Full
@@ -81,14 +78,6 @@ fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
         .then_some(alone * asleep)
 }
 
-/// Whether a watched service's CPUs and threads have time for unread requests.
-fn is_free(facts: &Facts) -> bool {
-    let threads = facts.inside.threads.as_ref();
-    facts.load == Load::Watched
-        && facts.target.as_ref().is_some_and(|target| target.running < HALFWAY)
-        && threads.is_some_and(|threads| threads.fullest < HALFWAY)
-}
-
 fn by_hand(asked: &Asked, who: &str) -> String {
     if asked.address.ends_with("/udp") {
         return format!(
@@ -96,9 +85,8 @@ fn by_hand(asked: &Asked, who: &str) -> String {
              own cache), or use an address instead of the name"
         );
     }
-    format!(
-        "find out what {who} does: linerate doctor :PORT on its host; call it less often, or several calls at once"
-    )
+    let how = "linerate doctor :PORT on its host; call it less often, or several calls at once";
+    format!("find out what {who} does: {how}")
 }
 
 /// `it used 1.00 CPUs: as much as one thread can`.

@@ -1,10 +1,8 @@
 //! Synced writes: each exchange waits until the disk has what it wrote, record by record.
 //!
-//! `each = threads in a sync / throughput`; of a BEAM node that is sampled inside, `delay = dirty I/O schedulers that are
-//! busy / throughput`
+//! `each = threads in a sync / throughput`; of a BEAM node sampled inside `busy dirty I/O schedulers / throughput`
 //!
-//! A node's syncs run on dirty I/O schedulers, so the busy ones are the exchanges that wait for the disk; the processes'
-//! stacks show that it is a sync (`waits.disk`).
+//! A node's syncs run on dirty I/O schedulers: the busy ones are exchanges at the disk; stacks show it (`waits.disk`).
 //! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
 use crate::prelude::*;

@@ -3,8 +3,7 @@
 //! `ceiling = that rate`
 //!
 //! At a watched service it shows by its answers, which follow a clock: when one is late, the next is not.
-//! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986 (leaky
-//! bucket).
+//! Source: nginx `limit_req`, HAProxy `rate-limit`; Turner, "New directions in communications", 1986.
 
 use crate::prelude::*;
 
@@ -28,11 +27,10 @@ fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
     let of = facts.experiment.as_ref().and_then(|it| Some((it.spaced_s?, it.alone_s?)));
     let (spaced, alone) = of.or_not_here("no exchange was made after a pause")?;
     let (alone, spaced) = (duration(alone.mid), duration(spaced.mid));
-    let rate = OpRate(facts.attained);
+    let (rate, all) = (OpRate(facts.attained), facts.run.connections());
     let seen = format!(
         "one connection alone takes {alone} an exchange, and {spaced} after a pause: the rest is waiting for a clock; \
-         {} connections gave {rate}",
-        facts.run.connections()
+         {all} connections gave {rate}"
     );
     Ok((rate, seen))
 }
@@ -40,9 +38,10 @@ fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
 fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
     let (_, headers) = facts.captured()?;
     let rhythm = headers.rhythm.or_not_here("its answers have no rhythm")?;
-    if let Some(beat) = rhythm.beat.filter(|beat| beat.answers > headers.under_way) {
-        let (answers, waiting) = (beat.answers, headers.under_way);
-        let (each, spread) = (duration(beat.period_s), duration(beat.spread_s));
+    let waiting = headers.under_way;
+    if let Some(beat) = rhythm.beat.filter(|beat| beat.answers > waiting) {
+        let (answers, [each, spread]) =
+            (beat.answers, [beat.period_s, beat.spread_s].map(duration));
         let seen = format!(
             "{waiting:.1} requests wait; answers come {answers:.0} at a time, every {each} (within {spread}), with \
              none between: a clock releases them"
@@ -51,9 +50,8 @@ fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
     }
     let (beat, [few, many]) = (duration(rhythm.mean_s), rhythm.spreads_s.map(duration));
     let seen = format!(
-        "{:.1} requests wait, and are answered one by one every {beat}; 4 answers in a row vary by {few} and 32 by \
-         {many}: a clock sets the interval",
-        headers.under_way
+        "{waiting:.1} requests wait, and are answered one by one every {beat}; 4 answers in a row vary by {few} and 32 \
+         by {many}: a clock sets the interval"
     );
     Ok((OpRate(1.0 / rhythm.mean_s), seen))
 }

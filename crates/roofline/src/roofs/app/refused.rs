@@ -1,8 +1,7 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
 //! A refusal is a status of 429 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
-//! statuses are answers: a service that has no such page has done its work. At a watched service the kernel compares
-//! the first bytes of answers, in several protocols.
+//! statuses are answers. At a watched service the kernel compares the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.6; RFC 6585, 4.
 
 use linerate_evidence::sources::capture::Refusal;
@@ -26,8 +25,8 @@ fn claim(asked: f64, served: f64, log: &str) -> Claim {
 fn made(facts: &Facts) -> Result<Claim, Silent> {
     let load = &facts.run.load;
     // A request that crosses the server's close is not refused: HTTP clients send it again (RFC 9112, 9.3.1).
-    let is_between =
-        |cause: &str| matches!(cause, "closed" | "reset") && facts.closes_after().is_some();
+    let closes = facts.closes_after().is_some();
+    let is_between = |cause: &str| closes && matches!(cause, "closed" | "reset");
     let errors = || load.errors.iter().filter(|(cause, _)| !is_between(cause));
     let failed: u64 = errors().map(|(_, count)| count).sum::<u64>() + load.timed_out;
     // Good answers are counted in the measured stretch, failures over the whole run.
@@ -72,14 +71,14 @@ fn refused(facts: &Facts) -> Result<Claim, Silent> {
     let worst = ports.max_by(|a, b| a.1.refused_per_s.total_cmp(&b.1.refused_per_s));
     let worst = worst.filter(|(_, headers)| headers.refused_per_s > 0.0);
     let (port, headers) = worst.or_not_here("no connection was refused or reset")?;
-    let refused = headers.refused_per_s * seconds;
+    let (lost, others) = (headers.refused_per_s, headers.per_s);
+    let refused = lost * seconds;
     // Connections that were open before they were reset are added.
     let asked = (headers.opened_per_s * seconds).max(refused);
     let log = "a limit of connections, a worker that died, a timeout of its own";
     Ok(claim(asked, asked - refused, log)
         .sum(format!("{refused:.0} of {asked:.0} connections to port {port} were refused or reset"))
         .seen(format!(
-            "{:.1} a second by the headers of its packets; {:.1} exchanges a second on the others",
-            headers.refused_per_s, headers.per_s
+            "{lost:.1} a second by the headers of its packets; {others:.1} exchanges a second on the others"
         )))
 }

@@ -13,7 +13,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if facts.load == Load::Made { made(facts) } else { watched::explain(facts) }
 }
 
-/// What the sampled connections show.
 struct Flows {
     /// Mean bytes a second of one.
     rate: f64,
@@ -30,15 +29,14 @@ struct Flows {
 fn made(facts: &Facts) -> Result<Claim, Silent> {
     let load = facts.run.load;
     silent_if(load.bytes_written > load.bytes_read, "requests are larger than answers")?;
-    let bytes = load.bytes_read as f64 / load.exchanges.max(1) as f64;
+    let answer = load.bytes_read as f64 / load.exchanges.max(1) as f64;
     let flows = flows(facts)?;
-    let answers = flows.rate / bytes.max(1.0);
+    let answers = flows.rate / answer.max(1.0);
     let pieces = flows.segments / answers.max(1e-9);
     silent_if(pieces < 2.0, format!("answers leave in {pieces:.1} pieces: they are not spread"))?;
     // One answer more or less at either end of the counted time.
     let chance = 2.0 / (answers * flows.over).max(1e-9);
-    let each = Bytes(flows.rate as u64);
-    let within = in_percent(flows.spread);
+    let (each, within) = (bytes(flows.rate), in_percent(flows.spread));
     let differ = format!("connections differ: {each}/s on average, one by {within}");
     silent_if(flows.spread > chance, differ)?;
     let inside = facts.at(Station::Application);
@@ -46,8 +44,8 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let asleep = (facts.inside.asleep - facts.inside.questions()).max(0.0);
     let asleep = if inside > 0.0 { asleep / inside } else { 1.0 };
     // Each has its rate for itself, however many others there are.
-    let alone =
-        facts.experiment.as_ref().and_then(|it| it.alone_s).map_or(f64::INFINITY, |it| it.high);
+    let alone = facts.experiment.as_ref().and_then(|it| it.alone_s);
+    let alone = alone.map_or(f64::INFINITY, |it| it.high);
     let slower = format!("alone an exchange takes {}: they wait for each other", duration(alone));
     silent_if(alone < EXPLAINED * load.service.mean() / 1e9, slower)?;
     let [first, service] = [&load.first_byte, &load.service].map(|of| of.mean() / 1e9);
@@ -55,11 +53,10 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let why = "the kernel holds the late part of an answer, or the CPU computes it";
     silent_if(spread <= 0.0, why)?;
     let rate = OpRate(f64::from(facts.run.connections()) * answers);
-    let (first, service) = (duration(first), duration(service));
-    let idle = in_percent(flows.idle);
-    let connections = facts.run.connections_words();
+    let all = facts.run.connections_words();
+    let (first, service, idle) = (duration(first), duration(service), in_percent(flows.idle));
     Ok(Claim::delay(At::Service, spread)
-        .sum(format!("{connections} x {each}/s / {} = {rate}", Bytes(bytes as u64)))
+        .sum(format!("{all} x {each}/s / {} = {rate}", bytes(answer)))
         .seen(format!(
             "each connection gets {each}/s, within {within}; answers begin after {first} and end after {service}, \
              in {pieces:.0} pieces; the kernel held nothing in {idle} of the samples"

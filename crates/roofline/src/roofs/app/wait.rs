@@ -6,8 +6,6 @@
 //! answers, which repeat after as many as there are clients, long after any request: none waits for another.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
-use linerate_evidence::WAKING;
-
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -23,7 +21,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(asleep < HALFWAY * under_way, few)?;
     let questions = facts.inside.questions();
     let asked = format!("{questions:.1} of them wait for a dependency");
-    // As the dependency has it.
     let inside = facts.at(Station::Application).max(asleep);
     silent_if(questions >= HALFWAY * inside, asked)?;
     let each = asleep / facts.attained;
@@ -34,18 +31,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let whole = duration(under_way / facts.attained);
     let watched = format!("{under_way:.1} requests");
     let many = if is_made { facts.run.connections_words() } else { watched };
-    let twice = facts.run.connections().saturating_mul(2);
-    let does = "keeps twice as many exchanges under way; nothing is full";
-    let more = ("load.connections", twice.to_string());
-    let more = Remedy::plan(more, does, format!("-c {twice}"));
+    let twice = facts.run.connections().saturating_mul(2).to_string();
+    let (by_hand, does) =
+        (format!("-c {twice}"), "keeps twice as many exchanges under way; nothing is full");
+    let more = Remedy::plan(("load.connections", twice), does, by_hand);
     let (took, threads) = (duration(each), facts.inside.threads_words());
     let is_taken = unread < HALFWAY * asleep;
     let at = if is_taken { At::Station(Station::Application) } else { At::Service };
+    let in_service = "are in the service, and none of its threads runs for them";
     let (sleeps, seen) = match is_taken {
-        true => (
-            "asleep in the application",
-            "are in the service, and none of its threads runs for them",
-        ),
+        true => ("asleep in the application", in_service),
         false => ("before it is read", "are unread while the service sleeps"),
     };
     Ok(Claim::place(vec![Part::Delay { at, each }])
@@ -59,8 +54,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(is_made.then_some(more)))
 }
 
-/// Exchanges unread for much longer than it takes to wake a process, where nothing is half full. Those behind a full
-/// queue wait for the window as well.
+/// Exchanges unread for much longer than waking a process takes, where nothing is half full, nor their queue full.
 fn late_to_read(facts: &Facts) -> f64 {
     let unread = facts.at(Station::Unread);
     let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;
@@ -79,7 +73,7 @@ fn each_for_itself(facts: &Facts) -> bool {
         return false;
     }
     // One thread in a timer is most runtimes' clock.
-    let timers = facts.inside.threads.as_ref().map_or(0.0, |threads| threads.timer);
+    let timers = facts.threads().map_or(0.0, |threads| threads.timer);
     let of_threads = timers >= 2.0 && timers >= EXPLAINED * place.exchanges;
     place.regime == Regime::Delayed || (of_threads && place.regime == Regime::Unknown)
 }

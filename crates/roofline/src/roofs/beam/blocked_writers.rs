@@ -1,5 +1,5 @@
-//! Writers that wait for one slow peer. A send to a socket whose driver queue is over its high watermark waits until
-//! the peer has read, by default for ever. Two of a kind, by the processes that wait.
+//! Writers that wait, by default for ever, until a slow peer has read: the driver queue is over its high watermark.
+//! Two of a kind, by the processes that wait.
 //!
 //! `each = share of samples in which a writer waits x mean exchange`
 //!
@@ -8,8 +8,6 @@
 //! - `beam.busy-port`: several processes write to the same port, a socket's or a program's, and are suspended at it.
 //!
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
-
-use std::collections::BTreeMap;
 
 use crate::prelude::*;
 
@@ -28,30 +26,27 @@ impl BlockedWriters {
         let none = "no connection kept bytes in its driver queue, where senders wait";
         // A program's port has no visible queue.
         silent_if(is_one && longest.is_none(), none)?;
-        let longest = longest.map(|longest| Bytes(longest as u64));
         let writer = if is_one { Some(writer(facts, all)?) } else { None };
         // With others suspended at its port it is not alone.
-        let waits =
-            |sending, suspended| if is_one { sending > 0 && suspended == 0 } else { suspended > 0 };
+        let waits = |sends, stopped| if is_one { sends > 0 && stopped == 0 } else { stopped > 0 };
         let share = node.share_of_both(waits::SEND, waits::PORT, waits)?;
         silent_if(share <= 0.0, "no sample shows a waiting writer")?;
         let (shown, exchange) = (in_percent(share), facts.under_way() / facts.attained);
+        let (full, all, events) =
+            (queued.len(), all.len(), node.rate(vm::BUSY_PORT).unwrap_or(0.0));
+        let queues = match longest.map(bytes) {
+            Some(most) => {
+                format!("{full} of {all} connections kept up to {most} in the driver queue")
+            }
+            None => "no connection has a queue, so it is the port of an external program".into(),
+        };
         let seen = match writer {
             Some((who, alone)) => {
                 format!("{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}")
             }
             None => format!(
-                "{}; in {shown} of the samples processes were suspended at a port; {:.0} busy_port events a second",
-                longest.map_or(
-                    "no connection has a queue, so it is the port of an external program".into(),
-                    |most| {
-                        let (queued, all) = (queued.len(), all.len());
-                        format!(
-                            "{queued} of {all} connections kept up to {most} in the driver queue"
-                        )
-                    }
-                ),
-                node.rate(vm::BUSY_PORT).unwrap_or(0.0)
+                "{queues}; in {shown} of the samples processes were suspended at a port; {events:.0} busy_port events a \
+                 second"
             ),
         };
         // Requests wait in the service; the slow peer's own bytes wait for its window.
@@ -95,17 +90,15 @@ impl BlockedWriters {
     }
 }
 
-/// The process that writes to many, few of which have a queue, and whether no other writes: their owner, or a process
-/// with mail while it waits in a send.
+/// The process that writes to many, few with a queue: their owner, or one with mail that waits in a send.
 fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
     let run = &facts.run;
     let why = match hub(all) {
         Some((owner, own)) if sends(run, owner) => {
-            let name = process(run, owner).and_then(|process| run.fact(process, "name"));
+            let name = fact_of(run, owner, "name");
             let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
-            let queues: Vec<f64> = queued(&own).map(|each| queue(each)).collect();
-            let longest = Bytes(queues.iter().copied().fold(0.0, f64::max) as u64);
-            let (full, all) = (queues.len(), own.len());
+            let longest = bytes(queued(&own).map(queue).fold(0.0, f64::max));
+            let (full, all) = (queued(&own).count(), own.len());
             let says = format!(
                 "{name} owns {all} connections; {full} of them kept {longest} in the driver queue, the others nothing"
             );
@@ -118,12 +111,10 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
     let writer = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox);
     let all: Vec<&Connection> = all.iter().collect();
     let writer = writer.filter(|_| are_few(&all)).or_not_here(why)?;
-    let (full, all) = (queued(&all).count(), all.len());
+    let (full, all, who, mail) = (queued(&all).count(), all.len(), writer.words(), writer.mailbox);
     let says = format!(
-        "{} writes to connections of other processes and has {} messages waiting; {full} of {all} connections have a \
-         driver queue, the others none",
-        writer.words(),
-        writer.mailbox
+        "{who} writes to connections of other processes and has {mail} messages waiting; {full} of {all} connections \
+         have a driver queue, the others none"
     );
     Ok((says, ""))
 }
@@ -131,11 +122,8 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
 /// The owner of most connections, and these, if fewer than half of its own have a queue.
 fn hub<'f, 'a>(all: &'f [Connection<'a>]) -> Option<(&'a str, Vec<&'f Connection<'a>>)> {
     let mut by_owner: BTreeMap<&'a str, Vec<&Connection>> = BTreeMap::new();
-    for each in all {
-        if let Some(owner) = each.owner {
-            by_owner.entry(owner).or_default().push(each);
-        }
-    }
+    let owned = all.iter().filter_map(|each| Some((each.owner?, each)));
+    owned.for_each(|(owner, each)| by_owner.entry(owner).or_default().push(each));
     by_owner.into_iter().filter(|(_, own)| are_few(own)).max_by_key(|(_, own)| own.len())
 }
 
@@ -149,8 +137,7 @@ fn are_few(of: &[&Connection]) -> bool {
     full > 0 && (full as f64) < HALFWAY * of.len() as f64
 }
 
-/// Whether its queue was above the low watermark in most samples: once the high one was exceeded, senders wait until
-/// then. The low one is half of the high one by default.
+/// Whether its queue was above the low watermark (half of the high one) in most samples: senders may wait until then.
 fn is_queued(connection: &Connection) -> bool {
     // Source: INET_HIGH_WATERMARK, inet_drv.c.
     let high = connection.of.last(port::HIGH_WATERMARK).map_or(8192, |bytes| bytes.0);
@@ -163,12 +150,11 @@ fn queue(connection: &Connection) -> f64 {
 
 /// Whether that process was sending at its last sample, or was not sampled.
 fn sends(run: &Run, owner: &str) -> bool {
-    let wait = process(run, owner).and_then(|process| run.fact(process, "wait"));
     // It may be free by the last sample: the load is over.
-    wait.is_none_or(|wait| matches!(wait, "send" | "receive" | "running"))
+    fact_of(run, owner, "wait").is_none_or(|wait| matches!(wait, "send" | "receive" | "running"))
 }
 
-fn process(run: &Run, pid: &str) -> Option<Subject> {
-    let all = run.evidence.processes();
-    all.into_iter().find(|process| run.fact(*process, "pid") == Some(pid))
+fn fact_of<'a>(run: &Run<'a>, pid: &str, name: &str) -> Option<&'a str> {
+    let mut all = run.evidence.processes().into_iter();
+    run.fact(all.find(|process| run.fact(*process, "pid") == Some(pid))?, name)
 }

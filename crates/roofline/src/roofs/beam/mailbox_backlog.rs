@@ -8,7 +8,6 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let pushed = facts.those(|each| each.is_pushed() && each.bytes > 0.0)?;
     let length = |each: &Connection| each.of.mean(owner::MAILBOX);
-    // Missing where one of them was not sampled.
     pushed.these.iter().try_for_each(|each| length(each).map(drop))?;
     let is_behind = |each: &Connection| {
         let stands = each.standing().is_ok_and(|standing| standing >= FEW);
@@ -19,14 +18,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let why = "no owner of a connection in active mode (true or N) is behind with its data";
     silent_if(owners == 0.0, why)?;
     let waiting: f64 = behind.these.iter().filter_map(|each| length(each).ok()).sum();
-    let wait = waiting / behind.reads.max(1e-9);
-    let (waiting, handled, through) =
-        (waiting / owners, behind.reads / owners, in_percent(behind.part));
-    let one = duration(owners / behind.reads.max(1e-9));
+    let reads = behind.reads.max(1e-9);
+    let (wait, one) = (waiting / reads, duration(owners / reads));
+    let (each, through) = (duration(wait), in_percent(behind.part));
+    let (waiting, handled) = (waiting / owners, behind.reads / owners);
     Ok(Claim::delay(At::Reading, wait * behind.part)
         .sum(format!(
-            "{waiting:.0} messages in a mailbox / {handled:.0} handled a second = {} of waiting for each",
-            duration(wait)
+            "{waiting:.0} messages in a mailbox / {handled:.0} handled a second = {each} of waiting for each"
         ))
         .seen(format!(
             "{waiting:.0} messages waited in the mailbox of each owner in active mode, which handles one in {one}; \

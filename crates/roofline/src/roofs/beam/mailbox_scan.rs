@@ -1,5 +1,4 @@
-//! A long mailbox that is searched repeatedly: a `receive` that does not match the first message examines all of
-//! them, each time. Two of a kind, by what searches.
+//! A long mailbox, all searched by a `receive` that does not match the first message. Two of a kind, by what searches.
 //!
 //! `each = searches x messages that stay / throughput`, at the cost of examining a message
 //!
@@ -7,8 +6,7 @@
 //! - `beam.selective-receive`: the receive of data itself, or another receive of the owner.
 //!
 //! A connection's owner searches once a read, or a write; another busy process that requests pass, at least once a
-//! request. A receive that takes the first message searches nothing, whatever the mailbox's length; a send searches
-//! all of it, also messages that are worked off one by one.
+//! request. A receive that takes the first message searches nothing; a send searches all, also what is worked off.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
 use crate::prelude::*;
@@ -57,16 +55,14 @@ impl MailboxScan {
         let both = send + receive;
         let mine = if self == MailboxScan::Send { send } else { receive };
         let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
-        let (one, took) = (duration(mailbox * MESSAGE), facts.took(each));
+        let (one, took, code) = (duration(mailbox * MESSAGE), facts.took(each), work.emulator);
         Ok(Claim::work(Resource::Process, each)
-            // The cost of a message is another machine's: it shows that searching is most of the code that runs, and
-            // the node's own account bounds it.
+            // At another machine's price it is most of the code that runs; the node's own account bounds it.
             .sized_if(both >= HALFWAY * work.emulator)
             .sum(format!("{mailbox:.0} messages, {one} each time they are searched: {took}"))
             .seen(format!(
                 "{mailbox:.0} messages are in a mailbox; sends search for {send:.2} and receives for {receive:.2} of the \
-                 {:.2} CPUs that run code",
-                work.emulator
+                 {code:.2} CPUs that run code"
             ))
             .at_least()
             .lifted_by(self.remedies()))

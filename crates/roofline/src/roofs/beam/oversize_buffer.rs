@@ -5,8 +5,7 @@
 
 use crate::prelude::*;
 
-// Source: erts_alloc(3), `sbct`: a binary of more than 512 KiB gets a carrier of its own, mapped and unmapped
-// with it. Unit: bytes.
+// Source: erts_alloc(3), `sbct`: a larger binary gets a carrier of its own, mapped and unmapped with it. Unit: bytes.
 const CARRIER: f64 = 524_288.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -14,25 +13,24 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = "no connection that carried data has a buffer of more than 512 KiB";
     let (_, largest) = of.buffers().or_not_here(none)?;
     let (reads, faults) = (of.reads, facts.run.of(Subject::Target).rate(process::MINOR_FAULTS)?);
-    let again =
+    let why =
         format!("{faults:.0} new pages a second for {reads:.0} reads: the buffers are reused");
-    silent_if(faults < reads, again)?;
+    silent_if(faults < reads, why)?;
     let work = Work::of(facts)?;
     // The least that reading can cost.
     let there = facts.run.engine_cores();
     let spared = of.part * (work.driver - there).max(0.0);
     let each = facts.per_exchange(spared);
-    let (of_bytes, read) = (in_percent(of.part), Bytes(of.read_size() as u64));
-    let (largest, took, spent) = (Bytes(largest as u64), facts.took(each), work.driver);
+    let (part, read, largest) = (in_percent(of.part), bytes(of.read_size()), bytes(largest));
+    let (took, spent, more) = (facts.took(each), work.driver, faults / reads.max(1e-9));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(work.holds(spared))
         .sum(format!(
             "{spent:.2} CPUs in drivers, {there:.2} at the other end for the same bytes: {took} more"
         ))
         .seen(format!(
-            "{of_bytes} of the bytes came in reads of {read} on average into buffers of up to {largest}; {faults:.0} \
-             new pages a second, {:.0} to a read",
-            faults / reads.max(1e-9)
+            "{part} of the bytes came in reads of {read} on average into buffers of up to {largest}; {faults:.0} new \
+             pages a second, {more:.0} to a read"
         ))
         .lifted_by([Remedy::erlang(
             ("buffer", "65536"),

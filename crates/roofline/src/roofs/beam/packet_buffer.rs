@@ -4,10 +4,8 @@
 //!
 //! `recv_avg` shows the packet's size in these modes, not the read's, so the buffer is compared with the packet.
 //! Distinguished from a slow reader by the process: there it does not ask for data, here it did.
-//! Source: inet(3), `packet` and `buffer`; `tcp_recv` and `tcp_expand_buffer`,
-//! erts/emulator/drivers/common/inet_drv.c.
+//! Source: inet(3), `packet`, `buffer`; `tcp_recv`, `tcp_expand_buffer`, erts/emulator/drivers/common/inet_drv.c.
 
-use crate::facts::connections::LARGE;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -21,8 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = facts.undelivered(&cut, |each| each.read_size()).unwrap_or(0.0);
     let held = cut.part * share;
     let spared = work.of_reads(&cut) * (1.0 - size / LARGE);
-    let (of_bytes, packet, buffer) =
-        (in_percent(cut.part), Bytes(size as u64), Bytes(worst.buffer() as u64));
+    let (of_bytes, packet, buffer) = (in_percent(cut.part), bytes(size), bytes(worst.buffer()));
     let (more, wanted) = (unread / size.max(1.0), in_percent(share));
     let each = spared / facts.attained;
     let (part, exchange) = (in_percent(held), facts.took(facts.under_way() / facts.attained));

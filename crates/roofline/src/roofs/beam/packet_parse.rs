@@ -3,11 +3,9 @@
 //! `each = time of the drivers for lines, with their delivery / throughput`, but for a line an answer
 //! Source: inet(3), `packet`; erlang:decode_packet/3 does the same without a port.
 
-use crate::facts::connections::LINE;
 use crate::prelude::*;
 
-// Measured: with asking and delivery a line takes 3 to 4 times the drivers' time for it (OTP 25 and 27, a slow and a
-// quick machine). Less, for lines that are hardly examined. Unit: 1.
+// Less than was measured: with asking and delivery 3 to 4 times the drivers' time (OTP 25 and 27). Unit: 1.
 const WITH_DELIVERY: f64 = 2.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -24,13 +22,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = spared / facts.attained;
     let (long, part) = (cut.bytes / lines, in_percent((spared / work.all()).min(1.0)));
     let (often, took, what) = (format!("{lines:.0} lines a second"), duration(each), facts.each());
+    let by_answer = format!("{:.1} to each answer", lines / answers.max(1e-9));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(work.holds(spared))
         .sum(format!("{often}, {took} of the schedulers {what} more than one read would take"))
-        .seen(format!(
-            "{often} of {long:.0} bytes, {:.1} to each answer, took about {part} of the node's work",
-            lines / answers.max(1e-9)
-        ))
+        .seen(format!("{often} of {long:.0} bytes, {by_answer}, took about {part} of the node's work"))
         .lifted_by([Remedy::erlang(
             ("packet", "raw"),
             "reads the whole head at once",

@@ -1,5 +1,4 @@
-//! Small read buffers: each read brings one buffer of data, however much waits, and costs as much as a large one.
-//! Three of a kind, by how the socket reads.
+//! Small read buffers: a read brings no more, and costs what a large one does. Three of a kind, by how a socket reads.
 //!
 //! `each = (time of reading - what the other end takes for the bytes) x (1 - buffer / 64 KiB) / throughput`
 //!
@@ -13,15 +12,12 @@
 //! Source: inet(3), `buffer`; `INET_DEF_BUFFER` and `tcp_recv`, erts/emulator/drivers/common/inet_drv.c;
 //! `otp` option `rcvbuf`, socket(3).
 
-use crate::facts::connections::{LARGE, LINE, These};
 use crate::prelude::*;
 
-// Measured: 6.3 us of a scheduler a read of 8 KiB by the socket module, which calls a process of its own (2
-// connections, OTP 25, 2 CPUs); half as much on quieter machines. Unit: seconds.
+// Measured: 6.3 us a read of 8 KiB by the socket module (OTP 25, 2 CPUs), half on quieter machines. Unit: seconds.
 const CALLED_READ: f64 = 3.5e-6;
 
-// A read costs at least this. Measured: 1.3 us of 512 bytes by socket:recv in a loop (4 connections, OTP 25, 2 CPUs),
-// where system calls are slow; half of that. Unit: seconds.
+// Half of a read measured where system calls are slow: 1.3 us, 512 bytes, socket:recv, OTP 25, 2 CPUs. Unit: seconds.
 const LEAST_READ: f64 = 0.6e-6;
 
 #[derive(Clone, Copy)]
@@ -40,9 +36,9 @@ impl SmallBuffer {
             SmallBuffer::ActivePoll => "in active mode",
             SmallBuffer::SocketModule => "of the socket module",
         };
-        let none =
+        let few =
             format!("no connection {how} fills a buffer of less than 64 KiB while more waits");
-        let (buffer, _) = of.buffers().or_not_here(none)?;
+        let (buffer, _) = of.buffers().or_not_here(few)?;
         let work = Work::of(facts)?;
         let reading = match self {
             SmallBuffer::Driver | SmallBuffer::ActivePoll => Some(work.of_reads(&of)),
@@ -60,13 +56,11 @@ impl SmallBuffer {
         let waits = facts.undelivered(&of, |each| each.buffer()).filter(|share| *share > 0.0);
         let held = waits.map_or(0.0, |share| share * of.part);
         let exchange = facts.under_way() / facts.attained;
-        let wanted = |share| {
-            let time = in_percent(share);
-            format!("in {time} of the time a full buffer waited, its owner ready to read")
-        };
+        let wanted =
+            |of| format!("in {of} of the time a full buffer waited, its owner ready to read");
         let (reads, size, took, what) = (of.reads, of.read_size(), duration(each), facts.each());
         let reading = in_percent((reading / work.all()).min(1.0));
-        let (part, buffer) = (in_percent(of.part), Bytes(buffer as u64));
+        let (part, buffer) = (in_percent(of.part), bytes(buffer));
         // What a poll after each buffer costs is no part of the driver's time of reading.
         let polls = matches!(self, SmallBuffer::ActivePoll);
         let claim = Claim::work(Resource::TargetCpu, each);
@@ -81,7 +75,7 @@ impl SmallBuffer {
                 "{part} of the bytes came in reads that filled a buffer of {buffer} while more waited; reading took \
                  {reading} of the node's work"
             ))
-            .also(waits.map(wanted))
+            .also(waits.map(in_percent).map(wanted))
             .lifted_by(self.remedies()))
     }
 
@@ -97,9 +91,8 @@ impl SmallBuffer {
     }
 
     fn remedies(self) -> Vec<Remedy> {
-        let larger = |size, how| {
-            Remedy::erlang(("buffer", size), "reads a whole buffer of that size at once", how)
-        };
+        let does = "reads a whole buffer of that size at once";
+        let larger = |size, how| Remedy::erlang(("buffer", size), does, how);
         let by_driver = larger(
             "65536",
             "{buffer, 65536} in the listen (or connect) options, and no {recbuf, N}; without touching code: \
@@ -124,8 +117,7 @@ impl SmallBuffer {
     }
 }
 
-/// Of the reductions of sampled processes, the part of `gen_tcp`'s own that read for these connections; none where
-/// their owners do other things as well.
+/// Of all sampled reductions the part of `gen_tcp`'s own processes that read for these connections; none: no such.
 fn of_backend(facts: &Facts, connections: &These) -> Option<f64> {
     let run = &facts.run;
     let (mut own, mut all) = (0.0, 0.0);

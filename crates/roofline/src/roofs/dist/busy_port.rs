@@ -14,13 +14,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let why = format!("no process was suspended at the channel to {peer}");
     silent_if(suspended <= 0.0 || (events <= 0.0 && full <= 0.0), why)?;
     let each = suspended * facts.exchange_s();
-    let (sent, exchange) = (Bytes(channel.sent() as u64), facts.took(facts.exchange_s()));
-    let carried = Bytes(facts.per_exchange(channel.sent()) as u64);
+    let (took, exchange) = (duration(each), facts.took(facts.exchange_s()));
+    let [sent, carried] = [channel.sent(), facts.per_exchange(channel.sent())].map(bytes);
     let (full, suspended) = (in_percent(full), in_percent(suspended));
     Ok(Claim::delay(At::Service, each)
         .sum(format!(
-            "{} of {exchange} suspended: the channel to {peer} carries only {sent}/s, {carried} for each",
-            duration(each)
+            "{took} of {exchange} suspended: the channel to {peer} carries only {sent}/s, {carried} for each"
         ))
         .seen(format!(
             "senders to {peer} were suspended {events:.0} times a second, half of the limit was queued in {full} of \

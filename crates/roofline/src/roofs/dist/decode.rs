@@ -3,8 +3,7 @@
 //! `each = bytes of terms an exchange x 10 ns`, at most what the node's schedulers worked
 //!
 //! Distinguished from other CPU use by two things together: at the price of reading terms, the received bytes account
-//! for most of the CPU time, and the node makes more garbage than bytes come. A binary makes none: it stays where it
-//! was received.
+//! for most of the CPU time, and the node makes more garbage than bytes come. A binary stays where it was received.
 //! Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
 
 use crate::prelude::*;
@@ -21,26 +20,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let cores = node.rate(vm::SCHEDULER_ACTIVE)? / node.rate(vm::SCHEDULER_TOTAL)? * schedulers;
     let garbage = node.rate(vm::GC_RECLAIMED)? / received.max(1.0);
     let share = received * READING / cores.max(1e-3);
-    let (came, frame, price) = (Bytes(received as u64), Bytes(frame as u64), READING * 1e9);
+    let (came, peer, frame, price) = (bytes(received), channel.peer, bytes(frame), READING * 1e9);
     let reading = in_percent(share.min(1.0));
     let seen = format!(
-        "{came}/s came from {} in frames of {frame}; at {price:.0} ns to read a byte that is {reading} of the \
-         {cores:.2} cores used; {garbage:.1} bytes of garbage for each byte received",
-        channel.peer
+        "{came}/s came from {peer} in frames of {frame}; at {price:.0} ns to read a byte that is {reading} of the \
+         {cores:.2} cores used; {garbage:.1} bytes of garbage for each byte received"
     );
     // A term has a heap of its own, at least as large as its bytes.
     silent_if(garbage < 1.0, format!("{seen}: they are binaries"))?;
     let each = facts.per_exchange(share.min(1.0) * cores);
-    let terms = Bytes(facts.per_exchange(received) as u64);
-    let (took, whole) = (duration(each), duration(facts.per_exchange(cores)));
+    let (terms, what) = (bytes(facts.per_exchange(received)), facts.each());
+    let [took, whole] = [each, facts.per_exchange(cores)].map(duration);
     Ok(Claim::work(Resource::TargetCpu, each)
         .and([Part::Delay { at: At::Service, each }])
         // The price of a byte is another machine's; that it is most of the work is this run's.
         .sized_if(share >= HALFWAY)
-        .sum(format!(
-            "{terms} of terms {} x {price:.0} ns = {took} of {whole} of the node's work",
-            facts.each()
-        ))
+        .sum(format!("{terms} of terms {what} x {price:.0} ns = {took} of {whole} of the node's work"))
         .seen(seen)
         .at_least()
         .lifted_by([Remedy::by_knob(

@@ -1,25 +1,22 @@
 //! Large messages between nodes: fragments of 64 KiB, one after the other on one channel.
 //!
-//! `each = share of the processes at work that wait for another node x share of the time in which something waits
-//! for the channel x an exchange's time`
+//! `each = share of processes at work that wait for another node x share of time with a queue x an exchange's time`
 //! Source: erl_dist_protocol, "Distribution header for fragmented messages".
 
-use crate::facts::channels::FRAGMENT;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (_, channels) = facts.channels()?;
     let channel = &channels[0];
-    let frame = channel.frame_sent()?;
-    let frames = format!("frames to {} are {} on average", channel.peer, Bytes(frame as u64));
+    let (peer, frame) = (channel.peer, bytes(channel.frame_sent()?));
+    let frames = format!("frames to {peer} are {frame} on average");
     silent_if(!channel.is_fragments()?, format!("{frames}: few are fragments"))?;
     let (waited, waiting) = (channel.waited()?, facts.at_work_in(&[waits::DIST, waits::CALL])?);
     let each = waited * waiting * facts.exchange_s();
     let carried = facts.per_exchange(channel.sent());
-    let (took, exchange) = (duration(each), duration(facts.exchange_s()));
-    let (waited, waiting) = (in_percent(waited), in_percent(waiting));
-    let (sent, count) = (Bytes(channel.sent() as u64), carried / FRAGMENT);
-    let (peer, carried) = (channel.peer, Bytes(carried as u64));
+    let (took, exchange, count) = (duration(each), facts.exchange(), carried / FRAGMENT);
+    let [waited, waiting] = [waited, waiting].map(in_percent);
+    let [sent, carried] = [channel.sent(), carried].map(bytes);
     Ok(Claim::delay(At::Service, each)
         .sum(format!(
             "{sent}/s to {peer} / {carried} ({count:.0} fragments) on the channel for each: {took} of {exchange}"

@@ -13,19 +13,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let channel = &channels[0];
     let (ahead, own) = (channel.ahead()?, CALL * channel.frame_sent()?);
     let calling = facts.at_work_in(&[waits::CALL])?;
-    let stood = format!("{} queued ahead of each message to {}", Bytes(ahead as u64), channel.peer);
+    let stood = format!("{} queued ahead of each message to {}", bytes(ahead), channel.peer);
     let why = format!("{stood}: no more than one call, or no process waits for a call");
     silent_if(ahead <= own || calling <= 0.0, why)?;
     let wait = (ahead - own) / channel.sent().max(1.0);
     let each = wait.min(calling * facts.exchange_s());
-    let (before, sent) = (Bytes((ahead - own) as u64), Bytes(channel.sent() as u64));
-    let (waits, exchange) = (duration(wait), facts.took(facts.exchange_s()));
+    let (before, sent, waits) = (bytes(ahead - own), bytes(channel.sent()), duration(wait));
+    let (exchange, calling) = (facts.took(facts.exchange_s()), in_percent(calling));
     Ok(Claim::delay(At::Service, each)
         .sum(format!("{before} ahead / {sent}/s = {waits} of {exchange}"))
-        .seen(format!(
-            "{stood}; {} of the processes at work waited for the answer to a call",
-            in_percent(calling)
-        ))
+        .seen(format!("{stood}; {calling} of the processes at work waited for the answer to a call"))
         .at_least()
         .lifted_by([Remedy::by_knob(
             ("writers", "0"),

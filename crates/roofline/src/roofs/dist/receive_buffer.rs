@@ -1,14 +1,11 @@
 //! The channel's read buffer: the node reads 1460 bytes at a time, and falls behind.
 //!
-//! `each = reads / turns of schedulers x share of the processes at work that wait for another node x an exchange's
-//! time`
-//! Source: `INET_DEF_BUFFER`, erts/emulator/drivers/common/inet_drv.c; kernel(6),
-//! `inet_dist_listen_options`.
+//! `each = reads / time slices x share of the processes at work that wait for another node x an exchange's time`
+//! Source: `INET_DEF_BUFFER`, erts/emulator/drivers/common/inet_drv.c; kernel(6), `inet_dist_listen_options`.
 
 use crate::prelude::*;
 
-// Measured: OTP 25, messages of 1 kB by 4 writers: 0.72 of all turns were reads with 1460 bytes, 0.02 with this;
-// `docs/roofs/dist.receive-buffer.md`. Unit: bytes.
+// Measured: 0.72 of all turns were reads with 1460 bytes, 0.02 with this (dist.receive-buffer.md). Unit: bytes.
 const ENOUGH: u64 = 262_144;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -17,19 +14,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (channel, peer) = (&channels[0], channels[0].peer);
     let buffer = channel.of.last(dist::BUFFER)?;
     let (frame, frames) = (channel.frame_received()?, channel.frames()?.1);
-    let size = Bytes(frame as u64);
-    let whole = format!(
-        "frames from {peer} are {size} on average: each is read whole, whatever the buffer"
-    );
+    let (size, whole) = (bytes(frame), "each is read whole, whatever the buffer");
+    let whole = format!("frames from {peer} are {size} on average: {whole}");
     silent_if(frame > buffer.0 as f64, whole)?;
     let reads = channel.received() / buffer.0.max(1) as f64;
     let turns = (reads / node.rate(vm::CONTEXT_SWITCHES)?.max(1.0)).min(1.0);
     let waiting = facts.at_work_in(&[waits::DIST, waits::CALL])?;
     let each = turns * waiting * facts.exchange_s();
-    let (came, turns) = (Bytes(channel.received() as u64), in_percent(turns));
-    let flags =
-        "inet_dist_listen_options [{buffer,N}] -kernel inet_dist_connect_options [{buffer,N}]";
-    let flags = format!("-kernel {}", flags.replace('N', &ENOUGH.to_string()));
+    let (came, turns) = (bytes(channel.received()), in_percent(turns));
+    let flag = |end| format!("-kernel inet_dist_{end}_options [{{buffer,{ENOUGH}}}]");
+    let flags = format!("{} {}", flag("listen"), flag("connect"));
     let does = "lets one read take many messages; set it on both nodes, as either may connect";
     let (took, exchange) = (duration(each.max(1e-9)), facts.took(facts.exchange_s()));
     let waiting = in_percent(waiting);

@@ -15,7 +15,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let threads = host.engine_threads.max(1);
     let at_once = (facts.run.engine_cores() / busiest).max(1.0);
     let each = facts.per_exchange(at_once * busiest);
-    let cost = facts.run.load.engine_cpu.as_secs_f64() / facts.run.load.exchanges.max(1) as f64;
+    let load = facts.run.load;
+    let cost = duration(load.engine_cpu.as_secs_f64() / load.exchanges.max(1) as f64);
     let rate = OpRate(facts.attained / busiest);
     let (s, used) = (if threads == 1 { "" } else { "s" }, in_percent(busiest));
     let more = (threads + 1).min(host.engine_cpus.max(1));
@@ -26,24 +27,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         false => ("engine.threads", 't', "thread"),
     };
     let remedy = if more > threads {
-        Remedy::plan(
-            (key, more.to_string()),
-            format!("spreads the load over one more {what}"),
-            format!("-{flag} {more}"),
-        )
-        .serving(at_once * f64::from(more) / f64::from(threads))
+        let does = format!("spreads the load over one more {what}");
+        Remedy::plan((key, more.to_string()), does, format!("-{flag} {more}"))
+            .serving(at_once * f64::from(more) / f64::from(threads))
     } else {
-        Remedy::plan(
-            ("engine.host", "another machine"),
-            "gives the engine CPUs of its own",
-            "run linerate on a second machine against this one's address",
-        )
+        Remedy::own_machine("gives the engine CPUs of its own")
     };
     Ok(Claim::place(vec![Part::capacity(Resource::EngineCpu, at_once, each)])
-        .sum(format!(
-            "{threads} thread{s} at {} CPU an exchange, the busiest {used} used = {rate}",
-            duration(cost)
-        ))
+        .sum(format!("{threads} thread{s} at {cost} CPU an exchange, the busiest {used} used = {rate}"))
         .seen(format!(
             "the busiest engine thread was on its CPU {used} of the time: at 100 % this measures linerate, not the \
              target"

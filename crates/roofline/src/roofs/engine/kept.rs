@@ -26,18 +26,17 @@ pub(in crate::roofs) fn quota(facts: &Facts) -> Result<Claim, Silent> {
 pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
     let engine = engine(facts)?;
     let known = engine.runnable.zip(engine.others());
-    let (waits, others) =
-        known.or_not_here("the time its threads waited for a CPU was not measured")?;
+    let none = "the time its threads waited for a CPU was not measured";
+    let (waits, others) = known.or_not_here(none)?;
     let (running, strangers) = (engine.running, facts.strangers_of_engine().unwrap_or(0.0));
     let ran = format!("its threads ran {running:.2} and waited {waits:.2} for a CPU");
     let is_kept = engine.throttled <= 0.0 && strangers >= HALFWAY * others && waits >= running;
     silent_if(!is_kept, format!("{ran}; other programs used {strangers:.2}"))?;
     let (each, at_once) = (facts.per_exchange(running), running + waits.min(strangers));
     let (rate, waiting) = (rate(at_once, each), waiting(facts));
+    let both = format!("{running:.2} CPUs of linerate and {strangers:.2} of other programs");
     Ok(claim(facts, at_once, each)
-        .sum(format!(
-            "{running:.2} CPUs of linerate and {strangers:.2} of other programs on the same CPUs = {rate}"
-        ))
+        .sum(format!("{both} on the same CPUs = {rate}"))
         .seen(format!(
             "linerate's threads ran {running:.2} and waited {waits:.2} for a CPU that other programs used; {waiting}"
         ))

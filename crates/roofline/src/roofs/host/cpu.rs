@@ -10,8 +10,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let host = facts.host.as_ref().map_err(Clone::clone)?;
-    let engine = facts.run.engine_cores();
-    let path = facts.run.path_cores();
+    let (engine, path) = (facts.run.engine_cores(), facts.run.path_cores());
     let target = facts.target_cpu().ok().map(|target| target.cores);
     let rest = (host.busy - engine - path - target.unwrap_or(0.0)).max(0.0);
     let parts = [
@@ -27,12 +26,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(host.busy);
     let (used, rate) = (in_percent(host.busy / host.cpus), rate(host.cpus, each));
     let remedy = match facts.load {
-        Load::Made => Remedy::plan(
-            ("engine.host", "another machine"),
-            "leaves all CPUs to the target",
-            "run linerate on a second machine against this one's address",
-        )
-        .serving(host.cpus * host.busy / (host.busy - engine).max(host.busy / 100.0).max(1e-6)),
+        Load::Made => Remedy::own_machine("leaves all CPUs to the target")
+            .serving(host.cpus * host.busy / (host.busy - engine).max(host.busy / 100.0).max(1e-6)),
         Load::Watched => Remedy::human(
             "gives the target more CPUs",
             "a machine with more CPUs; perf top shows what they do now",

@@ -2,8 +2,7 @@
 //!
 //! `work = waiting for a CPU that others used / throughput`: with those CPUs it would be spared
 //!
-//! Others are neither target, engine nor path: processes of this machine, and other machines that the hypervisor ran
-//! (steal). Their CPU use does no harm unless the target waits for it.
+//! Others are neither target, engine nor path: processes here, and other machines (steal). Only waiting does harm.
 //! Source: proc_stat(5); `Documentation/scheduler/sched-stats.rst`.
 
 use crate::prelude::*;
@@ -33,19 +32,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "top: find what else runs, and stop it, move it (taskset), or give it a cpu.weight and its own CPUs",
         ),
     };
-    let (worked, waited) = (duration(facts.per_exchange(work)), duration(each));
+    let [worked, waited] = [facts.per_exchange(work), each].map(duration);
+    let (used, what) = (target.cores, facts.each());
     Ok(Claim::cause(vec![Part::Taken { resource: Resource::TargetCpu, each }])
         .and(waits.then_some(Part::Delay { at: At::Service, each }))
         // Else the CPUs are full of the target's own work; or of its clients', which come with it.
         .sized_if(lost >= HOLDS * (work + lost) && !facts.run.has_unseen_clients())
         .sum(format!(
-            "{worked} of work and {waited} of waiting for CPUs that other tenants used, {}; {rate} without the waiting",
-            facts.each()
+            "{worked} of work and {waited} of waiting for CPUs that other tenants used, {what}; {rate} without the \
+             waiting"
         ))
         .seen(format!(
-            "other tenants used {had:.2} of the {cpus:.0} CPUs it may use, the target {:.2}; {lost:.2} of its threads \
-             waited for a CPU that they used",
-            target.cores
+            "other tenants used {had:.2} of the {cpus:.0} CPUs it may use, the target {used:.2}; {lost:.2} of its \
+             threads waited for a CPU that they used"
         ))
         .also(steal.map(|of| format!("steal was {of:.2}")))
         .also(facts.scheduled())

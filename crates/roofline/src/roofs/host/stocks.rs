@@ -1,5 +1,4 @@
-//! What each connection takes one of runs out: the next ones wait in the listener's queue, or are refused with
-//! `system_limit`. Three of a kind, by what it is.
+//! What each connection takes one of runs out: the next ones wait or fail (`system_limit`). Three of a kind, by what.
 //!
 //! `turned away = connections that wait to be accepted or failed, of all`
 //!
@@ -9,7 +8,6 @@
 //!
 //! Source: RLIMIT_NOFILE, getrlimit(2); EMFILE, accept(2); +Q and +P of erl(1); `erlang:system_info(port_limit)`.
 
-use crate::facts::admission::{Stock, Taken};
 use crate::prelude::*;
 
 impl Stock {
@@ -17,8 +15,7 @@ impl Stock {
         let (of, name) = (self.of(facts)?, self.name());
         let (all, is) = match self {
             Stock::Descriptors => ("all its", "open"),
-            Stock::Ports => ("(almost) all", "in use"),
-            Stock::Processes => ("(almost) all", "in use"),
+            Stock::Ports | Stock::Processes => ("(almost) all", "in use"),
         };
         let taken = format!("{} of {} {name} are {is}", of.taken, of.limit);
         silent_if(!of.is_out(), &taken)?;

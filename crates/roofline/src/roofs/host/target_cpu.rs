@@ -15,10 +15,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let thread = facts.stations.of_resource(Resource::TargetThread);
     let thread = thread.filter(|thread| thread.fullness() > of_all);
     let (cores, cpus) = (target.work(), target.cpus);
-    let spins = match target.spinning {
-        some if some >= AT_WORK => format!(", and spun for {some:.2} more"),
-        _ => String::new(),
-    };
+    let spins = format!(", and spun for {:.2} more", target.spinning);
+    let spins = if target.spinning >= AT_WORK { spins.as_str() } else { "" };
     let seen = format!("it used {cores:.2} of the {cpus} CPUs it may use{spins}");
     let Some(thread) = thread else {
         let each = facts.per_exchange(cores);
@@ -29,10 +27,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             .also(in_whose_code(facts, target))
             .lifted_by([Remedy::more_cpus(facts, cpus)]));
     };
-    let who = match thread.servers.round() {
-        some if some > 1.0 => format!("{:.0} of its threads, each", thread.servers),
-        _ => "one of its threads".to_owned(),
-    };
+    let many = format!("{:.0} of its threads, each", thread.servers);
+    let who = if thread.servers.round() > 1.0 { many.as_str() } else { "one of its threads" };
     let (full, each) = (in_percent(thread.fullness()), facts.per_exchange(thread.used));
     let (took, rate) = (facts.took(each), rate(thread.servers, each));
     Ok(Claim::place(vec![Part::capacity(Resource::TargetThread, thread.servers, each)])
@@ -47,13 +43,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// `62 % of its user code is in libz.so.1`; where more of its time is in the kernel, `71 % of its CPU time is in the kernel,
-/// 80 % of that in sendto`.
+/// `62 % of its user code is in libz.so.1`, or `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
 fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
     let named = |fact| facts.run.fact(Subject::Target, fact);
-    let in_kernel =
-        target.busiest_call.zip(named("busiest_call")).filter(|_| target.kernel >= HALFWAY);
-    if let Some((share, name)) = in_kernel {
+    let call = target.busiest_call.zip(named("busiest_call"));
+    if let Some((share, name)) = call.filter(|_| target.kernel >= HALFWAY) {
         let (all, share) = (in_percent(target.kernel), in_percent(share));
         return Some(format!("{all} of its CPU time is in the kernel, {share} of that in {name}"));
     }

@@ -8,12 +8,10 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let (load, all) = (facts.run.load, facts.run.connections_words());
-    let carried = format!(
-        "{} connections for {} exchanges of {all}: each carried {:.2}",
-        load.opened,
-        load.answered,
-        load.answered as f64 / load.opened.max(1) as f64
-    );
+    let (opened, answered) = (load.opened, load.answered);
+    let each = answered as f64 / opened.max(1) as f64;
+    let carried =
+        format!("{opened} connections for {answered} exchanges of {all}: each carried {each:.2}");
     let limit = facts.closes_after().or_not_here(format!("{carried}: that is no request limit"))?;
     let opening = facts.opening();
     let mut parts = facts.price(&opening, false);
@@ -23,10 +21,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         parts.extend(work.map(|each| Part::Work { resource: Resource::TargetCpu, each }));
     }
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
-    let early = match facts.unheard() {
-        0 => String::new(),
-        count => format!(", without a word: {count} requests had no answer"),
-    };
+    let unheard = facts.unheard();
+    let early = format!(", without a word: {unheard} requests had no answer");
+    let early = if unheard > 0 { early.as_str() } else { "" };
     silent_if(parts.is_empty(), "the cost of a connection was not measured")?;
     Ok(Claim::cause(parts)
         .sum(format!(

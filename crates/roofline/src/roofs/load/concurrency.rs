@@ -8,8 +8,6 @@
 //!
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
 
-use linerate_evidence::Distance;
-
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -17,9 +15,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     silent_if(!run.demand_is_unmet(), "the offered rate is met")?;
     let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
-    let connections = run.connections();
-    let think = run.think_s();
-    let rate = OpRate(f64::from(connections) / (alone + think));
+    let (connections, think) = (run.connections(), run.think_s());
+    let rate = facts.rate_at(alone + think);
     let more = connections.saturating_mul(2);
     let in_client = "; in the client: a larger pool, pipelining, or less time an exchange";
     let (does, rest) = match think > 0.0 {

@@ -2,13 +2,10 @@
 //!
 //! `each = share of the samples in which the sender's timer has doubled x an exchange's time`
 //!
-//! The sender repeats the same segment for ever, each time after twice the wait. With net.ipv4.tcp_mtu_probing = 1 it
-//! tries smaller ones after three retransmissions (`tcp_retries1`): (2^4 - 1) x 200 ms. Each connection has to find
-//! that out for itself.
-//! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `tcp_write_timeout`, `retransmits_timed_out`,
-//! net/ipv4/tcp_timer.c.
+//! The sender repeats the same segment for ever, each time after twice the wait. With net.ipv4.tcp_mtu_probing = 1
+//! each connection tries smaller ones after three retransmissions (`tcp_retries1`): (2^4 - 1) x 200 ms.
+//! Source: RFC 4821; ip-sysctl.rst, `tcp_mtu_probing`; `retransmits_timed_out`, net/ipv4/tcp_timer.c.
 
-use crate::facts::drops::TIMER;
 use crate::prelude::*;
 
 const PROBING: &str = "net.ipv4.tcp_mtu_probing";
@@ -36,8 +33,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = each.min(facts.exchange_s() - direction.rtt).max(0.0);
     let probes = facts.run.setting(PROBING).is_some_and(|set| set != "0");
     let largest = direction.asked.largest.map_or("some size".into(), |largest| largest.to_string());
-    let (name, timer, took) = (&direction.name, duration(TIMER), duration(each));
-    let exchange = duration(facts.exchange_s());
+    let (name, exchange) = (&direction.name, facts.exchange());
+    let [timer, took] = [TIMER, each].map(duration);
     let sum = match probes {
         true => format!(
             "{TIMERS:.0} x {timer} of timers until smaller segments are tried: {took} of {exchange} an exchange"
@@ -45,23 +42,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         false => format!("packets over {largest} never pass {name}: exchanges that need them hang"),
     };
     let most = direction.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
-    let mut remedies = vec![Remedy::plan(
+    let whole = most + HEADERS;
+    let pass = Remedy::plan(
         (direction.knob("largest"), "1500B"),
         "lets whole packets pass",
         format!(
             "let ICMP `fragmentation needed` through, or repair the hop that drops them. Until then use smaller \
              segments: clamp the MSS on the router (--clamp-mss-to-pmtu), ip route change default via GATEWAY mtu lock \
-             {} on both hosts, or TCP_MAXSEG {most} on one listener",
-            most + HEADERS
+             {whole} on both hosts, or TCP_MAXSEG {most} on one listener"
         ),
-    )];
-    if !probes {
-        remedies.push(Remedy::plan(
-            (facts.run.path_key(&format!("sysctls.{PROBING}")), "1"),
-            "tries smaller segments after 3 s, on each connection anew",
-            format!("sysctl -w {PROBING}=1 on both hosts: helps where connections are kept"),
-        ));
-    }
+    );
+    let probe = Remedy::plan(
+        (facts.run.path_key(&format!("sysctls.{PROBING}")), "1"),
+        "tries smaller segments after 3 s, on each connection anew",
+        format!("sysctl -w {PROBING}=1 on both hosts: helps where connections are kept"),
+    );
     Ok(Claim::delay(At::Path, each)
         .sum(sum)
         .seen(format!(
@@ -69,7 +64,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              of the samples"
         ))
         .also(cost.map(|cost| cost.words))
-        .lifted_by(remedies))
+        .lifted_by([pass])
+        .lifted_by((!probes).then_some(probe)))
 }
 
 /// The share of samples with segments in flight in which the timer had doubled; none without any.

@@ -4,28 +4,24 @@
 //! Source: RFC 7567; RFC 8289 (CoDel); Villamizar and Song, "High performance TCP in ANSNET", 1994 (one
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.
 
-use crate::facts::flows::INITIAL_WINDOW;
 use crate::prelude::*;
 
-// Source: RFC 5681, 3.1: a window doubles in a round trip; an exchange within the first two windows ends before a
-// third could queue. Unit: packets.
+// Source: RFC 5681, 3.1: windows double in a round trip; the first two end before a third queues. Unit: packets.
 const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (direction, _, used) = facts.fullest_direction()?;
-    let packets = direction.packets_of_a_crossing()?;
-    let name = &direction.name;
+    let (packets, name) = (direction.packets_of_a_crossing()?, &direction.name);
     let few =
         format!("an exchange is {packets:.1} packets on {name}: too few for a standing queue");
     silent_if(packets < GROWN, few)?;
-    let standing = direction.standing()?;
+    let (standing, words) = (direction.standing()?, |of: f64| duration(of.max(1e-6)));
     let leaves = direction.per_second(link::PACKETS_OUT)?.max(1e-9);
     let wait = standing / leaves;
-    let stands =
-        format!("{standing:.0} packets / {leaves:.0} a second = {}", duration(wait.max(1e-6)));
+    let stands = format!("{standing:.0} packets / {leaves:.0} a second = {}", words(wait));
     silent_if(wait <= direction.rtt, format!("{stands} on {name}: no more than a round trip"))?;
     let (each, used) = (wait - direction.rtt, in_percent(used));
-    let (stood, rtt) = (duration(wait), duration(direction.rtt.max(1e-6)));
+    let (stood, rtt) = (duration(wait), words(direction.rtt));
     let product = direction.bandwidth_delay().unwrap_or(GROWN);
     let enough = rounded_up(product.max(GROWN)).min(rounded_up(direction.asked.queue.packets()));
     Ok(Claim::delay(At::Path, each)
@@ -42,7 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             ),
             Remedy::plan(
                 (direction.knob("queue"), enough.to_string()),
-                format!("limits the queue to {}", duration((enough as f64 / leaves).max(1e-6))),
+                format!("limits the queue to {}", words(enough as f64 / leaves)),
                 format!("a queue of {enough} packets (one bandwidth-delay product) there"),
             ),
         ]))

@@ -10,22 +10,18 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    // Where most bytes were lost.
-    let (direction, bytes) = facts.worst_direction(|direction| {
-        Ok(direction.per_second(link::BYTES_OUT)? * direction.lost()?)
-    })?;
-    silent_if(bytes <= 0.0, "the path lost no packet at random")?;
-    let (share, lost) =
-        (direction.lost()?, facts.directions.iter().map(|direction| direction.lost_per_second()));
-    let cost = Cost::of(facts, Drops::AtRandom, lost.sum::<Result<_, _>>()?, share)?;
-    let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
-    let lost = percent(share);
-    Ok(Claim::delay(At::Path, cost.each)
+    let (direction, most) =
+        facts.worst_direction(|of| Ok(of.per_second(link::BYTES_OUT)? * of.lost()?))?;
+    silent_if(most <= 0.0, "the path lost no packet at random")?;
+    let (share, name) = (direction.lost()?, &direction.name);
+    let all = facts.directions.iter().map(|of| of.lost_per_second()).sum::<Result<_, _>>()?;
+    let Cost { each, words } = Cost::of(facts, Drops::AtRandom, all, share)?;
+    let (took, exchange, lost) = (duration(each), facts.exchange(), percent(share));
+    Ok(Claim::delay(At::Path, each)
         .sum(format!(
-            "{took} of {exchange} an exchange wait for lost packets: {lost} of the packets on {}",
-            direction.name
+            "{took} of {exchange} an exchange wait for lost packets: {lost} of the packets on {name}"
         ))
-        .seen(format!("{} lost {lost} of its packets; {}", direction.name, cost.words))
+        .seen(format!("{name} lost {lost} of its packets; {words}"))
         .lifted_by([Remedy::plan(
             (direction.knob("loss"), "0%"),
             "ends the losses that TCP mistakes for congestion",

@@ -1,23 +1,20 @@
 //! Queue limit: the path holds so many packets and drops the rest, long before its rate is used.
 //!
-//! `each = those that wait for the timer x how long they do / all`, or the round trips of windows that such drops
-//! kept small
+//! `each = those that wait for the timer x how long they do / all`, or the round trips of windows kept small by drops
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
-use linerate_model::{Aqm, OneDirection};
-
-use crate::facts::directions::{LaidDirection, Overflows};
-use crate::facts::flows::{INITIAL_WINDOW, setting};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.directions.is_empty(), "the plan has no path")?;
     let (mut worst, mut all): (Option<(&LaidDirection, Overflows)>, f64) = (None, 0.0);
-    let is_limited =
-        |of: &OneDirection| of.limit.is_some() || of.rate.is_some() || of.trace.is_some();
-    for direction in facts.directions.iter().filter(|direction| is_limited(&direction.asked)) {
+    for direction in &facts.directions {
+        let OneDirection { limit, rate, trace, aqm, .. } = &direction.asked;
+        if limit.is_none() && rate.is_none() && trace.is_none() {
+            continue;
+        }
         let mut drops = direction.overflows()?;
-        if direction.asked.aqm == Aqm::Codel {
+        if *aqm == Aqm::Codel {
             drops.queue = 0.0;
         }
         all += drops.sum();
@@ -27,37 +24,32 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (direction, drops) = worst.or_not_here("the path has no queue limit")?;
     silent_if(drops.sum() <= 0.0, "no full queue dropped a packet")?;
     let share = drops.sum() / direction.per_second(link::PACKETS_IN)?.max(1e-9);
-    let cost = Cost::of(facts, Drops::Together, all, share)?;
+    let Cost { each, words } = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
     let line = direction.utilisation()?.map_or(String::new(), used);
-    let (took, exchange) = (duration(cost.each), duration(facts.exchange_s()));
+    let (took, exchange, name) = (duration(each), facts.exchange(), &direction.name);
     let (lost, again) = (percent(share), again(&facts.run));
-    // The path's limit, or the queue before its rate.
     let (holds, remedy) = match drops.limit > drops.queue {
         true => larger_limit(facts, direction)?,
         false => larger_queue(facts, direction)?,
     };
-    Ok(Claim::delay(At::Path, cost.each)
+    Ok(Claim::delay(At::Path, each)
         .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped packets: {holds}"))
-        .seen(format!(
-            "{} dropped {lost} of its packets{line}{again}; {}",
-            direction.name, cost.words
-        ))
+        .seen(format!("{name} dropped {lost} of its packets{line}{again}; {words}"))
         .lifted_by([remedy]))
 }
 
 /// The path's limit, and one that holds whatever all connections may have in flight.
 fn larger_limit(facts: &Facts, direction: &LaidDirection) -> Result<(String, Remedy), Missing> {
-    let (limit, delay) =
-        (direction.asked.limit.unwrap_or_default(), direction.asked.delay.as_secs_f64());
-    let all = direction.each(link::PACKETS_IN)?;
+    let OneDirection { limit, delay, .. } = &direction.asked;
+    let (limit, delay) = (limit.unwrap_or_default(), delay.as_secs_f64());
+    let (all, name) = (direction.each(link::PACKETS_IN)?, &direction.name);
     let rate = OpRate(f64::from(limit) / delay.max(1e-9) / all.max(1e-9));
-    let (name, delay) = (&direction.name, duration(delay));
+    let delay = duration(delay);
     let holds = format!(
         "{limit} packets / {delay} one way / {all:.1} packets an exchange on {name} = {rate}, if evenly spaced"
     );
-    // A connection has at most an exchange in flight, or the largest window that its peer may
-    // offer.
+    // A connection has at most an exchange in flight, or the largest window that its peer may offer.
     // Source: half of the buffer is window (`tcp_adv_win_scale`), ip-sysctl.rst; a packet is 1,500 B.
     let most = setting(&facts.run, "net.ipv4.tcp_rmem");
     let window = most.map_or(f64::INFINITY, |most| most / 2.0 / 1500.0);
@@ -78,9 +70,9 @@ fn larger_queue(facts: &Facts, direction: &LaidDirection) -> Result<(String, Rem
     let holds = format!("a queue of {queue} before {rate} on {}", direction.name);
     let connections = f64::from(facts.run.connections());
     let product = direction.bandwidth_delay().unwrap_or(INITIAL_WINDOW);
-    let each =
-        direction.packets_of_a_crossing()?.min(INITIAL_WINDOW.max(2.0 * product / connections));
-    let need = rounded_up((connections * each).max(2.0 * direction.asked.queue.packets()));
+    let burst = INITIAL_WINDOW.max(2.0 * product / connections);
+    let each = direction.packets_of_a_crossing()?.min(burst);
+    let need = rounded_up((connections * each).max(2.0 * queue.packets()));
     let does = "holds a burst until the line has sent it";
     let by_hand = format!(
         "tc qdisc change dev DEVICE root pfifo limit {need}, or a longer txqueuelen, on the device that drops. For \

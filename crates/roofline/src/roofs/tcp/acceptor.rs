@@ -4,7 +4,6 @@
 //! `delay = connections that wait / throughput`
 //! Source: `idiag_rqueue` of a listening socket, net/ipv4/tcp_diag.c; Little (1961).
 
-use crate::facts::admission::AcceptQueue;
 use crate::prelude::*;
 
 /// Where an accepted exchange may hold the thread that accepts.
@@ -39,15 +38,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (Load::Watched, Ok(came)) => (came / facts.run.seconds().max(1e-9)).min(facts.attained),
         _ => facts.attained,
     };
-    let each = at_once / connections.max(1e-9);
-    let (took, rate) = (duration(each), OpRate(connections));
-    let waits = duration(waiting / connections.max(1e-9));
+    let [each, late] = [at_once, waiting].map(|of| of / connections.max(1e-9));
+    let (took, waits, rate) = (duration(each), duration(late), OpRate(connections));
     // Where more connections give more, it is not full but late: it comes only now and then, and takes all.
-    let late = waiting / connections.max(1e-9);
     let (part, sum) = match facts.place.regime {
         Regime::Delayed => (
             Part::Delay { at: At::Station(Station::AcceptQueue), each: late },
-            format!("{} until a connection is accepted, however many wait", duration(late)),
+            format!("{waits} until a connection is accepted, however many wait"),
         ),
         _ => (
             Part::capacity(Resource::Slots, at_once, each),

@@ -4,9 +4,6 @@
 //! Source: Cardwell, Cheng, Gunn, Yeganeh, Jacobson, "BBR: Congestion-based congestion control", 2016;
 //! `bbr_high_gain`, `bbr_check_full_bw_reached`, net/ipv4/tcp_bbr.c.
 
-use crate::facts::flows::{
-    Bulk, INITIAL_WINDOW, congestion_of, mean_over, pacing_was_set, segment,
-};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -17,20 +14,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(!controls.contains(&"bbr"), "the senders' congestion control is not bbr")?;
     let is_kept = facts.run.opened_per_exchange() < HALFWAY && bulk.sender == Side::Server;
     silent_if(!is_kept, "connections are not kept, or requests are larger than answers")?;
-    let answer = Bytes(bulk.bytes as u64);
+    let answer = bytes(bulk.bytes);
     let is_one = bulk.bytes <= INITIAL_WINDOW * segment(&bulk.senders)?;
     silent_if(is_one, format!("answers of {answer} are one burst at most"))?;
     silent_if(pacing_was_set(&bulk.senders)?, "the pacing rate was configured")?;
-    let by_application =
-        mean_over(&bulk.senders, |flow| flow.share(tcp_info::APP_LIMITED, |limited| limited == 1))?;
-    silent_if(by_application < HALFWAY, "the path limits the flows, not the application")?;
+    let limited = mean_over(&bulk.senders, |flow| flow.share(tcp_info::APP_LIMITED, |is| is == 1))?;
+    silent_if(limited < HALFWAY, "the path limits the flows, not the application")?;
     let paced = mean_over(&bulk.senders, |flow| Ok(flow.median(tcp_info::PACING_RATE)? as f64))?;
     let (spread, body) = (bulk.bytes / paced.max(1.0), facts.body());
     let each = spread.min(body);
     silent_if(each <= 0.0, "an answer's first and last byte come together")?;
-    let rate = OpRate(f64::from(facts.run.connections()) / each);
-    let (paced, connections) = (Bytes(paced as u64), facts.run.connections_words());
-    let (body, spread, limited) = (duration(body), duration(spread), in_percent(by_application));
+    let (rate, paced, connections) =
+        (facts.rate_at(each), bytes(paced), facts.run.connections_words());
+    let (body, spread, limited) = (duration(body), duration(spread), in_percent(limited));
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{connections} / ({answer} / {paced}/s) = {rate}"))
         .seen(format!(

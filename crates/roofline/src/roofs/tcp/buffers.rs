@@ -12,7 +12,6 @@
 //! `SK_MEMINFO_WMEM_QUEUED`, linux/sock_diag.h; SO_RCVBUF turns autotuning off (`SOCK_RCVBUF_LOCK`, net/core/sock.c);
 //! `tcp_rcv_space_adjust`, `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `tcp_rmem`, `tcp_wmem`, ip-sysctl.rst.
 
-use crate::facts::flows::{Bulk, Moment, Size, mean_over, min_rtt, segment, setting, size};
 use crate::prelude::*;
 
 /// Receive buffers make up a window; send buffers are sent from.
@@ -45,8 +44,8 @@ impl Buffers {
             Buffers::Send => (SocketOption::DefaultSendBuffer, "buffer"),
         };
         let does = format!("lets the kernel grow the {what} to what the path needs");
-        let remedies = vec![Remedy::socket(facts, option, found.side, does)];
-        Ok(self.holds(&found, facts)?.lifted_by(remedies))
+        let claim = self.holds(&found, facts)?;
+        Ok(claim.lifted_by([Remedy::socket(facts, option, found.side, does)]))
     }
 
     /// They are as large as the kernel lets them grow.
@@ -54,23 +53,18 @@ impl Buffers {
         let (name, key) = self.names();
         setting(&facts.run, key)?;
         let found = self.find(facts)?;
-        let Size::AtMost(most) = found.size else {
-            return not_here(format!(
-                "{name} buffers are not as large as the kernel lets them grow"
-            ));
-        };
+        let why = format!("{name} buffers are not as large as the kernel lets them grow");
+        let Size::AtMost(most) = found.size else { return not_here(why) };
         let claim = self.holds(&found, facts)?;
+        let both = "receive buffers, and with them the window,";
         let (least, window, what) = match self {
-            Buffers::Receive => {
-                ("4096 131072", found.bytes, "receive buffers, and with them the window,")
-            }
+            Buffers::Receive => ("4096 131072", found.bytes, both),
             Buffers::Send => ("4096 16384", most, "send buffers"),
         };
         let value = format!("{least} {}", found.bulk.room_for(most, window));
         let does = format!("lets {what} grow to what the path needs");
         let remedy = Remedy::kernel(key, value, found.side, does).or_of_path(facts);
-        let most = Bytes(most as u64);
-        let seen = format!("{name} buffers grew to the kernel's {most}; {}", claim.seen);
+        let seen = format!("{name} buffers grew to the kernel's {}; {}", bytes(most), claim.seen);
         Ok(claim.seen(seen).lifted_by([remedy]))
     }
 
@@ -85,11 +79,10 @@ impl Buffers {
     fn find<'a>(self, facts: &Facts<'a>) -> Result<Found<'a>, Silent> {
         silent_if(facts.attained <= 0.0, "nothing was answered")?;
         let bulk = Bulk::of(facts);
+        use tcp_info::{RCVBUF, SND_WND, SNDBUF};
         let (side, ends, buffer, largest) = match self {
-            Buffers::Receive => {
-                (bulk.receiver, &bulk.receivers, tcp_info::RCVBUF, tcp_info::SND_WND)
-            }
-            Buffers::Send => (bulk.sender, &bulk.senders, tcp_info::SNDBUF, tcp_info::SNDBUF),
+            Buffers::Receive => (bulk.receiver, &bulk.receivers, RCVBUF, SND_WND),
+            Buffers::Send => (bulk.sender, &bulk.senders, SNDBUF, SNDBUF),
         };
         let bytes = mean_over(&bulk.senders, |flow| Ok(flow.max(largest)?.0 as f64))?;
         if matches!(self, Buffers::Receive) {
@@ -109,32 +102,28 @@ impl Buffers {
 }
 
 fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
-    let (bulk, receiver, window) = (&of.bulk, of.side, Bytes(of.bytes as u64));
+    let (bulk, receiver, window) = (&of.bulk, of.side, bytes(of.bytes));
     // Unread bytes are no part of the window: a larger one would fill as well.
     let left = mean_over(&bulk.receivers, |flow| Ok(flow.median(tcp_info::RQUEUE)?.0 as f64))?;
-    let unread = Bytes(left as u64);
+    let unread = bytes(left);
     // One that holds no more than two segments is half full of the first: the kernel sends no more than half of it at once.
     let is_tiny = of.bytes <= 2.0 * segment(&bulk.senders)?;
     let is_left = left >= HALFWAY * of.bytes && !is_tiny;
     silent_if(is_left, format!("the {receiver} leaves {unread} unread"))?;
-    if let Some(out) = bulk.shut(of.bytes).map(|out| Bytes(out as u64)) {
-        return not_here(format!(
-            "the {receiver}'s window of {window} was shut, with {out} in flight"
-        ));
+    if let Some(out) = bulk.shut(of.bytes).map(bytes) {
+        let shut = format!("window of {window} was shut, with {out} in flight");
+        return not_here(format!("the {receiver}'s {shut}"));
     }
     let rtt = min_rtt(&facts.run)?;
-    let trips = bulk.round_trips(facts, of.bytes, rtt)?;
-    let all = Bytes(bulk.bytes as u64);
+    let (trips, all) = (bulk.round_trips(facts, of.bytes, rtt)?, bytes(bulk.bytes));
     let fits = format!("the {all} of an exchange fit in the {receiver}'s window of {window}");
     silent_if(trips <= 0.0, fits)?;
     let clock = mean_over(&bulk.senders, |flow| {
         Ok(flow.grown(tcp_info::RWND_LIMITED)? / flow.grown(tcp_info::BUSY_TIME)?.max(1e-9))
     });
     let limited = clock.clone().unwrap_or(0.0);
-    let clock = clock.map_or(String::new(), |share| {
-        let share = in_percent(share);
-        format!("senders were rwnd-limited for {share} of their busy time; ")
-    });
+    let words = |of| format!("senders were rwnd-limited for {of} of their busy time; ");
+    let clock = clock.map(in_percent).map_or(String::new(), words);
     let each = trips.max(facts.held_by(bulk.sender, Held::Window));
     // Piece by piece the reader is woken for each: that time is the window's too, by the kernel's own clock.
     let (at, each) = match is_tiny && bulk.sender == Side::Client {
@@ -162,7 +151,7 @@ fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
-    let (bulk, sender, buffer) = (&of.bulk, of.side, Bytes(of.bytes as u64));
+    let (bulk, sender, buffer) = (&of.bulk, of.side, bytes(of.bytes));
     // The buffer's bytes are all in flight, and neither window limits it.
     let is_held = |at: &Moment| at.is_full && at.has_room && at.in_flight > 0.0;
     let full = bulk.share(is_held)?;
@@ -170,15 +159,14 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let in_flight = bulk.in_flight("with a full buffer", is_held)?;
     let rtt = min_rtt(&facts.run)?;
     let trips = bulk.round_trips(facts, in_flight, rtt)?.min(bulk.busy(full)?);
-    let at_once = Bytes(in_flight as u64);
+    let (at_once, full) = (bytes(in_flight), in_percent(full));
     // A full buffer with all of an exchange in flight delays nothing.
     silent_if(trips <= 0.0, format!("a whole exchange is in flight at once: {at_once}"))?;
     let each = trips.max(facts.held_by(sender, Held::Buffer));
     Ok(Claim::delay(At::Path, each)
         .sum(bulk.sum(facts, in_flight, "in flight", rtt))
         .seen(format!(
-            "in {} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} in \
-             flight and room in both windows",
-            in_percent(full)
+            "in {full} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} \
+             in flight and room in both windows"
         )))
 }

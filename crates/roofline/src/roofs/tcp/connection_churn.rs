@@ -10,17 +10,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let opening = facts.opening();
     let upstream = opening.upstream > opening.each;
     let opened = opening.each.max(opening.upstream);
-    // Of our own load an exchange is a request, and connections that carry some of them end by a server's limit. Of a
-    // watched one an exchange may be a step of a session: its cost decides there.
+    // Connections of our own load that carry several end by a server's limit. Of watched sessions the cost decides.
     let few = opened * facts.attained * facts.run.seconds() < FEW;
     let why = format!("{opened:.2} connections are opened for {}", facts.each());
     silent_if(few || (facts.is_made().is_ok() && opened < HALFWAY), why)?;
-    let share = opening.share.clone();
-    let limit = facts.closes_after().filter(|answers| *answers > 1.0 && !upstream);
-    let why =
-        limit.map_or(String::new(), |of| format!("the target closes each after {of:.0} answers"));
-    silent_if(limit.is_some(), why)?;
-    let parts = facts.price(&opening, upstream);
+    if let Some(limit) = facts.closes_after().filter(|answers| *answers > 1.0 && !upstream) {
+        return not_here(format!("the target closes each after {limit:.0} answers"));
+    }
+    let (parts, share) = (facts.price(&opening, upstream), opening.share);
     if parts.is_empty() {
         share?;
         return not_here("the cost of a connection was not measured");
@@ -30,15 +27,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Some(asked) if upstream => format!("the target opens to {}", asked.address),
         _ => "clients open".into(),
     };
-    let segments =
-        |share| format!("{} of all segments open or close connections", in_percent(share));
+    let share = share.ok().map(in_percent);
     Ok(Claim::cause(parts)
         .sum(match opening.connect_s {
             time if time > 0.0 && !upstream => format!("{count}, {} to connect", duration(time)),
             _ => count.clone(),
         })
         .seen(format!("{whose} {count}"))
-        .also(share.ok().map(segments))
+        .also(share.map(|share| format!("{share} of all segments open or close connections")))
         .at_least_at_both_ends()
         .lifted_by([remedy(facts, upstream)]))
 }

@@ -1,17 +1,13 @@
-//! A cork: the last, small part of what was written waits though nothing is in flight, until the kernel's timer lets it
-//! out.
+//! A cork: the last, small part of what was written waits, with nothing in flight, until the kernel's timer ends.
 //!
 //! `each = time held in the sender's socket by neither Nagle nor a window`
 //! Source: tcp(7), `TCP_CORK`, for at most 200 ms; send(2), `MSG_MORE`; `tcp_nagle_check`, net/ipv4/tcp_output.c.
 
-use crate::facts::flows::{Moment, mean_over, moments, sending};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.attained <= 0.0, "nothing was answered")?;
-    let held = |side| facts.held_by(side, Held::Pacing);
-    let side = if held(Side::Client) > held(Side::Server) { Side::Client } else { Side::Server };
-    let each = held(side);
+    let (side, each) = facts.held_most(Held::Pacing);
     silent_if(each <= 0.0, "no bytes waited with both windows open")?;
     let senders = facts.run.flows(side);
     let corked = mean_over(&senders, |flow| {
@@ -26,12 +22,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Ok(part.unwrap_or(0.0) / flow.last(tcp_info::PACING_RATE).unwrap_or(u64::MAX).max(1) as f64)
     })?;
     silent_if(part >= HALFWAY * each, "the stack spaces its packets so")?;
-    let (connections, took) = (facts.run.connections_words(), duration(each));
-    let rate = OpRate(f64::from(facts.run.connections()) / each);
+    let (all, rate) = (facts.run.connections_words(), facts.rate_at(each));
+    let sum = format!("{all} / {} held by a cork {} = {rate}", duration(each), facts.each());
     let (held, all) = (each * facts.attained, facts.under_way());
     let does = "lets the last part of what was written go at once";
     Ok(Claim::delay(At::Held(sending(side), Held::Pacing), each)
-        .sum(format!("{connections} / {took} held by a cork {} = {rate}", facts.each()))
+        .sum(sum)
         .seen(format!(
             "{held:.1} of {all:.1} exchanges wait in the {side}'s socket: less than a segment, with nothing in flight and \
              room in both windows"

@@ -1,11 +1,9 @@
-//! Ephemeral ports: each connection of the client keeps one, a minute longer if it closes first. So does each that the target
-//! opens to a service that it asks.
+//! Ephemeral ports: each connection keeps one of its client's (or of the target's, to a service that it asks), a
+//! minute longer if that end closes first.
 //!
 //! `turned away = connects that found no port / all connects`
 //! `each = application's time asleep`, where (nearly) all ports from which the target connects to a peer rest
 //! Source: EADDRNOTAVAIL, connect(2); `TCP_TIMEWAIT_LEN` = 60 s, linux/include/net/tcp.h.
-
-use linerate_evidence::sources::peers::Asked;
 
 use crate::prelude::*;
 
@@ -16,8 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     of_target(facts).map_or_else(|| of_engine(facts), Ok)
 }
 
-/// The kernel takes ports to one peer one after the other, every second one first: among those in use nearly all are taken
-/// only where there are no others.
+/// The kernel takes ports to one peer in order, every second one first: it takes nearly all only without others.
 fn of_target(facts: &Facts) -> Option<Claim> {
     let is_out = |of: &&Asked| {
         let taken = of.resting as f64 + of.connections;
@@ -25,24 +22,22 @@ fn of_target(facts: &Facts) -> Option<Claim> {
     };
     let Asked { address, resting, ports, .. } = facts.inside.asked.iter().find(is_out)?;
     let (asleep, inside) = (facts.inside.asleep, facts.at(Station::Application));
+    if asleep < HALFWAY * inside {
+        return None;
+    }
     let (each, rest) = (facts.per_exchange(asleep), duration(TIME_WAIT_S));
-    (asleep >= HALFWAY * inside).then(|| {
-        Claim::delay(At::Station(Station::Application), each)
-            .sum(format!(
-                "{resting} of the {ports} ports from which it connects to {address} are in TIME_WAIT"
-            ))
-            .seen(format!(
-                "each connection that it closes keeps its port for {rest} (1 s on loopback, where the kernel takes it again \
-                 then); {asleep:.1} of {inside:.1} requests in the application sleep"
-            ))
-            .lifted_by([Remedy::human(
-                "frees no port, as it closes no connection",
-                format!(
-                    "keep the connections to {address}: a pool, keep-alive; or more ports (IP_LOCAL_PORT_RANGE of the \
-                     socket, net.ipv4.ip_local_port_range), more source addresses, or net.ipv4.tcp_tw_reuse=1"
-                ),
-            )])
-    })
+    let sum = "ports from which it connects to";
+    let by_hand = format!(
+        "keep the connections to {address}: a pool, keep-alive; or more ports (IP_LOCAL_PORT_RANGE of the socket, \
+         net.ipv4.ip_local_port_range), more source addresses, or net.ipv4.tcp_tw_reuse=1"
+    );
+    let claim = Claim::delay(At::Station(Station::Application), each)
+        .sum(format!("{resting} of the {ports} {sum} {address} are in TIME_WAIT"))
+        .seen(format!(
+            "each connection that it closes keeps its port for {rest} (1 s on loopback, where the kernel takes it again \
+             then); {asleep:.1} of {inside:.1} requests in the application sleep"
+        ));
+    Some(claim.lifted_by([Remedy::human("frees no port, as it closes no connection", by_hand)]))
 }
 
 fn of_engine(facts: &Facts) -> Result<Claim, Silent> {
@@ -68,7 +63,6 @@ fn of_engine(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// How many local ports the client may use.
 fn ports(facts: &Facts) -> Option<u32> {
     let header = facts.run.header;
     let range = header.plan.engine.local_ports.as_ref();

@@ -2,11 +2,9 @@
 //!
 //! `each = (rounds - 1) x RTT`, `rounds = log2(bytes / (10 x MSS) + 1)` rounded up: an open window takes one
 //!
-//! Without the handshake: that is the connection's cost, not its window's; kept connections spare both. A loss would
-//! end the doubling; there is none.
+//! Without the handshake, which is the connection's cost; kept ones spare both. A loss would end the doubling.
 //! Source: RFC 6928 (ten segments); RFC 5681, 3.1 (slow start).
 
-use crate::facts::flows::{Bulk, INITIAL_WINDOW, mean_over, min_rtt, segment};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -16,16 +14,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let bulk = Bulk::of(facts);
     let first = INITIAL_WINDOW * segment(&bulk.senders)?;
     let rounds = (bulk.bytes / first.max(1.0) + 1.0).log2().ceil();
-    let (all, begin) = (Bytes(bulk.bytes as u64), Bytes(first as u64));
+    let (all, begin) = (bytes(bulk.bytes), bytes(first));
     silent_if(rounds <= 1.0, format!("the {all} of an exchange fit in the first {begin}"))?;
     let again = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::TOTAL_RETRANS)? as f64))?;
-    let lost =
-        format!("{again:.1} segments of a connection were retransmitted, which ends slow start");
-    silent_if(again >= 1.0, lost)?;
+    let lost = "segments of a connection were retransmitted, which ends slow start";
+    silent_if(again >= 1.0, format!("{again:.1} {lost}"))?;
     let rtt = min_rtt(&facts.run)?;
     let each = (rounds - 1.0) * rtt;
-    let rate = OpRate(f64::from(facts.run.connections()) / each);
-    let (connections, trips, rtt) = (facts.run.connections_words(), rounds - 1.0, duration(rtt));
+    let (rate, trips, rtt) = (facts.rate_at(each), rounds - 1.0, duration(rtt));
+    let connections = facts.run.connections_words();
     let mean = duration(facts.run.load.service.mean() / 1e9);
     Ok(Claim::delay(At::Path, each)
         .sum(format!(
@@ -41,8 +38,8 @@ fn remedies(facts: &Facts, sender: Side) -> Vec<Remedy> {
     let does = "keeps connections and their windows open";
     let by_hand = "keep connections: a pool in the client, keep-alive in the server";
     let opening = facts.opening();
-    let keep =
-        Remedy::keep_connections(facts, does, by_hand).and_spares(opening.connect_s * opening.each);
+    let spares = opening.connect_s * opening.each;
+    let keep = Remedy { spares, ..Remedy::keep_connections(facts, does, by_hand) };
     let wider = Remedy::human(
         "begins with more in flight",
         format!("on the {sender}'s host: ip route change default via GATEWAY initcwnd 40"),

@@ -23,49 +23,43 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let stack = run.of(Subject::Stack(Side::Server));
     let grown = |metric| stack.delta(metric).map(|(count, _)| count);
     // Without SYN cookies the queue of half-open connections, as long as the backlog, drops as well.
-    let confirmed =
-        grown(netstat::LISTEN_OVERFLOWS)? + grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
+    let half_open = grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
+    let confirmed = grown(netstat::LISTEN_OVERFLOWS)? + half_open;
     let deferred = grown(netstat::DEFER_ACCEPT_DROP).unwrap_or(0);
-    // The listener that dropped most, and how many; absent where unknown.
     let dropped = |(port, of): (u16, Of)| (port, of.delta(listener::DROPS).ok().map(|of| of.0));
     let listener = run.listeners().map(dropped).max_by_key(|(_, drops)| *drops);
     let own = listener.and_then(|(_, own)| own).map(|own| own.saturating_sub(deferred));
     let lost = confirmed.min(own.unwrap_or(confirmed)) as f64;
     silent_if(lost == 0.0, "no listener's queue overflowed")?;
     let is_kept = facts.load == Load::Made && run.load.opened <= u64::from(run.connections());
-    let kept = "each connection was made once and kept";
-    silent_if(is_kept, format!("{kept}; a queue overflowed {lost:.0} times"))?;
+    let times = format!("a queue overflowed {lost:.0} times");
+    silent_if(is_kept, format!("each connection was made once and kept; {times}"))?;
     let made = grown(snmp::PASSIVE_OPENS)? as f64;
-    let none = format!(
-        "a queue overflowed {lost:.0} times, and no connection was accepted: a longer queue would fill as well"
-    );
-    silent_if(made == 0.0, none)?;
+    let none = "no connection was accepted: a longer queue would fill as well";
+    silent_if(made == 0.0, format!("{times}, and {none}"))?;
     let asked = made + lost;
     let of_listener = |(port, _)| run.whole(Subject::Listener(port));
     let backlog = listener.and_then(|found| of_listener(found).last(listener::WQUEUE).ok());
-    // The next one is accepted when another ends, and there always was a next one. Connections of our own load that are opened
-    // for each exchange end with it.
+    // The next one is accepted when another ends, and there always was one. Those of our own load end by themselves.
     let is_never_empty = facts.accept_queue().is_ok_and(|queue| queue.least > 0);
     let by_turns = facts.load == Load::Watched && facts.lets_in_by_turns() && is_never_empty;
     silent_if(by_turns, "one is accepted when another ends: a longer queue would fill as well")?;
     // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
     let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
     let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
-    let long = format!(
-        "a connection waits {} in the queue, and longer in a longer one",
-        duration(waits_s)
-    );
+    let waits = duration(waits_s);
+    let long = format!("a connection waits {waits} in the queue, and longer in a longer one");
     silent_if(waits_s >= RETRY_S, long)?;
+    let queue = backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"));
+    let on = listener.map_or(String::new(), |(port, _)| format!(" of port {port}"));
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;
     let late = (late > 0.0).then(|| format!("{late:.1} % of connects took a second or more"));
     Ok(Claim::cause(vec![Part::TurnedAway { asked, served: made }])
         .sum(format!(
-            "{lost:.0} of {asked:.0} connections found {} full and retry after a second",
-            backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"))
+            "{lost:.0} of {asked:.0} connections found {queue} full and retry after a second"
         ))
         .seen(format!(
-            "the queue{} overflowed {lost:.0} times while {made:.0} connections were accepted",
-            listener.map_or(String::new(), |(port, _)| format!(" of port {port}"))
+            "the queue{on} overflowed {lost:.0} times while {made:.0} connections were accepted"
         ))
         .also(late)
         .lifted_by(remedies(facts, backlog)))

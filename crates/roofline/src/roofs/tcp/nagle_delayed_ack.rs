@@ -1,14 +1,10 @@
 //! Nagle with delayed ACK: the second write waits for the first one's ACK, which comes 40 ms late.
 //!
-//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or of a watched service by
-//! all its connections
+//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or a watched service's own
 //! `each = share of exchanges that stall x length of the stall`, by the stamps, without samples of sockets
 //! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
 
-use linerate_evidence::Percentiles;
-
-use crate::facts::flows::{Moment, is_nodelay, mean_over, moments, sending};
 use crate::prelude::*;
 
 /// Lengths of a stall, and what counts as one, from the first byte on. Unit: seconds.
@@ -33,13 +29,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Load::Made if is_seen => census(facts)?,
         Load::Made => stamps(facts)?,
     };
-    let station = sending(side);
     let (connections, took) = (facts.run.connections_words(), duration(each));
     let option = |option, does| Remedy::socket(facts, option, side, does);
     let at_once = "sends the second write at once, not after the first one's ACK";
     let in_one = "sends head and body in one write, so no second write waits";
-    let rate = OpRate(f64::from(facts.run.connections()) / each);
-    Ok(Claim::delay(At::Held(station, Held::Nagle), each)
+    let rate = facts.rate_at(each);
+    Ok(Claim::delay(At::Held(sending(side), Held::Nagle), each)
         .sum(format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()))
         .seen(seen)
         .lifted_by([
@@ -56,12 +51,12 @@ fn of_question(facts: &Facts) -> Option<Claim> {
     let inside = facts.at(station).max(inside.asleep);
     let is_there = facts.place.station == Some(station) && held > 0.0;
     let (address, each) = (&asked.address, facts.per_exchange(held));
+    let took = duration(each);
     (is_there && held >= HALFWAY * inside).then(|| {
         Claim::delay(At::Station(station), each)
             .sum(format!(
                 "{held:.1} of {inside:.1} requests in the application wait because Nagle delays the service's request \
-                 to {address}, {} each",
-                duration(each)
+                 to {address}, {took} each"
             ))
             .seen(format!(
                 "of {:.1} connections to it {:.1} wait for an answer, and {:.1} hold less than a segment, with an ACK \
@@ -78,9 +73,7 @@ fn of_question(facts: &Facts) -> Option<Claim> {
 }
 
 fn census(facts: &Facts) -> Result<Stall, Silent> {
-    let held = |side| facts.held_by(side, Held::Nagle);
-    let side = if held(Side::Client) > held(Side::Server) { Side::Client } else { Side::Server };
-    let each = held(side);
+    let (side, each) = facts.held_most(Held::Nagle);
     silent_if(each <= 0.0, "no exchange was held by Nagle")?;
     let (held, all) = (each * facts.attained, facts.under_way());
     let seen = format!(
@@ -121,12 +114,12 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
     // The stall follows the first byte of an answer in two parts: path and service time are left out.
     let is_split = first < HALFWAY * last;
     let before = if is_split { first } else { 0.0 };
-    let ns = |seconds: f64| (seconds * 1e9) as u64;
-    let share = |from, to| load.service.share_within(ns(from + before), ns(to + before));
-    let (stalled, each) = STALLS.iter().fold((0.0, 0.0), |sum, (length, from, to)| {
-        let share = share(*from, *to);
-        (sum.0 + share, sum.1 + share * length)
-    });
+    let ns = |seconds: f64| ((seconds + before) * 1e9) as u64;
+    let (mut stalled, mut each) = (0.0, 0.0);
+    for (length, from, to) in STALLS {
+        let share = load.service.share_within(ns(from), ns(to));
+        (stalled, each) = (stalled + share, each + share * length);
+    }
     silent_if(stalled <= 0.0, "no exchange took as long as a delayed ACK (40 or 200 ms)")?;
     // The receiver delays its ACK: the engine's stack acknowledges the target's first write late.
     let (acks, over) = facts.run.stack(Side::Client).delta(netstat::DELAYED_ACKS)?;
@@ -134,12 +127,13 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
     // The sender waits: the target's socket holds bytes. From another host only the stamps show it.
     let held = mean_over(&facts.run.flows(Side::Server), |flow| {
         let busy = moments(flow)?;
-        let held = busy.iter().filter(|at: &&Moment| at.is_nagle()).count();
+        let held = busy.iter().filter(|at| at.is_nagle()).count();
         Ok(held as f64 / busy.len().max(1) as f64)
     });
-    let of_samples =
-        |held: &f64| format!("bytes waited in {} of the target's busy samples", in_percent(*held));
-    let kept = held.as_ref().map_or("the target's sockets were not sampled".into(), of_samples);
+    let kept = match &held {
+        Ok(held) => format!("bytes waited in {} of the target's busy samples", in_percent(*held)),
+        Err(_) => "the target's sockets were not sampled".into(),
+    };
     let (first, last, stalling) = (duration(first), duration(last), in_percent(stalled));
     let seen = format!(
         "{stalling} of exchanges stall; the first byte comes after {first}, the last after {last}; {acks:.2} delayed \

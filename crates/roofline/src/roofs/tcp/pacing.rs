@@ -3,7 +3,6 @@
 //! `each = bytes an exchange / pacing rate`, at most the time in which bytes waited with both windows open
 //! Source: SO_MAX_PACING_RATE, socket(7); `tcp_update_pacing_rate`, net/ipv4/tcp_input.c.
 
-use crate::facts::flows::{Bulk, mean_over, pacing_was_set};
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -15,15 +14,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(waits <= 0.0, "no bytes waited while both windows had room")?;
     let rate = OpRate(f64::from(facts.run.connections()) * paced / bulk.bytes);
     let each = (bulk.bytes / paced.max(1.0)).min(bulk.busy(waits)?);
-    let connections = facts.run.connections_words();
-    let does = "sends as fast as windows and path allow";
-    let (set, all) = (Bytes(paced as u64), Bytes(bulk.bytes as u64));
+    let (does, waits) = ("sends as fast as windows and path allow", in_percent(waits));
+    let (connections, set, all) = (facts.run.connections_words(), bytes(paced), bytes(bulk.bytes));
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{connections} x {set}/s / {all} {} = {rate}", facts.each()))
         .seen(format!(
-            "the pacing rate was constant at {set}/s; in {} of the samples with data to send, bytes waited with room \
-             in both windows",
-            in_percent(waits)
+            "the pacing rate was constant at {set}/s; in {waits} of the samples with data to send, bytes waited with \
+             room in both windows"
         ))
         .lifted_by([Remedy::socket(facts, SocketOption::NoPacing, bulk.sender, does)]))
 }

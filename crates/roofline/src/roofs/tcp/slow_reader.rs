@@ -1,14 +1,9 @@
-//! Slow reader: an end reads more slowly than the other sends, and the window shuts. It is the target; or, at a
-//! watched service, its peers.
+//! Slow reader: the target, or a watched one's peers, read more slowly than the other end sends: the window shuts.
 //!
 //! `each = connections with a full queue x idle share of its CPUs, one a connection at most / throughput`, at most what
 //! the census finds unread; of its peers `connections that their windows hold / throughput`
-//! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293,
-//! 3.8.6.
+//! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC`, `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293, 3.8.6.
 
-use crate::facts::flows::{Bulk, mean_over};
-use crate::facts::sampled::is_in_loop;
-use crate::facts::unread::carries;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -21,18 +16,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(unread.full <= 0.0, "no receive queue of the target's was full")?;
     let target = facts.target_cpu()?;
     let function = reader(facts);
-    let why = "its readers are idle in their receive loops";
-    silent_if(function.is_some_and(is_in_loop), why)?;
-    let connections = f64::from(facts.run.connections());
+    silent_if(function.is_some_and(is_in_loop), "its readers are idle in their receive loops")?;
     // Each connection is read by one thread at a time.
     let most = target.limit.min(unread.readers);
     let busy = target.utilisation().max(target.cores / most.max(1.0));
     let idle = (1.0 - busy).max(0.0);
     let each = unread.full * idle / facts.attained;
     silent_if(each <= 0.0, "its CPUs are not idle, or no exchange is unread")?;
-    let (all, took) = (facts.run.connections_words(), duration(each));
-    let (full, bytes) = (in_percent(unread.share), Bytes(unread.bytes as u64));
-    let rate = OpRate(connections / each);
+    let (all, took, rate) = (facts.run.connections_words(), duration(each), facts.rate_at(each));
+    let (full, bytes) = (in_percent(unread.share), bytes(unread.bytes));
     // A queue fills behind any slow reader. Small reads or a long mailbox are the reason.
     Ok(Claim::place(vec![Part::Delay { at: At::Station(Station::Unread), each }])
         .sum(format!("{all} / {took} unread while the application sleeps = {rate}"))
@@ -51,7 +43,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// The target's peers.
 fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle: the reader may wait for one")?;
     let bulk = Bulk::of(facts);
@@ -79,8 +70,7 @@ fn reader<'a>(facts: &Facts<'a>) -> Option<&'a str> {
     let run = &facts.run;
     let read = run.ends(Side::Server).filter(|end| carries(&run.of(*end)));
     let owners: Vec<&str> = read.filter_map(|end| run.fact(end, "owner")).collect();
-    let all = run.evidence.processes().into_iter();
-    let mut readers =
-        all.filter(|of| run.fact(*of, "pid").is_some_and(|pid| owners.contains(&pid)));
+    let is_reader = |of: &Subject| run.fact(*of, "pid").is_some_and(|pid| owners.contains(&pid));
+    let mut readers = run.evidence.processes().into_iter().filter(is_reader);
     readers.find_map(|process| run.fact(process, "function"))
 }

@@ -1,11 +1,8 @@
 //! Slow start after idle: a kept connection loses its window while it has nothing to send.
 //!
-//! `each = halvings x RTT`, `halvings = idle / RTO`, while the window is above ten segments, at most from the first
-//! byte to the last; the reduced window's bytes come with the first byte
-//! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; `tcp_slow_start_after_idle_check`,
-//! include/net/tcp.h; ip-sysctl.rst, `tcp_slow_start_after_idle`.
+//! `each = halvings x RTT`, `halvings = idle / RTO` above ten segments, at most from the first byte to the last
+//! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; ip-sysctl.rst, `tcp_slow_start_after_idle`.
 
-use crate::facts::flows::{Bulk, INITIAL_WINDOW, congestion_of, mean_over, min_rtt, segment};
 use crate::prelude::*;
 
 const SETTING: &str = "net.ipv4.tcp_slow_start_after_idle";
@@ -17,14 +14,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(run.opened_per_exchange() >= HALFWAY, "connections are not kept")?;
     let bulk = Bulk::of(facts);
     let first = INITIAL_WINDOW * segment(&bulk.senders)?;
-    let (answer, begin) =
-        (Bytes(run.load.bytes_read / run.load.exchanges.max(1)), Bytes(first as u64));
+    let (answer, begin) = (run.load.bytes_read / run.load.exchanges.max(1), bytes(first));
     let fits = bulk.sender != Side::Server || bulk.bytes <= first;
-    silent_if(fits, format!("answers of {answer} fit in the first {begin}"))?;
+    silent_if(fits, format!("answers of {} fit in the first {begin}", Bytes(answer)))?;
     let is_bbr = congestion_of(run, bulk.sender).contains(&"bbr");
     silent_if(is_bbr, "the senders' congestion control (bbr) keeps its window")?;
-    let again =
-        mean_over(&bulk.senders, |flow| Ok(flow.grown(tcp_info::TOTAL_RETRANS).unwrap_or(0.0)))?;
+    let retransmitted = |flow: &Of| Ok(flow.grown(tcp_info::TOTAL_RETRANS).unwrap_or(0.0));
+    let again = mean_over(&bulk.senders, retransmitted)?;
     let lost = "segments of a connection were retransmitted: losses, not idle times, cut windows";
     silent_if(again >= 1.0, format!("{again:.1} {lost}"))?;
     let rtt = min_rtt(run)?;
@@ -40,7 +36,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(each <= 0.0, format!("no gap of {idle} is as long as a timeout of {timeout}"))?;
     let (body, rtt, connections) = (duration(body), duration(rtt), run.connections_words());
     let does = format!("keeps the window, and {halvings:.0} round trips of each answer");
-    let rate = OpRate(f64::from(run.connections()) / each);
+    let rate = facts.rate_at(each);
     Ok(Claim::delay(At::Path, each)
         .sum(format!(
             "{connections} / ({halvings:.0} halvings in {idle} idle x {rtt} round trip) = {rate}"

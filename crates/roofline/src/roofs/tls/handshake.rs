@@ -1,8 +1,7 @@
 //! TLS handshakes: they cost the target far more than what a connection then carries.
 //!
 //! `delay = exchanges in the handshake / throughput`
-//! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside the target`, where that is a
-//! quarter of it or more
+//! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside it`, from a quarter of it on
 //!
 //! Without the account, of a BEAM node: handshakes at their least price.
 //! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
@@ -17,11 +16,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.speaks_tls()?;
     let kept = if facts.load == Load::Made { u64::from(facts.run.connections()) } else { 0 };
     let again = facts.run.load.opened.saturating_sub(kept);
-    let few = format!("{again} connections were opened with a handshake");
-    silent_if((again as f64) < FEW, few)?;
+    silent_if((again as f64) < FEW, format!("{again} connections were opened with a handshake"))?;
     // What they wait for there is no part of a handshake: a process that looks up a certificate, say.
-    let waits =
-        facts.place.regime == Regime::Full && facts.place.resource == Some(Resource::Process);
+    let place = &facts.place;
+    let waits = place.regime == Regime::Full && place.resource == Some(Resource::Process);
     silent_if(waits, "in the handshake they wait for one process")?;
     let opened = facts.opening().each;
     let (claim, how) = if let Some((each, work)) = facts.shaking() {

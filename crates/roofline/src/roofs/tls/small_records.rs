@@ -18,10 +18,10 @@ const PRICE: f64 = 2.8e-6;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.speaks_tls()?;
     let by_node = writes(facts).map(|(count, bytes)| (count, bytes, OTP_PRICE));
-    let (writes, bytes, price) =
-        by_node.or_else(|not| records(facts).or_else(|| calls(facts)).ok_or(not))?;
-    let (size, what) = (Bytes((bytes / writes) as u64), facts.each());
-    let spared = writes - (bytes / RECORD).max(1.0);
+    let found = by_node.or_else(|not| records(facts).or_else(|| calls(facts)).ok_or(not));
+    let (writes, sent, price) = found?;
+    let (size, what) = (bytes(sent / writes), facts.each());
+    let spared = writes - (sent / RECORD).max(1.0);
     silent_if(spared <= 0.0, format!("{writes:.1} writes of {size} for {what} are few"))?;
     let work = facts.target_work()?;
     let works = duration(work);

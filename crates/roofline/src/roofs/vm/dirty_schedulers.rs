@@ -3,7 +3,6 @@
 //! `ceiling = schedulers of that pool / time of an exchange's jobs`
 //! Source: `+SDcpu`, `+SDio`, erl(1).
 
-use crate::pool::{InPool, Pool};
 use crate::prelude::*;
 
 impl Pool {
@@ -34,24 +33,17 @@ impl Pool {
 
 /// As many of them; and as many normal ones, where those are too few.
 fn remedy(pool: Pool, facts: &Facts, enough: u64, few: bool) -> Remedy {
-    let both = format!("{enough}:{enough}");
+    let by_default = ", or remove the flag: by default there is one for each scheduler";
+    let usual = "; 16 to 64 is usual for databases. Or fewer and larger file operations";
     let (flags, why): (&[_], _) = match pool {
-        Pool::Computing if few => {
-            (&[("+S", &both), ("+SDcpu", &both)], ": at most one for each scheduler")
-        }
-        Pool::Computing => (
-            &[("+SDcpu", &both)],
-            ", or remove the flag: by default there is one for each scheduler",
-        ),
-        Pool::Io => (
-            &[("+SDio", &enough.to_string())],
-            "; 16 to 64 is usual for databases. Or fewer and larger file operations",
-        ),
+        Pool::Computing if few => (&["+S", "+SDcpu"], ": at most one for each scheduler"),
+        Pool::Computing => (&["+SDcpu"], by_default),
+        Pool::Io => (&["+SDio"], usual),
     };
-    let names: Vec<&str> = flags.iter().map(|(name, _)| *name).collect();
-    let set: Vec<String> = flags.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let more = if pool == Pool::Io { String::new() } else { format!(":{enough}") };
+    let set: Vec<String> = flags.iter().map(|flag| format!("{flag} {enough}{more}")).collect();
     let by_hand = format!("{} in vm.args{why}", set.join(" "));
-    let flags = facts.run.header.plan.target.vm_flags_with(&names, &set);
+    let flags = facts.run.header.plan.target.vm_flags_with(flags, &set);
     let does = format!("runs {enough} such jobs at once");
     Remedy::plan(("target.vm_flags", flags), does, by_hand).serving(enough as f64)
 }

@@ -2,11 +2,10 @@
 //!
 //! `ceiling = 1 / a call's time of that process`
 //!
-//! Its callers wait for it, as what they monitor shows, or it always has mail; and it works, or waits in the middle of a
-//! call. A second such process would help, more schedulers would not. Each caller waits for its answer. So where each
-//! connection asks one thing at a time, the mailbox has no more messages than there are connections: the messages of a
-//! longer one have no callers that wait. A process that moves its mail into a queue of its own (`gen_server2`) counts
-//! too if it is the place: it always works, and all others wait.
+//! Its callers wait for it, as what they monitor shows, or it always has mail; and it works, or waits in the middle of
+//! a call. A second such process would help, more schedulers not. Where each connection asks one thing at a time,
+//! a mailbox longer than there are connections has messages without callers that wait. A process that moves its mail
+//! into a queue of its own (`gen_server2`) counts too if it is the place: it always works, and all others wait.
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::prelude::*;
@@ -33,12 +32,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A process holds up its callers while it waits for another as while it works.
     let waits = if funnel.waits_inside() { funnel.wanted() - funnel.running } else { 0.0 };
     let idle = format!("{who} has messages, and neither works nor waits for another process");
-    let called = match funnel.is_called() {
-        true => {
-            format!("{} of those that wait in a call wait for it; ", in_percent(funnel.callers))
-        }
-        false => String::new(),
-    };
+    let callers_are = in_percent(funnel.callers);
+    let called = format!("{callers_are} of those that wait in a call wait for it; ");
+    let called = if funnel.is_called() { called.as_str() } else { "" };
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));

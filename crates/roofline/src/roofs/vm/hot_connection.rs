@@ -3,7 +3,6 @@
 //! `ceiling = 1 / an exchange's time of the owner`
 //! Source: Erlang reference manual, "Processes".
 
-use crate::facts::connections::Hottest;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -20,8 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let used = facts.used_by(owner)?;
     silent_if(used <= 0.0, "no sample shows its owner at work")?;
     let each = facts.per_exchange(used);
-    let rate = rate(1.0, each);
-    let (who, worked) = (owner.words(), in_percent(owner.running));
+    let (who, worked, rate) = (owner.words(), in_percent(owner.running), rate(1.0, each));
     let more = (node.online as u32).max(2).max(facts.run.connections());
     Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
         .sum(format!("one process, {} of its time used = {rate}", in_percent(used)))

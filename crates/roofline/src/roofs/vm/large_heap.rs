@@ -23,17 +23,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(each <= 0.0, "nothing was collected")?;
     let share = collected / cpu.scheduled().max(1e-6);
     let (part, took, rate) = (in_percent(share), facts.took(each), facts.rate_without(share));
-    let (who, heap, worked) = (worst.words(), Bytes(worst.heap as u64), in_percent(worst.running));
+    let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
+    let all = cpu.scheduled();
     let seen = format!(
-        "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {:.2} schedulers' work \
-         was garbage collection, {dirty:.2} of it on dirty schedulers",
-        cpu.scheduled(),
+        "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {all:.2} schedulers' \
+         work was garbage collection, {dirty:.2} of it on dirty schedulers"
     );
     let events = node.grown(vm::LONG_GC).unwrap_or(0.0);
-    let long = || {
-        let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |of| of.as_secs_f64() * 1e3);
-        format!("{events:.0} collections took 20 ms or more, the longest {longest:.0} ms")
-    };
+    let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |of| of.as_secs_f64() * 1e3);
+    let long = format!("{events:.0} collections took 20 ms or more, the longest {longest:.0} ms");
     let remedy = if worst.fullsweep_after == Some("0") {
         Remedy::by_knob(
             ("fullsweep_after", "65535"),
@@ -55,7 +53,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .and((dirty > 0.0).then_some(on_dirty))
         .sum(format!("{part} of the node's work is collection, {took}: {rate} without it"))
         .seen(seen)
-        .also((events > 0.0).then(long))
+        .also((events > 0.0).then_some(long))
         .lifted_by([remedy]))
 }
 

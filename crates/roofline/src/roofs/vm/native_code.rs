@@ -1,13 +1,11 @@
 //! Native code that blocks schedulers: calls of tens of milliseconds, while no other process runs there.
 //!
 //! `work = time of long time slices / throughput`
-//! `delay = half of the squares of their lengths a second / schedulers`: what comes at any instant waits for the rest of
-//! the slice that it finds.
+//! `delay = half of the squares of their lengths a second / schedulers`: who comes waits for the slice's rest.
 //!
 //! The system monitor reports each time slice of 20 ms and more. Erlang code takes none: a process yields after 4,000
-//! reductions, about a millisecond. Without their lengths (older evidence) each is taken for 20 ms. A call that waits (a
-//! device, a lock of its own) blocks a scheduler without CPU: the scheduler is active by its own account, and by the kernel
-//! neither runs nor is ready.
+//! reductions, about a millisecond. Without their lengths (older evidence) each is taken for 20 ms. A call that waits
+//! (a device, a lock) blocks a scheduler: active by its own account, by the kernel neither running nor ready.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3); the mean residual time of a
 //! renewal process (Kleinrock, "Queueing Systems", volume 1, 5.2).
 
@@ -32,9 +30,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(node.collecting >= HALFWAY * long.busy, why)?;
     let a_second = long.a_second;
     let slices = format!("{a_second:.0} time slices a second took 20 ms or more");
-    let ran = in_percent(let_run);
-    let why =
-        format!("{slices}; but the kernel ran schedulers for only {ran} of the time they had work");
+    let ran = format!("{} of the time they had work", in_percent(let_run));
+    let why = format!("{slices}; but the kernel ran schedulers for only {ran}");
     silent_if(let_run < HALFWAY, why)?;
     let used = long.busy.min(node.active) * let_run;
     let each = facts.per_exchange(used);
@@ -45,10 +42,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
     let wait = (waits > 0.0).then_some(Part::Delay { at: At::Service, each: waits });
-    let behind = match &wait {
-        Some(_) => format!("; what comes at any instant waits {} behind them", duration(waits)),
-        None => String::new(),
-    };
+    let behind = format!("; what comes at any instant waits {} behind them", duration(waits));
+    let behind = wait.as_ref().map_or("", |_| &behind);
     Ok(Claim::work(Resource::TargetCpu, each)
         .and(wait)
         .sum(format!("{a_second:.0} long time slices a second, {took}: {rate} without them{behind}"))
@@ -71,13 +66,12 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
         return Ok(None);
     }
     let each = facts.per_exchange(held);
-    let (online, took) = (node.online, facts.took(each));
+    let (online, took, active, ran) = (node.online, facts.took(each), node.active, target.cores);
     let ready = facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0);
     Ok(Some(Claim::work(Resource::TargetCpu, each)
         .sum(format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"))
         .seen(format!(
-            "schedulers had work for {:.2} CPUs, of which {:.2} ran and {ready:.2} were runnable",
-            node.active, target.cores
+            "schedulers had work for {active:.2} CPUs, of which {ran:.2} ran and {ready:.2} were runnable"
         ))
         .lifted_by([Remedy::human(
             "takes the native call off the normal schedulers",
@@ -86,8 +80,7 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
         )])))
 }
 
-/// Long time slices: how many a second, schedulers that are in one, and the mean rest of one that is found at any
-/// instant. Unit: seconds.
+/// Long time slices: how many a second, schedulers in one, and the mean rest of one found at any instant, in seconds.
 struct Long {
     a_second: f64,
     busy: f64,

@@ -2,9 +2,8 @@
 //!
 //! `work = reductions of the asking process x cost of one / throughput`
 //!
-//! The emulator's process that asks (`erts_literal_area_collector`) idles in a node that sets its terms once; its
-//! reductions show how many processes it asked. The cost of one is another machine's, so it counts for at most that
-//! process's part of all sampled reductions in the schedulers' account.
+//! The reductions of the emulator's process that asks (`erts_literal_area_collector`) show how many it asked. The cost
+//! of one is another machine's: it counts for at most its part of all sampled reductions in the schedulers' account.
 //! Source: "Storing and deleting", persistent_term(3).
 
 use crate::prelude::*;
@@ -33,10 +32,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = used / target.work().max(1e-6);
     let (took, rate) = (facts.took(each), facts.rate_without(share));
     let (often, part) = (asked / processes, in_percent(share));
+    let scanned = format!("{asked:.0} processes a second were scanned for an old term");
     Ok(Claim::work(Resource::TargetCpu, each)
-        .sum(format!(
-            "{asked:.0} processes a second were scanned for an old term, {took}: {rate} without it"
-        ))
+        .sum(format!("{scanned}, {took}: {rate} without it"))
         .seen(format!(
             "all {processes:.0} processes were scanned {often:.0} times a second, at least {part} of the node's work"
         ))

@@ -13,16 +13,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let by_scheduler = normal / node.online >= all / target.cpus;
     let (used, at_once) = if by_scheduler { (normal, node.online) } else { (all, target.cpus) };
     let each = facts.per_exchange(used);
-    let (took, rate) = (duration(each), rate(at_once, each));
+    let (took, what, rate) = (duration(each), facts.each(), rate(at_once, each));
     let (online, cpus, cores) = (node.online, target.cpus, target.cores);
     let spun = node.spun(cores);
     let has_spun = facts.run.header.target.local && spun > 0.0;
     let spun = format!("{spun:.2} of them in busy waiting (+sbwt), which is no work");
     Ok(Claim::place(vec![Part::capacity(Resource::TargetCpu, at_once, each)])
-        .sum(format!(
-            "{online:.0} schedulers on {cpus} CPUs, {took} of work {} = {rate}",
-            facts.each()
-        ))
+        .sum(format!("{online:.0} schedulers on {cpus} CPUs, {took} of work {what} = {rate}"))
         .seen(node.had_work())
         .also(micro(&samples))
         .also(has_spun.then(|| format!("the node used {cores:.2} CPUs, {spun}")))

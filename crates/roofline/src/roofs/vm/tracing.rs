@@ -4,8 +4,7 @@
 //!
 //! The tracer is a busy process that is not traced, owns no connection and has more mail than there are callers. An
 //! emulator without JIT, or a debug build, is slow in the same way; it is mentioned, and its cost is unknown.
-//! Source: `erlang:trace/3`; `trace` of `erlang:process_info/2`; `emu_flavor` and `build_type` of
-//! `erlang:system_info/1`.
+//! Source: `erlang:trace/3`, `process_info/2` (`trace`), `system_info/1` (`emu_flavor`, `build_type`).
 
 use crate::prelude::*;
 
@@ -30,14 +29,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (node.of_one(tracer.running) + collected) * let_run
     });
     let each = facts.per_exchange(used);
-    let first = traced.first().map(|first| format!(", {} among them", first.words()));
-    let (count, first) = (traced.len(), first.unwrap_or_default());
+    let among = |first: &&Process| format!(", {} among them", first.words());
+    let (count, first) = (traced.len(), traced.first().map_or(String::new(), among));
     let told = |of: &Process| {
-        let (who, worked) = (of.words(), in_percent(of.running));
-        let waiting = of.mailbox;
-        format!(
-            "{who}, the tracer, worked in {worked} of the samples and had {waiting} messages waiting"
-        )
+        let (who, worked, mail) = (of.words(), in_percent(of.running), of.mailbox);
+        let what = format!("worked in {worked} of the samples and had {mail} messages waiting");
+        format!("{who}, the tracer, {what}")
     };
     let by_hand = if slow.is_some() && traced.is_empty() {
         "install an emulator with the JIT (OTP 24 and later on x86-64 and arm64), without -emu_type debug or lcnt"
@@ -46,11 +43,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
          erlang:trace_pattern({'_', '_', '_'}, false, [local])"
     };
     let does = "lets the processes run without trace messages";
-    let sum = if each > 0.0 {
-        let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
-        format!("the tracer takes {}: {rate} or more without", facts.took(each))
-    } else {
-        "its cost is unknown".into()
+    let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
+    let sum = match each > 0.0 {
+        true => format!("the tracer takes {}: {rate} or more without", facts.took(each)),
+        false => "its cost is unknown".into(),
     };
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(each > 0.0)

@@ -1,13 +1,7 @@
 //! The same at a watched service: a constant number while more wait.
 //!
-//! What shows the number, the surest first: threads that hold something in turn; the order of answers, or of
-//! transactions; what those in service wait for.
+//! The number, the surest first: by threads that hold something in turn; by order; by what those in service wait for.
 
-use linerate_account::Exchanges;
-use linerate_evidence::sources::peers::Asked;
-use linerate_evidence::sources::threads::States;
-
-use crate::place::TWO;
 use crate::prelude::*;
 
 /// How many at a time, and how long each takes.
@@ -17,7 +11,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let why = "the requests under way are not inside the server";
     silent_if(!place.station.is_some_and(|station| waiting.contains(&station)), why)?;
     let (port, headers) = facts.captured()?;
-    let threads = facts.inside.threads.as_ref();
+    let threads = facts.threads();
     let turns = threads.filter(|of| in_turn(&facts.inside, of) || one_cpu(facts, of));
     if let Some(threads) = turns.filter(|_| place.of >= 2.0 && headers.per_s > 0.0) {
         let holds = (threads.running + threads.disk).min(1.0);
@@ -31,22 +25,24 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     if let Some(at_once) = by_turns.filter(|_| headers.per_s > 0.0) {
         return Ok((Estimate::exact(at_once), at_once / headers.per_s));
     }
-    let by_answers = by_answers(facts, &headers).map(|at_once| (at_once, headers.per_s));
-    if let Some((at_once, per_s)) = by_answers.or_else(|| by_transactions(facts, &headers)) {
+    let (by_answers, inside) = (by_answers(facts, &headers), &facts.inside);
+    let by_answers = by_answers.map(|at_once| (at_once, headers.per_s));
+    // A lock is held until its holder's transaction ends.
+    let is_told = |of: &(f64, f64)| inside.running < 0.5 * of.0 && inside.questions() <= of.0;
+    let by_transactions = || headers.in_transactions().filter(is_told);
+    if let Some((at_once, per_s)) = by_answers.or_else(by_transactions) {
         return Ok((Estimate::exact(at_once), at_once / per_s));
     }
-    // Answers also come together where the only thread returns from one client to the others. A timer's end is an event
-    // for all of them.
+    // Answers also come together where the only thread returns from one client. A timer's end is an event for all.
     let unread = threads.filter(|_| place.station == Some(Station::Unread));
     let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
-    let why =
+    let who =
         "most answers come on connections that hardly wait: who waits is served by something else";
-    silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
-    let in_service = by_waits(facts, port);
-    let InService { at_once, working } =
-        in_service.or_not_here("no thread of its own shows what its requests wait for")?;
+    silent_if(headers.others_wait() && place.station == Some(Station::Application), who)?;
+    let none = "no thread of its own shows what its requests wait for";
+    let (at_once, working) = by_waits(facts, port).or_not_here(none)?;
     let why = "the number of requests in service cannot be distinguished from those that wait";
     silent_if(at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once, why)?;
     let why = "requests and answers do not alternate, so the time of each is unknown";
@@ -54,8 +50,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     Ok((Estimate::exact(at_once), at_once / headers.per_s))
 }
 
-/// The number that the order of answers shows. Counted threads are not the number served if they are not the requests'
-/// own; where no CPU is full, those that are ready soon run.
+/// The number that the order of answers shows, where no more threads run and no more questions are out.
 fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     let Some(Pace::AtOnce(at_once)) = facts.pace() else { return None };
     let inside = &facts.inside;
@@ -67,29 +62,16 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     (is_told && inside.questions() <= at_once).then_some(known)
 }
 
-/// The number of transactions, and how many a second: a lock is held until its holder's transaction ends.
-fn by_transactions(facts: &Facts, headers: &Exchanges) -> Option<(f64, f64)> {
-    let inside = &facts.inside;
-    let is_told = |at_once: f64| inside.running < 0.5 * at_once && inside.questions() <= at_once;
-    headers.in_transactions().filter(|(at_once, _)| is_told(*at_once))
-}
-
-/// Requests in service, and how many threads work beside those that serve them.
-struct InService {
-    at_once: f64,
-    working: f64,
-}
-
-/// A request in service shows as a connection that is accepted, or read, while others are not; as a question out to a
-/// peer; or as a sleeping thread that waits neither for a lock nor for events. The number of threads that wait for a
-/// CPU depends on the CPUs.
-fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
+/// Requests in service, and how many threads work beside them. A request in service shows as a connection that is
+/// accepted, or read, while others are not; as a question out to a peer; or as a sleeping thread that waits for
+/// neither lock nor events. How many wait for a CPU depends on CPUs.
+fn by_waits(facts: &Facts, port: &Watched) -> Option<(f64, f64)> {
     let (inside, place) = (&facts.inside, &facts.place);
-    let (working, questions) = (inside.running, inside.questions());
-    let threads = inside.threads.as_ref();
+    let (working, questions, threads) = (inside.running, inside.questions(), facts.threads());
     let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
-    let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent(facts);
+    let is_unsent = facts.ports(|port| port.held.all()) >= HOLDS * place.of;
+    let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent;
     let at_once = match place.station {
         Some(Station::AcceptQueue) => port.accepted(),
         _ if questions >= 1.0 => questions,
@@ -104,13 +86,13 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<InService> {
             None if serving >= TWO || queues >= HALFWAY * place.of => serving,
             None if in_each_others_way(facts, port) >= HALFWAY * place.of => {
                 // One of them holds what they wait for, at work or while its client sends next.
-                return Some(InService { at_once: 1.0, working: (working - 1.0).max(0.0) });
+                return Some((1.0, (working - 1.0).max(0.0)));
             }
             // One thread in a timer is most runtimes' clock, unless as many others wait for it as requests do.
             None => return None,
         },
     };
-    Some(InService { at_once, working })
+    Some((at_once, working))
 }
 
 /// Whether there is one thread, and it is mostly busy with something else than requests.
@@ -118,21 +100,12 @@ fn is_away(threads: &States) -> bool {
     threads.all() < TWO && threads.idle() < HALFWAY * threads.all()
 }
 
-fn is_unsent(facts: &Facts) -> bool {
-    facts.ports(|port| port.held.all()) >= HOLDS * facts.place.of
-}
-
-/// Connections with unanswered requests whose own process waits for events, where each connection has a process with
-/// one thread: they wait for each other, since for no CPU, disk, clock, client or peer.
+/// Connections, each with a process of one thread, that wait for no CPU, disk, clock, client or peer: for each other.
 fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let last = |metric| facts.run.evidence.of(Subject::Target).last(metric).ok();
     let counts = last(process::PROCESSES).zip(last(process::THREADS));
-    let counts = counts.filter(|(processes, threads)| {
-        threads <= processes && *processes as f64 >= port.accepted()
-    });
-    let Some(((processes, _), threads)) = counts.zip(facts.inside.threads.as_ref()) else {
-        return 0.0;
-    };
+    let counts = counts.filter(|(all, of)| of <= all && *all as f64 >= port.accepted());
+    let Some(((processes, _), threads)) = counts.zip(facts.threads()) else { return 0.0 };
     // Processes without a connection, or whose client sends next, are taken to wait as all do.
     let others = processes as f64 - port.accepted() + (port.accepted() - port.under_way()).max(0.0);
     let waits = threads.poll + threads.poll_timed;

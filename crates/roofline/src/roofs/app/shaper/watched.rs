@@ -1,46 +1,35 @@
 //! The same limit at a watched service: on what it sends, and on what its clients send.
 //!
-//! Sent: `delay = connections amid an answer with nothing unsent / answers a second`. That it is a rate and no work
-//! shows by such answers' bytes a second, which are all the same.
+//! Sent: `delay = connections amid an answer with nothing unsent / answers a second`, which all have the same rate.
 //!
 //! Read in small parts with pauses: `delay = connections that wait to be read / reads a second`. A sample at any
 //! moment finds the pause: unread bytes in the kernel, a passive socket, and an owner idle in its receive loop. There
 //! it would take any message, so no call, disk or sleep keeps it from reading, but its own decision.
-//! Distinguished from a slow reader by that, and by the rate, the same for each connection; from a service that reads
-//! nothing (an alarm, a lock) by its further reads.
+//! Distinguished from a slow reader by that and by the same rate for each; from an alarm or a lock by further reads.
 
 use super::remedy;
-use crate::facts::connections::connections;
-use crate::facts::flows::middle;
-use crate::facts::sampled::is_in_loop;
 use crate::prelude::*;
 
 pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    given(facts).or_else(|silent| match facts.serving_node() {
-        Ok(_) => taken(facts),
-        Err(_) => Err(silent),
-    })
+    given(facts).or_else(|not| facts.serving_node().map_err(|_| not).and_then(|_| taken(facts)))
 }
 
 /// What it sends.
 fn given(facts: &Facts) -> Result<Claim, Silent> {
     let (port, headers) = facts.captured()?;
-    let (answering, all) = (port.answering, headers.answering);
+    let (answering, open, all) = (port.answering, port.connections, headers.answering);
     let few = format!("{answering:.1} connections wait for the next piece of an answer");
     silent_if(answering < 2.0 || answering < HALFWAY * all, few)?;
     let of = headers.lasting.filter(|[count, ..]| *count >= FEW);
     let [count, low, high] = of.or_not_here("fewer than ten answers lasted a tenth of a second")?;
-    let (low_rate, high_rate) = (Bytes(low as u64), Bytes(high as u64));
-    let rates = format!("{low_rate}/s to {high_rate}/s");
+    let rates = format!("{}/s to {}/s", bytes(low), bytes(high));
     silent_if(low < EXPLAINED * high, format!("answers get {rates}, not all the same rate"))?;
     let each = facts.per_exchange(answering);
-    let mid = Bytes(((low + high) / 2.0) as u64);
     Ok(Claim::delay(At::Station(Station::Application), each)
-        .sum(format!("{answering:.1} connections x {mid}/s"))
+        .sum(format!("{answering:.1} connections x {}/s", bytes((low + high) / 2.0)))
         .seen(format!(
             "{count:.0} answers got {rates}, eight in ten of them; between their pieces nothing waits to be \
-             sent, {answering:.1} of {:.1} connections at a time",
-            port.connections
+             sent, {answering:.1} of {open:.1} connections at a time"
         ))
         .lifted_by([remedy()]))
 }
@@ -52,26 +41,28 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     let held = these.len();
     silent_if(held < 2, "fewer than two connections have unread bytes and passive sockets")?;
     let of_one = |figure: fn(&Connection) -> f64| middle(these.iter().map(figure)).unwrap_or(0.0);
-    let (bytes, reads) = (of_one(|of| of.bytes), of_one(|of| of.reads));
+    let (rate, reads) = (of_one(|of| of.bytes), of_one(|of| of.reads));
     let few = format!("{held} of {all} connections wait to be read");
-    silent_if(2 * held < all || bytes <= 0.0, few)?;
+    silent_if(2 * held < all || rate <= 0.0, few)?;
     let most = |part: usize, of: usize| part as f64 > HALFWAY * of as f64;
     // But for one read more or less at either end.
     let chance = 2.0 / (reads * run.seconds()).max(1e-9);
-    let alike = these.iter().filter(|of| (of.bytes - bytes).abs() <= chance * bytes).count();
+    let alike = these.iter().filter(|of| (of.bytes - rate).abs() <= chance * rate).count();
     silent_if(!most(alike, held), format!("{alike} of {held} of them are read at the same rate"))?;
     let owns = |of: &&Process| these.iter().any(|one| one.owner == Some(of.pid.as_str()));
     let owners: Vec<&Process> = facts.processes.iter().filter(owns).collect();
     let sampled = owners.len();
+    // It has nothing to do and would take any message.
+    let is_idle =
+        |of: &&Process| is_in_loop(of.function) && of.running < HALFWAY && of.with_mail < HALFWAY;
     let mut others = owners.into_iter().filter(|of| !is_idle(of));
     let other = others.next().map(|of| format!("; one is in {}", of.function));
     let idle = sampled - others.count() - usize::from(other.is_some());
     let at = other.unwrap_or_default();
     silent_if(!most(idle, sampled), format!("{idle} of {sampled} owners are idle meanwhile{at}"))?;
-    let (rate, a_read) = (Bytes(bytes as u64), Bytes((bytes / reads.max(1e-9)) as u64));
-    let unread = Bytes(of_one(|of| of.unread().unwrap_or(0.0)) as u64);
-    let each = facts.per_exchange(held as f64);
-    Ok(Claim::delay(At::Station(Station::Unread), each)
+    let (rate, a_read) = (bytes(rate), bytes(rate / reads.max(1e-9)));
+    let unread = bytes(of_one(|of| of.unread().unwrap_or(0.0)));
+    Ok(Claim::delay(At::Station(Station::Unread), facts.per_exchange(held as f64))
         .sum(format!("{held} connections x {rate}/s, {a_read} a read"))
         .seen(format!(
             "{held} of {all} connections have {unread} unread in passive sockets; {alike} of them are read at \
@@ -100,9 +91,4 @@ fn is_held(flow: &Of) -> Result<bool, Missing> {
     let unread = flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0)?;
     let passive = flow.share(port::ACTIVE, |active| active == 0)?;
     Ok(unread > HALFWAY && passive > HALFWAY)
-}
-
-/// Whether it has nothing to do and would take any message.
-fn is_idle(owner: &Process) -> bool {
-    is_in_loop(owner.function) && owner.running < HALFWAY && owner.with_mail < HALFWAY
 }

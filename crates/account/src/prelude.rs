@@ -1,0 +1,25 @@
+//! The crate's vocabulary: evidence, chosen values, stations and estimates.
+
+pub(crate) use std::collections::BTreeMap;
+pub(crate) use std::ops::RangeInclusive;
+pub(crate) use std::time::Duration;
+
+pub(crate) use linerate_evidence::sources::capture::{Beat, Refusal, Rhythm, Served};
+pub(crate) use linerate_evidence::sources::census::Batches;
+pub(crate) use linerate_evidence::sources::{
+    bursts, capture, census, cpus, diskstats, peers::Asked, process, stat, tcp_info,
+    threads::States,
+};
+pub(crate) use linerate_evidence::{
+    Evidence, Header, LoadSummary, Metric, Of, Side, Step, StepKind,
+};
+pub(crate) use linerate_evidence::{Subject, t95};
+pub(crate) use linerate_model::{OpRate, Timestamp};
+pub(crate) use linerate_predict::{Elasticity, Observed, elasticity};
+pub(crate) use serde::{Deserialize, Serialize};
+
+pub(crate) use crate::account::{Account, shares};
+pub(crate) use crate::chosen::*;
+pub(crate) use crate::cpu::Running;
+pub(crate) use crate::share::{Estimate, ratio};
+pub(crate) use crate::station::{Held, Station};
