@@ -37,8 +37,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn remedy(facts: &Facts) -> Remedy {
+    let name = "net.ipv4.tcp_congestion_control";
+    let does = "sends an open window at once (on lossy paths bbr gains more than this costs)";
+    // Of a host with another one, sockets have it by an option of theirs, which goes before the host's.
+    if facts.run.setting(name).is_some_and(|host| host != "bbr") {
+        return Remedy::human(
+            does,
+            "remove TCP_CONGESTION from the sockets' options (Erlang: {raw, 6, 13, _}), or set it to cubic",
+        );
+    }
     // A namespace of ours has the host's unprivileged algorithms, perhaps only reno.
     let control = if facts.run.header.plan.paths().is_empty() { "cubic" } else { "reno" };
-    let does = "sends an open window at once (on lossy paths bbr gains more than this costs)";
-    Remedy::kernel("net.ipv4.tcp_congestion_control", control, Side::Server, does).or_of_path(facts)
+    Remedy::kernel(name, control, Side::Server, does).or_of_path(facts)
 }
