@@ -23,6 +23,8 @@ pub struct Inside {
     pub asleep: f64,
     /// The peers that the target itself asks, the most asked first.
     pub asked: Vec<Asked>,
+    /// Those who came to other ports than the loaded ones, and may be asked all the same, as nodes are.
+    pub channels: Vec<Asked>,
     /// States of its threads.
     pub threads: Option<States>,
 }
@@ -51,8 +53,9 @@ impl Inside {
         let delay = target.and_then(|target| target.runnable).unwrap_or(0.0);
         let runnable = take((delay - throttled).max(0.0));
         let disk = take(threads.as_ref().map_or(flushing, |threads| threads.disk));
-        let asked = Asked::all(evidence, window);
-        Self { running, runnable, throttled, disk, asleep: left, asked, threads }
+        let (channels, asked) =
+            Asked::all(evidence, window).into_iter().partition(|of| of.is_accepted);
+        Self { running, runnable, throttled, disk, asleep: left, asked, channels, threads }
     }
 
     /// CPUs' worth of time of processes on this host that the process `target` asks: they come with its work.

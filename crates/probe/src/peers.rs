@@ -63,6 +63,8 @@ const EPHEMERAL: u16 = 32_768;
 #[derive(Debug)]
 pub(crate) struct PeerSampler {
     diag: Option<SockDiag>,
+    /// The loaded ones, and all at which the target listens.
+    loaded: BTreeSet<u16>,
     ports: BTreeSet<u16>,
     /// Sockets that a scan of descriptors decided on: whether they are the target's.
     known: HashMap<u32, Whose>,
@@ -125,6 +127,7 @@ impl PeerSampler {
         };
         Self {
             diag,
+            loaded: ports.iter().copied().collect(),
             ports: ports.iter().copied().collect(),
             known: HashMap::new(),
             askers: HashMap::new(),
@@ -213,15 +216,21 @@ impl PeerSampler {
         let bytes = diag.connections_with_info().map_err(asked)?;
         let found: Vec<Socket> = sockets(&bytes).collect();
         let mut contacts = timeless(diag);
-        let is_outgoing = |socket: &&Socket| {
-            let end = &socket.connection;
-            end.inode != 0 && !self.ports.contains(&end.local.port())
+        let contact = |socket: &Socket| {
+            let Connection { local, peer, inode, .. } = socket.connection;
+            let contact = Contact::from(socket);
+            let accepted = || Contact { whom: Whom::Accepted(peer), ..contact.clone() };
+            match self.ports.contains(&local.port()) {
+                _ if inode == 0 || self.loaded.contains(&local.port()) => None,
+                true => Some(accepted()),
+                false => Some(contact),
+            }
         };
-        contacts.extend(found.iter().filter(is_outgoing).map(Contact::from));
+        contacts.extend(found.iter().filter_map(contact));
         let is_unknown = |contact: &Contact| !self.known.contains_key(&contact.inode);
         if at >= self.scans.next() && contacts.iter().any(is_unknown) {
             let began = cpu_time();
-            self.scan(members, &contacts)?;
+            self.scan(members, &contacts, &found)?;
             self.scans.done(at, cpu_time().saturating_sub(began));
         }
         let theirs = self.clients.unknown(&found, &self.ports);
@@ -236,7 +245,9 @@ impl PeerSampler {
             .filter(|socket| self.ports.contains(&socket.connection.local.port()))
             .map(|socket| socket.connection.inode)
             .collect();
-        contacts.retain(|contact| !came.contains(&contact.inode) && self.is_targets(contact));
+        let is_as_said =
+            |of: &Contact| matches!(of.whom, Whom::Accepted(_)) == came.contains(&of.inode);
+        contacts.retain(|contact| is_as_said(contact) && self.is_targets(contact));
         let connects = read(&self.counters).ok().and_then(|file| snmp::connects(&file));
         let is_none = contacts.is_empty() && connects.is_some() && connects == self.connects;
         self.connects = connects;
@@ -295,7 +306,12 @@ impl PeerSampler {
     }
 
     /// Decides which sockets of a dump are the target's, by its descriptors.
-    fn scan(&mut self, members: &[u32], contacts: &[Contact]) -> Result<(), String> {
+    fn scan(
+        &mut self,
+        members: &[u32],
+        contacts: &[Contact],
+        found: &[Socket],
+    ) -> Result<(), String> {
         let (mut held, mut refused) = (BTreeSet::new(), None);
         let mut take = |pid: u32| match socket_inodes(pid) {
             Ok(inodes) => held.extend(inodes),
@@ -324,8 +340,10 @@ impl PeerSampler {
         self.known.clear();
         // One opened for a question, and closed before the descriptors were read, may be any process's.
         let open = self.diag.as_mut().map(open_now).unwrap_or_default();
+        let ours = ours(contacts, found);
         for contact in contacts {
             let whose = match contact.inode {
+                _ if ours.contains(&contact.whom) => Whose::Others,
                 inode if held.contains(&inode) => Whose::Targets,
                 inode if open.contains(&inode) => Whose::Others,
                 _ => continue,
@@ -351,6 +369,9 @@ impl PeerSampler {
     fn name(&mut self, whom: &Whom, number: u16, found: &[Socket], members: &[u32]) {
         let of = Subject::Peer(number);
         self.facts.push_fact(of, "address", whom.to_string());
+        if matches!(whom, Whom::Accepted(_)) {
+            self.facts.push_fact(of, "opened_by", "peer".into());
+        }
         let Some(diag) = self.diag.as_mut() else { return };
         let is_here = |address: &SocketAddr| {
             address.ip().is_loopback()
@@ -358,6 +379,7 @@ impl PeerSampler {
         };
         let pid = match whom {
             Whom::Tcp(address) if is_here(address) => owner_in(diag, address.port()),
+            Whom::Accepted(address) => holder_of(end_at(found, *address)),
             Whom::Udp(address) if is_here(address) => server(diag, address.port()),
             Whom::Tcp(_) | Whom::Udp(_) | Whom::Datagrams => None,
             Whom::Unix(path) => listens(diag, path),
@@ -400,6 +422,26 @@ impl PeerSampler {
             }
         }
     }
+}
+
+/// The socket at that address, where it is in this namespace.
+fn end_at(found: &[Socket], address: SocketAddr) -> Option<u32> {
+    let mut ends = found.iter().map(|socket| &socket.connection);
+    ends.find(|end| end.local == address && end.inode != 0).map(|end| end.inode)
+}
+
+/// Of those who came to the target, linerate itself: its own connection to a node that it samples.
+fn ours(contacts: &[Contact], found: &[Socket]) -> BTreeSet<Whom> {
+    let came = contacts.iter().filter_map(|contact| match contact.whom {
+        Whom::Accepted(address) => Some((contact.whom.clone(), end_at(found, address)?)),
+        _ => None,
+    });
+    let came: Vec<_> = came.collect();
+    let held = match came.is_empty() {
+        true => Default::default(),
+        false => socket_inodes(std::process::id()).unwrap_or_default(),
+    };
+    came.into_iter().filter(|(_, inode)| held.contains(inode)).map(|(whom, _)| whom).collect()
 }
 
 fn sampled(diag: &mut SockDiag, of: &Connection) -> Option<Socket> {

@@ -15,6 +15,7 @@ mod node;
 mod opening;
 pub(crate) mod queues;
 pub(crate) mod sampled;
+mod shared;
 pub(crate) mod stops;
 pub(crate) mod tls;
 pub(crate) mod unread;

@@ -28,6 +28,8 @@ pub(crate) struct Target {
     pub kernel: f64,
     /// The share of that in the system call that has most of it, 0 to 1; absent: too few samples.
     pub busiest_call: Option<f64>,
+    /// The same in calls for connections.
+    pub of_connections: Option<f64>,
 }
 
 pub(crate) struct Host {
@@ -109,6 +111,7 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
         busiest_code: share_of(&of, code::SAMPLES, code::BUSIEST),
         kernel: system / cores.max(1e-9),
         busiest_call: share_of(&of, kernel_code::SAMPLES, kernel_code::BUSIEST),
+        of_connections: share_of(&of, kernel_code::SAMPLES, kernel_code::CONNECTIONS),
         ciphers: share_of(&of, code::SAMPLES, code::CIPHERS).map(|share| share * user),
     })
 }

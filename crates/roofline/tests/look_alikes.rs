@@ -225,6 +225,26 @@ fn a_server_that_closes_after_each_answer_has_no_limit_of_four() {
     assert!(!of(&judged(&header, &evidence), "tcp.connection-churn").binds);
 }
 
+/// PHP, which closes each connection and reads a folder of 6,000 sessions for each request: most of its time is the kernel's.
+#[test]
+fn kernel_time_in_no_call_for_connections_is_none_of_theirs() {
+    let (header, evidence) = recording("connection-churn");
+    let with_samples = |of_connections: u64| {
+        let mut sampled = with(&evidence, "none", |raw| raw);
+        let rows = evidence.rows();
+        let times: Vec<_> = rows.into_iter().map(|(at, ..)| at).collect();
+        let ends = [times.iter().min(), times.iter().max()].map(|at| *at.unwrap());
+        for (at, share) in ends.into_iter().zip([0, 1]) {
+            sampled.push_raw(at, Subject::Target, "kernel_code.samples", 1_000 * share);
+            let count = of_connections * share;
+            sampled.push_raw(at, Subject::Target, "kernel_code.connections", count);
+        }
+        judged(&header, &sampled).verdict.by().map(str::to_owned)
+    };
+    assert_eq!(with_samples(900).as_deref(), Some("tcp.connection-churn"));
+    assert_ne!(with_samples(10).as_deref(), Some("tcp.connection-churn"));
+}
+
 /// The kernel's part of a connection is known, the service's own is not: all that the machine does may be for connections.
 #[test]
 fn what_a_connection_takes_at_least_is_no_upper_end() {

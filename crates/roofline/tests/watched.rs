@@ -97,6 +97,8 @@ fn named(name: &str) -> Option<String> {
 #[test]
 fn schedulers_in_native_code_that_waits_have_work_and_neither_run_nor_could() {
     assert_eq!(named("native-wait").as_deref(), Some("vm.native-code"));
+    // Both schedulers close sockets that linger for slow peers, for two thirds of the time; questions wait unread.
+    assert_eq!(named("closes-that-linger").as_deref(), Some("vm.native-code"));
     // The same schedulers, if the kernel says that their threads were ready all that time: others had the CPUs.
     let (header, evidence) = recorded("native-wait");
     let mut ready = only(&evidence, |_, metric| metric != "process.run_delay");

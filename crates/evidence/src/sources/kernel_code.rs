@@ -38,6 +38,8 @@ metrics! {
     SYNC: u64 = "kernel_code.sync", "1";
     /// Of all of them, the ones in the system call that has most.
     BUSIEST: u64 = "kernel_code.busiest", "1";
+    /// Of all of them, the ones in calls that open, close, read, write or wait for connections; the same calls for files count as well.
+    CONNECTIONS: u64 = "kernel_code.connections", "1";
 }
 
 /// What a function of the kernel means for a thread that is in it.
@@ -123,6 +125,42 @@ fn is_of_files(function: &str) -> bool {
 // jump to one of the last two, and are in no chain.
 const CALLS: [&str; 4] = ["__x64_sys_", "__arm64_sys_", "ksys_", "__sys_"];
 
+/// What a program calls for its connections; in a call for it the kernel also does what packets ask that have come meanwhile.
+const OF_CONNECTIONS: [&str; 32] = [
+    "accept",
+    "accept4",
+    "bind",
+    "close",
+    "connect",
+    "epoll_ctl",
+    "epoll_pwait",
+    "epoll_wait",
+    "getpeername",
+    "getsockname",
+    "getsockopt",
+    "io_uring_enter",
+    "listen",
+    "poll",
+    "ppoll",
+    "pselect6",
+    "read",
+    "readv",
+    "recvfrom",
+    "recvmmsg",
+    "recvmsg",
+    "select",
+    "sendfile64",
+    "sendmmsg",
+    "sendmsg",
+    "sendto",
+    "setsockopt",
+    "shutdown",
+    "socket",
+    "splice",
+    "write",
+    "writev",
+];
+
 impl Functions {
     /// From `/proc/kallsyms`. None: it hides the addresses, or lists nothing of this.
     pub fn read(kallsyms: &str) -> Option<Self> {
@@ -203,6 +241,8 @@ impl Kernel {
         evidence.push(at, Subject::Target, SAMPLES, self.samples);
         evidence.push(at, Subject::Target, DISK, self.disk);
         evidence.push(at, Subject::Target, SYNC, self.sync);
+        let of_connections = OF_CONNECTIONS.iter().filter_map(|call| self.by_call.get(*call));
+        evidence.push(at, Subject::Target, CONNECTIONS, of_connections.sum::<u64>());
         let Some((call, count)) = self.by_call.iter().max_by_key(|(_, count)| **count) else {
             return;
         };
@@ -241,6 +281,8 @@ mod tests {
         kernel.push(Timestamp(2), &mut evidence);
         let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
         assert_eq!((of(SAMPLES), of(DISK), of(SYNC), of(BUSIEST)), (4, 2, 1, 2));
+        // A sendto, and no pwrite64.
+        assert_eq!(of(CONNECTIONS), 1);
         assert_eq!(evidence.fact(Subject::Target, "busiest_call"), Some("pwrite64"));
     }
 

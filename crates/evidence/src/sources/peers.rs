@@ -1,4 +1,5 @@
-//! The target's peers: the connections that it opened itself, by the address at their other end.
+//! The target's peers: the connections that it opened itself, by the address at their other end; and those that came to
+//! another of its ports than the loaded ones, as a channel between nodes does that the other node opened.
 //!
 //! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or acknowledged,
 //! while it connects, or in its first second if neither end has sent anything: a greeting is due. It is asked too
@@ -99,6 +100,8 @@ const SYN_SENT: u8 = 2;
 pub enum Whom {
     /// A listener's address.
     Tcp(SocketAddr),
+    /// Who came to a port of the target that is not loaded.
+    Accepted(SocketAddr),
     /// The address that a UDP socket is connected to.
     Udp(SocketAddr),
     /// The peer of a UDP socket that is not connected: its address is unknown.
@@ -110,7 +113,7 @@ pub enum Whom {
 impl fmt::Display for Whom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Whom::Tcp(address) => write!(f, "{address}"),
+            Whom::Tcp(address) | Whom::Accepted(address) => write!(f, "{address}"),
             Whom::Udp(address) => write!(f, "{address}/udp"),
             Whom::Datagrams => f.write_str("*/udp"),
             Whom::Unix(path) => write!(f, "unix:{path}"),
@@ -118,7 +121,7 @@ impl fmt::Display for Whom {
     }
 }
 
-/// A socket that the target opened.
+/// A socket that the target opened, or accepted at a port that is not loaded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Contact {
     /// Its other end.
@@ -352,9 +355,15 @@ impl Peers {
         new
     }
 
+    fn of(&mut self, peer: SocketAddr) -> Option<&mut Sums> {
+        let all = [Whom::Tcp(peer), Whom::Accepted(peer)];
+        let whom = all.into_iter().find(|whom| self.sums.contains_key(whom))?;
+        self.sums.get_mut(&whom)
+    }
+
     /// Takes a sample of one connection between two instants.
     pub fn sample(&mut self, socket: &Socket) {
-        if let Some(sums) = self.sums.get_mut(&Whom::Tcp(socket.connection.peer)) {
+        if let Some(sums) = self.of(socket.connection.peer) {
             sums.samples += 1;
             sums.samples_asked += u64::from(socket.question == Question::Out);
             let [_, now] = socket.segments;
@@ -366,14 +375,14 @@ impl Peers {
 
     /// Takes a connection that was in the midst of an answer at the last instant, and that stands for so many.
     pub fn came_later(&mut self, peer: SocketAddr, alike: u64) {
-        if let Some(sums) = self.sums.get_mut(&Whom::Tcp(peer)) {
+        if let Some(sums) = self.of(peer) {
             sums.asked += alike;
         }
     }
 
     /// The same of a connection's last sample between two instants.
     pub fn came_after_sample(&mut self, peer: SocketAddr) {
-        if let Some(sums) = self.sums.get_mut(&Whom::Tcp(peer)) {
+        if let Some(sums) = self.of(peer) {
             sums.samples_asked += 1;
         }
     }

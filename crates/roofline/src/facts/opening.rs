@@ -2,7 +2,9 @@
 //!
 //! `kernel's CPU time x segments that open and close connections / all segments`
 //!
-//! Blind spot: a lower bound, without what programs do for a connection; with kernel time of no segment (a disk's).
+//! Of the target's kernel time only what samples find in calls for connections, where they were taken.
+//!
+//! Blind spot: a lower bound, without what programs do for a connection; without samples with kernel time of no segment.
 //! Source: RFC 9293, 3.5 and 3.6.
 
 use crate::prelude::*;
@@ -84,11 +86,15 @@ impl Facts<'_> {
         let of = if upstream { opening.upstream } else { opening.each };
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);
         let (target, host) = (self.run.of(Subject::Target), self.run.of(Subject::Host));
-        let of_target = target.rate(process::STIME).unwrap_or(0.0);
+        let kernel = target.rate(process::STIME).unwrap_or(0.0);
+        let of_connections = self.target_cpu().ok().and_then(|of| of.of_connections);
+        let of_target = kernel * of_connections.unwrap_or(1.0);
         let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
         let interrupts: f64 = interrupts.iter().sum();
         let system = host.rate(stat::SYSTEM).ok().zip(self.ours());
-        let of_host = system.map_or(0.0, |(system, ours)| (system + interrupts) * ours);
+        let others = kernel - of_target;
+        let of_host =
+            system.map_or(0.0, |(system, ours)| ((system + interrupts) * ours - others).max(0.0));
         let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
         let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
         let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;

@@ -12,6 +12,8 @@ use crate::subject::Subject;
 pub struct Asked {
     /// Its address.
     pub address: String,
+    /// Whether it came to a port of the target that is not loaded.
+    pub is_accepted: bool,
     /// Its process on this host, in words: `node, pid 812`.
     pub process: Option<String>,
     /// Connections to it on average.
@@ -51,6 +53,7 @@ impl Asked {
             let is_other = fact("whose") != Some("target");
             Some(Self {
                 address: fact("address")?.to_owned(),
+                is_accepted: fact("opened_by") == Some("peer"),
                 process: fact("process").map(str::to_owned),
                 connections: mean(super::CONNECTIONS),
                 // What was sent and answered within one millisecond: as likely asked as not.

@@ -3,16 +3,21 @@
 //! `each = questions out / throughput`
 //!
 //! Seen on the target's own connections: those on which it sent last and has no answer yet. A peer on this host is
-//! named, with its CPU use. A connection that many requests share shows one question at most; there the experiment
-//! decides: a single request waits there, and with pauses between requests either nothing is waited for, or no more comes for
-//! each than without them (a channel between nodes also carries signals that nobody answers).
+//! named, with its CPU use. A connection that many requests share shows one question at most, and a channel between nodes, which
+//! also carries signals that nobody answers, always shows one: there the experiment decides ([`crate::facts::shared`]).
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let asked = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
-    let asked = asked.or_not_here("it waits for no answer of a dependency")?;
+    let most = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
+    let most = most.map(|asked| (asked, facts.shared(asked)));
+    // Of several shared connections that on which most requests wait.
+    let of_many = facts.asked_by_many().max_by(|a, b| a.1.total_cmp(&b.1));
+    let of_many = of_many.map(|(asked, out)| (asked, Some(out)));
+    let is_enough = |of: &(&Asked, Option<f64>)| of.1.is_some() || of.0.asked >= HALFWAY;
+    let asked = most.filter(is_enough).or(of_many).or(most);
+    let (asked, shared) = asked.or_not_here("it waits for no answer of a dependency")?;
     // A service that does not read though it could waits for an answer first: an event loop with one task at a time.
     let unread = facts.place.station == Some(Station::Unread)
         && facts.load == Load::Watched
@@ -25,8 +30,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let inside = if unread { asleep } else { facts.at(station).max(asleep) };
     // What runs, or is ready, waits for no answer; nor does what Nagle holds in the service's own socket.
+    let held = asked.held_nagle / asked.asked.max(1e-9);
+    let shared = shared.map(|out| out * (1.0 - held).max(0.0));
     let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
-    let shared = shared(facts, asked, asleep);
     let share = shared.map_or("", |_| ", shared by requests: even a single one waits there");
     let out = shared.unwrap_or(out);
     let (there, peer) = (station.words(), &asked.address);
@@ -46,36 +52,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(busy(asked))
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
-}
-
-/// Requests that wait for answers on fewer, shared connections; none where they wait for the target to ask.
-fn shared(facts: &Facts, asked: &Asked, asleep: f64) -> Option<f64> {
-    let place = &facts.place;
-    let is_limited = place.regime == Regime::Full
-        && place.at_once.is_some_and(|k| k.high < HALFWAY * asleep)
-        && asked.cores.is_none_or(|cores| cores < HALFWAY);
-    if is_limited {
-        return None;
-    }
-    let evidence = facts.run.evidence;
-    // The share of the time with a question out, and what comes for a request.
-    let seen = |kind| {
-        let step = evidence.steps.iter().find(|step| step.kind == kind)?;
-        let of = |from| {
-            let all = Asked::all(evidence, &(from..=step.to));
-            all.into_iter().find(|of| of.address == asked.address)
-        };
-        let [samples, out] = of(step.begun)?.samples;
-        let came = of(step.from)?.came.map(|came| came / (step.answered as f64).max(1.0));
-        (samples >= FEW).then_some((out / samples, came))
-    };
-    let are_few = asked.connections <= HALFWAY * asleep;
-    let ((alone, each), (spaced, each_spaced)) = (seen(StepKind::Alone)?, seen(StepKind::Spaced)?);
-    let answers = each.zip(each_spaced);
-    let for_each =
-        answers.is_some_and(|(alone, spaced)| alone >= EXPLAINED && spaced * HALFWAY <= alone);
-    (are_few && alone >= HALFWAY && (spaced <= HALFWAY * alone || for_each))
-        .then_some(alone * asleep)
 }
 
 fn by_hand(asked: &Asked, who: &str) -> String {

@@ -46,8 +46,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// The service's own question to a peer, held in its socket.
 fn of_question(facts: &Facts) -> Option<Claim> {
     let (station, inside) = (Station::Application, &facts.inside);
-    let asked = inside.asked.iter().max_by(|a, b| a.held_nagle.total_cmp(&b.held_nagle))?;
-    let held = asked.held_nagle.min(inside.asleep);
+    let own = inside.asked.iter().map(|asked| (asked, asked.held_nagle.min(inside.asleep)));
+    // On a connection that many share it is held for all of them.
+    let shared = facts.asked_by_many();
+    let shared = shared.map(|(asked, out)| (asked, out * asked.held_nagle / asked.asked.max(1e-9)));
+    let (asked, held) = own.chain(shared).max_by(|a, b| a.1.total_cmp(&b.1))?;
     let inside = facts.at(station).max(inside.asleep);
     let is_there = facts.place.station == Some(station) && held > 0.0;
     let (address, each) = (&asked.address, facts.per_exchange(held));

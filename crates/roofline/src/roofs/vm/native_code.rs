@@ -68,7 +68,11 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
     let each = facts.per_exchange(held);
     let (online, took, active, ran) = (node.online, facts.took(each), node.active, target.cores);
     let ready = facts.target.as_ref().and_then(|kernel| kernel.runnable).unwrap_or(0.0);
+    // What has come waits for its process, which waits as long for a scheduler.
+    let unread = facts.at(Station::Unread).max(facts.ports(|port| port.unread));
+    let waits = facts.per_exchange(unread * (held / node.online).min(1.0));
     Ok(Some(Claim::work(Resource::TargetCpu, each)
+        .and([Part::Delay { at: At::Station(Station::Unread), each: waits }])
         .sum(format!("{held:.1} of {online:.0} schedulers are in native code that waits, {took}"))
         .seen(format!(
             "schedulers had work for {active:.2} CPUs, of which {ran:.2} ran and {ready:.2} were runnable"

@@ -1,0 +1,51 @@
+//! Connections to peers that many requests share, as a channel between nodes: each shows one question at most, and one that
+//! carries signals that nobody answers always shows one. There the experiment decides.
+
+use crate::prelude::*;
+
+impl Facts<'_> {
+    /// Requests that wait for answers on fewer, shared connections: a single request waits there, and either nothing is waited
+    /// for between requests, or as much comes for each, however many there are.
+    ///
+    /// Where more connections give no more throughput and the peer is not known to be busy, they wait for the target to ask,
+    /// and none is counted.
+    pub(crate) fn shared(&self, asked: &Asked) -> Option<f64> {
+        let (place, asleep) = (&self.place, self.inside.asleep);
+        let is_limited = place.regime == Regime::Full
+            && place.at_once.is_some_and(|k| k.high < HALFWAY * asleep)
+            && asked.cores.is_none_or(|cores| cores < HALFWAY);
+        if is_limited {
+            return None;
+        }
+        let evidence = self.run.evidence;
+        // The share of the time with a question out, and what comes for a request.
+        let seen = |kind| {
+            let step = evidence.steps.iter().find(|step| step.kind == kind)?;
+            let of = |from| {
+                let all = Asked::all(evidence, &(from..=step.to));
+                all.into_iter().find(|of| of.address == asked.address)
+            };
+            let [samples, out] = of(step.begun)?.samples;
+            let came = of(step.from)?.came.map(|came| came / (step.answered as f64).max(1.0));
+            (samples >= FEW).then_some((out / samples, came))
+        };
+        let are_few = asked.connections <= HALFWAY * asleep;
+        let ((alone, each), (spaced, each_spaced)) =
+            (seen(StepKind::Alone)?, seen(StepKind::Spaced)?);
+        // What comes by the clock is less for each where more are asked, and more with pauses. Segments of several answers
+        // may be one.
+        let under_load = asked.came.map(|came| came / self.run.load.exchanges.max(1) as f64);
+        let for_each =
+            each.zip(each_spaced).zip(under_load).is_some_and(|((alone, spaced), all)| {
+                alone >= HALFWAY && (spaced * HALFWAY <= alone || all >= HALFWAY * alone)
+            });
+        let is_shared = are_few && alone >= HALFWAY && (spaced <= HALFWAY * alone || for_each);
+        is_shared.then_some(alone * asleep)
+    }
+
+    /// Those who may be asked on a shared connection, whoever opened it, and the requests that wait there.
+    pub(crate) fn asked_by_many(&self) -> impl Iterator<Item = (&Asked, f64)> {
+        let all = self.inside.asked.iter().chain(&self.inside.channels);
+        all.filter_map(|asked| Some((asked, self.shared(asked)?)))
+    }
+}
