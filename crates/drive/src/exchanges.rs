@@ -1,15 +1,12 @@
 //! Exchanges: begun, answered.
 
-use linerate_evidence::Phase;
+use linerate_evidence::{Phase, is_over_a_limit};
 use linerate_model::Timestamp;
 use linerate_workload::{Answer, Judged};
 
 use crate::connection::State;
 use crate::connections::FAILING;
 use crate::driver::{Action, Driver, Then};
-
-/// Source: RFC 6585, section 4: too many requests in a given time.
-const TOO_MANY: u16 = 429;
 
 impl Driver {
     /// The connection is free: the next exchange, or none.
@@ -164,10 +161,10 @@ impl Driver {
             && let Some(count) = slice.status.get_mut(usize::from(status / 100).wrapping_sub(1))
         {
             *count += 1;
-            slice.too_many += u64::from(status == TOO_MANY);
+            slice.too_many += u64::from(is_over_a_limit(status));
             *slice.codes.entry(status).or_default() += 1;
         }
-        let no = answer.status.is_some_and(|status| status == TOO_MANY || status / 100 == 5);
+        let no = answer.status.is_some_and(|status| is_over_a_limit(status) || status / 100 == 5);
         let is_good = match answer.judged {
             Judged::Not => !no,
             Judged::Right => true,

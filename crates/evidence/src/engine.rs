@@ -73,7 +73,7 @@ pub struct Slice<H = Packed> {
     pub failing_area: u128,
     /// Answers by status class, `1xx` to `5xx` at 0 to 4. Zero for workloads without status.
     pub status: [u64; 5],
-    /// Of those, `429 Too Many Requests`.
+    /// Of those, the ones that say that a limit of the service was passed ([`is_over_a_limit`]).
     pub too_many: u64,
     /// Answers by status. Empty for workloads without status, and of an older linerate.
     pub codes: BTreeMap<u16, u64>,
@@ -255,9 +255,9 @@ impl<H> Slice<H> {
         self.errors.values().sum()
     }
 
-    /// Answers by which the service did its work: all but those of status 5xx and 429.
+    /// Answers by which the service did its work: all but those of status 5xx, 413 and 429.
     ///
-    /// A 5xx says that the service could not, a 429 that it would not for now: a limit answers with either, and
+    /// A 5xx says that the service could not, a 413 or 429 that it would not: a limit answers with any of them, and
     /// faster than the work would take. Any other 4xx (404, 401) is the right answer to the request, at any load.
     /// Where a right answer is defined, all that are.
     pub fn good(&self) -> u64 {
@@ -266,6 +266,12 @@ impl<H> Slice<H> {
         }
         self.answered.saturating_sub(self.status[4]).saturating_sub(self.too_many)
     }
+}
+
+/// Whether an HTTP status below 500 says that a limit of the service was passed: of the size of a request, or of their rate.
+/// Source: RFC 9110, 15.5.14; RFC 6585, 4.
+pub fn is_over_a_limit(status: u16) -> bool {
+    matches!(status, 413 | 429)
 }
 
 impl Slice {

@@ -18,7 +18,7 @@ mod step;
 mod subject;
 mod unhindered;
 
-pub use engine::{Errors, Part, Phase, SILENT, Slice};
+pub use engine::{Errors, Part, Phase, SILENT, Slice, is_over_a_limit};
 pub use evidence::{Evidence, Missing, Of};
 pub use file::{
     Carries, Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line,

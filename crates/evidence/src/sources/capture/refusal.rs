@@ -6,7 +6,7 @@
 /// A family of protocols, and its form of refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// Status 429 or 5xx. Source: RFC 9110, 15.6; RFC 6585, 4.
+    /// Status 413, 429 or 5xx. Source: RFC 9110, 15.5.14 and 15.6; RFC 6585, 4.
     Http,
     /// A reply of SMTP or FTP: 421, 425, 450, 451, 452, 454, 530, 554; vsftpd's `500 OOPS`, after which it ends the session.
     /// Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6; vsftpd, `die`.
@@ -42,10 +42,10 @@ impl Refusal {
         Self::ALL.get(bytes.wrapping_sub(1)).copied()
     }
 
-    /// In words: `429 or 5xx`.
+    /// In words: `413, 429 or 5xx`.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Http => "HTTP status 429 or 5xx",
+            Self::Http => "HTTP status 413, 429 or 5xx",
             Self::Reply => "reply 421, 425, 45x, 500 OOPS, 530 or 554",
             Self::Word => "an error word (-ERR, -OOM, -READONLY, NO, SERVER_ERROR, @ERROR)",
             Self::Database => {
@@ -87,6 +87,7 @@ macro_rules! signs {
 
 /// All that are known.
 pub const SIGNS: &[Sign] = signs! {
+    Http: at(0, *b"HTTP"), at(9, *b"413 ");
     Http: at(0, *b"HTTP"), at(9, *b"429 ");
     Http: at(0, *b"HTTP"), (9, FIRST, 0x3500_0000);
     Reply: at(0, *b"421 ");
@@ -180,6 +181,7 @@ mod tests {
     fn each_protocol_says_no_in_its_own_words_and_a_good_answer_is_none() {
         for (answer, expected) in [
             (&b"HTTP/1.1 429 Too Many Requests"[..], Some(Refusal::Http)),
+            (&b"HTTP/1.1 413 Request Entity Too Large"[..], Some(Refusal::Http)),
             (b"HTTP/1.0 503 Service Unavailable", Some(Refusal::Http)),
             (b"HTTP/1.1 200 OK\r\nServer: x", None),
             (b"HTTP/1.1 404 Not Found\r\n", None),
