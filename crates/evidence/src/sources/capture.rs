@@ -92,7 +92,7 @@ metrics! {
     NO_WORD: u64 = "capture.no_word", "1";
     /// Answers by which PostgreSQL or MySQL refused a connection, or said that they can't do it now, since the capture began.
     NO_DATABASE: u64 = "capture.no_database", "1";
-    /// Answers by which a broker closed a connection or a channel of AMQP, or refused a login by MQTT, since the capture began.
+    /// Answers by which a broker closed a connection or a channel of AMQP, gave a message back, or refused a login by MQTT, since the capture began.
     NO_BROKER: u64 = "capture.no_broker", "1";
     /// Answers by which XMPP ended a stream with an error, or a login failed, since the capture began.
     NO_XMPP: u64 = "capture.no_xmpp", "1";

@@ -20,8 +20,8 @@ pub enum Refusal {
     /// Source: PostgreSQL, "Message Formats", ErrorResponse, and "PostgreSQL Error Codes"; MySQL, `ERR_Packet`, and
     /// "Server Error Message Reference".
     Database,
-    /// A broker that closes a connection or a channel, or refuses a login. Source: AMQP 0-9-1, 1.4.2.7 and 1.5.2.5;
-    /// MQTT 3.1.1, 3.2.2.3.
+    /// A broker that closes a connection or a channel, refuses a login, or gives a message back. Source: AMQP 0-9-1, 1.4.2.7,
+    /// 1.5.2.5 and 1.8.3.10; RabbitMQ, "basic.nack"; MQTT 3.1.1, 3.2.2.3.
     Broker,
     /// A stream's error, or a login that failed. Source: RFC 6120, 4.9 and 6.4.5.
     Xmpp,
@@ -51,7 +51,7 @@ impl Refusal {
             Self::Database => {
                 "FATAL, or an error of the database's own: connections, space, locks, read-only"
             }
-            Self::Broker => "a close or a refusal in the broker's protocol",
+            Self::Broker => "a close, a refusal or a message given back in the broker's protocol",
             Self::Xmpp => "a stream error, or a failed login",
         }
     }
@@ -145,6 +145,9 @@ pub const SIGNS: &[Sign] = signs! {
     Database: (4, 0xffff_ff00, 0xff2c_0700);
     Broker: (0, 0xffff_0000, 0x0100_0000), at(7, [0, 10, 0, 50]);
     Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 20, 0, 40]);
+    // A message that no queue takes, and one that is not kept.
+    Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 60, 0, 50]);
+    Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 60, 0, 120]);
     // IMAP's tags are the client's: one to six characters.
     Word: at(1, *b" NO "), (5, FIRST, 0x5b00_0000);
     Word: at(2, *b" NO "), (6, FIRST, 0x5b00_0000);
@@ -218,6 +221,9 @@ mod tests {
             (b"\x17\0\0\0\xff\x10\x04Too many connections", Some(Refusal::Database)),
             (b"\x01\0\0\0\0\0\x40\0\x0a\0\x32\x02\x12NOT_ALLOWED", Some(Refusal::Broker)),
             (b"\x01\0\0\0\0\0\x04\0\x0a\0\x33\xce", None),
+            (b"\x01\0\x01\0\0\0\x1c\0\x3c\0\x32\x01\x38\x08NO_ROUTE", Some(Refusal::Broker)),
+            (b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x78\0\0\0\0\0\0\0\x01", Some(Refusal::Broker)),
+            (b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x50\0\0\0\0\0\0\0\x01", None),
             (b"\x20\x02\0\x03", Some(Refusal::Broker)),
             (b"\x20\x02\0\0", None),
             (b"<stream:error><policy-violation", Some(Refusal::Xmpp)),
