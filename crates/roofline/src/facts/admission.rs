@@ -105,9 +105,9 @@ impl Facts<'_> {
         let queues = self.run.listeners().filter_map(queue);
         let longest = queues.reduce(|most, of| if of.waiting > most.waiting { of } else { most });
         // Our own connections may wait at another listener of the same port (`SO_REUSEPORT`).
-        let places = self.account.iter().flat_map(|account| &account.places);
-        let ours = places.filter(|of| of.station == Station::AcceptQueue).map(|of| of.exchanges);
-        let ours = ours.last().filter(|_| self.load == Load::Made);
+        let mut places = self.account.iter().flat_map(|account| &account.places);
+        let ours = places.find(|of| of.station == Station::AcceptQueue).map(|of| of.exchanges);
+        let ours = ours.filter(|_| self.load == Load::Made);
         let longest = longest.map(|of| match ours {
             Some(all) if of.waiting < HALFWAY * all.mid => {
                 let (waiting, least) = (all.mid, all.low.round() as u64);
