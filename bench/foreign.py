@@ -128,6 +128,7 @@ def run(case, client, overrides=None):
         params = table.get("param", {}) | (overrides or {})
         words |= {name: _replaced(str(value), words) for name, value in params.items()}
         for name, text in table.get("file", {}).items():
+            (tmp / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp / name).write_text(_replaced(text, words))
         for one in processes:
             if _replaced(one.get("unless", ""), words) not in ("", "no"):
