@@ -52,6 +52,8 @@ const AGAIN: usize = 8;
 /// Chosen: where an answer comes in parts, most of its next ones come within one of these times of a dump.
 const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(16), Duration::from_millis(64)];
+/// Chosen: nodes have a few channels to others; a port to which more have come is its clients'.
+const CHANNELS: usize = 8;
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
 
@@ -216,17 +218,12 @@ impl PeerSampler {
         let bytes = diag.connections_with_info().map_err(asked)?;
         let found: Vec<Socket> = sockets(&bytes).collect();
         let mut contacts = timeless(diag);
-        let contact = |socket: &Socket| {
-            let Connection { local, peer, inode, .. } = socket.connection;
-            let contact = Contact::from(socket);
-            let accepted = || Contact { whom: Whom::Accepted(peer), ..contact.clone() };
-            match self.ports.contains(&local.port()) {
-                _ if inode == 0 || self.loaded.contains(&local.port()) => None,
-                true => Some(accepted()),
-                false => Some(contact),
-            }
+        let is_outgoing = |socket: &&Socket| {
+            let end = &socket.connection;
+            end.inode != 0 && !self.ports.contains(&end.local.port())
         };
-        contacts.extend(found.iter().filter_map(contact));
+        contacts.extend(found.iter().filter(is_outgoing).map(Contact::from));
+        contacts.extend(self.channels(&found));
         let is_unknown = |contact: &Contact| !self.known.contains_key(&contact.inode);
         if at >= self.scans.next() && contacts.iter().any(is_unknown) {
             let began = cpu_time();
@@ -277,6 +274,20 @@ impl PeerSampler {
             self.name(&whom, number, &found, members);
         }
         Ok(())
+    }
+
+    /// Those who came to ports that are not loaded, where they are few.
+    fn channels(&self, found: &[Socket]) -> Vec<Contact> {
+        let mut by_port: BTreeMap<u16, Vec<Contact>> = BTreeMap::new();
+        for socket in found {
+            let Connection { local, peer, inode, .. } = socket.connection;
+            let port = local.port();
+            if inode != 0 && self.ports.contains(&port) && !self.loaded.contains(&port) {
+                let contact = Contact { whom: Whom::Accepted(peer), ..Contact::from(socket) };
+                by_port.entry(port).or_default().push(contact);
+            }
+        }
+        by_port.into_values().filter(|of| of.len() <= CHANNELS).flatten().collect()
     }
 
     /// A round between dumps: asks for the few connections one by one. The next dump drops those that are gone.
