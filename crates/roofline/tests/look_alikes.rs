@@ -229,20 +229,18 @@ fn a_server_that_closes_after_each_answer_has_no_limit_of_four() {
 #[test]
 fn kernel_time_in_no_call_for_connections_is_none_of_theirs() {
     let (header, evidence) = recording("connection-churn");
-    let with_samples = |of_connections: u64| {
+    let ceiling = |of_connections: u64| {
         let mut sampled = with(&evidence, "none", |raw| raw);
-        let rows = evidence.rows();
-        let times: Vec<_> = rows.into_iter().map(|(at, ..)| at).collect();
-        let ends = [times.iter().min(), times.iter().max()].map(|at| *at.unwrap());
-        for (at, share) in ends.into_iter().zip([0, 1]) {
-            sampled.push_raw(at, Subject::Target, "kernel_code.samples", 1_000 * share);
-            let count = of_connections * share;
+        for (index, (at, ..)) in evidence.rows().into_iter().enumerate() {
+            let index = index as u64;
+            sampled.push_raw(at, Subject::Target, "kernel_code.samples", 1_000 * index);
+            let count = of_connections * index;
             sampled.push_raw(at, Subject::Target, "kernel_code.connections", count);
         }
-        judged(&header, &sampled).verdict.by().map(str::to_owned)
+        of(&judged(&header, &sampled), "tcp.connection-churn").ceiling.unwrap().0
     };
-    assert_eq!(with_samples(900).as_deref(), Some("tcp.connection-churn"));
-    assert_ne!(with_samples(10).as_deref(), Some("tcp.connection-churn"));
+    // linerate's own end of each connection costs the machine as before.
+    assert!(ceiling(10) > 1.2 * ceiling(900), "{} {}", ceiling(10), ceiling(900));
 }
 
 /// The kernel's part of a connection is known, the service's own is not: all that the machine does may be for connections.
