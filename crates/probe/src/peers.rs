@@ -236,15 +236,8 @@ impl PeerSampler {
             self.clients.look_for(theirs, members);
             self.scans.done(at, cpu_time().saturating_sub(began));
         }
-        // A scan may show that a connection that seemed outgoing came to a port of the target.
-        let came: BTreeSet<u32> = found
-            .iter()
-            .filter(|socket| self.ports.contains(&socket.connection.local.port()))
-            .map(|socket| socket.connection.inode)
-            .collect();
-        let is_as_said =
-            |of: &Contact| matches!(of.whom, Whom::Accepted(_)) == came.contains(&of.inode);
-        contacts.retain(|contact| is_as_said(contact) && self.is_targets(contact));
+        let came = self.came(&found);
+        contacts.retain(|contact| is_as_said(contact, &came) && self.is_targets(contact));
         let connects = read(&self.counters).ok().and_then(|file| snmp::connects(&file));
         let is_none = contacts.is_empty() && connects.is_some() && connects == self.connects;
         self.connects = connects;
@@ -274,6 +267,12 @@ impl PeerSampler {
             self.name(&whom, number, &found, members);
         }
         Ok(())
+    }
+
+    /// Sockets of connections that came to a port of the target, as far as its ports are known.
+    fn came(&self, found: &[Socket]) -> BTreeSet<u32> {
+        let ends = found.iter().map(|socket| &socket.connection);
+        ends.filter(|end| self.ports.contains(&end.local.port())).map(|end| end.inode).collect()
     }
 
     /// Those who came to ports that are not loaded, where they are few.
@@ -351,8 +350,8 @@ impl PeerSampler {
         self.known.clear();
         // One opened for a question, and closed before the descriptors were read, may be any process's.
         let open = self.diag.as_mut().map(open_now).unwrap_or_default();
-        let ours = ours(contacts, found);
-        for contact in contacts {
+        let (ours, came) = (ours(contacts, found), self.came(found));
+        for contact in contacts.iter().filter(|contact| is_as_said(contact, &came)) {
             let whose = match contact.inode {
                 _ if ours.contains(&contact.whom) => Whose::Others,
                 inode if held.contains(&inode) => Whose::Targets,
@@ -433,6 +432,11 @@ impl PeerSampler {
             }
         }
     }
+}
+
+/// Whether it is what it seemed to be before a scan found the target's ports: outgoing, or come to one of them.
+fn is_as_said(contact: &Contact, came: &BTreeSet<u32>) -> bool {
+    matches!(contact.whom, Whom::Accepted(_)) == came.contains(&contact.inode)
 }
 
 /// The socket at that address, where it is in this namespace.

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Child, Command, Stdio};
@@ -219,6 +219,48 @@ fn whom_a_process_asks_is_told_with_the_questions_that_are_out() {
         let of = evidence.of(Subject::Peer(0));
         assert_eq!((of.last(peers::ASKED), of.last(peers::ASKED_MAYBE)), (Ok(0), Ok(0)));
     }
+}
+
+const ACCEPTING: &str = "
+import socket, sys, threading
+def serve(port):
+    listener = socket.create_server(('127.0.0.1', int(port)))
+    def ask():
+        kept = []
+        while True:
+            kept.append(listener.accept()[0])
+            kept[-1].sendall(b'?')
+    threading.Thread(target=ask, daemon=True).start()
+for port in sys.argv[1:]: serve(port)
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+const CALLING: &str = "
+import socket, sys
+channel, crowd = ((('127.0.0.1', int(port))) for port in sys.argv[1:])
+peers = [socket.create_connection(to) for to in [channel] + 9 * [crowd]]
+for peer in peers: peer.recv(1)
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn few_who_came_to_a_port_that_is_not_loaded_may_be_asked_and_linerate_is_none_of_them() {
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ports = [free(), free()].map(|address| address.port().to_string());
+    let words = ports.each_ref().map(String::as_str);
+    let (target, peer) = (Program::new(ACCEPTING, &words), Program::new(CALLING, &words));
+    let _ours = TcpStream::connect(("127.0.0.1", ports[0].parse().unwrap())).unwrap();
+    let evidence = sampled(target.pid(), Duration::from_millis(2500));
+    let came: Vec<_> =
+        evidence.subjects().filter(|of| evidence.fact(*of, "opened_by").is_some()).collect();
+    let [channel] = came[..] else { panic!("{came:?} {:?}", evidence.unread) };
+    assert_eq!(evidence.fact(channel, "pid"), Some(&*peer.pid().to_string()));
+    let of = evidence.of(channel);
+    let counts = [peers::CONNECTIONS, peers::ASKED].map(|metric| of.last(metric).unwrap());
+    assert!(counts[0] > 0 && counts[0] == counts[1], "{counts:?}: it sent last");
+    assert_eq!(evidence.subjects().filter(|of| matches!(of, Subject::Peer(_))).count(), 1);
 }
 
 const LOOKING_UP: &str = "

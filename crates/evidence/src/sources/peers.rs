@@ -54,7 +54,7 @@ pub(super) const SOURCE: Source = Source {
 metrics! {
     /// Instants at which the target's own connections were sampled, since sampling began; the next five are sums over them.
     INSTANTS: u64 = "peer.instants", "1";
-    /// Sockets that the target opened to this address.
+    /// Sockets of the target to this address: those that it opened, or those that came from there to a port that is not loaded.
     CONNECTIONS: u64 = "peer.connections", "1";
     /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received, or in the midst of an answer; of UDP and Unix sockets those that come and go, and those that a thread waits to read from.
     ASKED: u64 = "peer.asked", "1";
@@ -368,8 +368,8 @@ impl Peers {
             sums.samples_asked += u64::from(socket.question == Question::Out);
             let [_, now] = socket.segments;
             let before = sums.segments.insert(socket.connection.inode, now);
-            // The kernel's counter wraps.
-            sums.came += before.map_or(0, |before| u64::from(now.wrapping_sub(before)));
+            // The kernel may give the number of a closed one to another.
+            sums.came += before.map_or(0, |before| u64::from(now.saturating_sub(before)));
         }
     }
 
