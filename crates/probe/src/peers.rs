@@ -13,7 +13,6 @@ use linerate_evidence::sources::process;
 use linerate_evidence::sources::run_times::RunTimes;
 use linerate_evidence::sources::snmp;
 use linerate_evidence::sources::sockets::{Connection, connections};
-use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
 
@@ -25,6 +24,10 @@ use crate::owner::{holder_of, owner_in};
 use crate::pace::{Pace, Random, cpu_time};
 use crate::sockets::{netns_of, socket_inodes};
 use crate::tree::{Family, numbers, read, walk_in};
+
+mod ends;
+
+use ends::{came_since, end_at, listens, open_now, ours, server, timeless};
 
 /// The source it reads.
 pub(crate) const ID: &str = "peers";
@@ -56,10 +59,6 @@ const AGAIN_AFTER: [Duration; 3] =
 const CHANNELS: usize = 8;
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
-
-/// The first port that kernels give to a client that asks for none: `net.ipv4.ip_local_port_range`.
-// Source: Documentation/networking/ip-sysctl.rst.
-const EPHEMERAL: u16 = 32_768;
 
 /// See the module.
 #[derive(Debug)]
@@ -439,87 +438,6 @@ fn is_as_said(contact: &Contact, came: &BTreeSet<u32>) -> bool {
     matches!(contact.whom, Whom::Accepted(_)) == came.contains(&contact.inode)
 }
 
-/// The socket at that address, where it is in this namespace.
-fn end_at(found: &[Socket], address: SocketAddr) -> Option<u32> {
-    let mut ends = found.iter().map(|socket| &socket.connection);
-    ends.find(|end| end.local == address && end.inode != 0).map(|end| end.inode)
-}
-
-/// Of those who came to the target, linerate itself: its own connection to a node that it samples.
-fn ours(contacts: &[Contact], found: &[Socket]) -> BTreeSet<Whom> {
-    let came = contacts.iter().filter_map(|contact| match contact.whom {
-        Whom::Accepted(address) => Some((contact.whom.clone(), end_at(found, address)?)),
-        _ => None,
-    });
-    let came: Vec<_> = came.collect();
-    let held = match came.is_empty() {
-        true => Default::default(),
-        false => socket_inodes(std::process::id()).unwrap_or_default(),
-    };
-    came.into_iter().filter(|(_, inode)| held.contains(inode)).map(|(whom, _)| whom).collect()
-}
-
 fn sampled(diag: &mut SockDiag, of: &Connection) -> Option<Socket> {
     Socket::read(diag.connection(of.local, of.peer).ok()??)
-}
-
-/// Processes of the tree that came since it was walked: a program that is started for a question, and ends with its
-/// answer.
-fn came_since(members: &[u32]) -> BTreeSet<u32> {
-    let (family, mut all) = (Family::read(), BTreeSet::new());
-    for pid in members {
-        if !all.contains(pid) {
-            all.extend(walk_in(*pid, &family));
-        }
-    }
-    members.iter().for_each(|pid| {
-        all.remove(pid);
-    });
-    all
-}
-
-/// All sockets that have a peer, by inode.
-fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
-    let tcp = diag.connections().unwrap_or_default();
-    let tcp = connections(&tcp).into_iter().map(|end| end.inode);
-    tcp.chain(timeless(diag).into_iter().map(|contact| contact.inode)).collect()
-}
-
-/// UDP and Unix sockets of clients, whichever process's; the kernel has no times of them.
-fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
-    let contact = |whom, inode| {
-        let (question, awaited) = (None, false);
-        Contact { whom, inode, question, awaited, unsent: false, held_nagle: false }
-    };
-    // Kernels without these questions, or a sandbox that forbids them: none, then.
-    let datagrams = diag.datagrams().unwrap_or_default();
-    let sockets = unix_sockets(&diag.unix_sockets().unwrap_or_default());
-    let udp = connections(&datagrams).into_iter();
-    let mut contacts: Vec<Contact> = udp
-        .filter(|end| end.inode != 0)
-        .map(|end| contact(Whom::Udp(end.peer), end.inode))
-        .collect();
-    // One with a lower port is a server's: clients have to know its port.
-    let servers = diag.datagram_servers().unwrap_or_default();
-    let sends = connections(&servers).into_iter().filter(|end| end.local.port() >= EPHEMERAL);
-    contacts.extend(sends.map(|end| contact(Whom::Datagrams, end.inode)));
-    let unix = clients(&sockets).into_iter();
-    contacts.extend(unix.map(|(inode, path)| contact(Whom::Unix(path.to_owned()), inode)));
-    contacts
-}
-
-/// The process that takes datagrams at a port.
-fn server(diag: &mut SockDiag, port: u16) -> Option<u32> {
-    let sockets = connections(&diag.datagram_servers().ok()?);
-    holder_of(sockets.iter().filter(|end| end.local.port() == port).map(|end| end.inode))
-}
-
-/// The process that listens at a path.
-fn listens(diag: &mut SockDiag, path: &str) -> Option<u32> {
-    /// `TCP_LISTEN`, `net/tcp_states.h`.
-    const LISTEN: u8 = 10;
-    let sockets = unix_sockets(&diag.unix_sockets().ok()?);
-    let is_it =
-        |socket: &&UnixSocket| socket.state == LISTEN && socket.path.as_deref() == Some(path);
-    holder_of(sockets.iter().filter(is_it).map(|socket| socket.inode))
 }

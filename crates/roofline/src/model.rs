@@ -240,7 +240,7 @@ impl Model {
 
     /// With no other programs on the CPUs.
     pub fn without_others(&self) -> Predicted {
-        shared(self.known_with(self.connections, &|known, of| of.servers += known.lost()))
+        contended(self.known_with(self.connections, &|known, of| of.servers += known.lost()))
     }
 
     /// If an exchange took this time alone (none: the measured one), with such a share of the measured demands at the
@@ -279,7 +279,7 @@ impl Model {
         };
         if self.bounds.iter().any(|known| known.resource == resource) {
             let then = self.known_with(connections, &more);
-            return if resource == Resource::Line { then } else { shared(then) };
+            return if resource == Resource::Line { then } else { contended(then) };
         }
         let servers = self.fit.k.map_or(1.0, |(_, mid, _)| mid) * times;
         let removed = Removed::Servers { station: UNKNOWN.to_owned(), servers };
@@ -343,7 +343,7 @@ impl Model {
 }
 
 /// More of a machine is of the same caches and memory: it may carry that much less.
-fn shared(more: Predicted) -> Predicted {
+fn contended(more: Predicted) -> Predicted {
     Predicted { low: OpRate(more.low.0 * (1.0 - SPLIT)), ..more }
 }
 

@@ -1,0 +1,196 @@
+//! One socket of the target with a peer at its other end, and whether it waits for that, by the kernel's times and counts.
+//!
+//! Source: `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`). Blind spots: see [`super`].
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::net::SocketAddr;
+
+use super::super::bursts::{End, Place};
+use super::super::sock_diag::{self, Message, u32_at};
+use super::super::sockets::{Connection, connection};
+
+/// `TCP_SYN_SENT`, `net/tcp_states.h`.
+pub(super) const SYN_SENT: u8 = 2;
+
+/// The other end of a socket that the target opened.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Whom {
+    /// A listener's address.
+    Tcp(SocketAddr),
+    /// Who came to a port of the target that is not loaded.
+    Accepted(SocketAddr),
+    /// The address that a UDP socket is connected to.
+    Udp(SocketAddr),
+    /// The peer of a UDP socket that is not connected: its address is unknown.
+    Datagrams,
+    /// The path of a Unix socket; of an abstract one, after `@`.
+    Unix(String),
+}
+
+impl fmt::Display for Whom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whom::Tcp(address) | Whom::Accepted(address) => write!(f, "{address}"),
+            Whom::Udp(address) => write!(f, "{address}/udp"),
+            Whom::Datagrams => f.write_str("*/udp"),
+            Whom::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+/// A socket that the target opened, or accepted at a port that is not loaded.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Contact {
+    /// Its other end.
+    pub whom: Whom,
+    /// Its own.
+    pub inode: u32,
+    /// Whether it waits for an answer; absent where the kernel does not show it.
+    pub question: Option<Question>,
+    /// Whether a thread of the target waits to read from it; false where it was not asked.
+    pub awaited: bool,
+    /// Whether bytes are written and not sent.
+    pub unsent: bool,
+    /// Whether it is Nagle that holds them.
+    pub held_nagle: bool,
+}
+
+/// Whether a connection waits for its other end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Question {
+    /// It does.
+    Out,
+    /// It sent and received in the same millisecond.
+    Undecided,
+    /// It does not.
+    None,
+}
+
+/// One socket of the dump.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Socket {
+    /// Its ends and its inode.
+    pub connection: Connection,
+    /// Whether it waits for an answer.
+    pub question: Question,
+    /// Whether bytes are written and not sent.
+    pub unsent: bool,
+    /// Whether it is Nagle that holds them.
+    pub held_nagle: bool,
+    /// Segments with data that it sent, and that came.
+    pub(super) segments: [u32; 2],
+    /// Whether it sent within the last second.
+    is_fresh: bool,
+}
+
+/// A connection on which something came after its last question: the whole answer, or the first of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Answered {
+    /// Its ends and its inode.
+    pub connection: Connection,
+    segments: [u32; 2],
+}
+
+/// What a later sample of it shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Then {
+    /// Nothing yet.
+    Same,
+    /// More of that answer came: its question was out.
+    More,
+    /// The next question was sent, or it is gone: the answer may have been whole.
+    Asked,
+}
+
+impl Answered {
+    /// By a later sample; none if it is closed.
+    pub fn then(&self, later: Option<&Socket>) -> Then {
+        match later.filter(|later| later.connection.inode == self.connection.inode) {
+            Some(later) if later.segments == self.segments => Then::Same,
+            Some(later) if later.segments[0] == self.segments[0] => Then::More,
+            _ => Then::Asked,
+        }
+    }
+}
+
+impl From<&Socket> for Contact {
+    fn from(of: &Socket) -> Self {
+        let Connection { peer, inode, .. } = of.connection;
+        let Socket { question, unsent, held_nagle, .. } = *of;
+        let (whom, question) = (Whom::Tcp(peer), Some(question));
+        Self { whom, inode, question, awaited: false, unsent, held_nagle }
+    }
+}
+
+/// The connections of a dump with `INET_DIAG_INFO`.
+pub fn sockets(bytes: &[u8]) -> impl Iterator<Item = Socket> {
+    sock_diag::payloads(bytes).filter_map(Socket::read)
+}
+
+impl Socket {
+    /// From one answer about one connection.
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        /// `INET_DIAG_INFO`, `linux/inet_diag.h`.
+        const INFO: u16 = 2;
+        let (head, connection) = (Message::read(payload).ok()?, connection(payload)?);
+        let info = sock_diag::attributes(payload).find(|(kind, _)| *kind == INFO);
+        let info = info.map(|(_, info)| info).unwrap_or_default();
+        let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
+        let held_nagle = End::read(payload).is_some_and(|end| end.place() == Place::HeldNagle);
+        let segments = [156, 152].map(|at| u32_at(info, at).unwrap_or(0));
+        let is_fresh = u32_at(info, 44).is_some_and(|sent| sent < NEW_MS);
+        let question = question(&head, info);
+        Some(Self { connection, question, unsent, held_nagle, segments, is_fresh })
+    }
+
+    /// For another sample. None if a question is out anyway, or if nothing was sent for a second: then the peer may send
+    /// unasked (a subscription).
+    pub fn answered(&self) -> Option<Answered> {
+        let Self { connection, segments, .. } = *self;
+        let is = self.question == Question::None && self.is_fresh && !segments.contains(&0);
+        is.then_some(Answered { connection, segments })
+    }
+}
+
+/// A younger connection waits for its greeting. `tcpi_last_data_recv` begins with the connection
+/// (`tcp_finish_connect`, net/ipv4/tcp_input.c). Unit: milliseconds.
+// Chosen: longer than peers take to greet; a pool's spare connections are older for nearly all of their life.
+const NEW_MS: u32 = 1_000;
+
+/// Offsets are those of `struct tcp_info`, `linux/tcp.h`.
+fn question(head: &Message, info: &[u8]) -> Question {
+    let (sent_segments, came_segments) = (u32_at(info, 156), u32_at(info, 152));
+    if head.state == SYN_SENT {
+        return Question::Out;
+    }
+    // The answer is here: the target itself has to read it.
+    if head.rqueue > 0 {
+        return Question::None;
+    }
+    let unacknowledged = u32_at(info, 24).is_some_and(|segments| segments > 0);
+    let unsent = u32_at(info, 144).is_some_and(|bytes| bytes > 0);
+    match (sent_segments, came_segments) {
+        _ if unacknowledged || unsent => return Question::Out,
+        // The peer sends first, as mail relays and MySQL do; a connection in reserve is older.
+        (Some(0), Some(0)) => {
+            let age = u32_at(info, 52);
+            let is_new = age.is_some_and(|age| age < NEW_MS);
+            return if is_new { Question::Out } else { Question::None };
+        }
+        (Some(0), _) => return Question::None,
+        (Some(_), Some(0)) => return Question::Out,
+        _ => {}
+    }
+    // `tcpi_last_data_sent` and `tcpi_last_data_recv`, each a time ago.
+    match u32_at(info, 44).zip(u32_at(info, 52)) {
+        Some((sent, came)) if sent < came => Question::Out,
+        // Where each question and each answer is one segment, an outstanding question makes the former one more.
+        Some((sent, came)) if sent == came => match sent_segments.cmp(&came_segments) {
+            Ordering::Greater => Question::Out,
+            Ordering::Equal => Question::None,
+            Ordering::Less => Question::Undecided,
+        },
+        _ => Question::None,
+    }
+}
