@@ -1,8 +1,12 @@
 //! How far the account agrees with other measurements of the same.
 //!
-//! Random samples of sockets against the kernel's clocks of what limited them; run time against CPU time.
-//! Blind spot: the clock of the send buffer does not run while the congestion window is full too.
-//! Source: `struct tcp_info`, include/uapi/linux/tcp.h; `tcp_cwnd_validate`, net/ipv4/tcp_output.c.
+//! Random samples of sockets against the kernel's clock of what limited them, run time against CPU time. The clock runs
+//! wherever the exchange is: also while the reader's kernel holds bytes that nobody reads, so it is not compared with a
+//! station.
+//!
+//! The clock of the send buffer (`tcp.sndbuf_limited`) is not compared: it begins only with a segment that is sent after
+//! the writer was told to wait, and never while the congestion window is in use.
+//! Source: `struct tcp_info`, include/uapi/linux/tcp.h; `tcp_cwnd_validate`, `tcp_write_xmit`, net/ipv4/tcp_output.c.
 
 use crate::prelude::*;
 
@@ -20,27 +24,32 @@ pub struct Agreement {
 /// Every figure that both have and that is large enough to be compared.
 pub fn agreements(
     account: &Account,
+    header: &Header,
     evidence: &Evidence,
-    connections: u32,
     window: &RangeInclusive<Timestamp>,
 ) -> Vec<Agreement> {
     let per_exchange = |busy: f64| busy / account.per_s.max(1e-12);
-    let clock = |side: Side, clock: Metric<Duration>| {
+    let connections = f64::from(header.plan.connections());
+    let by_clock = |side: Side| {
         let ends = evidence.flows(side).into_iter().map(|id| evidence.of(Subject::Flow(id, side)));
-        let rates = ends.filter_map(|end| end.within(window.clone()).rate(clock).ok());
-        let rates = Vec::from_iter(rates);
-        rates.iter().sum::<f64>() / rates.len().max(1) as f64 * f64::from(connections)
+        let of = |end: Of<'_>| end.within(window.clone()).rate(tcp_info::RWND_LIMITED).ok();
+        let rates = Vec::from_iter(ends.filter_map(of));
+        rates.iter().sum::<f64>() / rates.len().max(1) as f64 * connections
     };
-    let ends = [(Side::Client, Station::ClientSending), (Side::Server, Station::ServerSending)];
-    let clocks = [(Held::Window, tcp_info::RWND_LIMITED), (Held::Buffer, tcp_info::SNDBUF_LIMITED)];
-    let held = clocks.into_iter().filter(|_| account.is_split()).map(|(held, metric)| {
-        let both = ends.map(|(side, station)| {
-            let other = clock(side, metric);
+    let rwnd = || {
+        // A clock is read some times a second: of a connection for each exchange it is seen in part.
+        let is_clocked = account.is_split() && !header.plan.opens_each();
+        let census = Batches::of(evidence, window).filter(|_| is_clocked)?;
+        let mut both = (0.0, 0.0);
+        for (side, limited) in [Side::Client, Side::Server].into_iter().zip(census.limited()?) {
             // A clock that never ran measured nothing.
-            if other > 0.0 { (account.held(station, held), other) } else { (0.0, 0.0) }
-        });
-        (metric.name, both[0].0 + both[1].0, both[0].1 + both[1].1)
-    });
+            let clock = by_clock(side);
+            if clock > 0.0 {
+                both = (both.0 + limited * connections, both.1 + clock);
+            }
+        }
+        Some((tcp_info::RWND_LIMITED.name, both.0, both.1))
+    };
     let target = evidence.of(Subject::Target).within(window.clone());
     let rate = |metric| target.rate(metric).ok();
     let cpu = || {
@@ -49,7 +58,9 @@ pub fn agreements(
     };
     // Chosen with FEW: smaller shares have too few samples to be compared.
     let least = [account.under_way / FEW, 1.0 / FEW];
-    held.filter(|(_, of, other)| of.max(*other) > least[0])
+    rwnd()
+        .into_iter()
+        .filter(|(_, of, other)| of.max(*other) > least[0])
         .chain(cpu().filter(|(_, of, other)| of.max(*other) > least[1]))
         .map(|(by, of, other)| Agreement {
             by,

@@ -67,33 +67,35 @@ fn a_connection_that_is_opened_again_is_under_way_though_its_request_is_not_writ
 }
 
 #[test]
-fn held_time_stands_beside_the_kernels_clock_of_it_and_run_time_beside_cpu_time() {
+fn time_limited_by_a_window_stands_beside_the_kernels_clock_of_it_and_run_time_beside_cpu_time() {
     let header = header("connections = 10");
     let mut evidence = Evidence::default();
     let by = |each: u64| (0..=12).map(|at| at * each).collect::<Vec<_>>();
-    for (name, each) in [("instants", 100), ("server_buffer", 60), ("server_window", 40)] {
+    // Limited by the window 60 times in a hundred, mostly while the exchange is elsewhere.
+    let counts = [("instants", 100), ("unread", 80), ("client_window", 20)];
+    for (name, each) in counts.into_iter().chain([("client_rwnd", 60), ("server_rwnd", 0)]) {
         counted(&mut evidence, CENSUS, &format!("census.{name}"), 0, &by(each));
     }
-    // Two of the ten are sampled: full for half and for 70 % of the time. The window's clock stands still.
+    // Two of the ten are sampled: limited for half and for 70 % of the time. The other end's clock stands still.
     for (id, each) in [(1, 500_000_000), (2, 700_000_000)] {
-        let flow = Subject::Flow(id, Side::Server);
-        counted(&mut evidence, flow, "tcp.sndbuf_limited", 0, &by(each));
-        counted(&mut evidence, flow, "tcp.rwnd_limited", 0, &by(0));
+        for (side, each) in [(Side::Client, each), (Side::Server, 0)] {
+            counted(&mut evidence, Subject::Flow(id, side), "tcp.rwnd_limited", 0, &by(each));
+        }
     }
     for (name, each) in [("run", 200_000_000), ("utime", 90_000_000), ("stime", 90_000_000)] {
         counted(&mut evidence, Subject::Target, &format!("process.{name}"), 0, &by(each));
     }
     let account = Account::of(&header, &evidence, &load(&header, 100.0, 10.0)).unwrap();
     let window = second(2)..=second(10);
-    let of = agreements(&account, &evidence, 10, &window);
+    let of = agreements(&account, &header, &evidence, &window);
     let said: Vec<_> = of.iter().map(|it| (it.by, it.account_s, it.other_s)).collect();
-    // 6 of the 10 are held, at 100/s: 60 ms each, and by the clock (0.5 + 0.7) / 2 of each connection's time.
+    // 6 of the 10 are limited, at 100/s: 60 ms each, and by the clock (0.5 + 0.7) / 2 of each connection's time.
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
     assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[0].0 == "tcp.sndbuf_limited" && near(said[0].1, 0.06) && near(said[0].2, 0.06));
+    assert!(said[0].0 == "tcp.rwnd_limited" && near(said[0].1, 0.06) && near(said[0].2, 0.06));
     assert!(said[1].0 == "process.utime" && near(said[1].1, 0.002) && near(said[1].2, 0.0018));
     // A hundredth of a CPU is too little to compare by ticks.
-    let idle = agreements(&account, &Evidence::default(), 10, &window);
+    let idle = agreements(&account, &header, &Evidence::default(), &window);
     assert!(idle.is_empty(), "{idle:?}");
 }
 

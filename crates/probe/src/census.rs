@@ -14,7 +14,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use linerate_evidence::sources::census::{Connections, End, SlotState, SlotView, Station, place};
+use linerate_evidence::sources::census::{
+    Connections, End, SlotState, SlotView, Station, is_rwnd_limited, place,
+};
 use linerate_model::Timestamp;
 
 use crate::Scope;
@@ -53,6 +55,8 @@ pub struct Sample {
     pub server: u16,
     /// The station.
     pub station: Station,
+    /// Whether the engine's end and the target's were limited by the other's window.
+    pub limited: [bool; 2],
     /// Whether the kernel was asked. A connection without an exchange needs no question.
     pub asked: Asked,
 }
@@ -100,9 +104,10 @@ impl Census {
         now: impl Fn() -> Timestamp,
     ) -> Option<Sample> {
         let before = settled(connections, number)?;
-        let answer = |station, asked| Some(Sample { server: before.server, station, asked });
+        let server = before.server;
         if matches!(before.state, SlotState::Closed | SlotState::Idle | SlotState::Connecting) {
-            return answer(place(&before, None, None), Asked::Engine);
+            let station = place(&before, None, None);
+            return Some(Sample { server, station, limited: [false; 2], asked: Asked::Engine });
         }
         let ends = self.ends(&before, now);
         // Read after the ends: their answers belong to this exchange only if it is still the same.
@@ -112,10 +117,17 @@ impl Census {
         });
         // Between two blocks of a stream it is idle for an instant.
         let after = after.map(|after| if before.state.streams() { before } else { after });
-        let (Some(after), Some((client, server))) = (after, ends) else {
-            return answer(Station::Unresolved, Asked::Kernel);
+        let station = match (after, &ends) {
+            (Some(after), Some((client, server))) => {
+                place(&after, client.as_ref(), server.as_ref())
+            }
+            _ => Station::Unresolved,
         };
-        answer(place(&after, client.as_ref(), server.as_ref()), Asked::Kernel)
+        let (client, target) = ends.unwrap_or_default();
+        let limited = [client, target].map(|end| {
+            end.and_then(|end| end.sender).is_some_and(|sender| is_rwnd_limited(&sender))
+        });
+        Some(Sample { server, station, limited, asked: Asked::Kernel })
     }
 
     /// Both ends, the engine's first: what the target has received can't then be less than was sent, and what it sent

@@ -184,7 +184,7 @@ fn made(of: &linerate_account::Account, run: &Run) -> Option<Account> {
         share: finite(place.exchanges.mid / of.under_way),
     });
     let window = run.load.window.0..=run.load.window.1;
-    let agreement = agreements(of, run.evidence, run.connections(), &window).into_iter();
+    let agreement = agreements(of, run.header, run.evidence, &window).into_iter();
     let compared = |it: linerate_account::Agreement| Agreement {
         by: it.by.to_owned(),
         seconds: finite(it.account_s),

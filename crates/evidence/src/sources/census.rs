@@ -24,7 +24,7 @@ mod station;
 
 pub use end::{End, Sender};
 pub(super) use station::is_full;
-pub use station::{Held, Station, place};
+pub use station::{Held, Station, is_rwnd_limited, place};
 
 pub(super) const SOURCE: Source = Source {
     id: "census",
@@ -80,6 +80,10 @@ metrics! {
     BEYOND: u64 = "census.beyond", "1";
     /// Of the instants, those at which the exchange ended while its two ends were asked for, or an end told too little.
     UNRESOLVED: u64 = "census.unresolved", "1";
+    /// Of the instants, those at which the target's window was all that kept the engine's socket from sending more, wherever the exchange was: what `tcp.rwnd_limited` times there.
+    CLIENT_RWND: u64 = "census.client_rwnd", "1";
+    /// Of the instants, those at which the engine's window was all that kept the target's socket from sending more, wherever the exchange was: what `tcp.rwnd_limited` times there.
+    SERVER_RWND: u64 = "census.server_rwnd", "1";
     /// Time by which samples were later than their instants, summed up since the load began.
     LATE: Duration = "census.late", "ns";
     /// CPU time that sampling took, since the load began; of the samples of this server.
@@ -144,6 +148,7 @@ pub trait Connections: Send + Sync {
 pub struct Counts {
     instants: u64,
     stations: [u64; Station::ALL.len()],
+    limited: [u64; 2],
     late: Duration,
     cost: Duration,
 }
@@ -156,6 +161,14 @@ impl Counts {
             self.stations[place] += weight;
         }
         self.late += late;
+    }
+
+    /// Whether the engine's end and the target's were limited by the other's window, in a sample that stands for so
+    /// many instants.
+    pub fn limit(&mut self, ends: [bool; 2], weight: u64) {
+        for (count, is_limited) in self.limited.iter_mut().zip(ends) {
+            *count += if is_limited { weight } else { 0 };
+        }
     }
 
     /// CPU time that a sample took.
@@ -188,6 +201,9 @@ impl Counts {
         for (station, count) in Station::ALL.iter().zip(self.stations) {
             evidence.push(at, of, station.metric(), count);
         }
+        for (metric, count) in [CLIENT_RWND, SERVER_RWND].into_iter().zip(self.limited) {
+            evidence.push(at, of, metric, count);
+        }
         evidence.push(at, of, LATE, self.late);
         evidence.push(at, of, COST, self.cost);
     }
@@ -200,6 +216,8 @@ pub struct Batches {
     pub instants: Vec<(f64, f64)>,
     /// By station of the census: counts of the same batches.
     pub counts: [Vec<f64>; Station::ALL.len()],
+    /// Samples whose engine's end and target's end were limited by the other's window. None: files of before.
+    limited: Option<[f64; 2]>,
 }
 
 impl Batches {
@@ -207,6 +225,7 @@ impl Batches {
     pub fn of(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
         let mut instants = Vec::new();
         let mut counts = Station::ALL.map(|_| Vec::new());
+        let mut limited = None;
         for subject in evidence.subjects().filter(|of| matches!(of, Subject::Census(_))) {
             let of = evidence.of(subject);
             let Ok(all) = of.clone().within(window.clone()).all(INSTANTS) else { continue };
@@ -224,8 +243,20 @@ impl Batches {
             for (station, counts) in Station::ALL.iter().zip(&mut counts) {
                 counts.extend(grown(station.metric()));
             }
+            if of.all(SERVER_RWND).is_ok() {
+                let of: &mut [f64; 2] = limited.get_or_insert_default();
+                of[0] += grown(CLIENT_RWND).iter().sum::<f64>();
+                of[1] += grown(SERVER_RWND).iter().sum::<f64>();
+            }
         }
-        (!instants.is_empty()).then_some(Self { instants, counts })
+        (!instants.is_empty()).then_some(Self { instants, counts, limited })
+    }
+
+    /// The share of the instants at which the engine's end, and the target's, were limited by the other's window
+    /// alone, 0 to 1. None: files of before.
+    pub fn limited(&self) -> Option<[f64; 2]> {
+        let all = self.instants.iter().map(|(all, _)| all).sum::<f64>().max(1.0);
+        Some(self.limited?.map(|count| count / all))
     }
 
     /// Instants at which something was under way, batch by batch.
@@ -274,6 +305,8 @@ mod tests {
             counts.add(station, weight, Duration::from_nanos(1));
             assert_eq!(counts.of(station), weight);
         }
+        counts.limit([true, false], 3);
+        counts.limit([true, true], 2);
         counts.spend(Duration::from_micros(7));
         let mut evidence = Evidence::default();
         counts.push(Timestamp(5), Subject::Census(2), &mut evidence);
@@ -283,6 +316,7 @@ mod tests {
         let of = evidence.of(Subject::Census(2));
         let sum: u64 = Station::ALL.iter().map(|one| of.last(one.metric()).unwrap()).sum();
         assert_eq!((of.last(INSTANTS), sum), (Ok(21 * 22 / 2), 21 * 22 / 2));
+        assert_eq!((of.last(CLIENT_RWND), of.last(SERVER_RWND)), (Ok(5), Ok(2)));
         assert_eq!(of.last(COST), Ok(Duration::from_micros(7)));
     }
 }

@@ -190,6 +190,7 @@ impl Work {
         let Some(sample) = self.census.sample(&*self.connections, number, now) else { return };
         if let Some(counts) = self.counts.get_mut(usize::from(sample.server)) {
             counts.add(sample.station, due.weight, due.late);
+            counts.limit(sample.limited, due.weight);
             self.last = Some((sample.server, sample.asked));
         }
     }

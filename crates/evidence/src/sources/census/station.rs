@@ -264,6 +264,17 @@ fn held(sender: &Sender) -> Option<Held> {
     Some(Held::Pacing)
 }
 
+/// Whether the kernel's clock of the peer's window (`tcp.rwnd_limited`) runs: the congestion window has room, the peer's
+/// none for the next segment.
+///
+/// Source: `tcp_write_xmit` and `tcp_snd_wnd_test`, net/ipv4/tcp_output.c.
+pub fn is_rwnd_limited(sender: &Sender) -> bool {
+    let next = sender.notsent.min(sender.mss);
+    next > 0
+        && sender.in_flight < sender.cwnd
+        && sender.outstanding.saturating_add(next) > sender.snd_wnd
+}
+
 /// Which of the two windows is the smaller.
 fn narrower(sender: &Sender) -> Held {
     let congestion = u64::from(sender.cwnd) * u64::from(sender.mss);
