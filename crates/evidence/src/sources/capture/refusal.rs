@@ -72,6 +72,17 @@ pub struct Sign {
 /// Answers are examined up to here. Unit: bytes.
 pub const LOOKED_AT: u32 = 25;
 
+/// Messages of PostgreSQL that stand before an error which comes later in the answer: ParseComplete, BindComplete, NoData,
+/// RowDescription and ParameterDescription. A byte of these, and a length that counts itself, in four bytes.
+/// Source: PostgreSQL, "Message Formats" and "Extended Query".
+pub const PASSED: &[u8] = b"12nTt";
+
+/// So many of them are passed. Chosen: a statement that is prepared and described has four before its rows.
+pub const PASSED_AT_MOST: usize = 4;
+
+/// Longer ones are none: text that begins with these letters. Chosen: a thousand columns.
+pub const PASSED_LENGTH: u32 = 1 << 16;
+
 const ALL: u32 = u32::MAX;
 const FIRST: u32 = 0xff00_0000;
 
