@@ -7,6 +7,7 @@
 -export([
     a_killed_peer_is_reported/1,
     a_stopped_peer_goes_on_when_it_is_continued/1,
+    a_link_to_a_suspended_node_ends_at_once/1,
     a_netsplit_ends_the_link_and_another_can_be_opened/1,
     what_a_netsplit_loses_is_counted/1,
     a_partition_is_reported_and_ends/1,
@@ -20,6 +21,7 @@ all() ->
     [
         a_killed_peer_is_reported,
         a_stopped_peer_goes_on_when_it_is_continued,
+        a_link_to_a_suspended_node_ends_at_once,
         a_netsplit_ends_the_link_and_another_can_be_opened,
         what_a_netsplit_loses_is_counted,
         a_partition_is_reported_and_ends,
@@ -80,6 +82,31 @@ a_stopped_peer_goes_on_when_it_is_continued(_) ->
         _ = os:cmd("kill -CONT " ++ Pid),
         ?assertEqual({in_order, 30}, receive {in_order, _} = All -> All after 30000 -> none end)
     end).
+
+%% Its lanes are inside `send' then, and a sender that has its allowance waits for them.
+a_link_to_a_suspended_node_ends_at_once(_) ->
+    linerate_link_nodes:with_link(fun(Link, Node) ->
+        Pid = erpc:call(Node, os, getpid, []),
+        There = [{Size, spawn(Node, linerate_link_nodes, sink, [])} || Size <- [0, 1000, 20000, 100000, 3000000]],
+        Floods = fun({Size, To}) -> spawn_monitor(fun() -> flood(Link, To, binary:copy(<<1>>, Size)) end) end,
+        Senders = [{To, Floods({Size, To})} || {Size, To} <- There],
+        timer:sleep(200),
+        _ = os:cmd("kill -STOP " ++ Pid),
+        timer:sleep(1000),
+        Began = erlang:monotonic_time(millisecond),
+        ?assertEqual({error, unconfirmed}, linerate_link:close(Link, 0)),
+        Lost = [{To, receive {'DOWN', M, _, _, {ended, Of}} -> Of after 10000 -> none end} || {To, {_, M}} <- Senders],
+        Took = erlang:monotonic_time(millisecond) - Began,
+        _ = os:cmd("kill -CONT " ++ Pid),
+        [?assertMatch({lost, _, [{To, N}]} when N > 0, Of) || {To, Of} <- Lost],
+        ?assert(Took < 2000, Took)
+    end).
+
+flood(Link, To, Bytes) ->
+    case linerate_link:send(Link, To, Bytes) of
+        ok -> flood(Link, To, Bytes);
+        {error, closed} -> exit({ended, receive {linerate_link, _, What} -> What after 10000 -> none end})
+    end.
 
 %% How many were sent when none was for so long.
 sent(Last, Ms) ->

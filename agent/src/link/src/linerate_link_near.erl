@@ -246,9 +246,9 @@ unknown(Reason, Link, Senders) ->
     ],
     ok.
 
-%% Chosen: a lane needs milliseconds to count what it has; on a machine that is full it has its turn by then.
-%% Unit: ms.
--define(LAST_WORDS, 5000).
+%% A lane needs milliseconds to count what it has. Chosen: longer than the five seconds for which `gen_tcp:send' may
+%% wait for a port that was closed (see `linerate_link_socket:cut/1', where it could not). Unit: ms.
+-define(LAST_WORDS, 8000).
 
 %% Lanes tell their senders when they are told to end. One that does not in time is killed, and
 %% then all senders are told that something may be lost.
@@ -258,7 +258,7 @@ terminate(Reason, #state{link = Link, senders = Senders, lanes = Lanes, closing 
     ok = atomics:put(Flags, 1, 1),
     Monitors = [{monitor(process, Pid), Pid} || {Pid, _, _, _} <- Lanes],
     [exit(Pid, Reason) || {Pid, _, _, _} <- Lanes],
-    [linerate_link_socket:abort(Socket) || {_, _, Socket, _} <- Lanes],
+    [linerate_link_socket:cut(Socket) || {_, _, Socket, _} <- Lanes],
     Ended = [
         receive
             {'DOWN', Monitor, _, _, {shutdown, _}} -> true;

@@ -2,7 +2,7 @@
 %% frame of any length straight into a binary of its own, which `socket' of OTP 25 does not; or TLS over one of those.
 -module(linerate_link_socket).
 
--export([listen/1, connect/4, accept/1, secured/4, give/2, send/2, recv/3, frames/2, told/2, taken/2, passive/1, abort/1]).
+-export([listen/1, connect/4, accept/1, secured/4, give/2, send/2, recv/3, frames/2, told/2, taken/2, passive/1, abort/1, cut/1]).
 -export([frame_most/0, part_of/1]).
 -export([traffic/0, traffic/2, moved/2, small/0, large/0]).
 
@@ -231,11 +231,35 @@ moved(_, #bulk{socket = Socket, short = Short, seen = Seen, until = Until, is_sh
 bulk() ->
     counters:add(persistent_term:get(?MODULE), 2, 1).
 
-%% @doc Closes at once, from any process; one that is inside `send' gets `{error, closed}'. What was
-%% not sent is thrown away. Of TLS nothing is left when the process that it tells has ended.
--spec abort(socket()) -> ok.
-abort(#tls{tcp = Socket}) ->
-    abort(Socket);
+%% @doc Ends the connection at once, from any process: one that is inside `send' gets an error, and what was not sent is
+%% thrown away when the socket's process ends. Of TLS nothing is left when the process that it tells has ended.
+%%
+%% A port that is closed by another process does not answer who is inside `gen_tcp:send', which looks after it only each
+%% five seconds (`INET_CLOSE_TIMEOUT', prim_inet.erl, OTP 25); the driver does answer when the kernel refuses the rest.
+-spec cut(socket()) -> ok.
+cut(#tls{tcp = Socket}) ->
+    cut(Socket);
+cut(Socket) ->
+    _ = inet:setopts(Socket, [{linger, {true, 0}}]),
+    case shut(Socket) of
+        ok -> ok;
+        error -> abort(Socket)
+    end.
+
+%% By a second descriptor of the same connection: the driver itself would wait until its own queue is empty.
+-spec shut(gen_tcp:socket()) -> ok | error.
+shut(Socket) ->
+    try
+        {ok, Descriptor} = inet:getfd(Socket),
+        {ok, Same} = socket:open(Descriptor, #{dup => true}),
+        _ = socket:shutdown(Same, read_write),
+        ok = socket:close(Same)
+    catch
+        _:_ -> error
+    end.
+
+%% @doc Closes at once, where nobody is inside `send'. What was not sent is thrown away.
+-spec abort(gen_tcp:socket()) -> ok.
 abort(Socket) ->
     _ = inet:setopts(Socket, [{linger, {true, 0}}]),
     try erlang:port_close(Socket) of
