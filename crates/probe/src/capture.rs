@@ -30,7 +30,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::namespace::inside;
 use crate::sys::{self, Ring};
-use filter::{Tap, program};
+use filter::{Look, Tap, program};
 
 /// The most ports that one capture watches.
 // Chosen: the filter compares each packet with all.
@@ -269,8 +269,7 @@ impl Source {
             io::ErrorKind::PermissionDenied => NoCapture::Forbidden,
             _ => kernel("a packet socket")(error),
         })?;
-        sys::attach_filter(&socket, &program(tap, ports, sampling))
-            .map_err(kernel("its filter"))?;
+        attach(&socket, tap, ports, sampling).map_err(kernel("its filter"))?;
         let hold = PERIOD.as_millis() as u32;
         let ring = Ring::new(&socket, BLOCK, BLOCKS, hold).map_err(kernel("its ring"))?;
         sys::bind(&socket, protocol, device).map_err(kernel("a device"))?;
@@ -437,6 +436,13 @@ struct Reader<'a> {
     began: Duration,
 }
 
+/// Hands the kernel its filter: the shorter one where the longer has no room.
+/// Source: `sk_filter_charge`, net/core/filter.c: net.core.optmem_max, 20 KiB before Linux 6.8.
+fn attach(socket: &OwnedFd, tap: Tap, ports: &[u16], sampling: Sampling) -> io::Result<()> {
+    let with = |look| sys::attach_filter(socket, &program(tap, ports, sampling, look));
+    with(Look::Whole).or_else(|_| with(Look::Beginning))
+}
+
 impl Reader<'_> {
     /// Reads what the kernel has handed over.
     fn read(&mut self, state: &mut State) -> Spent {
@@ -453,7 +459,7 @@ impl Reader<'_> {
         let sampling = state.exchanges.sampling().halved();
         for source in &self.sources {
             // A filter that stays lets more through, which is dropped here.
-            let _ = sys::attach_filter(&source.socket, &program(source.tap, self.ports, sampling));
+            let _ = attach(&source.socket, source.tap, self.ports, sampling);
         }
         let last = state.last;
         state.exchanges.keep(last, sampling);

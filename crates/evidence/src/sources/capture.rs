@@ -94,7 +94,7 @@ metrics! {
     NO_DATABASE: u64 = "capture.no_database", "1";
     /// Answers by which a broker closed a connection or a channel of AMQP, gave a message back, or refused a login by MQTT, since the capture began.
     NO_BROKER: u64 = "capture.no_broker", "1";
-    /// Answers by which XMPP ended a stream with an error, or a login failed, since the capture began.
+    /// Answers by which XMPP ended a stream with an error, a login failed, or a stanza's error said to wait, since the capture began.
     NO_XMPP: u64 = "capture.no_xmpp", "1";
     /// Answered requests that began with a record of TLS, since the capture began.
     TLS: u64 = "capture.tls", "1";

@@ -10,7 +10,8 @@
 
 use libc::sock_filter;
 use linerate_evidence::sources::capture::refusal::{
-    LOOKED_AT, PASSED, PASSED_AT_MOST, PASSED_LENGTH, Refusal, SIGNS, Word,
+    LOOKED_AT, PASSED, PASSED_AT_MOST, PASSED_LENGTH, Refusal, SIGNS, STANZA_LOOKED_AT, STANZAS,
+    STEPS_AT_ONCE, WAIT, Word,
 };
 use linerate_evidence::sources::capture::{Record, Sampling};
 
@@ -88,6 +89,13 @@ enum To {
     Message(usize),
     /// Where the signs are compared.
     Signs,
+    /// A stanza of XMPP.
+    Stanza,
+    /// Behind so many words of it.
+    Words(u32),
+    /// The second word of [`WAIT`], by its place there, was found among these words, or anywhere.
+    Found(u32, usize),
+    Wait(usize),
     /// The rest of a sign whose first word was found, by its place in [`SIGNS`].
     Sign(usize),
     /// A request.
@@ -106,8 +114,17 @@ struct Program {
     places: Vec<(To, usize)>,
 }
 
+/// How far an answer is examined.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Look {
+    /// Into stanzas of XMPP too.
+    Whole,
+    /// Its beginning.
+    Beginning,
+}
+
 /// The program for these ports.
-pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling) -> Vec<sock_filter> {
+pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling, look: Look) -> Vec<sock_filter> {
     use code::*;
     let mut program = Program::default();
     // The kernel takes no program that could load what was not stored, and checks that line by line: also from one
@@ -181,7 +198,7 @@ pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling) -> Vec<sock_f
     program.here(To::Taken);
     program.then(LOAD_MEMORY, IS_REPLY);
     program.test_far(IF_EQUAL, 0, To::Asked);
-    program.refusals();
+    program.refusals(look);
     program.here(To::Asked);
     program.records();
     program.here(To::Plain);
@@ -250,7 +267,7 @@ impl Program {
     }
 
     /// Continues at [`To::Plain`] where an answer is no refusal, else at its own kind.
-    fn refusals(&mut self) {
+    fn refusals(&mut self, look: Look) {
         use code::*;
         self.payload();
         self.test(IF_AT_LEAST, LOOKED_AT, To::Long, To::Next);
@@ -267,11 +284,18 @@ impl Program {
         self.pass_messages();
         self.here(To::Signs);
         self.first_words(|_| true);
+        for begin in STANZAS.into_iter().filter(|_| look == Look::Whole) {
+            self.test_far(IF_EQUAL, u32::from_be_bytes(begin), To::Stanza);
+        }
         let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
         for sign in others {
             self.rest(sign.words, To::LeftOff(sign.refusal.left_off()), To::Next);
         }
         self.jump(To::Plain);
+        if look == Look::Whole {
+            self.here(To::Stanza);
+            self.stanza();
+        }
         let shared = SIGNS.iter().enumerate().filter(|(_, sign)| sign.words.len() > 1);
         for (index, sign) in shared.filter(|(_, sign)| begins(sign.words[0])) {
             self.here(To::Sign(index));
@@ -302,6 +326,45 @@ impl Program {
             self.test_far(IF_AT_LEAST, 1 << 31, To::Plain);
             self.then(SUBTRACT, LOOKED_AT);
             self.test_far(IF_AT_LEAST, 1 << 31, To::Plain);
+        }
+    }
+
+    /// Looks for [`WAIT`] in a stanza, four bytes after the other.
+    fn stanza(&mut self) {
+        use code::*;
+        let left_off = To::LeftOff(Refusal::Xmpp.left_off());
+        for words in (0..STANZA_LOOKED_AT / 4).step_by(STEPS_AT_ONCE as usize) {
+            self.then(LOAD_LENGTH, 0);
+            self.then(SUBTRACT_X, 0);
+            // And a word more: the second of two.
+            self.test(IF_AT_LEAST, 4 * (STEPS_AT_ONCE + 1), To::Next, To::Next);
+            if let Some(last) = self.code.last_mut() {
+                last.jt = 1;
+            }
+            self.jump(To::Plain);
+            for _ in 0..STEPS_AT_ONCE {
+                self.then(LOAD_WORD_AT_X, 4);
+                for (place, (_, second)) in WAIT.iter().enumerate() {
+                    let second = u32::from_be_bytes(*second);
+                    self.test(IF_EQUAL, second, To::Found(words, place), To::Next);
+                }
+                self.then(FROM_X, 0);
+                self.then(ADD, 4);
+                self.then(TO_X, 0);
+            }
+            self.jump(To::Words(words));
+            for place in 0..WAIT.len() {
+                self.here(To::Found(words, place));
+                self.jump(To::Wait(place));
+            }
+            self.here(To::Words(words));
+        }
+        self.jump(To::Plain);
+        for (place, (first, _)) in WAIT.iter().enumerate() {
+            self.here(To::Wait(place));
+            self.then(LOAD_WORD_AT_X, 0);
+            self.test_far(IF_EQUAL, u32::from_be_bytes(*first), left_off);
+            self.jump(To::Plain);
         }
     }
 
@@ -497,7 +560,7 @@ mod tests {
 
     #[test]
     fn of_a_request_in_tls_less_is_handed_over_and_answers_are_not_looked_at() {
-        let program = program(Tap::Loopback, &[80], Sampling::all());
+        let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
         for (payload, left_off) in [
             (&b"\x16\x03\x01\x02\x00\x01"[..], Record::Handshake.left_off()),
             (b"\x17\x03\x03\x00\x40", Record::Other.left_off()),
@@ -518,7 +581,7 @@ mod tests {
 
     #[test]
     fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at() {
-        let program = program(Tap::Loopback, &[80], Sampling::all());
+        let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
         for sign in SIGNS {
             // They are compared one after the other, and none may be longer than the answer.
             let same =
@@ -556,7 +619,7 @@ mod tests {
 
     #[test]
     fn an_error_of_postgresql_is_seen_behind_what_it_says_first() {
-        let program = program(Tap::Loopback, &[80], Sampling::all());
+        let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
         let columns =
             b"T\0\0\0\x1e\0\x01count\0\0\0\0\0\0\0\0\0\0\x14\0\x08\xff\xff\xff\xff\0\0".as_slice();
         let canceled = b"E\0\0\0\x61SERROR\0VERROR\0C57014\0Mcanceling".as_slice();
@@ -586,13 +649,40 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_says_to_wait_is_seen_wherever_it_stands_in_a_stanza() {
+        let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
+        let error = |lang: usize, kind: &str| {
+            let (begin, lang) = ("<presence xml:lang='", "e".repeat(lang));
+            let rest = "' from='a@b' type='error'><error type='";
+            let end = "'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>";
+            [begin, &lang, rest, kind, end].concat().into_bytes()
+        };
+        let xmpp = Refusal::Xmpp.left_off() as u32;
+        for lang in 1..200 {
+            assert_eq!(run(&program, &answer(&error(lang, "wait"))), 44 - xmpp, "{lang}");
+            assert_eq!(run(&program, &answer(&error(lang, "cancel"))), 44, "{lang}");
+        }
+        // Further in than is looked, cut off, and with a name that begins so.
+        assert_eq!(run(&program, &answer(&error(400, "wait"))), 44);
+        for cut in 0..60 {
+            let stanza = error(3, "cancel");
+            assert_eq!(run(&program, &answer(&stanza[..cut])), 44, "{cut}");
+        }
+        let served = b"<message from='waiter@b/wait' type='chat' to='waiter@b'><body>'wait'</body></message>";
+        for skip in 0..4 {
+            let named = [&served[..8], &b"    "[..skip], &served[8..]].concat();
+            assert_eq!(run(&program, &answer(&named)), 44);
+        }
+    }
+
+    #[test]
     fn headers_and_no_byte_more_of_packets_of_the_ports() {
         let ports: Vec<u16> = (8000..).take(MOST_PORTS).collect();
         for tap in [Tap::Loopback, Tap::Device] {
-            let program = program(tap, &ports, Sampling::all());
-            // Source: net.core.optmem_max, 20 KiB before Linux 6.8, of which a socket's filter takes 8 bytes an
-            // instruction, and is a third longer there.
-            assert!(program.len() < 1_024, "{}", program.len());
+            let begins = program(tap, &ports, Sampling::all(), Look::Beginning);
+            let program = program(tap, &ports, Sampling::all(), Look::Whole);
+            // Source: BPF_MAXINSNS, linux/bpf_common.h.
+            assert!(begins.len() < 1_024 && program.len() < 4_096, "{}", program.len());
             for port in [8000, 8007] {
                 // 24 and 40 of IP, 20 of TCP.
                 assert_eq!(run(&program, &four(HOST, 4000, port)), 44);
@@ -605,9 +695,9 @@ mod tests {
 
     #[test]
     fn answers_are_what_the_loopback_brings_and_what_a_device_sends() {
-        let loopback = program(Tap::Loopback, &[80], Sampling::all());
+        let loopback = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
         assert_eq!(run(&loopback, &four(HOST, 80, 4000)), 44);
-        let device = program(Tap::Device, &[80], Sampling::all());
+        let device = program(Tap::Device, &[80], Sampling::all(), Look::Whole);
         assert_eq!(run(&device, &four(OUTGOING, 80, 4000)), 44);
         // Another host's port 80.
         assert_eq!(run(&device, &six(HOST, 80, 4000)), 0);
@@ -616,7 +706,7 @@ mod tests {
 
     #[test]
     fn what_is_not_tcp_or_has_no_ports_is_dropped() {
-        let program = program(Tap::Loopback, &[80], Sampling::all());
+        let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
         let mut udp = four(HOST, 4000, 80);
         udp.bytes[9] = 17;
         assert_eq!(run(&program, &udp), 0);
@@ -634,7 +724,7 @@ mod tests {
     #[test]
     fn it_keeps_the_connections_that_the_sampling_keeps_both_ways() {
         let sampling = Sampling::salted(0b1010_0110).halved().halved();
-        let program = program(Tap::Loopback, &[80], sampling);
+        let program = program(Tap::Loopback, &[80], sampling, Look::Whole);
         for client in 4000..4100 {
             let kept = if sampling.keeps(client) { 44 } else { 0 };
             assert_eq!(run(&program, &four(HOST, client, 80)), kept);

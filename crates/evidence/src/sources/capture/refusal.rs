@@ -23,7 +23,8 @@ pub enum Refusal {
     /// A broker that closes a connection or a channel, refuses a login, or gives a message back. Source: AMQP 0-9-1, 1.4.2.7,
     /// 1.5.2.5 and 1.8.3.10; RabbitMQ, "basic.nack"; MQTT 3.1.1, 3.2.2.3.
     Broker,
-    /// A stream's error, or a login that failed. Source: RFC 6120, 4.9 and 6.4.5.
+    /// A stream's error, a login that failed, or a stanza whose error says that it is temporary (`type='wait'`): too many
+    /// users in a room, accounts made too quickly, a quota. Source: RFC 6120, 4.9, 6.4.5 and 8.3.2.
     Xmpp,
 }
 
@@ -52,7 +53,7 @@ impl Refusal {
                 "FATAL, or an error of the database's own: connections, space, locks, read-only"
             }
             Self::Broker => "a close, a refusal or a message given back in the broker's protocol",
-            Self::Xmpp => "a stream error, or a failed login",
+            Self::Xmpp => "a stream error, a failed login, or an error that says to wait",
         }
     }
 }
@@ -82,6 +83,21 @@ pub const PASSED_AT_MOST: usize = 4;
 
 /// Longer ones are none: text that begins with these letters. Chosen: a thousand columns.
 pub const PASSED_LENGTH: u32 = 1 << 16;
+
+/// How stanzas of XMPP begin, in which [`WAIT`] may stand further in. Source: RFC 6120, 8.
+pub const STANZAS: [[u8; 4]; 3] = [*b"<pre", *b"<mes", *b"<iq "];
+
+/// `type='wait'`, the type of a stanza's error, of which two words are compared wherever it is: a word that begins at a
+/// multiple of four bytes is one of the second ones, and the one before it is the first.
+pub const WAIT: [([u8; 4], [u8; 4]); 4] =
+    [(*b"type", *b"='wa"), (*b"ype=", *b"'wai"), (*b"pe='", *b"wait"), (*b"e='w", *b"ait'")];
+
+/// A stanza is examined up to here, in steps of [`STEPS_AT_ONCE`] words. Chosen: beyond two addresses of eighty bytes, and as
+/// far as the filter has room for in older kernels. Unit: bytes.
+pub const STANZA_LOOKED_AT: u32 = 256;
+
+/// Words between two looks at how much of it is left.
+pub const STEPS_AT_ONCE: u32 = 8;
 
 const ALL: u32 = u32::MAX;
 const FIRST: u32 = 0xff00_0000;
