@@ -158,9 +158,9 @@ pub(crate) struct Line<'a> {
     session: Box<dyn Session>,
 }
 
-/// So many in a row that close without an answer are no chance, and what is asked is the wrong port.
-// Chosen: a service that closes on every second one does so eight times in a row once in 256 rounds.
-const CLOSED: u32 = 8;
+/// So many in a row that close without an answer, before any was answered, are no chance: it is the wrong port.
+// Chosen: a service that closes on three of four does so once in a thousand runs.
+const CLOSED: u32 = 24;
 
 fn exchanges(job: &Job) -> Result<Preflight, Trouble> {
     let mut preflight = Preflight::default();
@@ -179,16 +179,16 @@ fn exchanges(job: &Job) -> Result<Preflight, Trouble> {
             let took = match line.exchange(job) {
                 Ok(took) => took.service,
                 // A service that turns some away is loaded and counted, not given up.
-                Err(Trouble::Closed(_)) if closed < CLOSED => {
+                Err(Trouble::Closed(_)) if !preflight.service.is_empty() || closed < CLOSED => {
                     closed += 1;
                     continue 'rounds;
                 }
+                Err(Trouble::Silent { .. }) if !preflight.service.is_empty() => break 'rounds,
                 Err(trouble) => return Err(trouble),
             };
             pair.service.push(took);
             sum += took;
         }
-        closed = 0;
         preflight.service.push(sum / lines.len().max(1) as u32);
     }
     Ok(preflight)

@@ -255,7 +255,7 @@ impl<H> Slice<H> {
         self.errors.values().sum()
     }
 
-    /// Answers by which the service did its work: all but those of status 5xx, 413 and 429.
+    /// Answers by which the service did its work: all but those of status 400, 413, 414, 429, 431 or 5xx.
     ///
     /// A 5xx says that the service could not, a 413 or 429 that it would not: a limit answers with any of them, and
     /// faster than the work would take. Any other 4xx (404, 401) is the right answer to the request, at any load.
@@ -271,7 +271,7 @@ impl<H> Slice<H> {
 /// Whether an HTTP status below 500 says that a limit of the service was passed: of the size of a request, or of their rate.
 /// Source: RFC 9110, 15.5.14; RFC 6585, 4.
 pub fn is_over_a_limit(status: u16) -> bool {
-    matches!(status, 413 | 429)
+    matches!(status, 400 | 413 | 414 | 429 | 431)
 }
 
 impl Slice {

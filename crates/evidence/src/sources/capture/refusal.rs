@@ -6,14 +6,15 @@
 /// A family of protocols, and its form of refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// Status 413, 429 or 5xx. Source: RFC 9110, 15.5.14 and 15.6; RFC 6585, 4.
+    /// Status 400, 413, 414, 429, 431 or 5xx. nginx, Apache and HAProxy say 400 where headers are too large. Source:
+    /// RFC 9110, 15.5.1, 15.5.14, 15.5.15 and 15.6; RFC 6585, 4 and 5; nginx, "large_client_header_buffers".
     Http,
     /// A reply of SMTP or FTP: 421, 425, 450, 451, 452, 454, 530, 554; vsftpd's `500 OOPS`, after which it ends the session.
     /// Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6; vsftpd, `die`.
     Reply,
     /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`, `@ERROR: max connections`. Source: RESP,
     /// "simple errors", and the errors of redis that are about itself and not the command (`createSharedObjects`);
-    /// memcached's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR"; rsync, "csprotocol.txt".
+    /// memcached's and beanstalkd's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR"; rsync, "csprotocol.txt".
     Word,
     /// What a database can't do now, whatever it is asked: PostgreSQL's FATAL, and its errors of the classes 40, 53 and
     /// 57, 25006 and 55P03; MySQL's 1021, 1040, 1203, 1205, 1213, 1226, 1290 and 1836.
@@ -43,12 +44,14 @@ impl Refusal {
         Self::ALL.get(bytes.wrapping_sub(1)).copied()
     }
 
-    /// In words: `413, 429 or 5xx`.
+    /// In words: `HTTP status 503`.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Http => "HTTP status 413, 429 or 5xx",
+            Self::Http => "HTTP status 400, 413, 414, 429, 431 or 5xx",
             Self::Reply => "reply 421, 425, 45x, 500 OOPS, 530 or 554",
-            Self::Word => "an error word (-ERR, -OOM, -READONLY, NO, SERVER_ERROR, @ERROR)",
+            Self::Word => {
+                "an error word (-ERR, -OOM, -READONLY, NO, SERVER_ERROR, DRAINING, @ERROR)"
+            }
             Self::Database => {
                 "FATAL, or an error of the database's own: connections, space, locks, read-only"
             }
@@ -114,8 +117,11 @@ macro_rules! signs {
 
 /// All that are known.
 pub const SIGNS: &[Sign] = signs! {
+    Http: at(0, *b"HTTP"), at(9, *b"400 ");
     Http: at(0, *b"HTTP"), at(9, *b"413 ");
+    Http: at(0, *b"HTTP"), at(9, *b"414 ");
     Http: at(0, *b"HTTP"), at(9, *b"429 ");
+    Http: at(0, *b"HTTP"), at(9, *b"431 ");
     Http: at(0, *b"HTTP"), (9, FIRST, 0x3500_0000);
     Reply: at(0, *b"421 ");
     Reply: at(0, *b"421-");
@@ -146,6 +152,10 @@ pub const SIGNS: &[Sign] = signs! {
     Word: at(0, *b"-TRY");
     Word: at(0, *b"-DEN");
     Word: at(0, *b"SERV"), at(4, *b"ER_E");
+    Word: at(0, *b"DRAI"), at(4, *b"NING");
+    Word: at(0, *b"OUT_"), at(4, *b"OF_M");
+    Word: at(0, *b"JOB_"), at(4, *b"TOO_");
+    Word: at(0, *b"BURI"), at(4, *b"ED\r\n");
     Word: at(0, *b"@ERR"), at(4, *b"OR: ");
     Word: at(0, *b"* BY"), (4, 0xffff_ff00, 0x4520_5b00);
     Broker: at(0, [0x20, 2, 0, 1]);
@@ -213,6 +223,9 @@ mod tests {
             (&b"HTTP/1.1 429 Too Many Requests"[..], Some(Refusal::Http)),
             (&b"HTTP/1.1 413 Request Entity Too Large"[..], Some(Refusal::Http)),
             (b"HTTP/1.0 503 Service Unavailable", Some(Refusal::Http)),
+            (b"HTTP/1.1 400 Bad Request\r\nServer", Some(Refusal::Http)),
+            (b"HTTP/1.1 431 Request Header Fields", Some(Refusal::Http)),
+            (b"HTTP/1.1 403 Forbidden\r\nServer", None),
             (b"HTTP/1.1 200 OK\r\nServer: x", None),
             (b"HTTP/1.1 404 Not Found\r\n", None),
             (b"421 too many connections\r\n", Some(Refusal::Reply)),
@@ -226,6 +239,8 @@ mod tests {
             (b"-BUSY Redis is busy running a script", Some(Refusal::Word)),
             (b"-BUSYGROUP Consumer Group name already exists", None),
             (b"SERVER_ERROR out of memory\r\n", Some(Refusal::Word)),
+            (b"DRAINING\r\n", Some(Refusal::Word)),
+            (b"INSERTED 17\r\n", None),
             (b"@ERROR: max connections (2) reached", Some(Refusal::Word)),
             (b"@RSYNCD: 31.0\n", None),
             (b"a001 NO [LIMIT] Maximum number of", Some(Refusal::Word)),

@@ -1,8 +1,8 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
-//! A refusal is a status of 413, 429 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
+//! A refusal is a status of 400, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
 //! statuses are answers. At a watched service the kernel compares the first bytes of answers, in several protocols.
-//! Source: RFC 9110, 15.6; RFC 6585, 4.
+//! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
 
 use linerate_evidence::sources::capture::Refusal;
 
@@ -35,12 +35,13 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let (asked, lost) = (load.answered + failed, refused + failed);
     silent_if(lost == 0, "every exchange was answered")?;
     let mut causes: Vec<_> = errors().map(|(cause, count)| (cause.as_str(), *count)).collect();
-    causes.extend([("status 413, 429 or 5xx", refused), ("timeout", load.timed_out)]);
+    causes
+        .extend([("status 400, 413, 414, 429, 431 or 5xx", refused), ("timeout", load.timed_out)]);
     causes.retain(|(_, count)| *count > 0);
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let most = causes.iter().take(3).map(|(cause, count)| format!("{count} {cause}"));
     let (said, good) = (Vec::from_iter(most).join(", "), load.good_throughput);
-    let log = "a limit of connections, requests or their size (503, 429, 413), a worker that died (reset), a timeout of its own (closed)";
+    let log = "a limit of connections, requests or their size (503, 429, 413, 431, 400), a worker that died (reset), a timeout of its own (closed)";
     Ok(claim(asked as f64, (asked - lost) as f64, log)
         .sum(format!("{lost} of {asked} exchanges failed or were refused; {good} good answers"))
         .seen(said))
