@@ -1,10 +1,8 @@
 //! Candidates for the verdict: claims and rules that hold at the place, with what lifting each gives.
 
-use std::cmp::Ordering;
-
-use crate::advice::{Advice, Kind};
 use crate::prelude::*;
-use crate::verdict::{Assessed, State};
+use crate::remedy::Advice;
+use crate::verdict::{Assessed, Kind, State};
 
 pub(crate) struct Candidate {
     pub id: &'static str,
@@ -30,16 +28,10 @@ pub(crate) enum Rank {
 }
 
 impl Candidate {
-    pub fn first(a: &Self, b: &Self) -> Ordering {
-        a.rank.cmp(&b.rank).then(b.gain.total_cmp(&a.gain))
-    }
-
     /// Whether the other's gain lies within this one's interval.
     pub fn ties(&self, other: &Self) -> bool {
-        self.rank == other.rank
-            && self.rank == Rank::Cause
-            && other.gain >= self.interval.0
-            && other.gain <= self.interval.1
+        let is_within = (self.interval.0..=self.interval.1).contains(&other.gain);
+        is_within && self.rank == Rank::Cause && other.rank == Rank::Cause
     }
 }
 
@@ -51,12 +43,16 @@ pub(crate) fn of_claim(
     listed: &mut Assessed,
 ) -> Option<Candidate> {
     let ceiling = claim.parts.iter().filter_map(|part| ceiling(facts, part)).reduce(f64::min);
-    listed.kind = kind(claim);
     listed.state = State::Ceiling;
+    listed.kind = match claim.parts.first() {
+        Some(Part::Capacity { resource: Resource::Load, .. }) => Kind::Demand,
+        Some(Part::Capacity { .. }) => Kind::Resource,
+        _ => Kind::Defect,
+    };
     listed.ceiling = ceiling.map(OpRate);
     listed.share = ceiling.map(|rate| facts.attained / rate);
     (listed.sum, listed.because) = (claim.sum.clone(), claim.seen.clone());
-    if claim.known == Known::PresentOnly {
+    if !claim.is_sized {
         return None;
     }
     let parts = claim.parts.iter();
@@ -79,14 +75,6 @@ fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
     let most = model.without_service(path, least == Least::OfBothEnds).0;
     let high = most.max(known.high.0);
     [known.low.0, (known.mid.0 * high).sqrt(), high].into()
-}
-
-fn kind(claim: &Claim) -> Kind {
-    match claim.parts.first() {
-        Some(Part::Capacity { resource: Resource::Load, .. }) => Kind::Demand,
-        Some(Part::Capacity { .. }) => Kind::Resource,
-        _ => Kind::Defect,
-    }
 }
 
 fn rank(claim: &Claim, part: &Part) -> Rank {
@@ -172,9 +160,15 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
 fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     if facts.watched.is_empty() {
         // Recorded without its connections' states: the claim's own size has to do.
-        let predicted = watched_without(facts, each);
-        let holds = covers(facts, at, each) && predicted.low.0 > facts.attained;
-        return holds.then_some(predicted);
+        let spared = each * facts.attained;
+        // What is left of the time may be less than samples resolve: at least as little as chance.
+        let after =
+            |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
+        // A client pauses as long as its connection is idle, or not at all.
+        let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
+        let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
+        let holds = covers(facts, at, each) && low > facts.attained;
+        return holds.then(|| [low, (low * high).sqrt(), high].into());
     }
     let place = &facts.place;
     let share = each * facts.attained / place.of.max(1e-9);
@@ -270,9 +264,11 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
         return None;
     }
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
+    // Whether its first remedy says how many are served at a time then.
+    let enlarges = claim.remedies.first().is_some_and(|remedy| remedy.at_once.is_some());
     Some(match (&facts.model, spaced) {
         // Without the set rate an exchange takes its time after a pause.
-        (Some(model), Some(spaced)) if place.regime == Regime::RateSet && !enlarges(claim) => {
+        (Some(model), Some(spaced)) if place.regime == Regime::RateSet && !enlarges => {
             model.with_alone(Some(spaced), 1.0)
         }
         (Some(model), _) => {
@@ -320,11 +316,6 @@ fn gains(facts: &Facts, predicted: Predicted) -> bool {
 
 /// The growth predicted for a capacity whose new size is unknown: twice.
 const TWICE: f64 = 1.0 / HALFWAY;
-
-/// Whether its first remedy says how many are served at a time then.
-fn enlarges(claim: &Claim) -> bool {
-    claim.remedies.first().is_some_and(|remedy| remedy.at_once.is_some())
-}
 
 /// By how much a claim's first remedy enlarges a capacity, and the connections then. Slots grow to what is asked;
 /// anything else doubles.
@@ -376,17 +367,6 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
         }
     };
     here >= HOLDS * account.under_way
-}
-
-/// A watched service's client pauses as long as its connection is idle, or not at all.
-fn watched_without(facts: &Facts, each: f64) -> Predicted {
-    let spared = each * facts.attained;
-    // What is left of the time may be less than samples resolve: at least as little as chance.
-    let after =
-        |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
-    let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
-    let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
-    [low, (low * high).sqrt(), high].into()
 }
 
 fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Vec<Advice> {

@@ -33,7 +33,7 @@ impl Latency {
             }
             _ => None,
         };
-        let sized = claims.iter().filter(|(.., claim)| claim.known == Known::Sized);
+        let sized = claims.iter().filter(|(.., claim)| claim.is_sized);
         let parts = sized.flat_map(|of| of.2.parts.iter().map(move |part| (of, part)));
         let delays = parts.filter_map(|(of, part)| Some((of, fits(part)?)));
         let largest = delays.reduce(|most, of| if of.1 > most.1 { of } else { most });

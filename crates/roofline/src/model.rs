@@ -154,9 +154,11 @@ impl Model {
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
         let connections = f64::from(self.connections);
         // A small rest is known no better than what was taken off, and may itself be of it. Exchanges that ended
-        // before it could have held them show the rest; else it is between all that is left and only work.
+        // before it could have held them show the rest, by their median; else it is between all that is left and only work.
         let (most, least) = (self.left(each * (1.0 - SPLIT)), self.left(each * (1.0 + SPLIT)));
-        let quick = self.quicker_than(each * HALFWAY).filter(|quick| *quick < most);
+        let share = self.service.share_within(0, (each * HALFWAY * 1e9) as u64);
+        let quick = self.service.at(share * 100.0 / 2.0).filter(|_| share > 0.0);
+        let quick = quick.map(|median| median.value as f64 / 1e9).filter(|quick| *quick < most);
         let solve = |left: f64, heat: Heat| {
             let stations = at(stations, heat, self.by);
             let demands = work(&stations);
@@ -187,13 +189,6 @@ impl Model {
     /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
     fn left(&self, each: f64) -> f64 {
         (self.exchange_s - each).max(self.exchange_s * 1e-3)
-    }
-
-    /// Median of the exchanges quicker than this; none: there were none. Unit: seconds.
-    fn quicker_than(&self, seconds: f64) -> Option<f64> {
-        let share = self.service.share_within(0, (seconds * 1e9) as u64);
-        let median = self.service.at(share * 100.0 / 2.0).filter(|_| share > 0.0);
-        median.map(|median| median.value as f64 / 1e9)
     }
 
     /// Without so much of the time for which each is served. Unit: seconds.

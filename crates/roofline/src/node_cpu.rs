@@ -79,11 +79,8 @@ impl NodeCpu {
     /// A process's use of a scheduler, if it ran or could have run in such a share of samples. With idle schedulers
     /// it runs whenever it can; with full ones it takes its turn.
     pub fn of_one(&self, running: f64) -> f64 {
-        if self.active < FULL * self.online {
-            running
-        } else {
-            running * self.active / (self.active + self.run_queue)
-        }
+        let has_room = self.active < FULL * self.online;
+        if has_room { running } else { running * self.active / (self.active + self.run_queue) }
     }
 
     /// Normal schedulers in native code that waits: active, and by the kernel neither running, ready, nor throttled.

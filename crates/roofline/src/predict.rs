@@ -79,8 +79,8 @@ fn noise(run: &Run) -> f64 {
 /// The rate at which what is busy for such a share of the time is always busy.
 fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
     let per_s = OpRate(if busy > AT_WORK { attained / busy } else { f64::INFINITY });
-    let sum =
-        format!("{who}, busy {:.0} % of the time at {}: {per_s}", busy * 100.0, OpRate(attained));
+    let (share, now) = (busy * 100.0, OpRate(attained));
+    let sum = format!("{who}, busy {share:.0} % of the time at {now}: {per_s}");
     Ceiling { id: id.into(), per_s, sum }
 }
 

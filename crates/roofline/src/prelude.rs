@@ -16,14 +16,12 @@ pub(crate) use linerate_evidence::{
     StepKind, Subject, WAKING,
 };
 pub(crate) use linerate_model::words::{duration, in_percent, percent, rounded_up};
-pub(crate) use linerate_model::{
-    Aqm, BitRate, Bytes, OneDirection, OpRate, Plan, Timestamp, Workload,
-};
+pub(crate) use linerate_model::{Aqm, BitRate, Bytes, OneDirection, OpRate, Timestamp, Workload};
 pub(crate) use linerate_predict::{Predicted, QueueStation, trips_again, window_with_losses};
 pub(crate) use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::chosen::*;
-pub(crate) use crate::claim::{At, Claim, Known, Least, OrNotHere, Part, Resource, Role, Silent};
+pub(crate) use crate::claim::{At, Claim, Least, OrNotHere, Part, Resource, Role, Silent};
 pub(crate) use crate::claim::{bytes, missing, not_here, rate, silent_if};
 pub(crate) use crate::facts::admission::{AcceptQueue, LetIn, Stock, Taken};
 pub(crate) use crate::facts::channels::FRAGMENT;

@@ -7,10 +7,10 @@
 //!
 //! A place without a cause is an answer.
 
-use crate::advice::{Advice, Kind};
 use crate::candidate::{Candidate, Rank, of_claim};
 use crate::latency::Latency;
 use crate::prelude::*;
+use crate::remedy::Advice;
 use crate::roofs::{ROOFS, Roof};
 
 /// A roof's result.
@@ -36,6 +36,19 @@ pub struct Assessed {
     pub binds: bool,
     /// The evidence for or against it.
     pub because: String,
+}
+
+/// What sort of limit a roof is, for readers of reports: it ranks nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A mechanism that adds time or work, or turns requests away.
+    #[default]
+    Defect,
+    /// Something that can be used up.
+    Resource,
+    /// No more was asked for.
+    Demand,
 }
 
 /// A roof's three answers, in the order in which they are listed.
@@ -131,7 +144,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
         of
     };
     let mut roofs: Vec<Assessed> = ROOFS.iter().map(assess).collect();
-    candidates.sort_by(Candidate::first);
+    candidates.sort_by(|a, b| a.rank.cmp(&b.rank).then(b.gain.total_cmp(&a.gain)));
     // A watched service that refuses a few does what it is there for: they are told, and limit nothing.
     let is_few = |of: &Candidate| facts.load == Load::Watched && of.rank == Rank::FewTurnedAway;
     let (few, candidates): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_few);

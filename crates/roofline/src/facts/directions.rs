@@ -24,11 +24,17 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
     let mut all = Vec::new();
     for (index, path) in plan.paths().into_iter().enumerate() {
         let number = u16::try_from(index).unwrap_or(u16::MAX);
+        let name = |direction| match (plan.links.get(index).map(|link| &link.between), direction) {
+            (None, Direction::Outbound) => "the outbound path".into(),
+            (None, Direction::Return) => "the return path".into(),
+            (Some([one, other]), Direction::Outbound) => format!("{one} to {other}"),
+            (Some([one, other]), Direction::Return) => format!("{other} to {one}"),
+        };
         let changes = [path.out.clone(), path.back.clone()];
         let directions = path.directions().into_iter().zip(Direction::BOTH).zip(changes);
         all.extend(directions.map(|((asked, direction), change)| LaidDirection {
             asked,
-            name: name(plan, index, direction),
+            name: name(direction),
             rtt: path.round_trip().as_secs_f64(),
             crossing: plan.crossing(index),
             change,
@@ -46,11 +52,9 @@ impl<'a> Facts<'a> {
     pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
         let mut fullest: Option<(&LaidDirection, f64, f64)> = None;
         for direction in &self.directions {
-            if let Some((most, used)) = direction.most()?.zip(direction.utilisation()?)
-                && fullest.is_none_or(|fullest| used > fullest.2)
-            {
-                fullest = Some((direction, most, used));
-            }
+            let used = direction.most()?.zip(direction.utilisation()?);
+            let fuller = used.filter(|of| fullest.is_none_or(|fullest| of.1 > fullest.2));
+            fullest = fuller.map(|(most, used)| (direction, most, used)).or(fullest);
         }
         fullest.or_not_here("the plan sets no rate for the path")
     }
@@ -184,15 +188,5 @@ pub(crate) struct Overflows {
 impl Overflows {
     pub fn sum(&self) -> f64 {
         self.queue + self.limit
-    }
-}
-
-fn name(plan: &Plan, index: usize, direction: Direction) -> String {
-    let between = plan.links.get(index).map(|link| &link.between);
-    match (between, direction) {
-        (None, Direction::Outbound) => "the outbound path".into(),
-        (None, Direction::Return) => "the return path".into(),
-        (Some([one, other]), Direction::Outbound) => format!("{one} to {other}"),
-        (Some([one, other]), Direction::Return) => format!("{other} to {one}"),
     }
 }

@@ -22,7 +22,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(came >= waiting && by_turns.is_none(), why)?;
     for stock in [Stock::Descriptors, Stock::Ports, Stock::Processes] {
         let why = format!("the target has no {} left to accept with", stock.name());
-        silent_if(stock.of(facts).is_ok_and(|of| of.is_out()), why)?;
+        silent_if(stock.of(facts).is_ok_and(|of| of.out >= HALFWAY), why)?;
     }
     // Begun and not established ones found the queue full, and try again.
     let unmade = facts.begun().map_or(0.0, |begun| begun - came);
