@@ -257,10 +257,11 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
     };
     let of_target = |of| matches!(of, Resource::TargetCpu | Resource::TargetThread);
     // What has headroom by its own figures is not full; slots of a watched service have a count of their own.
-    let is_of_reads = facts.load == Load::Watched && resource == Resource::Slots;
-    let has_room =
-        claim.role == Role::Place && !is_of_reads && each * facts.attained < HALFWAY * at_once;
-    if has_room || resource != full && !(of_target(resource) && of_target(full)) {
+    let is_known = facts.load == Load::Made || resource != Resource::Slots;
+    let has_room = is_known && each * facts.attained < HALFWAY * at_once;
+    if has_room && claim.role == Role::Place
+        || resource != full && !(of_target(resource) && of_target(full))
+    {
         return None;
     }
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
@@ -287,10 +288,9 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
 /// Other resources keep their headroom.
 fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
     let left = left.clamp(FEW.recip(), 1.0);
-    let room = |heat| facts.stations.room(heat, lifted, 0.0).max(1.0);
-    let (mid, high) =
-        (asked_with(facts, left).min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
-    times(facts, [1.0, mid, high.max(mid)])
+    let room = |most: f64, heat| most.min(facts.stations.room(heat, lifted, 0.0).max(1.0));
+    let mid = room(asked_with(facts, left), Heat::Warm);
+    times(facts, [1.0, mid, room(left.recip(), Heat::Hot).max(mid)])
 }
 
 /// By how much more is asked where those under way take this share of their time; all it can answer where none are.

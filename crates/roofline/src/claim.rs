@@ -256,6 +256,11 @@ pub(crate) fn missing(metric: &str, of: &str) -> Missing {
     Missing { metric: metric.into(), of: of.into() }
 }
 
+/// Missing where this is so.
+pub(crate) fn missing_if(is_so: bool, metric: &str, of: &str) -> Result<(), Missing> {
+    if is_so { Err(missing(metric, of)) } else { Ok(()) }
+}
+
 pub fn not_here<T>(why: impl Into<String>) -> Result<T, Silent> {
     Err(Silent::NotHere(why.into()))
 }

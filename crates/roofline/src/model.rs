@@ -116,7 +116,7 @@ impl Model {
             fit: fit(&observed),
             stations,
             with_free_engine: measured.with_free_engine().apart(),
-            bounds: measured.all().to_vec(),
+            bounds: measured.all.clone(),
             by,
             service: run.load.service.clone(),
             connections: customers,
@@ -369,7 +369,7 @@ fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
     let each = |per_s: f64| 1.0 / per_s.max(1e-12);
     let one = experiment.and_then(|it| it.alone);
     let one =
-        one.map(|one| Estimate { mid: each(one.per_s), low: each(one.high), high: each(one.low) });
+        one.map(|of| Estimate { mid: each(of.per_s), low: each(of.high), high: each(of.low) });
     if run.header.plan.is_stream() {
         // A block alone finds an empty buffer; what a stream takes for one is all there is.
         return Some(one.unwrap_or(Estimate::exact(run.load.in_flight / run.attained().0)));

@@ -13,9 +13,7 @@ use crate::prelude::*;
 /// What `linerate what-if` starts from; `held_by` is the run's verdict.
 pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     let attained = run.attained().0;
-    if attained <= 0.0 {
-        return Err(missing("answered", "engine"));
-    }
+    missing_if(attained <= 0.0, "answered", "engine")?;
     let (target, host) = used(run);
     let engine_cpus = run.header.host.engine_threads.min(run.header.host.cpus).max(1);
     let cpu = |id: &str, demand_s, cpus| Cpu { id: id.into(), demand_s, cpus };

@@ -22,7 +22,7 @@ pub(crate) use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::chosen::*;
 pub(crate) use crate::claim::{At, Claim, Least, OrNotHere, Part, Resource, Role, Silent};
-pub(crate) use crate::claim::{bytes, missing, not_here, rate, silent_if};
+pub(crate) use crate::claim::{bytes, missing, missing_if, not_here, rate, silent_if};
 pub(crate) use crate::facts::admission::{AcceptQueue, LetIn, Stock, Taken};
 pub(crate) use crate::facts::channels::FRAGMENT;
 pub(crate) use crate::facts::connections::{

@@ -211,10 +211,8 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
         );
         return Verdict::none(Answer::Unexplained, says);
     }
-    let mut used = String::new();
-    if let Ok(target) = facts.target_cpu() {
-        used = format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit);
-    }
+    let of = |of: &Target| format!(" with {:.2} of the {:.0} CPUs it may use", of.cores, of.limit);
+    let mut used = facts.target_cpu().map_or(String::new(), of);
     // Idle CPUs do not help an exchange that waits for one thread.
     let thread = facts.stations.of_resource(Resource::TargetThread);
     if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
@@ -235,9 +233,10 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
         format!("; its clients rest for {idle} and wait for {wait}, so that they set the rate")
     });
     let says = format!("the target {does}{used}{refused}{rest}; {waits}");
-    let (state, none) =
-        if is_work { (Answer::Unlimited, "no limit binds: ") } else { (Answer::Unexplained, "") };
-    Verdict::none(state, format!("{none}{says}"))
+    match is_work {
+        true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),
+        false => Verdict::none(Answer::Unexplained, says),
+    }
 }
 
 fn idle(run: &Run) -> String {

@@ -38,8 +38,8 @@ pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Miss
             of,
         });
     }
-    let none = || missing(port::RECV_CNT.name, "flow/*/server, twice");
-    if found.is_empty() { Err(none()) } else { Ok(found) }
+    missing_if(found.is_empty(), port::RECV_CNT.name, "flow/*/server, twice")?;
+    Ok(found)
 }
 
 // Source: a segment has 1,448 bytes, INET_DEF_BUFFER 1,460 (inet_drv.c): nearly filling that buffer is no fault.

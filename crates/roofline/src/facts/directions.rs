@@ -15,7 +15,7 @@ pub(crate) struct LaidDirection<'a> {
     change: Option<DirectionChange>,
     keys: String,
     direction: Direction,
-    of: Of<'a>,
+    pub of: Of<'a>,
     attained: f64,
 }
 
@@ -72,13 +72,9 @@ impl<'a> Facts<'a> {
 }
 
 impl LaidDirection<'_> {
-    pub fn per_second<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
-        self.of.rate(metric)
-    }
-
-    /// The same an exchange, wherever it went.
+    /// What it carried, an exchange, wherever that went.
     pub fn each<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
-        Ok(self.per_second(metric)? / self.attained)
+        Ok(self.of.rate(metric)? / self.attained)
     }
 
     /// Packets of an exchange that crosses this link, ACKs and retransmissions included.
@@ -88,7 +84,7 @@ impl LaidDirection<'_> {
 
     /// Packets dropped a second because its queue, or the path's limit, was full.
     pub fn overflows(&self) -> Result<Overflows, Missing> {
-        let of = |metric| self.per_second(metric);
+        let of = |metric| self.of.rate(metric);
         let queue = of(link::DROPPED_QUEUE);
         if let (Ok(queue), Ok(limit)) = (&queue, of(link::DROPPED_LIMIT)) {
             return Ok(Overflows { queue: *queue, limit });
@@ -106,7 +102,7 @@ impl LaidDirection<'_> {
 
     /// Packets dropped as too large, a second.
     pub fn too_large(&self) -> Result<f64, Missing> {
-        match self.per_second(link::DROPPED_SIZE) {
+        match self.of.rate(link::DROPPED_SIZE) {
             // Where no reason is given, a size that was not asked for drops nothing.
             Err(_) if self.asked.largest.is_none() => Ok(0.0),
             told => told,
@@ -115,16 +111,16 @@ impl LaidDirection<'_> {
 
     /// Packets lost at random, a second.
     pub fn lost_per_second(&self) -> Result<f64, Missing> {
-        Ok(self.lost()? * self.per_second(link::PACKETS_IN)?)
+        Ok(self.lost()? * self.of.rate(link::PACKETS_IN)?)
     }
 
     /// The share of packets lost at random.
     pub fn lost(&self) -> Result<f64, Missing> {
-        let came = self.per_second(link::PACKETS_IN)?.max(1e-9);
-        match self.per_second(link::DROPPED_LOSS) {
+        let came = self.of.rate(link::PACKETS_IN)?.max(1e-9);
+        match self.of.rate(link::DROPPED_LOSS) {
             Ok(lost) => Ok(lost / came),
             // The kernel's netem says only how many it dropped.
-            Err(_) if self.per_second(link::DROPPED).is_ok() => Ok(self.asked.loss.0),
+            Err(_) if self.of.rate(link::DROPPED).is_ok() => Ok(self.asked.loss.0),
             Err(missing) => Err(missing),
         }
     }
@@ -132,7 +128,7 @@ impl LaidDirection<'_> {
     /// Its use, 0 to 1; with a trace the share of time in which packets waited. None: as fast as the machine.
     pub fn utilisation(&self) -> Result<Option<f64>, Missing> {
         if let Some(BitRate(rate)) = self.asked.rate {
-            return Ok(Some(self.per_second(link::BYTES_OUT)? * 8.0 / rate));
+            return Ok(Some(self.of.rate(link::BYTES_OUT)? * 8.0 / rate));
         }
         if self.asked.trace.is_none() {
             return Ok(None);
@@ -161,7 +157,7 @@ impl LaidDirection<'_> {
     /// Mean time by which frames leave late. Unit: seconds.
     pub fn late(&self) -> Result<f64, Missing> {
         let (late, over) = self.of.delta(link::LATE)?;
-        let frames = self.per_second(link::FRAMES_OUT)? * over.as_secs_f64();
+        let frames = self.of.rate(link::FRAMES_OUT)? * over.as_secs_f64();
         Ok(late.as_secs_f64() / frames.max(1.0))
     }
 

@@ -56,7 +56,7 @@ fn dropped(direction: &LaidDirection) -> f64 {
         direction.lost_per_second(),
         direction.overflows().map(|full| full.sum()),
         direction.too_large(),
-        direction.per_second(link::DROPPED_DEVICE),
+        direction.of.rate(link::DROPPED_DEVICE),
     ];
     reasons.into_iter().flatten().sum()
 }

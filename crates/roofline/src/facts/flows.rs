@@ -184,18 +184,10 @@ pub(crate) fn size(
     Ok(match most {
         Ok(most) if share(&|_, largest| largest as f64 == most)? >= HALFWAY => Size::AtMost(most),
         _ if share(&|least, largest| least == largest)? <= HALFWAY => Size::Tuned,
-        _ if is_sent_from && share(&|_, of| is_initial_send_buffer(of))? > HALFWAY => Size::Initial,
+        _ if is_sent_from && share(&|_, of| tcp_info::is_initial_send_buffer(of))? > HALFWAY => {
+            Size::Initial
+        }
         _ => Size::Fixed,
-    })
-}
-
-/// Whether a send buffer has an initial size of the kernel's: ten segments (`TCP_INIT_CWND`), each in a block of a
-/// power of two with a `sk_buff` of 256 bytes, times 2, or 3 with bbr.
-/// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
-fn is_initial_send_buffer(bytes: u64) -> bool {
-    [20, 30].into_iter().any(|segments| {
-        bytes.is_multiple_of(segments)
-            && (bytes / segments).checked_sub(256).is_some_and(u64::is_power_of_two)
     })
 }
 
@@ -258,17 +250,4 @@ fn over(
     let (found, lacks): (Vec<_>, Vec<_>) = flows.iter().map(figure).partition(Result::is_ok);
     let lacks = lacks.into_iter().rev().find_map(Result::err).unwrap_or(none);
     if found.is_empty() { Err(lacks) } else { Ok(found.into_iter().flatten().collect()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernels_first_send_buffers_are_told_from_those_of_an_option() {
-        // MTU 1500 with cubic and with bbr, older kernels, loopback; then {sndbuf, 32768} and SO_SNDBUF of 64 KiB.
-        let kernels = [46_080, 69_120, 87_040, 130_560, 2_626_560];
-        assert!(kernels.into_iter().all(is_initial_send_buffer));
-        assert!(![65_536, 131_072, 16_384, 4_608].into_iter().any(is_initial_send_buffer));
-    }
 }

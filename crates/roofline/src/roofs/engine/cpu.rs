@@ -9,9 +9,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let host = &facts.run.header.host;
     let busiest = facts.run.load.busiest_thread;
-    if busiest <= 0.0 {
-        return Err(missing("cpu", "engine").into());
-    }
+    missing_if(busiest <= 0.0, "cpu", "engine")?;
     let threads = host.engine_threads.max(1);
     let at_once = (facts.run.engine_cores() / busiest).max(1.0);
     let each = facts.per_exchange(at_once * busiest);

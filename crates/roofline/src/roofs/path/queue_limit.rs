@@ -23,7 +23,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let (direction, drops) = worst.or_not_here("the path has no queue limit")?;
     silent_if(drops.sum() <= 0.0, "no full queue dropped a packet")?;
-    let share = drops.sum() / direction.per_second(link::PACKETS_IN)?.max(1e-9);
+    let share = drops.sum() / direction.of.rate(link::PACKETS_IN)?.max(1e-9);
     let Cost { each, words } = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
     let line = direction.utilisation()?.map_or(String::new(), used);

@@ -22,11 +22,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rtt = min_rtt(&facts.run)?;
     let each = (rounds - 1.0) * rtt;
     let (rate, trips, rtt) = (facts.rate_at(each), rounds - 1.0, duration(rtt));
-    let connections = facts.run.connections_words();
+    let many = facts.run.connections_words();
     let mean = duration(facts.run.load.service.mean() / 1e9);
     Ok(Claim::delay(At::Path, each)
         .sum(format!(
-            "{connections} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
+            "{many} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
         ))
         .seen(format!(
             "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was retransmitted"

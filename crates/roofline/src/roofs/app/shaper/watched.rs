@@ -53,9 +53,9 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     let owners: Vec<&Process> = facts.processes.iter().filter(owns).collect();
     let sampled = owners.len();
     // It has nothing to do and would take any message.
-    let is_idle =
-        |of: &&Process| is_in_loop(of.function) && of.running < HALFWAY && of.with_mail < HALFWAY;
-    let mut others = owners.into_iter().filter(|of| !is_idle(of));
+    let is_busy =
+        |of: &&Process| !is_in_loop(of.function) || of.running.max(of.with_mail) >= HALFWAY;
+    let mut others = owners.into_iter().filter(is_busy);
     let other = others.next().map(|of| format!("; one is in {}", of.function));
     let idle = sampled - others.count() - usize::from(other.is_some());
     let at = other.unwrap_or_default();
