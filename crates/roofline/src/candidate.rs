@@ -114,8 +114,8 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
         Part::Work { resource, each } => work(facts, resource, each, false),
         Part::Taken { resource, each } => work(facts, resource, each, true),
         Part::Capacity { resource: Resource::Load, .. } => load(facts),
-        Part::Capacity { resource, at_once, each } => {
-            capacity(facts, claim, resource, [at_once, each])
+        Part::Capacity { resource: of, at_once, each } => {
+            capacity(facts, claim, of, [at_once, each])
         }
     }
 }
@@ -223,11 +223,9 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
     let fits = match place.regime {
         Regime::Full if held => is_held(facts, each),
         Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),
-        // Where nothing is full, an exchange takes as long as its work.
-        Regime::Delayed | Regime::Unknown => {
-            is_much(facts, each) && covers(facts, At::Service, each)
-        }
         Regime::RateSet | Regime::Met => false,
+        // Where nothing is full, an exchange takes as long as its work.
+        _ => is_much(facts, each) && covers(facts, At::Service, each),
     };
     let predicted = match () {
         () if by_others => model.without_others(),
@@ -238,14 +236,11 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
 }
 
 fn load(facts: &Facts) -> Option<Predicted> {
-    let predicted = match &facts.model {
-        Some(model) if !facts.run.header.plan.is_open_loop() => {
-            model.with_connections(facts.run.connections().saturating_mul(2))
-        }
-        _ => times(facts, [1.0, TWICE, TWICE + AGREE]),
-    };
-    matches!(facts.place.regime, Regime::Met | Regime::Delayed | Regime::Unknown)
-        .then_some(predicted)
+    let model = facts.model.as_ref().filter(|_| !facts.run.header.plan.is_open_loop());
+    let twice = facts.run.connections().saturating_mul(2);
+    let is_load = !matches!(facts.place.regime, Regime::Full | Regime::RateSet);
+    let asked = || times(facts, [1.0, TWICE, TWICE + AGREE]);
+    is_load.then(|| model.map_or_else(asked, |model| model.with_connections(twice)))
 }
 
 fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) -> Option<Predicted> {

@@ -43,8 +43,8 @@ impl Latency {
         let (seconds, says) = match (station, largest.zip(cause)) {
             (Some(station), cause) => {
                 let cause = cause.map_or(String::new(), |(_, cause)| format!(": {cause}"));
-                let here = duration(there);
-                (there, format!("{here} of {takes} {each} {}{cause}", station.words()))
+                let (here, words) = (duration(there), station.words());
+                (there, format!("{here} of {takes} {each} {words}{cause}"))
             }
             (None, Some(((_, delay), cause))) => {
                 (delay.min(whole), format!("{cause}; {each} takes {takes}"))

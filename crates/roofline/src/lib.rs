@@ -7,7 +7,6 @@
 mod candidate;
 mod claim;
 mod facts;
-mod heat;
 mod latency;
 mod model;
 mod node_cpu;

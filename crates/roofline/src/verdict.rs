@@ -161,9 +161,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
     let also = candidates.iter().skip(1).filter(ties).map(|of| of.id.to_owned()).collect();
     // A claim at another place than the named one's is only a ceiling.
-    for roof in &mut roofs {
-        roof.binds = candidates.iter().any(|of| of.id == roof.id);
-    }
+    roofs.iter_mut().for_each(|roof| roof.binds = candidates.iter().any(|of| of.id == roof.id));
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
     let order = |roof: &Assessed| (!is_named(roof), !roof.binds, roof.state);
     roofs.sort_by(|a, b| order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b))));

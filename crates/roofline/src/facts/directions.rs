@@ -149,11 +149,6 @@ impl LaidDirection<'_> {
         self.asked.rate.map_or("the trace's rate".into(), |rate| rate.to_string())
     }
 
-    /// Median packets that wait for the rate.
-    pub fn standing(&self) -> Result<f64, Missing> {
-        Ok(self.of.median(link::QUEUE)? as f64)
-    }
-
     /// Mean time by which frames leave late. Unit: seconds.
     pub fn late(&self) -> Result<f64, Missing> {
         let (late, over) = self.of.delta(link::LATE)?;

@@ -24,12 +24,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         true => ("load.connections", 'c', "connection, which has a thread of its own"),
         false => ("engine.threads", 't', "thread"),
     };
-    let remedy = if more > threads {
-        let does = format!("spreads the load over one more {what}");
-        Remedy::plan((key, more.to_string()), does, format!("-{flag} {more}"))
-            .serving(at_once * f64::from(more) / f64::from(threads))
-    } else {
-        Remedy::own_machine("gives the engine CPUs of its own")
+    let does = format!("spreads the load over one more {what}");
+    let remedy = match more > threads {
+        true => Remedy::plan((key, more.to_string()), does, format!("-{flag} {more}"))
+            .serving(at_once * f64::from(more) / f64::from(threads)),
+        false => Remedy::own_machine("gives the engine CPUs of its own"),
     };
     Ok(Claim::place(vec![Part::capacity(Resource::EngineCpu, at_once, each)])
         .sum(format!("{threads} thread{s} at {cost} CPU an exchange, the busiest {used} used = {rate}"))

@@ -13,10 +13,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         if limit.is_none() && rate.is_none() && trace.is_none() {
             continue;
         }
-        let mut drops = direction.overflows()?;
-        if *aqm == Aqm::Codel {
-            drops.queue = 0.0;
-        }
+        let Overflows { queue, limit } = direction.overflows()?;
+        let drops = Overflows { queue: if *aqm == Aqm::Codel { 0.0 } else { queue }, limit };
         all += drops.sum();
         let most = worst.filter(|(_, most)| drops.sum() <= most.sum());
         worst = most.or(Some((direction, drops)));

@@ -39,18 +39,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let how = format!("the target's CPUs work {} for {}", duration(work), facts.each());
         (Claim::priced(least, work), how)
     };
+    let does = "keeps a connection, and its handshake, for many exchanges";
+    let of_otp = " ({session_tickets, stateless} in the server's ssl options)";
+    let tickets = if facts.is_beam() { of_otp } else { "" };
+    let by_hand = "keep-alive or a connection pool in the client; session tickets";
+    let by_hand = format!("{by_hand}{tickets}; a P-256 key instead of RSA");
     Ok(claim
         .at_least_at_both_ends()
         .sum(format!("{opened:.2} handshakes for {}", facts.each()))
         .seen(format!("{:.0} handshakes a second; {how}", opened * facts.attained))
-        .lifted_by([remedy(facts)]))
-}
-
-fn remedy(facts: &Facts) -> Remedy {
-    let does = "keeps a connection, and its handshake, for many exchanges";
-    let of_otp = " ({session_tickets, stateless} in the server's ssl options)";
-    let how = if facts.is_beam() { of_otp } else { "" };
-    let by_hand = "keep-alive or a connection pool in the client; session tickets";
-    let by_hand = format!("{by_hand}{how}; a P-256 key instead of RSA");
-    Remedy::keep_connections(facts, does, by_hand)
+        .lifted_by([Remedy::keep_connections(facts, does, by_hand)]))
 }
