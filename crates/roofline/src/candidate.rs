@@ -72,8 +72,7 @@ pub(crate) fn of_claim(
 fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
     let Some(model) = &facts.model else { return known };
     let path = min_rtt(&facts.run).unwrap_or(0.0);
-    let most = model.without_service(path, least == Least::OfBothEnds).0;
-    let high = most.max(known.high.0);
+    let high = model.without_service(path, least == Least::OfBothEnds).0.max(known.high.0);
     [known.low.0, (known.mid.0 * high).sqrt(), high].into()
 }
 
@@ -323,8 +322,7 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
         }
         _ if resource == Resource::Slots => {
             // Many wait for the one that serves them; how many it serves at a time is the place's figure.
-            let served = facts.place.served(at_once);
-            ((f64::from(connections) / served).max(1.0), connections)
+            ((f64::from(connections) / facts.place.served(at_once)).max(1.0), connections)
         }
         _ => (TWICE, connections),
     }
@@ -373,9 +371,8 @@ fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Ve
             }
             _ => None,
         };
-        let predicted = more.unwrap_or(predicted);
         let Remedy { does, by_hand, .. } = remedy.clone();
-        Advice { knob, value, does, by_hand, predicted }
+        Advice { knob, value, does, by_hand, predicted: more.unwrap_or(predicted) }
     };
     claim.remedies.iter().map(one).collect()
 }

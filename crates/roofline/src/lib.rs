@@ -11,7 +11,6 @@ mod latency;
 mod model;
 mod node_cpu;
 mod place;
-mod pool;
 mod predict;
 mod prelude;
 mod remedy;

@@ -182,8 +182,7 @@ impl Model {
     /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
     pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
         let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
-        let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
-        self.bounded(rates, &|_, _| {})
+        self.bounded([1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate), &|_, _| {})
     }
 
     /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
@@ -277,8 +276,7 @@ impl Model {
             return if resource == Resource::Line { then } else { contended(then) };
         }
         let servers = self.fit.k.map_or(1.0, |(_, mid, _)| mid) * times;
-        let removed = Removed::Servers { station: UNKNOWN.to_owned(), servers };
-        self.after(removed, connections, &more)
+        self.after(Removed::Servers { station: UNKNOWN.to_owned(), servers }, connections, &more)
     }
 
     /// The measured rate times the known stations' after the change by before; at most what each resource carries.

@@ -34,8 +34,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
             if target.limit.ceil() + f64::from(engine_cpus) <= host.cpus {
                 let whole = target.limit.ceil().max(1.0);
                 // A quota of half a CPU is a CPU on which work takes twice as long.
-                let demand_s = share * whole / attained;
-                cpus.extend([cpu("target.cpu", demand_s, whole as u16), engine]);
+                cpus.extend([cpu("target.cpu", share * whole / attained, whole as u16), engine]);
             } else {
                 let all = host.cpus.round().max(1.0) as u16;
                 cpus.push(cpu("host.cpu", host.busy / attained, all));
@@ -52,8 +51,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
         _ => cpus.push(engine),
     }
     threads.retain(|thread| thread.per_s.0.is_finite());
-    let exchanges = run.load.exchanges.max(1);
-    let each = |bytes: u64| Bytes(bytes / exchanges);
+    let each = |bytes: u64| Bytes(bytes / run.load.exchanges.max(1));
     let (request, response) = (each(run.load.bytes_written), each(run.load.bytes_read));
     Ok(Measured {
         connections: run.connections(),

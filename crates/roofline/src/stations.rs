@@ -210,8 +210,7 @@ impl Stations {
         let (cores, busiest) = (facts.run.engine_cores(), facts.run.load.busiest_thread);
         if let Some(of) = &facts.engine {
             self.push(Resource::EngineCpu, of.running, of.quota.unwrap_or(0.0), of.running);
-            let known = of.cpus.count.zip(of.runnable).zip(strangers);
-            if let Some(((count, waited), had)) = known {
+            if let Some(((count, waited), had)) = of.cpus.count.zip(of.runnable).zip(strangers) {
                 let (had, ours) = beside_strangers(of, had, had);
                 let used = of.running + lost(had, ours, busiest, waited);
                 self.push(Resource::EngineCpu, used, count, of.running);

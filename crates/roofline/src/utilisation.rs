@@ -130,7 +130,6 @@ fn spun(of: &Of) -> Option<(f64, f64)> {
 }
 
 fn host(run: &Run) -> Result<Host, Missing> {
-    let of = run.of(Subject::Host);
     let cpus = f64::from(run.header.host.cpus.max(1));
-    Ok(Host { busy: (cpus - stat::unused(&of)?).clamp(0.0, cpus), cpus })
+    Ok(Host { busy: (cpus - stat::unused(&run.of(Subject::Host))?).clamp(0.0, cpus), cpus })
 }

@@ -147,8 +147,7 @@ impl Facts<'_> {
             let (served, waiting) = (headers.let_in()?, headers.under_way);
             Some(LetIn { port: of.port, served, waiting, lasts: headers.sessions?.p50_s })
         };
-        let ports = self.watched.iter().filter_map(of_port);
-        ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting))
+        self.watched.iter().filter_map(of_port).max_by(|a, b| a.waiting.total_cmp(&b.waiting))
     }
 
     /// Connections begun, by their headers; a repeated SYN does not count.

@@ -66,8 +66,7 @@ impl<'a> Facts<'a> {
     ) -> Result<(&LaidDirection<'a>, f64), Silent> {
         let figures = self.directions.iter().map(|direction| Ok((direction, figure(direction)?)));
         let figures = figures.collect::<Result<Vec<_>, Missing>>()?;
-        let worst = figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        worst.or_not_here("the plan has no path")
+        figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).or_not_here("the plan has no path")
     }
 }
 

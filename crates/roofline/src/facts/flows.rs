@@ -100,8 +100,7 @@ impl<'a> Bulk<'a> {
     pub fn in_flight(&self, when: &str, is: fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {
             let held = moments(flow)?.into_iter().filter(is).map(|at| at.in_flight);
-            let missing = || missing(tcp_info::UNACKED.name, &format!("flow/* {when}"));
-            middle(held).ok_or_else(missing)
+            middle(held).ok_or_else(|| missing(tcp_info::UNACKED.name, &format!("flow/* {when}")))
         })
     }
 

@@ -30,11 +30,10 @@ pub(super) fn waits(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
         threads.disk, threads.running
     );
     // Where one thread does everything, the disk's part is work that the thread is spared.
-    let full = threads.fullest >= FULL;
     let waits = facts.load == Load::Watched
         || facts.inside.disk >= HALFWAY * facts.at(Station::Application).max(1e-9);
     let most = facts.per_exchange(threads.fullest);
-    let claim = match full {
+    let claim = match threads.fullest >= FULL {
         true => Claim::work(Resource::TargetThread, each.min(most)),
         false => Claim::delay(At::Service, each),
     };

@@ -16,8 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let Overflows { queue, limit } = direction.overflows()?;
         let drops = Overflows { queue: if *aqm == Aqm::Codel { 0.0 } else { queue }, limit };
         all += drops.sum();
-        let most = worst.filter(|(_, most)| drops.sum() <= most.sum());
-        worst = most.or(Some((direction, drops)));
+        worst = worst.filter(|(_, most)| drops.sum() <= most.sum()).or(Some((direction, drops)));
     }
     let (direction, drops) = worst.or_not_here("the path has no queue limit")?;
     silent_if(drops.sum() <= 0.0, "no full queue dropped a packet")?;

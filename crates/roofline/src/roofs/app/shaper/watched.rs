@@ -24,8 +24,7 @@ fn given(facts: &Facts) -> Result<Claim, Silent> {
     let [count, low, high] = of.or_not_here("fewer than ten answers lasted a tenth of a second")?;
     let rates = format!("{}/s to {}/s", bytes(low), bytes(high));
     silent_if(low < EXPLAINED * high, format!("answers get {rates}, not all the same rate"))?;
-    let each = facts.per_exchange(answering);
-    Ok(Claim::delay(At::Station(Station::Application), each)
+    Ok(Claim::delay(At::Station(Station::Application), facts.per_exchange(answering))
         .sum(format!("{answering:.1} connections x {}/s", bytes((low + high) / 2.0)))
         .seen(format!(
             "{count:.0} answers got {rates}, eight in ten of them; between their pieces nothing waits to be \
