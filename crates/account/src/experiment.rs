@@ -93,21 +93,18 @@ impl Experiment {
         let fewer = half.as_ref().filter(|half| half.connections < full.connections);
         // The later stretch is nearer in time to its half.
         let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
-        let from = |few: &Observed| elasticity(few, &whole);
         let one = alone_rate.as_ref().filter(|one| one.connections < full.connections);
         // One client without pause is another load than one that thinks; of several servers it asks one.
         let is_alike = header.plan.load.think.is_none() && !header.plan.names_servers();
         // Of two stretches that differ, the better one is the upper bound.
         let most = again.iter().fold(full, |a, b| if b.per_s > a.per_s { *b } else { a });
         let from_one = one.filter(|_| is_alike).map(|one| elasticity(one, &most));
-        let elasticity = fewer.map(from);
+        let elasticity = fewer.map(|few| elasticity(few, &whole));
         let drift = again.as_ref().filter(|again| {
             let far = (again.per_s / full.per_s).ln().abs() > -EXPLAINED.ln();
             far && (again.low > full.high || again.high < full.low)
         });
-        let (before, failed) = (full.per_s, failed.then_some(Inconclusive::Failed));
-        let drift = drift.map(|again| Inconclusive::Drift { before, after: again.per_s });
-        let inconclusive = drift.or(failed);
+        let drift = drift.map(|of| Inconclusive::Drift { before: full.per_s, after: of.per_s });
         let census = alone.and_then(|step| Batches::of(evidence, &(step.from..=step.to)));
         let is_path = |of: &_| [Station::PathOut, Station::PathBack].contains(of);
         let shares = census.iter().flat_map(shares);
@@ -128,7 +125,7 @@ impl Experiment {
             again,
             elasticity,
             from_one,
-            inconclusive,
+            inconclusive: drift.or(failed.then_some(Inconclusive::Failed)),
         })
     }
 

@@ -38,8 +38,7 @@ impl Estimate {
 /// `Σ c / Σ n` over batches of `(c, n)`; none where nothing was counted.
 /// Fewer than [`SAMPLES`] batches have no interval that means anything: it is then 0 to 1.
 pub fn ratio(batches: &[(f64, f64)]) -> Option<Estimate> {
-    let (counted, of): (f64, f64) =
-        batches.iter().fold((0.0, 0.0), |sum, batch| (sum.0 + batch.0, sum.1 + batch.1));
+    let (counted, of) = batches.iter().fold((0.0, 0.0), |sum, (c, n)| (sum.0 + c, sum.1 + n));
     if of <= 0.0 {
         return None;
     }

@@ -141,7 +141,7 @@ impl Exchanges {
             && self.idle_s.is_finite()
             && self.idle_s > self.service_s
             && self.under_way <= (1.0 + HOLDS) * answered
-            && self.to_waiters.is_some_and(|share| share < HALFWAY)
+            && self.others_wait()
     }
 
     /// None where the rhythm shows nothing: answers come by chance, clients set the pace, or no request waits.

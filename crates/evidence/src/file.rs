@@ -71,6 +71,17 @@ pub struct HostFacts {
     pub engine_threads: u16,
 }
 
+impl Header {
+    /// How many local ports the engine's connections to one address may have.
+    pub fn local_ports(&self) -> Option<u32> {
+        let range = self.plan.engine.local_ports.as_ref();
+        let range = range.or_else(|| self.host.sysctls.get("net.ipv4.ip_local_port_range"))?;
+        let mut ends = range.split(['-', ' ', '\t']).filter_map(|end| end.parse::<u32>().ok());
+        let (low, high) = (ends.next()?, ends.next()?);
+        (low <= high).then_some(high - low + 1)
+    }
+}
+
 /// The target, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetFacts {

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod counter;
 mod engine;
 mod evidence;
 mod file;
@@ -18,6 +19,7 @@ mod step;
 mod subject;
 mod unhindered;
 
+pub use counter::Counter;
 pub use engine::{Errors, Part, Phase, SILENT, Slice, is_over_a_limit};
 pub use evidence::{Evidence, Missing, Of};
 pub use file::{

@@ -1,10 +1,8 @@
 //! Candidates for the verdict: claims and rules that hold at the place, with what lifting each gives.
 
-use std::cmp::Ordering;
-
-use crate::advice::{Advice, Kind};
 use crate::prelude::*;
-use crate::verdict::{Assessed, State};
+use crate::remedy::Advice;
+use crate::verdict::{Assessed, Kind, State};
 
 pub(crate) struct Candidate {
     pub id: &'static str,
@@ -30,16 +28,10 @@ pub(crate) enum Rank {
 }
 
 impl Candidate {
-    pub fn first(a: &Self, b: &Self) -> Ordering {
-        a.rank.cmp(&b.rank).then(b.gain.total_cmp(&a.gain))
-    }
-
     /// Whether the other's gain lies within this one's interval.
     pub fn ties(&self, other: &Self) -> bool {
-        self.rank == other.rank
-            && self.rank == Rank::Cause
-            && other.gain >= self.interval.0
-            && other.gain <= self.interval.1
+        let is_within = (self.interval.0..=self.interval.1).contains(&other.gain);
+        is_within && self.rank == Rank::Cause && other.rank == Rank::Cause
     }
 }
 
@@ -51,12 +43,16 @@ pub(crate) fn of_claim(
     listed: &mut Assessed,
 ) -> Option<Candidate> {
     let ceiling = claim.parts.iter().filter_map(|part| ceiling(facts, part)).reduce(f64::min);
-    listed.kind = kind(claim);
     listed.state = State::Ceiling;
+    listed.kind = match claim.parts.first() {
+        Some(Part::Capacity { resource: Resource::Load, .. }) => Kind::Demand,
+        Some(Part::Capacity { .. }) => Kind::Resource,
+        _ => Kind::Defect,
+    };
     listed.ceiling = ceiling.map(OpRate);
     listed.share = ceiling.map(|rate| facts.attained / rate);
     (listed.sum, listed.because) = (claim.sum.clone(), claim.seen.clone());
-    if claim.known == Known::PresentOnly {
+    if !claim.is_sized {
         return None;
     }
     let parts = claim.parts.iter();
@@ -76,17 +72,8 @@ pub(crate) fn of_claim(
 fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
     let Some(model) = &facts.model else { return known };
     let path = min_rtt(&facts.run).unwrap_or(0.0);
-    let most = model.without_service(path, least == Least::OfBothEnds).0;
-    let high = most.max(known.high.0);
+    let high = model.without_service(path, least == Least::OfBothEnds).0.max(known.high.0);
     [known.low.0, (known.mid.0 * high).sqrt(), high].into()
-}
-
-fn kind(claim: &Claim) -> Kind {
-    match claim.parts.first() {
-        Some(Part::Capacity { resource: Resource::Load, .. }) => Kind::Demand,
-        Some(Part::Capacity { .. }) => Kind::Resource,
-        _ => Kind::Defect,
-    }
 }
 
 fn rank(claim: &Claim, part: &Part) -> Rank {
@@ -126,8 +113,8 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
         Part::Work { resource, each } => work(facts, resource, each, false),
         Part::Taken { resource, each } => work(facts, resource, each, true),
         Part::Capacity { resource: Resource::Load, .. } => load(facts),
-        Part::Capacity { resource, at_once, each } => {
-            capacity(facts, claim, resource, [at_once, each])
+        Part::Capacity { resource: of, at_once, each } => {
+            capacity(facts, claim, of, [at_once, each])
         }
     }
 }
@@ -172,9 +159,15 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
 fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     if facts.watched.is_empty() {
         // Recorded without its connections' states: the claim's own size has to do.
-        let predicted = watched_without(facts, each);
-        let holds = covers(facts, at, each) && predicted.low.0 > facts.attained;
-        return holds.then_some(predicted);
+        let spared = each * facts.attained;
+        // What is left of the time may be less than samples resolve: at least as little as chance.
+        let after =
+            |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
+        // A client pauses as long as its connection is idle, or not at all.
+        let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
+        let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
+        let holds = covers(facts, at, each) && low > facts.attained;
+        return holds.then(|| [low, (low * high).sqrt(), high].into());
     }
     let place = &facts.place;
     let share = each * facts.attained / place.of.max(1e-9);
@@ -229,11 +222,9 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
     let fits = match place.regime {
         Regime::Full if held => is_held(facts, each),
         Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),
-        // Where nothing is full, an exchange takes as long as its work.
-        Regime::Delayed | Regime::Unknown => {
-            is_much(facts, each) && covers(facts, At::Service, each)
-        }
         Regime::RateSet | Regime::Met => false,
+        // Where nothing is full, an exchange takes as long as its work.
+        _ => is_much(facts, each) && covers(facts, At::Service, each),
     };
     let predicted = match () {
         () if by_others => model.without_others(),
@@ -244,14 +235,11 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
 }
 
 fn load(facts: &Facts) -> Option<Predicted> {
-    let predicted = match &facts.model {
-        Some(model) if !facts.run.header.plan.is_open_loop() => {
-            model.with_connections(facts.run.connections().saturating_mul(2))
-        }
-        _ => times(facts, [1.0, TWICE, TWICE + AGREE]),
-    };
-    matches!(facts.place.regime, Regime::Met | Regime::Delayed | Regime::Unknown)
-        .then_some(predicted)
+    let model = facts.model.as_ref().filter(|_| !facts.run.header.plan.is_open_loop());
+    let twice = facts.run.connections().saturating_mul(2);
+    let is_load = !matches!(facts.place.regime, Regime::Full | Regime::RateSet);
+    let asked = || times(facts, [1.0, TWICE, TWICE + AGREE]);
+    is_load.then(|| model.map_or_else(asked, |model| model.with_connections(twice)))
 }
 
 fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) -> Option<Predicted> {
@@ -263,16 +251,19 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
     };
     let of_target = |of| matches!(of, Resource::TargetCpu | Resource::TargetThread);
     // What has headroom by its own figures is not full; slots of a watched service have a count of their own.
-    let is_of_reads = facts.load == Load::Watched && resource == Resource::Slots;
-    let has_room =
-        claim.role == Role::Place && !is_of_reads && each * facts.attained < HALFWAY * at_once;
-    if has_room || resource != full && !(of_target(resource) && of_target(full)) {
+    let is_known = facts.load == Load::Made || resource != Resource::Slots;
+    let has_room = is_known && each * facts.attained < HALFWAY * at_once;
+    if has_room && claim.role == Role::Place
+        || resource != full && !(of_target(resource) && of_target(full))
+    {
         return None;
     }
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
+    // Whether its first remedy says how many are served at a time then.
+    let enlarges = claim.remedies.first().is_some_and(|remedy| remedy.at_once.is_some());
     Some(match (&facts.model, spaced) {
         // Without the set rate an exchange takes its time after a pause.
-        (Some(model), Some(spaced)) if place.regime == Regime::RateSet && !enlarges(claim) => {
+        (Some(model), Some(spaced)) if place.regime == Regime::RateSet && !enlarges => {
             model.with_alone(Some(spaced), 1.0)
         }
         (Some(model), _) => {
@@ -291,10 +282,9 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
 /// Other resources keep their headroom.
 fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
     let left = left.clamp(FEW.recip(), 1.0);
-    let room = |heat| facts.stations.room(heat, lifted, 0.0).max(1.0);
-    let (mid, high) =
-        (asked_with(facts, left).min(room(Heat::Warm)), left.recip().min(room(Heat::Hot)));
-    times(facts, [1.0, mid, high.max(mid)])
+    let room = |most: f64, heat| most.min(facts.stations.room(heat, lifted, 0.0).max(1.0));
+    let mid = room(asked_with(facts, left), Heat::Warm);
+    times(facts, [1.0, mid, room(left.recip(), Heat::Hot).max(mid)])
 }
 
 /// By how much more is asked where those under way take this share of their time; all it can answer where none are.
@@ -321,11 +311,6 @@ fn gains(facts: &Facts, predicted: Predicted) -> bool {
 /// The growth predicted for a capacity whose new size is unknown: twice.
 const TWICE: f64 = 1.0 / HALFWAY;
 
-/// Whether its first remedy says how many are served at a time then.
-fn enlarges(claim: &Claim) -> bool {
-    claim.remedies.first().is_some_and(|remedy| remedy.at_once.is_some())
-}
-
 /// By how much a claim's first remedy enlarges a capacity, and the connections then. Slots grow to what is asked;
 /// anything else doubles.
 fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64, u32) {
@@ -337,8 +322,7 @@ fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64,
         }
         _ if resource == Resource::Slots => {
             // Many wait for the one that serves them; how many it serves at a time is the place's figure.
-            let served = facts.place.served(at_once);
-            ((f64::from(connections) / served).max(1.0), connections)
+            ((f64::from(connections) / facts.place.served(at_once)).max(1.0), connections)
         }
         _ => (TWICE, connections),
     }
@@ -378,17 +362,6 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
     here >= HOLDS * account.under_way
 }
 
-/// A watched service's client pauses as long as its connection is idle, or not at all.
-fn watched_without(facts: &Facts, each: f64) -> Predicted {
-    let spared = each * facts.attained;
-    // What is left of the time may be less than samples resolve: at least as little as chance.
-    let after =
-        |of: f64, least: f64| facts.attained / (1.0 - spared / of.max(1e-9)).clamp(least, 1.0);
-    let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
-    let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
-    [low, (low * high).sqrt(), high].into()
-}
-
 fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Vec<Advice> {
     let one = |remedy: &Remedy| {
         let (knob, value) = remedy.knob(facts);
@@ -398,9 +371,8 @@ fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Ve
             }
             _ => None,
         };
-        let predicted = more.unwrap_or(predicted);
         let Remedy { does, by_hand, .. } = remedy.clone();
-        Advice { knob, value, does, by_hand, predicted }
+        Advice { knob, value, does, by_hand, predicted: more.unwrap_or(predicted) }
     };
     claim.remedies.iter().map(one).collect()
 }

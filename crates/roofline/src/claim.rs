@@ -5,12 +5,13 @@
 use crate::prelude::*;
 
 /// A limit's explanation of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claim {
     /// What the mechanism adds or can carry; never empty.
     pub parts: Vec<Part>,
-    /// Whether the sizes are measured in this run.
-    pub known: Known,
+    /// Whether its parts are measured in this run. If not, the mechanism is there at an unknown cost: it is listed, and
+    /// never named.
+    pub is_sized: bool,
     /// Its size is what the mechanism takes at least: known by a price or by a part of it. None: all of it is known.
     pub least: Option<Least>,
     /// Whether it says why exchanges are at the place, or only that they are there.
@@ -26,9 +27,7 @@ pub struct Claim {
 impl Claim {
     /// A mechanism that does this to exchanges, measured in this run; the roof adds sum, evidence and remedies.
     pub fn cause(parts: Vec<Part>) -> Self {
-        let (known, role, remedies) = (Known::Sized, Role::Cause, Vec::new());
-        let (sum, seen) = (String::new(), String::new());
-        Self { parts, known, least: None, role, sum, seen, remedies }
+        Self { parts, is_sized: true, ..Self::default() }
     }
 
     /// The same of what another service does.
@@ -62,9 +61,8 @@ impl Claim {
     }
 
     /// Present only, where this is not so.
-    pub fn sized_if(self, is_much: bool) -> Self {
-        let known = if is_much { Known::Sized } else { Known::PresentOnly };
-        Self { known, ..self }
+    pub fn sized_if(self, is_sized: bool) -> Self {
+        Self { is_sized, ..self }
     }
 
     /// It may take more.
@@ -96,15 +94,6 @@ impl Claim {
     }
 }
 
-/// Whether a claim's size can be ranked.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Known {
-    /// Its parts are measured in this run.
-    Sized,
-    /// The mechanism is there; its cost is unknown. Listed, and never named.
-    PresentOnly,
-}
-
 /// Whose work may be more than is known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Least {
@@ -113,9 +102,10 @@ pub enum Least {
 }
 
 /// What a claim adds to the place.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {
     /// A mechanism at the place: it is named before the place itself.
+    #[default]
     Cause,
     /// Another service that is waited for; why, is known there. Named before the place and after what is a cause here.
     Elsewhere,
@@ -181,7 +171,7 @@ impl At {
             At::Connecting => [Connect, AcceptQueue, TlsHandshake].contains(&station),
             At::Service => [Unread, Application, AcceptQueue].contains(&station),
             At::Reading => {
-                At::Service.covers(station) || [ClientSending, PathOut].contains(&station)
+                matches!(station, ClientSending | PathOut) || At::Service.covers(station)
             }
         }
     }
@@ -264,6 +254,11 @@ impl From<Missing> for Silent {
 
 pub(crate) fn missing(metric: &str, of: &str) -> Missing {
     Missing { metric: metric.into(), of: of.into() }
+}
+
+/// Missing where this is so.
+pub(crate) fn missing_if(is_so: bool, metric: &str, of: &str) -> Result<(), Missing> {
+    if is_so { Err(missing(metric, of)) } else { Ok(()) }
 }
 
 pub fn not_here<T>(why: impl Into<String>) -> Result<T, Silent> {

@@ -33,7 +33,7 @@ impl Latency {
             }
             _ => None,
         };
-        let sized = claims.iter().filter(|(.., claim)| claim.known == Known::Sized);
+        let sized = claims.iter().filter(|(.., claim)| claim.is_sized);
         let parts = sized.flat_map(|of| of.2.parts.iter().map(move |part| (of, part)));
         let delays = parts.filter_map(|(of, part)| Some((of, fits(part)?)));
         let largest = delays.reduce(|most, of| if of.1 > most.1 { of } else { most });
@@ -43,8 +43,8 @@ impl Latency {
         let (seconds, says) = match (station, largest.zip(cause)) {
             (Some(station), cause) => {
                 let cause = cause.map_or(String::new(), |(_, cause)| format!(": {cause}"));
-                let here = duration(there);
-                (there, format!("{here} of {takes} {each} {}{cause}", station.words()))
+                let (here, words) = (duration(there), station.words());
+                (there, format!("{here} of {takes} {each} {words}{cause}"))
             }
             (None, Some(((_, delay), cause))) => {
                 (delay.min(whole), format!("{cause}; {each} takes {takes}"))

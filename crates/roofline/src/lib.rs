@@ -4,16 +4,13 @@
 
 #![forbid(unsafe_code)]
 
-mod advice;
 mod candidate;
 mod claim;
 mod facts;
-mod heat;
 mod latency;
 mod model;
 mod node_cpu;
 mod place;
-mod pool;
 mod predict;
 mod prelude;
 mod remedy;
@@ -27,11 +24,11 @@ mod waiting;
 use linerate_account::chosen;
 pub use linerate_predict::Predicted;
 
-pub use advice::{Advice, Kind};
 pub use facts::{Facts, Load};
 pub use latency::Latency;
 pub use place::{Place, Regime};
 pub use predict::{is_modelled, measured};
+pub use remedy::Advice;
 pub use roofs::Roof;
 pub use run::{Counted, Run};
-pub use verdict::{Answer, Assessed, Judgement, State, Verdict, judge, judge_facts};
+pub use verdict::{Answer, Assessed, Judgement, Kind, State, Verdict, judge, judge_facts};

@@ -116,7 +116,7 @@ impl Model {
             fit: fit(&observed),
             stations,
             with_free_engine: measured.with_free_engine().apart(),
-            bounds: measured.all().to_vec(),
+            bounds: measured.all.clone(),
             by,
             service: run.load.service.clone(),
             connections: customers,
@@ -154,9 +154,11 @@ impl Model {
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
         let connections = f64::from(self.connections);
         // A small rest is known no better than what was taken off, and may itself be of it. Exchanges that ended
-        // before it could have held them show the rest; else it is between all that is left and only work.
+        // before it could have held them show the rest, by their median; else it is between all that is left and only work.
         let (most, least) = (self.left(each * (1.0 - SPLIT)), self.left(each * (1.0 + SPLIT)));
-        let quick = self.quicker_than(each * HALFWAY).filter(|quick| *quick < most);
+        let share = self.service.share_within(0, (each * HALFWAY * 1e9) as u64);
+        let quick = self.service.at(share * 100.0 / 2.0).filter(|_| share > 0.0);
+        let quick = quick.map(|median| median.value as f64 / 1e9).filter(|quick| *quick < most);
         let solve = |left: f64, heat: Heat| {
             let stations = at(stations, heat, self.by);
             let demands = work(&stations);
@@ -180,20 +182,12 @@ impl Model {
     /// The same of streams, whose resources work side by side: limited by what is left, and by the fullest of them.
     pub fn without_delay_of_streams(&self, each: f64) -> Predicted {
         let rate = |share: f64| f64::from(self.connections) / self.left(each * share);
-        let rates = [1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate);
-        self.bounded(rates, &|_, _| {})
+        self.bounded([1.0 - SPLIT, 1.0, 1.0 + SPLIT].map(rate), &|_, _| {})
     }
 
     /// The rest of an exchange, above 0 so that it can be solved. Unit: seconds.
     fn left(&self, each: f64) -> f64 {
         (self.exchange_s - each).max(self.exchange_s * 1e-3)
-    }
-
-    /// Median of the exchanges quicker than this; none: there were none. Unit: seconds.
-    fn quicker_than(&self, seconds: f64) -> Option<f64> {
-        let share = self.service.share_within(0, (seconds * 1e9) as u64);
-        let median = self.service.at(share * 100.0 / 2.0).filter(|_| share > 0.0);
-        median.map(|median| median.value as f64 / 1e9)
     }
 
     /// Without so much of the time for which each is served. Unit: seconds.
@@ -282,8 +276,7 @@ impl Model {
             return if resource == Resource::Line { then } else { contended(then) };
         }
         let servers = self.fit.k.map_or(1.0, |(_, mid, _)| mid) * times;
-        let removed = Removed::Servers { station: UNKNOWN.to_owned(), servers };
-        self.after(removed, connections, &more)
+        self.after(Removed::Servers { station: UNKNOWN.to_owned(), servers }, connections, &more)
     }
 
     /// The measured rate times the known stations' after the change by before; at most what each resource carries.
@@ -374,7 +367,7 @@ fn alone(run: &Run, experiment: Option<&Experiment>) -> Option<Estimate> {
     let each = |per_s: f64| 1.0 / per_s.max(1e-12);
     let one = experiment.and_then(|it| it.alone);
     let one =
-        one.map(|one| Estimate { mid: each(one.per_s), low: each(one.high), high: each(one.low) });
+        one.map(|of| Estimate { mid: each(of.per_s), low: each(of.high), high: each(of.low) });
     if run.header.plan.is_stream() {
         // A block alone finds an empty buffer; what a stream takes for one is all there is.
         return Some(one.unwrap_or(Estimate::exact(run.load.in_flight / run.attained().0)));

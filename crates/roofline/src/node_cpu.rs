@@ -79,11 +79,8 @@ impl NodeCpu {
     /// A process's use of a scheduler, if it ran or could have run in such a share of samples. With idle schedulers
     /// it runs whenever it can; with full ones it takes its turn.
     pub fn of_one(&self, running: f64) -> f64 {
-        if self.active < FULL * self.online {
-            running
-        } else {
-            running * self.active / (self.active + self.run_queue)
-        }
+        let has_room = self.active < FULL * self.online;
+        if has_room { running } else { running * self.active / (self.active + self.run_queue) }
     }
 
     /// Normal schedulers in native code that waits: active, and by the kernel neither running, ready, nor throttled.
@@ -110,4 +107,46 @@ fn in_the_window(run: &Run) -> Option<f64> {
     let (first, last) = (answers.first()?.0, answers.last()?.0);
     let then = cores(run.evidence.of(Subject::Target).within(first..=last))?;
     Some(cores(run.of(Subject::Target))? / then.max(1e-6))
+}
+
+/// Dirty schedulers of a node: those for computing, or those for I/O.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Pool {
+    Computing,
+    Io,
+}
+
+pub(crate) struct InPool {
+    /// Mean number with a job.
+    pub busy: f64,
+    pub count: f64,
+    /// Mean number of jobs that waited.
+    pub waiting: f64,
+}
+
+impl Pool {
+    /// Missing where it was not sampled.
+    pub fn of(self, run: &Run) -> Result<InPool, Missing> {
+        use vm::*;
+        let [active, total, all, online, queue] = match self {
+            Pool::Computing => {
+                let (all, online) = (DIRTY_CPU_SCHEDULERS, DIRTY_CPU_SCHEDULERS_ONLINE);
+                [DIRTY_CPU_ACTIVE, DIRTY_CPU_TOTAL, all, online, RUN_QUEUE_DIRTY_CPU]
+            }
+            // None of these is ever offline.
+            Pool::Io => {
+                let all = DIRTY_IO_SCHEDULERS;
+                [DIRTY_IO_ACTIVE, DIRTY_IO_TOTAL, all, all, RUN_QUEUE_DIRTY_IO]
+            }
+        };
+        let node = run.of(Subject::Node);
+        let of = || {
+            let share = node.grown(active)? / node.grown(total)?.max(1.0);
+            let all = node.last(all)?;
+            // Those offline take no jobs, and count as schedulers.
+            let count = node.last(online).unwrap_or(all).max(1) as f64;
+            Ok(InPool { busy: share * all as f64, count, waiting: node.mean(queue)? })
+        };
+        of().map_err(|_: Missing| missing(active.name, "node"))
+    }
 }

@@ -198,8 +198,11 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let none_sleeps = of >= FULL && is_one && awake >= EXPLAINED * of;
     let has_them = |process: &Process| {
         let mail = process.mailbox as f64;
+        // Its mailbox is about as long at all times: those that ask wait for the answer.
+        let [shortest, longest] = process.mail.map(|length| length as f64);
+        let is_steady = longest - shortest <= HALFWAY * longest;
         let most = match callers {
-            u64::MAX => process.with_mail >= FULL && mail >= FEW && process.is_steady(),
+            u64::MAX => process.with_mail >= FULL && mail >= FEW && is_steady,
             _ => mail >= HALFWAY * of && of >= 2.0 && process.mailbox <= callers,
         };
         let is_taken = process.running >= HALFWAY || process.waits_inside();

@@ -13,9 +13,7 @@ use crate::prelude::*;
 /// What `linerate what-if` starts from; `held_by` is the run's verdict.
 pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     let attained = run.attained().0;
-    if attained <= 0.0 {
-        return Err(missing("answered", "engine"));
-    }
+    missing_if(attained <= 0.0, "answered", "engine")?;
     let (target, host) = used(run);
     let engine_cpus = run.header.host.engine_threads.min(run.header.host.cpus).max(1);
     let cpu = |id: &str, demand_s, cpus| Cpu { id: id.into(), demand_s, cpus };
@@ -36,8 +34,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
             if target.limit.ceil() + f64::from(engine_cpus) <= host.cpus {
                 let whole = target.limit.ceil().max(1.0);
                 // A quota of half a CPU is a CPU on which work takes twice as long.
-                let demand_s = share * whole / attained;
-                cpus.extend([cpu("target.cpu", demand_s, whole as u16), engine]);
+                cpus.extend([cpu("target.cpu", share * whole / attained, whole as u16), engine]);
             } else {
                 let all = host.cpus.round().max(1.0) as u16;
                 cpus.push(cpu("host.cpu", host.busy / attained, all));
@@ -54,8 +51,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
         _ => cpus.push(engine),
     }
     threads.retain(|thread| thread.per_s.0.is_finite());
-    let exchanges = run.load.exchanges.max(1);
-    let each = |bytes: u64| Bytes(bytes / exchanges);
+    let each = |bytes: u64| Bytes(bytes / run.load.exchanges.max(1));
     let (request, response) = (each(run.load.bytes_written), each(run.load.bytes_read));
     Ok(Measured {
         connections: run.connections(),
@@ -79,8 +75,8 @@ fn noise(run: &Run) -> f64 {
 /// The rate at which what is busy for such a share of the time is always busy.
 fn full_at(id: &str, who: &str, busy: f64, attained: f64) -> Ceiling {
     let per_s = OpRate(if busy > AT_WORK { attained / busy } else { f64::INFINITY });
-    let sum =
-        format!("{who}, busy {:.0} % of the time at {}: {per_s}", busy * 100.0, OpRate(attained));
+    let (share, now) = (busy * 100.0, OpRate(attained));
+    let sum = format!("{who}, busy {share:.0} % of the time at {now}: {per_s}");
     Ceiling { id: id.into(), per_s, sum }
 }
 

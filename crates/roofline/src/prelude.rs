@@ -16,15 +16,13 @@ pub(crate) use linerate_evidence::{
     StepKind, Subject, WAKING,
 };
 pub(crate) use linerate_model::words::{duration, in_percent, percent, rounded_up};
-pub(crate) use linerate_model::{
-    Aqm, BitRate, Bytes, OneDirection, OpRate, Plan, Timestamp, Workload,
-};
+pub(crate) use linerate_model::{Aqm, BitRate, Bytes, OneDirection, OpRate, Timestamp, Workload};
 pub(crate) use linerate_predict::{Predicted, QueueStation, trips_again, window_with_losses};
 pub(crate) use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::chosen::*;
-pub(crate) use crate::claim::{At, Claim, Known, Least, OrNotHere, Part, Resource, Role, Silent};
-pub(crate) use crate::claim::{bytes, missing, not_here, rate, silent_if};
+pub(crate) use crate::claim::{At, Claim, Least, OrNotHere, Part, Resource, Role, Silent};
+pub(crate) use crate::claim::{bytes, missing, missing_if, not_here, rate, silent_if};
 pub(crate) use crate::facts::admission::{AcceptQueue, LetIn, Stock, Taken};
 pub(crate) use crate::facts::channels::FRAGMENT;
 pub(crate) use crate::facts::connections::{
@@ -33,18 +31,15 @@ pub(crate) use crate::facts::connections::{
 pub(crate) use crate::facts::directions::{LaidDirection, Overflows};
 pub(crate) use crate::facts::drops::{Cost, Drops, TIMER};
 pub(crate) use crate::facts::flows::{Bulk, INITIAL_WINDOW, Moment, Size, congestion_of, heavier};
-pub(crate) use crate::facts::flows::{is_nodelay, mean_over, middle, min_rtt, moments};
+pub(crate) use crate::facts::flows::{carries, is_nodelay, mean_over, middle, min_rtt, moments};
 pub(crate) use crate::facts::flows::{pacing_was_set, segment, sending, setting, size};
 pub(crate) use crate::facts::queues::{Growing, growing};
 pub(crate) use crate::facts::sampled::{Process, is_in_loop};
 pub(crate) use crate::facts::stops::Stops;
-pub(crate) use crate::facts::unread::carries;
 pub(crate) use crate::facts::{Facts, Load};
-pub(crate) use crate::heat::{By, Heat};
-pub(crate) use crate::node_cpu::NodeCpu;
+pub(crate) use crate::node_cpu::{InPool, NodeCpu, Pool};
 pub(crate) use crate::place::{Place, Regime, TWO};
-pub(crate) use crate::pool::{InPool, Pool};
 pub(crate) use crate::remedy::{Remedy, SocketOption, Text};
 pub(crate) use crate::run::{Counted, Run};
-pub(crate) use crate::stations::{InUse, Stations};
+pub(crate) use crate::stations::{By, Heat, InUse, Stations};
 pub(crate) use crate::utilisation::{Host, Target, used};

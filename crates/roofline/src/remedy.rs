@@ -25,6 +25,22 @@ pub struct Remedy {
     pub spares: f64,
 }
 
+/// A knob and the value it should have, as reports and `climb` read it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// A knob of the target, or a dotted key of the plan (`load.connections`).
+    pub knob: String,
+    /// The value to set it to.
+    pub value: String,
+    /// What that does, in a sentence.
+    pub does: String,
+    /// How a person does it where no machine can: a line to paste.
+    pub by_hand: String,
+    /// Throughput to expect.
+    #[serde(rename = "predicted_per_s")]
+    pub predicted: Predicted,
+}
+
 /// An option of a socket, and its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SocketOption {

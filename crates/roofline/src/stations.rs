@@ -49,6 +49,41 @@ impl InUse {
             _ => 0.0,
         }
     }
+
+    pub(crate) fn station(&self, heat: Heat, by: By) -> QueueStation {
+        let (lost, idle) = (self.lost(), 1.0 - self.fullness());
+        let used = self.used - lost;
+        let left = |times: f64| {
+            let spared = (1.0 - times.powf(-idle)) * self.cpu;
+            1.0 - spared.min(by.engine * times * idle) / used
+        };
+        let left = match heat {
+            Heat::Cold => 1.0,
+            Heat::Warm => left(COLD),
+            Heat::Hot => left(COLD * COLD),
+        };
+        let (demand, servers) = (used / by.attained * left, self.servers - lost);
+        QueueStation { id: self.resource.id().into(), demand, servers }
+    }
+}
+
+/// How a demand measured on CPUs with idle time changes where they are busy: as measured, the likely one, or the least.
+///
+/// After a pause an exchange meets cold caches, wakes sleeping threads, and is alone where it would be one of a batch.
+/// That costs idle time, and shows at linerate's own end: its peer does not pay many times more.
+#[derive(Clone, Copy)]
+pub(crate) enum Heat {
+    Cold,
+    Warm,
+    Hot,
+}
+
+/// What turns a use into a demand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    pub attained: f64,
+    /// linerate's use for them. Unit: CPUs' worth of time.
+    pub engine: f64,
 }
 
 /// Programs other than target, engine and path on the CPUs that the target may use.
@@ -65,7 +100,8 @@ pub struct Strangers {
 /// See the module. Without what is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Stations {
-    all: Vec<InUse>,
+    /// Every measured resource, those within each other included.
+    pub(crate) all: Vec<InUse>,
     /// Absent where the target's host is not sampled.
     pub strangers: Option<Strangers>,
 }
@@ -88,10 +124,9 @@ impl Stations {
         let mut this = Self::default();
         // Of equally full ones the last is named.
         let strangers = this.machine(facts);
-        if let Ok((_, _, used)) = facts.fullest_direction() {
-            this.push(Resource::Line, used, 1.0, 0.0);
-        }
-        let threads = facts.directions.iter().filter_map(|of| of.per_second(link::CPU).ok());
+        let used = facts.fullest_direction().map_or(0.0, |(.., used)| used);
+        this.push(Resource::Line, used, 1.0, 0.0);
+        let threads = facts.directions.iter().filter_map(|of| of.of.rate(link::CPU).ok());
         let busiest = threads.reduce(f64::max).unwrap_or(0.0);
         this.push(Resource::Emulator, busiest, 1.0, busiest);
         if facts.load == Load::Made {
@@ -106,6 +141,7 @@ impl Stations {
         this
     }
 
+    /// What is unused, or has no servers, is left out.
     fn push(&mut self, resource: Resource, used: f64, servers: f64, cpu: f64) {
         let used = used.min(servers);
         if used > 0.0 && servers > 0.0 {
@@ -173,11 +209,8 @@ impl Stations {
     fn engine(&mut self, facts: &Facts, strangers: Option<f64>) {
         let (cores, busiest) = (facts.run.engine_cores(), facts.run.load.busiest_thread);
         if let Some(of) = &facts.engine {
-            if let Some(quota) = of.quota {
-                self.push(Resource::EngineCpu, of.running, quota, of.running);
-            }
-            let known = of.cpus.count.zip(of.runnable).zip(strangers);
-            if let Some(((count, waited), had)) = known {
+            self.push(Resource::EngineCpu, of.running, of.quota.unwrap_or(0.0), of.running);
+            if let Some(((count, waited), had)) = of.cpus.count.zip(of.runnable).zip(strangers) {
                 let (had, ours) = beside_strangers(of, had, had);
                 let used = of.running + lost(had, ours, busiest, waited);
                 self.push(Resource::EngineCpu, used, count, of.running);
@@ -192,9 +225,7 @@ impl Stations {
             let lost = self.strangers.and_then(|strangers| strangers.lost).unwrap_or(0.0);
             self.push(Resource::TargetCpu, of.work() + lost, of.cpus, of.work());
         }
-        if let Some(quota) = of.quota {
-            self.push(Resource::TargetCpu, of.cores, quota, of.cores);
-        }
+        self.push(Resource::TargetCpu, of.cores, of.quota.unwrap_or(0.0), of.cores);
         if let Some(busiest) = of.busiest_thread {
             // Samples also show its waits; that it was ready without running is no use of it.
             let sampled = facts.inside.threads.as_ref();
@@ -250,11 +281,6 @@ impl Stations {
         let whose = [Resource::EngineCpu, Resource::TargetCpu].into_iter().find(has_it);
         let whose = whose.filter(|_| most.resource == Resource::HostCpu);
         Some((whose.unwrap_or(most.resource), full))
-    }
-
-    /// Every measured resource, those within each other included.
-    pub(crate) fn all(&self) -> &[InUse] {
-        &self.all
     }
 
     /// By how much the load may grow until the fullest resource is full, with one lifted, or `spared` servers less.

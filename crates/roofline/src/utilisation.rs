@@ -54,17 +54,14 @@ impl Target {
             None => self.cores - self.spinning,
         }
     }
-
-    fn spun(&self) -> f64 {
-        self.node.as_ref().map_or(self.spinning, |node| node.spun(self.cores))
-    }
 }
 
 /// Use by target and machine; missing where they are not on this host.
 pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>) {
     let (target, mut host) = (target(run), host(run));
     if let (Ok(host), Ok(target)) = (&mut host, &target) {
-        host.busy -= target.spun().min(host.busy);
+        let spun = target.node.as_ref().map_or(target.spinning, |node| node.spun(target.cores));
+        host.busy -= spun.min(host.busy);
     }
     (target, host)
 }
@@ -133,7 +130,6 @@ fn spun(of: &Of) -> Option<(f64, f64)> {
 }
 
 fn host(run: &Run) -> Result<Host, Missing> {
-    let of = run.of(Subject::Host);
     let cpus = f64::from(run.header.host.cpus.max(1));
-    Ok(Host { busy: (cpus - stat::unused(&of)?).clamp(0.0, cpus), cpus })
+    Ok(Host { busy: (cpus - stat::unused(&run.of(Subject::Host))?).clamp(0.0, cpus), cpus })
 }

@@ -7,10 +7,10 @@
 //!
 //! A place without a cause is an answer.
 
-use crate::advice::{Advice, Kind};
 use crate::candidate::{Candidate, Rank, of_claim};
 use crate::latency::Latency;
 use crate::prelude::*;
+use crate::remedy::Advice;
 use crate::roofs::{ROOFS, Roof};
 
 /// A roof's result.
@@ -36,6 +36,19 @@ pub struct Assessed {
     pub binds: bool,
     /// The evidence for or against it.
     pub because: String,
+}
+
+/// What sort of limit a roof is, for readers of reports: it ranks nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A mechanism that adds time or work, or turns requests away.
+    #[default]
+    Defect,
+    /// Something that can be used up.
+    Resource,
+    /// No more was asked for.
+    Demand,
 }
 
 /// A roof's three answers, in the order in which they are listed.
@@ -131,7 +144,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
         of
     };
     let mut roofs: Vec<Assessed> = ROOFS.iter().map(assess).collect();
-    candidates.sort_by(Candidate::first);
+    candidates.sort_by(|a, b| a.rank.cmp(&b.rank).then(b.gain.total_cmp(&a.gain)));
     // A watched service that refuses a few does what it is there for: they are told, and limit nothing.
     let is_few = |of: &Candidate| facts.load == Load::Watched && of.rank == Rank::FewTurnedAway;
     let (few, candidates): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_few);
@@ -148,9 +161,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
     let also = candidates.iter().skip(1).filter(ties).map(|of| of.id.to_owned()).collect();
     // A claim at another place than the named one's is only a ceiling.
-    for roof in &mut roofs {
-        roof.binds = candidates.iter().any(|of| of.id == roof.id);
-    }
+    roofs.iter_mut().for_each(|roof| roof.binds = candidates.iter().any(|of| of.id == roof.id));
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
     let order = |roof: &Assessed| (!is_named(roof), !roof.binds, roof.state);
     roofs.sort_by(|a, b| order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b))));
@@ -198,10 +209,8 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
         );
         return Verdict::none(Answer::Unexplained, says);
     }
-    let mut used = String::new();
-    if let Ok(target) = facts.target_cpu() {
-        used = format!(" with {:.2} of the {:.0} CPUs it may use", target.cores, target.limit);
-    }
+    let of = |of: &Target| format!(" with {:.2} of the {:.0} CPUs it may use", of.cores, of.limit);
+    let mut used = facts.target_cpu().map_or(String::new(), of);
     // Idle CPUs do not help an exchange that waits for one thread.
     let thread = facts.stations.of_resource(Resource::TargetThread);
     if let Some(thread) = thread.filter(|thread| thread.fullness() >= HALFWAY) {
@@ -222,9 +231,10 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
         format!("; its clients rest for {idle} and wait for {wait}, so that they set the rate")
     });
     let says = format!("the target {does}{used}{refused}{rest}; {waits}");
-    let (state, none) =
-        if is_work { (Answer::Unlimited, "no limit binds: ") } else { (Answer::Unexplained, "") };
-    Verdict::none(state, format!("{none}{says}"))
+    match is_work {
+        true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),
+        false => Verdict::none(Answer::Unexplained, says),
+    }
 }
 
 fn idle(run: &Run) -> String {

@@ -353,6 +353,16 @@ impl Put<'_> {
     }
 }
 
+/// Whether a send buffer has an initial size of the kernel's: ten segments (`TCP_INIT_CWND`), each in a block of a
+/// power of two with a `sk_buff` of 256 bytes, times 2, or 3 with bbr.
+/// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
+pub fn is_initial_send_buffer(bytes: u64) -> bool {
+    [20, 30].into_iter().any(|segments| {
+        bytes.is_multiple_of(segments)
+            && (bytes / segments).checked_sub(256).is_some_and(u64::is_power_of_two)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::sock_diag::sample;
@@ -490,6 +500,14 @@ mod tests {
         // An older kernel does not count what it sent.
         let short = own(&bytes[..192], 0, 0);
         assert!(short.of(FLOW).last(WQUEUE).is_err() && short.of(FLOW).last(MIN_RTT).is_ok());
+    }
+
+    #[test]
+    fn the_kernels_first_send_buffers_are_told_from_those_of_an_option() {
+        // MTU 1500 with cubic and with bbr, older kernels, loopback; then {sndbuf, 32768} and SO_SNDBUF of 64 KiB.
+        let kernels = [46_080, 69_120, 87_040, 130_560, 2_626_560];
+        assert!(kernels.into_iter().all(is_initial_send_buffer));
+        assert!(![65_536, 131_072, 16_384, 4_608].into_iter().any(is_initial_send_buffer));
     }
 
     #[test]

@@ -48,12 +48,6 @@ pub(crate) struct Taken {
     pub out: f64,
 }
 
-impl Taken {
-    pub fn is_out(&self) -> bool {
-        self.out >= HALFWAY
-    }
-}
-
 impl Stock {
     pub fn name(self) -> &'static str {
         match self {
@@ -74,19 +68,16 @@ impl Stock {
         }
         let of = facts.run.window_or_whole(subject, |of| of.last(taken).is_ok());
         let limit = of.last(limit)?;
-        let enough = limit.saturating_sub(self.left(limit)).max(1);
-        let out = of.share(taken, |taken| taken >= enough)?;
-        // One opened before the limit was set, or inherited, may be above it.
-        Ok(Taken { taken: of.median(taken)?.min(limit), limit, out })
-    }
-
-    fn left(self, limit: u64) -> u64 {
-        match self {
+        let left = match self {
             // Measured: a BEAM node that could accept no more had all but none to two of its 100 open.
             Stock::Descriptors => 3,
             // Measured: at accept's `system_limit` 1020 and more of 1024 ports were taken, 1023 of 1024 processes.
             Stock::Ports | Stock::Processes => (limit / 100).max(5),
-        }
+        };
+        let enough = limit.saturating_sub(left).max(1);
+        let out = of.share(taken, |taken| taken >= enough)?;
+        // One opened before the limit was set, or inherited, may be above it.
+        Ok(Taken { taken: of.median(taken)?.min(limit), limit, out })
     }
 }
 
@@ -156,8 +147,7 @@ impl Facts<'_> {
             let (served, waiting) = (headers.let_in()?, headers.under_way);
             Some(LetIn { port: of.port, served, waiting, lasts: headers.sessions?.p50_s })
         };
-        let ports = self.watched.iter().filter_map(of_port);
-        ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting))
+        self.watched.iter().filter_map(of_port).max_by(|a, b| a.waiting.total_cmp(&b.waiting))
     }
 
     /// Connections begun, by their headers; a repeated SYN does not count.

@@ -83,24 +83,4 @@ impl Channel<'_> {
     pub fn is_fragments(&self) -> Result<bool, Missing> {
         Ok(self.frame_sent()? >= HALFWAY * FRAGMENT)
     }
-
-    /// What a message sent now waits behind: in emulator, driver and kernel. Unit: bytes.
-    pub fn ahead(&self) -> Result<f64, Missing> {
-        let kernel = self.of.mean(tcp_info::WQUEUE).unwrap_or(0.0);
-        Ok(self.of.mean(dist::PENDING)? + self.of.mean(dist::QUEUE).unwrap_or(0.0) + kernel)
-    }
-
-    /// The share of samples in which something waited for the channel.
-    pub fn waited(&self) -> Result<f64, Missing> {
-        let some = |pending: Bytes, queue: Bytes| pending.0 + queue.0 > 0;
-        self.of.share_of_both(dist::PENDING, dist::QUEUE, some)
-    }
-
-    /// How often a second senders were suspended for it, and the share of samples half full.
-    pub fn busy(&self, node: &Of) -> Result<(f64, f64), Missing> {
-        let limit = node.last(vm::DIST_BUF_BUSY_LIMIT)?.0;
-        let full = self.of.share(dist::PENDING, |bytes| bytes.0 * 2 >= limit)?;
-        // Missing where another program uses the system monitor; the queue shows it then.
-        Ok((node.rate(vm::BUSY_DIST_PORT).unwrap_or(0.0), full))
-    }
 }

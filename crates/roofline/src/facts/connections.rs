@@ -38,8 +38,8 @@ pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Miss
             of,
         });
     }
-    let none = || missing(port::RECV_CNT.name, "flow/*/server, twice");
-    if found.is_empty() { Err(none()) } else { Ok(found) }
+    missing_if(found.is_empty(), port::RECV_CNT.name, "flow/*/server, twice")?;
+    Ok(found)
 }
 
 // Source: a segment has 1,448 bytes, INET_DEF_BUFFER 1,460 (inet_drv.c): nearly filling that buffer is no fault.
@@ -147,8 +147,7 @@ impl<'a> Hottest<'a> {
         let all: Vec<_> = ends.filter_map(|of| Some((of, bytes(run.of(of))?))).collect();
         let sum: f64 = all.iter().map(|(_, bytes)| bytes).sum();
         let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| sum > 0.0);
-        let missing = || missing(port::RECV_OCT.name, "flow/*/server");
-        let (of, bytes) = most.ok_or_else(missing)?;
+        let (of, bytes) = most.ok_or_else(|| missing(port::RECV_OCT.name, "flow/*/server"))?;
         let [owner, peer] = ["owner", "peer"].map(|name| run.fact(*of, name).unwrap_or("?"));
         Ok(Self { share: bytes / sum, connections: all.len(), owner, peer })
     }

@@ -15,7 +15,7 @@ pub(crate) struct LaidDirection<'a> {
     change: Option<DirectionChange>,
     keys: String,
     direction: Direction,
-    of: Of<'a>,
+    pub of: Of<'a>,
     attained: f64,
 }
 
@@ -24,11 +24,17 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
     let mut all = Vec::new();
     for (index, path) in plan.paths().into_iter().enumerate() {
         let number = u16::try_from(index).unwrap_or(u16::MAX);
+        let name = |direction| match (plan.links.get(index).map(|link| &link.between), direction) {
+            (None, Direction::Outbound) => "the outbound path".into(),
+            (None, Direction::Return) => "the return path".into(),
+            (Some([one, other]), Direction::Outbound) => format!("{one} to {other}"),
+            (Some([one, other]), Direction::Return) => format!("{other} to {one}"),
+        };
         let changes = [path.out.clone(), path.back.clone()];
         let directions = path.directions().into_iter().zip(Direction::BOTH).zip(changes);
         all.extend(directions.map(|((asked, direction), change)| LaidDirection {
             asked,
-            name: name(plan, index, direction),
+            name: name(direction),
             rtt: path.round_trip().as_secs_f64(),
             crossing: plan.crossing(index),
             change,
@@ -46,11 +52,9 @@ impl<'a> Facts<'a> {
     pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
         let mut fullest: Option<(&LaidDirection, f64, f64)> = None;
         for direction in &self.directions {
-            if let Some((most, used)) = direction.most()?.zip(direction.utilisation()?)
-                && fullest.is_none_or(|fullest| used > fullest.2)
-            {
-                fullest = Some((direction, most, used));
-            }
+            let used = direction.most()?.zip(direction.utilisation()?);
+            let fuller = used.filter(|of| fullest.is_none_or(|fullest| of.1 > fullest.2));
+            fullest = fuller.map(|(most, used)| (direction, most, used)).or(fullest);
         }
         fullest.or_not_here("the plan sets no rate for the path")
     }
@@ -62,19 +66,14 @@ impl<'a> Facts<'a> {
     ) -> Result<(&LaidDirection<'a>, f64), Silent> {
         let figures = self.directions.iter().map(|direction| Ok((direction, figure(direction)?)));
         let figures = figures.collect::<Result<Vec<_>, Missing>>()?;
-        let worst = figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        worst.or_not_here("the plan has no path")
+        figures.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).or_not_here("the plan has no path")
     }
 }
 
 impl LaidDirection<'_> {
-    pub fn per_second<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
-        self.of.rate(metric)
-    }
-
-    /// The same an exchange, wherever it went.
+    /// What it carried, an exchange, wherever that went.
     pub fn each<Q: Quantity>(&self, metric: Metric<Q>) -> Result<f64, Missing> {
-        Ok(self.per_second(metric)? / self.attained)
+        Ok(self.of.rate(metric)? / self.attained)
     }
 
     /// Packets of an exchange that crosses this link, ACKs and retransmissions included.
@@ -84,7 +83,7 @@ impl LaidDirection<'_> {
 
     /// Packets dropped a second because its queue, or the path's limit, was full.
     pub fn overflows(&self) -> Result<Overflows, Missing> {
-        let of = |metric| self.per_second(metric);
+        let of = |metric| self.of.rate(metric);
         let queue = of(link::DROPPED_QUEUE);
         if let (Ok(queue), Ok(limit)) = (&queue, of(link::DROPPED_LIMIT)) {
             return Ok(Overflows { queue: *queue, limit });
@@ -102,7 +101,7 @@ impl LaidDirection<'_> {
 
     /// Packets dropped as too large, a second.
     pub fn too_large(&self) -> Result<f64, Missing> {
-        match self.per_second(link::DROPPED_SIZE) {
+        match self.of.rate(link::DROPPED_SIZE) {
             // Where no reason is given, a size that was not asked for drops nothing.
             Err(_) if self.asked.largest.is_none() => Ok(0.0),
             told => told,
@@ -111,16 +110,16 @@ impl LaidDirection<'_> {
 
     /// Packets lost at random, a second.
     pub fn lost_per_second(&self) -> Result<f64, Missing> {
-        Ok(self.lost()? * self.per_second(link::PACKETS_IN)?)
+        Ok(self.lost()? * self.of.rate(link::PACKETS_IN)?)
     }
 
     /// The share of packets lost at random.
     pub fn lost(&self) -> Result<f64, Missing> {
-        let came = self.per_second(link::PACKETS_IN)?.max(1e-9);
-        match self.per_second(link::DROPPED_LOSS) {
+        let came = self.of.rate(link::PACKETS_IN)?.max(1e-9);
+        match self.of.rate(link::DROPPED_LOSS) {
             Ok(lost) => Ok(lost / came),
             // The kernel's netem says only how many it dropped.
-            Err(_) if self.per_second(link::DROPPED).is_ok() => Ok(self.asked.loss.0),
+            Err(_) if self.of.rate(link::DROPPED).is_ok() => Ok(self.asked.loss.0),
             Err(missing) => Err(missing),
         }
     }
@@ -128,7 +127,7 @@ impl LaidDirection<'_> {
     /// Its use, 0 to 1; with a trace the share of time in which packets waited. None: as fast as the machine.
     pub fn utilisation(&self) -> Result<Option<f64>, Missing> {
         if let Some(BitRate(rate)) = self.asked.rate {
-            return Ok(Some(self.per_second(link::BYTES_OUT)? * 8.0 / rate));
+            return Ok(Some(self.of.rate(link::BYTES_OUT)? * 8.0 / rate));
         }
         if self.asked.trace.is_none() {
             return Ok(None);
@@ -149,15 +148,10 @@ impl LaidDirection<'_> {
         self.asked.rate.map_or("the trace's rate".into(), |rate| rate.to_string())
     }
 
-    /// Median packets that wait for the rate.
-    pub fn standing(&self) -> Result<f64, Missing> {
-        Ok(self.of.median(link::QUEUE)? as f64)
-    }
-
     /// Mean time by which frames leave late. Unit: seconds.
     pub fn late(&self) -> Result<f64, Missing> {
         let (late, over) = self.of.delta(link::LATE)?;
-        let frames = self.per_second(link::FRAMES_OUT)? * over.as_secs_f64();
+        let frames = self.of.rate(link::FRAMES_OUT)? * over.as_secs_f64();
         Ok(late.as_secs_f64() / frames.max(1.0))
     }
 
@@ -184,15 +178,5 @@ pub(crate) struct Overflows {
 impl Overflows {
     pub fn sum(&self) -> f64 {
         self.queue + self.limit
-    }
-}
-
-fn name(plan: &Plan, index: usize, direction: Direction) -> String {
-    let between = plan.links.get(index).map(|link| &link.between);
-    match (between, direction) {
-        (None, Direction::Outbound) => "the outbound path".into(),
-        (None, Direction::Return) => "the return path".into(),
-        (Some([one, other]), Direction::Outbound) => format!("{one} to {other}"),
-        (Some([one, other]), Direction::Return) => format!("{other} to {one}"),
     }
 }

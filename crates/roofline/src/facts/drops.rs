@@ -56,7 +56,7 @@ fn dropped(direction: &LaidDirection) -> f64 {
         direction.lost_per_second(),
         direction.overflows().map(|full| full.sum()),
         direction.too_large(),
-        direction.per_second(link::DROPPED_DEVICE),
+        direction.of.rate(link::DROPPED_DEVICE),
     ];
     reasons.into_iter().flatten().sum()
 }
@@ -73,9 +73,8 @@ struct Stalls {
 impl Stalls {
     /// Missing where no exchange was answered.
     fn of(run: &Run) -> Result<Self, Missing> {
-        let missing = || missing("service", "engine");
         let service = &run.load.service;
-        let alone = run.header.unhindered(run.load).ok_or_else(missing)?;
+        let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
         let mean = service.mean() / 1e9;
         // Exchanges that are quicker alone than the median wait for the timer as others do.
         let late = ((alone + FULL * TIMER) * 1e9) as u64;

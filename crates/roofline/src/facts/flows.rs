@@ -100,8 +100,7 @@ impl<'a> Bulk<'a> {
     pub fn in_flight(&self, when: &str, is: fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {
             let held = moments(flow)?.into_iter().filter(is).map(|at| at.in_flight);
-            let missing = || missing(tcp_info::UNACKED.name, &format!("flow/* {when}"));
-            middle(held).ok_or_else(missing)
+            middle(held).ok_or_else(|| missing(tcp_info::UNACKED.name, &format!("flow/* {when}")))
         })
     }
 
@@ -184,18 +183,10 @@ pub(crate) fn size(
     Ok(match most {
         Ok(most) if share(&|_, largest| largest as f64 == most)? >= HALFWAY => Size::AtMost(most),
         _ if share(&|least, largest| least == largest)? <= HALFWAY => Size::Tuned,
-        _ if is_sent_from && share(&|_, of| is_initial_send_buffer(of))? > HALFWAY => Size::Initial,
+        _ if is_sent_from && share(&|_, of| tcp_info::is_initial_send_buffer(of))? > HALFWAY => {
+            Size::Initial
+        }
         _ => Size::Fixed,
-    })
-}
-
-/// Whether a send buffer has an initial size of the kernel's: ten segments (`TCP_INIT_CWND`), each in a block of a
-/// power of two with a `sk_buff` of 256 bytes, times 2, or 3 with bbr.
-/// Source: `tcp_sndbuf_expand`, net/ipv4/tcp_input.c; `bbr_sndbuf_expand`, net/ipv4/tcp_bbr.c.
-fn is_initial_send_buffer(bytes: u64) -> bool {
-    [20, 30].into_iter().any(|segments| {
-        bytes.is_multiple_of(segments)
-            && (bytes / segments).checked_sub(256).is_some_and(u64::is_power_of_two)
     })
 }
 
@@ -260,15 +251,44 @@ fn over(
     if found.is_empty() { Err(lacks) } else { Ok(found.into_iter().flatten().collect()) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The target's receive queues, on average. While one is full its window is shut, whatever the exchange.
+pub(crate) struct Unread {
+    /// Connections whose queue is full.
+    pub full: f64,
+    /// The share of the time in which a connection's queue is full, 0 to 1.
+    pub share: f64,
+    /// In a connection's queue. Unit: bytes.
+    pub bytes: f64,
+    /// Sampled connections on which anything came.
+    pub readers: f64,
+}
 
-    #[test]
-    fn the_kernels_first_send_buffers_are_told_from_those_of_an_option() {
-        // MTU 1500 with cubic and with bbr, older kernels, loopback; then {sndbuf, 32768} and SO_SNDBUF of 64 KiB.
-        let kernels = [46_080, 69_120, 87_040, 130_560, 2_626_560];
-        assert!(kernels.into_iter().all(is_initial_send_buffer));
-        assert!(![65_536, 131_072, 16_384, 4_608].into_iter().any(is_initial_send_buffer));
+impl Facts<'_> {
+    pub(crate) fn unread(&self) -> Result<Unread, Missing> {
+        let readers: Vec<Of> = self.run.flows(Side::Server).into_iter().filter(carries).collect();
+        let share = mean_over(&readers, full)?;
+        let bytes = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
+        let full = share * f64::from(self.run.connections());
+        let full = if self.is_split() { full.min(self.at(Station::Unread)) } else { full };
+        Ok(Unread { full, share, bytes, readers: readers.len() as f64 })
     }
+}
+
+/// Whether anything came on it, where the kernel counts that.
+pub(crate) fn carries(flow: &Of) -> bool {
+    flow.all(tcp_info::RQUEUE).is_ok()
+        && flow.delta(tcp_info::BYTES_RECEIVED).map_or(true, |(bytes, _)| bytes.0 > 0)
+}
+
+/// The share of its samples in which the receive queue was full.
+fn full(flow: &Of) -> Result<f64, Missing> {
+    let all = flow.both(tcp_info::RCVBUF, tcp_info::RQUEUE)?;
+    let memory = flow.values(tcp_info::RMEM_ALLOC);
+    let memory = memory.unwrap_or_else(|_| all.iter().map(|(_, bytes)| *bytes).collect());
+    // Source: `tcp_win_from_space`, include/net/tcp.h: half of the buffer is offered as a window.
+    let is_full = |((buffer, bytes), memory): &(&(Bytes, Bytes), Bytes)| {
+        bytes.0 > 0 && bytes.0.max(memory.0) * 2 >= buffer.0
+    };
+    let full = all.iter().zip(memory).filter(is_full).count();
+    Ok(full as f64 / flow.values(tcp_info::RQUEUE)?.len() as f64)
 }

@@ -92,9 +92,9 @@ impl Facts<'_> {
         let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
         let interrupts: f64 = interrupts.iter().sum();
         let system = host.rate(stat::SYSTEM).ok().zip(self.ours());
-        let others = kernel - of_target;
         let of_host =
-            system.map_or(0.0, |(system, ours)| ((system + interrupts) * ours - others).max(0.0));
+            |(all, ours): (f64, f64)| ((all + interrupts) * ours - (kernel - of_target)).max(0.0);
+        let of_host = system.map_or(0.0, of_host);
         let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
         let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
         let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;

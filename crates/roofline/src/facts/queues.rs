@@ -2,6 +2,8 @@
 //!
 //! A queue grows if it does in each third of the window. Where consumers may hold any number, what they hold counts.
 
+use linerate_evidence::Counter;
+
 use crate::prelude::*;
 
 /// Messages published and not consumed in the window, of one queue or of all.
@@ -176,49 +178,21 @@ struct Flow<'a> {
 impl Flow<'_> {
     /// With what consumers hold unacknowledged, or without. None: not counted.
     fn balance(&self, with_held: bool) -> Option<Growing> {
-        let put = self.series(self.put)?;
-        let published = self.series(&self.put[..1])?;
-        let dropped = self.series(self.dropped).unwrap_or_default();
-        let taken = self.series(self.taken)?;
-        let out = if with_held { &taken } else { &self.series(self.handed)? };
-        let (first, last) = (put.first()?.0, put.last()?.0);
+        let sum = |metrics: &[_]| self.of.sum(metrics).filter(|sum| sum.samples() > 3);
+        let (put, published, taken) = (sum(self.put)?, sum(&self.put[..1])?, sum(self.taken)?);
+        let dropped = sum(self.dropped).unwrap_or_default();
+        let out = if with_held { &taken } else { &sum(self.handed)? };
+        let (first, last) = put.ends()?;
         let seconds = last - first;
         let counted = if with_held { &published } else { &put };
         let at = |part: f64| first + seconds * part / 3.0;
         let thirds = [0.0, 1.0, 2.0].map(|third| {
-            let more = |series: &Series| grown(series, at(third), at(third + 1.0));
+            let more = |of: &Counter| of.grown(at(third), at(third + 1.0));
             more(counted) - more(out) - more(&dropped)
         });
-        let [published, taken] = [&published, &taken].map(|series| grown(series, first, last));
+        let [published, taken] = [published, taken].map(|of| of.grown(first, last));
         let grown = thirds.iter().sum();
         let found = Growing { published, taken, seconds, grown, thirds, ..Growing::default() };
         (seconds > 0.0).then_some(found)
     }
-
-    /// The sum of several counters, which are sampled together.
-    fn series(&self, metrics: &[Metric<u64>]) -> Option<Series> {
-        let (first, others) = metrics.split_first()?;
-        let samples = self.of.all(*first).ok()?;
-        let seconds = |(at, count): (Timestamp, u64)| (at.0 as f64 / 1e9, count as f64);
-        let mut sum: Series = samples.into_iter().map(seconds).collect();
-        for metric in others {
-            let counts = self.of.values(*metric).ok()?;
-            sum.iter_mut().zip(counts).for_each(|(total, count)| total.1 += count as f64);
-        }
-        Some(sum).filter(|series| series.len() > 3)
-    }
-}
-
-/// Instants in seconds, and a counter's values.
-type Series = Vec<(f64, f64)>;
-
-/// Growth of a counter between two instants; even between samples.
-fn grown(series: &Series, from: f64, to: f64) -> f64 {
-    let pairs = series.windows(2).map(|pair| {
-        let ((begin, before), (end, after)) = (pair[0], pair[1]);
-        let inside = (to.min(end) - from.max(begin)).max(0.0);
-        // A counter that fell lost the part of a closed channel.
-        (after - before).max(0.0) * inside / (end - begin).max(1e-9)
-    });
-    pairs.sum()
 }

@@ -54,12 +54,6 @@ impl Process<'_> {
         if least > callers && most - least <= callers { least } else { 0 }
     }
 
-    /// Whether its mailbox is about as long at all times: those that ask wait for the answer.
-    pub fn is_steady(&self) -> bool {
-        let [least, most] = self.mail.map(|length| length as f64);
-        most - least <= HALFWAY * most
-    }
-
     /// Messages that will be taken.
     pub fn waiting(&self, callers: u64) -> u64 {
         self.mailbox - self.standing(callers)

@@ -11,10 +11,10 @@ impl Facts<'_> {
     /// and none is counted.
     pub(crate) fn shared(&self, asked: &Asked) -> Option<f64> {
         let (place, asleep) = (&self.place, self.inside.asleep);
-        let is_limited = place.regime == Regime::Full
+        if place.regime == Regime::Full
             && place.at_once.is_some_and(|k| k.high < HALFWAY * asleep)
-            && asked.cores.is_none_or(|cores| cores < HALFWAY);
-        if is_limited {
+            && asked.cores.is_none_or(|cores| cores < HALFWAY)
+        {
             return None;
         }
         let evidence = self.run.evidence;
@@ -30,15 +30,15 @@ impl Facts<'_> {
             (samples >= FEW).then_some((out / samples, came))
         };
         let are_few = asked.connections <= HALFWAY * asleep;
-        let ((alone, each), (spaced, each_spaced)) =
-            (seen(StepKind::Alone)?, seen(StepKind::Spaced)?);
+        let [(alone, each), (spaced, each_spaced)] =
+            [seen(StepKind::Alone)?, seen(StepKind::Spaced)?];
         // What comes by the clock is less for each where more are asked, and more with pauses. Segments of several answers
         // may be one.
         let under_load = asked.came.map(|came| came / self.run.load.exchanges.max(1) as f64);
-        let for_each =
-            each.zip(each_spaced).zip(under_load).is_some_and(|((alone, spaced), all)| {
-                alone >= HALFWAY && (spaced * HALFWAY <= alone || all >= HALFWAY * alone)
-            });
+        let comes = |((alone, spaced), all)| {
+            alone >= HALFWAY && (spaced * HALFWAY <= alone || all >= HALFWAY * alone)
+        };
+        let for_each = each.zip(each_spaced).zip(under_load).is_some_and(comes);
         let is_shared = are_few && alone >= HALFWAY && (spaced <= HALFWAY * alone || for_each);
         is_shared.then_some(alone * asleep)
     }

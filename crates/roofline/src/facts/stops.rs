@@ -32,10 +32,8 @@ impl Stops {
     pub fn among(load: &LoadSummary) -> Option<Self> {
         let threads = load.threads.max(1) as f64;
         let each = load.in_flight / threads;
-        let median = load.service.at(50.0)?.value;
-        let long = (FEW * median as f64).max(SILENT as f64) as u64;
-        let seconds = load.window.1.since(load.window.0).as_secs_f64();
-        let window = threads * seconds * 1e9;
+        let long = (FEW * load.service.at(50.0)?.value as f64).max(SILENT as f64) as u64;
+        let window = threads * load.window.1.since(load.window.0).as_secs_f64() * 1e9;
         let share = load.silence.sum_from(long) / window.max(1.0);
         let alone = load.service.sum_from(long) / load.service.sum_from(0).max(1.0);
         let count = load.silence.count() as f64 * load.silence.share_within(long, u64::MAX);

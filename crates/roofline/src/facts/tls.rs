@@ -45,15 +45,6 @@ impl Facts<'_> {
         }
     }
 
-    /// CPU time of the target in libraries of ciphers for an exchange, without what handshakes may have of it. None: its
-    /// code was not sampled, or was in none: a program may have its ciphers in itself. Unit: seconds.
-    pub(crate) fn ciphering(&self) -> Option<f64> {
-        let ciphers = self.target_cpu().ok()?.ciphers.filter(|cores| *cores > 0.0)?;
-        let each = self.per_exchange(ciphers);
-        let shaking = self.shaking().map_or(0.0, |(each, _)| each);
-        Some((each - shaking).max(0.0))
-    }
-
     /// CPU time of the target for an exchange. Unit: seconds.
     pub(crate) fn target_work(&self) -> Result<f64, Missing> {
         Ok(self.per_exchange(self.target_cpu()?.work()))

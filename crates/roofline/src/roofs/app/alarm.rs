@@ -43,31 +43,28 @@ fn waiting(run: &Run) -> Option<String> {
 }
 
 fn remedy(named: &str) -> Remedy {
-    let (does, by_hand) = if named.contains("memory") {
-        (
+    let (does, by_hand) = match () {
+        () if named.contains("memory") => (
             "lets the broker use more memory before it stops reading",
             "first find what uses the memory (rabbitmq-diagnostics memory_breakdown): queues without consumers need \
              consumers, x-max-length or lazy mode; then rabbitmqctl set_vm_memory_high_watermark 0.6 (and \
              vm_memory_high_watermark.relative = 0.6 in rabbitmq.conf, for the next start)",
-        )
-    } else if named.contains("disk") {
-        (
+        ),
+        () if named.contains("disk") => (
             "lets the broker go on with less free disk",
             // Source: 50 MB is its default, rabbitmq.com, "Free Disk Space Alarms".
             "free the disk that holds its database; or, if what is left is enough, rabbitmqctl \
              set_disk_free_limit 50MB (disk_free_limit.absolute in rabbitmq.conf), or any value below the free space \
              that rabbitmq-diagnostics status shows",
-        )
-    } else if named.contains("descriptors") {
-        (
+        ),
+        () if named.contains("descriptors") => (
             "lets the broker open more files and connections",
             "LimitNOFILE=65536 in the service's unit (systemctl edit rabbitmq-server), or ulimit -n 65536",
-        )
-    } else {
-        (
+        ),
+        () => (
             "lets the service continue to read",
             "rabbitmq-diagnostics alarms shows what is exhausted: raise its limit, or use less of it",
-        )
+        ),
     };
     Remedy::human(does, by_hand)
 }

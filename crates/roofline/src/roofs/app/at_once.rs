@@ -20,15 +20,15 @@ pub(in crate::roofs) enum AtOnce {
 
 impl AtOnce {
     pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
-        let is_made = facts.load == Load::Made;
         let stops = stops(facts).filter(|_| matches!(self, AtOnce::Serial));
         if let Some(stops) = stops.filter(|_| facts.place.resource != Some(Resource::Slots)) {
             let each = facts.per_exchange(stops.share * facts.under_way());
-            return Ok(Claim::cause(vec![Part::Delay { at: At::Service, each }])
+            return Ok(Claim::delay(At::Service, each)
                 .sum(stops.words())
                 .seen(seen(facts))
                 .lifted_by([go_on()]));
         }
+        let is_made = facts.load == Load::Made;
         let (at_once, alone) = if is_made { loaded(facts)? } else { watched::served(facts)? };
         let is_one = at_once.mid < TWO;
         let why = format!("{:.1} are served at a time", at_once.mid);
@@ -52,10 +52,9 @@ impl AtOnce {
                  or less time in each",
             ),
         };
+        let sum = format!("{count} at a time / {} = {rate}", duration(alone));
         Ok(Claim::place(vec![Part::capacity(Resource::Slots, served, alone)])
-            .sum(stops.map_or(format!("{count} at a time / {} = {rate}", duration(alone)), |of| {
-                of.words()
-            }))
+            .sum(stops.map_or(sum, |of| of.words()))
             .seen(seen(facts))
             .lifted_by([remedy]))
     }
@@ -123,9 +122,10 @@ fn seen(facts: &Facts) -> String {
         && Pace::of_beat(&beat, headers.under_way).is_some_and(|pace| pace != Pace::Clock)
     {
         let [lasts, each] = [beat.lasts_s, beat.period_s].map(duration);
-        says +=
-            &format!("; about {:.0} answers come within {lasts}, then none until", beat.answers);
-        says += &format!(" the next period of {each}");
+        let count = beat.answers;
+        says += &format!(
+            "; about {count:.0} answers come within {lasts}, then none until the next period of {each}"
+        );
     }
     let in_turn = facts.threads().is_some_and(|of| of.running >= 0.5 && of.together < 0.05);
     let never = if in_turn { ", never two running at once" } else { "" };

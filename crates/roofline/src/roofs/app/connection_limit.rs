@@ -22,7 +22,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(came >= waiting && by_turns.is_none(), why)?;
     for stock in [Stock::Descriptors, Stock::Ports, Stock::Processes] {
         let why = format!("the target has no {} left to accept with", stock.name());
-        silent_if(stock.of(facts).is_ok_and(|of| of.is_out()), why)?;
+        silent_if(stock.of(facts).is_ok_and(|of| of.out >= HALFWAY), why)?;
     }
     // Begun and not established ones found the queue full, and try again.
     let unmade = facts.begun().map_or(0.0, |begun| begun - came);
@@ -30,12 +30,10 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
         Some(served) => (served + waiting, served),
         None => facts.let_in(waiting + unmade),
     };
-    if let Some(k) = facts.place.at_once.filter(|k| k.high < HALFWAY * served) {
-        let k = k.mid;
-        return not_here(format!(
-            "of {served:.0} accepted connections {k:.1} are served at a time"
-        ));
-    }
+    let few = facts.place.at_once.filter(|k| k.high < HALFWAY * served);
+    let k = few.map_or(0.0, |k| k.mid);
+    let why = format!("of {served:.0} accepted connections {k:.1} are served at a time");
+    silent_if(few.is_some(), why)?;
     // Then all open connections have an exchange at work: the number of exchanges is limited, not that of connections.
     let at_work = facts.ports(|port| port.in_application() + port.unread);
     let why = format!("the {served:.0} accepted connections are at work: {at_work:.1} of them");

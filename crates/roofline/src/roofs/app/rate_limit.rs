@@ -8,11 +8,9 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let is_set = facts.place.regime == Regime::RateSet;
     let why = "no pause before an exchange makes it faster, and its answers follow no clock";
-    silent_if(!is_set, why)?;
-    let is_made = facts.load == Load::Made;
-    let (rate, seen) = if is_made { made(facts)? } else { watched(facts)? };
+    silent_if(facts.place.regime != Regime::RateSet, why)?;
+    let (rate, seen) = if facts.load == Load::Made { made(facts)? } else { watched(facts)? };
     Ok(Claim::place(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
         .sum(format!("{rate}, whatever the load"))
         .seen(seen)
@@ -40,8 +38,8 @@ fn watched(facts: &Facts) -> Result<(OpRate, String), Silent> {
     let rhythm = headers.rhythm.or_not_here("its answers have no rhythm")?;
     let waiting = headers.under_way;
     if let Some(beat) = rhythm.beat.filter(|beat| beat.answers > waiting) {
-        let (answers, [each, spread]) =
-            (beat.answers, [beat.period_s, beat.spread_s].map(duration));
+        let [each, spread] = [beat.period_s, beat.spread_s].map(duration);
+        let answers = beat.answers;
         let seen = format!(
             "{waiting:.1} requests wait; answers come {answers:.0} at a time, every {each} (within {spread}), with \
              none between: a clock releases them"

@@ -78,9 +78,7 @@ fn flows(facts: &Facts) -> Result<Flows, Missing> {
         segments += flow.delta(tcp_info::DATA_SEGS_OUT)?.0 as f64 / seconds;
         longest = longest.max(seconds);
     }
-    if rates.len() < 2 {
-        return Err(missing(tcp_info::BYTES_ACKED.name, "two flows"));
-    }
+    missing_if(rates.len() < 2, tcp_info::BYTES_ACKED.name, "two flows")?;
     let count = rates.len() as f64;
     let rate = rates.iter().sum::<f64>() / count;
     let spread = rates.iter().map(|of| (of - rate).abs()).fold(0.0, f64::max) / rate;

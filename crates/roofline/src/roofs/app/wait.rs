@@ -32,20 +32,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let watched = format!("{under_way:.1} requests");
     let many = if is_made { facts.run.connections_words() } else { watched };
     let twice = facts.run.connections().saturating_mul(2).to_string();
-    let (by_hand, does) =
-        (format!("-c {twice}"), "keeps twice as many exchanges under way; nothing is full");
-    let more = Remedy::plan(("load.connections", twice), does, by_hand);
+    let does = "keeps twice as many exchanges under way; nothing is full";
+    let more = Remedy::plan(("load.connections", &twice), does, format!("-c {twice}"));
     let (took, threads) = (duration(each), facts.inside.threads_words());
     let is_taken = unread < HALFWAY * asleep;
     let at = if is_taken { At::Station(Station::Application) } else { At::Service };
-    let in_service = "are in the service, and none of its threads runs for them";
     let (sleeps, seen) = match is_taken {
-        true => ("asleep in the application", in_service),
-        false => ("before it is read", "are unread while the service sleeps"),
+        true => {
+            ("asleep in the application", "in the service, and none of its threads runs for them")
+        }
+        false => ("before it is read", "unread while the service sleeps"),
     };
     Ok(Claim::place(vec![Part::Delay { at, each }])
         .sum(format!("{many} / {whole}, of which {took} {sleeps} = {rate}"))
-        .seen(format!("{asleep:.1} of {under_way:.1} exchanges {seen}{threads}"))
+        .seen(format!("{asleep:.1} of {under_way:.1} exchanges are {seen}{threads}"))
         .lifted_by([Remedy::human(
             "removes the wait from each request",
             "find out what a request waits for: a timer, a poll interval, a retry's pause, a sleep; strace -f -p PID \

@@ -32,14 +32,12 @@ impl BlockedWriters {
         let share = node.share_of_both(waits::SEND, waits::PORT, waits)?;
         silent_if(share <= 0.0, "no sample shows a waiting writer")?;
         let (shown, exchange) = (in_percent(share), facts.under_way() / facts.attained);
-        let (full, all, events) =
-            (queued.len(), all.len(), node.rate(vm::BUSY_PORT).unwrap_or(0.0));
-        let queues = match longest.map(bytes) {
-            Some(most) => {
-                format!("{full} of {all} connections kept up to {most} in the driver queue")
-            }
-            None => "no connection has a queue, so it is the port of an external program".into(),
-        };
+        let (full, all) = (queued.len(), all.len());
+        let events = node.rate(vm::BUSY_PORT).unwrap_or(0.0);
+        let kept =
+            |most| format!("{full} of {all} connections kept up to {most} in the driver queue");
+        let none = "no connection has a queue, so it is the port of an external program";
+        let queues = longest.map(bytes).map_or(none.into(), kept);
         let seen = match writer {
             Some((who, alone)) => {
                 format!("{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}")
@@ -92,10 +90,12 @@ impl BlockedWriters {
 
 /// The process that writes to many, few with a queue: their owner, or one with mail that waits in a send.
 fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
-    let run = &facts.run;
+    let fact_of = |pid, name| fact_of(&facts.run, pid, name);
+    // Whether it was sending at its last sample, or was not sampled. It may be free by then: the load is over.
+    let sends = |wait| matches!(wait, "send" | "receive" | "running");
     let why = match hub(all) {
-        Some((owner, own)) if sends(run, owner) => {
-            let name = fact_of(run, owner, "name");
+        Some((owner, own)) if fact_of(owner, "wait").is_none_or(sends) => {
+            let name = fact_of(owner, "name");
             let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
             let longest = bytes(queued(&own).map(queue).fold(0.0, f64::max));
             let (full, all) = (queued(&own).count(), own.len());
@@ -146,12 +146,6 @@ fn is_queued(connection: &Connection) -> bool {
 
 fn queue(connection: &Connection) -> f64 {
     connection.of.mean(port::QUEUE).unwrap_or(0.0)
-}
-
-/// Whether that process was sending at its last sample, or was not sampled.
-fn sends(run: &Run, owner: &str) -> bool {
-    // It may be free by the last sample: the load is over.
-    fact_of(run, owner, "wait").is_none_or(|wait| matches!(wait, "send" | "receive" | "running"))
 }
 
 fn fact_of<'a>(run: &Run<'a>, pid: &str, name: &str) -> Option<&'a str> {

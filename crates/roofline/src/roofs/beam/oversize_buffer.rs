@@ -13,9 +13,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = "no connection that carried data has a buffer of more than 512 KiB";
     let (_, largest) = of.buffers().or_not_here(none)?;
     let (reads, faults) = (of.reads, facts.run.of(Subject::Target).rate(process::MINOR_FAULTS)?);
-    let why =
-        format!("{faults:.0} new pages a second for {reads:.0} reads: the buffers are reused");
-    silent_if(faults < reads, why)?;
+    let few = format!("{faults:.0} new pages a second for {reads:.0} reads");
+    silent_if(faults < reads, format!("{few}: the buffers are reused"))?;
     let work = Work::of(facts)?;
     // The least that reading can cost.
     let there = facts.run.engine_cores();

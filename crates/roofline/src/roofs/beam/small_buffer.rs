@@ -36,15 +36,12 @@ impl SmallBuffer {
             SmallBuffer::ActivePoll => "in active mode",
             SmallBuffer::SocketModule => "of the socket module",
         };
-        let few =
-            format!("no connection {how} fills a buffer of less than 64 KiB while more waits");
-        let (buffer, _) = of.buffers().or_not_here(few)?;
+        let what = "fills a buffer of less than 64 KiB while more waits";
+        let (buffer, _) = of.buffers().or_not_here(format!("no connection {how} {what}"))?;
         let work = Work::of(facts)?;
         let reading = match self {
             SmallBuffer::Driver | SmallBuffer::ActivePoll => Some(work.of_reads(&of)),
-            SmallBuffer::SocketModule => {
-                of_backend(facts, &of).map(|share| share * (work.emulator + work.collection))
-            }
+            SmallBuffer::SocketModule => of_backend(facts, &of, work.emulator + work.collection),
         };
         // Even at the least cost reads are that much of the work.
         let is_measured = reading.is_some() || of.reads * LEAST_READ >= HOLDS * work.all();
@@ -117,8 +114,8 @@ impl SmallBuffer {
     }
 }
 
-/// Of all sampled reductions the part of `gen_tcp`'s own processes that read for these connections; none: no such.
-fn of_backend(facts: &Facts, connections: &These) -> Option<f64> {
+/// The part of this work by `gen_tcp`'s own processes that read for these connections, by reductions; none: no such.
+fn of_backend(facts: &Facts, connections: &These, work: f64) -> Option<f64> {
     let run = &facts.run;
     let (mut own, mut all) = (0.0, 0.0);
     for process in run.evidence.processes() {
@@ -129,5 +126,5 @@ fn of_backend(facts: &Facts, connections: &These) -> Option<f64> {
         all += count;
         own += if is_backend && connections.these.iter().any(owns) { count } else { 0.0 };
     }
-    (own > 0.0).then(|| own / all)
+    (own > 0.0).then(|| own / all * work)
 }

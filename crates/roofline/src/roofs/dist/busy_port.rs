@@ -8,7 +8,11 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, channels) = facts.channels()?;
     let (channel, peer) = (&channels[0], channels[0].peer);
-    let (events, full) = channel.busy(&node)?;
+    // The share of samples in which its queue was half full, and how often a second senders were suspended: missing where
+    // another program uses the system monitor.
+    let limit = node.last(vm::DIST_BUF_BUSY_LIMIT)?.0;
+    let full = channel.of.share(dist::PENDING, |bytes| bytes.0 * 2 >= limit)?;
+    let events = node.rate(vm::BUSY_DIST_PORT).unwrap_or(0.0);
     silent_if(channel.is_fragments()?, format!("fragments fill the channel to {peer}"))?;
     let suspended = facts.at_work_in(&[waits::DIST])?;
     let why = format!("no process was suspended at the channel to {peer}");

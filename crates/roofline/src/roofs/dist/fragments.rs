@@ -11,7 +11,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (peer, frame) = (channel.peer, bytes(channel.frame_sent()?));
     let frames = format!("frames to {peer} are {frame} on average");
     silent_if(!channel.is_fragments()?, format!("{frames}: few are fragments"))?;
-    let (waited, waiting) = (channel.waited()?, facts.at_work_in(&[waits::DIST, waits::CALL])?);
+    let some = |pending: Bytes, queue: Bytes| pending.0 + queue.0 > 0;
+    let waited = channel.of.share_of_both(dist::PENDING, dist::QUEUE, some)?;
+    let waiting = facts.at_work_in(&[waits::DIST, waits::CALL])?;
     let each = waited * waiting * facts.exchange_s();
     let carried = facts.per_exchange(channel.sent());
     let (took, exchange, count) = (duration(each), facts.exchange(), carried / FRAGMENT);

@@ -11,7 +11,11 @@ const CALL: f64 = 3.0;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (_, channels) = facts.channels()?;
     let channel = &channels[0];
-    let (ahead, own) = (channel.ahead()?, CALL * channel.frame_sent()?);
+    // What a message sent now waits behind: in emulator, driver and kernel.
+    let pending = channel.of.mean(dist::PENDING)?;
+    let [queue, kernel] =
+        [dist::QUEUE, tcp_info::WQUEUE].map(|of| channel.of.mean(of).unwrap_or(0.0));
+    let (ahead, own) = (pending + queue + kernel, CALL * channel.frame_sent()?);
     let calling = facts.at_work_in(&[waits::CALL])?;
     let stood = format!("{} queued ahead of each message to {}", bytes(ahead), channel.peer);
     let why = format!("{stood}: no more than one call, or no process waits for a call");

@@ -18,10 +18,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     );
     silent_if(count <= 1.0 || calling <= 0.0, &seen)?;
     let in_calls = calling * facts.exchange_s();
-    let each = in_calls * (1.0 - 1.0 / count);
     let (one, all) = (duration(in_calls / count), duration(in_calls));
     let exchange = facts.took(facts.exchange_s());
-    Ok(Claim::delay(At::Service, each)
+    Ok(Claim::delay(At::Service, in_calls * (1.0 - 1.0 / count))
         .sum(format!("{count:.1} calls x {one} one after the other: {all} of {exchange}"))
         .seen(seen)
         .lifted_by([Remedy::by_knob(

@@ -9,9 +9,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_made()?;
     let host = &facts.run.header.host;
     let busiest = facts.run.load.busiest_thread;
-    if busiest <= 0.0 {
-        return Err(missing("cpu", "engine").into());
-    }
+    missing_if(busiest <= 0.0, "cpu", "engine")?;
     let threads = host.engine_threads.max(1);
     let at_once = (facts.run.engine_cores() / busiest).max(1.0);
     let each = facts.per_exchange(at_once * busiest);
@@ -26,12 +24,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         true => ("load.connections", 'c', "connection, which has a thread of its own"),
         false => ("engine.threads", 't', "thread"),
     };
-    let remedy = if more > threads {
-        let does = format!("spreads the load over one more {what}");
-        Remedy::plan((key, more.to_string()), does, format!("-{flag} {more}"))
-            .serving(at_once * f64::from(more) / f64::from(threads))
-    } else {
-        Remedy::own_machine("gives the engine CPUs of its own")
+    let does = format!("spreads the load over one more {what}");
+    let remedy = match more > threads {
+        true => Remedy::plan((key, more.to_string()), does, format!("-{flag} {more}"))
+            .serving(at_once * f64::from(more) / f64::from(threads)),
+        false => Remedy::own_machine("gives the engine CPUs of its own"),
     };
     Ok(Claim::place(vec![Part::capacity(Resource::EngineCpu, at_once, each)])
         .sum(format!("{threads} thread{s} at {cost} CPU an exchange, the busiest {used} used = {rate}"))

@@ -25,9 +25,8 @@ pub(in crate::roofs) fn quota(facts: &Facts) -> Result<Claim, Silent> {
 
 pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
     let engine = engine(facts)?;
-    let known = engine.runnable.zip(engine.others());
     let none = "the time its threads waited for a CPU was not measured";
-    let (waits, others) = known.or_not_here(none)?;
+    let (waits, others) = engine.runnable.zip(engine.others()).or_not_here(none)?;
     let (running, strangers) = (engine.running, facts.strangers_of_engine().unwrap_or(0.0));
     let ran = format!("its threads ran {running:.2} and waited {waits:.2} for a CPU");
     let is_kept = engine.throttled <= 0.0 && strangers >= HALFWAY * others && waits >= running;

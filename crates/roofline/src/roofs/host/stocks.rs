@@ -18,7 +18,7 @@ impl Stock {
             Stock::Ports | Stock::Processes => ("(almost) all", "in use"),
         };
         let taken = format!("{} of {} {name} are {is}", of.taken, of.limit);
-        silent_if(!of.is_out(), &taken)?;
+        silent_if(of.out < HALFWAY, &taken)?;
         let queue = facts.accept_queue();
         let waiting = queue.as_ref().map_or(0.0, |queue| queue.waiting);
         let failed = facts.run.load.errors.values().sum::<u64>() as f64;

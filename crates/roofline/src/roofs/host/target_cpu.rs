@@ -11,9 +11,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
     silent_if(target.node.is_some(), "the node's schedulers show it (vm.schedulers)")?;
-    let of_all = target.work() / target.cpus;
     let thread = facts.stations.of_resource(Resource::TargetThread);
-    let thread = thread.filter(|thread| thread.fullness() > of_all);
+    let thread = thread.filter(|thread| thread.fullness() > target.work() / target.cpus);
     let (cores, cpus) = (target.work(), target.cpus);
     let spins = format!(", and spun for {:.2} more", target.spinning);
     let spins = if target.spinning >= AT_WORK { spins.as_str() } else { "" };

@@ -12,11 +12,11 @@ const GROWN: f64 = 2.0 * INITIAL_WINDOW;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (direction, _, used) = facts.fullest_direction()?;
     let (packets, name) = (direction.packets_of_a_crossing()?, &direction.name);
-    let few =
-        format!("an exchange is {packets:.1} packets on {name}: too few for a standing queue");
-    silent_if(packets < GROWN, few)?;
-    let (standing, words) = (direction.standing()?, |of: f64| duration(of.max(1e-6)));
-    let leaves = direction.per_second(link::PACKETS_OUT)?.max(1e-9);
+    let few = format!("an exchange is {packets:.1} packets on {name}");
+    silent_if(packets < GROWN, format!("{few}: too few for a standing queue"))?;
+    let (standing, words) =
+        (direction.of.median(link::QUEUE)? as f64, |of: f64| duration(of.max(1e-6)));
+    let leaves = direction.of.rate(link::PACKETS_OUT)?.max(1e-9);
     let wait = standing / leaves;
     let stands = format!("{standing:.0} packets / {leaves:.0} a second = {}", words(wait));
     silent_if(wait <= direction.rtt, format!("{stands} on {name}: no more than a round trip"))?;

@@ -9,12 +9,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let mut busiest: Option<(&str, f64)> = None;
     let (mut late, mut lost, mut came) = (0.0, 0.0, 0.0);
     for direction in &facts.directions {
-        let cpu = direction.per_second(link::CPU)?;
+        let cpu = direction.of.rate(link::CPU)?;
         busiest = busiest.filter(|(_, most)| cpu <= *most).or(Some((&direction.name, cpu)));
         // A direction that carried nothing was not late.
         late += direction.late().unwrap_or(0.0) * direction.crossing;
-        lost += direction.per_second(link::DROPPED_DEVICE)?;
-        came += direction.per_second(link::FRAMES_IN)?;
+        lost += direction.of.rate(link::DROPPED_DEVICE)?;
+        came += direction.of.rate(link::FRAMES_IN)?;
     }
     let (name, cpu) = busiest.or_not_here("the plan has no path")?;
     let each = facts.per_exchange(cpu);

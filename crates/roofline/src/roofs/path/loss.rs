@@ -11,7 +11,7 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (direction, most) =
-        facts.worst_direction(|of| Ok(of.per_second(link::BYTES_OUT)? * of.lost()?))?;
+        facts.worst_direction(|of| Ok(of.of.rate(link::BYTES_OUT)? * of.lost()?))?;
     silent_if(most <= 0.0, "the path lost no packet at random")?;
     let (share, name) = (direction.lost()?, &direction.name);
     let all = facts.directions.iter().map(|of| of.lost_per_second()).sum::<Result<_, _>>()?;

@@ -13,17 +13,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         if limit.is_none() && rate.is_none() && trace.is_none() {
             continue;
         }
-        let mut drops = direction.overflows()?;
-        if *aqm == Aqm::Codel {
-            drops.queue = 0.0;
-        }
+        let Overflows { queue, limit } = direction.overflows()?;
+        let drops = Overflows { queue: if *aqm == Aqm::Codel { 0.0 } else { queue }, limit };
         all += drops.sum();
-        let most = worst.filter(|(_, most)| drops.sum() <= most.sum());
-        worst = most.or(Some((direction, drops)));
+        worst = worst.filter(|(_, most)| drops.sum() <= most.sum()).or(Some((direction, drops)));
     }
     let (direction, drops) = worst.or_not_here("the path has no queue limit")?;
     silent_if(drops.sum() <= 0.0, "no full queue dropped a packet")?;
-    let share = drops.sum() / direction.per_second(link::PACKETS_IN)?.max(1e-9);
+    let share = drops.sum() / direction.of.rate(link::PACKETS_IN)?.max(1e-9);
     let Cost { each, words } = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
     let line = direction.utilisation()?.map_or(String::new(), used);

@@ -24,11 +24,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (spread, body) = (bulk.bytes / paced.max(1.0), facts.body());
     let each = spread.min(body);
     silent_if(each <= 0.0, "an answer's first and last byte come together")?;
-    let (rate, paced, connections) =
-        (facts.rate_at(each), bytes(paced), facts.run.connections_words());
+    let (rate, paced, all) = (facts.rate_at(each), bytes(paced), facts.run.connections_words());
     let (body, spread, limited) = (duration(body), duration(spread), in_percent(limited));
     Ok(Claim::delay(At::Path, each)
-        .sum(format!("{connections} / ({answer} / {paced}/s) = {rate}"))
+        .sum(format!("{all} / ({answer} / {paced}/s) = {rate}"))
         .seen(format!(
             "an answer took {body} from its first byte to its last, and {answer} at {paced}/s take {spread}; the flow \
              was app-limited in {limited} of samples"

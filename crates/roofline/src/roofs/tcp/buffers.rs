@@ -44,8 +44,7 @@ impl Buffers {
             Buffers::Send => (SocketOption::DefaultSendBuffer, "buffer"),
         };
         let does = format!("lets the kernel grow the {what} to what the path needs");
-        let claim = self.holds(&found, facts)?;
-        Ok(claim.lifted_by([Remedy::socket(facts, option, found.side, does)]))
+        Ok(self.holds(&found, facts)?.lifted_by([Remedy::socket(facts, option, found.side, does)]))
     }
 
     /// They are as large as the kernel lets them grow.
@@ -162,8 +161,7 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let (at_once, full) = (bytes(in_flight), in_percent(full));
     // A full buffer with all of an exchange in flight delays nothing.
     silent_if(trips <= 0.0, format!("a whole exchange is in flight at once: {at_once}"))?;
-    let each = trips.max(facts.held_by(sender, Held::Buffer));
-    Ok(Claim::delay(At::Path, each)
+    Ok(Claim::delay(At::Path, trips.max(facts.held_by(sender, Held::Buffer)))
         .sum(bulk.sum(facts, in_flight, "in flight", rtt))
         .seen(format!(
             "in {full} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} \

@@ -28,6 +28,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         _ => "clients open".into(),
     };
     let share = share.ok().map(in_percent);
+    let does = "keeps connections open for the next exchange";
+    let in_client = "a connection pool in the client; keep-alive in the server";
+    let in_target = "keep connections to the dependency (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
+                     HAProxy: http-reuse always; elsewhere a connection pool)";
+    let remedy = match upstream {
+        true => Remedy::human(does, in_target),
+        false => Remedy::keep_connections(facts, does, in_client),
+    };
     Ok(Claim::cause(parts)
         .sum(match opening.connect_s {
             time if time > 0.0 && !upstream => format!("{count}, {} to connect", duration(time)),
@@ -36,16 +44,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!("{whose} {count}"))
         .also(share.map(|share| format!("{share} of all segments open or close connections")))
         .at_least_at_both_ends()
-        .lifted_by([remedy(facts, upstream)]))
-}
-
-fn remedy(facts: &Facts, upstream: bool) -> Remedy {
-    let does = "keeps connections open for the next exchange";
-    let in_client = "a connection pool in the client; keep-alive in the server";
-    let in_target = "keep connections to the dependency (nginx: keepalive in upstream{} and proxy_http_version 1.1; \
-                     HAProxy: http-reuse always; elsewhere a connection pool)";
-    match upstream {
-        true => Remedy::human(does, in_target),
-        false => Remedy::keep_connections(facts, does, in_client),
-    }
+        .lifted_by([remedy]))
 }

@@ -22,19 +22,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let rtt = min_rtt(&facts.run)?;
     let each = (rounds - 1.0) * rtt;
     let (rate, trips, rtt) = (facts.rate_at(each), rounds - 1.0, duration(rtt));
-    let connections = facts.run.connections_words();
+    let many = facts.run.connections_words();
     let mean = duration(facts.run.load.service.mean() / 1e9);
-    Ok(Claim::delay(At::Path, each)
-        .sum(format!(
-            "{connections} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
-        ))
-        .seen(format!(
-            "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was retransmitted"
-        ))
-        .lifted_by(remedies(facts, bulk.sender)))
-}
-
-fn remedies(facts: &Facts, sender: Side) -> Vec<Remedy> {
     let does = "keeps connections and their windows open";
     let by_hand = "keep connections: a pool in the client, keep-alive in the server";
     let opening = facts.opening();
@@ -42,7 +31,14 @@ fn remedies(facts: &Facts, sender: Side) -> Vec<Remedy> {
     let keep = Remedy { spares, ..Remedy::keep_connections(facts, does, by_hand) };
     let wider = Remedy::human(
         "begins with more in flight",
-        format!("on the {sender}'s host: ip route change default via GATEWAY initcwnd 40"),
+        format!("on the {}'s host: ip route change default via GATEWAY initcwnd 40", bulk.sender),
     );
-    vec![keep, wider]
+    Ok(Claim::delay(At::Path, each)
+        .sum(format!(
+            "{many} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
+        ))
+        .seen(format!(
+            "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was retransmitted"
+        ))
+        .lifted_by([keep, wider]))
 }

@@ -88,8 +88,7 @@ fn census(facts: &Facts) -> Result<Stall, Silent> {
 
 fn watched(facts: &Facts) -> Result<Stall, Silent> {
     let held = facts.held_by(Side::Server, Held::Nagle) * facts.attained;
-    let by_port = !facts.watched.is_empty();
-    let held = if by_port { held } else { held_by_flows(facts)? };
+    let held = if facts.watched.is_empty() { held_by_flows(facts)? } else { held };
     silent_if(held <= 0.0, "no connection was held by Nagle")?;
     let seen = format!(
         "{held:.1} connections at a time hold less than a segment, with an ACK outstanding and room in both \
@@ -100,8 +99,7 @@ fn watched(facts: &Facts) -> Result<Stall, Silent> {
 
 /// The same where connections were sampled one by one: the share of each one's samples.
 fn held_by_flows(facts: &Facts) -> Result<f64, Missing> {
-    let flows = facts.run.flows(Side::Server);
-    let share = mean_over(&flows, |flow| {
+    let share = mean_over(&facts.run.flows(Side::Server), |flow| {
         let samples = flow.values(tcp_info::UNACKED)?.len();
         let held = moments(flow)?.iter().filter(|at| at.is_nagle()).count();
         let writes = !is_nodelay(flow) && flow.delta(tcp_info::DATA_SEGS_OUT)?.0 > 0;

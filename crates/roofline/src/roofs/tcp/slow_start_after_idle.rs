@@ -34,12 +34,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = (halvings * rtt).min(body);
     let (idle, timeout) = (duration(idle), duration(timeout));
     silent_if(each <= 0.0, format!("no gap of {idle} is as long as a timeout of {timeout}"))?;
-    let (body, rtt, connections) = (duration(body), duration(rtt), run.connections_words());
+    let (body, rtt, all) = (duration(body), duration(rtt), run.connections_words());
     let does = format!("keeps the window, and {halvings:.0} round trips of each answer");
     let rate = facts.rate_at(each);
     Ok(Claim::delay(At::Path, each)
         .sum(format!(
-            "{connections} / ({halvings:.0} halvings in {idle} idle x {rtt} round trip) = {rate}"
+            "{all} / ({halvings:.0} halvings in {idle} idle x {rtt} round trip) = {rate}"
         ))
         .seen(format!(
             "each answer came after {idle} of idle time, {halvings:.0} timeouts of {timeout}, and took {body} on a \

@@ -17,7 +17,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let sent = load.bytes_read.max(load.bytes_written) as f64 / load.exchanges.max(1) as f64;
     let work = facts.target_work()?;
     let least = sent * PRICE;
-    let measured = facts.ciphering().filter(|each| !facts.is_beam() || *each > least);
+    // Without what handshakes may have of it. None: its code was not sampled, or was in no library of ciphers: a program
+    // may have its ciphers in itself.
+    let ciphers = facts.target_cpu()?.ciphers.filter(|cores| *cores > 0.0);
+    let shaking = facts.shaking().map_or(0.0, |(each, _)| each);
+    let measured = ciphers.map(|cores| (facts.per_exchange(cores) - shaking).max(0.0));
+    let measured = measured.filter(|each| !facts.is_beam() || *each > least);
     let each = measured.unwrap_or(least);
     let [took, all] = [each, work].map(duration);
     let (size, price, rate) = (bytes(sent), PRICE * 1e9, bytes(sent * facts.attained));

@@ -27,8 +27,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         // Both ends work on it.
         let host = facts.host.as_ref().ok().filter(|_| facts.load == Load::Made);
         let share = work.map_or(0.0, |work| work / facts.target_work().unwrap_or(work));
-        let of_host =
-            host.map(|host| works(Resource::HostCpu, share * facts.per_exchange(host.busy)));
+        let of_host = host.map(|host| share * facts.per_exchange(host.busy));
+        let of_host = of_host.map(|each| works(Resource::HostCpu, each));
         let work = work.map(|each| works(Resource::TargetCpu, each)).into_iter().chain(of_host);
         let (shaking, all) = (facts.in_handshake(), facts.under_way());
         let how = format!("{shaking:.1} of {all:.1} exchanges are in the handshake");
@@ -39,19 +39,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let how = format!("the target's CPUs work {} for {}", duration(work), facts.each());
         (Claim::priced(least, work), how)
     };
+    let does = "keeps a connection, and its handshake, for many exchanges";
+    let of_otp = " ({session_tickets, stateless} in the server's ssl options)";
+    let tickets = if facts.is_beam() { of_otp } else { "" };
+    let by_hand = "keep-alive or a connection pool in the client; session tickets";
+    let by_hand = format!("{by_hand}{tickets}; a P-256 key instead of RSA");
     Ok(claim
         .at_least_at_both_ends()
         .sum(format!("{opened:.2} handshakes for {}", facts.each()))
         .seen(format!("{:.0} handshakes a second; {how}", opened * facts.attained))
-        .lifted_by([remedy(facts)]))
-}
-
-fn remedy(facts: &Facts) -> Remedy {
-    let does = "keeps a connection, and its handshake, for many exchanges";
-    let of_otp = " ({session_tickets, stateless} in the server's ssl options)";
-    let how = if facts.is_beam() { of_otp } else { "" };
-    let by_hand = format!(
-        "keep-alive or a connection pool in the client; session tickets{how}; a P-256 key instead of RSA"
-    );
-    Remedy::keep_connections(facts, does, by_hand)
+        .lifted_by([Remedy::keep_connections(facts, does, by_hand)]))
 }

@@ -70,9 +70,7 @@ fn writes(facts: &Facts) -> Result<(f64, f64), Missing> {
     let clients = run.ends(Side::Server).filter(|end| run.fact(*end, "peer_node").is_none());
     let sum = |sum: [f64; 3], of: [f64; 3]| std::array::from_fn(|index| sum[index] + of[index]);
     let [count, bytes, read] = clients.filter_map(grown).fold([0.0; 3], sum);
-    if count == 0.0 {
-        return Err(missing(port::SEND_CNT.name, "flow/*/server"));
-    }
+    missing_if(count == 0.0, port::SEND_CNT.name, "flow/*/server")?;
     // Requests have the same size on all connections: bytes read show how many there were.
     let asked = run.load.bytes_written as f64 / run.load.exchanges.max(1) as f64;
     let exchanges = match facts.load {

@@ -96,9 +96,7 @@ fn long(of: &Of) -> Result<Long, Missing> {
     let (slices, over) = of.delta(vm::LONG_SCHEDULE)?;
     let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed).as_secs_f64();
     // A slice seen by chance in less than most of a second is no rate.
-    if timed < HALFWAY {
-        return Err(missing(vm::TIMED.name, "node"));
-    }
+    missing_if(timed < HALFWAY, vm::TIMED.name, "node")?;
     let a_second = slices as f64 / timed;
     let lengths = [vm::LONG_SCHEDULE_TIME, vm::LONG_SCHEDULE_WAIT].map(|of_all| of.grown(of_all));
     let [busy, wait] = match lengths {

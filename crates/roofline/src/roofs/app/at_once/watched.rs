@@ -38,9 +38,9 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
-    let who =
+    let why =
         "most answers come on connections that hardly wait: who waits is served by something else";
-    silent_if(headers.others_wait() && place.station == Some(Station::Application), who)?;
+    silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
     let none = "no thread of its own shows what its requests wait for";
     let (at_once, working) = by_waits(facts, port).or_not_here(none)?;
     let why = "the number of requests in service cannot be distinguished from those that wait";

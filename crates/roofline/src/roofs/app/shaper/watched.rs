@@ -24,8 +24,7 @@ fn given(facts: &Facts) -> Result<Claim, Silent> {
     let [count, low, high] = of.or_not_here("fewer than ten answers lasted a tenth of a second")?;
     let rates = format!("{}/s to {}/s", bytes(low), bytes(high));
     silent_if(low < EXPLAINED * high, format!("answers get {rates}, not all the same rate"))?;
-    let each = facts.per_exchange(answering);
-    Ok(Claim::delay(At::Station(Station::Application), each)
+    Ok(Claim::delay(At::Station(Station::Application), facts.per_exchange(answering))
         .sum(format!("{answering:.1} connections x {}/s", bytes((low + high) / 2.0)))
         .seen(format!(
             "{count:.0} answers got {rates}, eight in ten of them; between their pieces nothing waits to be \
@@ -53,9 +52,9 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     let owners: Vec<&Process> = facts.processes.iter().filter(owns).collect();
     let sampled = owners.len();
     // It has nothing to do and would take any message.
-    let is_idle =
-        |of: &&Process| is_in_loop(of.function) && of.running < HALFWAY && of.with_mail < HALFWAY;
-    let mut others = owners.into_iter().filter(|of| !is_idle(of));
+    let is_busy =
+        |of: &&Process| !is_in_loop(of.function) || of.running.max(of.with_mail) >= HALFWAY;
+    let mut others = owners.into_iter().filter(is_busy);
     let other = others.next().map(|of| format!("; one is in {}", of.function));
     let idle = sampled - others.count() - usize::from(other.is_some());
     let at = other.unwrap_or_default();
