@@ -208,6 +208,19 @@ impl Exchanges {
         rhythm.served.as_ref().is_some_and(is_short) || rhythm.beat.as_ref().is_some_and(is_burst)
     }
 
+    /// The share of the time in which nothing is asked or answered though requests wait, where most answers take a tenth
+    /// of the mean or less: now and then something stops all of them. 0 to 1; none where so many connections may as well
+    /// wait at once by chance.
+    pub fn stopped(&self, connections: f64) -> Option<f64> {
+        let rhythm = self.rhythm?;
+        let silent = rhythm.unasked_s? / rhythm.mean_s.max(1e-12);
+        let each = (self.under_way / connections.max(1.0)).min(1.0);
+        let chance = each.powf(connections);
+        let is_of_all = silent >= (chance * each).sqrt() && silent - chance >= HOLDS;
+        let are_some = self.under_way >= 2.0 && self.p50_s * FEW <= self.service_s;
+        (self.alternate && are_some && is_of_all).then_some(silent.min(1.0))
+    }
+
     /// How many are served at a time, where the order of requests and answers shows it and as many again wait.
     pub fn in_order(&self) -> Option<f64> {
         let Served { at_once, .. } = self.rhythm?.served.filter(is_told)?;

@@ -156,3 +156,43 @@ fn a_queue_of_connections_that_is_never_empty_waits_for_whoever_lets_them_in() {
         |metric: &str, raw| Some(if metric == "listener.rqueue_total" { 0 } else { raw });
     assert_eq!(named("let-in-by-three", at_times).as_deref(), Some("tcp.listen-backlog"));
 }
+
+#[test]
+fn what_stops_all_of_a_watched_service_shows_in_silences_while_few_answers_are_late() {
+    // MariaDB: 10 readers behind a lock of a table's definition, which is free for 0.2 s in each 1.2 s.
+    assert_eq!(named("all-stop", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    // Where somebody is asked or answered meanwhile, each waits by itself.
+    let asked = |metric: &str, raw| match metric {
+        "capture.gap_unasked" => Some(raw / 4),
+        _ => Some(raw),
+    };
+    assert_eq!(named("all-stop", asked), None);
+    // Where most answers take as long as the mean, they are slow, and not stopped.
+    let slow = |metric: &str, raw| match metric {
+        "capture.service_p50" => Some(20_000_000),
+        _ => Some(raw),
+    };
+    assert_eq!(named("all-stop", slow), None);
+}
+
+#[test]
+fn what_is_left_unread_at_one_rate_by_a_service_with_nothing_to_do_is_shaped() {
+    // ejabberd, not seen inside: ten clients of whom each is read 3,000 bytes a second.
+    assert_eq!(named("read-at-one-rate", |_, raw| Some(raw)).as_deref(), Some("app.shaper"));
+    // Not at one rate: the first connections are read more and more slowly.
+    let (header, evidence) = recording("foreign/read-at-one-rate");
+    let uneven = changed(&evidence, |of, metric, raw| match (of, metric) {
+        (Subject::Flow(id, _), "tcp.bytes_received") if id % 2 == 0 => Some(raw / 2),
+        _ => Some(raw),
+    });
+    let judgement = judged(&header, &uneven);
+    assert_eq!(judgement.verdict.by(), None, "{:?}", judgement.verdict);
+    let why = &of(&judgement, "app.shaper").sum;
+    assert!(why.contains("not all at the same rate"), "{why}");
+    // One that is always served is one of a queue.
+    let served = |metric: &str, raw| match metric {
+        "capture.asked_area" => Some(raw + raw / 5),
+        _ => Some(raw),
+    };
+    assert_ne!(named("read-at-one-rate", served).as_deref(), Some("app.shaper"));
+}

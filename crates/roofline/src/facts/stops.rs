@@ -15,17 +15,25 @@ use crate::prelude::*;
 pub(crate) struct Stops {
     /// Of the time, 0 to 1.
     pub share: f64,
-    /// Mean length of one. Unit: seconds.
-    pub each_s: f64,
-    pub per_s: f64,
+    /// Mean length of one, and how many there are a second; none at a watched service. Unit: seconds.
+    pub each: Option<(f64, f64)>,
 }
 
 impl Stops {
     /// `all exchanges stop together 10.0 times a second, for 80.2 ms each: 80 % of the time`.
     pub fn words(&self) -> String {
-        let (often, lasts) = (self.per_s, duration(self.each_s));
-        let often = format!("{often:.1} times a second, for {lasts} each");
-        format!("all exchanges stop together {often}: {} of the time", in_percent(self.share))
+        let each =
+            |(lasts, often)| format!(" {often:.1} times a second, for {} each", duration(lasts));
+        let often = self.each.map_or(String::new(), each);
+        format!("all exchanges stop together{often}: {} of the time", in_percent(self.share))
+    }
+
+    /// At a watched service that waits for none of its peers, by the headers of its packets.
+    pub fn watched(facts: &Facts) -> Option<Self> {
+        let (port, headers) = facts.captured().ok()?;
+        let waits_for_peers = facts.inside.questions() >= HOLDS * headers.under_way;
+        let share = headers.stopped(port.connections).filter(|_| !waits_for_peers)?;
+        Some(Self { share, each: None })
     }
 
     /// None where there are none, or they can't be distinguished.
@@ -41,7 +49,8 @@ impl Stops {
         let is_of_all = share >= (chance * alone).sqrt() && share - chance >= HOLDS;
         let (each_s, per_s) = (share * window / 1e9 / count.max(1.0), count / (window / 1e9));
         let are_many = each >= least && count / threads >= least && share >= HOLDS;
-        (is_of_all && are_many).then_some(Self { share: share.min(1.0), each_s, per_s })
+        let each = Some((each_s, per_s));
+        (is_of_all && are_many).then_some(Self { share: share.min(1.0), each })
     }
 }
 
@@ -81,7 +90,8 @@ mod tests {
         // Ten times a second all eight wait for 80 ms.
         let stops = Stops::among(&load(80, &[(80 * MS, 10)])).unwrap();
         assert!((stops.share - 0.8).abs() < 0.01, "{stops:?}");
-        assert!((stops.each_s - 0.08).abs() < 0.001 && (stops.per_s - 10.0).abs() < 0.1);
+        let (each_s, per_s) = stops.each.unwrap();
+        assert!((each_s - 0.08).abs() < 0.001 && (per_s - 10.0).abs() < 0.1);
         // One request in 38 takes 80 ms: all eight wait at once for 0.8^8 = 0.17 of the time.
         assert_eq!(Stops::among(&load(80, &[(20 * MS, 8)])), None);
         // Times between answers that are no longer than some exchanges.

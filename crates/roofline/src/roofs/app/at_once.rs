@@ -65,7 +65,11 @@ fn stops(facts: &Facts) -> Option<Stops> {
     let sides = [&facts.target, &facts.engine];
     let is_stopped = sides.into_iter().flatten().any(|of| of.throttled > 0.0);
     let is_ours = is_stopped || facts.stations.is_full(Resource::EngineCpu);
-    if facts.load == Load::Made && !is_ours { Stops::among(facts.run.load) } else { None }
+    match facts.load {
+        _ if is_ours => None,
+        Load::Made => Stops::among(facts.run.load),
+        Load::Watched => Stops::watched(facts),
+    }
 }
 
 fn go_on() -> Remedy {
