@@ -8,6 +8,7 @@ pub(crate) mod admission;
 pub(crate) mod channels;
 pub(crate) mod connections;
 pub(crate) mod directions;
+mod disk;
 pub(crate) mod drops;
 pub(crate) mod flows;
 mod opening;

@@ -6,7 +6,10 @@
 //! its time, all wait at once for `p^n`. Common stops are as much as `p`. The threshold is the middle of the two,
 //! `p^((n+1)/2)`, and a quarter of the time beyond chance.
 //!
-//! Blind spots: fewer than three connections a thread, or nearly all time in slow requests, can't be distinguished.
+//! At a watched service the share is what lies after the last request of any client, of the time between answers, and `p`
+//! the requests under way by the connections.
+//!
+//! Blind spots: fewer than three connections a thread, clients of a watched service that never rest, or nearly all time in slow requests, can't be distinguished.
 //! What stops linerate stops all it sees: where a quota held it or the target, nothing is claimed.
 
 use crate::prelude::*;

@@ -1,45 +1,13 @@
 //! The disk: threads of the service wait for it while requests wait for them, and not for a sync.
 //!
-//! `each = threads that wait for a disk / throughput`: they hold the service, where one does everything, else a part of an
-//! exchange's time.
-//! Source: proc_pid_stat(5), state `D`; fsync(2).
+//! `each = threads that wait for a disk / throughput`
 
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    Ok(waits(facts, false)?.lifted_by([Remedy::human(
+    Ok(facts.disk_waits(false)?.lifted_by([Remedy::human(
         "waits for the disk less often",
         "if it reads, keep in memory what is read again, and read no more than is asked for; if it writes past the \
          cache (O_DIRECT, O_SYNC), write several at once; or a faster disk",
     )]))
-}
-
-/// Where most of them are in a sync, or most are not; silent in the other case.
-pub(super) fn waits(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
-    let threads = facts.inside.threads.as_ref().or_not_here("its threads were not sampled")?;
-    silent_if(threads.disk <= 0.0, "no sample found a thread of it waiting for a disk")?;
-    let share = (threads.sync / threads.disk).min(1.0);
-    let why = format!("{} of those that wait for a disk are in a sync", in_percent(share));
-    silent_if((share >= HALFWAY) != in_sync, why)?;
-    let each = facts.per_exchange(threads.disk);
-    let (name, occupied) = (threads.fullest_words(), in_percent(threads.fullest));
-    let what = if in_sync { "a sync" } else { "a disk" };
-    let seen = format!(
-        "{:.2} of its threads wait for {what} at any time, {:.2} run; its busiest thread{name} is busy for \
-         {occupied} of the time",
-        threads.disk, threads.running
-    );
-    // Where one thread does everything, the disk's part is work that the thread is spared.
-    let waits = facts.load == Load::Watched
-        || facts.inside.disk >= HALFWAY * facts.at(Station::Application).max(1e-9);
-    let most = facts.per_exchange(threads.fullest);
-    let claim = match threads.fullest >= FULL {
-        true => Claim::work(Resource::TargetThread, each.min(most)),
-        false => Claim::delay(At::Service, each),
-    };
-    let much = threads.disk >= HOLDS * (threads.disk + threads.running);
-    Ok(claim
-        .sized_if(waits || much)
-        .sum(format!("{} of waiting for {what} {}", duration(each), facts.each()))
-        .seen(seen))
 }

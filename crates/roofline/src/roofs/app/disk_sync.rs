@@ -5,11 +5,10 @@
 //! A node's syncs run on dirty I/O schedulers: the busy ones are exchanges at the disk; stacks show it (`waits.disk`).
 //! Source: fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
-use super::disk;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let claim = in_node(facts).or_else(|_| disk::waits(facts, true))?;
+    let claim = in_node(facts).or_else(|_| facts.disk_waits(true))?;
     Ok(claim.lifted_by([Remedy::by_knob(
         ("sync", "off"),
         "removes the disk wait of each record",
