@@ -1,6 +1,6 @@
 //! Exchanges: begun, answered.
 
-use linerate_evidence::{Phase, is_over_a_limit};
+use linerate_evidence::{Phase, is_turned_away};
 use linerate_model::Timestamp;
 use linerate_workload::{Answer, Judged};
 
@@ -161,10 +161,10 @@ impl Driver {
             && let Some(count) = slice.status.get_mut(usize::from(status / 100).wrapping_sub(1))
         {
             *count += 1;
-            slice.too_many += u64::from(is_over_a_limit(status));
+            slice.too_many += u64::from(is_turned_away(status));
             *slice.codes.entry(status).or_default() += 1;
         }
-        let no = answer.status.is_some_and(|status| is_over_a_limit(status) || status / 100 == 5);
+        let no = answer.status.is_some_and(|status| is_turned_away(status) || status / 100 == 5);
         let is_good = match answer.judged {
             Judged::Not => !no,
             Judged::Right => true,

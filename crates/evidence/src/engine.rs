@@ -73,7 +73,7 @@ pub struct Slice<H = Packed> {
     pub failing_area: u128,
     /// Answers by status class, `1xx` to `5xx` at 0 to 4. Zero for workloads without status.
     pub status: [u64; 5],
-    /// Of those, the ones that say that a limit of the service was passed ([`is_over_a_limit`]).
+    /// Of those, the ones that the service would not take ([`is_turned_away`]).
     pub too_many: u64,
     /// Answers by status. Empty for workloads without status, and of an older linerate.
     pub codes: BTreeMap<u16, u64>,
@@ -257,7 +257,7 @@ impl<H> Slice<H> {
 
     /// Answers by which the service did its work: all but those of status 400, 413, 414, 429, 431 or 5xx.
     ///
-    /// A 5xx says that the service could not, a 413 or 429 that it would not: a limit answers with any of them, and
+    /// A 5xx says that the service could not, the others that it would not: a limit answers with any of them, and
     /// faster than the work would take. Any other 4xx (404, 401) is the right answer to the request, at any load.
     /// Where a right answer is defined, all that are.
     pub fn good(&self) -> u64 {
@@ -268,9 +268,10 @@ impl<H> Slice<H> {
     }
 }
 
-/// Whether an HTTP status below 500 says that a limit of the service was passed: of the size of a request, or of their rate.
-/// Source: RFC 9110, 15.5.14; RFC 6585, 4.
-pub fn is_over_a_limit(status: u16) -> bool {
+/// Whether an HTTP status below 500 says that the service would not take the request: for its size, its headers' (which
+/// several servers say by 400), its address', or the rate.
+/// Source: RFC 9110, 15.5.1, 15.5.14 and 15.5.15; RFC 6585, 4 and 5.
+pub fn is_turned_away(status: u16) -> bool {
     matches!(status, 400 | 413 | 414 | 429 | 431)
 }
 

@@ -20,7 +20,7 @@ mod subject;
 mod unhindered;
 
 pub use counter::Counter;
-pub use engine::{Errors, Part, Phase, SILENT, Slice, is_over_a_limit};
+pub use engine::{Errors, Part, Phase, SILENT, Slice, is_turned_away};
 pub use evidence::{Evidence, Missing, Of};
 pub use file::{
     Carries, Header, HostFacts, Line, Reader, TargetFacts, Unreadable, VERSION, read, to_line,

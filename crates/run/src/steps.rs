@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linerate_engine::{Job, Preflight, Running, now, spaced};
 use linerate_evidence::{
-    Live, Packed, Phase, Slice, Step, StepKind, is_over_a_limit, live_histogram,
+    Live, Packed, Phase, Slice, Step, StepKind, is_turned_away, live_histogram,
 };
 use linerate_model::Timestamp;
 
@@ -66,7 +66,7 @@ fn spaced_step(
         if let Some(count) = made.status.get_mut(class.wrapping_sub(1)) {
             *count += 1;
         }
-        made.good += u64::from(class != 5 && !status.is_some_and(is_over_a_limit));
+        made.good += u64::from(class != 5 && !status.is_some_and(is_turned_away));
     }
     (made.service, made.first_byte) = (Packed::pack(&service), Packed::pack(&first_byte));
     Ok(Some(made))

@@ -3,7 +3,8 @@
 //! TCP over IPv4 and IPv6 of the watched ports, one connection in n by the client's port, and of each packet the IP
 //! header and the first 20 bytes of the TCP header: no byte of payload leaves the kernel. There the beginning of an
 //! answer is compared with [`SIGNS`], and that of a request with the head of a TLS record: where it matches, some bytes
-//! fewer are handed over, and their number is its kind.
+//! fewer are handed over, and their number is its kind. An error may stand behind what PostgreSQL says first, and anywhere
+//! in the beginning of a stanza of XMPP.
 //!
 //! Source: bpf(4) of the BSDs, `Documentation/networking/filter.rst` of the kernel. A datagram packet socket's
 //! packets begin at the IP header.
@@ -322,9 +323,8 @@ impl Program {
             self.then(TO_X, 0);
             self.then(LOAD_LENGTH, 0);
             self.then(SUBTRACT_X, 0);
-            // Below zero.
-            self.test_far(IF_AT_LEAST, 1 << 31, To::Plain);
             self.then(SUBTRACT, LOOKED_AT);
+            // Below zero: too few are left, or it ends beyond the packet.
             self.test_far(IF_AT_LEAST, 1 << 31, To::Plain);
         }
     }

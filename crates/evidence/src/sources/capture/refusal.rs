@@ -1,7 +1,8 @@
 //! How services refuse in an answer's first bytes, each in its own protocol.
 //!
 //! The kernel compares them, and reports the kind by how much of the headers it hands over: no byte of payload leaves
-//! it. The signs are words that no good answer begins with; a refusal further in, or encrypted, is not seen.
+//! it. The signs are words that no good answer begins with. Further in two are looked for: an error of PostgreSQL's behind
+//! the messages of [`PASSED`], and [`WAIT`] in a stanza of XMPP. What is elsewhere, or encrypted, is not seen.
 
 /// A family of protocols, and its form of refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

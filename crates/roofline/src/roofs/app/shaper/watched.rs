@@ -6,6 +6,9 @@
 //! moment finds the pause: unread bytes in the kernel, a passive socket, and an owner idle in its receive loop. There
 //! it would take any message, so no call, disk or sleep keeps it from reading, but its own decision.
 //! Distinguished from a slow reader by that and by the same rate for each; from an alarm or a lock by further reads.
+//!
+//! Of a service that is not seen inside the kernel's side shows it: unread bytes, one rate for each, and nobody served.
+//! Blind spot: a timer before each read, where all ask for the same.
 
 use super::remedy;
 use crate::prelude::*;
