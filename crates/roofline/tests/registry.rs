@@ -1,4 +1,5 @@
-//! The registry of roofs: ids, pages, and what provokes each.
+//! The registry of roofs: ids, pages, what provokes each, and that none asks another.
+#![allow(clippy::unwrap_used)]
 
 use linerate_roofline::roofs::ROOFS;
 

@@ -1,0 +1,200 @@
+//! What a packet's payload begins with, as parts of the filter's program: answers that refuse, requests in TLS.
+
+use linerate_evidence::sources::capture::Record;
+use linerate_evidence::sources::capture::refusal::{
+    LOOKED_AT, PASSED, PASSED_AT_MOST, PASSED_LENGTH, Refusal, SIGNS, STANZA_LOOKED_AT, STANZAS,
+    STEPS_AT_ONCE, WAIT, Word,
+};
+
+use super::{HEADERS, Look, Program, To, code};
+
+/// An answer shorter than [`LOOKED_AT`] is compared with signs of one or two words at its beginning. Unit: bytes.
+pub(super) const SHORT: u32 = 8;
+const SHORTEST: u32 = 4;
+
+/// Whether it is the whole first word.
+pub(super) fn begins((offset, mask, _): Word) -> bool {
+    offset == 0 && mask == u32::MAX
+}
+
+impl Program {
+    /// X becomes where the payload begins, A its length.
+    fn payload(&mut self) {
+        use code::*;
+        // Past the TCP header, whose length is in its own words.
+        self.then(LOAD_MEMORY, HEADERS);
+        self.then(SUBTRACT, 20);
+        self.then(TO_X, 0);
+        self.then(LOAD_BYTE_AT_X, 12);
+        self.then(SHIFT_RIGHT, 4);
+        self.then(SHIFT_LEFT, 2);
+        self.then(ADD_X, 0);
+        self.then(TO_X, 0);
+        self.then(LOAD_LENGTH, 0);
+        self.then(SUBTRACT_X, 0);
+    }
+
+    /// Continues behind it where a request begins with no record of TLS, else at its kind.
+    pub(super) fn records(&mut self) {
+        use code::*;
+        let [handshake, other] =
+            [Record::Handshake, Record::Other].map(|record| To::LeftOff(record.left_off()));
+        self.payload();
+        // A load beyond the packet would end the program.
+        self.test(IF_AT_LEAST, 2, To::Next, To::Plain);
+        self.then(LOAD_HALF_AT_X, 0);
+        self.test(IF_EQUAL, u32::from(Record::HANDSHAKE), handshake, To::Next);
+        for head in Record::OTHERS {
+            self.test(IF_EQUAL, u32::from(head), other, To::Next);
+        }
+        self.test(IF_EQUAL, u32::from(Record::CHANGE), To::Next, To::Plain);
+        self.then(LOAD_LENGTH, 0);
+        self.then(SUBTRACT_X, 0);
+        self.test(IF_AT_LEAST, Record::CHANGE_LENGTH + 1, To::Next, other);
+        self.then(LOAD_BYTE_AT_X, Record::CHANGE_LENGTH);
+        self.test(IF_EQUAL, u32::from(Record::HANDSHAKE_TYPE), handshake, other);
+    }
+
+    /// Continues at [`To::Plain`] where an answer is no refusal, else at its own kind.
+    pub(super) fn refusals(&mut self, look: Look) {
+        use code::*;
+        self.payload();
+        self.test(IF_AT_LEAST, LOOKED_AT, To::Long, To::Next);
+        // A load beyond the packet would end the program: a short answer is compared with short signs.
+        self.test(IF_AT_LEAST, SHORT, To::Short, To::Next);
+        self.test(IF_AT_LEAST, SHORTEST, To::Shortest, To::Next);
+        self.jump(To::Plain);
+        for (length, place) in [(SHORT, To::Short), (SHORTEST, To::Shortest)] {
+            self.here(place);
+            self.first_words(|sign| sign <= length);
+            self.jump(To::Plain);
+        }
+        self.here(To::Long);
+        self.pass_messages();
+        self.here(To::Signs);
+        self.first_words(|_| true);
+        for begin in STANZAS.into_iter().filter(|_| look == Look::Whole) {
+            self.test_far(IF_EQUAL, u32::from_be_bytes(begin), To::Stanza);
+        }
+        let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
+        for sign in others {
+            self.rest(sign.words, To::LeftOff(sign.refusal.left_off()), To::Next);
+        }
+        self.jump(To::Plain);
+        if look == Look::Whole {
+            self.here(To::Stanza);
+            self.stanza();
+        }
+        let shared = SIGNS.iter().enumerate().filter(|(_, sign)| sign.words.len() > 1);
+        for (index, sign) in shared.filter(|(_, sign)| begins(sign.words[0])) {
+            self.here(To::Sign(index));
+            let same = |other: &usize| SIGNS[*other].words[0] == sign.words[0];
+            let next = (index + 1..SIGNS.len()).find(same).map_or(To::Plain, To::Sign);
+            self.rest(&sign.words[1..], To::LeftOff(sign.refusal.left_off()), next);
+        }
+    }
+
+    /// Moves X past the messages that may stand before an error, as long as [`LOOKED_AT`] bytes are left.
+    fn pass_messages(&mut self) {
+        use code::*;
+        for number in 0..PASSED_AT_MOST {
+            self.then(LOAD_BYTE_AT_X, 0);
+            for kind in PASSED {
+                self.test(IF_EQUAL, u32::from(*kind), To::Message(number), To::Next);
+            }
+            self.jump(To::Signs);
+            self.here(To::Message(number));
+            self.then(LOAD_WORD_AT_X, 1);
+            self.test_far(IF_AT_LEAST, PASSED_LENGTH, To::Signs);
+            self.then(ADD, 1);
+            self.then(ADD_X, 0);
+            self.then(TO_X, 0);
+            self.then(LOAD_LENGTH, 0);
+            self.then(SUBTRACT_X, 0);
+            self.then(SUBTRACT, LOOKED_AT);
+            // Below zero: too few are left, or it ends beyond the packet.
+            self.test_far(IF_AT_LEAST, 1 << 31, To::Plain);
+        }
+    }
+
+    /// Looks for [`WAIT`] in a stanza, four bytes after the other.
+    fn stanza(&mut self) {
+        use code::*;
+        let left_off = To::LeftOff(Refusal::Xmpp.left_off());
+        for words in (0..STANZA_LOOKED_AT / 4).step_by(STEPS_AT_ONCE as usize) {
+            self.then(LOAD_LENGTH, 0);
+            self.then(SUBTRACT_X, 0);
+            // And a word more: the second of two.
+            self.test(IF_AT_LEAST, 4 * (STEPS_AT_ONCE + 1), To::Next, To::Next);
+            if let Some(last) = self.code.last_mut() {
+                last.jt = 1;
+            }
+            self.jump(To::Plain);
+            for _ in 0..STEPS_AT_ONCE {
+                self.then(LOAD_WORD_AT_X, 4);
+                for (place, (_, second)) in WAIT.iter().enumerate() {
+                    let second = u32::from_be_bytes(*second);
+                    self.test(IF_EQUAL, second, To::Found(words, place), To::Next);
+                }
+                self.then(FROM_X, 0);
+                self.then(ADD, 4);
+                self.then(TO_X, 0);
+            }
+            self.jump(To::Words(words));
+            for place in 0..WAIT.len() {
+                self.here(To::Found(words, place));
+                self.jump(To::Wait(place));
+            }
+            self.here(To::Words(words));
+        }
+        self.jump(To::Plain);
+        for (place, (first, _)) in WAIT.iter().enumerate() {
+            self.here(To::Wait(place));
+            self.then(LOAD_WORD_AT_X, 0);
+            self.test_far(IF_EQUAL, u32::from_be_bytes(*first), left_off);
+            self.jump(To::Plain);
+        }
+    }
+
+    /// Compares the first word, which is loaded once, with that of each sign of such a length.
+    fn first_words(&mut self, fits: impl Fn(u32) -> bool) {
+        self.then(code::LOAD_WORD_AT_X, 0);
+        let mut before = None;
+        for (index, sign) in SIGNS.iter().enumerate().filter(|(_, sign)| fits(sign.length())) {
+            let first = sign.words[0];
+            // The second of the same word is where the first continues when it does not match.
+            if !begins(first) || before == Some(first) {
+                continue;
+            }
+            before = Some(first);
+            let found = match sign.words.len() {
+                1 => To::LeftOff(sign.refusal.left_off()),
+                _ => To::Sign(index),
+            };
+            self.test_far(code::IF_EQUAL, first.2, found);
+        }
+    }
+
+    /// All of these words, one after the other.
+    fn rest(&mut self, words: &[Word], found: To, otherwise: To) {
+        let begin = self.code.len();
+        // Where the first that differs goes: past all of them, each of two or three instructions, and the jump.
+        let length: usize =
+            words.iter().map(|(_, mask, _)| 2 + usize::from(*mask != u32::MAX)).sum();
+        for (offset, mask, value) in words {
+            self.then(code::LOAD_WORD_AT_X, *offset);
+            if *mask != u32::MAX {
+                self.then(code::AND, *mask);
+            }
+            self.test(code::IF_EQUAL, *value, To::Next, To::Next);
+            let past = begin + length - self.code.len() + 1;
+            if let Some(last) = self.code.last_mut() {
+                last.jf = past as u8;
+            }
+        }
+        self.jump(found);
+        if otherwise != To::Next {
+            self.jump(otherwise);
+        }
+    }
+}
