@@ -47,8 +47,9 @@ impl Thread {
         for _ in 0..32 {
             let connection = &mut self.connections[index];
             let Some(socket) = &connection.socket else { return };
-            // What a stream brings before a block of it is begun stays where it is.
-            if self.streams && self.driver.state(index) == State::Idle && edge == Edge::More {
+            // What a stream brings before a block of it is begun stays where it is, its end too: nothing is wanted
+            // then, and a read of nothing looks like an end.
+            if self.streams && self.driver.state(index) == State::Idle {
                 return;
             }
             let generation = connection.generation;
