@@ -50,6 +50,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}, {took} each"))
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(busy(asked))
+        // Who asks less often spares also what asking takes here.
+        .at_least()
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 
