@@ -114,6 +114,9 @@ pub enum Pace {
 impl Pace {
     /// What sets the rate of answers in bursts while so many wait. None where a burst releases all of those.
     pub fn of_beat(beat: &Beat, waiting: f64) -> Option<Self> {
+        if are_apart(beat) {
+            return Some(Pace::Apart);
+        }
         if beat.answers <= (1.0 + HALFWAY) * waiting {
             return None;
         }
@@ -126,6 +129,12 @@ impl Pace {
             Some([_, times]) => (is_even && times > AGREE).then_some(Pace::Clock),
         }
     }
+}
+
+/// Whether each of a burst's answers ends a wait of its own time: waits are alike, and answers no nearer to each other
+/// than their requests were.
+fn are_apart(beat: &Beat) -> bool {
+    beat.held.is_some_and(|[release, waits]| waits < HALFWAY * release)
 }
 
 impl Exchanges {
@@ -212,7 +221,7 @@ impl Exchanges {
     /// of the mean or less: now and then something stops all of them. 0 to 1; none where so many connections may as well
     /// wait at once by chance.
     pub fn stopped(&self, connections: f64) -> Option<f64> {
-        let rhythm = self.rhythm?;
+        let rhythm = self.rhythm.filter(|rhythm| !rhythm.beat.as_ref().is_some_and(are_apart))?;
         let silent = rhythm.unasked_s? / rhythm.mean_s.max(1e-12);
         let each = (self.under_way / connections.max(1.0)).min(1.0);
         let chance = each.powf(connections);

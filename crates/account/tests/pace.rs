@@ -57,7 +57,8 @@ const ONE: Rhythm = Rhythm {
 #[test]
 fn bursts_of_more_than_wait_are_what_a_clock_gives_out() {
     let differ = Some([0.0, 0.3]);
-    let beat = Beat { period_s: 0.1, spread_s: 0.001, answers: 40.0, lasts_s: 0.01, differ };
+    let held = Some([0.001, 0.03]);
+    let beat = Beat { period_s: 0.1, spread_s: 0.001, answers: 40.0, lasts_s: 0.01, differ, held };
     let bursts = Rhythm { low_s: 0.0, beat: Some(beat), ..ONE };
     assert_eq!(paced(bursts), Some(Pace::Clock));
     let of = |beat| paced(Rhythm { beat: Some(beat), ..bursts });
@@ -70,7 +71,9 @@ fn bursts_of_more_than_wait_are_what_a_clock_gives_out() {
         "as many as happen to come until the next stop"
     );
     assert_eq!(of(Beat { differ: Some([0.0, 0.0]), ..beat }), None, "either");
-    assert_eq!(of(Beat { differ: None, ..beat }), Some(Pace::Clock), "older evidence");
+    assert_eq!(of(Beat { differ: None, held: None, ..beat }), Some(Pace::Clock), "older evidence");
+    let apart = Some([0.03, 0.001]);
+    assert_eq!(of(Beat { held: apart, ..beat }), Some(Pace::Apart), "each after its own time");
 }
 
 #[test]

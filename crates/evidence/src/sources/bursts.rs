@@ -137,6 +137,10 @@ const TICK_MS: u32 = 5;
 const NEAR_US: u32 = 500;
 
 /// Of the segments with data that were sent, at most one in so many was acknowledged alone.
+/// States of a connection that is not accepted: established, or closed by its client since.
+// Source: `TCP_ESTABLISHED` and `TCP_CLOSE_WAIT`, net/tcp_states.h.
+const MAY_WAIT: [u8; 2] = [1, 8];
+
 // Chosen: a client that answers within the acknowledgement delay sends none alone, but for handshakes and pauses.
 const ALONE: u32 = 20;
 
@@ -197,7 +201,8 @@ impl End {
         Some(Self {
             local: connection.local,
             peer: connection.peer,
-            accepted: message.inode != 0,
+            // What its process has closed, and still sends, has no inode either.
+            accepted: message.inode != 0 || !MAY_WAIT.contains(&message.state),
             unread: message.rqueue,
             unacknowledged: message.wqueue,
             unsent: word(144)?,
@@ -499,5 +504,18 @@ mod tests {
         assert_eq!((found.len(), ends(&dump, 81).len()), (1, 0));
         assert_eq!((found[0].since_sent, found[0].received), (12, 9));
         assert_eq!(found[0].place(), Place::Unread);
+    }
+
+    #[test]
+    fn what_no_process_holds_waits_to_be_accepted_or_was_closed() {
+        let of = |state| {
+            let mut message = sample::message(state, 80, 5, 0);
+            message[68..72].copy_from_slice(&0_u32.to_ne_bytes());
+            sample::attribute(&mut message, 2, &[0; 248]);
+            End::read(&message).unwrap().place()
+        };
+        assert_eq!((of(1), of(8)), (Place::AcceptQueue, Place::AcceptQueue));
+        // `TCP_FIN_WAIT1`.
+        assert_ne!(of(4), Place::AcceptQueue);
     }
 }

@@ -184,6 +184,10 @@ metrics! {
     BURST_TIME: Duration = "capture.burst_time", "ns";
     /// The longest of these times less the shortest.
     BURST_TIME_SPREAD: Duration = "capture.burst_time_spread", "ns";
+    /// From a burst's first answer to its last, of those whose requests came before the burst, the median.
+    BURST_RELEASE: Duration = "capture.burst_release", "ns";
+    /// Of the same answers, the longest time from request to answer less the shortest, the median of the bursts.
+    BURST_WAITS_SPREAD: Duration = "capture.burst_waits_spread", "ns";
     /// The number served at a time, 1 to 64, that makes times in service most alike if requests are served in the order in which they came; 0 if no number does better than each being served when it comes. Of the last 1,024 answers; a state.
     SERVERS: u64 = "capture.servers", "1";
     /// By so many thousandths these times in service are narrower distributed than times from request to answer.
@@ -284,6 +288,8 @@ pub fn push(
                 time(BEAT_SPREAD, beat.spread);
                 time(BURST_TIME, beat.lasts);
                 time(BURST_TIME_SPREAD, beat.lasts_spread);
+                time(BURST_RELEASE, beat.release);
+                time(BURST_WAITS_SPREAD, beat.waits_spread);
             });
             evidence.push(at, of, GAPS, rhythm.gaps);
             evidence.push(at, of, TURN, rhythm.turn);

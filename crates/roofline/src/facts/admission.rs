@@ -90,7 +90,10 @@ impl Facts<'_> {
             let (first, last) = (*lengths.first()?, *lengths.last()?);
             let drained = first.saturating_sub(last) as f64 / first.max(1) as f64;
             let least = if lengths.len() >= SAMPLES { *lengths.iter().min()? } else { 0 };
-            let waiting = of.mean(listener::RQUEUE_TOTAL).ok()?;
+            // Random instants and many, before a few with a period.
+            let told = self.watched.iter().find(|watched| watched.port == port);
+            let told = told.map(|watched| watched.accept_queue);
+            let waiting = told.or_else(|| of.mean(listener::RQUEUE_TOTAL).ok())?;
             Some(AcceptQueue { port, waiting, least, drained })
         };
         let queues = self.run.listeners().filter_map(queue);

@@ -280,7 +280,7 @@ impl Connection {
                 totals.request_time += weight * last.nanos_since(first);
                 totals.asked_area += weight * at.nanos_since(first);
                 service_times.record_n(at.nanos_since(last), weight);
-                rhythm.answered(at);
+                rhythm.answered(last, at);
                 let waited = at.nanos_since(last);
                 let is_long = waited.saturating_mul(2 * totals.exchanges) >= totals.service_time;
                 orders.answered(&mut self.in_orders, last, at, is_long, weight);

@@ -58,6 +58,9 @@ pub struct Beat {
     /// The share by which the bursts' answers differ, but for one more or less, and that by which their times do;
     /// absent in older evidence.
     pub differ: Option<[f64; 2]>,
+    /// Of those that waited for a burst: from the first of their answers to the last, and the longest wait less the
+    /// shortest; absent in older evidence.
+    pub held: Option<[f64; 2]>,
 }
 
 impl Served {
@@ -104,7 +107,9 @@ impl Rhythm {
                 [(count - 2.0).max(0.0) / answers.max(1e-9), time / lasts_s.max(1e-9)]
             });
             let (period_s, spread_s) = (time(super::BEAT)?, time(super::BEAT_SPREAD)?);
-            Some(Beat { period_s, spread_s, answers, lasts_s, differ })
+            let held = time(super::BURST_RELEASE).zip(time(super::BURST_WAITS_SPREAD));
+            let held = held.map(|(release, waits)| [release, waits]);
+            Some(Beat { period_s, spread_s, answers, lasts_s, differ, held })
         };
         Some(Self {
             gaps,

@@ -8,7 +8,8 @@
 //! A clock that releases several at a time (a limiter that counts by the second) shows as bursts: pauses are most of
 //! the time, and bursts begin a beat apart. A clock that grants so many has as many in each burst, however quickly
 //! they are used up; where something stops all requests for a while, and releases them for a while, the time is the
-//! same.
+//! same. A clock's release ends waits that began one after another, so that they differ; where each request waits for a
+//! time of its own, and all were asked nearly together, waits are alike and the answers are as far apart as the requests.
 //!
 //! All that applies to requests that wait. Where a client's message is passed on to others that only confirm what
 //! they get (chat, publish and subscribe), those seem to wait, and answers have the sender's rhythm: each follows
@@ -55,8 +56,8 @@ const WIDTH: f64 = 3.29;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Rhythm {
-    /// When the last answers began, the oldest first, and [`BREAK`]s. Unit: ns.
-    answers: VecDeque<u64>,
+    /// When the last answers began, and were asked for, the oldest first, and [`BREAK`]s. Unit: ns.
+    answers: VecDeque<[u64; 2]>,
     gaps: u64,
     time: u64,
     /// Of that, after the last request.
@@ -108,6 +109,10 @@ pub struct Beat {
     pub lasts: u64,
     /// See [`super::BURST_TIME_SPREAD`].
     pub lasts_spread: u64,
+    /// See [`super::BURST_RELEASE`].
+    pub release: u64,
+    /// See [`super::BURST_WAITS_SPREAD`].
+    pub waits_spread: u64,
 }
 
 impl Rhythm {
@@ -116,12 +121,12 @@ impl Rhythm {
         self.asked = at.0;
     }
 
-    /// An answer began.
-    pub(super) fn answered(&mut self, at: Timestamp) {
+    /// An answer began to a request that came then.
+    pub(super) fn answered(&mut self, asked: Timestamp, at: Timestamp) {
         if self.gaps >= MOST {
             return;
         }
-        if let Some(last) = self.answers.back().filter(|last| **last != BREAK) {
+        if let Some([last, _]) = self.answers.back().filter(|[last, _]| *last != BREAK) {
             self.gaps += 1;
             self.time += at.0.saturating_sub(*last);
             self.unasked += at.0.saturating_sub(self.asked.max(*last));
@@ -129,7 +134,7 @@ impl Rhythm {
         while self.answers.len() >= KEPT {
             self.answers.pop_front();
         }
-        self.answers.push_back(at.0);
+        self.answers.push_back([at.0, asked.0]);
         if self.gaps >= self.next.max(LONGEST_TURN as u64) {
             self.next = (self.gaps as f64 * AGAIN) as u64;
             self.told = self.look();
@@ -138,8 +143,8 @@ impl Rhythm {
 
     /// The next answer does not follow the last one.
     pub(super) fn broken(&mut self) {
-        if self.answers.back().is_some_and(|last| *last != BREAK) {
-            self.answers.push_back(BREAK);
+        if self.answers.back().is_some_and(|[last, _]| *last != BREAK) {
+            self.answers.push_back([BREAK; 2]);
         }
     }
 
@@ -154,7 +159,8 @@ impl Rhythm {
     }
 
     fn look(&self) -> Option<Told> {
-        let answers: Vec<u64> = self.answers.iter().copied().collect();
+        let answers: Vec<u64> = self.answers.iter().map(|[began, _]| *began).collect();
+        let pairs: Vec<[u64; 2]> = self.answers.iter().copied().collect();
         let rows: Vec<Row> = (1..=LONGEST_TURN).map_while(|many| Row::of(&answers, many)).collect();
         let of = |many: usize| rows.get(many - 1).map(|row| row.spread);
         let (one, least) = (rows.first()?, rows.iter().map(|row| row.spread).reduce(f64::min)?);
@@ -171,19 +177,19 @@ impl Rhythm {
             turn_spread: of(turn)? as u64,
             spread_4: of(4)? as u64,
             spread_32: of(LONG)? as u64,
-            beat: Beat::of(&answers),
+            beat: Beat::of(&pairs),
         })
     }
 }
 
 impl Beat {
     /// None where pauses are not most of the time, or there are too few to compare.
-    fn of(answers: &[u64]) -> Option<Self> {
+    fn of(answers: &[[u64; 2]]) -> Option<Self> {
         /// The fewest beats: two agree or differ, a third shows which is usual.
         const FEWEST: u64 = 3;
-        let rows = || answers.split(|at| *at == BREAK);
-        let gaps =
-            || rows().flat_map(|row| row.windows(2)).map(|pair| pair[1].saturating_sub(pair[0]));
+        let rows = || answers.split(|[began, _]| *began == BREAK);
+        let gap = |pair: &[[u64; 2]]| pair[1][0].saturating_sub(pair[0][0]);
+        let gaps = || rows().flat_map(|row| row.windows(2)).map(gap);
         // Half of the time is in gaps as long or longer: the single longest would say nothing of the others.
         let mut all: Vec<u64> = gaps().collect();
         all.sort_unstable();
@@ -200,20 +206,38 @@ impl Beat {
             return None;
         }
         let (mut periods, mut counts, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut releases, mut spreads) = (Vec::new(), Vec::new());
         for row in rows() {
             let begins: Vec<usize> =
-                (1..row.len()).filter(|at| row[*at].saturating_sub(row[*at - 1]) > long).collect();
+                (1..row.len()).filter(|at| gap(&row[at - 1..=*at]) > long).collect();
             for pair in begins.windows(2) {
-                periods.push(row[pair[1]] - row[pair[0]]);
-                counts.push((pair[1] - pair[0]) as u64);
-                times.push(row[pair[1] - 1] - row[pair[0]]);
+                let ([begin, _], burst) = (row[pair[0]], &row[pair[0]..pair[1]]);
+                periods.push(row[pair[1]][0] - begin);
+                counts.push(burst.len() as u64);
+                times.push(burst[burst.len() - 1][0] - begin);
+                // Those that waited for the burst: asked before it began.
+                let held = burst.iter().filter(|[_, asked]| *asked < begin);
+                let (ends, waits) = held.map(|[began, asked]| (*began, began.saturating_sub(*asked))).unzip();
+                releases.extend(differences(ends).map(|(_, apart)| apart));
+                spreads.extend(differences(waits).map(|(_, apart)| apart));
             }
         }
         let bursts = counts.len() as u64;
         let answers = counts.iter().sum::<u64>().checked_div(bursts)?;
         let ((period, spread), (_, answers_spread)) = (differences(periods)?, differences(counts)?);
         let (lasts, lasts_spread) = differences(times)?;
-        let beat = Self { period, spread, answers, answers_spread, lasts, lasts_spread };
+        let [release, waits_spread] =
+            [releases, spreads].map(|of| differences(of).map_or(0, |(median, _)| median));
+        let beat = Self {
+            period,
+            spread,
+            answers,
+            answers_spread,
+            lasts,
+            lasts_spread,
+            release,
+            waits_spread,
+        };
         (bursts >= FEWEST).then_some(beat)
     }
 }
@@ -263,7 +287,10 @@ mod tests {
     fn told(mut answers: Vec<f64>) -> Told {
         let mut rhythm = Rhythm::default();
         answers.sort_by(f64::total_cmp);
-        answers.iter().for_each(|at| rhythm.answered(Timestamp((at * 1e6) as u64)));
+        answers.iter().for_each(|at| {
+            let at = Timestamp((at * 1e6) as u64);
+            rhythm.answered(at, at);
+        });
         rhythm.told().unwrap()
     }
 
@@ -290,13 +317,16 @@ mod tests {
         let mut rhythm = Rhythm::default();
         for nth in 0..200_u64 {
             rhythm.asked(Timestamp(nth * 5_000_000 + 4_500_000));
-            rhythm.answered(Timestamp(nth * 5_000_000 + 5_000_000));
+            let asked = Timestamp(nth * 5_000_000 + 4_500_000);
+            rhythm.answered(asked, Timestamp(nth * 5_000_000 + 5_000_000));
         }
         let told = rhythm.told().unwrap();
         assert_eq!((told.time, told.unasked), (199 * 5_000_000, 199 * 500_000));
         // With nothing asked since the last answer, it is all of the time.
         let mut waits = Rhythm::default();
-        (1..200_u64).for_each(|nth| waits.answered(Timestamp(nth * 5_000_000)));
+        (1..200_u64).for_each(|nth| {
+            waits.answered(Timestamp(0), Timestamp(nth * 5_000_000));
+        });
         let told = waits.told().unwrap();
         assert_eq!(told.unasked, told.time);
     }
@@ -318,6 +348,7 @@ mod tests {
                 .collect()
         };
         let beat = told(bursts(&|n| 1000.0 * f64::from(n))).beat.unwrap();
+        assert_eq!((beat.release, beat.waits_spread), (0, 0), "none of them waited");
         assert_eq!((beat.period / 1_000_000, beat.answers), (1000, 30));
         assert!(beat.spread < 1_000_000, "{beat:?}");
         let uneven = told(bursts(&|n| 600.0 * f64::from(n) + 40.0 * f64::from(n * n))).beat;
@@ -327,6 +358,28 @@ mod tests {
             told((0..200).map(|n| 5.0 * f64::from(n)).collect()).beat.map(|of| of.answers),
             Some(1)
         );
+    }
+
+    #[test]
+    fn waits_that_a_clock_ends_differ_and_those_of_a_time_of_their_own_are_alike() {
+        let of = |answer: &dyn Fn(u64, u64) -> u64| {
+            let mut rhythm = Rhythm::default();
+            for beat in 1..8 {
+                let begin = beat * 1_000_000_000;
+                // 20 ask within 60 ms.
+                let all = (0..20).map(|nth| begin + nth * 3_000_000);
+                for (nth, asked) in (0..).zip(all) {
+                    rhythm.answered(Timestamp(asked), Timestamp(answer(nth, asked)));
+                }
+            }
+            rhythm.told().unwrap().beat.unwrap()
+        };
+        let apart = of(&|_, asked| asked + 900_000_000);
+        assert_eq!((apart.release, apart.waits_spread), (57_000_000, 0));
+        let clock =
+            of(&|nth, asked| asked / 1_000_000_000 * 1_000_000_000 + 900_000_000 + nth * 100_000);
+        assert_eq!(clock.release, 1_900_000);
+        assert!(clock.waits_spread > 50_000_000, "{clock:?}");
     }
 
     #[test]
