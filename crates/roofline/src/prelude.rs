@@ -21,22 +21,9 @@ pub(crate) use linerate_predict::{Predicted, QueueStation, trips_again, window_w
 pub(crate) use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::chosen::*;
-pub(crate) use crate::claim::{At, Claim, Least, OrNotHere, Part, Resource, Role, Silent};
-pub(crate) use crate::claim::{bytes, missing, missing_if, not_here, rate, silent_if};
-pub(crate) use crate::facts::admission::{AcceptQueue, LetIn, Stock, Taken};
-pub(crate) use crate::facts::channels::FRAGMENT;
-pub(crate) use crate::facts::connections::{
-    Connection, Hottest, LARGE, LINE, These, Work, connections,
-};
-pub(crate) use crate::facts::directions::{LaidDirection, Overflows};
-pub(crate) use crate::facts::drops::{Cost, Drops, TIMER};
-pub(crate) use crate::facts::flows::{Bulk, INITIAL_WINDOW, Moment, Size, congestion_of, heavier};
-pub(crate) use crate::facts::flows::{carries, is_nodelay, mean_over, middle, min_rtt, moments};
-pub(crate) use crate::facts::flows::{pacing_was_set, segment, sending, setting, size};
-pub(crate) use crate::facts::queues::{Growing, growing};
-pub(crate) use crate::facts::sampled::{Process, is_in_loop};
-pub(crate) use crate::facts::stops::Stops;
-pub(crate) use crate::facts::{Facts, Load};
+pub(crate) use crate::claim::*;
+pub(crate) use crate::facts::{Facts, Load, flows::*, queues::*, sampled::*, stops::*};
+pub(crate) use crate::facts::{admission::*, channels::*, connections::*, directions::*, drops::*};
 pub(crate) use crate::node_cpu::{InPool, NodeCpu, Pool};
 pub(crate) use crate::place::{Place, Regime, TWO};
 pub(crate) use crate::remedy::{Remedy, SocketOption, Text};
