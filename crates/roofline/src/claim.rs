@@ -66,13 +66,8 @@ impl Claim {
     }
 
     /// It may take more.
-    pub fn at_least(self) -> Self {
-        Self { least: Some(Least::OfTarget), ..self }
-    }
-
-    /// The same of what costs both ends.
-    pub fn at_least_at_both_ends(self) -> Self {
-        Self { least: Some(Least::OfBothEnds), ..self }
+    pub fn at_least(self, whose: Least) -> Self {
+        Self { least: Some(whose), ..self }
     }
 
     pub fn sum(self, sum: impl Text) -> Self {

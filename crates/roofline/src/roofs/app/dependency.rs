@@ -51,7 +51,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(busy(asked))
         // Who asks less often spares also what asking takes here.
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(asked, &who))]))
 }
 

@@ -32,7 +32,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{count} of {all} connections are in list mode and brought {brought} a second; {collected} a second were \
              collected"
         ))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::erlang(
             ("mode", "binary"),
             "delivers binaries, without a list cell for each byte",

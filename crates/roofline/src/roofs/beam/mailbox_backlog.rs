@@ -30,7 +30,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{waiting:.0} messages waited in the mailbox of each owner in active mode, which handles one in {one}; \
              {through} of the bytes went through such mailboxes"
         ))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([
             Remedy::by_knob(
                 ("read_delay_ms", "0"),

@@ -64,7 +64,7 @@ impl MailboxScan {
                 "{mailbox:.0} messages are in a mailbox; sends search for {send:.2} and receives for {receive:.2} of the \
                  {code:.2} CPUs that run code"
             ))
-            .at_least()
+            .at_least(Least::OfTarget)
             .lifted_by(self.remedies()))
     }
 

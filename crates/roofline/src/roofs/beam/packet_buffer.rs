@@ -33,7 +33,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              CPUs, processes {:.2}",
             work.driver, work.emulator
         ))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::erlang(
             ("buffer", "65536"),
             "reads all packets that have arrived at once",

@@ -61,7 +61,7 @@ impl SmallBuffer {
         // What a poll after each buffer costs is no part of the driver's time of reading.
         let polls = matches!(self, SmallBuffer::ActivePoll);
         let claim = Claim::work(Resource::TargetCpu, each);
-        Ok(if polls { claim.at_least() } else { claim }
+        Ok(if polls { claim.at_least(Least::OfTarget) } else { claim }
             .and(waits.map(|_| Part::Delay { at: At::Reading, each: held * exchange }))
             .sized_if(is_measured && held.max(spared / work.all()) >= HOLDS)
             .sum(format!(

@@ -29,7 +29,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "senders to {peer} were suspended {events:.0} times a second, half of the limit was queued in {full} of \
              the samples, and {suspended} of the processes at work were suspended there"
         ))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("writers", "0"),
             "moves bulk data off the channel of the calls",

@@ -37,7 +37,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sized_if(share >= HALFWAY)
         .sum(format!("{terms} of terms {what} x {price:.0} ns = {took} of {whole} of the node's work"))
         .seen(seen)
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("shape", "binary"),
             "lets the other node send one binary, which needs no decoding",

@@ -27,7 +27,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{frames}; something waited for the channel in {waited} of the samples; {waiting} of the processes at \
              work waited for another node"
         ))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("payload", "100"),
             "keeps large payloads off the channel between nodes",

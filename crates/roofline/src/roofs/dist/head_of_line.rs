@@ -27,7 +27,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Service, each)
         .sum(format!("{before} ahead / {sent}/s = {waits} of {exchange}"))
         .seen(format!("{stood}; {calling} of the processes at work waited for the answer to a call"))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("writers", "0"),
             "moves bulk data off the channel of the calls",

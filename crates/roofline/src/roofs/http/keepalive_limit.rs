@@ -32,7 +32,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "{carried}, and was then closed{early}; a connect takes {connect} of an exchange's {service}"
         ))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("max_requests", "0"),
             "keeps connections for as long as the client wants them",

@@ -43,6 +43,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         })
         .seen(format!("{whose} {count}"))
         .also(share.map(|share| format!("{share} of all segments open or close connections")))
-        .at_least_at_both_ends()
+        .at_least(Least::OfBothEnds)
         .lifted_by([remedy]))
 }

@@ -34,7 +34,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             target.cores, target.limit
         ))
         .also(function.map(|function| format!("one of its readers was in {function}")))
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("read_delay_ms", "0"),
             "reads the next while the last is handled; a larger window would fill as well",

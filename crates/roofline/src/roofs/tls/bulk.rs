@@ -42,7 +42,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(claim
         .sum(sum)
         .seen(format!("{rate}/s are encrypted; {by} that is {share:.0} % of the target's CPU time"))
-        .at_least_at_both_ends()
+        .at_least(Least::OfBothEnds)
         .lifted_by([Remedy::human(
             "moves encryption to a program that needs a tenth of the CPU, or to more cores",
             "a proxy that terminates TLS; more connections, where a single one is slow; writes of 16 KiB and more; \

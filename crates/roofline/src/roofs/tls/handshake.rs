@@ -45,7 +45,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let by_hand = "keep-alive or a connection pool in the client; session tickets";
     let by_hand = format!("{by_hand}{tickets}; a P-256 key instead of RSA");
     Ok(claim
-        .at_least_at_both_ends()
+        .at_least(Least::OfBothEnds)
         .sum(format!("{opened:.2} handshakes for {}", facts.each()))
         .seen(format!("{:.0} handshakes a second; {how}", opened * facts.attained))
         .lifted_by([Remedy::keep_connections(facts, does, by_hand)]))

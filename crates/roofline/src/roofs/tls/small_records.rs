@@ -28,7 +28,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::priced(spared * price, work)
         .sum(format!("{writes:.0} records of {size} for {what}, {} each at least", duration(price)))
         .seen(format!("{writes:.0} records of {size} were sent for {what}, for which it works {works}"))
-        .at_least_at_both_ends()
+        .at_least(Least::OfBothEnds)
         .lifted_by([Remedy::by_knob(
             ("piece", "0"),
             "writes an answer at once, in records of 16 KiB",

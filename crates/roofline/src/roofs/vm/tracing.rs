@@ -55,7 +55,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .also(tracer.map(told))
         .also(set.map(|set| format!("tracing is {set}")))
         .also(slow)
-        .at_least()
+        .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(("trace", "off"), does, by_hand)]))
 }
 
