@@ -8,7 +8,6 @@ pub(crate) mod admission;
 pub(crate) mod channels;
 pub(crate) mod connections;
 pub(crate) mod directions;
-mod disk;
 pub(crate) mod drops;
 pub(crate) mod flows;
 mod opening;

@@ -16,9 +16,7 @@ mod tls;
 mod vm;
 
 use app::at_once::AtOnce;
-use beam::blocked_writers::BlockedWriters;
-use beam::mailbox_scan::MailboxScan;
-use beam::small_buffer::SmallBuffer;
+use beam::{blocked_writers::BlockedWriters, mailbox_scan::MailboxScan, small_buffer::SmallBuffer};
 use tcp::buffers::Buffers;
 
 /// A limit. It knows no other roof and no order, only what its own mechanism does to exchanges, and its evidence.
@@ -100,7 +98,7 @@ pub static ROOFS: &[Roof] = &[
     roof!("app.wait", "waits inside the application", app::wait),
     roof!("app.refused", "refusals", app::refused),
     roof!("app.consumer", "consumers slower than publishers", app::consumer),
-    roof!("app.disk", "waits for a disk", app::disk),
+    roof!("app.disk", "waits for a disk", app::disk::waits),
     roof!("engine.quota", "linerate's own CPU quota", engine::kept::quota),
     roof!("engine.neighbours", "other programs on linerate's CPUs", engine::kept::neighbours),
     roof!("tcp.connection-churn", "a connection for each exchange", tcp::connection_churn),
@@ -120,7 +118,7 @@ pub static ROOFS: &[Roof] = &[
     roof!("http.keepalive-limit", "a limit of requests per connection", http::keepalive_limit),
     roof!("app.alarm", "an alarm of the service", app::alarm),
     roof!("app.shaper", "a rate limit per connection", app::shaper),
-    roof!("app.disk-sync", "a disk sync for each write", app::disk_sync),
+    roof!("app.disk-sync", "a disk sync for each write", app::disk::sync),
     roof!("beam.small-buffer", "a small read buffer", SmallBuffer: Driver),
     roof!("beam.active-poll", "active mode with a small read buffer", SmallBuffer: ActivePoll),
     roof!("beam.socket-buffer", "a small read buffer of the socket module", SmallBuffer: SocketModule),

@@ -6,7 +6,6 @@ pub(super) mod connection_limit;
 pub(super) mod consumer;
 pub(super) mod dependency;
 pub(super) mod disk;
-pub(super) mod disk_sync;
 pub(super) mod rate_limit;
 pub(super) mod refused;
 pub(super) mod shaper;

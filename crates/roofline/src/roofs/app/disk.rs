@@ -1,13 +1,77 @@
-//! The disk: threads of the service wait for it while requests wait for them, and not for a sync.
+//! The disk: threads of the service wait for it while requests wait for them. Two of a kind, by what they wait for.
 //!
 //! `each = threads that wait for a disk / throughput`
+//!
+//! - `app.disk-sync`: until the disk has what was written, record by record. A BEAM node's syncs run on dirty I/O
+//!   schedulers: the busy ones are exchanges at the disk; stacks show it (`waits.disk`).
+//! - `app.disk`: anything else, mostly reads.
+//!
+//! Source: proc_pid_stat(5), state `D`; fsync(2); `sync_nif`, erts/preloaded/src/prim_file.erl; erl(1), `+SDio`.
 
 use crate::prelude::*;
 
-pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    Ok(facts.disk_waits(false)?.lifted_by([Remedy::human(
+pub(in crate::roofs) fn waits(facts: &Facts) -> Result<Claim, Silent> {
+    Ok(in_threads(facts, false)?.lifted_by([Remedy::human(
         "waits for the disk less often",
         "if it reads, keep in memory what is read again, and read no more than is asked for; if it writes past the \
          cache (O_DIRECT, O_SYNC), write several at once; or a faster disk",
     )]))
+}
+
+pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
+    let claim = in_node(facts).or_else(|_| in_threads(facts, true))?;
+    Ok(claim.lifted_by([Remedy::by_knob(
+        ("sync", "off"),
+        "removes the disk wait of each record",
+        "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where losing the last \
+         records is acceptable (redis: appendfsync everysec; PostgreSQL: synchronous_commit off, commit_delay); a disk \
+         with a write cache that survives a power cut",
+    )]))
+}
+
+fn in_node(facts: &Facts) -> Result<Claim, Silent> {
+    let node = facts.serving_node()?;
+    let threads = node.last(vm::DIRTY_IO_SCHEDULERS)? as f64;
+    let used = node.rate(vm::DIRTY_IO_ACTIVE)? / node.rate(vm::DIRTY_IO_TOTAL)?.max(1e-9);
+    let busy = used * threads;
+    let syncing = facts.at_work_in(&[waits::DISK])?;
+    silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
+    let each = facts.per_exchange(busy);
+    let (took, syncing) = (duration(each), in_percent(syncing));
+    Ok(Claim::delay(At::Service, each)
+        .sum(format!("{busy:.2} exchanges in disk calls, {took} for {}", facts.each()))
+        .seen(format!(
+            "{busy:.2} dirty I/O schedulers were busy on average; {syncing} of the processes at work were in a sync"
+        )))
+}
+
+/// Where most of them are in a sync, or most are not; silent in the other case.
+fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
+    let threads = facts.threads().or_not_here("its threads were not sampled")?;
+    silent_if(threads.disk <= 0.0, "no sample found a thread of it waiting for a disk")?;
+    let share = (threads.sync / threads.disk).min(1.0);
+    let why = format!("{} of those that wait for a disk are in a sync", in_percent(share));
+    silent_if((share >= HALFWAY) != in_sync, why)?;
+    let each = facts.per_exchange(threads.disk);
+    let (name, occupied) = (threads.fullest_words(), in_percent(threads.fullest));
+    let what = if in_sync { "a sync" } else { "a disk" };
+    // Where one thread does everything, the disk's part is work that the thread is spared.
+    let claim = match threads.fullest >= FULL {
+        true => {
+            let most = facts.per_exchange(threads.fullest);
+            Claim::work(Resource::TargetThread, each.min(most))
+        }
+        false => Claim::delay(At::Service, each),
+    };
+    let waits = facts.load == Load::Watched
+        || facts.inside.disk >= HALFWAY * facts.at(Station::Application).max(1e-9);
+    let much = threads.disk >= HOLDS * (threads.disk + threads.running);
+    Ok(claim
+        .sized_if(waits || much)
+        .sum(format!("{} of waiting for {what} {}", duration(each), facts.each()))
+        .seen(format!(
+            "{:.2} of its threads wait for {what} at any time, {:.2} run; its busiest thread{name} is busy for \
+             {occupied} of the time",
+            threads.disk, threads.running
+        )))
 }
