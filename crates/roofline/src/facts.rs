@@ -208,6 +208,11 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// Of the ports of a watched service that have them, what the headers show.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &Exchanges> {
+        self.watched.iter().filter_map(|port| port.exchanges.as_ref())
+    }
+
     /// The busiest port of a watched service whose headers were captured, and its exchanges.
     pub(crate) fn captured(&self) -> Result<(&Watched, Exchanges), Silent> {
         let captured = self.watched.iter().find_map(|port| Some((port, port.exchanges?)));

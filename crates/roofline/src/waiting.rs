@@ -45,11 +45,10 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         says += &format!(", {mail:.0} messages in the mailboxes of their owners");
     }
     let inside = &facts.inside;
-    let mut headers = facts.watched.iter().filter_map(|port| port.exchanges.as_ref());
     let in_application = facts.ports(Watched::in_application);
     let held = facts.ports(|port| port.held.nagle + port.held.other);
     let is_held = held >= HOLDS * facts.place.of.max(1e-9);
-    if headers.any(|of| !of.alternate) {
+    if facts.headers().any(|of| !of.alternate) {
         says += "; requests and answers do not alternate: the state of connections is unknown";
         return (says, !is_held && !is_behind);
     }

@@ -24,13 +24,6 @@ pub(crate) struct LetIn {
     pub lasts: f64,
 }
 
-impl LetIn {
-    /// One at a time may be an acceptor that is at the connection itself, or one process that all logins ask.
-    pub fn are_several(&self) -> bool {
-        self.served >= TWO
-    }
-}
-
 /// Something of which each connection takes one.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Stock {
@@ -139,25 +132,25 @@ impl Facts<'_> {
 
     /// Whether the next connection is accepted, or let in, when another one ends.
     pub(crate) fn lets_in_by_turns(&self) -> bool {
-        self.let_in_by_turns().is_some()
-            || self.let_in_by_order().is_some_and(|of| of.are_several())
+        self.let_in_by_turns().is_some() || self.let_in_by_order().is_some()
     }
 
-    /// The same by the order of first requests and ends, where most wait.
+    /// The same by the order of first requests and ends, where most wait. One at a time may be an acceptor that is at
+    /// the connection itself, or one process that all logins ask.
     pub(crate) fn let_in_by_order(&self) -> Option<LetIn> {
         let of_port = |of: &Watched| {
             let headers = of.exchanges.as_ref()?;
             let (served, waiting) = (headers.let_in()?, headers.under_way);
             Some(LetIn { port: of.port, served, waiting, lasts: headers.sessions?.p50_s })
         };
-        self.watched.iter().filter_map(of_port).max_by(|a, b| a.waiting.total_cmp(&b.waiting))
+        let ports = self.watched.iter().filter_map(of_port);
+        ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting)).filter(|of| of.served >= TWO)
     }
 
     /// Connections begun, by their headers; a repeated SYN does not count.
     pub(crate) fn begun(&self) -> Option<f64> {
         self.captured().ok()?;
-        let opened = |port: &Watched| port.exchanges.map_or(0.0, |of| of.opened_per_s);
-        Some(self.ports(opened) * self.run.seconds())
+        Some(self.headers().map(|of| of.opened_per_s).sum::<f64>() * self.run.seconds())
     }
 
     /// Connections asked for, and accepted: all but so many.

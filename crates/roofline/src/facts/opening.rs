@@ -26,9 +26,8 @@ pub(crate) struct Opening {
 impl Facts<'_> {
     pub(crate) fn opening(&self) -> Opening {
         let (run, load) = (&self.run, self.run.load);
-        let headers = || self.watched.iter().filter_map(|port| port.exchanges.as_ref());
-        let answered: f64 = headers().map(|of| of.per_s).sum();
-        let opened: f64 = headers().map(|of| of.opened_per_s).sum();
+        let answered: f64 = self.headers().map(|of| of.per_s).sum();
+        let opened: f64 = self.headers().map(|of| of.opened_per_s).sum();
         let each = match self.load {
             Load::Made => run.opened_per_exchange(),
             Load::Watched if answered > 0.0 => opened / answered.max(1e-9),

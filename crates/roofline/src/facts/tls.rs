@@ -12,9 +12,8 @@ impl Facts<'_> {
             run.fact(process, "pid").is_some_and(|pid| owners.contains(&pid))
                 && told.into_iter().any(|functions| functions.split(" < ").any(is_of))
         };
-        let asks = |port: &Watched| port.exchanges.is_some_and(|of| of.tls >= HALFWAY);
         let is_tls = run.header.plan.target.tls
-            || self.watched.iter().any(asks)
+            || self.headers().any(|of| of.tls >= HALFWAY)
             || run.evidence.processes().into_iter().any(of_ssl);
         silent_if(!is_tls, "it does not encrypt its connections")
     }
@@ -28,9 +27,8 @@ impl Facts<'_> {
         let of = match self.load {
             Load::Made => [shaking, shaking + self.at(Station::Application)],
             Load::Watched => {
-                let headers = || self.watched.iter().filter_map(|port| port.exchanges.as_ref());
-                let all = headers().map(|of| of.under_way + of.answering).sum();
-                [headers().map(|of| of.shaking).sum(), all]
+                let all = self.headers().map(|of| of.under_way + of.answering).sum();
+                [self.headers().map(|of| of.shaking).sum(), all]
             }
         };
         let share = (of[0] / of[1].max(1e-9)).min(1.0);

@@ -47,8 +47,7 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Accepted connections, of which nothing is answered until another one ends. One at a time is rather their logins'.
 fn not_let_in(facts: &Facts) -> Option<Claim> {
-    let several = facts.let_in_by_order().filter(LetIn::are_several)?;
-    let LetIn { port, served, waiting, lasts } = several;
+    let LetIn { port, served, waiting, lasts } = facts.let_in_by_order()?;
     let lasts = duration(lasts);
     Some(claim(served + waiting, served, "let in").seen(format!(
         "on port {port} the first request of a connection is answered when another connection ends; one lasts {lasts} \

@@ -10,7 +10,14 @@ use crate::prelude::*;
 mod watched;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    if facts.load == Load::Made { made(facts) } else { watched::explain(facts) }
+    let is_made = facts.load == Load::Made;
+    let claim = if is_made { made(facts)? } else { watched::explain(facts)? };
+    Ok(claim.lifted_by([Remedy::by_knob(
+        ("quota", "0"),
+        "lets a connection use what it can",
+        "raise or lift the limit in the service's configuration: nginx limit_rate 0, ejabberd \
+         `shaper: normal: none`, elsewhere a limiter, quota or rate",
+    )]))
 }
 
 struct Flows {
@@ -60,8 +67,7 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "each connection gets {each}/s, within {within}; answers begin after {first} and end after {service}, \
              in {pieces:.0} pieces; the kernel held nothing in {idle} of the samples"
-        ))
-        .lifted_by([remedy()]))
+        )))
 }
 
 fn flows(facts: &Facts) -> Result<Flows, Missing> {
@@ -83,13 +89,4 @@ fn flows(facts: &Facts) -> Result<Flows, Missing> {
     let rate = rates.iter().sum::<f64>() / count;
     let spread = rates.iter().map(|of| (of - rate).abs()).fold(0.0, f64::max) / rate;
     Ok(Flows { rate, spread, idle: idle / count, segments: segments / count, over: longest })
-}
-
-fn remedy() -> Remedy {
-    Remedy::by_knob(
-        ("quota", "0"),
-        "lets a connection use what it can",
-        "raise or lift the limit in the service's configuration: nginx limit_rate 0, ejabberd \
-         `shaper: normal: none`, elsewhere a limiter, quota or rate",
-    )
 }

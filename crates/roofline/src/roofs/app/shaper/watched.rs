@@ -10,7 +10,6 @@
 //! Of a service that is not seen inside the kernel's side shows it: unread bytes, one rate for each, and nobody served.
 //! Blind spot: a timer before each read, where all ask for the same.
 
-use super::remedy;
 use crate::prelude::*;
 
 pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
@@ -46,8 +45,7 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{unread:.1} connections x {rate}/s"))
         .seen(format!(
             "{unread:.1} connections wait to be read while the service has nothing to do; each is read at {are}"
-        ))
-        .lifted_by([remedy()]))
+        )))
 }
 
 /// What it sends.
@@ -65,8 +63,7 @@ fn given(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "{count:.0} answers got {rates}, eight in ten of them; between their pieces nothing waits to be \
              sent, {answering:.1} of {open:.1} connections at a time"
-        ))
-        .lifted_by([remedy()]))
+        )))
 }
 
 /// What its clients send.
@@ -102,8 +99,7 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "{held} of {all} connections have {unread} unread in passive sockets; {alike} of them are read at \
              {rate}/s; {idle} of {sampled} owners are idle in their receive loops meanwhile"
-        ))
-        .lifted_by([remedy()]))
+        )))
 }
 
 /// How many connections are read or wait to be read, and those that wait with a passive socket.
