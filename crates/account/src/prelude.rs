@@ -11,15 +11,10 @@ pub(crate) use linerate_evidence::sources::{
     threads::States,
 };
 pub(crate) use linerate_evidence::{
-    Evidence, Header, LoadSummary, Metric, Of, Side, Step, StepKind,
+    Evidence, Header, LoadSummary, Metric, Of, Side, Step, StepKind, Subject, t95,
 };
-pub(crate) use linerate_evidence::{Subject, t95};
 pub(crate) use linerate_model::{OpRate, Timestamp};
 pub(crate) use linerate_predict::{Elasticity, Observed, elasticity};
 pub(crate) use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::account::{Account, shares};
-pub(crate) use crate::chosen::*;
-pub(crate) use crate::cpu::Running;
-pub(crate) use crate::share::{Estimate, ratio};
-pub(crate) use crate::station::{Held, Station};
+pub(crate) use crate::{account::*, chosen::*, cpu::*, share::*, station::*};

@@ -1,7 +1,6 @@
 //! What is known of a run, computed once and typed: the account, CPU use, the experiment, the model fitted to it, and
 //! the place that limits the rate. What is missing is [`None`], never 0.
 
-use crate::model::Model;
 use crate::prelude::*;
 
 pub(crate) mod admission;

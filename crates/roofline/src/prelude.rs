@@ -20,13 +20,7 @@ pub(crate) use linerate_model::{Aqm, BitRate, Bytes, OneDirection, OpRate, Times
 pub(crate) use linerate_predict::{Predicted, QueueStation, trips_again, window_with_losses};
 pub(crate) use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::chosen::*;
-pub(crate) use crate::claim::*;
 pub(crate) use crate::facts::{Facts, Load, flows::*, queues::*, sampled::*, stops::*};
 pub(crate) use crate::facts::{admission::*, channels::*, connections::*, directions::*, drops::*};
-pub(crate) use crate::node_cpu::{InPool, NodeCpu, Pool};
-pub(crate) use crate::place::{Place, Regime, TWO};
-pub(crate) use crate::remedy::{Remedy, SocketOption, Text};
-pub(crate) use crate::run::{Counted, Run};
-pub(crate) use crate::stations::{By, Heat, InUse, Stations};
-pub(crate) use crate::utilisation::{Host, Target, used};
+pub(crate) use crate::{chosen::*, claim::*, model::*, node_cpu::*, place::*, remedy::*, run::*};
+pub(crate) use crate::{stations::*, utilisation::*};

@@ -10,7 +10,6 @@
 use crate::candidate::{Candidate, Rank, of_claim};
 use crate::latency::Latency;
 use crate::prelude::*;
-use crate::remedy::Advice;
 use crate::roofs::{ROOFS, Roof};
 
 /// A roof's result.
