@@ -30,11 +30,6 @@ impl Claim {
         Self { parts, is_sized: true, ..Self::default() }
     }
 
-    /// The same of what another service does.
-    pub fn elsewhere(parts: Vec<Part>) -> Self {
-        Self { role: Role::Elsewhere, ..Self::cause(parts) }
-    }
-
     /// The same of a place, which only says what is full.
     pub fn place(parts: Vec<Part>) -> Self {
         Self { role: Role::Place, ..Self::cause(parts) }

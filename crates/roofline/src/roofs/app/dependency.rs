@@ -46,7 +46,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
         _ => Part::Delay { at: At::Station(station), each },
     };
-    Ok(Claim::elsewhere(vec![part])
+    Ok(Claim { role: Role::Elsewhere, ..Claim::cause(vec![part]) }
         .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}, {took} each"))
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(busy(asked))
