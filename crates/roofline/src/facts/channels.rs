@@ -8,6 +8,9 @@ pub(crate) const FRAGMENT: f64 = 64.0 * 1024.0;
 pub(crate) struct Channel<'a> {
     pub peer: &'a str,
     pub of: Of<'a>,
+    /// Unit: bytes a second, as received.
+    pub sent: f64,
+    pub received: f64,
 }
 
 impl<'a> Facts<'a> {
@@ -17,11 +20,13 @@ impl<'a> Facts<'a> {
         let node = run.node()?;
         let channel = |end| {
             let of = run.window_or_whole(end, |of| of.delta(dist::OUT).is_ok());
-            Some(Channel { peer: run.fact(end, "peer_node")?, of })
+            let [sent, received] =
+                [dist::SEND_OCT, dist::RECV_OCT].map(|bytes| of.rate(bytes).unwrap_or(0.0));
+            Some(Channel { peer: run.fact(end, "peer_node")?, sent, received, of })
         };
         let ends = run.ends(Side::Server).filter(|end| is_channel(run, *end));
         let mut channels: Vec<Channel<'_>> = ends.filter_map(channel).collect();
-        let carried = |channel: &Channel<'_>| channel.sent() + channel.received();
+        let carried = |channel: &Channel<'_>| channel.sent + channel.received;
         channels.sort_by(|a, b| carried(b).total_cmp(&carried(a)));
         silent_if(channels.is_empty(), "the node is connected to no other node")?;
         Ok((node, channels))
@@ -54,16 +59,6 @@ fn is_channel(run: &Run, subject: Subject) -> bool {
 }
 
 impl Channel<'_> {
-    /// Unit: bytes a second.
-    pub fn sent(&self) -> f64 {
-        self.of.rate(dist::SEND_OCT).unwrap_or(0.0)
-    }
-
-    /// Unit: bytes a second.
-    pub fn received(&self) -> f64 {
-        self.of.rate(dist::RECV_OCT).unwrap_or(0.0)
-    }
-
     /// Frames a second, sent and received.
     pub fn frames(&self) -> Result<(f64, f64), Missing> {
         Ok((self.of.rate(dist::OUT)?, self.of.rate(dist::IN)?))
@@ -71,12 +66,12 @@ impl Channel<'_> {
 
     /// Mean size of a frame that left. Unit: bytes.
     pub fn frame_sent(&self) -> Result<f64, Missing> {
-        Ok(self.sent() / self.frames()?.0.max(1e-9))
+        Ok(self.sent / self.frames()?.0.max(1e-9))
     }
 
     /// Mean size of a frame that came. Unit: bytes.
     pub fn frame_received(&self) -> Result<f64, Missing> {
-        Ok(self.received() / self.frames()?.1.max(1e-9))
+        Ok(self.received / self.frames()?.1.max(1e-9))
     }
 
     /// Whether most bytes sent are fragments of large messages.

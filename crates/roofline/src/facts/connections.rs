@@ -11,6 +11,13 @@ pub(crate) struct Connection<'a> {
     pub reads: f64,
     pub bytes: f64,
     pub writes: f64,
+    /// Its read buffer. Unit: bytes.
+    pub buffer: f64,
+    /// As `port.packet`; raw where unknown.
+    pub packet: u64,
+    pub is_of_socket_module: bool,
+    /// Whether data comes as messages without being asked for (`{active, true}` or a count).
+    pub is_pushed: bool,
 }
 
 /// The node's connections without channels to other nodes; or why there are none.
@@ -35,6 +42,10 @@ pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Miss
             reads: a_second(of.grown(port::RECV_CNT)),
             bytes: a_second(of.grown(port::RECV_OCT)),
             writes: a_second(of.grown(port::SEND_CNT)),
+            buffer: of.last(port::BUFFER).map_or(0.0, |bytes| bytes.0 as f64),
+            packet: of.last(port::PACKET).unwrap_or(0),
+            is_of_socket_module: of.last(port::SOCKET_BACKEND) == Ok(1),
+            is_pushed: of.max(port::ACTIVE).is_ok_and(|active| active >= 2),
             of,
         });
     }
@@ -54,24 +65,6 @@ pub(crate) const LINE: u64 = 10;
 impl Connection<'_> {
     pub fn read_size(&self) -> f64 {
         self.bytes / self.reads.max(1e-9)
-    }
-
-    pub fn buffer(&self) -> f64 {
-        self.of.last(port::BUFFER).map_or(0.0, |bytes| bytes.0 as f64)
-    }
-
-    /// As `port.packet`; raw where unknown.
-    pub fn packet(&self) -> u64 {
-        self.of.last(port::PACKET).unwrap_or(0)
-    }
-
-    pub fn is_of_socket_module(&self) -> bool {
-        self.of.last(port::SOCKET_BACKEND) == Ok(1)
-    }
-
-    /// Whether data comes as messages without being asked for (`{active, true}` or a count).
-    pub fn is_pushed(&self) -> bool {
-        self.of.max(port::ACTIVE).is_ok_and(|active| active >= 2)
     }
 
     /// Messages that stay in its owner's mailbox; 0 where that is emptied. The shortest sample may be of before.
@@ -99,9 +92,9 @@ impl Connection<'_> {
 
     /// Whether reads fill the buffer while another bufferful waits, or, with the kernel's queue unknown, a segment.
     pub fn fills_buffer(&self) -> bool {
-        let full = self.read_size() / self.buffer().max(1.0);
+        let full = self.read_size() / self.buffer.max(1.0);
         match self.unread() {
-            Ok(unread) => full >= FULL && unread >= self.buffer(),
+            Ok(unread) => full >= FULL && unread >= self.buffer,
             Err(_) => full > SEGMENT,
         }
     }
@@ -124,7 +117,7 @@ impl These<'_, '_> {
 
     /// Their smallest and largest buffer; none without such connections.
     pub fn buffers(&self) -> Option<(f64, f64)> {
-        let sizes = || self.these.iter().map(|each| each.buffer());
+        let sizes = || self.these.iter().map(|each| each.buffer);
         sizes().reduce(f64::min).zip(sizes().reduce(f64::max))
     }
 }
@@ -226,7 +219,7 @@ impl<'a> Facts<'a> {
         let asking = asking.map(|(asks, run)| asks as f64 / (asks + run).max(1) as f64);
         let of_one = |each: &&Connection| {
             let is_asked_for = each.of.max(port::ACTIVE) == Ok(0);
-            let wanted = match each.is_pushed() {
+            let wanted = match each.is_pushed {
                 true if (each.of.median(owner::MAILBOX).ok()? as f64) < FEW => 1.0,
                 // Data comes only when it is asked for with `gen_tcp:recv`.
                 false if is_asked_for => asking?,

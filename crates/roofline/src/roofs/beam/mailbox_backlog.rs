@@ -6,12 +6,12 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let pushed = facts.those(|each| each.is_pushed() && each.bytes > 0.0)?;
+    let pushed = facts.those(|each| each.is_pushed && each.bytes > 0.0)?;
     let length = |each: &Connection| each.of.mean(owner::MAILBOX);
     pushed.these.iter().try_for_each(|each| length(each).map(drop))?;
     let is_behind = |each: &Connection| {
         let stands = each.standing().is_ok_and(|standing| standing >= FEW);
-        each.is_pushed() && each.bytes > 0.0 && length(each).is_ok_and(|of| of >= FEW) && !stands
+        each.is_pushed && each.bytes > 0.0 && length(each).is_ok_and(|of| of >= FEW) && !stands
     };
     let behind = facts.those(is_behind)?;
     let owners = behind.these.len() as f64;

@@ -9,7 +9,7 @@ use crate::prelude::*;
 const CARRIER: f64 = 524_288.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let of = facts.those(|each| each.reads > 0.0 && each.buffer() > CARRIER)?;
+    let of = facts.those(|each| each.reads > 0.0 && each.buffer > CARRIER)?;
     let none = "no connection that carried data has a buffer of more than 512 KiB";
     let (_, largest) = of.buffers().or_not_here(none)?;
     let (reads, faults) = (of.reads, facts.run.of(Subject::Target).rate(process::MINOR_FAULTS)?);

@@ -19,7 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = facts.undelivered(&cut, |each| each.read_size()).unwrap_or(0.0);
     let held = cut.part * share;
     let spared = work.of_reads(&cut) * (1.0 - size / LARGE);
-    let (of_bytes, packet, buffer) = (in_percent(cut.part), bytes(size), bytes(worst.buffer()));
+    let (of_bytes, packet, buffer) = (in_percent(cut.part), bytes(size), bytes(worst.buffer));
     let (more, wanted) = (unread / size.max(1.0), in_percent(share));
     let each = spared / facts.attained;
     let (part, exchange) = (in_percent(held), facts.took(facts.under_way() / facts.attained));
@@ -45,8 +45,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// A packet mode with lengths, and less than two packets to a buffer that could be larger.
 fn is_cut(connection: &Connection) -> bool {
     let two = 2.0 * connection.read_size();
-    matches!(connection.packet(), 1 | 2 | 4)
-        && !connection.is_of_socket_module()
-        && connection.buffer() < two
+    matches!(connection.packet, 1 | 2 | 4)
+        && !connection.is_of_socket_module
+        && connection.buffer < two
         && two <= LARGE
 }

@@ -10,7 +10,7 @@ const WITH_DELIVERY: f64 = 2.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A piece as long as the buffer is part of a longer line.
-    let is_cut = |each: &Connection| matches!(each.packet(), LINE | 11) && !each.fills_buffer();
+    let is_cut = |each: &Connection| matches!(each.packet, LINE | 11) && !each.fills_buffer();
     let cut = facts.those(is_cut)?;
     let lines = cut.reads;
     let answers: f64 = cut.these.iter().map(|each| each.writes).sum();

@@ -29,7 +29,7 @@ pub(in crate::roofs) enum SmallBuffer {
 
 impl SmallBuffer {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        let is_small = |each: &Connection| each.fills_buffer() && each.buffer() < LARGE;
+        let is_small = |each: &Connection| each.fills_buffer() && each.buffer < LARGE;
         let of = facts.those(|each| self.reads(each) && is_small(each))?;
         let how = match self {
             SmallBuffer::Driver => "in passive or once mode",
@@ -50,7 +50,7 @@ impl SmallBuffer {
         let there = facts.run.engine_cores() * of.part;
         let spared = (reading - there).max(0.0) * (1.0 - buffer / LARGE);
         let each = facts.per_exchange(spared);
-        let waits = facts.undelivered(&of, |each| each.buffer()).filter(|share| *share > 0.0);
+        let waits = facts.undelivered(&of, |each| each.buffer).filter(|share| *share > 0.0);
         let held = waits.map_or(0.0, |share| share * of.part);
         let exchange = facts.under_way() / facts.attained;
         let wanted =
@@ -77,12 +77,12 @@ impl SmallBuffer {
     }
 
     fn reads(self, connection: &Connection) -> bool {
-        let of_module = connection.is_of_socket_module();
+        let of_module = connection.is_of_socket_module;
         // A line longer than the buffer comes in pieces, as bytes do.
-        [0, LINE].contains(&connection.packet())
+        [0, LINE].contains(&connection.packet)
             && match self {
-                SmallBuffer::Driver => !of_module && !connection.is_pushed(),
-                SmallBuffer::ActivePoll => !of_module && connection.is_pushed(),
+                SmallBuffer::Driver => !of_module && !connection.is_pushed,
+                SmallBuffer::ActivePoll => !of_module && connection.is_pushed,
                 SmallBuffer::SocketModule => of_module,
             }
     }

@@ -19,7 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(suspended <= 0.0 || (events <= 0.0 && full <= 0.0), why)?;
     let each = suspended * facts.exchange_s();
     let (took, exchange) = (duration(each), facts.took(facts.exchange_s()));
-    let [sent, carried] = [channel.sent(), facts.per_exchange(channel.sent())].map(bytes);
+    let [sent, carried] = [channel.sent, facts.per_exchange(channel.sent)].map(bytes);
     let (full, suspended) = (in_percent(full), in_percent(suspended));
     Ok(Claim::delay(At::Service, each)
         .sum(format!(

@@ -13,9 +13,9 @@ const READING: f64 = 10e-9;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, mut channels) = facts.channels()?;
-    channels.sort_by(|a, b| b.received().total_cmp(&a.received()));
+    channels.sort_by(|a, b| b.received.total_cmp(&a.received));
     let (channel, frame) = (&channels[0], channels[0].frame_received()?);
-    let received: f64 = channels.iter().map(|channel| channel.received()).sum();
+    let received: f64 = channels.iter().map(|channel| channel.received).sum();
     let schedulers = node.last(vm::SCHEDULERS)? as f64;
     let cores = node.rate(vm::SCHEDULER_ACTIVE)? / node.rate(vm::SCHEDULER_TOTAL)? * schedulers;
     let garbage = node.rate(vm::GC_RECLAIMED)? / received.max(1.0);

@@ -15,10 +15,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waited = channel.of.share_of_both(dist::PENDING, dist::QUEUE, some)?;
     let waiting = facts.at_work_in(&[waits::DIST, waits::CALL])?;
     let each = waited * waiting * facts.exchange_s();
-    let carried = facts.per_exchange(channel.sent());
+    let carried = facts.per_exchange(channel.sent);
     let (took, exchange, count) = (duration(each), facts.exchange(), carried / FRAGMENT);
     let [waited, waiting] = [waited, waiting].map(in_percent);
-    let [sent, carried] = [channel.sent(), carried].map(bytes);
+    let [sent, carried] = [channel.sent, carried].map(bytes);
     Ok(Claim::delay(At::Service, each)
         .sum(format!(
             "{sent}/s to {peer} / {carried} ({count:.0} fragments) on the channel for each: {took} of {exchange}"

@@ -20,9 +20,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let stood = format!("{} queued ahead of each message to {}", bytes(ahead), channel.peer);
     let why = format!("{stood}: no more than one call, or no process waits for a call");
     silent_if(ahead <= own || calling <= 0.0, why)?;
-    let wait = (ahead - own) / channel.sent().max(1.0);
+    let wait = (ahead - own) / channel.sent.max(1.0);
     let each = wait.min(calling * facts.exchange_s());
-    let (before, sent, waits) = (bytes(ahead - own), bytes(channel.sent()), duration(wait));
+    let (before, sent, waits) = (bytes(ahead - own), bytes(channel.sent), duration(wait));
     let (exchange, calling) = (facts.took(facts.exchange_s()), in_percent(calling));
     Ok(Claim::delay(At::Service, each)
         .sum(format!("{before} ahead / {sent}/s = {waits} of {exchange}"))

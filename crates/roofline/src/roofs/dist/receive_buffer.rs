@@ -10,18 +10,18 @@ const ENOUGH: u64 = 262_144;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, mut channels) = facts.channels()?;
-    channels.sort_by(|a, b| b.received().total_cmp(&a.received()));
+    channels.sort_by(|a, b| b.received.total_cmp(&a.received));
     let (channel, peer) = (&channels[0], channels[0].peer);
     let buffer = channel.of.last(dist::BUFFER)?;
     let (frame, frames) = (channel.frame_received()?, channel.frames()?.1);
     let (size, whole) = (bytes(frame), "each is read whole, whatever the buffer");
     let whole = format!("frames from {peer} are {size} on average: {whole}");
     silent_if(frame > buffer.0 as f64, whole)?;
-    let reads = channel.received() / buffer.0.max(1) as f64;
+    let reads = channel.received / buffer.0.max(1) as f64;
     let turns = (reads / node.rate(vm::CONTEXT_SWITCHES)?.max(1.0)).min(1.0);
     let waiting = facts.at_work_in(&[waits::DIST, waits::CALL])?;
     let each = turns * waiting * facts.exchange_s();
-    let (came, turns) = (bytes(channel.received()), in_percent(turns));
+    let (came, turns) = (bytes(channel.received), in_percent(turns));
     let flag = |end| format!("-kernel inet_dist_{end}_options [{{buffer,{ENOUGH}}}]");
     let flags = format!("{} {}", flag("listen"), flag("connect"));
     let does = "lets one read take many messages; set it on both nodes, as either may connect";
