@@ -10,29 +10,16 @@ use crate::prelude::*;
 /// Where the exchanges under way are.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
-    /// What the split is made of.
-    pub source: Source,
     /// Exchanges under way on average: written (or late by the engine) and not read whole, or being reconnected.
     pub under_way: f64,
     /// Answered a second.
     pub per_s: f64,
     /// The stations that have any, in the order in which an exchange passes them.
     pub places: Vec<Place>,
-    /// Random instants that the split is made of.
+    /// Random instants at which both ends of a connection were asked; 0: nothing is split, the stamps are all there is.
     pub instants: f64,
     /// How far the census' number under way is from the stamps', by the latter; 0 without a census.
     pub disagreement: f64,
-}
-
-/// What an account's split is made of.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// Both ends of random connections, asked at random instants.
-    Census,
-    /// The engine's stamps alone: nothing is split.
-    #[default]
-    Stamps,
 }
 
 /// One station's share.
@@ -103,7 +90,6 @@ impl Account {
         };
         let stamped = in_flight + opening;
         Some(Self {
-            source: Source::Census,
             under_way: under_way + opening,
             places: places.into_iter().map(place).collect(),
             instants: census.instants.iter().map(|(all, _)| all).sum(),
@@ -114,7 +100,7 @@ impl Account {
 
     /// Whether it locates the exchanges: the census saw most of those that the stamps count, and not as many again.
     pub fn is_split(&self) -> bool {
-        self.source == Source::Census && !self.places.is_empty() && self.disagreement < HALFWAY
+        !self.places.is_empty() && self.disagreement < HALFWAY
     }
 
     /// Exchanges at a station, whatever holds them there.

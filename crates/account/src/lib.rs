@@ -21,7 +21,7 @@ mod share;
 mod station;
 mod watched;
 
-pub use account::{Account, Place, Source};
+pub use account::{Account, Place};
 pub use agreement::{Agreement, agreements};
 pub use cpu::{Cpus, Running, Who};
 pub use experiment::{Experiment, Inconclusive};

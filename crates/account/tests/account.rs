@@ -3,9 +3,7 @@
 mod hand;
 
 use hand::{counted, header, load, second, step};
-use linerate_account::{
-    Account, Experiment, Held, Inconclusive, Source, Station, agreements, ratio,
-};
+use linerate_account::{Account, Experiment, Held, Inconclusive, Station, agreements, ratio};
 use linerate_evidence::{
     Evidence, Packed, Side, Slice, Step, StepKind, Subject, live_histogram, summarise,
 };
@@ -28,7 +26,7 @@ fn census() -> Evidence {
 fn the_census_shares_out_what_the_stamps_count() {
     let header = header("connections = 10");
     let account = Account::of(&header, &census(), &load(&header, 400.0, 8.0)).unwrap();
-    assert_eq!((account.source, account.under_way), (Source::Census, 8.0));
+    assert_eq!((account.instants > 0.0, account.under_way), (true, 8.0));
     // 60 of the 80 instants at which one was under way; 6 exchanges at 400/s are 15 ms of each.
     assert!((account.at(Station::Application) - 6.0).abs() < 1e-9);
     assert!((account.share(Station::Unread) - 0.25).abs() < 1e-9);
@@ -138,14 +136,14 @@ fn without_a_census_nothing_is_split_and_without_answers_there_is_no_account() {
     let header = header("connections = 10");
     let empty = Evidence::default();
     let account = Account::of(&header, &empty, &load(&header, 400.0, 8.0)).unwrap();
-    assert_eq!((account.source, account.is_split()), (Source::Stamps, false));
+    assert_eq!((account.instants, account.is_split()), (0.0, false));
     assert_eq!((account.largest(), account.unplaced()), (None, 1.0));
     assert_eq!(Account::of(&header, &census(), &load(&header, 0.0, 8.0)), None);
     // One row is no batch.
     let mut one = Evidence::default();
     counted(&mut one, CENSUS, "census.instants", 5, &[100]);
     let account = Account::of(&header, &one, &load(&header, 400.0, 8.0)).unwrap();
-    assert_eq!(account.source, Source::Stamps);
+    assert_eq!(account.instants, 0.0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! `seconds = exchanges / per_s` at each station, by Little's law.
 
-use linerate_account::{Held, Source as Split, Station, Watched, agreements};
+use linerate_account::{Held, Station, Watched, agreements};
 use linerate_roofline::{Facts, Load, Run};
 use serde::{Deserialize, Serialize};
 
@@ -191,7 +191,7 @@ fn made(of: &linerate_account::Account, run: &Run) -> Option<Account> {
         measured_seconds: finite(it.other_s),
     };
     Some(Account {
-        source: if of.source == Split::Census { Source::Census } else { Source::Stamps },
+        source: if of.instants > 0.0 { Source::Census } else { Source::Stamps },
         under_way: finite(of.under_way),
         per_s: Some(finite(of.per_s)),
         instants: finite(of.instants),
