@@ -35,24 +35,16 @@ pub struct Model {
     delay_s: f64,
     /// Time of an exchange alone. Unit: seconds.
     pub alone: Estimate,
-    pub known: KnownPart,
+    /// Throughput of the network of the known stations alone, with the run's connections. Unit: exchanges a second.
+    pub known_per_s: f64,
+    /// `d ln X / d ln N` there.
+    pub known_elasticity: f64,
     /// What half of the connections are expected to give, predicted without the experiment's own half.
     pub half: Option<Predicted>,
 }
 
 /// A change of a known station.
 type Then<'a> = &'a dyn Fn(&InUse, &mut QueueStation);
-
-/// The network of the known stations alone.
-pub struct KnownPart {
-    /// Throughput with the run's connections. Unit: exchanges a second.
-    pub per_s: f64,
-    /// `d ln X / d ln N` there.
-    pub elasticity: f64,
-    pub fullest: Option<Resource>,
-    /// Its measured use, 0 to 1.
-    pub used: f64,
-}
 
 impl Model {
     /// None where nothing was answered, or the load is not ours.
@@ -82,13 +74,7 @@ impl Model {
         let customers = run.connections();
         let whole = network.throughput(f64::from(customers));
         let fewer = network.throughput(f64::from(customers) / 2.0);
-        let fullest = measured.fullest();
-        let known_part = KnownPart {
-            per_s: whole.low,
-            elasticity: ((whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln()).clamp(0.0, 1.0),
-            fullest: fullest.map(|(resource, _)| resource),
-            used: fullest.map_or(0.0, |(_, used)| used),
-        };
+        let elasticity = (whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln();
         let interval = run.load.throughput_interval;
         let full = Observed {
             connections: customers,
@@ -124,7 +110,8 @@ impl Model {
             think_s: think,
             delay_s: delay,
             alone: experiment.and_then(|it| it.alone_s).unwrap_or(alone),
-            known: known_part,
+            known_per_s: whole.low,
+            known_elasticity: elasticity.clamp(0.0, 1.0),
             half: checked,
         })
     }

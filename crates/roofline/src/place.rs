@@ -121,21 +121,23 @@ fn made(facts: &Facts) -> Place {
         return place.is(regime, full.map(|(resource, _)| resource));
     }
     let Some(model) = &facts.model else { return place };
-    place.explained = Some(facts.attained / model.known.per_s.max(1e-12));
+    let fullest = facts.stations.fullest();
+    let (fullest, used) = (fullest.map(|(of, _)| of), fullest.map_or(0.0, |(_, used)| used));
+    place.explained = Some(facts.attained / model.known_per_s.max(1e-12));
     let measured = facts.experiment.as_ref().filter(|it| it.inconclusive.is_none());
     let elasticity = measured.and_then(|it| it.elasticity.as_ref());
     let at_most = facts.experiment.as_ref().and_then(|it| it.elastic_at_most());
     let gives_no_more = at_most.is_some_and(|most| most < HALFWAY);
     let explained = place.explained.is_some_and(|explained| explained >= EXPLAINED);
     // The known stations may fit by chance; that half of the connections gave as much excludes a delay.
-    let denied = model.known.elasticity >= HALFWAY && gives_no_more;
+    let denied = model.known_elasticity >= HALFWAY && gives_no_more;
     // Used this much, it is full at times that matter, if more connections give nothing.
-    if model.known.used >= EXPLAINED && gives_no_more {
-        return place.is(Regime::Full, model.known.fullest);
+    if used >= EXPLAINED && gives_no_more {
+        return place.is(Regime::Full, fullest);
     }
     if explained && !denied {
-        return match model.known.elasticity < HALFWAY || model.known.used >= FULL {
-            true => place.is(Regime::Full, model.known.fullest),
+        return match model.known_elasticity < HALFWAY || used >= FULL {
+            true => place.is(Regime::Full, fullest),
             false => place.is(Regime::Delayed, None),
         };
     }
@@ -145,7 +147,7 @@ fn made(facts: &Facts) -> Place {
         place.at_once = experiment.at_once();
         let times = experiment.spaced_s.zip(experiment.alone_s);
         // Half of its time may also be work after an answer, for which the next one waits. An idle target does none.
-        let most = if model.known.used < HALFWAY { EXPLAINED } else { HALFWAY };
+        let most = if used < HALFWAY { EXPLAINED } else { HALFWAY };
         // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
         let wait = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
         let is_set = wait && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);

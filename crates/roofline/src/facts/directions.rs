@@ -81,22 +81,19 @@ impl LaidDirection<'_> {
         Ok(self.each(link::PACKETS_IN)? / self.crossing.max(1e-9))
     }
 
-    /// Packets dropped a second because its queue, or the path's limit, was full.
-    pub fn overflows(&self) -> Result<Overflows, Missing> {
+    /// Packets dropped a second because its queue was full, and because the path's limit was.
+    pub fn overflows(&self) -> Result<[f64; 2], Missing> {
         let of = |metric| self.of.rate(metric);
         let queue = of(link::DROPPED_QUEUE);
         if let (Ok(queue), Ok(limit)) = (&queue, of(link::DROPPED_LIMIT)) {
-            return Ok(Overflows { queue: *queue, limit });
+            return Ok([*queue, limit]);
         }
         // Where no reason is given, losses on purpose are known by the plan.
         let dropped = of(link::DROPPED).or(queue)?;
         let lost = of(link::PACKETS_IN)? * self.asked.loss.0;
         let is_full = self.asked.largest.is_none() && dropped - lost > AGREE * lost;
         let full = if is_full { dropped - lost } else { 0.0 };
-        Ok(match self.asked.limit {
-            Some(_) => Overflows { queue: 0.0, limit: full },
-            None => Overflows { queue: full, limit: 0.0 },
-        })
+        Ok(if self.asked.limit.is_some() { [0.0, full] } else { [full, 0.0] })
     }
 
     /// Packets dropped as too large, a second.
@@ -165,18 +162,5 @@ impl LaidDirection<'_> {
     /// Packets of full size that its rate carries in its round trip; none without a rate.
     pub fn bandwidth_delay(&self) -> Option<f64> {
         self.asked.rate.map(|rate| rate.0 / 8.0 * self.rtt / 1500.0)
-    }
-}
-
-/// Packets dropped a second, by what was full.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Overflows {
-    pub queue: f64,
-    pub limit: f64,
-}
-
-impl Overflows {
-    pub fn sum(&self) -> f64 {
-        self.queue + self.limit
     }
 }

@@ -54,7 +54,7 @@ impl Cost {
 fn dropped(direction: &LaidDirection) -> f64 {
     let reasons = [
         direction.lost_per_second(),
-        direction.overflows().map(|full| full.sum()),
+        direction.overflows().map(|[queue, limit]| queue + limit),
         direction.too_large(),
         direction.of.rate(link::DROPPED_DEVICE),
     ];

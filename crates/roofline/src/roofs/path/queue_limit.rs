@@ -7,26 +7,27 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.directions.is_empty(), "the plan has no path")?;
-    let (mut worst, mut all): (Option<(&LaidDirection, Overflows)>, f64) = (None, 0.0);
+    let (mut worst, mut all): (Option<(&LaidDirection, f64, bool)>, f64) = (None, 0.0);
     for direction in &facts.directions {
         let OneDirection { limit, rate, trace, aqm, .. } = &direction.asked;
         if limit.is_none() && rate.is_none() && trace.is_none() {
             continue;
         }
-        let Overflows { queue, limit } = direction.overflows()?;
-        let drops = Overflows { queue: if *aqm == Aqm::Codel { 0.0 } else { queue }, limit };
-        all += drops.sum();
-        worst = worst.filter(|(_, most)| drops.sum() <= most.sum()).or(Some((direction, drops)));
+        let [queue, limit] = direction.overflows()?;
+        let queue = if *aqm == Aqm::Codel { 0.0 } else { queue };
+        let found = (direction, queue + limit, limit > queue);
+        all += found.1;
+        worst = worst.filter(|(_, most, _)| found.1 <= *most).or(Some(found));
     }
-    let (direction, drops) = worst.or_not_here("the path has no queue limit")?;
-    silent_if(drops.sum() <= 0.0, "no full queue dropped a packet")?;
-    let share = drops.sum() / direction.of.rate(link::PACKETS_IN)?.max(1e-9);
+    let (direction, drops, is_limit) = worst.or_not_here("the path has no queue limit")?;
+    silent_if(drops <= 0.0, "no full queue dropped a packet")?;
+    let share = drops / direction.of.rate(link::PACKETS_IN)?.max(1e-9);
     let Cost { each, words } = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
     let line = direction.utilisation()?.map_or(String::new(), used);
     let (took, exchange, name) = (duration(each), facts.exchange(), &direction.name);
     let (lost, again) = (percent(share), again(&facts.run));
-    let (holds, remedy) = match drops.limit > drops.queue {
+    let (holds, remedy) = match is_limit {
         true => larger_limit(facts, direction)?,
         false => larger_queue(facts, direction)?,
     };
