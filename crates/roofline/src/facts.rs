@@ -14,7 +14,6 @@ pub(crate) mod queues;
 pub(crate) mod sampled;
 mod shared;
 pub(crate) mod stops;
-pub(crate) mod tls;
 
 /// Whose load it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -248,11 +247,6 @@ impl<'a> Facts<'a> {
     /// The rate of all connections, if an exchange took so long.
     pub(crate) fn rate_at(&self, seconds: f64) -> OpRate {
         OpRate(f64::from(self.run.connections()) / seconds)
-    }
-
-    /// Its time in words: `20.1 ms`.
-    pub(crate) fn exchange(&self) -> String {
-        duration(self.exchange_s())
     }
 
     /// `20.1 ms an exchange`.

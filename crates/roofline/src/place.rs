@@ -31,8 +31,6 @@ pub struct Place {
     pub of: f64,
     /// How many are served at a time, where [`Regime::Full`] of something that is no CPU.
     pub at_once: Option<Estimate>,
-    /// Attained by the known stations' rate; absent where that could not be solved.
-    pub explained: Option<f64>,
 }
 
 /// The kind of limit that a place is.
@@ -123,12 +121,11 @@ fn made(facts: &Facts) -> Place {
     let Some(model) = &facts.model else { return place };
     let fullest = facts.stations.fullest();
     let (fullest, used) = (fullest.map(|(of, _)| of), fullest.map_or(0.0, |(_, used)| used));
-    place.explained = Some(facts.attained / model.known_per_s.max(1e-12));
     let measured = facts.experiment.as_ref().filter(|it| it.inconclusive.is_none());
     let elasticity = measured.and_then(|it| it.elasticity.as_ref());
     let at_most = facts.experiment.as_ref().and_then(|it| it.elastic_at_most());
     let gives_no_more = at_most.is_some_and(|most| most < HALFWAY);
-    let explained = place.explained.is_some_and(|explained| explained >= EXPLAINED);
+    let explained = facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED;
     // The known stations may fit by chance; that half of the connections gave as much excludes a delay.
     let denied = model.known_elasticity >= HALFWAY && gives_no_more;
     // Used this much, it is full at times that matter, if more connections give nothing.

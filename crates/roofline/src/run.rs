@@ -40,12 +40,10 @@ impl Counted {
     }
 }
 
-const KIB: f64 = 1024.0;
-
 impl<'a> Run<'a> {
     /// The throughput. Of a watched service: its answers by their packets' headers, else reads, else KiB written.
     pub fn attained(&self) -> OpRate {
-        let kib = self.load.bytes_read as f64 / KIB;
+        let kib = self.load.bytes_read as f64 / 1024.0;
         match self.counted() {
             Counted::Written => OpRate(kib / self.seconds().max(1e-9)),
             Counted::Answers(rate) => rate,

@@ -17,8 +17,6 @@ pub struct Process<'a> {
     pub running: f64,
     /// The largest share of the time that agrees with these samples, 0 to 1.
     pub running_most: f64,
-    /// The share in which it collected garbage.
-    pub collecting: f64,
     /// The share in which it had mail.
     pub with_mail: f64,
     /// Median length of its mailbox.
@@ -173,7 +171,6 @@ fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<
         wait: fact("wait"),
         running: some(suspect::RUNNING),
         running_most: most(some(suspect::RUNNING), samples(&of)),
-        collecting: some(suspect::COLLECTING),
         with_mail: some(suspect::MAILBOX),
         mailbox: of.median(suspect::MAILBOX).unwrap_or(0),
         mail: [of.min(suspect::MAILBOX).unwrap_or(0), of.max(suspect::MAILBOX).unwrap_or(0)],

@@ -16,8 +16,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waiting = facts.at_work_in(&[waits::DIST, waits::CALL])?;
     let each = waited * waiting * facts.exchange_s();
     let carried = facts.per_exchange(channel.sent);
-    let (took, exchange, count) = (duration(each), facts.exchange(), carried / FRAGMENT);
-    let [waited, waiting] = [waited, waiting].map(in_percent);
+    let [took, exchange] = [each, facts.exchange_s()].map(duration);
+    let ([waited, waiting], count) = ([waited, waiting].map(in_percent), carried / FRAGMENT);
     let [sent, carried] = [channel.sent, carried].map(bytes);
     Ok(Claim::delay(At::Service, each)
         .sum(format!(

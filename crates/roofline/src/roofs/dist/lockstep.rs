@@ -7,7 +7,10 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (_, channels) = facts.channels()?;
-    let by_erpc = by_erpc(&facts.run);
+    // Whether a process was seen waiting in a call of `erpc` (or `rpc`, which uses it).
+    let (run, processes) = (&facts.run, facts.run.evidence.processes());
+    let mut stacks = processes.into_iter().filter_map(|of| run.fact(of, "stack"));
+    let by_erpc = stacks.any(|stack| stack.contains("erpc:call"));
     let frames = channels.iter().map(|channel| channel.frames());
     let calls = frames.map(|of| of.map(|(sent, received)| calls_among(sent, received, by_erpc)));
     let count = calls.sum::<Result<f64, _>>()? / facts.requests().max(1e-9);
@@ -40,12 +43,6 @@ fn calls_among(sent: f64, received: f64, by_erpc: bool) -> f64 {
     let of_gen = is_among(3.0, 3.0);
     let of_erpc = by_erpc && is_among(0.5, 2.0);
     if of_gen || of_erpc { sent.min(received) } else { 0.0 }
-}
-
-/// Whether a process was seen waiting in a call of `erpc` (or `rpc`, which uses it).
-fn by_erpc(run: &Run) -> bool {
-    let stacks = run.evidence.processes().into_iter().filter_map(|of| run.fact(of, "stack"));
-    stacks.into_iter().any(|stack| stack.contains("erpc:call"))
 }
 
 #[cfg(test)]

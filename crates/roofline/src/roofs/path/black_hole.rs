@@ -33,8 +33,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = each.min(facts.exchange_s() - direction.rtt).max(0.0);
     let probes = facts.run.setting(PROBING).is_some_and(|set| set != "0");
     let largest = direction.asked.largest.map_or("some size".into(), |largest| largest.to_string());
-    let (name, exchange) = (&direction.name, facts.exchange());
-    let [timer, took] = [TIMER, each].map(duration);
+    let name = &direction.name;
+    let [timer, took, exchange] = [TIMER, each, facts.exchange_s()].map(duration);
     let sum = match probes {
         true => format!(
             "{TIMERS:.0} x {timer} of timers until smaller segments are tried: {took} of {exchange} an exchange"

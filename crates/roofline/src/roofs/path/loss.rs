@@ -16,7 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (share, name) = (direction.lost()?, &direction.name);
     let all = facts.directions.iter().map(|of| of.lost_per_second()).sum::<Result<_, _>>()?;
     let Cost { each, words } = Cost::of(facts, Drops::AtRandom, all, share)?;
-    let (took, exchange, lost) = (duration(each), facts.exchange(), percent(share));
+    let ([took, exchange], lost) = ([each, facts.exchange_s()].map(duration), percent(share));
     Ok(Claim::delay(At::Path, each)
         .sum(format!(
             "{took} of {exchange} an exchange wait for lost packets: {lost} of the packets on {name}"

@@ -25,8 +25,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let Cost { each, words } = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
     let line = direction.utilisation()?.map_or(String::new(), used);
-    let (took, exchange, name) = (duration(each), facts.exchange(), &direction.name);
-    let (lost, again) = (percent(share), again(&facts.run));
+    let [took, exchange] = [each, facts.exchange_s()].map(duration);
+    let (lost, again, name) = (percent(share), again(&facts.run), &direction.name);
     let (holds, remedy) = match is_limit {
         true => larger_limit(facts, direction)?,
         false => larger_queue(facts, direction)?,
