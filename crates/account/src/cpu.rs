@@ -7,15 +7,6 @@
 
 use crate::prelude::*;
 
-/// Whose threads.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Who {
-    /// The target's process tree.
-    Target,
-    /// The load engine.
-    Engine,
-}
-
 /// Threads that ran, or were kept from running: mean numbers over the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Running {
@@ -48,34 +39,37 @@ pub struct Cpus {
 
 /// A metric that both have, each under a name of its own.
 macro_rules! metric {
-    ($who:expr, $what:literal) => {
-        Metric::new(match $who {
-            Who::Target => concat!("process.", $what),
-            Who::Engine => concat!("engine.", $what),
+    ($subject:expr, $what:literal) => {
+        Metric::new(match $subject {
+            Subject::Engine => concat!("engine.", $what),
+            _ => concat!("process.", $what),
         })
     };
 }
 
 impl Running {
-    /// Between two instants; none where nothing was counted.
-    pub fn of(who: Who, evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
-        let subject = if who == Who::Target { Subject::Target } else { Subject::Engine };
+    /// Of the target's process tree, or the load engine, between two instants; none where nothing was counted.
+    pub fn of(
+        subject: Subject,
+        evidence: &Evidence,
+        window: &RangeInclusive<Timestamp>,
+    ) -> Option<Self> {
         let of = evidence.of(subject).within(window.clone());
         let per_s = |metric: Metric<Duration>| of.rate(metric).ok();
         // Only the target has ticks.
         let by_ticks = || Some(per_s(process::UTIME)? + per_s(process::STIME)?);
-        let run = metric!(who, "run");
+        let run = metric!(subject, "run");
         let count = |metric: Metric<u64>| of.grown(metric).unwrap_or(0.0);
-        let quota: Option<Duration> = of.last(metric!(who, "cpu_quota")).ok();
-        let allowed = of.last(metric!(who, "cpus_allowed")).ok().map(|count: u64| count as f64);
-        let periods = count(metric!(who, "nr_periods"));
+        let quota: Option<Duration> = of.last(metric!(subject, "cpu_quota")).ok();
+        let allowed = of.last(metric!(subject, "cpus_allowed")).ok().map(|count: u64| count as f64);
+        let periods = count(metric!(subject, "nr_periods"));
         let list = cpus::Cpus::union(evidence.fact(subject, "cpus")).numbers();
         Some(Self {
             running: per_s(run).or_else(by_ticks)?,
             steady: of.all(run).ok().and_then(|samples| tenths(&samples)),
-            runnable: per_s(metric!(who, "run_delay")),
-            throttled: per_s(metric!(who, "throttled_time")).unwrap_or(0.0),
-            periods_throttled: count(metric!(who, "nr_throttled")) / periods.max(1.0),
+            runnable: per_s(metric!(subject, "run_delay")),
+            throttled: per_s(metric!(subject, "throttled_time")).unwrap_or(0.0),
+            periods_throttled: count(metric!(subject, "nr_throttled")) / periods.max(1.0),
             quota: quota.map(|quota| quota.as_secs_f64()),
             cpus: Cpus { count: allowed, busy: busy(&list, evidence, window), list },
         })

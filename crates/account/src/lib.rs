@@ -23,7 +23,7 @@ mod watched;
 
 pub use account::{Account, Place};
 pub use agreement::{Agreement, agreements};
-pub use cpu::{Cpus, Running, Who};
+pub use cpu::{Cpus, Running};
 pub use experiment::{Experiment, Inconclusive};
 pub use inside::Inside;
 pub use share::{Estimate, ratio};

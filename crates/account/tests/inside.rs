@@ -8,7 +8,7 @@ mod hand;
 use std::time::Duration;
 
 use hand::{counted, second};
-use linerate_account::{Cpus, Inside, Running, Watched, Who};
+use linerate_account::{Cpus, Inside, Running, Watched};
 use linerate_evidence::sources::stat;
 use linerate_evidence::{Evidence, Metric, Subject};
 use linerate_model::Timestamp;
@@ -257,16 +257,16 @@ fn who_runs_and_who_waits_are_rates_of_the_kernels_counters() {
     }
     evidence.push_fact(Subject::Engine, "cpus", "1".into());
     let window = Timestamp(0)..=Timestamp(2_000_000_000);
-    let engine = Running::of(Who::Engine, &evidence, &window).unwrap();
+    let engine = Running::of(Subject::Engine, &evidence, &window).unwrap();
     assert!((engine.running - 0.15).abs() < 1e-9);
     assert!((engine.runnable.unwrap() - 0.85).abs() < 1e-9);
     // The CPU was busy for 0.9, of which the engine had 0.15.
     assert!((engine.others().unwrap() - 0.75).abs() < 1e-9);
-    assert_eq!(Running::of(Who::Target, &evidence, &window), None);
+    assert_eq!(Running::of(Subject::Target, &evidence, &window), None);
 }
 
 fn engine(evidence: &Evidence) -> Running {
-    Running::of(Who::Engine, evidence, &(second(0)..=second(20))).unwrap()
+    Running::of(Subject::Engine, evidence, &(second(0)..=second(20))).unwrap()
 }
 
 #[test]

@@ -67,8 +67,8 @@ impl<'a> Facts<'a> {
     pub fn of(run: Run<'a>) -> Self {
         let window = run.load.window.0..=run.load.window.1;
         let load = if run.is_watched() { Load::Watched } else { Load::Made };
-        let running = |who| Running::of(who, run.evidence, &window);
-        let (target, engine) = (running(Who::Target), running(Who::Engine));
+        let running = |subject| Running::of(subject, run.evidence, &window);
+        let (target, engine) = (running(Subject::Target), running(Subject::Engine));
         let account = Account::of(run.header, run.evidence, run.load);
         let watched = if load == Load::Watched { Watched::of(run.evidence) } else { Vec::new() };
         let of_ports = watched.iter().map(Watched::in_application).fold(0.0, |sum, of| sum + of);

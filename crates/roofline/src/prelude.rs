@@ -4,7 +4,7 @@ pub(crate) use std::collections::BTreeMap;
 pub(crate) use std::time::Duration;
 
 pub(crate) use linerate_account::{
-    Account, Estimate, Exchanges, Experiment, Held, Inside, Pace, Running, Station, Watched, Who,
+    Account, Estimate, Exchanges, Experiment, Held, Inside, Pace, Running, Station, Watched,
 };
 pub(crate) use linerate_evidence::sources::{
     broker, callees, capture, clients, code, dist, doing, kernel_code, link, listener, netstat,
