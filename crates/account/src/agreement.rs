@@ -50,8 +50,7 @@ pub fn agreements(
         }
         Some((tcp_info::RWND_LIMITED.name, both.0, both.1))
     };
-    let target = evidence.of(Subject::Target).within(window.clone());
-    let rate = |metric| target.rate(metric).ok();
+    let rate = |metric| evidence.of(Subject::Target).within(window.clone()).rate(metric).ok();
     let cpu = || {
         let by_ticks = rate(process::UTIME)? + rate(process::STIME)?;
         Some((process::UTIME.name, rate(process::RUN)?, by_ticks))

@@ -91,9 +91,8 @@ fn rank(claim: &Claim, part: &Part) -> Rank {
 
 /// Where a part alone would limit the run. Unit: exchanges a second.
 fn ceiling(facts: &Facts, part: &Part) -> Option<f64> {
-    let connections = f64::from(facts.run.connections());
     let rate = match part {
-        Part::Delay { each, .. } => connections / each,
+        Part::Delay { each, .. } => f64::from(facts.run.connections()) / each,
         Part::Work { resource, each } | Part::Taken { resource, each } => {
             facts.servers(*resource)? / each
         }

@@ -154,8 +154,7 @@ fn made(facts: &Facts) -> Place {
     }
     if facts.experiment.is_none() {
         // Evidence without the experiment: there is only the number served at a time.
-        let at_once = Some(Estimate::exact(facts.attained * model.alone.mid));
-        return Place { at_once, ..place };
+        return Place { at_once: Some(Estimate::exact(facts.attained * model.alone.mid)), ..place };
     }
     // All together do no more than one alone: the widest interval does not change that.
     let is_no_more = place.at_once.is_some_and(|k| k.high < 1.0) && place.of >= 2.0;

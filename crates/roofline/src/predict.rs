@@ -36,8 +36,7 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
                 // A quota of half a CPU is a CPU on which work takes twice as long.
                 cpus.extend([cpu("target.cpu", share * whole / attained, whole as u16), engine]);
             } else {
-                let all = host.cpus.round().max(1.0) as u16;
-                cpus.push(cpu("host.cpu", host.busy / attained, all));
+                cpus.push(cpu("host.cpu", host.busy / attained, host.cpus.round().max(1.0) as u16));
                 if target.limit < host.cpus {
                     let who = format!("the {} CPUs' time that the target may use", target.limit);
                     threads.push(full_at("target.cpu", &who, share, attained));

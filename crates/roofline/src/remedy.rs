@@ -115,9 +115,8 @@ impl Remedy {
 
     /// The same for hosts that the plan's path may lay: then a key of the plan.
     pub fn or_of_path(self, facts: &Facts) -> Self {
-        let is_laid = !facts.run.header.plan.paths().is_empty();
         let key = facts.run.path_key(&format!("sysctls.{}", self.key));
-        if is_laid { Self { key, ..self } } else { self }
+        if !facts.run.header.plan.paths().is_empty() { Self { key, ..self } } else { self }
     }
 
     /// Connections kept for the next exchange; a key of the plan where our own load opens one for each.

@@ -197,9 +197,8 @@ impl Stations {
             && of.cpus < host.cpus
         {
             let ours = (busy - had).max(0.0);
-            let used = ours + lost.unwrap_or(0.0);
             let shared = self.all.len();
-            self.push(Resource::HostCpu, used, of.cpus, ours);
+            self.push(Resource::HostCpu, ours + lost.unwrap_or(0.0), of.cpus, ours);
             self.all.iter_mut().skip(shared).for_each(|of| of.is_targets_part = true);
         }
         Some(strangers)
@@ -230,8 +229,7 @@ impl Stations {
             // Samples also show its waits; that it was ready without running is no use of it.
             let sampled = facts.inside.threads.as_ref();
             let waits = sampled.map_or(0.0, |of| of.fullest.min(busiest + of.disk));
-            let busiest = [busiest.max(waits), busiest];
-            self.threads(Resource::TargetThread, of.work(), busiest);
+            self.threads(Resource::TargetThread, of.work(), [busiest.max(waits), busiest]);
         }
     }
 

@@ -94,8 +94,7 @@ impl Facts<'_> {
         // Our own connections may wait at another listener of the same port (`SO_REUSEPORT`).
         let mut places = self.account.iter().flat_map(|account| &account.places);
         let ours = places.find(|of| of.station == Station::AcceptQueue).map(|of| of.exchanges);
-        let ours = ours.filter(|_| self.load == Load::Made);
-        let longest = longest.map(|of| match ours {
+        let longest = longest.map(|of| match ours.filter(|_| self.load == Load::Made) {
             Some(all) if of.waiting < HALFWAY * all.mid => {
                 let (waiting, least) = (all.mid, all.low.round() as u64);
                 AcceptQueue { waiting, least, drained: 0.0, ..of }

@@ -218,11 +218,10 @@ impl<'a> Facts<'a> {
         let asking = met(waits::RECV).zip(met(waits::RUNNING));
         let asking = asking.map(|(asks, run)| asks as f64 / (asks + run).max(1) as f64);
         let of_one = |each: &&Connection| {
-            let is_asked_for = each.of.max(port::ACTIVE) == Ok(0);
             let wanted = match each.is_pushed {
                 true if (each.of.median(owner::MAILBOX).ok()? as f64) < FEW => 1.0,
                 // Data comes only when it is asked for with `gen_tcp:recv`.
-                false if is_asked_for => asking?,
+                false if each.of.max(port::ACTIVE) == Ok(0) => asking?,
                 // An idle process and one waiting for that one message look alike.
                 _ => 0.0,
             };

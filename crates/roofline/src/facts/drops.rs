@@ -77,8 +77,7 @@ impl Stalls {
         let alone = run.header.unhindered(run.load).ok_or_else(|| missing("service", "engine"))?;
         let mean = service.mean() / 1e9;
         // Exchanges that are quicker alone than the median wait for the timer as others do.
-        let late = ((alone + FULL * TIMER) * 1e9) as u64;
-        let quick = service.share_within(0, late);
+        let quick = service.share_within(0, ((alone + FULL * TIMER) * 1e9) as u64);
         let typical = service.at(50.0).map_or(alone, |at| at.value as f64 / 1e9);
         // Where most are late the median is one of those; with servers near and far it is one of either.
         let typical = if quick > HALFWAY && run.load.pairs.is_empty() { typical } else { alone };

@@ -91,10 +91,9 @@ impl Facts<'_> {
         let of_target = kernel * of_connections.unwrap_or(1.0);
         let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
         let interrupts: f64 = interrupts.iter().sum();
-        let system = host.rate(stat::SYSTEM).ok().zip(self.ours());
         let of_host =
             |(all, ours): (f64, f64)| ((all + interrupts) * ours - (kernel - of_target)).max(0.0);
-        let of_host = system.map_or(0.0, of_host);
+        let of_host = host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, of_host);
         let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
         let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
         let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;

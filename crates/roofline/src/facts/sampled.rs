@@ -95,9 +95,8 @@ impl Facts<'_> {
         let others = self.processes.iter().filter(|other| other.pid != of.pid);
         let others: f64 = others.map(|of| of.running).sum();
         let left = (node.active - others).min(of.running_most);
-        let is_full = node.active >= FULL * node.online;
         let used = node.of_one(of.running);
-        Ok(if is_full { used } else { used.max(left) } * let_run)
+        Ok(if node.active >= FULL * node.online { used } else { used.max(left) } * let_run)
     }
 }
 

@@ -25,10 +25,9 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
         silent_if(stock.of(facts).is_ok_and(|of| of.out >= HALFWAY), why)?;
     }
     // Begun and not established ones found the queue full, and try again.
-    let unmade = facts.begun().map_or(0.0, |begun| begun - came);
     let (asked, served) = match by_turns {
         Some(served) => (served + waiting, served),
-        None => facts.let_in(waiting + unmade),
+        None => facts.let_in(waiting + facts.begun().map_or(0.0, |begun| begun - came)),
     };
     let few = facts.place.at_once.filter(|k| k.high < HALFWAY * served);
     let k = few.map_or(0.0, |k| k.mid);

@@ -10,8 +10,7 @@ use crate::prelude::*;
 mod watched;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let is_made = facts.load == Load::Made;
-    let claim = if is_made { made(facts)? } else { watched::explain(facts)? };
+    let claim = if facts.load == Load::Made { made(facts)? } else { watched::explain(facts)? };
     Ok(claim.lifted_by([Remedy::by_knob(
         ("quota", "0"),
         "lets a connection use what it can",

@@ -44,9 +44,8 @@ impl MailboxScan {
                 search(each.in_mailbox()?, 0.0, each.writes);
             }
         }
-        let callers = u64::from(facts.run.connections());
         for asked in facts.processes.iter().filter(|of| !of.is_owner && of.running >= HALFWAY) {
-            let standing = asked.standing(callers) as f64;
+            let standing = asked.standing(u64::from(facts.run.connections())) as f64;
             search(standing, facts.attained.min(asked.running / (standing * MESSAGE)), 0.0);
         }
         let none = "no owner of a connection, nor a process that it calls, searches messages";

@@ -15,16 +15,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let worst = worst.or_not_here(none)?;
     let size = worst.read_size();
     let work = Work::of(facts)?;
-    let unread = worst.unread()?;
     let share = facts.undelivered(&cut, |each| each.read_size()).unwrap_or(0.0);
     let held = cut.part * share;
     let spared = work.of_reads(&cut) * (1.0 - size / LARGE);
     let (of_bytes, packet, buffer) = (in_percent(cut.part), bytes(size), bytes(worst.buffer));
-    let (more, wanted) = (unread / size.max(1.0), in_percent(share));
-    let each = spared / facts.attained;
+    let (more, wanted) = (worst.unread()? / size.max(1.0), in_percent(share));
     let (part, exchange) = (in_percent(held), facts.took(facts.under_way() / facts.attained));
     Ok(Claim::delay(At::Reading, held * facts.under_way() / facts.attained)
-        .and([Part::Work { resource: Resource::TargetCpu, each }])
+        .and([Part::Work { resource: Resource::TargetCpu, each: spared / facts.attained }])
         .sized_if(held >= HOLDS || spared >= HOLDS * work.all())
         .sum(format!("{part} of {exchange}with an undelivered packet"))
         .seen(format!(

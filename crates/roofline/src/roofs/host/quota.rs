@@ -16,13 +16,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Used up in bursts, it delays exchanges in the rest of a period.
     let waits = facts.inside.throttled;
     let delays = waits > 0.0 && waits >= HOLDS * facts.under_way();
-    let delay = Part::Delay { at: At::Service, each: facts.per_exchange(waits) };
     let periods = in_percent(stopped.periods_throttled);
     let of_node = "; if the quota must stay: +S with as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none \
                    +sbwtdio none against busy waiting";
     let advice = if facts.is_beam() { of_node } else { "" };
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, quota, each)])
-        .and(delays.then_some(delay))
+        .and(delays.then_some(Part::Delay { at: At::Service, each: facts.per_exchange(waits) }))
         .sized_if(used.cores >= FULL * quota || delays)
         .sum(format!("{quota:.2} CPUs / {took} CPU {} = {rate}", facts.each()))
         .seen(format!(

@@ -23,10 +23,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let servers = facts.run.flows(Side::Server);
     let is_set = !servers.is_empty() && servers.iter().all(is_nodelay);
     silent_if(is_set, "TCP_NODELAY is set on the target's sockets")?;
-    let is_seen = facts.is_split() && facts.at(Station::Beyond) <= 0.0;
     let (side, each, seen) = match facts.load {
         Load::Watched => watched(facts)?,
-        Load::Made if is_seen => census(facts)?,
+        Load::Made if facts.is_split() && facts.at(Station::Beyond) <= 0.0 => census(facts)?,
         Load::Made => stamps(facts)?,
     };
     let (connections, took) = (facts.run.connections_words(), duration(each));
@@ -128,8 +127,7 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
     // The sender waits: the target's socket holds bytes. From another host only the stamps show it.
     let held = mean_over(&facts.run.flows(Side::Server), |flow| {
         let busy = moments(flow)?;
-        let held = busy.iter().filter(|at| at.is_nagle()).count();
-        Ok(held as f64 / busy.len().max(1) as f64)
+        Ok(busy.iter().filter(|at| at.is_nagle()).count() as f64 / busy.len().max(1) as f64)
     });
     let kept = match &held {
         Ok(held) => format!("bytes waited in {} of the target's busy samples", in_percent(*held)),

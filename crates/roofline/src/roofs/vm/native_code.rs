@@ -16,12 +16,11 @@ const LONG: f64 = 0.02;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let within = facts.serving_node()?;
-    // A blocked node answers seldom: the whole run, where the window has too little.
-    let whole = facts.run.whole(Subject::Node);
     if let Some(held) = waits(facts)? {
         return Ok(held);
     }
-    let long = long(&within).or_else(|_| long(&whole))?;
+    // A blocked node answers seldom: the whole run, where the window has too little.
+    let long = long(&within).or_else(|_| long(&facts.run.whole(Subject::Node)))?;
     silent_if(long.a_second <= 0.0, "no time slice took 20 ms")?;
     let (node, target, let_run) = facts.schedulers()?;
     // A collection is a part of the slice that it is in.

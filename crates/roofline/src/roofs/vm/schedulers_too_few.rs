@@ -14,8 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let quota = target.quota.map_or(found, |quota| quota.ceil().max(1.0));
     let cpus = found.min(allowed).min(quota);
     let online = node.online;
-    let enough = format!("{online:.0} schedulers for the {cpus:.0} CPUs it may use");
-    silent_if(online >= cpus, enough)?;
+    silent_if(online >= cpus, format!("{online:.0} schedulers for the {cpus:.0} CPUs it may use"))?;
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle for more schedulers")?;
     let used = node.active * let_run;
     let each = facts.per_exchange(used);

@@ -19,9 +19,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let all = facts.processes.len();
     let none = format!("none of {all} sampled processes is traced, and the emulator has its JIT");
     silent_if(traced.is_empty() && set.is_none() && slow.is_none(), none)?;
-    let connections = u64::from(run.connections());
     let others = facts.processes.iter().filter(|of| !of.traced && !of.is_owner);
-    let told = others.filter(|of| of.mailbox > connections && !traced.is_empty());
+    let told = others.filter(|of| of.mailbox > u64::from(run.connections()) && !traced.is_empty());
     let tracer = told.max_by(|a, b| a.running.total_cmp(&b.running));
     let used = tracer.map_or(0.0, |tracer| {
         // Its mailbox is collected with it, on dirty schedulers.
