@@ -1,7 +1,6 @@
 //! Candidates for the verdict: claims and rules that hold at the place, with what lifting each gives.
 
 use crate::prelude::*;
-use crate::verdict::{Assessed, Kind, State};
 
 pub(crate) struct Candidate {
     pub id: &'static str,

@@ -12,7 +12,6 @@
 //! Blind spot: of two limits in balance the fuller one is named.
 
 use crate::prelude::*;
-use crate::waiting::states;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -213,7 +212,7 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
 
 /// Where the demand is unknown, the place is what is full, else where those under way are.
 fn watched(facts: &Facts) -> Place {
-    let states = states(facts).into_iter();
+    let states = crate::waiting::states(facts).into_iter();
     let stations = states.filter_map(|(station, held, count, _)| Some((station?, held, count)));
     let of = stations.clone().map(|(.., count)| count).sum();
     // Where requests wait, and answers have no rhythm of their own, a nearly full resource is it.

@@ -52,6 +52,9 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
     threads.retain(|thread| thread.per_s.0.is_finite());
     let each = |bytes: u64| Bytes(bytes / run.load.exchanges.max(1));
     let (request, response) = (each(run.load.bytes_written), each(run.load.bytes_read));
+    // Uncertainty of the throughput: half of its interval, or half of itself where that has no end.
+    let (low, high) = run.load.throughput_interval;
+    let noise = (high.0 - low.0) / 2.0 / attained.max(1e-9);
     Ok(Measured {
         connections: run.connections(),
         throughput: run.attained(),
@@ -60,15 +63,8 @@ pub fn measured(run: &Run, held_by: Option<&str>) -> Result<Measured, Missing> {
         crossing: Crossing { request, response, ..Crossing::of_plan(&run.header.plan) },
         alone: run.header.unhindered(run.load),
         held_by: held_by.filter(|id| !is_modelled(id)).map(str::to_owned),
-        noise: noise(run),
+        noise: if noise.is_finite() { noise.clamp(0.0, HALFWAY) } else { HALFWAY },
     })
-}
-
-/// Uncertainty of the throughput: half of its interval, or half of itself where that has no end.
-fn noise(run: &Run) -> f64 {
-    let (low, high) = run.load.throughput_interval;
-    let half = (high.0 - low.0) / 2.0 / run.attained().0.max(1e-9);
-    if half.is_finite() { half.clamp(0.0, HALFWAY) } else { HALFWAY }
 }
 
 /// The rate at which what is busy for such a share of the time is always busy.

@@ -22,5 +22,5 @@ pub(crate) use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::facts::{Facts, Load, flows::*, queues::*, sampled::*, stops::*};
 pub(crate) use crate::facts::{admission::*, channels::*, connections::*, directions::*, drops::*};
+pub(crate) use crate::{candidate::*, latency::*, stations::*, utilisation::*, verdict::*};
 pub(crate) use crate::{chosen::*, claim::*, model::*, node_cpu::*, place::*, remedy::*, run::*};
-pub(crate) use crate::{stations::*, utilisation::*};

@@ -277,8 +277,7 @@ impl Stations {
             self.of_resource(*resource).is_some_and(|of| of.fullness() >= EXPLAINED * full)
         };
         let whose = [Resource::EngineCpu, Resource::TargetCpu].into_iter().find(has_it);
-        let whose = whose.filter(|_| most.resource == Resource::HostCpu);
-        Some((whose.unwrap_or(most.resource), full))
+        Some((whose.filter(|_| most.resource == Resource::HostCpu).unwrap_or(most.resource), full))
     }
 
     /// By how much the load may grow until the fullest resource is full, with one lifted, or `spared` servers less.

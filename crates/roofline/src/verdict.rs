@@ -7,8 +7,6 @@
 //!
 //! A place without a cause is an answer.
 
-use crate::candidate::{Candidate, Rank, of_claim};
-use crate::latency::Latency;
 use crate::prelude::*;
 use crate::roofs::{ROOFS, Roof};
 

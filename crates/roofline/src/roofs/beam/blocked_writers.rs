@@ -90,12 +90,11 @@ impl BlockedWriters {
 
 /// The process that writes to many, few with a queue: their owner, or one with mail that waits in a send.
 fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
-    let fact_of = |pid, name| fact_of(&facts.run, pid, name);
     // Whether it was sending at its last sample, or was not sampled. It may be free by then: the load is over.
     let sends = |wait| matches!(wait, "send" | "receive" | "running");
     let why = match hub(all) {
-        Some((owner, own)) if fact_of(owner, "wait").is_none_or(sends) => {
-            let name = fact_of(owner, "name");
+        Some((owner, own)) if fact_of(&facts.run, owner, "wait").is_none_or(sends) => {
+            let name = fact_of(&facts.run, owner, "name");
             let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
             let longest = bytes(queued(&own).map(queue).fold(0.0, f64::max));
             let (full, all) = (queued(&own).count(), own.len());

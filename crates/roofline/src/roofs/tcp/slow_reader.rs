@@ -18,8 +18,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let function = reader(facts);
     silent_if(function.is_some_and(is_in_loop), "its readers are idle in their receive loops")?;
     // Each connection is read by one thread at a time.
-    let most = target.limit.min(unread.readers);
-    let busy = target.utilisation().max(target.cores / most.max(1.0));
+    let busy = target.utilisation().max(target.cores / target.limit.min(unread.readers).max(1.0));
     let idle = (1.0 - busy).max(0.0);
     let each = unread.full * idle / facts.attained;
     silent_if(each <= 0.0, "its CPUs are not idle, or no exchange is unread")?;
