@@ -126,10 +126,13 @@ def interval(told):
 
 
 def half_load(document):
-    """Of the experiment: whether X(c/2) was inside the model's interval, and its half width as a share. None without.
+    """Of the experiment: whether X(c/2) was inside the model's interval, that one's half width as a share, and whether
+    X(c/2) is inside as far as its own 95 % interval tells. None without.
 
     >>> half_load({"experiment": {"half": {"measured_per_s": 100, "predicted_per_s": {"low": 90, "mid": 100, "high": 110}}}})
-    (True, 0.1)
+    (True, 0.1, True)
+    >>> half_load({"experiment": {"half": {"measured_per_s": 88, "interval": [84, 92], "predicted_per_s": [90, 100, 110]}}})
+    (False, 0.1, True)
     """
     half = (document.get("experiment") or {}).get("half") or {}
     low, mid, high = interval(half.get("predicted_per_s"))
@@ -137,7 +140,8 @@ def half_load(document):
     if not (isinstance(measured, int | float) and low is not None and high is not None):
         return None
     mid = mid or (low + high) / 2
-    return low <= measured <= high, (high - low) / 2 / mid if mid else math.inf
+    least, most = half.get("interval") or (measured, measured)
+    return low <= measured <= high, (high - low) / 2 / mid if mid else math.inf, least <= high and low <= most
 
 
 def unplaced(document):

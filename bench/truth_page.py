@@ -63,7 +63,7 @@ def gains(rows):
 
 
 class Beside(NamedTuple):
-    """What runs said beside their verdicts: (X(c/2) inside, half width), the share at no station, (measure, ratio)."""
+    """What runs said beside their verdicts: (X(c/2) inside, half width, inside within its error), the share at no station, (measure, ratio)."""
 
     half_loads: list
     unplaced: list
@@ -90,9 +90,11 @@ def totals(rows, beside):
     else:
         lines.append("Gain, predicted and measured: no prediction had a measured twin.")
     if beside.half_loads:
-        widths = statistics.median(width for _, width in beside.half_loads)
-        within = sum(is_inside for is_inside, _ in beside.half_loads)
-        lines.append(f"X(c/2) inside the model's interval: {within} of {len(beside.half_loads)} runs; half width {widths:.0%} in the median.")
+        inside, widths, within = zip(*beside.half_loads)
+        lines.append(
+            f"X(c/2) inside the model's interval: {sum(inside)} of {len(inside)} runs, {sum(within)} as far as its own "
+            f"95% interval tells; half width {statistics.median(widths):.0%} in the median."
+        )
     else:
         lines.append("X(c/2): no run had the experiment.")
     if beside.unplaced:
@@ -189,9 +191,9 @@ def breached(rows, beside, tries):
     if widths and statistics.median(widths) > WIDTH_AT_MOST:
         says.append(f"gains: intervals x{statistics.median(widths):.1f} wide in the median, of x{WIDTH_AT_MOST}")
     if beside.half_loads:
-        if sum(is_inside for is_inside, _ in beside.half_loads) < HALF_INSIDE_AT_LEAST * len(beside.half_loads):
+        if sum(is_inside for is_inside, *_ in beside.half_loads) < HALF_INSIDE_AT_LEAST * len(beside.half_loads):
             says.append("X(c/2): too often outside of the model's interval")
-        if statistics.median(width for _, width in beside.half_loads) > HALF_WIDTH_AT_MOST:
+        if statistics.median(width for _, width, _ in beside.half_loads) > HALF_WIDTH_AT_MOST:
             says.append("X(c/2): the model's interval is too wide")
     if beside.unplaced and statistics.median(beside.unplaced) > UNPLACED_AT_MOST:
         says.append(f"account: {statistics.median(beside.unplaced):.1%} at no station, of {UNPLACED_AT_MOST:.0%}")

@@ -82,6 +82,26 @@ fn forty_answers_at_each_quarter_of_a_second_are_a_clocks_though_a_peer_was_aske
 }
 
 #[test]
+fn sleeps_that_began_together_are_no_clock_and_no_stop_of_all() {
+    // Each of 20 sessions sleeps for a second after its login, and all of them began at once.
+    assert_eq!(named("asleep-together", |_, raw| Some(raw)).as_deref(), Some("app.wait"));
+    // Had the waits differed as those do which a clock ends, it would be one.
+    let differ = |metric: &str, raw| {
+        Some(if metric == "capture.burst_waits_spread" { raw * 100 } else { raw })
+    };
+    assert_eq!(named("asleep-together", differ).as_deref(), Some("app.rate-limit"));
+}
+
+#[test]
+fn connections_that_begin_together_are_no_queue_of_an_acceptor() {
+    // 2 of 11 looks at the listener met 16 that waited; on average 0.1 do.
+    assert_eq!(named("all-connect-at-once", |_, raw| Some(raw)), None);
+    let wait =
+        |metric: &str, raw| Some(if metric == "bursts.accept_queue" { raw * 40 } else { raw });
+    assert_eq!(named("all-connect-at-once", wait).as_deref(), Some("tcp.acceptor"));
+}
+
+#[test]
 fn those_that_are_answered_together_wait_for_an_event_and_not_for_each_other() {
     // 100 guests wait for news, which a process of its own has for all of them once a second.
     assert_eq!(named("news-for-all", |_, raw| Some(raw)), None);

@@ -217,7 +217,8 @@ impl Beat {
                 times.push(burst[burst.len() - 1][0] - begin);
                 // Those that waited for the burst: asked before it began.
                 let held = burst.iter().filter(|[_, asked]| *asked < begin);
-                let (ends, waits) = held.map(|[began, asked]| (*began, began.saturating_sub(*asked))).unzip();
+                let (ends, waits) =
+                    held.map(|[began, asked]| (*began, began.saturating_sub(*asked))).unzip();
                 releases.extend(differences(ends).map(|(_, apart)| apart));
                 spreads.extend(differences(waits).map(|(_, apart)| apart));
             }
