@@ -65,7 +65,7 @@ pub static ROOFS: &[Roof] = &[
     roof!("host.neighbours", "other tenants on the same CPUs", host::neighbours),
     roof!("vm.schedulers", "the node's schedulers", vm::schedulers),
     roof!("vm.schedulers-too-few", "fewer schedulers than CPUs", vm::schedulers_too_few),
-    roof!("vm.funnel", "one process that serves all requests", vm::funnel),
+    roof!("vm.funnel", "a process that serves one call at a time", vm::funnel),
     roof!("vm.hot-connection", "one busy connection, one scheduler", vm::hot_connection),
     roof!("vm.large-heap", "garbage collection of large heaps", vm::large_heap),
     roof!("vm.persistent-term", "persistent terms that change at run time", vm::persistent_term),

@@ -93,6 +93,21 @@ fn sleeps_that_began_together_are_no_clock_and_no_stop_of_all() {
 }
 
 #[test]
+fn several_of_a_kind_that_wait_inside_a_call_hold_up_their_own_callers() {
+    // Ten users' sessions hang in a long poll while the other windows of the same user wait.
+    assert_eq!(named("stuck-of-a-kind", |_, raw| Some(raw)).as_deref(), Some("vm.funnel"));
+    // In their loops they would wait for events, as healthy long polls do.
+    let (header, mut evidence) = recording("foreign/stuck-of-a-kind");
+    for of in evidence.processes() {
+        evidence.push_fact(of, "function", "gen_server:loop/7".into());
+    }
+    assert_eq!(judged(&header, &evidence).verdict.by(), None);
+    // Mail that nobody waits for is none of calls.
+    let nobody = |metric: &str, raw| Some(if metric == "callees.calling" { 0 } else { raw });
+    assert_eq!(named("stuck-of-a-kind", nobody), None);
+}
+
+#[test]
 fn connections_that_begin_together_are_no_queue_of_an_acceptor() {
     // 2 of 11 looks at the listener met 16 that waited; on average 0.1 do.
     assert_eq!(named("all-connect-at-once", |_, raw| Some(raw)), None);

@@ -86,7 +86,7 @@ metrics! {
     RESET: u64 = "capture.reset", "1";
     /// Answers that began with HTTP's status 400, 413, 414, 429, 431 or 5xx, since the capture began.
     NO_HTTP: u64 = "capture.no_http", "1";
-    /// Answers that began with a reply of SMTP or FTP that refuses service: 421, 450, 451, 452, 454, 530, 554, since the capture began.
+    /// Answers that began with a reply of SMTP or FTP that refuses service (421, 450, 451, 452, 454, 530, 554), or of DNS (SERVFAIL, REFUSED), since the capture began.
     NO_REPLY: u64 = "capture.no_reply", "1";
     /// Answers that began with an error word of Redis, memcached, NATS, POP or IMAP that refuses service, since the capture began.
     NO_WORD: u64 = "capture.no_word", "1";

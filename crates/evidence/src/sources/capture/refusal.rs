@@ -10,8 +10,8 @@ pub enum Refusal {
     /// Status 400, 413, 414, 429, 431 or 5xx. nginx, Apache and HAProxy say 400 where headers are too large. Source:
     /// RFC 9110, 15.5.1, 15.5.14, 15.5.15 and 15.6; RFC 6585, 4 and 5; nginx, "large_client_header_buffers".
     Http,
-    /// A reply of SMTP or FTP: 421, 425, 450, 451, 452, 454, 530, 554; vsftpd's `500 OOPS`, after which it ends the session.
-    /// Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6; vsftpd, `die`.
+    /// A reply of SMTP or FTP: 421, 425, 450, 451, 452, 454, 530, 554; vsftpd's `500 OOPS`, after which it ends the session;
+    /// SERVFAIL or REFUSED of DNS. Source: RFC 5321, 4.2.3; RFC 959, 4.2; RFC 4954, 6; vsftpd, `die`; RFC 1035, 4.1.1.
     Reply,
     /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`, `@ERROR: max connections`. Source: RESP,
     /// "simple errors", and the errors of redis that are about itself and not the command (`createSharedObjects`);
@@ -49,7 +49,9 @@ impl Refusal {
     pub fn words(self) -> &'static str {
         match self {
             Self::Http => "HTTP status 400, 413, 414, 429, 431 or 5xx",
-            Self::Reply => "reply 421, 425, 45x, 500 OOPS, 530 or 554",
+            Self::Reply => {
+                "reply 421, 425, 45x, 500 OOPS, 530 or 554, or DNS's SERVFAIL or REFUSED"
+            }
             Self::Word => {
                 "an error word (-ERR, -OOM, -READONLY, NO, SERVER_ERROR, DRAINING, @ERROR)"
             }
@@ -134,6 +136,9 @@ pub const SIGNS: &[Sign] = signs! {
     Reply: at(0, *b"454 ");
     Reply: at(0, *b"530 ");
     Reply: at(0, *b"554 ");
+    // DNS: a length below 1,024; an answer with this code to one question, and without records.
+    Reply: (4, 0xf80f_ffff, 0x8002_0001), (8, 0xffff_0000, 0), (0, 0xfc00_0000, 0);
+    Reply: (4, 0xf80f_ffff, 0x8005_0001), (8, 0xffff_0000, 0), (0, 0xfc00_0000, 0);
     Word: at(0, *b"-ERR"), at(4, *b" max");
     Word: at(0, *b"-ERR"), at(4, *b" 'ma");
     Word: at(0, *b"-ERR"), at(4, *b" [IN");
@@ -234,6 +239,10 @@ mod tests {
             (b"500 OOPS: vsf_sysutil_bind\r\n", Some(Refusal::Reply)),
             (b"500 Unknown command.\r\n", None),
             (b"250 2.1.0 Ok\r\n", None),
+            (b"\0\x1d\x12\x34\x81\x82\0\x01\0\0\0\0\0\0\x03www", Some(Refusal::Reply)),
+            (b"\0\x1d\x12\x34\x81\x85\0\x01\0\0\0\0\0\0\x03www", Some(Refusal::Reply)),
+            (b"\0\x1d\x12\x34\x81\x83\0\x01\0\0\0\x01\0\0\x03www", None),
+            (b"\0\x2d\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0\x03www", None),
             (b"4210\r\n", None),
             (b"-ERR max number of clients reached\r\n", Some(Refusal::Word)),
             (b"-ERR unknown command 'CLIENT'\r\n", None),

@@ -6,6 +6,10 @@
 //! a call. A second such process would help, more schedulers not. Where each connection asks one thing at a time,
 //! a mailbox longer than there are connections has messages without callers that wait. A process that moves its mail
 //! into a queue of its own (`gen_server2`) counts too if it is the place: it always works, and all others wait.
+//!
+//! Several of a kind (a process for each user, room, device) that wait in the middle of a call while others wait for them
+//! serve several at a time. They limit no rate together, and are a delay of those that wait:
+//! `delay = messages in their mailboxes / throughput`
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::prelude::*;
@@ -24,6 +28,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let is_called = of.is_called() && taken(of) >= HALFWAY;
         !of.is_owner && !of.is_one_of_several && (is_called || is_asked || keeps_none)
     });
+    if let Ok(claim) = of_a_kind(facts) {
+        return Ok(claim);
+    }
     let known = |of: &Process| (of.is_called(), of.with_mail >= HALFWAY);
     let funnel = asked.max_by(|a, b| known(a).cmp(&known(b)).then(taken(a).total_cmp(&taken(b))));
     let none = "callers wait for no process, and none has as many messages as callers that wait";
@@ -56,4 +63,40 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
                 if funnel.stack.is_empty() { "not seen" } else { funnel.stack }
             ),
         ).serving(shards as f64)]))
+}
+
+/// Where several alike are asked, each in the middle of a call, and more connections get more or it is not known.
+fn of_a_kind(facts: &Facts) -> Result<Claim, Silent> {
+    let callers = facts.callers();
+    let is_stuck = |of: &&Process| {
+        let is_asked = of.with_mail >= HALFWAY && (1..=callers).contains(&of.waiting(callers));
+        is_asked && !of.is_owner && of.waits_inside()
+    };
+    let stuck: Vec<_> = facts.processes.iter().filter(is_stuck).collect();
+    let alike = |one: &&Process| stuck.iter().filter(|of| of.name == one.name).count();
+    let one = stuck.iter().copied().max_by_key(alike).filter(|one| alike(one) >= 2);
+    let one = one.or_not_here("no two processes of a kind have callers that wait")?;
+    let known = matches!(facts.place.regime, Regime::Full | Regime::RateSet);
+    silent_if(known, "so many are served at a time, whatever the load")?;
+    let kind: Vec<_> = stuck.iter().filter(|of| of.name == one.name).collect();
+    let waiting: u64 = kind.iter().map(|of| of.waiting(callers)).sum();
+    let calling = facts.run.whole(Subject::Node).mean(callees::CALLING)?;
+    let few = format!("{waiting} messages wait for {}, {calling:.1} processes in a call", one.name);
+    silent_if(calling < HALFWAY * waiting as f64 || waiting > callers, few)?;
+    let (count, each) = (kind.len(), facts.per_exchange(waiting as f64));
+    Ok(Claim::delay(At::Station(Station::Application), each)
+        .sum(format!("{waiting} calls wait for {count} processes of {}, {} each", one.name, duration(each)))
+        .seen(format!(
+            "each of them was in the middle of a call, waiting in {}, while others waited for it; {calling:.1} processes \
+             waited in calls",
+            one.function
+        ))
+        .lifted_by([Remedy::human(
+            "lets a process take the next call while one waits",
+            format!(
+                "do not wait inside a call: keep From, return {{noreply, State}}, and answer by gen_server:reply/2 when what \
+                 it waits for comes; or let the caller or a process of its own wait. Its stack: {}",
+                if one.stack.is_empty() { "not seen" } else { one.stack }
+            ),
+        )]))
 }
