@@ -132,9 +132,10 @@ impl Pace {
 }
 
 /// Whether each of a burst's answers ends a wait of its own time: waits are alike, and answers no nearer to each other
-/// than their requests were.
+/// than their requests were. Within a hundredth of the period a clock's releases follow each other as their requests do.
 fn are_apart(beat: &Beat) -> bool {
-    beat.held.is_some_and(|[release, waits]| waits < HALFWAY * release)
+    let is_long = |release: f64| release * FEW * FEW >= beat.period_s;
+    beat.held.is_some_and(|[release, waits]| waits < HALFWAY * release && is_long(release))
 }
 
 impl Exchanges {

@@ -74,6 +74,12 @@ fn bursts_of_more_than_wait_are_what_a_clock_gives_out() {
     assert_eq!(of(Beat { differ: None, held: None, ..beat }), Some(Pace::Clock), "older evidence");
     let apart = Some([0.03, 0.001]);
     assert_eq!(of(Beat { held: apart, ..beat }), Some(Pace::Apart), "each after its own time");
+    let near = Some([0.0006, 0.0002]);
+    assert_eq!(
+        of(Beat { held: near, ..beat }),
+        Some(Pace::Clock),
+        "in the order of their requests"
+    );
 }
 
 #[test]

@@ -31,11 +31,13 @@ impl Stops {
         format!("all exchanges stop together{often}: {} of the time", in_percent(self.share))
     }
 
-    /// At a watched service that waits for none of its peers, by the headers of its packets.
+    /// At a watched service that waits for none of its peers, by the headers of its packets. Connections that it has not
+    /// accepted are stopped by nothing inside.
     pub fn watched(facts: &Facts) -> Option<Self> {
         let (port, headers) = facts.captured().ok()?;
         let waits_for_peers = facts.inside.questions() >= HOLDS * headers.under_way;
-        let share = headers.stopped(port.connections).filter(|_| !waits_for_peers)?;
+        let is_inside = facts.place.station != Some(Station::AcceptQueue);
+        let share = headers.stopped(port.connections).filter(|_| is_inside && !waits_for_peers)?;
         Some(Self { share, each: None })
     }
 
