@@ -93,6 +93,15 @@ fn sleeps_that_began_together_are_no_clock_and_no_stop_of_all() {
 }
 
 #[test]
+fn what_stops_all_is_named_by_its_cause_where_that_is_known() {
+    // A room is one process, which waits to send to a member who hears slowly.
+    assert_eq!(named("slow-member", |_, raw| Some(raw)).as_deref(), Some("beam.slow-subscriber"));
+    // Whose queue is long is not known: all ask one process.
+    let no_queues = |metric: &str, raw| (!metric.starts_with("port.")).then_some(raw);
+    assert_eq!(named("slow-member", no_queues).as_deref(), Some("vm.funnel"));
+}
+
+#[test]
 fn several_of_a_kind_that_wait_inside_a_call_hold_up_their_own_callers() {
     // Ten users' sessions hang in a long poll while the other windows of the same user wait.
     assert_eq!(named("stuck-of-a-kind", |_, raw| Some(raw)).as_deref(), Some("vm.funnel"));

@@ -436,12 +436,18 @@ mod tests {
             b"T\0\0\0\x1e\0\x01count\0\0\0\0\0\0\0\0\0\0\x14\0\x08\xff\xff\xff\xff\0\0".as_slice();
         let canceled = b"E\0\0\0\x61SERROR\0VERROR\0C57014\0Mcanceling".as_slice();
         let (parsed, bound) = (b"1\0\0\0\x04".as_slice(), b"2\0\0\0\x04".as_slice());
+        // Whoever may log in hears so before there is no place for him.
+        let login = b"R\0\0\0\x08\0\0\0\0".as_slice();
+        let full = b"E\0\0\0\x8cSFATAL\0VFATAL\0C53300\0Mremaining".as_slice();
+        let welcome = b"S\0\0\0\x16application_name\0\0S\0\0\0\x19client_encoding".as_slice();
         let row = b"D\0\0\0\x0b\0\x01\0\0\0\x01\x31".as_slice();
         let ready = b"C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I".as_slice();
         for (payload, is_refused) in [
             ([columns, canceled].concat(), true),
             ([parsed, bound, columns, canceled].concat(), true),
             ([bound, canceled].concat(), true),
+            ([login, full].concat(), true),
+            ([login, welcome].concat(), false),
             ([parsed, bound, columns, row, ready].concat(), false),
             ([parsed, bound].concat(), false),
             (columns.to_vec(), false),

@@ -79,10 +79,10 @@ pub struct Sign {
 /// Answers are examined up to here. Unit: bytes.
 pub const LOOKED_AT: u32 = 25;
 
-/// Messages of PostgreSQL that stand before an error which comes later in the answer: ParseComplete, BindComplete, NoData,
-/// RowDescription and ParameterDescription. A byte of these, and a length that counts itself, in four bytes.
+/// Messages of PostgreSQL that stand before an error which comes later in the answer: AuthenticationOk, ParseComplete,
+/// BindComplete, NoData, RowDescription and ParameterDescription. A byte of these, and a length that counts itself, in four bytes.
 /// Source: PostgreSQL, "Message Formats" and "Extended Query".
-pub const PASSED: &[u8] = b"12nTt";
+pub const PASSED: &[u8] = b"R12nTt";
 
 /// So many of them are passed. Chosen: a statement that is prepared and described has four before its rows.
 pub const PASSED_AT_MOST: usize = 4;

@@ -23,7 +23,8 @@ impl AtOnce {
         let stops = stops(facts).filter(|_| matches!(self, AtOnce::Serial));
         if let Some(stops) = stops.filter(|_| facts.place.resource != Some(Resource::Slots)) {
             let each = facts.per_exchange(stops.share * facts.under_way());
-            return Ok(Claim::delay(At::Service, each)
+            // What stops them may be known: a slow reader of all, a collection, a process that all ask.
+            return Ok(Claim::place(vec![Part::Delay { at: At::Service, each }])
                 .sum(stops.words())
                 .seen(seen(facts))
                 .lifted_by([go_on()]));
