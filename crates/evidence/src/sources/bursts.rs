@@ -137,10 +137,6 @@ const TICK_MS: u32 = 5;
 const NEAR_US: u32 = 500;
 
 /// Of the segments with data that were sent, at most one in so many was acknowledged alone.
-/// States of a connection that is not accepted: established, or closed by its client since.
-// Source: `TCP_ESTABLISHED` and `TCP_CLOSE_WAIT`, net/tcp_states.h.
-const MAY_WAIT: [u8; 2] = [1, 8];
-
 // Chosen: a client that answers within the acknowledgement delay sends none alone, but for handshakes and pauses.
 const ALONE: u32 = 20;
 
@@ -201,8 +197,7 @@ impl End {
         Some(Self {
             local: connection.local,
             peer: connection.peer,
-            // What its process has closed, and still sends, has no inode either.
-            accepted: message.inode != 0 || !MAY_WAIT.contains(&message.state),
+            accepted: !sock_diag::is_unaccepted(message.state, message.inode),
             unread: message.rqueue,
             unacknowledged: message.wqueue,
             unsent: word(144)?,

@@ -26,6 +26,16 @@ pub(super) struct Message {
     pub(super) inode: u32,
 }
 
+// Source: net/tcp_states.h.
+pub(super) const ESTABLISHED: u8 = 1;
+pub(super) const CLOSE_WAIT: u8 = 8;
+
+/// Whether a connection of this state and inode is not accepted: no process holds it, and none has closed it. What was
+/// closed and still sends has no inode either.
+pub(super) fn is_unaccepted(state: u8, inode: u32) -> bool {
+    inode == 0 && matches!(state, ESTABLISHED | CLOSE_WAIT)
+}
+
 impl Message {
     /// Reads the head of a message.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, UnreadableSource> {

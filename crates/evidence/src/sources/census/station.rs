@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{End, Sender, SlotState, SlotView};
+use crate::sources::sock_diag::{CLOSE_WAIT, ESTABLISHED, is_unaccepted};
 
 /// Where an exchange is.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -114,8 +115,6 @@ impl Station {
 const SYN_SENT: u8 = 2;
 const SYN_RECV: u8 = 3;
 const NEW_SYN_RECV: u8 = 12;
-const ESTABLISHED: u8 = 1;
-const CLOSE_WAIT: u8 = 8;
 
 /// The station of an exchange. An end that was not found, or can't be asked for, is none.
 ///
@@ -153,7 +152,7 @@ fn handshake(client: Option<&End>, server: Option<&End>) -> Station {
     }
     match server {
         Some(server) if is_half_open(server) => Station::Connect,
-        Some(server) if is_unaccepted(server) => Station::AcceptQueue,
+        Some(server) if is_unaccepted(server.state, server.inode) => Station::AcceptQueue,
         _ => Station::TlsHandshake,
     }
 }
@@ -189,7 +188,7 @@ fn two_sided(slot: &SlotView, client: &End, server: &End) -> Station {
     if slot.state == SlotState::Answering {
         return Station::Application;
     }
-    if is_unaccepted(server) {
+    if is_unaccepted(server.state, server.inode) {
         return Station::AcceptQueue;
     }
     if server.rqueue > 0 {
@@ -292,11 +291,6 @@ pub(in crate::sources) fn is_full(queued: u32, most: u32) -> bool {
 /// The last ACK of TCP's handshake has not been taken.
 fn is_half_open(end: &End) -> bool {
     matches!(end.state, SYN_RECV | NEW_SYN_RECV)
-}
-
-/// No process holds it, and it was not closed: it is not accepted.
-fn is_unaccepted(end: &End) -> bool {
-    end.inode == 0 && matches!(end.state, ESTABLISHED | CLOSE_WAIT)
 }
 
 #[cfg(test)]
