@@ -31,6 +31,10 @@ pub struct Watched {
     pub undecided: f64,
     /// In the midst of an answer, with nothing of it unsent or in flight.
     pub answering: f64,
+    /// Asked before, and without a byte either way for as long as it was watched.
+    pub unanswered: f64,
+    /// Of these, the ones that ask the same as connections that were answered meanwhile.
+    pub unanswered_alike: f64,
     /// By the headers.
     pub exchanges: Option<Exchanges>,
 }
@@ -299,6 +303,10 @@ impl Watched {
         let held = Held { buffer: full.min(answering), ..held };
         let (idle, answering) = (mean(bursts::IDLE) + full - held.buffer, answering - held.buffer);
         let answering = answering.clamp(0.0, idle + undecided);
+        // Where messages do not alternate, the last one may need no answer.
+        let state = |metric| of.latest(metric).unwrap_or(0.0);
+        let is_told = exchanges.is_none_or(|headers| headers.alternate);
+        let unanswered = if is_told { state(bursts::UNANSWERED) } else { 0.0 };
         let mut this = Self {
             port,
             connections: mean(bursts::CONNECTIONS),
@@ -310,10 +318,12 @@ impl Watched {
             air,
             undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
             answering,
+            unanswered,
+            unanswered_alike: state(bursts::UNANSWERED_ALIKE).min(unanswered),
             exchanges,
         };
         // A client that waits for its greeting looks idle to the sockets.
-        let busy = this.under_way() + this.undecided;
+        let busy = this.under_way() + this.undecided + this.unanswered;
         this.idle = this.idle.min((this.connections - busy).max(0.0));
         Some(this)
     }
@@ -325,7 +335,8 @@ impl Watched {
 
     /// Exchanges in the application: by the headers, else by the sockets.
     pub fn in_application(&self) -> f64 {
-        self.exchanges.map_or(self.application, |headers| match headers.alternate {
+        let asked = (self.application - self.unanswered).max(0.0);
+        self.exchanges.map_or(asked, |headers| match headers.alternate {
             true => self.taken(&headers) - self.shaking(),
             // It is unknown which end sends next.
             false => 0.0,

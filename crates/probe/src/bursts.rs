@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use linerate_evidence::sources::bursts::{self, Counts, End, Place};
+use linerate_evidence::sources::bursts::{self, Counts, End, Place, Unanswered};
 use linerate_evidence::sources::listener;
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
@@ -65,6 +65,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     counts: BTreeMap<u16, Counts>,
+    unanswered: BTreeMap<u16, Unanswered>,
     unread: Option<String>,
 }
 
@@ -78,7 +79,7 @@ impl BurstSampler {
     pub fn start(netns: Option<&Path>, ports: &[u16]) -> Result<Self, NoBursts> {
         let diag = inside(netns, SockDiag::open).and_then(|opened| opened).map_err(NoBursts)?;
         let counts = ports.iter().map(|port| (*port, Counts::default())).collect();
-        let state = Mutex::new(State { counts, unread: None });
+        let state = Mutex::new(State { counts, ..State::default() });
         let shared = Arc::new(Shared { stop: AtomicBool::new(false), state });
         let (theirs, ports) = (Arc::clone(&shared), ports.to_vec());
         let thread = std::thread::Builder::new()
@@ -94,6 +95,9 @@ impl BurstSampler {
         let mut evidence = Evidence::default();
         for (port, counts) in &state.counts {
             counts.push(at, Subject::Listener(*port), &mut evidence);
+        }
+        for (port, unanswered) in &state.unanswered {
+            unanswered.push(at, Subject::Listener(*port), &mut evidence);
         }
         if let Some(why) = &state.unread {
             evidence.unread.insert("bursts".into(), why.clone());
@@ -131,13 +135,14 @@ impl Shared {
 
 /// The thread: one instant after the other until it is stopped.
 fn sample_on(shared: &Shared, diag: SockDiag, ports: &[u16]) {
-    let mut asks = Asks { diag, ports, known: Vec::new(), dumped: None, due: false, churns: false };
+    let mut asks = Asks::new(diag, ports);
     let (mut spent, mut instants) = (Duration::ZERO, 0_u32);
     while !shared.stop.load(Ordering::Relaxed) {
         let before = own_cpu();
         match asks.instant() {
             Ok(Some(found)) => {
                 let mut state = shared.state();
+                state.unanswered.extend(std::mem::take(&mut asks.unanswered));
                 for (port, (all, sampled, followed)) in found {
                     state.counts.entry(port).or_default().add(all, &sampled, &followed);
                 }
@@ -169,6 +174,10 @@ struct Asks<'a> {
     ports: &'a [u16],
     /// Of the last dump, by port.
     known: Vec<(u16, Vec<End>)>,
+    /// Of the first dump, the same.
+    first: Vec<(u16, Vec<End>)>,
+    /// Between the two, where the last dump is new.
+    unanswered: Vec<(u16, Unanswered)>,
     /// When the last dump ended, and the CPU time it took.
     dumped: Option<(Instant, Duration)>,
     /// Whether the last instant was a dump, whose cost is counted apart.
@@ -177,7 +186,12 @@ struct Asks<'a> {
     churns: bool,
 }
 
-impl Asks<'_> {
+impl<'a> Asks<'a> {
+    fn new(diag: SockDiag, ports: &'a [u16]) -> Self {
+        let (known, first, unanswered) = (Vec::new(), Vec::new(), Vec::new());
+        Self { diag, ports, known, first, unanswered, dumped: None, due: false, churns: false }
+    }
+
     /// One instant of all ports. None: connections that came since the last dump would be missing.
     fn instant(&mut self) -> io::Result<Option<Vec<(u16, Found)>>> {
         // Half of the budget is for dumps, half for everything else.
@@ -218,6 +232,14 @@ impl Asks<'_> {
         let only = (self.ports.len() == 1).then(|| self.ports[0]);
         let dump = self.diag.connections_of(&families, only)?;
         self.known = self.ports.iter().map(|port| (*port, bursts::ends(&dump, *port))).collect();
+        if self.first.is_empty() {
+            self.first.clone_from(&self.known);
+        }
+        let both = self.first.iter().zip(&self.known);
+        let between = |((port, first), (_, last)): (&(u16, Vec<End>), &(u16, Vec<End>))| {
+            (*port, Unanswered::between(first, last))
+        };
+        self.unanswered = both.map(between).collect();
         self.dumped = Some((Instant::now(), own_cpu().saturating_sub(before)));
         self.churns = false;
         Ok(())

@@ -195,7 +195,7 @@ fn unexplained(facts: &Facts) -> String {
 fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let run = &facts.run;
     if run.is_idle() {
-        return Verdict::none(Answer::Idle, idle(run));
+        return idle(facts);
     }
     let attained = run.attained();
     if !run.header.target.local && facts.target.is_none() {
@@ -234,7 +234,9 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     }
 }
 
-fn idle(run: &Run) -> String {
+/// No traffic: nothing is asked, or nothing is answered.
+fn idle(facts: &Facts) -> Verdict {
+    let run = &facts.run;
     let seconds = duration(run.seconds());
     let none = match run.load.open {
         0 => "no connection carried traffic".into(),
@@ -243,7 +245,17 @@ fn idle(run: &Run) -> String {
     };
     // Too short-lived for a sample, or another service's.
     let opened = format!("; {} were opened to its host, most to other services", run.load.opened);
-    format!("idle: {none} in {seconds}{}", if run.opens_many() { &opened } else { "" })
+    let opened = if run.opens_many() { &opened } else { "" };
+    let unanswered = facts.ports(|port| port.unanswered);
+    if unanswered < 1.0 {
+        return Verdict::none(Answer::Idle, format!("idle: {none} in {seconds}{opened}"));
+    }
+    let spoke = format!("{none} in {seconds}{opened}; {unanswered:.0} spoke last, before that");
+    if unanswered < HALFWAY * facts.ports(|port| port.connections) {
+        return Verdict::none(Answer::Idle, format!("idle: {spoke}"));
+    }
+    let says = format!("nothing is answered: {spoke}: they hang, poll for long, or need no answer");
+    Verdict::none(Answer::Unexplained, says)
 }
 
 fn unmeasured(run: &Run, missing: &Missing) -> String {

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.
-pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 12] {
+pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 13] {
     use Station::*;
     let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
     let held = |held, of: fn(&Watched) -> f64, words| {
@@ -21,6 +21,7 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
         held(Held::Buffer, |port| port.held.buffer, "held by its full send buffer"),
         at(None, |port| port.held.other, "held in the send queue"),
         at(Some(PathBack), |port| port.air, "with an answer in flight"),
+        at(None, |port| port.unanswered, "unanswered throughout"),
         at(None, Watched::untold, "of unknown state"),
     ]
 }
@@ -58,6 +59,13 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
             "; of those in the application {running:.1} run, {runnable:.1} are runnable, {asleep:.1} sleep"
         );
     }
+    let hang = hang(facts);
+    if let Some(hang) = hang {
+        let seconds = duration(facts.run.seconds());
+        says += &format!(
+            "; {hang:.0} ask the same as the others, and had no answer in all of the {seconds}"
+        );
+    }
     // Those unread wait behind one that runs; that it always runs is a limit too.
     let waits =
         inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
@@ -71,7 +79,16 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     let is_work = is_told
         && !is_held
         && !is_behind
+        && hang.is_none()
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
     (says, is_work)
+}
+
+/// Connections that wait, for as long as they were watched, for what others have at once: a part of those that wait.
+fn hang(facts: &Facts) -> Option<f64> {
+    let hang = facts.ports(|port| port.unanswered_alike);
+    let (_, headers) = facts.captured().ok()?;
+    let is_long = facts.run.seconds() >= FEW * headers.p99_s;
+    (is_long && hang >= HOLDS * (facts.ports(Watched::under_way) + hang).max(1.0)).then_some(hang)
 }

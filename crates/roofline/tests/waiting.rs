@@ -52,6 +52,8 @@ struct Told {
     writes: f64,
     /// Answers of HTTP that refuse.
     told_no: f64,
+    /// Connections without an answer all the time, and those of them that ask the same as others.
+    unanswered: [u64; 2],
 }
 
 /// Of bursts and threads. Unit: instants a second.
@@ -62,6 +64,10 @@ impl Told {
         let mut evidence = Evidence::default();
         for second in 0..=SECONDS {
             let at = Timestamp(1_000_000_000 * (second + 1));
+            let states = [bursts::UNANSWERED, bursts::UNANSWERED_ALIKE];
+            for (metric, count) in states.into_iter().zip(self.unanswered) {
+                evidence.push(at, PORT, metric, count);
+            }
             let grown = |rate: f64| (rate * second as f64).round() as u64;
             let mut count =
                 |of, metric: Metric<u64>, rate| evidence.push(at, of, metric, grown(rate));
@@ -386,6 +392,39 @@ fn nothing_asked_is_idle_and_short_connections_are_not() {
     let load = summarise(&evidence, &header.plan);
     let judgement = judge(&Run { header: &header, evidence: &evidence, load: &load });
     assert!(judgement.verdict.state == Answer::Unlimited, "{:?}", judgement.verdict);
+}
+
+#[test]
+fn who_is_never_answered_is_not_well_where_others_that_ask_the_same_are() {
+    let hang = |unanswered| Told {
+        places: places([("bursts.application", 9.9), ("bursts.idle", 0.1)]),
+        exchanges: 1_000.0,
+        under_way: 0.9,
+        cpu: 0.1,
+        unanswered,
+        ..Told::default()
+    };
+    let judgement = hang([9, 9]).judged();
+    assert!(judgement.verdict.state == Answer::Unexplained, "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says.contains("9 ask the same"), "{:?}", judgement.verdict);
+    // Another request may wait for long: a poll.
+    let judgement = hang([9, 0]).judged();
+    assert!(judgement.verdict.state == Answer::Unlimited, "{:?}", judgement.verdict);
+    assert!(judgement.verdict.says.contains("9.0 unanswered throughout"));
+}
+
+#[test]
+fn silence_on_connections_that_have_asked_is_not_idle() {
+    let silent = |unanswered| Told {
+        places: places([("bursts.application", 10.0)]),
+        unanswered: [unanswered, 0],
+        ..Told::default()
+    };
+    let verdict = silent(10).judged().verdict;
+    assert!(verdict.state == Answer::Unexplained, "{verdict:?}");
+    assert!(verdict.says.contains("nothing is answered"), "{verdict:?}");
+    let verdict = silent(2).judged().verdict;
+    assert!(verdict.state == Answer::Idle && verdict.says.contains("2 spoke last"), "{verdict:?}");
 }
 
 #[test]

@@ -16,6 +16,8 @@
 //! Source: `sock_diag` with `INET_DIAG_INFO` and `INET_DIAG_SKMEMINFO`; `struct tcp_info`, `linux/tcp.h`; a socket that
 //! is not accepted has no inode (`inet_csk_accept`, `sock_graft`).
 
+mod unanswered;
+
 use std::net::SocketAddr;
 
 use linerate_model::Timestamp;
@@ -26,6 +28,8 @@ use super::{Fetch, Parse, Source, sockets};
 use crate::evidence::Evidence;
 use crate::metric::Metric;
 use crate::subject::Subject;
+
+pub use unanswered::Unanswered;
 
 pub(super) const SOURCE: Source = Source {
     id: "bursts",
@@ -64,6 +68,10 @@ metrics! {
     AIR: u64 = "bursts.air", "1";
     /// Received and sent in the same tick, and nothing followed by which to tell which was later.
     UNDECIDED: u64 = "bursts.undecided", "1";
+    /// Connections with the application in the first dump of all, and without a byte either way until the last; none where the port answers nobody; a state.
+    UNANSWERED: u64 = "bursts.unanswered", "1";
+    /// Of these, the ones whose requests are as long as those of a connection that was answered meanwhile; a state.
+    UNANSWERED_ALIKE: u64 = "bursts.unanswered_alike", "1";
 }
 
 /// Where a connection is, seen from the server's end.
@@ -155,9 +163,12 @@ pub struct End {
     /// Unit: ms.
     since_sent: u32,
     since_received: u32,
+    since_acknowledged: u32,
     /// Unit: bytes.
     sent: u64,
     received: u64,
+    /// Unit: segments with data.
+    received_segments: u32,
     /// Unit: segments.
     in_flight: u32,
     window: u32,
@@ -203,8 +214,10 @@ impl End {
             unsent: word(144)?,
             since_sent: word(44)?,
             since_received: word(52)?,
+            since_acknowledged: word(56)?,
             sent: u64_at(info, 200)?,
             received: u64_at(info, 128)?,
+            received_segments: word(152)?,
             in_flight: word(24)?,
             window: word(80)?,
             backoff: *info.get(4)?,
@@ -249,6 +262,10 @@ impl End {
         }
         // A client that asks again acknowledges the answer.
         if self.unacknowledged > 0 {
+            return Place::Idle;
+        }
+        // An answer that was acknowledged alone is the last word.
+        if self.since_acknowledged.saturating_add(TICK_MS) < self.since_received {
             return Place::Idle;
         }
         // If the acknowledgement comes with the next request, there was one.
@@ -372,7 +389,7 @@ mod tests {
     use super::*;
 
     /// Accepted, asked once and answered long ago.
-    fn quiet() -> End {
+    pub(super) fn quiet() -> End {
         End {
             local: "127.0.0.1:80".parse().unwrap(),
             peer: "127.0.0.1:4000".parse().unwrap(),
@@ -382,8 +399,10 @@ mod tests {
             unsent: 0,
             since_sent: 500,
             since_received: 504,
+            since_acknowledged: 460,
             sent: 1000,
             received: 1000,
+            received_segments: 10,
             in_flight: 0,
             window: 10,
             backoff: 0,
@@ -442,10 +461,14 @@ mod tests {
 
     #[test]
     fn in_the_same_tick_an_acknowledgement_that_rides_on_requests_tells() {
-        let same = End { since_sent: 12, since_received: 12, ..quiet() };
+        let same =
+            End { since_sent: 12, since_received: 12, since_acknowledged: 12, ..quiet() };
         assert_eq!(same.place(), Place::Undecided);
         let rides = End { acknowledgements_alone: 2, data_segments: 1_000, ..same };
         assert_eq!(rides.place(), Place::Application);
+        let rests = End { since_sent: 500, since_received: 500, ..rides };
+        assert_eq!(End { since_acknowledged: 460, ..rests }.place(), Place::Idle);
+        assert_eq!(End { since_acknowledged: 500, ..rests }.place(), Place::Application);
         // Its answer is unacknowledged: it was not asked again.
         assert_eq!(End { unacknowledged: 10, ..rides }.place(), Place::Idle);
         assert_eq!(End { unacknowledged: 10, ..same }.place(), Place::Idle);
@@ -481,6 +504,7 @@ mod tests {
         assert_eq!((counts.connections(), counts.instants), (68, 4));
         let mut evidence = Evidence::default();
         counts.push(Timestamp(1), Subject::Listener(80), &mut evidence);
+        Unanswered::default().push(Timestamp(1), Subject::Listener(80), &mut evidence);
         assert_eq!(evidence.rows()[0].2.len(), METRICS.len());
     }
 

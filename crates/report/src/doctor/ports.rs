@@ -33,6 +33,12 @@ pub struct Port {
     pub air: f64,
     /// Could be with the application as well as idle.
     pub undecided: f64,
+    /// Asked before, and without a byte either way for as long as it was watched.
+    #[serde(default)]
+    pub unanswered: f64,
+    /// Of these, the ones that ask the same as connections that were answered meanwhile.
+    #[serde(default)]
+    pub unanswered_alike: f64,
     /// What the headers of its packets tell; absent where they were not captured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<Exchanges>,
@@ -85,6 +91,8 @@ impl Port {
             held_window: finite(of.held.window),
             air: finite(of.air),
             undecided: finite(of.untold()),
+            unanswered: finite(of.unanswered),
+            unanswered_alike: finite(of.unanswered_alike),
             exchanges,
         }
     }

@@ -94,6 +94,7 @@ pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
         (sum(|port| port.held_congestion), "held by the congestion window"),
         (sum(|port| port.held_window), "held by the peer's window"),
         (sum(|port| port.air), "with an answer in flight"),
+        (sum(|port| port.unanswered), "unanswered throughout"),
         (sum(|port| port.undecided), "of unknown state"),
     ];
     states.retain(|(count, _)| *count >= MET);
