@@ -33,6 +33,8 @@ pub struct Watched {
     pub answering: f64,
     /// Asked before, and without a byte either way for as long as it was watched.
     pub unanswered: f64,
+    /// Of these, the ones that the service has not even read.
+    pub unanswered_unread: f64,
     /// Of these, the ones that ask the same as connections that were answered meanwhile.
     pub unanswered_alike: f64,
     /// By the headers.
@@ -307,18 +309,20 @@ impl Watched {
         let state = |metric| of.latest(metric).unwrap_or(0.0);
         let is_told = exchanges.is_none_or(|headers| headers.alternate);
         let unanswered = if is_told { state(bursts::UNANSWERED) } else { 0.0 };
+        let unanswered_unread = state(bursts::UNANSWERED_UNREAD).min(unanswered);
         let mut this = Self {
             port,
             connections: mean(bursts::CONNECTIONS),
             idle: (idle - answering).max(0.0),
             accept_queue: mean(bursts::ACCEPT_QUEUE),
-            unread: mean(bursts::UNREAD).min(most),
+            unread: (mean(bursts::UNREAD) - unanswered_unread).max(0.0).min(most),
             application: mean(bursts::APPLICATION),
             held,
             air,
             undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
             answering,
             unanswered,
+            unanswered_unread,
             unanswered_alike: state(bursts::UNANSWERED_ALIKE).min(unanswered),
             exchanges,
         };
@@ -335,7 +339,8 @@ impl Watched {
 
     /// Exchanges in the application: by the headers, else by the sockets.
     pub fn in_application(&self) -> f64 {
-        let asked = (self.application - self.unanswered).max(0.0);
+        let read = self.unanswered - self.unanswered_unread;
+        let asked = (self.application - read).max(0.0);
         self.exchanges.map_or(asked, |headers| match headers.alternate {
             true => self.taken(&headers) - self.shaking(),
             // It is unknown which end sends next.

@@ -8,7 +8,8 @@
 //!
 //! Cost: the kernel's part runs in the time of the sending process, and most of it is not copying: one connection in
 //! n saves half at best. So the capture is on, in windows, for as small a share of the time as keeps both parts
-//! within the budget; where the service has little traffic, that is always.
+//! within the budget; where the service has little traffic, that is always. The last windows together set the pause,
+//! and chance: a pause for each window's own traffic would watch a service's stops, and miss what is between them.
 
 mod filter;
 
@@ -68,6 +69,10 @@ const DROPPED_EACH: f64 = 500e-9;
 const WINDOW: Duration = Duration::from_millis(250);
 const LONG_WINDOW: Duration = Duration::from_secs(2);
 const SERVICES: u32 = 20;
+
+/// Of what the windows before a window cost, so much counts with it.
+// Chosen: about eight windows; what comes and goes in less is sampled as it is.
+const KEPT: f64 = 7.0 / 8.0;
 
 /// See the module. Dropped, it ends as well.
 #[derive(Debug)]
@@ -351,6 +356,23 @@ enum Phase {
     Pause { until: Instant },
 }
 
+/// What windows cost, older ones less. Unit: seconds of CPU time, and of time.
+#[derive(Default)]
+struct Usual {
+    cost: f64,
+    time: f64,
+}
+
+impl Usual {
+    /// Adds a window that had this share of a CPU; returns how many times the budget the usual window has.
+    fn over(&mut self, share: f64, length: Duration) -> f64 {
+        let length = length.as_secs_f64();
+        self.cost = self.cost * KEPT + share * length;
+        self.time = self.time * KEPT + length;
+        self.cost / self.time / BUDGET
+    }
+}
+
 /// What was used up by an instant.
 #[derive(Clone, Copy)]
 struct Spent {
@@ -362,6 +384,7 @@ struct Spent {
 /// The thread: reads the rings until it is stopped.
 fn read_on(shared: &Shared, sources: Vec<Source>, ports: &[u16]) {
     let mut reader = Reader { sources, ports, began: own_cpu() };
+    let mut usual = Usual::default();
     let mut phase =
         Phase::Window { since: Instant::now(), before: reader.read(&mut shared.state()) };
     loop {
@@ -389,9 +412,11 @@ fn read_on(shared: &Shared, sources: Vec<Source>, ports: &[u16]) {
                 if crowded || spent.own.lost > before.own.lost {
                     reader.halve(&mut shared.state());
                 }
-                let over = spent.share_since(before, length) / BUDGET;
+                let over = usual.over(spent.share_since(before, length), length);
                 if over > 1.0 && reader.pause(shared) {
-                    Phase::Pause { until: Instant::now() + length.mul_f64(over - 1.0) }
+                    // Half of it to three halves, so that no period of the service is met.
+                    let pause = length.mul_f64((over - 1.0) * (0.5 + fastrand::f64()));
+                    Phase::Pause { until: Instant::now() + pause }
                 } else {
                     Phase::Window { since: Instant::now(), before: spent }
                 }

@@ -254,7 +254,13 @@ fn idle(facts: &Facts) -> Verdict {
     if unanswered < HALFWAY * facts.ports(|port| port.connections) {
         return Verdict::none(Answer::Idle, format!("idle: {spoke}"));
     }
-    let says = format!("nothing is answered: {spoke}: they hang, poll for long, or need no answer");
+    let unread = facts.ports(|port| port.unanswered_unread);
+    let why = if unread < 1.0 {
+        "they hang, poll for long, or need no answer".into()
+    } else {
+        format!("{unread:.0} of them are not even read")
+    };
+    let says = format!("nothing is answered: {spoke}: {why}");
     Verdict::none(Answer::Unexplained, says)
 }
 

@@ -68,8 +68,10 @@ metrics! {
     AIR: u64 = "bursts.air", "1";
     /// Received and sent in the same tick, and nothing followed by which to tell which was later.
     UNDECIDED: u64 = "bursts.undecided", "1";
-    /// Connections with the application in the first dump of all, and without a byte either way until the last; none where the port answers nobody; a state.
+    /// Connections with the application, or unread, in the first dump of all, and without a byte either way until the last; none where the port answers nobody; a state.
     UNANSWERED: u64 = "bursts.unanswered", "1";
+    /// Of these, the ones that are not even read; a state.
+    UNANSWERED_UNREAD: u64 = "bursts.unanswered_unread", "1";
     /// Of these, the ones whose requests are as long as those of a connection that was answered meanwhile; a state.
     UNANSWERED_ALIKE: u64 = "bursts.unanswered_alike", "1";
 }

@@ -36,6 +36,9 @@ pub struct Port {
     /// Asked before, and without a byte either way for as long as it was watched.
     #[serde(default)]
     pub unanswered: f64,
+    /// Of these, the ones that the service has not even read.
+    #[serde(default)]
+    pub unanswered_unread: f64,
     /// Of these, the ones that ask the same as connections that were answered meanwhile.
     #[serde(default)]
     pub unanswered_alike: f64,
@@ -92,6 +95,7 @@ impl Port {
             air: finite(of.air),
             undecided: finite(of.untold()),
             unanswered: finite(of.unanswered),
+            unanswered_unread: finite(of.unanswered_unread),
             unanswered_alike: finite(of.unanswered_alike),
             exchanges,
         }

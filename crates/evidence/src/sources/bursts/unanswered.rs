@@ -1,4 +1,4 @@
-//! Connections that asked, and on which nothing moved for as long as they were watched.
+//! Connections that asked, read or not, and on which nothing moved for as long as they were watched.
 //!
 //! The headers of packets do not show them, and rates and means are of the others. They hang, or poll for long, or
 //! sent what needs no answer. Where their requests are as long as those of connections that are answered meanwhile,
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use linerate_model::Timestamp;
 
-use super::{End, Place, UNANSWERED, UNANSWERED_ALIKE};
+use super::{End, Place, UNANSWERED, UNANSWERED_ALIKE, UNANSWERED_UNREAD};
 use crate::evidence::Evidence;
 use crate::subject::Subject;
 
@@ -24,6 +24,8 @@ const SAME: f64 = 0.01;
 pub struct Unanswered {
     /// See [`UNANSWERED`].
     pub all: u64,
+    /// See [`UNANSWERED_UNREAD`].
+    pub unread: u64,
     /// See [`UNANSWERED_ALIKE`].
     pub alike: u64,
 }
@@ -46,16 +48,21 @@ impl Unanswered {
         };
         let waits = |end: &&End| {
             let is_still = |then: &End| end.moved_since(then) == (false, false);
-            end.place() == Place::Application && before(end).is_some_and(is_still)
+            let is_asked = matches!(end.place(), Place::Application | Place::Unread);
+            is_asked && before(end).is_some_and(is_still)
         };
         let unanswered: Vec<&End> = last.iter().filter(waits).collect();
-        let alike = unanswered.iter().copied().filter(is_alike).count();
-        Self { all: unanswered.len() as u64, alike: alike as u64 }
+        let count = |is: &dyn Fn(&&End) -> bool| {
+            unanswered.iter().filter(|end| is(end)).count() as u64
+        };
+        let (all, alike) = (unanswered.len() as u64, count(&is_alike));
+        Self { all, unread: count(&|end| end.place() == Place::Unread), alike }
     }
 
     /// Adds them as samples of a [`Subject::Listener`].
     pub fn push(&self, at: Timestamp, of: Subject, evidence: &mut Evidence) {
         evidence.push(at, of, UNANSWERED, self.all);
+        evidence.push(at, of, UNANSWERED_UNREAD, self.unread);
         evidence.push(at, of, UNANSWERED_ALIKE, self.alike);
     }
 }
@@ -86,9 +93,12 @@ mod tests {
         let again = at(5, End { received: 1100, received_segments: 11, ..asked });
         let last = [first[0], answered, first[2], longer, again, at(6, asked)];
         let first = [first[0], first[1], first[2], longer, first[4]];
-        assert_eq!(Unanswered::between(&first, &last), Unanswered { all: 2, alike: 1 });
+        let of = |all, alike| Unanswered { all, alike, unread: 0 };
+        assert_eq!(Unanswered::between(&first, &last), of(2, 1));
         // Nobody is answered meanwhile: none is like them.
-        assert_eq!(Unanswered::between(&last, &last), Unanswered { all: 5, alike: 0 });
+        assert_eq!(Unanswered::between(&last, &last), of(5, 0));
+        let unread = [at(1, End { unread: 100, ..asked })];
+        assert_eq!(Unanswered::between(&unread, &unread), Unanswered { unread: 1, ..of(1, 0) });
         assert_eq!(Unanswered::between(&[], &last), Unanswered::default());
     }
 
