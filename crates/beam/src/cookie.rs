@@ -37,13 +37,8 @@ impl Cookie {
     /// Source: erl(1) and auth.erl: `~/.erlang.cookie`, then `erlang/.erlang.cookie` in the user's
     /// folder of settings.
     pub fn find(file: Option<&Path>) -> Result<Self, Unreached> {
-        if let Some(file) = file {
-            return Self::read(file);
-        }
-        if let Ok(secret) = std::env::var(VARIABLE)
-            && !secret.is_empty()
-        {
-            return Ok(Self(secret));
+        if let Some(given) = Self::given(file)? {
+            return Ok(given);
         }
         let files = usual_files();
         match files.iter().find(|file| file.exists()) {
@@ -55,7 +50,14 @@ impl Cookie {
         }
     }
 
-    fn read(file: &Path) -> Result<Self, Unreached> {
+    /// From the named file, else from `LINERATE_COOKIE`; none: neither is given.
+    pub fn given(file: Option<&Path>) -> Result<Option<Self>, Unreached> {
+        let secret = || std::env::var(VARIABLE).ok().filter(|secret| !secret.is_empty());
+        file.map_or_else(|| Ok(secret().map(Self)), |file| Self::read(file).map(Some))
+    }
+
+    /// From a file with nothing else in it.
+    pub fn read(file: &Path) -> Result<Self, Unreached> {
         let unreadable = |reason: String| Unreached::CookieFile { file: file.into(), reason };
         let text = std::fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
         // Source: auth.erl: the first line, without what surrounds it.

@@ -60,7 +60,7 @@ fn dial_here(place: &Where, cookie: &Cookie) -> Result<Dialled, Unreached> {
     let deadline = Deadline::within(PATIENCE);
     let (hosts, port) = match place.via {
         Some(via) => (vec![via.ip().to_string()], Some(via.port())),
-        None => (hosts(place), place.port),
+        None => (hosts(place.host.as_deref()), place.port),
     };
     let port = match port {
         Some(port) => port,
@@ -126,9 +126,9 @@ pub(crate) enum NoSocket {
 }
 
 /// The hosts to try.
-pub(crate) fn hosts(place: &Where) -> Vec<String> {
-    match &place.host {
-        Some(host) => vec![host.clone()],
+pub(crate) fn hosts(host: Option<&str>) -> Vec<String> {
+    match host {
+        Some(host) => vec![host.to_owned()],
         // A node may listen on the host's own address only.
         None => vec!["localhost".to_owned(), own_host()],
     }

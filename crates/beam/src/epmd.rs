@@ -1,5 +1,6 @@
 //! EPMD, the daemon that knows the distribution port of each node on its host.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
@@ -7,7 +8,7 @@ use erl_dist::epmd::{EpmdClient, EpmdError};
 
 use crate::blocking::{Blocking, at_once};
 use crate::deadline::{Deadline, Until};
-use crate::dial::{self, PATIENCE};
+use crate::dial::{self, PATIENCE, hosts};
 use crate::place::Where;
 use crate::unreached::Unreached;
 
@@ -22,9 +23,10 @@ const PROTOCOL: u16 = 6;
 
 /// Where EPMD listens.
 fn port(place: &Where) -> u16 {
-    if let Some(port) = place.epmd_port {
-        return port;
-    }
+    place.epmd_port.unwrap_or_else(usual_port)
+}
+
+fn usual_port() -> u16 {
     std::env::var("ERL_EPMD_PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
 }
 
@@ -51,6 +53,15 @@ pub(crate) fn ask(place: &Where, hosts: &[String], deadline: Deadline) -> Result
         });
     }
     Ok(entry.port)
+}
+
+/// The node that listens at one of these ports of this host, as the EPMD there knows it.
+pub(crate) fn named(epmd: Option<u16>, listening: &BTreeSet<u16>) -> Option<(String, u16)> {
+    let hosts = hosts(None);
+    let port = epmd.unwrap_or_else(usual_port);
+    let deadline = Deadline::within(PATIENCE);
+    let (names, _) = asked(&hosts, port, deadline, |epmd| at_once(epmd.get_names())).ok()?;
+    names.into_iter().find(|(_, port)| listening.contains(port))
 }
 
 type Client<'a> = EpmdClient<Blocking<Short<'a>>>;

@@ -40,7 +40,7 @@ pub use delivery::{MODULES, Module, Undelivered};
 pub use embedded::{agent_modules, agent_version};
 pub use frames::{BadFrame, read_message};
 pub use host::{FarProgram, Host, HostFault, Taken};
-pub use listening::listening;
+pub use listening::{listening, named_at};
 pub use node::{Asked, CallFault, Node};
 pub use place::{BadPlace, TlsFiles, Where};
 pub use rows::rows;

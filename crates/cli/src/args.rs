@@ -122,7 +122,8 @@ Examples:
   linerate doctor shop@db1 --apply nodelay=on             set, measure, restore
 
 It makes no load. Without --apply it only reads, and the node is left as it was.
-The cookie is read from --cookie-file, LINERATE_COOKIE or ~/.erlang.cookie.
+The cookie is read from --cookie-file or LINERATE_COOKIE; of a process on this host from
+its -setcookie or its user's .erlang.cookie, where you may read that; else from yours.
 
 Exit codes: 0 also when a limit is named; 1 if the target can't be watched (not
 there, wrong cookie); 2 if the flags are wrong; 130 and 143 on signals.";

@@ -37,23 +37,30 @@ impl Node {
     fn start(server: &str, knobs: &[(&str, &str)]) -> Self {
         needs(&["erl"]);
         // The port may be somebody else's by the time the node wants it.
-        (0..5).find_map(|_| Self::try_start(server, knobs)).expect("a node comes up")
+        (0..5).find_map(|_| Self::try_start(server, knobs, None)).expect("a node comes up")
     }
 
-    fn try_start(server: &str, knobs: &[(&str, &str)]) -> Option<Self> {
+    /// With the port of an EPMD it takes its name after it began, and tells that EPMD, as RabbitMQ does.
+    fn try_start(server: &str, knobs: &[(&str, &str)], epmd: Option<u16>) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         let cookie = folder.path().join(".erlang.cookie");
         fs::write(&cookie, COOKIE).unwrap();
         fs::set_permissions(&cookie, fs::Permissions::from_mode(0o400)).unwrap();
         let port = closed_port().to_string();
         let name = format!("doctor{port}@127.0.0.1");
+        let (named, later) = match epmd {
+            Some(_) => {
+                (vec![], format!("{{ok, _}} = net_kernel:start([doctor{port}, shortnames]), "))
+            }
+            None => (vec!["-name", &name, "-erl_epmd_port", &port], String::new()),
+        };
         let knobs: String = [("server", server), ("port", "0")]
             .iter()
             .chain(knobs)
             .map(|(name, value)| format!("{{<<\"{name}\">>,<<\"{value}\">>}},"))
             .collect();
         let begin = format!(
-            "{{ok, _}} = application:ensure_all_started(linerate), \
+            "{later}{{ok, _}} = application:ensure_all_started(linerate), \
              {{ok, W}} = linerate_verbs:answer(<<\"start\">>, [{}]), \
              io:format(\"up ~s~n\", [proplists:get_value(<<\"port\">>, W)]), \
              spawn(fun() -> eof = io:get_line(\"\"), halt() end).",
@@ -61,11 +68,13 @@ impl Node {
         );
         let ebin = root().join("agent/_build/default/lib/linerate/ebin");
         let mut child = Command::new("erl")
-            .args(["-noshell", "-name", &name, "-start_epmd", "false", "-erl_epmd_port", &port])
+            .args(["-noshell", "-start_epmd", "false"])
+            .args(named)
             .arg("-pa")
             .arg(ebin)
             .args(["-eval", &begin])
             .env("HOME", folder.path())
+            .envs(epmd.map(|epmd| ("ERL_EPMD_PORT", epmd.to_string())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -267,6 +276,28 @@ fn with_a_wrong_cookie_a_node_fails_and_its_port_is_watched_from_outside() {
     assert!(found["unread"]["node"].as_str().unwrap().contains("refused the cookie"));
     let mut outside = run(&format!(":{}", node.served), &["--no-inside", "--json"]);
     assert_eq!(document(&mut outside)["unread"]["node"], "not asked: --no-inside");
+}
+
+#[test]
+fn a_node_that_took_its_name_later_is_entered_by_its_port_with_the_cookie_of_its_home() {
+    needs(&["epmd"]);
+    let port = closed_port();
+    let mut epmd = Command::new("epmd")
+        .args(["-address", "127.0.0.1", "-port", &port.to_string()])
+        .spawn()
+        .unwrap();
+    let node = (0..5).find_map(|_| Node::try_start("http", &[], Some(port)));
+    let node = node.expect("a node comes up");
+    let words = ["doctor", &format!(":{}", node.served), "--for", "1s", "--json"];
+    let home = TempDir::new().unwrap();
+    let own = home.path().to_owned();
+    let found = document(&mut Linerate::start_in(home, &words, |command| {
+        command.env("HOME", own).env_remove("LINERATE_COOKIE");
+    }));
+    epmd.kill().unwrap();
+    epmd.wait().unwrap();
+    let name = format!("doctor{}@", node.port);
+    assert!(found["node"]["node"].as_str().is_some_and(|node| node.starts_with(&name)), "{found}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod outside;
 mod room;
 mod sampled;
 mod samplers;
+mod started;
 mod watch;
 
 use apply::Apply;

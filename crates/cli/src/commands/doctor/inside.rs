@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_beam::term::{as_text, as_u64, atom};
-use linerate_beam::{Attached, Cookie, Node, ProbeOptions, TlsFiles, Where};
+use linerate_beam::{Attached, Cookie, Node, ProbeOptions, TlsFiles, Unreached, Where};
 use linerate_model::Share;
 use linerate_probe::ProcessSockets;
 
@@ -12,6 +12,7 @@ use super::asked::Asked;
 use super::far::FarHost;
 use super::outside::{Outside, is_beam};
 use super::room::look_for_room;
+use super::started::Started;
 use super::watch::EVERY;
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
@@ -103,6 +104,13 @@ pub(super) fn enter(
     }
 }
 
+/// The one that was given; else its process's own, where we may read that; else ours.
+fn cookie(args: &DoctorArgs, pid: Option<u32>) -> Result<Cookie, Unreached> {
+    let given = Cookie::given(args.cookie_file.as_deref())?;
+    let own = || pid.and_then(|pid| Started::of(pid).ok()?.cookie());
+    given.or_else(own).map_or_else(|| Cookie::find(None), Ok)
+}
+
 fn go(
     mut place: Where,
     args: &DoctorArgs,
@@ -114,7 +122,7 @@ fn go(
         cert: args.tls_cert.clone(),
         key: args.tls_key.clone(),
     });
-    let cookie = Cookie::find(args.cookie_file.as_deref()).map_err(|error| error.to_string())?;
+    let cookie = cookie(args, outside.pid).map_err(|error| error.to_string())?;
     let node = Node::connect(&place, &cookie).map_err(|error| error.to_string())?;
     find_its_process(&node, outside);
     let (ours, theirs) = node.ends();

@@ -9,6 +9,7 @@ use linerate_beam::Where;
 use linerate_probe::{ProcessSockets, netns_of, owner_of_port, processes_below};
 
 use super::asked::Asked;
+use super::started::Started;
 use crate::failure::Failure;
 
 /// See the module.
@@ -114,32 +115,14 @@ impl Outside {
         (identity(theirs.clone())? != ours?).then_some(theirs)
     }
 
-    /// The node that its process is, by its command line; or why that is not known.
+    /// The node that its process is, by how it was started, or by its EPMD; or why that is not known.
     pub(super) fn node(&self) -> Result<Where, String> {
         let pid = self.pid.ok_or("its process is not on this host")?;
         if !is_beam(pid) {
             return Err(format!("{} is no BEAM node", self.name));
         }
-        let words = fs::read(format!("/proc/{pid}/cmdline"))
-            .map_err(|error| format!("the command line of process {pid} can't be read: {error}"))?;
-        let words: Vec<String> = words
-            .split(|byte| *byte == 0)
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
-        let name = value(&words, &["-sname", "-name"]).ok_or(
-            "the node was started without -sname or -name: write its name instead, if it has one",
-        )?;
-        let mut place: Where = name.parse().map_err(|error| format!("its name: {error}"))?;
-        // What the node was told not to ask EPMD for, EPMD does not know.
-        place.port = value(&words, &["-erl_epmd_port"]).and_then(|port| port.parse().ok());
-        place.netns = self.netns();
-        Ok(place)
+        Started::of(pid)?.place(&self.listening, self.netns())
     }
-}
-
-fn value<'a>(words: &'a [String], flags: &[&str]) -> Option<&'a str> {
-    let at = words.iter().position(|word| flags.contains(&word.as_str()))?;
-    words.get(at + 1).map(String::as_str)
 }
 
 /// Whether a process is an Erlang virtual machine.
@@ -180,12 +163,5 @@ mod tests {
         assert_eq!(outside.ports(Some(4369)), [443, 80]);
         outside.port = Some(80);
         assert_eq!(outside.ports(Some(4369)), [80]);
-    }
-
-    #[test]
-    fn a_flags_value_is_the_word_after_it() {
-        let words = ["beam.smp", "--", "-sname", "shop", "-x"].map(str::to_owned);
-        assert_eq!(value(&words, &["-sname", "-name"]), Some("shop"));
-        assert_eq!(value(&words, &["-x"]), None);
     }
 }
