@@ -31,6 +31,8 @@ pub struct Watched {
     pub undecided: f64,
     /// In the midst of an answer, with nothing of it unsent or in flight.
     pub answering: f64,
+    /// The share of the time in which most of them wait and nothing comes or goes, 0 to 1; at few connections only.
+    pub still: f64,
     /// Asked before, and without a byte either way for as long as it was watched.
     pub unanswered: f64,
     /// Of these, the ones that the service has not even read.
@@ -70,6 +72,8 @@ pub struct Exchanges {
     pub per_s: f64,
     /// Asked and unanswered, on average.
     pub under_way: f64,
+    /// In the midst of a request, on average: its first segment came, and its last did not.
+    pub asking: f64,
     /// From a request's last byte to its answer's first: mean, and percentiles. Unit: seconds.
     pub service_s: f64,
     /// Median.
@@ -321,6 +325,7 @@ impl Watched {
             air,
             undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
             answering,
+            still: still(&of),
             unanswered,
             unanswered_unread,
             unanswered_alike: state(bursts::UNANSWERED_ALIKE).min(unanswered),
@@ -354,9 +359,20 @@ impl Watched {
         headers.map_or(0.0, |headers| headers.shaking.min(self.taken(&headers)))
     }
 
+    /// In the midst of a request: its client's turn.
+    pub fn asking(&self) -> f64 {
+        let headers = self.exchanges.filter(|headers| headers.alternate);
+        headers.map_or(0.0, |headers| headers.asking.min(self.begun(&headers)))
+    }
+
+    /// Begun, and neither unread nor waiting to be accepted.
+    fn begun(&self, headers: &Exchanges) -> f64 {
+        (headers.under_way - self.unread - self.accept_queue).max(0.0)
+    }
+
     /// Read and not wholly answered.
     fn taken(&self, headers: &Exchanges) -> f64 {
-        (headers.under_way - self.unread - self.accept_queue).max(0.0) + self.answering
+        self.begun(headers) - self.asking() + self.answering
     }
 
     /// Connections of which it is unknown whether something is under way.
@@ -368,8 +384,14 @@ impl Watched {
     /// Connections with something under way.
     pub fn under_way(&self) -> f64 {
         let read = self.shaking() + self.in_application();
-        self.accept_queue + self.unread + read + (self.held.all() + self.air)
+        self.accept_queue + self.asking() + self.unread + read + (self.held.all() + self.air)
     }
+}
+
+/// None of the time where too few instants showed all connections.
+fn still(of: &Of) -> f64 {
+    let whole = of.grown(bursts::WHOLE).ok().filter(|whole| *whole >= FEW);
+    whole.map_or(0.0, |whole| of.grown(bursts::STILL).unwrap_or(0.0) / whole)
 }
 
 fn exchanges(of: &Of) -> Option<Exchanges> {
@@ -394,6 +416,7 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     Some(Exchanges {
         per_s: count / seconds,
         under_way: time(capture::ASKED_AREA)? / seconds,
+        asking: time(capture::REQUEST_TIME).unwrap_or(0.0) / seconds,
         service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),

@@ -218,6 +218,35 @@ fn those_in_a_handshake_are_not_in_the_application() {
 }
 
 #[test]
+fn those_in_the_midst_of_a_request_wait_for_their_clients() {
+    let mut evidence = watched();
+    captured(&mut evidence, 80, 0);
+    for (at, value) in [(0, 0), (2, 2_000_000_000)] {
+        evidence.push_raw(second(at), Subject::Listener(80), "capture.request_time", value);
+    }
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    // Of the 4 that are not unread.
+    assert!((port.asking() - 1.0).abs() < 1e-9 && (port.in_application() - 3.0).abs() < 1e-9);
+    assert_eq!(port.under_way(), 25.0 + port.held.all() + port.air);
+}
+
+#[test]
+fn who_is_not_answered_all_the_time_is_none_of_those_that_the_headers_show() {
+    let mut evidence = watched();
+    for (name, value) in [("unanswered", 40), ("unanswered_unread", 5), ("unanswered_alike", 7)] {
+        let (of, name) = (Subject::Listener(80), format!("bursts.{name}"));
+        evidence.push_raw(second(2), of, &name, value);
+    }
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    assert_eq!((port.unanswered, port.unanswered_alike), (40.0, 7.0));
+    // 150 by the sockets, of which 35 wait all the time; 21 unread, and 5.
+    assert_eq!((port.in_application(), port.unread), (115.0, 16.0));
+    captured(&mut evidence, 80, 3);
+    let [port] = &Watched::of(&evidence)[..] else { panic!() };
+    assert_eq!(port.unanswered, 0.0, "a message may need no answer");
+}
+
+#[test]
 fn a_full_send_buffer_holds_those_in_the_midst_of_an_answer_and_no_others() {
     let mut evidence = watched();
     captured(&mut evidence, 80, 0);

@@ -255,7 +255,7 @@ impl<H> Slice<H> {
         self.errors.values().sum()
     }
 
-    /// Answers by which the service did its work: all but those of status 400, 413, 414, 429, 431 or 5xx.
+    /// Answers by which the service did its work: all but those of status 400, 408, 413, 414, 429, 431 or 5xx.
     ///
     /// A 5xx says that the service could not, the others that it would not: a limit answers with any of them, and
     /// faster than the work would take. Any other 4xx (404, 401) is the right answer to the request, at any load.
@@ -270,9 +270,9 @@ impl<H> Slice<H> {
 
 /// Whether an HTTP status below 500 says that the service would not take the request: for its size, its headers' (which
 /// several servers say by 400), its address', or the rate.
-/// Source: RFC 9110, 15.5.1, 15.5.14 and 15.5.15; RFC 6585, 4 and 5.
+/// Source: RFC 9110, 15.5.1, 15.5.9, 15.5.14 and 15.5.15; RFC 6585, 4 and 5.
 pub fn is_turned_away(status: u16) -> bool {
-    matches!(status, 400 | 413 | 414 | 429 | 431)
+    matches!(status, 400 | 408 | 413 | 414 | 429 | 431)
 }
 
 impl Slice {

@@ -49,7 +49,7 @@ pub struct LoadSummary {
     pub exchanges: u64,
     /// Became due in the window.
     pub due: u64,
-    /// Of those, the good ones: all but those of status 400, 413, 414, 429, 431 or 5xx ([`Slice::good`]).
+    /// Of those, the good ones: all but those of status 400, 408, 413, 414, 429, 431 or 5xx ([`Slice::good`]).
     pub good: u64,
     /// Answered in the window, by the window's length.
     pub throughput: OpRate,

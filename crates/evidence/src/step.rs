@@ -45,7 +45,7 @@ pub struct Step {
     pub to: Timestamp,
     /// Exchanges answered whole.
     pub answered: u64,
-    /// Of those, the good ones: all but those of status 400, 413, 414, 429, 431 or 5xx.
+    /// Of those, the good ones: all but those of status 400, 408, 413, 414, 429, 431 or 5xx.
     pub good: u64,
     /// Exchanges that failed or timed out.
     pub failed: u64,

@@ -143,8 +143,12 @@ fn sample_on(shared: &Shared, diag: SockDiag, ports: &[u16]) {
             Ok(Some(found)) => {
                 let mut state = shared.state();
                 state.unanswered.extend(std::mem::take(&mut asks.unanswered));
-                for (port, (all, sampled, followed)) in found {
-                    state.counts.entry(port).or_default().add(all, &sampled, &followed);
+                for (port, found) in found {
+                    let counts = state.counts.entry(port).or_default();
+                    counts.add(found.all, &found.places, &found.followed);
+                    if found.is_whole {
+                        counts.add_whole(&found.ends);
+                    }
                 }
             }
             // Only a dump would show it, and none is due.
@@ -165,9 +169,18 @@ fn sample_on(shared: &Shared, diag: SockDiag, ports: &[u16]) {
     }
 }
 
-/// A port's connections at an instant: their number, the places of those asked for, and the places of the undecided
-/// ones that were followed.
-type Found = (u64, Vec<Place>, Vec<Place>);
+/// A port's connections at an instant.
+struct Found {
+    /// Their number.
+    all: u64,
+    /// Those asked for, and whether these are all.
+    ends: Vec<End>,
+    is_whole: bool,
+    /// Where these were.
+    places: Vec<Place>,
+    /// Where the undecided ones were that were followed.
+    followed: Vec<Place>,
+}
 
 struct Asks<'a> {
     diag: SockDiag,
@@ -216,7 +229,8 @@ impl<'a> Asks<'a> {
             let followed = self.followed(&chosen(&undecided, FOLLOWED))?;
             // The share of those that are gone is taken for that of all.
             let all = known.len() * ends.len() / asked.len().max(1);
-            found.push((port, (all as u64, places, followed)));
+            let (all, is_whole) = (all as u64, ends.len() == known.len());
+            found.push((port, Found { all, ends, is_whole, places, followed }));
             self.known.push((port, known));
         }
         Ok((due || !self.churns).then_some(found))
@@ -235,11 +249,9 @@ impl<'a> Asks<'a> {
         if self.first.is_empty() {
             self.first.clone_from(&self.known);
         }
-        let both = self.first.iter().zip(&self.known);
-        let between = |((port, first), (_, last)): (&(u16, Vec<End>), &(u16, Vec<End>))| {
-            (*port, Unanswered::between(first, last))
-        };
-        self.unanswered = both.map(between).collect();
+        for ((port, first), (_, last)) in self.first.iter().zip(&self.known) {
+            self.unanswered.push((*port, Unanswered::between(first, last)));
+        }
         self.dumped = Some((Instant::now(), own_cpu().saturating_sub(before)));
         self.churns = false;
         Ok(())

@@ -532,6 +532,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_usual_window_sets_the_pause_and_not_the_last_one() {
+        let (mut usual, window) = (Usual::default(), Duration::from_millis(250));
+        // Ten times the budget, then nothing: by turns.
+        let shares = [10.0 * BUDGET, 0.0].into_iter().cycle();
+        let over: Vec<f64> = shares.take(64).map(|share| usual.over(share, window)).collect();
+        assert!((over[0] - 10.0).abs() < 1e-9, "the first is all that is known");
+        assert!(over[32..].iter().all(|over| (4.0..6.0).contains(over)), "{over:?}");
+        // What is over is forgotten.
+        let later = (0..64).map(|_| usual.over(0.0, window)).last().unwrap();
+        assert!(later < 0.01, "{later}");
+    }
+
+    #[test]
     fn the_loopback_and_the_busiest_devices_are_captured_at() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets errs ...\n\
             \x20 eth0: 10 5 0 0 0 0 0 0 20 7 0 0 0 0 0 0\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n\

@@ -214,6 +214,7 @@ fn watched(ports: &[Watched]) -> Option<Account> {
     let per_s = per_s.filter(|per_s| *per_s > 0.0);
     let places = [
         (Station::AcceptQueue, None, sum(|port| port.accept_queue)),
+        (Station::PathOut, None, sum(Watched::asking)),
         (Station::Unread, None, sum(|port| port.unread)),
         (Station::TlsHandshake, None, sum(Watched::shaking)),
         (Station::Application, None, sum(Watched::in_application)),

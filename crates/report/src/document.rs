@@ -175,7 +175,7 @@ pub struct Load {
 /// What of a whole run was due, and what of that was served.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Availability {
-    /// Good answers (none of status 400, 413, 414, 429, 431 or 5xx) by all that were due and decided, 0 to 1; absent: nothing was due.
+    /// Good answers (none of status 400, 408, 413, 414, 429, 431 or 5xx) by all that were due and decided, 0 to 1; absent: nothing was due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// Exchanges that became due and of which it is known whether they were served, `not_asked` among them.

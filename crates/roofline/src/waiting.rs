@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// Connections by what they wait for: station, what holds them, number, and words. No station: none or unknown.
-pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 13] {
+pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 14] {
     use Station::*;
     let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
     let held = |held, of: fn(&Watched) -> f64, words| {
@@ -12,6 +12,7 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
     [
         at(None, |port| port.idle, "idle"),
         at(Some(AcceptQueue), |port| port.accept_queue, "in the accept queue"),
+        at(Some(PathOut), Watched::asking, "in the midst of a request"),
         at(Some(Unread), |port| port.unread, "unread"),
         at(Some(TlsHandshake), Watched::shaking, "in the TLS handshake"),
         at(Some(Application), Watched::in_application, "in the application"),
@@ -71,7 +72,8 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
     let working = inside.running + inside.runnable + inside.disk;
     // A peer that does not read delays others only by what the service does about it.
-    let away = facts.ports(|port| port.air) + facts.ports(|port| port.held.congestion);
+    let away =
+        facts.ports(|port| port.air + port.asking()) + facts.ports(|port| port.held.congestion);
     // For most of them it is unknown whether they wait.
     let untold = facts.ports(Watched::untold);
     let is_told = untold < 1.0 || untold < HALFWAY * connections || facts.captured().is_ok();

@@ -54,6 +54,8 @@ struct Told {
     told_no: f64,
     /// Connections without an answer all the time, and those of them that ask the same as others.
     unanswered: [u64; 2],
+    /// The share of the time in which all wait and nothing moves.
+    still: f64,
 }
 
 /// Of bursts and threads. Unit: instants a second.
@@ -72,6 +74,8 @@ impl Told {
             let mut count =
                 |of, metric: Metric<u64>, rate| evidence.push(at, of, metric, grown(rate));
             count(PORT, bursts::INSTANTS, INSTANTS);
+            count(PORT, bursts::WHOLE, INSTANTS);
+            count(PORT, bursts::STILL, INSTANTS * self.still);
             count(PORT, bursts::CONNECTIONS, INSTANTS * self.places.values().sum::<f64>());
             for place in bursts::Place::ALL {
                 let mean = self.places.get(place.metric().name).copied().unwrap_or(0.0);
@@ -411,6 +415,22 @@ fn who_is_never_answered_is_not_well_where_others_that_ask_the_same_are() {
     let judgement = hang([9, 0]).judged();
     assert!(judgement.verdict.state == Answer::Unlimited, "{:?}", judgement.verdict);
     assert!(judgement.verdict.says.contains("9.0 unanswered throughout"));
+}
+
+#[test]
+fn stops_longer_than_the_captures_windows_show_by_the_sockets() {
+    let stops = |still| Told {
+        places: places([("bursts.unread", 7.0), ("bursts.idle", 3.0)]),
+        exchanges: 20_000.0,
+        under_way: 2.0,
+        cpu: 0.5,
+        still,
+        ..Told::default()
+    };
+    let judgement = stops(0.4).judged();
+    assert_eq!(judgement.verdict.by(), Some("app.serial"));
+    assert!(judgement.verdict.says.contains("40 % of the time"), "{:?}", judgement.verdict);
+    assert!(!stops(0.1).judged().verdict.says.contains("stop together"));
 }
 
 #[test]

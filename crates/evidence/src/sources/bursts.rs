@@ -68,6 +68,10 @@ metrics! {
     AIR: u64 = "bursts.air", "1";
     /// Received and sent in the same tick, and nothing followed by which to tell which was later.
     UNDECIDED: u64 = "bursts.undecided", "1";
+    /// Instants at which all of the port's connections were sampled, three or more of them.
+    WHOLE: u64 = "bursts.whole", "1";
+    /// Of these, the ones at which most connections were unread or with the application, and nothing had come or gone on any for 20 ms.
+    STILL: u64 = "bursts.still", "1";
     /// Connections with the application, or unread, in the first dump of all, and without a byte either way until the last; none where the port answers nobody; a state.
     UNANSWERED: u64 = "bursts.unanswered", "1";
     /// Of these, the ones that are not even read; a state.
@@ -149,6 +153,10 @@ const NEAR_US: u32 = 500;
 /// Of the segments with data that were sent, at most one in so many was acknowledged alone.
 // Chosen: a client that answers within the acknowledgement delay sends none alone, but for handshakes and pauses.
 const ALONE: u32 = 20;
+
+/// For so long nothing came or went while it is still.
+// Chosen: five ticks; ten times an exchange that takes 2 ms.
+pub const STILL_MS: u32 = 20;
 
 /// One end of a connection, by the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -327,6 +335,8 @@ pub struct Counts {
     pub instants: u64,
     /// By [`Place::ALL`].
     places: ByPlace,
+    whole: u64,
+    still: u64,
 }
 
 impl Counts {
@@ -349,6 +359,18 @@ impl Counts {
         }
     }
 
+    /// Adds what an instant shows at which all connections were sampled.
+    pub fn add_whole(&mut self, ends: &[End]) {
+        if ends.len() < 3 {
+            return;
+        }
+        let waits = |end: &&End| matches!(end.place(), Place::Unread | Place::Application);
+        let rests = |end: &End| end.since_sent.min(end.since_received) >= STILL_MS;
+        let is_still = ends.iter().all(rests) && 2 * ends.iter().filter(waits).count() > ends.len();
+        self.whole += 1;
+        self.still += u64::from(is_still);
+    }
+
     /// How many connections were at a place, summed up over instants.
     pub fn at(&self, place: Place) -> u64 {
         self.places[place as usize]
@@ -363,6 +385,8 @@ impl Counts {
     pub fn push(&self, at: Timestamp, of: Subject, evidence: &mut Evidence) {
         evidence.push(at, of, INSTANTS, self.instants);
         evidence.push(at, of, CONNECTIONS, self.connections());
+        evidence.push(at, of, WHOLE, self.whole);
+        evidence.push(at, of, STILL, self.still);
         for place in Place::ALL {
             evidence.push(at, of, place.metric(), self.at(place));
         }
@@ -463,8 +487,7 @@ mod tests {
 
     #[test]
     fn in_the_same_tick_an_acknowledgement_that_rides_on_requests_tells() {
-        let same =
-            End { since_sent: 12, since_received: 12, since_acknowledged: 12, ..quiet() };
+        let same = End { since_sent: 12, since_received: 12, since_acknowledged: 12, ..quiet() };
         assert_eq!(same.place(), Place::Undecided);
         let rides = End { acknowledgements_alone: 2, data_segments: 1_000, ..same };
         assert_eq!(rides.place(), Place::Application);
@@ -508,6 +531,21 @@ mod tests {
         counts.push(Timestamp(1), Subject::Listener(80), &mut evidence);
         Unanswered::default().push(Timestamp(1), Subject::Listener(80), &mut evidence);
         assert_eq!(evidence.rows()[0].2.len(), METRICS.len());
+    }
+
+    #[test]
+    fn it_is_still_where_all_wait_and_nothing_moves() {
+        let waits = End { unread: 10, since_received: 30, since_sent: 30, ..quiet() };
+        let still = |ends: &[End]| {
+            let mut counts = Counts::default();
+            counts.add_whole(ends);
+            (counts.whole, counts.still)
+        };
+        assert_eq!(still(&[waits, waits, quiet()]), (1, 1));
+        // One was answered just now; most have nothing to wait for; too few to tell.
+        assert_eq!(still(&[waits, waits, End { since_sent: 4, ..quiet() }]), (1, 0));
+        assert_eq!(still(&[waits, quiet(), quiet()]), (1, 0));
+        assert_eq!(still(&[waits, waits]), (0, 0));
     }
 
     #[test]

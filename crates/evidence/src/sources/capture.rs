@@ -84,7 +84,7 @@ metrics! {
     REFUSED: u64 = "capture.refused", "1";
     /// Connections that the server ended by a RST after it had answered on them, since the capture began.
     RESET: u64 = "capture.reset", "1";
-    /// Answers that began with HTTP's status 400, 413, 414, 429, 431 or 5xx, since the capture began.
+    /// Answers that began with HTTP's status 400, 408, 413, 414, 429, 431 or 5xx, since the capture began.
     NO_HTTP: u64 = "capture.no_http", "1";
     /// Answers that began with a reply of SMTP or FTP that refuses service (421, 450, 451, 452, 454, 530, 554), or of DNS (SERVFAIL, REFUSED), since the capture began.
     NO_REPLY: u64 = "capture.no_reply", "1";

@@ -18,6 +18,9 @@ pub struct Port {
     pub accept_queue: f64,
     /// With bytes that the service has not read.
     pub unread: f64,
+    /// In the midst of a request.
+    #[serde(default)]
+    pub asking: f64,
     /// In a handshake of TLS.
     #[serde(default)]
     pub tls_handshake: f64,
@@ -87,6 +90,7 @@ impl Port {
             idle: finite(of.idle),
             accept_queue: finite(of.accept_queue),
             unread: finite(of.unread),
+            asking: finite(of.asking()),
             tls_handshake: finite(of.shaking()),
             application: finite(of.in_application()),
             held_nagle: finite(of.held.nagle),

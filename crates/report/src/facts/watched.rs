@@ -88,6 +88,7 @@ pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
         (sum(|port| port.idle), "idle"),
         (sum(|port| port.tls_handshake), "in the TLS handshake"),
         (sum(|port| port.application), "in the application"),
+        (sum(|port| port.asking), "in the midst of a request"),
         (sum(|port| port.unread), "unread"),
         (sum(|port| port.accept_queue), "in the accept queue"),
         (sum(|port| port.held_nagle), "held by Nagle"),

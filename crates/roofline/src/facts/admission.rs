@@ -139,8 +139,13 @@ impl Facts<'_> {
     pub(crate) fn let_in_by_order(&self) -> Option<LetIn> {
         let of_port = |of: &Watched| {
             let headers = of.exchanges.as_ref()?;
-            let (served, waiting) = (headers.let_in()?, headers.under_way);
-            Some(LetIn { port: of.port, served, waiting, lasts: headers.sessions?.p50_s })
+            let served = headers.let_in()?;
+            // As many as there are connections are all.
+            let all =
+                if of.connections > 0.0 { of.connections } else { served + headers.under_way };
+            let waiting = (all - served).min(headers.under_way);
+            let lasts = headers.sessions?.p50_s;
+            (waiting >= HOLDS * all).then_some(LetIn { port: of.port, served, waiting, lasts })
         };
         let ports = self.watched.iter().filter_map(of_port);
         ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting)).filter(|of| of.served >= TWO)

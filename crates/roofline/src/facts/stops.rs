@@ -7,7 +7,8 @@
 //! `p^((n+1)/2)`, and a quarter of the time beyond chance.
 //!
 //! At a watched service the share is what lies after the last request of any client, of the time between answers, and `p`
-//! the requests under way by the connections.
+//! the requests under way by the connections; where the capture has pauses, the share of instants at which most wait and
+//! no socket has moved for long.
 //!
 //! Blind spots: fewer than three connections a thread, clients of a watched service that never rest, or nearly all time in slow requests, can't be distinguished.
 //! What stops linerate stops all it sees: where a quota held it or the target, nothing is claimed.
@@ -37,7 +38,12 @@ impl Stops {
         let (port, headers) = facts.captured().ok()?;
         let waits_for_peers = facts.inside.questions() >= HOLDS * headers.under_way;
         let is_inside = facts.place.station != Some(Station::AcceptQueue);
-        let share = headers.stopped(port.connections).filter(|_| is_inside && !waits_for_peers)?;
+        // Stops longer than the capture's windows cut all of them off; the sockets show them.
+        let is_long = headers.p50_s * FEW <= f64::from(bursts::STILL_MS) / 1e3;
+        let is_clock = facts.pace() == Some(Pace::Clock);
+        let by_sockets = Some(port.still).filter(|of| *of >= HOLDS && is_long && !is_clock);
+        let share = headers.stopped(port.connections).or(by_sockets);
+        let share = share.filter(|_| is_inside && !waits_for_peers)?;
         Some(Self { share, each: None })
     }
 

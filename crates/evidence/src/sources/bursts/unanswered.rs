@@ -52,9 +52,8 @@ impl Unanswered {
             is_asked && before(end).is_some_and(is_still)
         };
         let unanswered: Vec<&End> = last.iter().filter(waits).collect();
-        let count = |is: &dyn Fn(&&End) -> bool| {
-            unanswered.iter().filter(|end| is(end)).count() as u64
-        };
+        let count =
+            |is: &dyn Fn(&&End) -> bool| unanswered.iter().filter(|end| is(end)).count() as u64;
         let (all, alike) = (unanswered.len() as u64, count(&is_alike));
         Self { all, unread: count(&|end| end.place() == Place::Unread), alike }
     }

@@ -7,7 +7,7 @@
 /// A family of protocols, and its form of refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// Status 400, 413, 414, 429, 431 or 5xx. nginx, Apache and HAProxy say 400 where headers are too large. Source:
+    /// Status 400, 408, 413, 414, 429, 431 or 5xx. nginx, Apache and HAProxy say 400 where headers are too large. Source:
     /// RFC 9110, 15.5.1, 15.5.14, 15.5.15 and 15.6; RFC 6585, 4 and 5; nginx, "large_client_header_buffers".
     Http,
     /// A reply of SMTP or FTP: 421, 425, 450, 451, 452, 454, 530, 554; vsftpd's `500 OOPS`, after which it ends the session;
@@ -48,7 +48,7 @@ impl Refusal {
     /// In words: `HTTP status 503`.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Http => "HTTP status 400, 413, 414, 429, 431 or 5xx",
+            Self::Http => "HTTP status 400, 408, 413, 414, 429, 431 or 5xx",
             Self::Reply => {
                 "reply 421, 425, 45x, 500 OOPS, 530 or 554, or DNS's SERVFAIL or REFUSED"
             }
@@ -121,6 +121,7 @@ macro_rules! signs {
 /// All that are known.
 pub const SIGNS: &[Sign] = signs! {
     Http: at(0, *b"HTTP"), at(9, *b"400 ");
+    Http: at(0, *b"HTTP"), at(9, *b"408 ");
     Http: at(0, *b"HTTP"), at(9, *b"413 ");
     Http: at(0, *b"HTTP"), at(9, *b"414 ");
     Http: at(0, *b"HTTP"), at(9, *b"429 ");
@@ -227,6 +228,7 @@ mod tests {
     fn each_protocol_says_no_in_its_own_words_and_a_good_answer_is_none() {
         for (answer, expected) in [
             (&b"HTTP/1.1 429 Too Many Requests"[..], Some(Refusal::Http)),
+            (&b"HTTP/1.1 408 Request Timeout"[..], Some(Refusal::Http)),
             (&b"HTTP/1.1 413 Request Entity Too Large"[..], Some(Refusal::Http)),
             (b"HTTP/1.0 503 Service Unavailable", Some(Refusal::Http)),
             (b"HTTP/1.1 400 Bad Request\r\nServer", Some(Refusal::Http)),

@@ -1,6 +1,6 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
-//! A refusal is a status of 400, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
+//! A refusal is a status of 400, 408, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
 //! statuses are answers. At a watched service the kernel compares the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
 
@@ -35,8 +35,10 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let (asked, lost) = (load.answered + failed, refused + failed);
     silent_if(lost == 0, "every exchange was answered")?;
     let mut causes: Vec<_> = errors().map(|(cause, count)| (cause.as_str(), *count)).collect();
-    causes
-        .extend([("status 400, 413, 414, 429, 431 or 5xx", refused), ("timeout", load.timed_out)]);
+    causes.extend([
+        ("status 400, 408, 413, 414, 429, 431 or 5xx", refused),
+        ("timeout", load.timed_out),
+    ]);
     causes.retain(|(_, count)| *count > 0);
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let most = causes.iter().take(3).map(|(cause, count)| format!("{count} {cause}"));
