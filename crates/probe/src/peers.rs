@@ -69,7 +69,7 @@ pub(crate) struct PeerSampler {
     ports: BTreeSet<u16>,
     /// Sockets that a scan of descriptors decided on: whether they are the target's.
     known: HashMap<u32, Whose>,
-    /// Which processes connect to an address, by scans.
+    /// Which processes connect to an address, by scans; of others, only with sockets that the scan before had not.
     askers: HashMap<Whom, BTreeSet<Whose>>,
     sums: Peers,
     awaits: Awaits,
@@ -346,7 +346,7 @@ impl PeerSampler {
             self.ports
                 .extend(listening.filter(|(_, inode)| held.contains(inode)).map(|(port, _)| port));
         }
-        self.known.clear();
+        let before = std::mem::take(&mut self.known);
         // One opened for a question, and closed before the descriptors were read, may be any process's.
         let open = self.diag.as_mut().map(open_now).unwrap_or_default();
         let (ours, came) = (ours(contacts, found), self.came(found));
@@ -358,7 +358,11 @@ impl PeerSampler {
                 _ => continue,
             };
             self.known.insert(contact.inode, whose);
-            self.askers.entry(contact.whom.clone()).or_default().insert(whose);
+            // One that others keep is not among those that come and go.
+            let is_new = !before.is_empty() && !before.contains_key(&contact.inode);
+            if whose == Whose::Targets || is_new {
+                self.askers.entry(contact.whom.clone()).or_default().insert(whose);
+            }
         }
         Ok(())
     }
