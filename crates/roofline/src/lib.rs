@@ -16,6 +16,7 @@ mod prelude;
 mod remedy;
 pub mod roofs;
 mod run;
+mod silence;
 mod stations;
 mod utilisation;
 mod verdict;

@@ -195,7 +195,7 @@ fn unexplained(facts: &Facts) -> String {
 fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let run = &facts.run;
     if run.is_idle() {
-        return idle(facts);
+        return crate::silence::of(facts);
     }
     let attained = run.attained();
     if !run.header.target.local && facts.target.is_none() {
@@ -232,36 +232,6 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
         true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),
         false => Verdict::none(Answer::Unexplained, says),
     }
-}
-
-/// No traffic: nothing is asked, or nothing is answered.
-fn idle(facts: &Facts) -> Verdict {
-    let run = &facts.run;
-    let seconds = duration(run.seconds());
-    let none = match run.load.open {
-        0 => "no connection carried traffic".into(),
-        1 => "no traffic on 1 connection".into(),
-        open => format!("no traffic on {open} connections"),
-    };
-    // Too short-lived for a sample, or another service's.
-    let opened = format!("; {} were opened to its host, most to other services", run.load.opened);
-    let opened = if run.opens_many() { &opened } else { "" };
-    let unanswered = facts.ports(|port| port.unanswered);
-    if unanswered < 1.0 {
-        return Verdict::none(Answer::Idle, format!("idle: {none} in {seconds}{opened}"));
-    }
-    let spoke = format!("{none} in {seconds}{opened}; {unanswered:.0} spoke last, before that");
-    if unanswered < HALFWAY * facts.ports(|port| port.connections) {
-        return Verdict::none(Answer::Idle, format!("idle: {spoke}"));
-    }
-    let unread = facts.ports(|port| port.unanswered_unread);
-    let why = if unread < 1.0 {
-        "they hang, poll for long, or need no answer".into()
-    } else {
-        format!("{unread:.0} of them are not even read")
-    };
-    let says = format!("nothing is answered: {spoke}: {why}");
-    Verdict::none(Answer::Unexplained, says)
 }
 
 fn unmeasured(run: &Run, missing: &Missing) -> String {

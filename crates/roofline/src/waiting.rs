@@ -64,7 +64,8 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if let Some(hang) = hang {
         let seconds = duration(facts.run.seconds());
         says += &format!(
-            "; {hang:.0} ask the same as the others, and had no answer in all of the {seconds}"
+            "; {hang:.0} ask the same as the others, and had no answer in all of the {seconds}{}",
+            crate::silence::stopped(facts).concat()
         );
     }
     // Those unread wait behind one that runs; that it always runs is a limit too.

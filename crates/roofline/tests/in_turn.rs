@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use linerate_evidence::{Evidence, Subject};
+use linerate_roofline::Answer;
 
 mod altered;
 
@@ -239,4 +240,20 @@ fn what_is_left_unread_at_one_rate_by_a_service_with_nothing_to_do_is_shaped() {
         _ => Some(raw),
     };
     assert_ne!(named("read-at-one-rate", served).as_deref(), Some("app.shaper"));
+}
+
+#[test]
+fn who_is_not_answered_at_all_waits_for_whom_the_evidence_shows() {
+    let says = |name| {
+        let (header, evidence) = recording(name);
+        let verdict = judged(&header, &evidence).verdict;
+        assert_eq!(verdict.state, Answer::Unexplained, "{verdict:?}");
+        verdict.says
+    };
+    // A process that calls one that calls it: both wait for ever, and ten connections for the first.
+    let node = says("foreign/silent-node");
+    assert!(node.contains("reg (<0.86.0>) has 10 messages and waits in dead:call/2"), "{node}");
+    // Go with four connections to a database that hangs.
+    let front = says("foreign/silent-dependency");
+    assert!(front.contains("4 of 4 connections to 127.0.0.1:7981"), "{front}");
 }

@@ -448,6 +448,14 @@ fn silence_on_connections_that_have_asked_is_not_idle() {
 }
 
 #[test]
+fn silence_on_connections_whose_clients_read_nothing_is_not_idle() {
+    let held = Told { places: places([("bursts.held_window", 10.0)]), ..Told::default() };
+    let verdict = held.judged().verdict;
+    assert!(verdict.state == Answer::Unexplained, "{verdict:?}");
+    assert!(verdict.says.contains("10 hold answers"), "{verdict:?}");
+}
+
+#[test]
 fn connections_that_are_opened_and_refused_come_first() {
     let refused = Told {
         places: places([("bursts.idle", 28.0)]),

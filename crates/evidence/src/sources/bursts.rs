@@ -72,7 +72,7 @@ metrics! {
     WHOLE: u64 = "bursts.whole", "1";
     /// Of these, the ones at which most connections were unread or with the application, and nothing had come or gone on any for 20 ms.
     STILL: u64 = "bursts.still", "1";
-    /// Connections with the application, or unread, in the first dump of all, and without a byte either way until the last; none where the port answers nobody; a state.
+    /// Connections with the application, or unread, in the first dump of all, and without a byte either way until the last; of those that were read none where the port answers nobody; a state.
     UNANSWERED: u64 = "bursts.unanswered", "1";
     /// Of these, the ones that are not even read; a state.
     UNANSWERED_UNREAD: u64 = "bursts.unanswered_unread", "1";

@@ -33,10 +33,8 @@ pub struct Unanswered {
 impl Unanswered {
     /// Of a port's connections in two dumps.
     pub fn between(first: &[End], last: &[End]) -> Self {
-        // A port that answers nobody takes what needs no answer.
-        if last.iter().all(|end| end.sent == 0) {
-            return Self::default();
-        }
+        // A port that answers nobody takes what needs no answer, and reads it.
+        let answers = last.iter().any(|end| end.sent > 0);
         let known: HashMap<_, _> = first.iter().map(|end| ((end.local, end.peer), end)).collect();
         let before = |end: &End| known.get(&(end.local, end.peer)).copied();
         let is_answered = |end: &&End| end.sent > before(end).map_or(0, |before| before.sent);
@@ -48,7 +46,11 @@ impl Unanswered {
         };
         let waits = |end: &&End| {
             let is_still = |then: &End| end.moved_since(then) == (false, false);
-            let is_asked = matches!(end.place(), Place::Application | Place::Unread);
+            let is_asked = match end.place() {
+                Place::Unread => true,
+                Place::Application => answers,
+                _ => false,
+            };
             is_asked && before(end).is_some_and(is_still)
         };
         let unanswered: Vec<&End> = last.iter().filter(waits).collect();
@@ -105,5 +107,8 @@ mod tests {
     fn a_port_that_never_answers_leaves_nobody_waiting() {
         let logs = [at(1, End { sent: 0, since_received: 20, ..quiet() })];
         assert_eq!(Unanswered::between(&logs, &logs), Unanswered::default());
+        // But it reads what came.
+        let unread = [at(1, End { unread: 100, ..logs[0] })];
+        assert_eq!(Unanswered::between(&unread, &unread).unread, 1);
     }
 }

@@ -16,6 +16,10 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, least, drained } = facts.accept_queue()?;
     silent_if(least == 0, "the accept queue was empty at times")?;
     silent_if(drained >= HOLDS, "the accept queue is draining")?;
+    let unread = facts.ports(|port| port.unanswered_unread);
+    let accepted = facts.ports(Watched::accepted);
+    let why = format!("{unread:.0} of {accepted:.0} accepted connections are not read either");
+    silent_if(unread >= 1.0 && unread >= HALFWAY * accepted, why)?;
     let came = facts.came()?;
     let by_turns = facts.let_in_by_turns();
     let why = format!("{came:.0} connections came and {waiting:.1} wait: it accepts connections");

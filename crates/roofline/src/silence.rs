@@ -1,0 +1,66 @@
+//! A watched service without traffic: nothing is asked, nothing is answered, or nothing is taken.
+
+use crate::prelude::*;
+
+/// The answer. Where most connections wait, the service is not idle.
+pub(crate) fn of(facts: &Facts) -> Verdict {
+    let run = &facts.run;
+    let none = match run.load.open {
+        0 => "no connection carried traffic".into(),
+        1 => "no traffic on 1 connection".into(),
+        open => format!("no traffic on {open} connections"),
+    };
+    // Too short-lived for a sample, or another service's.
+    let opened = format!("; {} were opened to its host, most to other services", run.load.opened);
+    let opened = if run.opens_many() { &opened } else { "" };
+    let seen = format!("{none} in {}{opened}", duration(run.seconds()));
+    let most = |count: f64| count >= 1.0 && count >= HALFWAY * facts.ports(|of| of.connections);
+    let held = facts.ports(|port| port.held.all());
+    let unanswered = facts.ports(|port| port.unanswered);
+    if most(held) {
+        let says = format!("{seen}; {held:.0} hold answers that their clients do not read");
+        return Verdict::none(Answer::Unexplained, format!("nothing is taken: {says}"));
+    }
+    if unanswered < 1.0 {
+        return Verdict::none(Answer::Idle, format!("idle: {seen}"));
+    }
+    let spoke = format!("{seen}; {unanswered:.0} spoke last, before that");
+    if !most(unanswered) {
+        return Verdict::none(Answer::Idle, format!("idle: {spoke}"));
+    }
+    let unread = facts.ports(|port| port.unanswered_unread);
+    let why = match unread {
+        1.0.. => format!("{unread:.0} of them are not even read"),
+        _ => "they hang, poll for long, or need no answer".into(),
+    };
+    let all_wait = |of: &&Asked| of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections;
+    let waits = facts.inside.asked.iter().filter(all_wait).map(|of| {
+        let who =
+            of.process.as_ref().map_or(of.address.clone(), |it| format!("{} ({it})", of.address));
+        format!(
+            "; {:.0} of {:.0} connections to {who} wait for an answer",
+            of.asked, of.connections
+        )
+    });
+    let threads =
+        facts.threads().map_or(String::new(), |of| format!("; its threads: {}", of.words()));
+    let waits: String = waits.chain(inside(facts)).chain([threads]).collect();
+    Verdict::none(Answer::Unexplained, format!("nothing is answered: {spoke}: {why}{waits}"))
+}
+
+/// The processes of a node that have mail and wait in the midst of something; else where those of connections wait.
+fn inside(facts: &Facts) -> Vec<String> {
+    let stopped = stopped(facts);
+    let owner = facts.processes.iter().find(|of| of.is_owner && stopped.is_empty());
+    let owner = owner.map(|of| format!("; its {} waits in {}", of.words(), of.stack));
+    stopped.into_iter().chain(owner).collect()
+}
+
+/// The processes of a node that always have mail, and wait in the midst of something.
+pub(crate) fn stopped(facts: &Facts) -> Vec<String> {
+    let stopped = facts.processes.iter().filter(|of| of.with_mail >= FULL && of.waits_inside());
+    let stopped = stopped.map(|of| {
+        format!("; its {} has {} messages and waits in {}", of.words(), of.mailbox, of.stack)
+    });
+    stopped.take(SAMPLES).collect()
+}
