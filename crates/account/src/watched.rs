@@ -37,7 +37,7 @@ pub struct Watched {
     pub unanswered: f64,
     /// Of these, the ones that the service has not even read.
     pub unanswered_unread: f64,
-    /// Of these, the ones that ask the same as connections that were answered meanwhile.
+    /// Of these, the ones whose requests are as long as those of connections that were answered meanwhile.
     pub unanswered_alike: f64,
     /// By the headers.
     pub exchanges: Option<Exchanges>,

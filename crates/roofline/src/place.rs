@@ -200,7 +200,11 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
         let is_steady = longest - shortest <= HALFWAY * longest;
         let most = match callers {
             u64::MAX => process.with_mail >= FULL && mail >= FEW && is_steady,
-            _ => mail >= HALFWAY * of && of >= 2.0 && process.mailbox <= callers,
+            // What nobody takes is none of the requests.
+            _ => {
+                let waiting = process.waiting(callers);
+                waiting as f64 >= HALFWAY * of && of >= 2.0 && waiting <= callers
+            }
         };
         let is_taken = process.running >= HALFWAY || process.waits_inside();
         let is_called = process.is_called() && of >= 2.0 && facts.inside.asleep >= HALFWAY * of;

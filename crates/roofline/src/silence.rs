@@ -25,10 +25,12 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
         return Verdict::none(Answer::Idle, format!("idle: {seen}"));
     }
     let spoke = format!("{seen}; {unanswered:.0} spoke last, before that");
-    if !most(unanswered) {
+    let unread = facts.ports(|port| port.unanswered_unread);
+    // A consumer's acknowledgement needs no answer.
+    let is_broker = run.of(Subject::Node).last(broker::CONSUMERS).is_ok();
+    if !most(unanswered) || is_broker && unread < 1.0 {
         return Verdict::none(Answer::Idle, format!("idle: {spoke}"));
     }
-    let unread = facts.ports(|port| port.unanswered_unread);
     let why = match unread {
         1.0.. => format!("{unread:.0} of them are not even read"),
         _ => "they hang, poll for long, or need no answer".into(),

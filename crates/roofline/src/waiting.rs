@@ -64,7 +64,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if let Some(hang) = hang {
         let seconds = duration(facts.run.seconds());
         says += &format!(
-            "; {hang:.0} ask the same as the others, and had no answer in all of the {seconds}{}",
+            "; {hang:.0} sent requests as long as others', and had no answer in all of the {seconds}{}",
             crate::silence::stopped(facts).concat()
         );
     }
@@ -91,7 +91,8 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
 /// Connections that wait, for as long as they were watched, for what others have at once: a part of those that wait.
 fn hang(facts: &Facts) -> Option<f64> {
     let hang = facts.ports(|port| port.unanswered_alike);
-    let (_, headers) = facts.captured().ok()?;
-    let is_long = facts.run.seconds() >= FEW * headers.p99_s;
+    // Without the headers it is only known that others were answered meanwhile.
+    let headers = facts.captured().ok();
+    let is_long = headers.is_none_or(|(_, of)| facts.run.seconds() >= FEW * of.p99_s);
     (is_long && hang >= HOLDS * (facts.ports(Watched::under_way) + hang).max(1.0)).then_some(hang)
 }

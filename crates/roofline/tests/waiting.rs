@@ -52,7 +52,7 @@ struct Told {
     writes: f64,
     /// Answers of HTTP that refuse.
     told_no: f64,
-    /// Connections without an answer all the time, and those of them that ask the same as others.
+    /// Connections without an answer all the time, and those of them whose requests are as long as others'.
     unanswered: [u64; 2],
     /// The share of the time in which all wait and nothing moves.
     still: f64,
@@ -410,7 +410,11 @@ fn who_is_never_answered_is_not_well_where_others_that_ask_the_same_are() {
     };
     let judgement = hang([9, 9]).judged();
     assert!(judgement.verdict.state == Answer::Unexplained, "{:?}", judgement.verdict);
-    assert!(judgement.verdict.says.contains("9 ask the same"), "{:?}", judgement.verdict);
+    assert!(
+        judgement.verdict.says.contains("9 sent requests as long as others'"),
+        "{:?}",
+        judgement.verdict
+    );
     // Another request may wait for long: a poll.
     let judgement = hang([9, 0]).judged();
     assert!(judgement.verdict.state == Answer::Unlimited, "{:?}", judgement.verdict);

@@ -42,7 +42,7 @@ pub struct Port {
     /// Of these, the ones that the service has not even read.
     #[serde(default)]
     pub unanswered_unread: f64,
-    /// Of these, the ones that ask the same as connections that were answered meanwhile.
+    /// Of these, the ones whose requests are as long as those of connections that were answered meanwhile.
     #[serde(default)]
     pub unanswered_alike: f64,
     /// What the headers of its packets tell; absent where they were not captured.

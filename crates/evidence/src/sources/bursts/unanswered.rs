@@ -2,7 +2,7 @@
 //!
 //! The headers of packets do not show them, and rates and means are of the others. They hang, or poll for long, or
 //! sent what needs no answer. Where their requests are as long as those of connections that are answered meanwhile,
-//! they ask the same as these: they hang, or wait for what the others have.
+//! they likely ask the same: they hang, or wait for what the others have.
 //!
 //! Blind spot: the length is the mean over the connection's life, so requests of many lengths are not alike, and
 //! another request of the same length is. A wait that began after the first dump is an exchange of the headers.

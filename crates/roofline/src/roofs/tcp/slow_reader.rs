@@ -44,6 +44,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle: the reader may wait for one")?;
+    let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
+    silent_if(
+        rests,
+        "who is answered meanwhile is not delayed: those clients rest between answers",
+    )?;
     let bulk = Bulk::of(facts);
     let window = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
     let used_up = "its peers' windows are in use, but not shut";
