@@ -141,13 +141,31 @@ pub enum Trouble {
     },
 }
 
-/// Makes a few exchanges and takes their time.
+/// So many are begun on connections of their own, one after the other within the timeout, until one is answered.
+// Chosen: of a service that hangs for half of its connections, one in sixteen is given up.
+const ATTEMPTS: u32 = 4;
+
+/// Makes a few exchanges and takes their time. Where the first one waits for long, the same again on another
+/// connection: a service that hangs for some of its connections can be loaded.
 pub fn probe(job: &Job) -> Result<Preflight, Trouble> {
-    let job = job.clone();
     let address = job.servers.first().map_or_else(String::new, |server| server.address.to_string());
-    // A thread of its own: the engine's network namespaces are entered for good.
-    let ended = std::thread::spawn(move || exchanges(&job)).join();
-    ended.unwrap_or_else(|_| Err(Trouble::Other { address, wrong: "the probe panicked".into() }))
+    let (done, ended) = std::sync::mpsc::channel();
+    let begin = || {
+        let (job, done) = (job.clone(), done.clone());
+        // A thread of its own: the engine's network namespaces are entered for good. One that still waits when
+        // another was answered ends with its timeout.
+        std::thread::spawn(move || done.send(exchanges(&job)));
+    };
+    let patience = job.plan.load.timeout / ATTEMPTS;
+    for _ in 0..ATTEMPTS {
+        begin();
+        if let Ok(found) = ended.recv_timeout(patience) {
+            return found;
+        }
+    }
+    // The first one is over about now. A thread that panics sends nothing.
+    let panicked = Trouble::Other { address, wrong: "the probe panicked".into() };
+    ended.recv_timeout(job.plan.load.timeout).unwrap_or(Err(panicked))
 }
 
 /// One host's connection to one server.

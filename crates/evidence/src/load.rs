@@ -69,6 +69,9 @@ pub struct LoadSummary {
     pub lost: u64,
     /// Due, and neither answered, failed nor timed out when the engine closed.
     pub in_flight_at_end: u64,
+    /// Connections on average, from the first exchange to the window's end, whose exchange failed or had no answer yet:
+    /// the sum of those exchanges' ages by that time. Of a watched target 0.
+    pub unanswered: f64,
     /// Answers by status class, whole run.
     pub status: [u64; 5],
     /// Answers by status, whole run.
@@ -305,6 +308,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
     let mut busiest = std::collections::BTreeMap::<u16, u64>::new();
     // The integral, the answered, their summed service and the ages at both edges: Little's law.
     let (mut area, mut served, mut failed_age) = (0u128, 0f64, 0u128);
+    let mut unanswered = 0u128;
     for slice in slices {
         for (cause, count) in &slice.errors {
             *errors.entry(cause.clone()).or_default() += count;
@@ -319,6 +323,9 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
             first_byte.add(&slice.first_byte, None);
             lateness.add(&slice.lateness, None);
             own_lateness.add(&slice.own_lateness, None);
+        }
+        if slice.phase == Phase::Load && slice.to <= window.1 {
+            unanswered += slice.failed_age;
         }
         if in_window {
             area += slice.in_flight_area;
@@ -335,6 +342,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
     let age_out = measured.last().map_or(0, |row| row.age_at_end);
     let nanos = window.1.since(window.0).as_nanos() as f64;
     let over = |sum: f64| if nanos > 0.0 { sum / nanos } else { 0.0 };
+    let until_its_end = window.1.since(start).as_nanos().max(1) as f64;
     let in_flight = over(area as f64);
     let in_flight_by_little = over(served + failed_age as f64 + age_out as f64 - age_in as f64);
 
@@ -353,6 +361,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         timed_out: slices.iter().map(|slice| slice.timed_out).sum(),
         lost: slices.iter().map(|slice| slice.lost).sum(),
         in_flight_at_end: in_flight_at_end(slices),
+        unanswered: (unanswered + age_out) as f64 / until_its_end,
         status: slices.iter().fold([0; 5], |mut sum, slice| {
             sum.iter_mut().zip(slice.status).for_each(|(sum, count)| *sum += count);
             sum
@@ -647,6 +656,18 @@ mod tests {
         evidence.slices[19].in_flight_at_end = 100;
         let summary = summarise(&evidence, &plan());
         assert!(summary.latency.at(90.0).unwrap().at_least);
+    }
+
+    #[test]
+    fn who_has_no_answer_all_the_time_is_a_connection_that_is_lost() {
+        // Of a second thread's three connections one was never answered, and one timed out after half of the time.
+        let mut evidence = lockstep(20);
+        let last = evidence.slices.last_mut().unwrap();
+        (last.in_flight_at_end, last.age_at_end) = (1, 4_000_000_000);
+        evidence.slices[9].failed_age = 2_000_000_000;
+        let summary = summarise(&evidence, &plan());
+        assert!((summary.unanswered - 1.5).abs() < 0.01, "{}", summary.unanswered);
+        assert!(summarise(&lockstep(20), &plan()).unanswered < 0.01);
     }
 
     #[test]

@@ -332,7 +332,9 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let is_full = |of: &Resource| resource.is_part_of(*of) && facts.stations.is_full(*of);
     let at_place = facts.place.resource.filter(|full| resource.is_part_of(*full));
     let full = at_place.or_else(|| cpus.into_iter().find(is_full))?;
-    let used = facts.stations.of_resource(full)?.used;
+    // A process that waits in the midst of a call is held by it, and not by what it uses.
+    let of = facts.stations.of_resource(full).filter(|of| of.fullness() >= HALFWAY)?;
+    let used = of.used;
     let spared = (each * facts.attained).min(used);
     let most = used / (used - spared).max(used / 1e6);
     let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));

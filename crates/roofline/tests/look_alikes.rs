@@ -2,9 +2,9 @@
 //! one that tells a limit from what looks like it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::{Evidence, Side, Step, Subject};
+use linerate_evidence::{Evidence, Side, Step, Subject, summarise};
 use linerate_model::Timestamp;
-use linerate_roofline::State;
+use linerate_roofline::{Run, State, judge};
 
 mod altered;
 
@@ -390,4 +390,20 @@ fn answers_in_pieces_that_come_sooner_alone_are_at_no_rate_of_each_connection() 
     let judgement = judged(&header, &evidence);
     assert_eq!(of(&judgement, "app.shaper").state, State::DoesNotApply);
     assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+}
+
+#[test]
+fn connections_that_have_no_answer_all_the_time_were_turned_away() {
+    // 10 connections, each answered after 50 ms, for 4 s.
+    let (header, evidence) = recording("foreign/late-to-read");
+    let judged = |unanswered| {
+        let mut load = summarise(&evidence, &header.plan);
+        load.unanswered = unanswered;
+        judge(&Run { header: &header, evidence: &evidence, load: &load })
+    };
+    let half = judged(5.1);
+    assert_eq!(half.verdict.by(), Some("app.refused"), "{:?}", half.verdict);
+    assert!(half.verdict.says.contains("5 of 10 connections had no answer"), "{:?}", half.verdict);
+    assert_ne!(judged(0.3).verdict.by(), Some("app.refused"));
+    assert_ne!(judged(10.0).verdict.by(), Some("app.refused"), "nobody is answered");
 }

@@ -53,6 +53,7 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         timed_out: 0,
         lost: 0,
         in_flight_at_end: 0,
+        unanswered: 0.0,
         status: [0; 5],
         codes: Default::default(),
         wrong: None,

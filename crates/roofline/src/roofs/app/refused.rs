@@ -1,7 +1,8 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
 //! A refusal is a status of 400, 408, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
-//! statuses are answers. At a watched service the kernel compares the first bytes of answers, in several protocols.
+//! statuses are answers. A connection of a closed loop that has no answer all the time is one that was turned away.
+//! At a watched service the kernel compares the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
 
 use linerate_evidence::sources::capture::Refusal;
@@ -15,14 +16,42 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
 }
 
-/// So many of what was asked for were served; its log has the reason.
-fn claim(asked: f64, served: f64, log: &str) -> Claim {
-    let by_hand = format!("its log says why: {log}");
+/// So many of what was asked for were served.
+fn claim(asked: f64, served: f64, by_hand: &str) -> Claim {
     Claim::place(vec![Part::TurnedAway { asked, served }])
         .lifted_by([Remedy::human("serves what it now refuses", by_hand)])
 }
 
 fn made(facts: &Facts) -> Result<Claim, Silent> {
+    failed(facts).or_else(|why| unanswered(facts).ok_or(why))
+}
+
+/// Connections of a closed loop that wait for an answer all the time, while others have many.
+fn unanswered(facts: &Facts) -> Option<Claim> {
+    let (run, load) = (&facts.run, &facts.run.load);
+    let connections = f64::from(run.connections());
+    let unanswered = load.unanswered.round();
+    let slowest = load.service.at(99.0)?.value as f64 / 1e9;
+    let is_long = run.seconds() >= FEW * slowest && !run.header.plan.has_due_times();
+    let served = connections - unanswered;
+    // Where something is full, others have what these wait for: they starve, and the limit is what is full.
+    let starve = matches!(facts.place.regime, Regime::Full | Regime::RateSet);
+    let find = "find what they wait for: a lock that is never released, a lost reply, a dependency that hangs; its stacks \
+                (jstack, py-spy dump, pprof) show it, or `linerate doctor` of a node";
+    (is_long && !starve && unanswered >= 1.0 && served >= 1.0).then(|| {
+        // They would have as many as the others.
+        let answered = load.exchanges as f64;
+        claim(answered * connections / served, answered, find)
+            .sum(format!("{unanswered:.0} of {connections:.0} connections had no answer"))
+            .seen(format!(
+                "99 % of the answers to the others came within {}; these waited for all of the {}",
+                duration(slowest),
+                duration(run.seconds())
+            ))
+    })
+}
+
+fn failed(facts: &Facts) -> Result<Claim, Silent> {
     let load = &facts.run.load;
     // A request that crosses the server's close is not refused: HTTP clients send it again (RFC 9112, 9.3.1).
     let closes = facts.closes_after().is_some();
@@ -43,7 +72,7 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let most = causes.iter().take(3).map(|(cause, count)| format!("{count} {cause}"));
     let (said, good) = (Vec::from_iter(most).join(", "), load.good_throughput);
-    let log = "a limit of connections, requests or their size (503, 429, 413, 431, 400), a worker that died (reset), a timeout of its own (closed)";
+    let log = "its log says why: a limit of connections, requests or their size (503, 429, 413, 431, 400), a worker that died (reset), a timeout of its own (closed)";
     Ok(claim(asked as f64, (asked - lost) as f64, log)
         .sum(format!("{lost} of {asked} exchanges failed or were refused; {good} good answers"))
         .seen(said))
@@ -61,7 +90,7 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let (sort, others) = (sorts[0].0.words(), all - told);
     let (asked, served) = (all * seconds, others * seconds);
     let refused = asked - served;
-    let log = "a limit of connections or requests (of a user, an address, all), a store that is full, a worker or \
+    let log = "its log says why: a limit of connections or requests (of a user, an address, all), a store that is full, a worker or \
                dependency that failed";
     Ok(claim(asked, served, log)
         .sum(format!("{refused:.0} of {asked:.0} answers of port {port} are refusals"))
@@ -78,7 +107,7 @@ fn refused(facts: &Facts) -> Result<Claim, Silent> {
     let refused = lost * seconds;
     // Connections that were open before they were reset are added.
     let asked = (headers.opened_per_s * seconds).max(refused);
-    let log = "a limit of connections, a worker that died, a timeout of its own";
+    let log = "its log says why: a limit of connections, a worker that died, a timeout of its own";
     Ok(claim(asked, asked - refused, log)
         .sum(format!("{refused:.0} of {asked:.0} connections to port {port} were refused or reset"))
         .seen(format!(
