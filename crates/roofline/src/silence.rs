@@ -35,19 +35,22 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
         1.0.. => format!("{unread:.0} of them are not even read"),
         _ => "they hang, poll for long, or need no answer".into(),
     };
-    let all_wait = |of: &&Asked| of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections;
-    let waits = facts.inside.asked.iter().filter(all_wait).map(|of| {
-        let who =
-            of.process.as_ref().map_or(of.address.clone(), |it| format!("{} ({it})", of.address));
-        format!(
-            "; {:.0} of {:.0} connections to {who} wait for an answer",
-            of.asked, of.connections
-        )
-    });
     let threads =
         facts.threads().map_or(String::new(), |of| format!("; its threads: {}", of.words()));
-    let waits: String = waits.chain(inside(facts)).chain([threads]).collect();
+    let waits = [silent_peers(facts), inside(facts), vec![threads]].concat().concat();
     Verdict::none(Answer::Unexplained, format!("nothing is answered: {spoke}: {why}{waits}"))
+}
+
+/// Those that it has asked, and that have not answered it all the time.
+pub(crate) fn silent_peers(facts: &Facts) -> Vec<String> {
+    let silent = facts.inside.asked.iter().filter(|of| of.unanswered >= 1.0);
+    let words = |of: &Asked| {
+        let who =
+            of.process.as_ref().map_or(of.address.clone(), |it| format!("{} ({it})", of.address));
+        let (unanswered, all) = (of.unanswered, of.connections.max(of.unanswered));
+        format!("; {unanswered:.0} of {all:.0} connections to {who} had no answer all the time")
+    };
+    silent.map(words).take(SAMPLES).collect()
 }
 
 /// The processes of a node that have mail and wait in the midst of something; else where those of connections wait.

@@ -85,6 +85,9 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         && hang.is_none()
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
+    if !is_work {
+        says += &crate::silence::silent_peers(facts).concat();
+    }
     (says, is_work)
 }
 

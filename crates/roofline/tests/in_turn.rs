@@ -255,5 +255,19 @@ fn who_is_not_answered_at_all_waits_for_whom_the_evidence_shows() {
     assert!(node.contains("reg (<0.86.0>) has 10 messages and waits in dead:call/2"), "{node}");
     // Go with four connections to a database that hangs.
     let front = says("foreign/silent-dependency");
-    assert!(front.contains("4 of 4 connections to 127.0.0.1:7981"), "{front}");
+    assert!(
+        front.contains("4 of 4 connections to 127.0.0.1:7981 (python3.11) had no answer"),
+        "{front}"
+    );
+}
+
+#[test]
+fn consumers_that_always_hold_all_that_they_may_are_waited_for_though_no_queue_grows() {
+    // RabbitMQ: eight requests outstanding, and two workers with a prefetch of 1, who take 20 ms for each.
+    let named = |change: &dyn Fn(&str, u64) -> u64| {
+        named("consumers-full", |it, raw| Some(change(it, raw)))
+    };
+    assert_eq!(named(&|_, raw| raw).as_deref(), Some("app.consumer"));
+    let idle = |metric: &str, raw| if metric == "broker.acknowledged" { raw + 1 } else { raw };
+    assert_ne!(named(&idle).as_deref(), Some("app.consumer"), "a hand is free");
 }

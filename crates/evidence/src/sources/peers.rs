@@ -62,6 +62,8 @@ metrics! {
     UNSENT: u64 = "peer.unsent", "1";
     /// Of those, the ones that are held by Nagle: less than a segment is unsent, an ACK is outstanding, and both windows have room.
     HELD_NAGLE: u64 = "peer.held_nagle", "1";
+    /// Connections with a question out at the first instant, and without a segment of data either way until the last: it has hung, or is a subscription; a state.
+    UNANSWERED: u64 = "peer.unanswered", "1";
     /// Samples of single connections to it, since sampling began: where the target opened few, each is sampled more often than all are dumped.
     LOOKS: u64 = "peer.looks", "1";
     /// Of those, the ones that found a question out.
@@ -110,6 +112,8 @@ struct Sums {
     asked_maybe: u64,
     unsent: u64,
     held_nagle: u64,
+    /// By inode: segments of the questions that have been out since the first instant of all.
+    unanswered: BTreeMap<u32, [u32; 2]>,
     samples: u64,
     samples_asked: u64,
     /// By inode, at the last sample of a single connection; and what came since the first, of all.
@@ -125,7 +129,9 @@ impl Peers {
         self.sums.values_mut().for_each(|sums| sums.now = 0);
         let mut open: BTreeMap<Whom, BTreeSet<u32>> = BTreeMap::new();
         let mut waited: BTreeMap<Whom, u64> = BTreeMap::new();
-        for Contact { whom, inode, question, awaited, unsent, held_nagle } in contacts {
+        let mut out: BTreeMap<Whom, BTreeMap<u32, [u32; 2]>> = BTreeMap::new();
+        for contact in contacts {
+            let Contact { whom, inode, question, awaited, unsent, held_nagle, segments } = contact;
             if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&whom) {
                 continue;
             }
@@ -136,12 +142,20 @@ impl Peers {
             sums.asked_maybe += u64::from(question == Some(Question::Undecided));
             sums.unsent += u64::from(unsent);
             sums.held_nagle += u64::from(held_nagle);
+            if let (Some(Question::Out), Some(segments)) = (question, segments) {
+                out.entry(whom.clone()).or_default().insert(inode, segments);
+            }
             if question.is_none() {
                 *waited.entry(whom.clone()).or_default() += u64::from(awaited);
                 open.entry(whom).or_default().insert(inode);
             }
         }
         for (whom, sums) in &mut self.sums {
+            let out = out.remove(whom).unwrap_or_default();
+            match self.instants {
+                1 => sums.unanswered = out,
+                _ => sums.unanswered.retain(|inode, segments| out.get(inode) == Some(segments)),
+            }
             let open = open.remove(whom).unwrap_or_default();
             sums.gone += sums.open.difference(&open).count() as u64;
             let now = open.len() as u64;
@@ -235,6 +249,7 @@ impl Peers {
                 (ASKED_MAYBE, sums.asked_maybe),
                 (UNSENT, sums.unsent),
                 (HELD_NAGLE, sums.held_nagle),
+                (UNANSWERED, if self.instants > 1 { sums.unanswered.len() as u64 } else { 0 }),
                 (LOOKS, sums.samples),
                 (LOOKS_ASKED, sums.samples_asked),
                 (CAME, sums.came),
@@ -360,6 +375,25 @@ mod tests {
     }
 
     #[test]
+    fn a_question_that_is_never_answered_is_told_apart() {
+        let mut peers = Peers::default();
+        let at = |inode: u32, fields: &[(usize, u32)]| {
+            let socket = sockets(&socket(1, 5432, 0, fields)).next().unwrap();
+            Contact { inode, ..Contact::from(&socket) }
+        };
+        let out = [(44, 3), (52, 8)];
+        peers.take([at(1, &out), at(2, &out), at(3, &[(44, 8), (52, 3)])]);
+        // The second was answered and asks again; the third asks now; the fourth is new.
+        let again = [(44, 3), (52, 8), (152, 6), (156, 6)];
+        let now = [at(1, &out), at(2, &again), at(3, &out), at(4, &out)];
+        peers.take(now);
+        let mut evidence = Evidence::default();
+        peers.push(Timestamp(1), &mut evidence);
+        let of = evidence.of(Subject::Peer(0));
+        assert_eq!((of.last(ASKED), of.last(UNANSWERED)), (Ok(6), Ok(1)));
+    }
+
+    #[test]
     fn an_answer_of_which_more_comes_before_the_next_question_was_on_its_way() {
         let sample = |fields: &[(usize, u32)]| -> Socket {
             sockets(&socket(1, 5432, 0, fields)).next().unwrap()
@@ -401,6 +435,7 @@ mod tests {
             awaited: false,
             unsent: false,
             held_nagle: false,
+            segments: None,
         };
         let resolver = Whom::Udp("127.0.0.53:53".parse().unwrap());
         let (sink, php) =
@@ -436,6 +471,7 @@ mod tests {
                 awaited: inode <= instant % 3,
                 unsent: false,
                 held_nagle: false,
+                segments: None,
             }));
         }
         let mut evidence = Evidence::default();

@@ -62,7 +62,8 @@ pub(super) fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
 pub(super) fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     let contact = |whom, inode| {
         let (question, awaited) = (None, false);
-        Contact { whom, inode, question, awaited, unsent: false, held_nagle: false }
+        let (unsent, held_nagle, segments) = (false, false, None);
+        Contact { whom, inode, question, awaited, unsent, held_nagle, segments }
     };
     // Kernels without these questions, or a sandbox that forbids them: none, then.
     let datagrams = diag.datagrams().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Growing queues of a message broker: how much of what is published into them is consumed.
+//! Queues of a message broker that grow, or whose consumers are always full: how much of what is published into them is consumed.
 //!
 //! A queue grows if it does in each third of the window. Where consumers may hold any number, what they hold counts.
 
@@ -69,12 +69,28 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
         let most = each.max_by(|a, b| a.grown.total_cmp(&b.grown));
         return most.or_not_here(format!("none of {count} queues grew throughout"));
     }
-    let why = "queues are not counted one by one here, and";
-    let elsewhere = format!("{why} {others} other nodes may consume what is published here");
-    silent_if(others > 0, elsewhere)?;
-    let streams = whole.max(broker::STREAMS)? > 0;
-    silent_if(streams, format!("{why} streams keep consumed messages"))?;
-    all(run, &queues)
+    let of = all(run, &queues)?;
+    let why = format!("{:.0} of {:.0} published messages were consumed", of.taken, of.published);
+    silent_if(!of.is_growing(), format!("{why}, and the queues did not grow throughout"))?;
+    Ok(of)
+}
+
+/// All queues together, where their consumers hold as many messages as they may at nine of ten samples, and have had
+/// many: those who publish and wait for it ask no more than they consume, and no queue grows.
+pub(crate) fn always_full(run: &Run) -> Option<Growing> {
+    let of = run.of(Subject::Node);
+    let all = all(run, &run.evidence.queues()).ok()?;
+    let limit =
+        all.consumers?.prefetch.filter(|_| all.consumers.is_some_and(|of| of.are_full()))?;
+    let done = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
+    let done = done.map(|metric| of.values(metric).ok()).into_iter().collect::<Option<Vec<_>>>()?;
+    let handed = of.values(broker::DELIVERED).ok()?;
+    // The counters are read one after the other.
+    let held = |at: usize| handed[at] - done.iter().map(|of| of[at]).sum::<u64>().min(handed[at]);
+    let is_whole = done.iter().all(|of| of.len() == handed.len());
+    let full = (0..handed.len()).filter(|at| is_whole && held(*at) as f64 >= FULL * limit).count();
+    let is_full = full as f64 >= FULL * handed.len() as f64 && full > 2 * SAMPLES;
+    (is_full && all.taken >= FEW * limit).then_some(all)
 }
 
 /// One counted queue; none where it does not grow.
@@ -122,7 +138,13 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
 }
 
 fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
-    let of = run.of(Subject::Node);
+    let (of, whole) = (run.of(Subject::Node), run.whole(Subject::Node));
+    let others = whole.max(broker::NODES).map_or(0, |nodes| nodes - 1);
+    let why = "queues are not counted one by one here, and";
+    let elsewhere = format!("{why} {others} other nodes may consume what is published here");
+    silent_if(others > 0, elsewhere)?;
+    let streams = whole.max(broker::STREAMS)? > 0;
+    silent_if(streams, format!("{why} streams keep consumed messages"))?;
     of.last(broker::PUBLISHED)?;
     let counts = |metric| queues.iter().filter_map(move |of| run.of(*of).last(metric).ok());
     let sum = |metric| counts(metric).sum::<u64>();
@@ -139,9 +161,6 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     };
     let balance = flow.balance(unlimited > 0 && acknowledges);
     let balance = balance.or_not_here("its counters were sampled too few times")?;
-    let Growing { taken, published: all, .. } = &balance;
-    let why = format!("{taken:.0} of {all:.0} published messages were consumed");
-    silent_if(!balance.is_growing(), format!("{why}, and the queues did not grow throughout"))?;
     let of_all = |metrics: &[Metric<u64>]| -> Option<u64> {
         metrics.iter().map(|metric| of.last(*metric).ok()).sum()
     };

@@ -20,6 +20,8 @@ pub struct Asked {
     pub connections: f64,
     /// Of them, those with a question out.
     pub asked: f64,
+    /// Besides, those that had no answer all the time: what was answered meanwhile has not waited for them.
+    pub unanswered: f64,
     /// Of those, the ones whose question Nagle holds in the target's own socket.
     pub held_nagle: f64,
     /// Samples of single connections to it, and those that found a question out; none where they are many.
@@ -50,14 +52,17 @@ impl Asked {
             // After the load, and so outside of the window.
             let last = |metric| evidence.of(subject).last(metric).unwrap_or(0);
             let fact = |name| evidence.fact(subject, name);
+            let unanswered = last(super::UNANSWERED) as f64;
+            // What was sent and answered within one millisecond: as likely asked as not.
+            let asked = mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0;
             let is_other = fact("whose") != Some("target");
             Some(Self {
                 address: fact("address")?.to_owned(),
                 is_accepted: fact("opened_by") == Some("peer"),
                 process: fact("process").map(str::to_owned),
                 connections: mean(super::CONNECTIONS),
-                // What was sent and answered within one millisecond: as likely asked as not.
-                asked: mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0,
+                asked: (asked - unanswered).max(0.0),
+                unanswered,
                 held_nagle: mean(super::HELD_NAGLE),
                 samples,
                 came: of.grown(super::CAME).ok(),

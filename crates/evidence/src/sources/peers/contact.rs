@@ -54,6 +54,8 @@ pub struct Contact {
     pub unsent: bool,
     /// Whether it is Nagle that holds them.
     pub held_nagle: bool,
+    /// Segments with data that it sent, and that came; absent where the kernel does not count them.
+    pub segments: Option<[u32; 2]>,
 }
 
 /// Whether a connection waits for its other end.
@@ -117,9 +119,9 @@ impl Answered {
 impl From<&Socket> for Contact {
     fn from(of: &Socket) -> Self {
         let Connection { peer, inode, .. } = of.connection;
-        let Socket { question, unsent, held_nagle, .. } = *of;
-        let (whom, question) = (Whom::Tcp(peer), Some(question));
-        Self { whom, inode, question, awaited: false, unsent, held_nagle }
+        let Socket { question, unsent, held_nagle, segments, .. } = *of;
+        let (whom, question, segments) = (Whom::Tcp(peer), Some(question), Some(segments));
+        Self { whom, inode, question, awaited: false, unsent, held_nagle, segments }
     }
 }
 

@@ -6,6 +6,26 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    grows(facts).or_else(|why| full(facts).ok_or(why))
+}
+
+/// Consumers that always hold all that they may: publishers that wait for them ask no more.
+fn full(facts: &Facts) -> Option<Claim> {
+    let queue = always_full(&facts.run)?;
+    let (limit, each) = (queue.consumers?.prefetch?, queue.each()?);
+    let rate = OpRate(queue.taken / queue.seconds);
+    Some(
+        Claim::cause(vec![Part::capacity(Resource::Slots, limit, each)])
+            .sum(format!(
+                "consumers always hold the {limit:.0} messages that they may: {limit:.0} / {} = {rate}",
+                duration(each)
+            ))
+            .seen(seen(&queue))
+            .lifted_by(remedies(&queue)),
+    )
+}
+
+fn grows(facts: &Facts) -> Result<Claim, Silent> {
     let queue = growing(&facts.run)?;
     let at_once = queue.consumers.and_then(|of| of.prefetch).unwrap_or(0.0);
     let part = match queue.consumers.is_some_and(|of| of.are_full()) {
