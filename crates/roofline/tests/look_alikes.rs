@@ -396,14 +396,17 @@ fn answers_in_pieces_that_come_sooner_alone_are_at_no_rate_of_each_connection() 
 fn connections_that_have_no_answer_all_the_time_were_turned_away() {
     // 10 connections, each answered after 50 ms, for 4 s.
     let (header, evidence) = recording("foreign/late-to-read");
-    let judged = |unanswered| {
+    let judged = |unanswered, timed_out| {
         let mut load = summarise(&evidence, &header.plan);
-        load.unanswered = unanswered;
+        (load.unanswered, load.timed_out) = (unanswered, timed_out);
         judge(&Run { header: &header, evidence: &evidence, load: &load })
     };
-    let half = judged(5.1);
+    let half = judged(5.1, 0);
     assert_eq!(half.verdict.by(), Some("app.refused"), "{:?}", half.verdict);
     assert!(half.verdict.says.contains("5 of 10 connections had no answer"), "{:?}", half.verdict);
-    assert_ne!(judged(0.3).verdict.by(), Some("app.refused"));
-    assert_ne!(judged(10.0).verdict.by(), Some("app.refused"), "nobody is answered");
+    // Five that timed out are no more than those.
+    let timed_out = judged(5.1, 5).verdict;
+    assert!(timed_out.says.contains("5 of 10 connections had no answer"), "{timed_out:?}");
+    assert_ne!(judged(0.3, 0).verdict.by(), Some("app.refused"));
+    assert_ne!(judged(10.0, 0).verdict.by(), Some("app.refused"), "nobody is answered");
 }
