@@ -323,3 +323,39 @@ fn another_protocol_is_quoted_by_the_probe() {
     let trouble = probe(&job(address, "")).unwrap_err().to_string();
     assert!(trouble.contains("is not HTTP/1.1: it begins with `SSH-2.0"), "{trouble}");
 }
+
+/// Echoes 64 bytes at a time; every second connection, the first among them, is read and never answered.
+fn half_hangs() -> SocketAddr {
+    let count = AtomicUsize::new(0);
+    serve(move |mut stream| {
+        let hangs = count.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        let mut buffer = [0; 64];
+        stream.set_nodelay(true).unwrap();
+        while stream.read_exact(&mut buffer).is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+            if !hangs && stream.write_all(&buffer).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_target_that_hangs_for_its_first_connection_is_probed_by_another() {
+    let began = Instant::now();
+    let preflight = probe(&job(half_hangs(), &format!("{RR}[load]\ntimeout = '8s'\n"))).unwrap();
+    assert!(preflight.service.len() > 1);
+    // The second attempt begins after a quarter of the timeout.
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+}
+
+#[test]
+fn connections_that_are_never_answered_are_counted_by_their_ages() {
+    let load = "[load]\nconnections = 6\n[until]\nduration = '2s'\n";
+    let summary = run(job(half_hangs(), &format!("{RR}{load}")));
+    assert!(summary.answered > 100);
+    assert!((2.7..3.05).contains(&summary.unanswered), "{}", summary.unanswered);
+    let load = "[load]\nconnections = 6\n[until]\nduration = '1s'\n";
+    let served = run(job(echo(64, Duration::from_millis(1)), &format!("{RR}{load}")));
+    assert!(served.unanswered < 0.1, "{}", served.unanswered);
+}

@@ -45,8 +45,7 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
 pub(crate) fn silent_peers(facts: &Facts) -> Vec<String> {
     let silent = facts.inside.asked.iter().filter(|of| of.unanswered >= 1.0);
     let words = |of: &Asked| {
-        let who =
-            of.process.as_ref().map_or(of.address.clone(), |it| format!("{} ({it})", of.address));
+        let who = of.words();
         let (unanswered, all) = (of.unanswered, of.connections.max(of.unanswered));
         format!("; {unanswered:.0} of {all:.0} connections to {who} had no answer all the time")
     };

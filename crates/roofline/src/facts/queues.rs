@@ -58,10 +58,9 @@ impl Growing {
 
 /// The queue that grows most, or all of them together where single ones are not counted.
 pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
-    let (queues, whole) = (run.evidence.queues(), run.whole(Subject::Node));
+    let (queues, others) = (run.evidence.queues(), other_nodes(run));
     let none = "no message broker with known counters (RabbitMQ) was sampled";
     silent_if(run.of(Subject::Node).last(broker::CONSUMERS).is_err(), none)?;
-    let others = whole.max(broker::NODES).map_or(0, |nodes| nodes - 1);
     let counted = queues.iter().filter(|of| run.of(**of).last(queue::READY).is_ok());
     let count = counted.clone().count();
     if count > 0 {
@@ -137,9 +136,13 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     is_kept.then_some(Growing { name, grown, consumers, ..of })
 }
 
+/// Nodes that this one is connected to: they may be of its cluster.
+fn other_nodes(run: &Run) -> u64 {
+    run.whole(Subject::Node).max(broker::NODES).map_or(0, |nodes| nodes - 1)
+}
+
 fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
-    let (of, whole) = (run.of(Subject::Node), run.whole(Subject::Node));
-    let others = whole.max(broker::NODES).map_or(0, |nodes| nodes - 1);
+    let (of, whole, others) = (run.of(Subject::Node), run.whole(Subject::Node), other_nodes(run));
     let why = "queues are not counted one by one here, and";
     let elsewhere = format!("{why} {others} other nodes may consume what is published here");
     silent_if(others > 0, elsewhere)?;

@@ -39,6 +39,12 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Its address, and its process where that is on this host: `10.0.0.2:5432 (postgres)`.
+    pub fn words(&self) -> String {
+        let address = &self.address;
+        self.process.as_ref().map_or_else(|| address.clone(), |of| format!("{address} ({of})"))
+    }
+
     /// All of them between two instants, the most asked first.
     pub fn all(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Self> {
         let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));

@@ -40,7 +40,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_there = facts.place.station == Some(station) && out >= enough * inside;
     silent_if(!is_there, format!("{few} {there}"))?;
     let each = facts.per_exchange(out);
-    let who = asked.process.as_ref().map_or(peer.clone(), |of| format!("{peer} ({of})"));
+    let who = asked.words();
     let (took, open, all) = (duration(each), asked.asked, asked.connections);
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
