@@ -328,7 +328,7 @@ fn another_protocol_is_quoted_by_the_probe() {
 fn half_hangs() -> SocketAddr {
     let count = AtomicUsize::new(0);
     serve(move |mut stream| {
-        let hangs = count.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        let hangs = count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         let mut buffer = [0; 64];
         stream.set_nodelay(true).unwrap();
         while stream.read_exact(&mut buffer).is_ok() {
