@@ -331,6 +331,9 @@ impl Watched {
             unanswered_alike: state(bursts::UNANSWERED_ALIKE).min(unanswered),
             exchanges,
         };
+        // What the headers have under way is of the undecided ones.
+        let rest = this.connections - this.idle - this.under_way() - this.unanswered;
+        this.undecided = this.undecided.min(rest.max(0.0));
         // A client that waits for its greeting looks idle to the sockets.
         let busy = this.under_way() + this.undecided + this.unanswered;
         this.idle = this.idle.min((this.connections - busy).max(0.0));

@@ -202,6 +202,21 @@ fn headers_say_how_many_are_under_way_where_requests_and_answers_alternate() {
 }
 
 #[test]
+fn what_the_headers_have_under_way_is_of_the_undecided_ones() {
+    for (out_of_turn, undecided) in [(2, 5.0), (3, 28.0)] {
+        let mut evidence = Evidence::default();
+        for (name, value) in [("instants", 10), ("connections", 300), ("undecided", 280)] {
+            let name = format!("bursts.{name}");
+            counted(&mut evidence, Subject::Listener(80), &name, 0, &[0, value]);
+        }
+        // 25 under way.
+        captured(&mut evidence, 80, out_of_turn);
+        let [port] = &Watched::of(&evidence)[..] else { panic!() };
+        assert_eq!(port.undecided, undecided);
+    }
+}
+
+#[test]
 fn those_in_a_handshake_are_not_in_the_application() {
     let mut evidence = watched();
     captured(&mut evidence, 80, 0);
