@@ -171,14 +171,12 @@ impl Exchanges {
     pub fn pace(&self) -> Option<Pace> {
         let rhythm = self.rhythm.filter(|rhythm| rhythm.gaps >= FEW * FEW)?;
         let mean_s = 1.0 / self.per_s.max(1e-9);
+        let is_of_all = self.is_of_all(&rhythm);
         // An answer that follows any request at once is passed on, and the rhythm is its sender's.
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
         if !self.alternate || unasked < HOLDS {
             return None;
         }
-        // The gaps are not those of all answers, or clients set them.
-        let is_of_all =
-            unasked >= HALFWAY && self.idle_s <= mean_s && rhythm.mean_s >= HALFWAY * mean_s;
         let beat = rhythm.beat.filter(|_| is_of_all);
         if let Some(pace) = beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
             return Some(pace);
@@ -239,6 +237,13 @@ impl Exchanges {
         let is_of_all = silent >= (chance * each).sqrt() && silent - chance >= HOLDS;
         let are_some = self.under_way >= 2.0 && self.p50_s * FEW <= self.service_s;
         (self.alternate && are_some && is_of_all).then_some(silent.min(1.0))
+    }
+
+    /// Whether the gaps are those of all answers, and not set by clients.
+    fn is_of_all(&self, rhythm: &Rhythm) -> bool {
+        let mean_s = 1.0 / self.per_s.max(1e-9);
+        let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
+        unasked >= HALFWAY && self.idle_s <= mean_s && rhythm.mean_s >= HALFWAY * mean_s
     }
 
     /// How many are served at a time, where the order of requests and answers shows it and as many again wait.
@@ -360,6 +365,21 @@ impl Watched {
     pub fn shaking(&self) -> f64 {
         let headers = self.exchanges.filter(|headers| headers.alternate);
         headers.map_or(0.0, |headers| headers.shaking.min(self.taken(&headers)))
+    }
+
+    /// Whether requests that come and are answered together are read one by one in between: half of them on average.
+    pub fn is_emptied_by_turns(&self) -> bool {
+        let beats = |headers: &Exchanges| {
+            let rhythm = headers.rhythm.filter(|rhythm| headers.is_of_all(rhythm));
+            let beat = rhythm.and_then(|rhythm| rhythm.beat);
+            let is_all = |beat: Beat| beat.answers >= EXPLAINED * headers.under_way;
+            let unread = self.unread / headers.under_way.max(1e-9);
+            headers.alternate
+                && headers.come_together()
+                && beat.is_some_and(is_all)
+                && (HOLDS..=1.0 - HOLDS).contains(&unread)
+        };
+        self.exchanges.as_ref().is_some_and(beats)
     }
 
     /// In the midst of a request: its client's turn.

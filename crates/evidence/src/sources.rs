@@ -44,6 +44,7 @@ pub mod diskstats;
 pub mod dist;
 pub mod doing;
 pub mod engine;
+pub mod epoll;
 pub mod far;
 pub mod kernel_code;
 pub mod link;

@@ -37,9 +37,9 @@ const AF_UNIX: u8 = 1;
 const IPPROTO_TCP: u8 = 6;
 const IPPROTO_UDP: u8 = 17;
 
-/// `struct unix_diag_req`; `UDIAG_SHOW_NAME`, `UDIAG_SHOW_PEER`, `linux/unix_diag.h`.
+/// `struct unix_diag_req`; `UDIAG_SHOW_NAME`, `UDIAG_SHOW_PEER`, `UDIAG_SHOW_RQLEN`, `linux/unix_diag.h`.
 const UNIX_REQUEST: usize = 24;
-const UNIX_NAME_AND_PEER: u32 = 1 | 4;
+const UNIX_WANTED: u32 = 1 | 4 | 16;
 
 /// `1 << (INET_DIAG_INFO - 1)`, the same of `INET_DIAG_CONG` and of `INET_DIAG_SKMEMINFO`.
 const WANTED: u8 = INFO | 1 << 3 | MEMORY;
@@ -174,7 +174,7 @@ impl SockDiag {
         request[HEADER] = AF_UNIX;
         let states: u32 = 1 << ESTABLISHED | 1 << LISTEN;
         request[HEADER + 4..HEADER + 8].copy_from_slice(&states.to_ne_bytes());
-        request[HEADER + 12..HEADER + 16].copy_from_slice(&UNIX_NAME_AND_PEER.to_ne_bytes());
+        request[HEADER + 12..HEADER + 16].copy_from_slice(&UNIX_WANTED.to_ne_bytes());
         let mut answers = Vec::new();
         let _ = self.ask(&request, &mut answers)?;
         Ok(answers)

@@ -26,8 +26,10 @@ use crate::sockets::{netns_of, socket_inodes};
 use crate::tree::{Family, numbers, read, walk_in};
 
 mod ends;
+mod served;
 
 use ends::{came_since, end_at, listens, open_now, ours, server, timeless};
+use served::Served;
 
 /// The source it reads.
 pub(crate) const ID: &str = "peers";
@@ -73,6 +75,7 @@ pub(crate) struct PeerSampler {
     askers: HashMap<Whom, BTreeSet<Whose>>,
     sums: Peers,
     awaits: Awaits,
+    served: Served,
     /// Processes at the other end, by number of the peer; their threads, by process.
     processes: BTreeMap<u16, u32>,
     runs: BTreeMap<u32, Runs>,
@@ -134,6 +137,7 @@ impl PeerSampler {
             askers: HashMap::new(),
             sums: Peers::default(),
             awaits: Awaits::default(),
+            served: Served::default(),
             processes: BTreeMap::new(),
             runs: BTreeMap::new(),
             clients: Clients::default(),
@@ -245,8 +249,9 @@ impl PeerSampler {
         if contacts.iter().any(|contact| contact.question.is_none()) {
             let awaited = self.awaits.inodes(members);
             for contact in &mut contacts {
-                contact.awaited = awaited.contains(&contact.inode);
+                contact.awaited |= awaited.contains(&contact.inode);
             }
+            self.serve(at, &mut contacts);
         }
         let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
         let kept: Vec<&Socket> =
@@ -266,6 +271,32 @@ impl PeerSampler {
             self.name(&whom, number, &found, members);
         }
         Ok(())
+    }
+
+    /// Finds the Unix sockets at whose other end somebody works.
+    fn serve(&mut self, at: Timestamp, contacts: &mut [Contact]) {
+        // Where the question is unread, nobody works for it yet.
+        let rest = contacts.iter().filter(|contact| !contact.awaited);
+        let ends: BTreeSet<u32> = rest.filter_map(|contact| contact.other).collect();
+        let mut found = self.served.of(&ends);
+        if at >= self.scans.next()
+            && !found.are_known
+            && let Some(diag) = &mut self.diag
+        {
+            let began = cpu_time();
+            let unix = contacts.iter().filter_map(|contact| match &contact.whom {
+                Whom::Unix(path) => Some(path),
+                _ => None,
+            });
+            let paths: BTreeSet<&String> = unix.collect();
+            let roots = paths.into_iter().filter_map(|path| listens(diag, path)).collect();
+            self.served.look_for(&ends, roots);
+            self.scans.done(at, cpu_time().saturating_sub(began));
+            found = self.served.of(&ends);
+        }
+        for contact in contacts {
+            contact.awaited |= contact.other.is_some_and(|end| found.at_work.contains(&end));
+        }
     }
 
     /// Sockets of connections that came to a port of the target, as far as its ports are known.

@@ -100,6 +100,10 @@ pub(crate) fn socket_inodes(pid: u32) -> io::Result<BTreeSet<u32>> {
 
 /// The inode of a process's descriptor, if it is a socket's.
 pub(crate) fn inode_of(pid: u32, descriptor: u32) -> Option<u32> {
-    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    inode_in(&std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?)
+}
+
+/// The inode in what a descriptor in `/proc` links to, if that is a socket.
+pub(crate) fn inode_in(link: &Path) -> Option<u32> {
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }

@@ -6,8 +6,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -286,21 +284,26 @@ print('ready', flush=True)
 sys.stdin.read()
 ";
 
+/// Accepts and never answers: each client gives up after 30 ms.
+const SILENT: &str = "
+import socket, sys, threading
+accepted = []
+def accept(listener):
+    while True: accepted.append(listener.accept())
+for name in sys.argv[1:]:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind('\\0' + name)
+    listener.listen()
+    threading.Thread(target=accept, args=(listener,), daemon=True).start()
+print('ready', flush=True)
+sys.stdin.read()
+";
+
 #[test]
 fn sockets_that_are_opened_for_a_question_each_are_told_from_those_that_stay() {
     let [kept, asked] =
         ["kept", "asked"].map(|name| format!("linerate-{}-{name}", std::process::id()));
-    for name in [&kept, &asked] {
-        let name = SocketAddr::from_abstract_name(name).unwrap();
-        let listener = UnixListener::bind_addr(&name).unwrap();
-        std::thread::spawn(move || {
-            // Never answered: each client gives up after 30 ms.
-            let mut accepted = Vec::new();
-            while let Ok((peer, _)) = listener.accept() {
-                accepted.push(peer);
-            }
-        });
-    }
+    let _silent = Program::new(SILENT, &[&kept, &asked]);
     let [sink, names] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let port = |of: &UdpSocket| of.local_addr().unwrap().port().to_string();
     let words = [port(&sink), kept.clone(), port(&names), asked.clone()];
@@ -316,7 +319,10 @@ fn sockets_that_are_opened_for_a_question_each_are_told_from_those_that_stay() {
     };
     let unix = |name: &str| of(&format!("unix:@{name}"));
     let udp = |socket: &UdpSocket| of(&format!("127.0.0.1:{}/udp", port(socket)));
-    assert_eq!((unix(&kept), udp(&sink)), ([1.0, 0.0], [1.0, 0.0]), "they stay");
+    assert_eq!(udp(&sink), [1.0, 0.0], "it stays");
+    // A thread that is accepting another client just now might be at work for it.
+    let [open, asked_of_kept] = unix(&kept);
+    assert!(open == 1.0 && asked_of_kept < 0.2, "{asked_of_kept}");
     // Four threads, half of the time at each.
     for [open, asked] in [unix(&asked), udp(&names)] {
         // Where reading descriptors and sockets takes as long as these live, few are met: 0.36 of 2, on a busy machine.

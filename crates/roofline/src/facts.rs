@@ -220,7 +220,12 @@ impl<'a> Facts<'a> {
     /// What sets the rate of a watched service, by the rhythm of its answers. Where it always has a question out, the
     /// peer's answers come so evenly, and no clock's; but a peer that answers one by one makes no bursts.
     pub(crate) fn pace(&self) -> Option<Pace> {
-        let (_, headers) = self.captured().ok()?;
+        let (port, headers) = self.captured().ok()?;
+        // Its only thread takes one after the other, and sends all answers when none is left.
+        let is_one_thread = self.threads().is_some_and(|of| of.all() < TWO);
+        if is_one_thread && port.is_emptied_by_turns() {
+            return Some(Pace::AtOnce(1.0));
+        }
         let beat = headers.rhythm.and_then(|rhythm| rhythm.beat);
         let of_bursts = beat.and_then(|beat| Pace::of_beat(&beat, headers.under_way));
         let passes_on = of_bursts.is_none() && self.inside.questions() >= HALFWAY;

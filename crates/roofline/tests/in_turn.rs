@@ -271,3 +271,23 @@ fn consumers_that_always_hold_all_that_they_may_are_waited_for_though_no_queue_g
     let idle = |metric: &str, raw| if metric == "broker.acknowledged" { raw + 1 } else { raw };
     assert_ne!(named(&idle).as_deref(), Some("app.consumer"), "a hand is free");
 }
+
+#[test]
+fn who_answers_all_when_none_is_left_still_serves_them_one_by_one() {
+    // Thin, one thread: 12 requests come and are answered together, and half of them are unread on average.
+    assert_eq!(named("emptied-by-turns", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    // Read at once, they would wait for the same event.
+    let read = |metric: &str, raw| Some(if metric == "bursts.unread" { 0 } else { raw });
+    assert_eq!(named("emptied-by-turns", read), None);
+}
+
+#[test]
+fn what_is_left_to_do_after_an_answer_is_no_clock_where_it_asks_one_peer_all_the_time() {
+    // Yaws, whose log is kept elsewhere by one process: a pause before a request hides 3 ms of it.
+    assert_eq!(named("always-asks", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    // A peer that answers nothing, and one that is asked now and then, is no reason.
+    for (metric, by) in [("peer.came", 0), ("peer.asked", 2)] {
+        let rarely = |of: &str, raw| Some(if of == metric { raw * by / 4 } else { raw });
+        assert_eq!(named("always-asks", rarely).as_deref(), Some("app.rate-limit"), "{metric}");
+    }
+}

@@ -9,8 +9,9 @@
 //!
 //! The kernel has no times of UDP and Unix sockets. Where they come and go (a resolver opens one for each lookup,
 //! nginx one for each request to php-fpm) each open one has a question out; where they stay (a metrics sink, a pool
-//! of a database's connections) only those count from which a thread of the target waits to read. An event loop waits for
-//! all of its sockets at once: of its kept sockets none is counted.
+//! of a database's connections) only those count from which a thread of the target waits to read, and Unix sockets whose
+//! other end has not read all of the question, or has threads that wait to read from others and not from it. An event loop
+//! waits for all of its sockets at once: where it is at both ends, none is counted.
 //!
 //! Source: a `sock_diag` dump with `INET_DIAG_INFO` (`struct tcp_info`, `linux/tcp.h`) of the target's network
 //! namespace, and dumps of its UDP and Unix sockets; which sockets are the target's, by `/proc/PID/fd`; of a peer on
@@ -54,7 +55,7 @@ metrics! {
     INSTANTS: u64 = "peer.instants", "1";
     /// Sockets of the target to this address: those that it opened, or those that came from there to a port that is not loaded.
     CONNECTIONS: u64 = "peer.connections", "1";
-    /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received, or in the midst of an answer; of UDP and Unix sockets those that come and go, and those that a thread waits to read from.
+    /// Of those, the ones with a question out: connecting, new and without a greeting, sent and not acknowledged, sent later than received, or in the midst of an answer; of UDP and Unix sockets those that come and go, those that a thread waits to read from, and those at whose other end the question is unread or a thread works.
     ASKED: u64 = "peer.asked", "1";
     /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
@@ -131,7 +132,8 @@ impl Peers {
         let mut waited: BTreeMap<Whom, u64> = BTreeMap::new();
         let mut out: BTreeMap<Whom, BTreeMap<u32, [u32; 2]>> = BTreeMap::new();
         for contact in contacts {
-            let Contact { whom, inode, question, awaited, unsent, held_nagle, segments } = contact;
+            let Contact { whom, inode, question, awaited, unsent, held_nagle, segments, .. } =
+                contact;
             if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&whom) {
                 continue;
             }
@@ -431,6 +433,7 @@ mod tests {
         let contact = |whom: &Whom, inode| Contact {
             whom: whom.clone(),
             inode,
+            other: None,
             question: None,
             awaited: false,
             unsent: false,
@@ -467,6 +470,7 @@ mod tests {
             peers.take((0..4).map(|inode| Contact {
                 whom: database.clone(),
                 inode,
+                other: None,
                 question: None,
                 awaited: inode <= instant % 3,
                 unsent: false,

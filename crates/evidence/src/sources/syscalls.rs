@@ -67,13 +67,18 @@ enum Timeout {
     Pointer(usize),
 }
 
-/// The one thing that a thread's call waits to read from.
+/// What a thread's call waits to read from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Awaited {
     /// This descriptor of its process.
     Descriptor(u32),
-    /// The descriptor whose number stands at this address of its memory: an `int`, the first of `struct pollfd` (poll(2)).
-    At(u64),
+    /// The descriptors of so many `struct pollfd` (poll(2)) at this address of its memory; the number, an `int`, is the
+    /// first of each.
+    Polled(u64, u32),
+    /// Those in the set of this epoll descriptor.
+    Events(u32),
+    /// Descriptors that are not to be told (`select`, a ring).
+    Several,
 }
 
 /// Reads a thread's `syscall`: `running`, `-1 SP PC`, or the number and six arguments.
@@ -85,15 +90,22 @@ pub fn said(text: &[u8], of: Architecture) -> Result<Said, UnreadableSource> {
     })
 }
 
-/// What it waits to read from, where that is one descriptor. None of one that runs, or waits for something else.
+/// What it waits to read from. None of one that runs, or waits for something else.
 pub fn awaited(text: &[u8], of: Architecture) -> Option<Awaited> {
     let Parsed::In(call, arguments) = parsed(text, of).ok()? else { return None };
     match call {
-        Call::Is(Doing::Read) | Call::May(Doing::Read) => {
+        // What a listener has to read are its clients.
+        Call::Is(Doing::Read | Doing::Accept) | Call::May(Doing::Read) => {
             Some(Awaited::Descriptor(arguments[0] as u32))
         }
-        // `(descriptors, their number, timeout)`.
-        Call::Poll(Some(1), _) if arguments[1] as u32 == 1 => Some(Awaited::At(arguments[0])),
+        // `(descriptors, their number, timeout)`; without descriptors it sleeps.
+        Call::Poll(Some(1), _) if arguments[1] as u32 > 0 => {
+            Some(Awaited::Polled(arguments[0], arguments[1] as u32))
+        }
+        // `(the highest descriptor and one, ...)`.
+        Call::Poll(Some(0), _) if arguments[0] as u32 > 0 => Some(Awaited::Several),
+        Call::Poll(None, _) => Some(Awaited::Events(arguments[0] as u32)),
+        Call::Ring => Some(Awaited::Several),
         _ => None,
     }
 }
@@ -259,19 +271,32 @@ mod tests {
     }
 
     #[test]
-    fn one_descriptor_that_is_read_or_polled_is_what_it_waits_for() {
+    fn descriptors_that_are_read_or_polled_are_what_it_waits_for() {
         let of = |text: &str| awaited(text.as_bytes(), X86);
         assert_eq!(of("45 0x7 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Descriptor(7)));
         assert_eq!(of("0 0x5 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Descriptor(5)));
-        assert_eq!(of("7 0x7ffe10 0x1 0x7d0 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::At(0x7f_fe10)));
-        // Two descriptors, events, a lock, a run.
-        assert_eq!(of("7 0x7ffe10 0x2 0x7d0 0x0 0x0 0x0 0x1 0x2"), None);
-        assert_eq!(of("232 0x4 0x1 0x2 0xffffffff 0x0 0x0 0x1 0x2"), None);
+        assert_eq!(of("288 0x3 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Descriptor(3)));
+        assert_eq!(
+            of("7 0x7ffe10 0x1 0x7d0 0x0 0x0 0x0 0x1 0x2"),
+            Some(Awaited::Polled(0x7f_fe10, 1))
+        );
+        assert_eq!(
+            of("7 0x7ffe10 0x2 0x7d0 0x0 0x0 0x0 0x1 0x2"),
+            Some(Awaited::Polled(0x7f_fe10, 2))
+        );
+        assert_eq!(of("232 0x4 0x1 0x2 0xffffffff 0x0 0x0 0x1 0x2"), Some(Awaited::Events(4)));
+        assert_eq!(of("270 0x9 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Several));
+        // None: a sleep, a lock, a run.
+        assert_eq!(of("7 0x0 0x0 0x7d0 0x0 0x0 0x0 0x1 0x2"), None);
+        assert_eq!(of("270 0x0 0x0 0x0 0x0 0x9a0 0x0 0x1 0x2"), None);
         assert_eq!(of("202 0x4 0x80 0x2 0x0 0x0 0x0 0x1 0x2"), None);
         assert_eq!((of("running"), of("-1 0x7f 0x1")), (None, None));
         let generic = |text: &str| awaited(text.as_bytes(), Generic);
         assert_eq!(generic("207 0x7 0x1 0x2 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::Descriptor(7)));
-        assert_eq!(generic("73 0x9a0 0x1 0x0 0x0 0x0 0x0 0x1 0x2"), Some(Awaited::At(0x9a0)));
+        assert_eq!(
+            generic("73 0x9a0 0x1 0x0 0x0 0x0 0x0 0x1 0x2"),
+            Some(Awaited::Polled(0x9a0, 1))
+        );
     }
 
     #[test]

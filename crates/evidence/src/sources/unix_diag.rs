@@ -20,14 +20,30 @@ pub struct UnixSocket {
     pub peer: Option<u32>,
     /// The path that it is bound to; of an abstract one, after `@`.
     pub path: Option<String>,
+    /// Bytes that came and were not read.
+    pub unread: u32,
+}
+
+/// A socket whose other end has a name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Client<'a> {
+    /// Its own.
+    pub inode: u32,
+    /// Of the other end.
+    pub peer: u32,
+    /// The other end's.
+    pub path: &'a str,
+    /// Whether the other end has not read all that this one sent.
+    pub is_unread: bool,
 }
 
 /// Of `struct unix_diag_msg`: family, type, state, padding, inode, cookie.
 const MESSAGE: usize = 16;
 
-/// `UNIX_DIAG_NAME`, `UNIX_DIAG_PEER`.
+/// `UNIX_DIAG_NAME`, `UNIX_DIAG_PEER`, `UNIX_DIAG_RQLEN`.
 const NAME: u16 = 0;
 const PEER: u16 = 2;
+const QUEUES: u16 = 4;
 
 /// The Unix sockets of a dump.
 pub fn unix_sockets(bytes: &[u8]) -> Vec<UnixSocket> {
@@ -42,10 +58,12 @@ fn unix_socket(payload: &[u8]) -> Option<UnixSocket> {
         return None;
     }
     let inode = sock_diag::u32_at(head, 4)?;
-    let mut socket = UnixSocket { inode, state: head[2], peer: None, path: None };
+    let mut socket = UnixSocket { inode, state: head[2], peer: None, path: None, unread: 0 };
     for (kind, value) in sock_diag::attributes_after(payload, MESSAGE) {
         match kind {
             NAME => socket.path = path(value),
+            // Of a listener, the clients that wait to be accepted.
+            QUEUES => socket.unread = sock_diag::u32_at(value, 0).unwrap_or(0),
             PEER => socket.peer = sock_diag::u32_at(value, 0).filter(|inode| *inode != 0),
             _ => {}
         }
@@ -62,13 +80,14 @@ fn path(name: &[u8]) -> Option<String> {
     }
 }
 
-/// Of a dump, the clients of each path: their inodes, and the path.
-pub fn clients(sockets: &[UnixSocket]) -> Vec<(u32, &str)> {
-    let paths: HashMap<u32, &str> =
-        sockets.iter().filter_map(|of| Some((of.inode, of.path.as_deref()?))).collect();
+/// Of a dump, the clients of each path.
+pub fn clients(sockets: &[UnixSocket]) -> Vec<Client<'_>> {
+    let named = sockets.iter().filter(|of| of.path.is_some());
+    let named: HashMap<u32, &UnixSocket> = named.map(|of| (of.inode, of)).collect();
     let client = |of: &UnixSocket| {
-        let path = of.peer.and_then(|peer| paths.get(&peer)).filter(|_| of.path.is_none())?;
-        Some((of.inode, *path))
+        let other = of.peer.and_then(|peer| named.get(&peer)).filter(|_| of.path.is_none())?;
+        let (peer, path) = (other.inode, other.path.as_deref()?);
+        Some(Client { inode: of.inode, peer, path, is_unread: other.unread > 0 })
     };
     sockets.iter().filter_map(client).collect()
 }
@@ -103,8 +122,13 @@ mod tests {
         let found = unix_sockets(&dump);
         assert_eq!(found.len(), 6);
         assert_eq!((found[0].state, found[0].path.as_deref()), (10, Some("/run/php.sock")));
-        assert_eq!(clients(&found), [(3, "/run/php.sock")]);
+        let client = Client { inode: 3, peer: 2, path: "/run/php.sock", is_unread: false };
+        assert_eq!(clients(&found), [client]);
         assert_eq!(found[5].peer, None);
+        let unread =
+            socket(1, 2, &[(NAME, b"/run/php.sock\0"), (QUEUES, &[7, 0, 0, 0, 0, 0, 0, 0])]);
+        let found = unix_sockets(&[unread, socket(1, 3, &[(PEER, &2_u32.to_ne_bytes())])].concat());
+        assert_eq!(clients(&found), [Client { is_unread: true, ..client }]);
     }
 
     #[test]

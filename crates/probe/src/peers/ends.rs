@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use linerate_evidence::sources::peers::{Contact, Socket, Whom};
 use linerate_evidence::sources::sockets::connections;
-use linerate_evidence::sources::unix_diag::{UnixSocket, clients, unix_sockets};
+use linerate_evidence::sources::unix_diag::{Client, UnixSocket, clients, unix_sockets};
 
 use crate::netlink::SockDiag;
 use crate::owner::holder_of;
@@ -61,9 +61,9 @@ pub(super) fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
 /// UDP and Unix sockets of clients, whichever process's; the kernel has no times of them.
 pub(super) fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     let contact = |whom, inode| {
-        let (question, awaited) = (None, false);
-        let (unsent, held_nagle, segments) = (false, false, None);
-        Contact { whom, inode, question, awaited, unsent, held_nagle, segments }
+        let (question, segments) = (None, None);
+        let (awaited, unsent, held_nagle) = (false, false, false);
+        Contact { whom, inode, other: None, question, awaited, unsent, held_nagle, segments }
     };
     // Kernels without these questions, or a sandbox that forbids them: none, then.
     let datagrams = diag.datagrams().unwrap_or_default();
@@ -77,8 +77,12 @@ pub(super) fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     let servers = diag.datagram_servers().unwrap_or_default();
     let sends = connections(&servers).into_iter().filter(|end| end.local.port() >= EPHEMERAL);
     contacts.extend(sends.map(|end| contact(Whom::Datagrams, end.inode)));
-    let unix = clients(&sockets).into_iter();
-    contacts.extend(unix.map(|(inode, path)| contact(Whom::Unix(path.to_owned()), inode)));
+    contacts.extend(clients(&sockets).into_iter().map(
+        |Client { inode, peer, path, is_unread }| {
+            let other = Some(peer);
+            Contact { other, awaited: is_unread, ..contact(Whom::Unix(path.to_owned()), inode) }
+        },
+    ));
     contacts
 }
 

@@ -48,4 +48,15 @@ impl Facts<'_> {
         let all = self.inside.asked.iter().chain(&self.inside.channels);
         all.filter_map(|asked| Some((asked, self.shared(asked)?)))
     }
+
+    /// Whether few connections to a peer have a question out nearly all the time, with an answer for each exchange: whoever
+    /// waits is waiting for their turn to ask, and not for a clock.
+    pub(crate) fn asks_always(&self, under_way: f64) -> bool {
+        let exchanges = self.run.load.exchanges as f64;
+        self.inside.asked.iter().any(|of| {
+            let are_few = of.connections >= EXPLAINED && of.connections <= HALFWAY * under_way;
+            let answers = of.came.is_some_and(|came| came >= HALFWAY * exchanges);
+            are_few && of.asked >= EXPLAINED * of.connections && answers
+        })
+    }
 }

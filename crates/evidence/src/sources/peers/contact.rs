@@ -46,9 +46,12 @@ pub struct Contact {
     pub whom: Whom,
     /// Its own.
     pub inode: u32,
+    /// Of the other end of a Unix socket.
+    pub other: Option<u32>,
     /// Whether it waits for an answer; absent where the kernel does not show it.
     pub question: Option<Question>,
-    /// Whether a thread of the target waits to read from it; false where it was not asked.
+    /// Where the kernel does not show it, whether it is known by other signs: a thread of the target waits to read from it,
+    /// its other end has not read all that was sent, or nobody there waits for more of it.
     pub awaited: bool,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
@@ -121,7 +124,7 @@ impl From<&Socket> for Contact {
         let Connection { peer, inode, .. } = of.connection;
         let Socket { question, unsent, held_nagle, segments, .. } = *of;
         let (whom, question, segments) = (Whom::Tcp(peer), Some(question), Some(segments));
-        Self { whom, inode, question, awaited: false, unsent, held_nagle, segments }
+        Self { whom, inode, other: None, question, awaited: false, unsent, held_nagle, segments }
     }
 }
 

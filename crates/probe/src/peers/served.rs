@@ -1,0 +1,148 @@
+//! Unix sockets of clients at whose other end somebody works.
+//!
+//! The kernel has no times of Unix sockets, and an event loop that asks waits for all of its own at once. But where the
+//! server has a thread or a process for each connection, a thread waits to read from each that rests, and none from one
+//! whose answer is due.
+//!
+//! Source: see [`crate::awaits`]. Blind spots: a server that waits for several connections at once shows nothing so; one
+//! that keeps some unread while other threads of it work seems to work for them.
+
+use std::collections::BTreeSet;
+
+use linerate_evidence::sources::threads::Awaited;
+
+use crate::awaits::{ASKED, awaited_by, sockets_of};
+use crate::sockets::{inode_in, socket_inodes};
+use crate::tree::{Family, numbers, walk_in};
+
+/// See the module. Sockets are inodes.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    /// Processes that had such ends.
+    holders: BTreeSet<u32>,
+    /// Ends for which a thread waited together with others.
+    together: BTreeSet<u32>,
+}
+
+/// Of some ends.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// For whose clients the processes that have them work.
+    pub(super) at_work: BTreeSet<u32>,
+    /// Whether a known process has each.
+    pub(super) are_known: bool,
+}
+
+impl Served {
+    /// Looks for the processes that have these ends in some trees.
+    pub(super) fn look_for(&mut self, ends: &BTreeSet<u32>, roots: BTreeSet<u32>) {
+        let family = Family::read();
+        // One of another user is unknown.
+        let has = |pid: &u32| socket_inodes(*pid).is_ok_and(|held| !held.is_disjoint(ends));
+        self.holders.extend(roots.into_iter().flat_map(|root| walk_in(root, &family)).filter(has));
+    }
+
+    /// What the processes that have these ends do.
+    pub(super) fn of(&mut self, ends: &BTreeSet<u32>) -> Ends {
+        let [mut held, mut at_work]: [BTreeSet<u32>; 2] = Default::default();
+        let (mut waited, mut left): (BTreeSet<u32>, _) = (BTreeSet::new(), ASKED);
+        self.together.retain(|end| ends.contains(end));
+        self.holders.retain(|pid| {
+            let Open { sockets, sets } = Open::of(*pid);
+            let theirs: BTreeSet<u32> = sockets.intersection(ends).copied().collect();
+            if theirs.is_empty() {
+                return false;
+            }
+            held.extend(&theirs);
+            // An event loop may be at work just now, and wait for all of them a moment later.
+            let sets = sets.into_iter().filter_map(|set| sockets_of(*pid, Awaited::Events(set)));
+            self.together.extend(sets.filter(|set| set.len() > 1).flatten());
+            // Another user's, or too many threads: any of them may wait for any.
+            let threads = awaited_by(*pid, &mut left).ok().filter(|_| left > 0);
+            let threads = threads.unwrap_or(vec![Some(Awaited::Several)]);
+            for call in threads.iter().flatten() {
+                match sockets_of(*pid, *call) {
+                    Some(sockets) if sockets.len() > 1 => self.together.extend(sockets),
+                    Some(sockets) => waited.extend(sockets),
+                    None => self.together.extend(&theirs),
+                }
+            }
+            let rest = theirs.difference(&waited).filter(|end| !self.together.contains(*end));
+            let rest: Vec<u32> = rest.copied().collect();
+            // Fewer threads than that keep them, and serve none.
+            let others = threads.iter().filter(|call| call.is_none());
+            if rest.len() <= others.count() {
+                at_work.extend(rest);
+            }
+            true
+        });
+        // Its parent may have an end too.
+        at_work.retain(|end| !waited.contains(end));
+        Ends { at_work, are_known: held.len() == ends.len() }
+    }
+}
+
+/// What a process has open.
+#[derive(Debug, Default)]
+struct Open {
+    sockets: BTreeSet<u32>,
+    /// Epoll descriptors.
+    sets: Vec<u32>,
+}
+
+impl Open {
+    fn of(pid: u32) -> Self {
+        let (folder, mut open) = (format!("/proc/{pid}/fd"), Self::default());
+        for descriptor in numbers(&folder) {
+            let Ok(link) = std::fs::read_link(format!("{folder}/{descriptor}")) else { continue };
+            match inode_in(&link) {
+                Some(inode) => _ = open.sockets.insert(inode),
+                None if link.as_os_str() == "anon_inode:[eventpoll]" => open.sets.push(descriptor),
+                None => {}
+            }
+        }
+        open
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use rustix::event::epoll;
+
+    use super::*;
+    use crate::sockets::inode_of;
+
+    /// One thread waits for what comes next from its client, and nobody for the other client.
+    #[test]
+    fn an_end_is_worked_for_while_nobody_reads_or_watches_it() {
+        let [(waits, client), (works, other)] = [(); 2].map(|()| UnixStream::pair().unwrap());
+        let own = std::process::id();
+        let ends = [&waits, &works].map(|end| inode_of(own, end.as_raw_fd() as u32).unwrap());
+        let (all, is_at_work) = (BTreeSet::from(ends), BTreeSet::from([ends[1]]));
+        let mut served = Served::default();
+        assert!(!served.of(&all).are_known);
+        served.look_for(&all, BTreeSet::from([own]));
+        let (mut reads, began) = (waits.try_clone().unwrap(), Instant::now());
+        let thread = std::thread::spawn(move || reads.read(&mut [0; 8]).unwrap());
+        while served.of(&all).at_work != is_at_work {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(served.of(&all).are_known);
+        // An event loop has both.
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        for end in [&waits, &works] {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&set, end.as_fd(), data, epoll::EventFlags::IN).unwrap();
+        }
+        assert!(served.of(&all).at_work.is_empty());
+        drop((client, other));
+        thread.join().unwrap();
+    }
+}
