@@ -115,6 +115,29 @@ fn whom_it_asks_is_told_the_most_first_and_half_of_what_is_undecided_counts() {
     assert_eq!(of.questions(), 5.0);
 }
 
+#[test]
+fn who_waits_for_events_and_for_no_timer_waits_for_the_only_peer_that_is_left() {
+    let asked = |polled: &str, to_second: u64| {
+        let mut evidence = Evidence::default();
+        counted(&mut evidence, Subject::Target, "threads.instants", 0, &[0, 100]);
+        counted(&mut evidence, Subject::Target, polled, 0, &[0, 100_000]);
+        for (peer, untold) in [(0, 800), (1, to_second)] {
+            let of = Subject::Peer(peer);
+            counted(&mut evidence, of, "peer.instants", 0, &[0, 100]);
+            counted(&mut evidence, of, "peer.connections", 0, &[0, 800]);
+            counted(&mut evidence, of, "peer.untold", 0, &[0, untold]);
+            evidence.push_fact(of, "address", format!("unix:/run/{peer}"));
+        }
+        inside(10.0, None, &evidence)
+    };
+    let waits = asked("threads.poll", 100);
+    assert_eq!(waits.clone().by_elimination(0.2).questions(), 8.0);
+    // A timer of a second, one that is due sooner, and another peer.
+    assert_eq!(waits.by_elimination(1.5).questions(), 0.0);
+    assert_eq!(asked("threads.poll_timed", 100).by_elimination(0.2).questions(), 0.0);
+    assert_eq!(asked("threads.poll", 500).by_elimination(0.2).questions(), 0.0);
+}
+
 proptest! {
     /// `application = running + runnable + throttled + disk + asleep`, none of them negative.
     #[test]

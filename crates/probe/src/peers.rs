@@ -296,6 +296,7 @@ impl PeerSampler {
         }
         for contact in contacts {
             contact.awaited |= contact.other.is_some_and(|end| found.at_work.contains(&end));
+            contact.untold = contact.other.is_some_and(|end| found.untold.contains(&end));
         }
     }
 

@@ -85,7 +85,8 @@ impl<'a> Facts<'a> {
             run,
             load,
             account,
-            inside: Inside::of(in_application, target.as_ref(), run.evidence, &window),
+            inside: Inside::of(in_application, target.as_ref(), run.evidence, &window)
+                .by_elimination(in_application / attained.max(1e-9)),
             watched,
             experiment: Experiment::of(run.header, run.evidence, run.load),
             target,

@@ -63,6 +63,8 @@ metrics! {
     UNSENT: u64 = "peer.unsent", "1";
     /// Of those, the ones that are held by Nagle: less than a segment is unsent, an ACK is outstanding, and both windows have room.
     HELD_NAGLE: u64 = "peer.held_nagle", "1";
+    /// Unix sockets that stay, of which nothing tells whether a question is out: event loops are at both ends.
+    UNTOLD: u64 = "peer.untold", "1";
     /// Connections with a question out at the first instant, and without a segment of data either way until the last: it has hung, or is a subscription; a state.
     UNANSWERED: u64 = "peer.unanswered", "1";
     /// Samples of single connections to it, since sampling began: where the target opened few, each is sampled more often than all are dumped.
@@ -111,6 +113,7 @@ struct Sums {
     connections: u64,
     asked: u64,
     asked_maybe: u64,
+    untold: u64,
     unsent: u64,
     held_nagle: u64,
     /// By inode: segments of the questions that have been out since the first instant of all.
@@ -129,11 +132,20 @@ impl Peers {
         self.instants += 1;
         self.sums.values_mut().for_each(|sums| sums.now = 0);
         let mut open: BTreeMap<Whom, BTreeSet<u32>> = BTreeMap::new();
-        let mut waited: BTreeMap<Whom, u64> = BTreeMap::new();
+        let mut waited: BTreeMap<Whom, [u64; 2]> = BTreeMap::new();
         let mut out: BTreeMap<Whom, BTreeMap<u32, [u32; 2]>> = BTreeMap::new();
         for contact in contacts {
-            let Contact { whom, inode, question, awaited, unsent, held_nagle, segments, .. } =
-                contact;
+            let Contact {
+                whom,
+                inode,
+                question,
+                awaited,
+                untold,
+                unsent,
+                held_nagle,
+                segments,
+                ..
+            } = contact;
             if self.sums.len() >= REMEMBERED && !self.sums.contains_key(&whom) {
                 continue;
             }
@@ -148,7 +160,8 @@ impl Peers {
                 out.entry(whom.clone()).or_default().insert(inode, segments);
             }
             if question.is_none() {
-                *waited.entry(whom.clone()).or_default() += u64::from(awaited);
+                let counts = waited.entry(whom.clone()).or_default();
+                *counts = [counts[0] + u64::from(awaited), counts[1] + u64::from(untold)];
                 open.entry(whom).or_default().insert(inode);
             }
         }
@@ -162,8 +175,9 @@ impl Peers {
             sums.gone += sums.open.difference(&open).count() as u64;
             let now = open.len() as u64;
             // They come and go if as many have gone as are there.
-            let waited = waited.remove(whom).unwrap_or(0);
-            sums.asked += if sums.gone >= now { now } else { waited };
+            let [waited, untold] = waited.remove(whom).unwrap_or_default();
+            let [asked, untold] = if sums.gone >= now { [now, 0] } else { [waited, untold] };
+            (sums.asked, sums.untold) = (sums.asked + asked, sums.untold + untold);
             sums.open = open;
         }
         let mut ranked: Vec<(u64, &Whom)> = self
@@ -249,6 +263,7 @@ impl Peers {
                 (CONNECTIONS, sums.connections),
                 (ASKED, sums.asked),
                 (ASKED_MAYBE, sums.asked_maybe),
+                (UNTOLD, sums.untold),
                 (UNSENT, sums.unsent),
                 (HELD_NAGLE, sums.held_nagle),
                 (UNANSWERED, if self.instants > 1 { sums.unanswered.len() as u64 } else { 0 }),
@@ -436,6 +451,7 @@ mod tests {
             other: None,
             question: None,
             awaited: false,
+            untold: false,
             unsent: false,
             held_nagle: false,
             segments: None,
@@ -473,6 +489,7 @@ mod tests {
                 other: None,
                 question: None,
                 awaited: inode <= instant % 3,
+                untold: inode == 3,
                 unsent: false,
                 held_nagle: false,
                 segments: None,
@@ -482,6 +499,7 @@ mod tests {
         peers.push(Timestamp(1), &mut evidence);
         let of = evidence.of(Subject::Peer(0));
         assert_eq!((of.last(CONNECTIONS), of.last(ASKED)), (Ok(40), Ok(19)));
+        assert_eq!(of.last(UNTOLD), Ok(10));
     }
 
     #[test]

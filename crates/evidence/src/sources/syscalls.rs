@@ -59,6 +59,10 @@ enum Call {
     Ring,
 }
 
+/// An event loop whose first timer is as far away as this has none that a request waits for. Unit: milliseconds.
+// Chosen: proxies give up after some seconds, and few services take so long to answer.
+const LATER_MS: i32 = 1000;
+
 #[derive(Clone, Copy)]
 enum Timeout {
     /// Milliseconds; below 0 for ever.
@@ -147,14 +151,16 @@ fn judged(call: Call, arguments: &[u64; 6]) -> Said {
         Call::Is(doing) => Said::Waits(doing),
         Call::May(doing) => Said::UnlessDisk(doing),
         Call::Poll(descriptors, timeout) => {
+            let is_sleep = descriptors.is_some_and(|at| arguments[at] as u32 == 0);
+            let least = if is_sleep { i32::MAX } else { LATER_MS };
             let forever = match timeout {
                 // `int`, of which the kernel shows the whole register.
-                Timeout::Millis(at) => (arguments[at] as u32 as i32) < 0,
+                Timeout::Millis(at) => !(0..least).contains(&(arguments[at] as u32 as i32)),
                 Timeout::Pointer(at) => is_null(at),
             };
-            match descriptors {
-                Some(at) if arguments[at] as u32 == 0 && !forever => Said::Waits(Doing::Timer),
-                _ => by(forever, Doing::Poll, Doing::PollTimed),
+            match is_sleep && !forever {
+                true => Said::Waits(Doing::Timer),
+                false => by(forever, Doing::Poll, Doing::PollTimed),
             }
         }
         // `(word, operation, value, timeout)`; without the bits PRIVATE and CLOCK_REALTIME these are
@@ -338,6 +344,9 @@ mod tests {
         assert_eq!(of(7, [0, 0, 20, 0, 0, 0], X86), Said::Waits(Doing::Timer));
         assert_eq!(of(7, [0x10, 1, u64::MAX, 0, 0, 0], X86), Said::Waits(Doing::Poll));
         assert_eq!(of(232, [4, 0, 0, 0xffff_ffff, 0, 0], X86), Said::Waits(Doing::Poll));
+        // A minute; and a sleep of as long.
+        assert_eq!(of(232, [4, 0, 0, 60_000, 0, 0], X86), Said::Waits(Doing::Poll));
+        assert_eq!(of(7, [0, 0, 60_000, 0, 0, 0], X86), Said::Waits(Doing::Timer));
         assert_eq!(of(35, [0; 6], X86), Said::Waits(Doing::Timer));
     }
 

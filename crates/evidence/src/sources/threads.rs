@@ -53,9 +53,9 @@ metrics! {
     LOCK: u64 = "threads.lock", "1";
     /// The same with a timeout.
     LOCK_TIMED: u64 = "threads.lock_timed", "1";
-    /// Threads that waited for any of several descriptors, for ever: an event loop with no timer, idle.
+    /// Threads that waited for any of several descriptors, for ever or for a second and more: an event loop with no timer, idle.
     POLL: u64 = "threads.poll", "1";
-    /// The same with a timeout: an event loop that has a timer, idle or asleep on purpose.
+    /// The same with a shorter timeout, or one that is not told: an event loop that has a timer, idle or asleep on purpose.
     POLL_TIMED: u64 = "threads.poll_timed", "1";
     /// Threads that waited for data of one descriptor (read, recv).
     READ: u64 = "threads.read", "1";
@@ -98,7 +98,7 @@ pub enum Doing {
     LockTimed,
     /// Waits for any of several descriptors.
     Poll,
-    /// The same, for a time.
+    /// The same, for less than a second, or a time that is not told.
     PollTimed,
     /// Waits for data.
     Read,

@@ -62,8 +62,9 @@ pub(super) fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
 pub(super) fn timeless(diag: &mut SockDiag) -> Vec<Contact> {
     let contact = |whom, inode| {
         let (question, segments) = (None, None);
-        let (awaited, unsent, held_nagle) = (false, false, false);
-        Contact { whom, inode, other: None, question, awaited, unsent, held_nagle, segments }
+        let [awaited, untold, unsent, held_nagle] = [false; 4];
+        let other = None;
+        Contact { whom, inode, other, question, awaited, untold, unsent, held_nagle, segments }
     };
     // Kernels without these questions, or a sandbox that forbids them: none, then.
     let datagrams = diag.datagrams().unwrap_or_default();

@@ -29,6 +29,8 @@ pub(super) struct Served {
 pub(super) struct Ends {
     /// For whose clients the processes that have them work.
     pub(super) at_work: BTreeSet<u32>,
+    /// Which an event loop has.
+    pub(super) untold: BTreeSet<u32>,
     /// Whether a known process has each.
     pub(super) are_known: bool,
 }
@@ -78,7 +80,8 @@ impl Served {
         });
         // Its parent may have an end too.
         at_work.retain(|end| !waited.contains(end));
-        Ends { at_work, are_known: held.len() == ends.len() }
+        let untold = held.intersection(&self.together).copied().collect();
+        Ends { at_work, untold, are_known: held.len() == ends.len() }
     }
 }
 
@@ -141,7 +144,8 @@ mod tests {
             let data = epoll::EventData::new_u64(0);
             epoll::add(&set, end.as_fd(), data, epoll::EventFlags::IN).unwrap();
         }
-        assert!(served.of(&all).at_work.is_empty());
+        let found = served.of(&all);
+        assert_eq!((found.at_work.is_empty(), found.untold), (true, all));
         drop((client, other));
         thread.join().unwrap();
     }

@@ -20,6 +20,8 @@ pub struct Asked {
     pub connections: f64,
     /// Of them, those with a question out.
     pub asked: f64,
+    /// Of them, those of which nothing tells that.
+    pub untold: f64,
     /// Besides, those that had no answer all the time: what was answered meanwhile has not waited for them.
     pub unanswered: f64,
     /// Of those, the ones whose question Nagle holds in the target's own socket.
@@ -68,6 +70,7 @@ impl Asked {
                 process: fact("process").map(str::to_owned),
                 connections: mean(super::CONNECTIONS),
                 asked: (asked - unanswered).max(0.0),
+                untold: mean(super::UNTOLD),
                 unanswered,
                 held_nagle: mean(super::HELD_NAGLE),
                 samples,

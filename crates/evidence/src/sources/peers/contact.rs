@@ -53,6 +53,8 @@ pub struct Contact {
     /// Where the kernel does not show it, whether it is known by other signs: a thread of the target waits to read from it,
     /// its other end has not read all that was sent, or nobody there waits for more of it.
     pub awaited: bool,
+    /// Whether it has no such sign since event loops are at both ends.
+    pub untold: bool,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
     /// Whether it is Nagle that holds them.
@@ -124,7 +126,8 @@ impl From<&Socket> for Contact {
         let Connection { peer, inode, .. } = of.connection;
         let Socket { question, unsent, held_nagle, segments, .. } = *of;
         let (whom, question, segments) = (Whom::Tcp(peer), Some(question), Some(segments));
-        Self { whom, inode, other: None, question, awaited: false, unsent, held_nagle, segments }
+        let (other, awaited, untold) = (None, false, false);
+        Self { whom, inode, other, question, awaited, untold, unsent, held_nagle, segments }
     }
 }
 

@@ -25,9 +25,9 @@ pub struct States {
     pub lock: f64,
     /// In a futex with a timeout.
     pub lock_timed: f64,
-    /// Waiting for events without a timeout.
+    /// Waiting for events, without a timeout or with a long one.
     pub poll: f64,
-    /// The same with one.
+    /// The same with a short one, or one that is not told.
     pub poll_timed: f64,
     /// Reading, from a socket or a pipe mostly.
     pub read: f64,

@@ -33,7 +33,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let held = asked.held_nagle / asked.asked.max(1e-9);
     let shared = shared.map(|out| out * (1.0 - held).max(0.0));
     let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
-    let share = shared.map_or("", |_| ", shared by requests: even a single one waits there");
+    let is_left = asked.untold >= HALFWAY * asked.asked;
+    let share = match shared {
+        Some(_) => ", shared by requests: even a single one waits there",
+        None if is_left => {
+            ", as they must: its own threads wait for events, and for no timer within a second"
+        }
+        None => "",
+    };
     let out = shared.unwrap_or(out);
     let (there, peer) = (station.words(), &asked.address);
     let few = format!("{out:.1} requests wait for an answer of {peer}, of {inside:.1} exchanges");
