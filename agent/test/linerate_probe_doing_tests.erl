@@ -33,6 +33,19 @@ who_works_is_told_from_who_waits_for_them_and_from_who_does_nothing_test() ->
     ?assertEqual(3, Seen),
     ?assert(Asked >= 4 andalso Asked =< Drawn).
 
+%% The place is told with the next draw.
+where_processes_wait_is_told_with_how_many_were_met_there_test() ->
+    Working = [spawn_link(fun() -> works() end) || _ <- [1, 2]],
+    timer:sleep(20),
+    {_, _, First} = linerate_probe_doing:rows(context(), linerate_probe_doing:start(#{})),
+    {2, _} = until_inside(2, First, 50),
+    {_, _, #{drawn_at := At} = Then} = linerate_probe_doing:rows(context(), First),
+    {[{node, Row}], _, #{asked := All}} = linerate_probe_doing:rows(context(), Then#{drawn_at := At - 3000000}),
+    [exit(Pid, kill) || Pid <- Working, unlink(Pid)],
+    [Asked | Each] = binary:split(proplists:get_value(waits, Row), <<"; ">>, [global]),
+    ?assertEqual(All, binary_to_integer(Asked)),
+    ?assertMatch([_ | _], [Met || Met <- Each, binary:match(Met, <<"timer:sleep/1 < linerate_probe_doing_tests:works/0">>) =/= nomatch]).
+
 %% Rounds until so many are inside, or so many rounds: how many were in the last, and its row.
 until_inside(Count, Before, Left) ->
     timer:sleep(100),

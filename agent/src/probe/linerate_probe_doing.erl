@@ -7,6 +7,9 @@
 %%
 %% Blind spots: a process that lives for one request is hardly ever drawn; of many processes few that work are not met,
 %% which `doing.drawn' beside `doing.processes' shows.
+%%
+%% Where those wait that are in the middle of something, or in a call, is told in words (`waits'): how many times they were
+%% asked all together, and how many times somebody was met at each stack.
 -module(linerate_probe_doing).
 -behaviour(linerate_probe).
 
@@ -27,12 +30,15 @@
     panel := [drawn()],
     %% How many processes there were, and when that was found out.
     processes := non_neg_integer(),
-    drawn_at := integer()
+    drawn_at := integer(),
+    %% How many were asked since the start, and how many of them waited with this stack.
+    asked := non_neg_integer(),
+    waits := #{binary() => pos_integer()}
 }.
 
 -spec start(linerate_probe:options()) -> state().
 start(_Options) ->
-    #{panel => [], processes => 0, drawn_at => now_us() - keep_us()}.
+    #{panel => [], processes => 0, drawn_at => now_us() - keep_us(), asked => 0, waits => #{}}.
 
 -spec stop(state()) -> ok.
 stop(_State) ->
@@ -41,10 +47,12 @@ stop(_State) ->
 -spec rows(linerate_probe:context(), state()) ->
     {[linerate_probe:row()], linerate_probe:context(), state()}.
 rows(#{allowance_us := Allowance, owners := Owners, waited_us := Waited} = Context, State) ->
-    {Drawing, #{panel := Panel, processes := Processes} = Drawn} = drawn(Owners, State),
+    {Drawing, #{panel := Panel, processes := Processes, asked := Before, waits := Known} = Drawn} = drawn(Owners, State),
     {Doings, Asked, Asking, Left} = ask_all(Panel, most(Allowance), now_us() + patience_us(), Owners),
     Idle = Drawing + Asking,
-    Count = fun(Doing) -> length([Each || Each <- Doings, Each =:= Doing]) end,
+    Count = fun(Doing) -> length([Each || {Each, _} <- Doings, Each =:= Doing]) end,
+    Waiting = [linerate_probe_processes:stack(Frames) || {Doing, Frames} <- Doings, Doing =:= inside orelse Doing =:= call],
+    {All, Waits} = {Before + length(Doings), lists:foldl(fun met/2, Known, Waiting)},
     Row = [
         {'doing.processes', max(0, Processes - length(Owners))},
         {'doing.drawn', length([Pid || {Pid, _} <- Panel, not lists:member(Pid, Owners)])},
@@ -52,19 +60,36 @@ rows(#{allowance_us := Allowance, owners := Owners, waited_us := Waited} = Conte
         {'doing.running', Count(running)},
         {'doing.inside', Count(inside)},
         {'doing.call', Count(call)}
+        %% With those who are drawn: every two seconds.
+        | [{waits, waits(All, Waits)} || map_size(Waits) > 0, maps:get(drawn_at, State) =/= maps:get(drawn_at, Drawn)]
     ],
-    {[{node, Row}], Context#{waited_us := Waited + Idle}, Drawn#{panel := Left ++ Asked}}.
+    Next = Drawn#{panel := Left ++ Asked, asked := All, waits := Waits},
+    {[{node, Row}], Context#{waited_us := Waited + Idle}, Next}.
+
+%% One more at a stack. Chosen: a node's work waits at few; where there are more, those that were met first are told.
+-spec met(binary(), #{binary() => pos_integer()}) -> #{binary() => pos_integer()}.
+met(Stack, Waits) when is_map_key(Stack, Waits); map_size(Waits) < 64 ->
+    maps:update_with(Stack, fun(Count) -> Count + 1 end, 1, Waits);
+met(_Stack, Waits) ->
+    Waits.
+
+%% `1200; 412 timer:sleep/1 < shop:page/2; 31 ...', those with most first. Chosen: five are more than anybody reads.
+-spec waits(non_neg_integer(), #{binary() => pos_integer()}) -> binary().
+waits(Asked, Waits) ->
+    Most = lists:sublist(lists:reverse(lists:sort([{Count, Stack} || {Stack, Count} <- maps:to_list(Waits)])), 5),
+    Each = [[integer_to_binary(Count), " ", Stack] || {Count, Stack} <- Most],
+    iolist_to_binary(lists:join("; ", [integer_to_binary(Asked) | Each])).
 
 %% What so many are at, those who live still, what was waited for them, and who was not asked.
 -spec ask_all([drawn()], non_neg_integer(), integer(), [pid()]) ->
-    {[doing()], [drawn()], non_neg_integer(), [drawn()]}.
+    {[{doing(), [tuple()]}], [drawn()], non_neg_integer(), [drawn()]}.
 ask_all(Panel, Most, Deadline, Owners) ->
     ask_all(Panel, Most, Deadline, Owners, {[], [], 0}).
 
 -spec ask_all([drawn()], non_neg_integer(), integer(), [pid()], Done) ->
-    {[doing()], [drawn()], non_neg_integer(), [drawn()]}
+    {[{doing(), [tuple()]}], [drawn()], non_neg_integer(), [drawn()]}
 when
-    Done :: {[doing()], [drawn()], non_neg_integer()}.
+    Done :: {[{doing(), [tuple()]}], [drawn()], non_neg_integer()}.
 ask_all(Panel, Most, _Deadline, _Owners, {Doings, Asked, Idle}) when Most =:= 0; Panel =:= [] ->
     {Doings, lists:reverse(Asked), Idle, Panel};
 ask_all([{Pid, First} = Drawn | Rest], Most, Deadline, Owners, {Doings, Asked, Idle}) ->
@@ -143,11 +168,11 @@ reductions([_, _, _, {reductions, Reductions}]) -> Reductions;
 reductions(undefined) -> 0.
 
 %% Measured: being asked takes a process one reduction, OTP 25. Chosen: less than this since it was drawn is nothing done.
--spec doing(non_neg_integer(), [tuple()]) -> doing().
+-spec doing(non_neg_integer(), [tuple()]) -> {doing(), [tuple()]}.
 doing(First, [{status, Status}, {current_function, Function}, {current_stacktrace, Stack}, {reductions, Now}]) ->
     case Now - First < 100 of
-        true -> idle;
-        false -> at(Status, Function, Stack)
+        true -> {idle, []};
+        false -> {at(Status, Function, Stack), [{M, F, A} || {M, F, A, _} <- Stack, M =/= proc_lib]}
     end.
 
 %% @doc What a process is at, by its status, its current function and its stack.

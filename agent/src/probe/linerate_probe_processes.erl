@@ -10,8 +10,8 @@
 -behaviour(linerate_probe).
 
 -export([start/1, rows/2, stop/1]).
-%% For tests.
--export([wait/2]).
+%% For other parts, and tests.
+-export([wait/2, stack/1]).
 
 -export_type([wait/0]).
 

@@ -4,6 +4,7 @@
 use crate::prelude::*;
 
 pub(crate) mod admission;
+mod asleep;
 pub(crate) mod channels;
 pub(crate) mod connections;
 pub(crate) mod directions;

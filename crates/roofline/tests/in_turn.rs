@@ -291,3 +291,23 @@ fn what_is_left_to_do_after_an_answer_is_no_clock_where_it_asks_one_peer_all_the
         assert_eq!(named("always-asks", rarely).as_deref(), Some("app.rate-limit"), "{metric}");
     }
 }
+
+#[test]
+fn where_a_nodes_processes_wait_is_said_by_their_stacks() {
+    // 16 handlers of connections wait for three workers, which nobody calls and which sleep for 20 ms a job.
+    let (header, evidence) = recording("foreign/waits-by-stack");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.pool"), "{:?}", judgement.verdict);
+    let says = &of(&judgement, "app.pool").because;
+    let owners = "of its processes wait 16.0 in shop:price/1 < shop:loop/2, and ";
+    assert!(says.contains(owners), "{says}");
+    assert!(says.ends_with("in timer:sleep/1 < shop:backoff/1 < shop:worker/0"), "{says}");
+    // None was met in the middle of anything: its threads are said.
+    let mut unmet = changed(&evidence, |_, _, raw| Some(raw));
+    unmet.push_fact(Subject::Node, "waits", "412".into());
+    for of in evidence.processes() {
+        unmet.push_fact(of, "stack", "gen_server:loop/7".into());
+    }
+    let says = of(&judged(&header, &unmet), "app.pool").because.clone();
+    assert!(says.contains("; its threads: "), "{says}");
+}

@@ -134,5 +134,5 @@ fn seen(facts: &Facts) -> String {
     }
     let in_turn = facts.threads().is_some_and(|of| of.running >= 0.5 && of.together < 0.05);
     let never = if in_turn { ", never two running at once" } else { "" };
-    says + &facts.inside.threads_words() + never
+    says + &facts.waits_words() + never
 }

@@ -34,7 +34,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let twice = facts.run.connections().saturating_mul(2).to_string();
     let does = "keeps twice as many exchanges under way; nothing is full";
     let more = Remedy::plan(("load.connections", &twice), does, format!("-c {twice}"));
-    let (took, threads) = (duration(each), facts.inside.threads_words());
+    let (took, threads) = (duration(each), facts.waits_words());
     let is_taken = unread < HALFWAY * asleep;
     let at = if is_taken { At::Station(Station::Application) } else { At::Service };
     let (sleeps, seen) = match is_taken {
@@ -74,6 +74,9 @@ fn each_for_itself(facts: &Facts) -> bool {
     }
     // One thread in a timer is most runtimes' clock.
     let timers = facts.threads().map_or(0.0, |threads| threads.timer);
+    // Of a node its processes are asked. Where answers come in an order, some hold what others sleep for (mnesia's locks).
+    let owners = if facts.pace().is_none() { facts.owners_sleep() } else { 0.0 };
+    let timers = timers.max(owners);
     let of_threads = timers >= 2.0 && timers >= EXPLAINED * place.exchanges;
     place.regime == Regime::Delayed || (of_threads && place.regime == Regime::Unknown)
 }

@@ -1,0 +1,53 @@
+//! Where a node's processes wait: the owners of sampled connections, and those that were drawn from all others.
+
+use crate::prelude::*;
+
+impl Facts<'_> {
+    /// How many wait in the middle of something, or in a call, at each stack; the most first.
+    pub(crate) fn processes_wait(&self) -> Vec<(f64, &str)> {
+        let others = self.run.of(Subject::Node).mean(doing::PROCESSES).unwrap_or(0.0);
+        let of_others = doing::waits(self.run.evidence).into_iter();
+        let of_others = of_others.map(|(share, stack)| (share * others, stack));
+        let mut at: BTreeMap<&str, f64> = BTreeMap::new();
+        for (count, stack) in of_others.chain(self.owners_wait()) {
+            *at.entry(stack).or_default() += count;
+        }
+        let mut all: Vec<_> = at.into_iter().map(|(stack, count)| (count, stack)).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        all
+    }
+
+    /// The same of those that own connections: each that was sampled stands for as many.
+    fn owners_wait(&self) -> impl Iterator<Item = (f64, &str)> {
+        let owners = || self.processes.iter().filter(|of| of.is_owner);
+        let all = match self.load {
+            Load::Watched => self.ports(|port| port.connections),
+            Load::Made => f64::from(self.run.connections()),
+        };
+        let each = all / owners().count().max(1) as f64;
+        let waits = |of: &&Process| of.waits_inside() && of.wait != Some("recv");
+        owners().filter(waits).map(move |of| (each, of.stack))
+    }
+
+    /// Owners of connections that sleep for a set time.
+    pub(crate) fn owners_sleep(&self) -> f64 {
+        let sleeps = ["timer:sleep/", "Elixir.Process:sleep/"];
+        let asleep = |stack: &str| sleeps.iter().any(|sleep| stack.starts_with(sleep));
+        self.owners_wait().filter(|(_, stack)| asleep(stack)).map(|(count, _)| count).sum()
+    }
+
+    /// `; 12.0 of its processes wait in timer:sleep/1 < shop:page/2`; of a program that is no node, or where none was
+    /// met, what its threads do.
+    pub(crate) fn waits_words(&self) -> String {
+        let waits = self.processes_wait();
+        let most = waits.iter().filter(|(count, _)| *count >= 0.5).take(2);
+        // The lowest frames are the same for all.
+        let short = |stack: &str| stack.splitn(5, " < ").take(4).collect::<Vec<_>>().join(" < ");
+        let words = most.map(|(count, stack)| format!("{count:.1} in {}", short(stack)));
+        let words: Vec<String> = words.collect();
+        match words.is_empty() {
+            true => self.inside.threads_words(),
+            false => format!("; of its processes wait {}", words.join(", and ")),
+        }
+    }
+}
