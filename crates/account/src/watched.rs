@@ -250,7 +250,11 @@ impl Exchanges {
     pub fn in_order(&self) -> Option<f64> {
         let Served { at_once, .. } = self.rhythm?.served.filter(is_told)?;
         let is_one = at_once < 2.0 && self.come_together();
-        (self.alternate && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
+        // Where clients rest as well, more or fewer wait at a time, and who stands in a queue waits for longer or shorter.
+        let rest = self.idle_s.is_finite() && self.idle_s >= HALFWAY * self.service_s;
+        let is_queue = !rest || self.p99_s > (1.0 + HOLDS) * self.p50_s;
+        let is_told = is_queue && !is_one && 2.0 * at_once <= self.under_way;
+        (self.alternate && is_told).then_some(at_once)
     }
 
     /// How many transactions are served at a time, and a second, where single requests show no number, and many wait.

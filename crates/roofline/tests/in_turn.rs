@@ -311,3 +311,13 @@ fn where_a_nodes_processes_wait_is_said_by_their_stacks() {
     let says = of(&judged(&header, &unmet), "app.pool").because.clone();
     assert!(says.contains("; its threads: "), "{says}");
 }
+
+#[test]
+fn who_waits_as_long_as_all_while_clients_rest_stands_in_no_queue() {
+    // 12 guests who think for 5 ms, each of whose prices takes 4 ms of sleep: answers come in the order of requests.
+    assert_eq!(named("alike-and-at-rest", |_, raw| Some(raw)), None);
+    // Whoever finds more before it waits for longer.
+    let longer =
+        |metric: &str, raw| Some(if metric == "capture.service_p99" { 2 * raw } else { raw });
+    assert_eq!(named("alike-and-at-rest", longer).as_deref(), Some("app.serial"));
+}

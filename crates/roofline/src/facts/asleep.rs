@@ -42,7 +42,7 @@ impl Facts<'_> {
         let waits = self.processes_wait();
         let most = waits.iter().filter(|(count, _)| *count >= 0.5).take(2);
         // The lowest frames are the same for all.
-        let short = |stack: &str| stack.splitn(5, " < ").take(4).collect::<Vec<_>>().join(" < ");
+        let short = |stack: &str| stack.splitn(4, " < ").take(3).collect::<Vec<_>>().join(" < ");
         let words = most.map(|(count, stack)| format!("{count:.1} in {}", short(stack)));
         let words: Vec<String> = words.collect();
         match words.is_empty() {
