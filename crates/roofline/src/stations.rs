@@ -334,41 +334,10 @@ mod tests {
         assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
     }
 
-    #[test]
-    fn what_is_waited_for_is_lost_to_whoever_had_it() {
-        // One thread and a loop on one CPU: each has half, and all that it waits for is the loop's.
-        is(lost(0.5, 0.5, 0.5, 0.5), 0.5);
-        // Beside a compiler that it hardly waits for.
-        is(lost(0.97, 0.03, 0.03, 0.01), 0.01);
-        // Sixteen threads of its own on two CPUs wait for each other.
-        assert!(lost(0.04, 1.96, 0.12, 14.0) <= 0.04);
-        // No strangers.
-        is(lost(0.0, 1.0, 1.0, 3.0), 0.0);
-    }
-
     fn stations(all: &[(Resource, f64, f64)]) -> Stations {
         let mut stations = Stations::default();
         all.iter().for_each(|(of, used, servers)| stations.push(*of, *used, *servers, *used));
         stations
-    }
-
-    fn threads(cores: f64, busiest: f64) -> InUse {
-        let mut stations = Stations::default();
-        stations.threads(Resource::TargetThread, cores, [busiest; 2]);
-        stations.all.remove(0)
-    }
-
-    #[test]
-    fn one_thread_is_full_alone_and_several_when_each_of_them_is() {
-        is(threads(1.0, 1.0).fullness(), 1.0);
-        // Two workers, each full.
-        let two = threads(2.0, 1.0);
-        is(two.fullness(), 1.0);
-        is(two.servers, 2.0);
-        // A lock over four threads: one CPU's worth in all, and no thread is full.
-        is(threads(1.0, 0.25).fullness(), 0.25);
-        // Half of a CPU and the rest of the time in its disk.
-        is(threads(0.55, 1.0).fullness(), 1.0);
     }
 
     #[test]
@@ -394,17 +363,5 @@ mod tests {
         assert!((60.0..80.0).contains(&demand(0.2, Heat::Warm)));
         assert!((20.0..30.0).contains(&demand(0.2, Heat::Hot)));
         is(demand(2.0, Heat::Hot), 2000.0);
-    }
-
-    #[test]
-    fn a_full_machine_is_whose_it_nearly_all_is() {
-        use Resource::*;
-        let fullest = |target: f64, engine: f64| {
-            let of = [(HostCpu, 2.0, 2.0), (TargetCpu, target, 2.0), (EngineCpu, engine, 2.0)];
-            stations(&of).fullest().map(|(of, _)| of)
-        };
-        assert_eq!(fullest(1.1, 0.9), Some(HostCpu));
-        assert_eq!(fullest(1.7, 0.3), Some(TargetCpu));
-        assert_eq!(fullest(0.3, 1.7), Some(EngineCpu));
     }
 }

@@ -160,6 +160,26 @@ fn one_call_a_request_is_the_loads_matter_and_ten_are_the_programs() {
 }
 
 #[test]
+fn frames_are_calls_where_they_are_as_many_as_those_of_calls() {
+    // 3 frames there and 1 back for each, and in every run some others.
+    let (header, evidence) = recording("dist-lockstep");
+    // Bulk and its acknowledgements, one for one.
+    let alike = with(&evidence, "dist.in", |n| n * 3);
+    assert!(!of(&judged(&header, &alike), "dist.lockstep").binds);
+    // As many by erpc, where a process was seen in it: a request there, and its start and end back.
+    let mut by_erpc = with(&evidence, "dist.in", |n| n * 3);
+    let process = by_erpc.processes()[0];
+    by_erpc.push_fact(process, "stack", "erpc:call/5 < my_server:handle/1".into());
+    assert!(of(&judged(&header, &by_erpc), "dist.lockstep").binds);
+    // Recorded of OTP 25: two frames back for each.
+    let twice = with(&by_erpc, "dist.in", |n| n * 2);
+    assert!(of(&judged(&header, &twice), "dist.lockstep").binds);
+    // Bulk from there, beside one call a request.
+    let bulk = with(&by_erpc, "dist.in", |n| n * 1_000);
+    assert!(!of(&judged(&header, &bulk), "dist.lockstep").binds);
+}
+
+#[test]
 fn handshakes_without_tls_are_churn() {
     let (mut header, evidence) = recording("tls-handshake");
     assert_eq!(judged(&header, &evidence).verdict.by(), Some("tls.handshake"));

@@ -2,8 +2,8 @@
 //! tells a limit from what looks like it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::{Evidence, Header, Subject};
-use linerate_roofline::State;
+use linerate_evidence::{Evidence, Header, Subject, summarise};
+use linerate_roofline::{Facts, Run, State};
 
 mod altered;
 
@@ -178,6 +178,55 @@ fn a_loop_on_the_targets_own_cpu_is_a_neighbour_and_one_that_it_hardly_waits_for
     let judgement = judged(&header, &evidence);
     assert_eq!(judgement.verdict.by(), Some("load.concurrency"), "{:?}", judgement.verdict);
     assert!(!of(&judgement, "host.neighbours").binds);
+
+    // Threads of its own wait for each other: others took no more than they had.
+    let (header, evidence) = pinned("target-cpu", 0.96, 14.0);
+    let strangers = with_facts(&header, &evidence, |facts| facts.stations.strangers.unwrap());
+    assert!(strangers.had < 0.06 && strangers.lost.unwrap() <= strangers.had, "{strangers:?}");
+}
+
+fn with_facts<T>(header: &Header, evidence: &Evidence, figure: impl Fn(&Facts) -> T) -> T {
+    let load = summarise(evidence, &header.plan);
+    figure(&Facts::of(Run { header, evidence, load: &load }))
+}
+
+#[test]
+fn a_full_machine_is_whose_it_nearly_all_is() {
+    let of_name =
+        [("host-cpu", "host_cpu"), ("engine-cpu", "engine_cpu"), ("native-code", "target_cpu")];
+    for (name, whose) in of_name {
+        let (header, evidence) = recording(name);
+        let full = with(&with(&evidence, "stat.idle", |_| Some(0)), "stat.iowait", |_| Some(0));
+        let (fullest, used) = with_facts(&header, &full, |facts| facts.stations.fullest().unwrap());
+        assert_eq!(fullest.id(), whose, "{name}: {used}");
+        assert!(used >= 0.95, "{name}: {used}");
+    }
+}
+
+#[test]
+fn one_thread_is_full_alone_and_several_when_each_of_them_is() {
+    let threads = |cores: f64, busiest: f64| {
+        let (mut header, evidence) = recording("target-cpu");
+        (header.host.cpus, header.target.cpus) = (4, Some(4));
+        let mut threads = changed(&evidence, |_, metric, raw| {
+            let is_ours = ["process.utime", "process.stime", "process.busiest_thread"];
+            (!is_ours.contains(&metric)).then_some(raw)
+        });
+        for (at, of, values) in evidence.rows() {
+            if of == Subject::Target && values.contains_key("process.utime") {
+                let part = |part: f64| (at.0 as f64 * part) as u64;
+                threads.push_raw(at, of, "process.utime", part(cores));
+                threads.push_raw(at, of, "process.stime", 0);
+                threads.push_raw(at, of, "process.busiest_thread", part(busiest));
+            }
+        }
+        of(&judged(&header, &threads), "target.cpu").sum.clone()
+    };
+    assert!(threads(1.0, 1.0).starts_with("one of its threads 100 % used"));
+    assert!(threads(2.0, 1.0).starts_with("2 of its threads, each 100 % used"));
+    // A lock over five threads: one CPU's worth in all, and no thread is full.
+    let lock = threads(1.0, 0.2);
+    assert!(lock.starts_with("4 CPUs / "), "{lock}");
 }
 
 #[test]

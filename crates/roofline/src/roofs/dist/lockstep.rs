@@ -44,26 +44,3 @@ fn calls_among(sent: f64, received: f64, by_erpc: bool) -> f64 {
     let of_erpc = by_erpc && is_among(0.5, 2.0);
     if of_gen || of_erpc { sent.min(received) } else { 0.0 }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_are_counted_where_frames_are_those_of_calls() {
-        // 200 requests a second of 10 calls each: 3 frames there, 1 back.
-        assert_eq!(calls_among(6_000.0, 2_000.0, false), 2_000.0);
-        // As many by erpc, where a process was seen in it.
-        assert_eq!(calls_among(2_000.0, 2_000.0, true), 2_000.0);
-        // Recorded of OTP 25: 275 requests a second of 12 calls each.
-        assert_eq!(calls_among(3_299.0, 6_599.0, true), 3_299.0);
-    }
-
-    #[test]
-    fn messages_that_are_answered_by_others_are_no_calls() {
-        // Bulk and its acknowledgements, one for one.
-        assert_eq!(calls_among(2_000.0, 2_000.0, false), 0.0);
-        // Bulk from there, beside one call a request.
-        assert_eq!(calls_among(300.0, 145_000.0, false), 0.0);
-    }
-}
