@@ -66,13 +66,16 @@ impl Inside {
     }
 
     /// What is asleep waits for the one peer to which as many kept sockets are of unknown state, where nothing else can end its
-    /// wait: all threads wait for events, no timer of theirs is due within a second, and an exchange takes less.
+    /// wait: all threads wait for events, no timer of theirs is due within a second, and an exchange takes less. One or two
+    /// may be those of a log.
     pub fn by_elimination(mut self, exchange_s: f64) -> Self {
         let rest = self.asleep - self.questions();
-        let is_waiting = |of: &States| of.poll >= HALFWAY && of.timer + of.poll_timed < HALFWAY;
+        let others =
+            |of: &States| of.timer + of.poll_timed + of.lock + of.lock_timed + of.read + of.disk;
+        let is_waiting = |of: &States| of.poll >= HALFWAY && others(of) < HALFWAY;
         let mut untold = self.asked.iter_mut().filter(|of| of.untold >= HALFWAY * rest);
         if exchange_s < 1.0
-            && rest >= HALFWAY
+            && rest > 2.0
             && self.threads.as_ref().is_some_and(is_waiting)
             && let (Some(one), None) = (untold.next(), untold.next())
         {

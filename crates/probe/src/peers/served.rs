@@ -7,7 +7,7 @@
 //! Source: see [`crate::awaits`]. Blind spots: a server that waits for several connections at once shows nothing so; one
 //! that keeps some unread while other threads of it work seems to work for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_evidence::sources::threads::Awaited;
 
@@ -18,8 +18,8 @@ use crate::tree::{Family, numbers, walk_in};
 /// See the module. Sockets are inodes.
 #[derive(Debug, Default)]
 pub(super) struct Served {
-    /// Processes that had such ends.
-    holders: BTreeSet<u32>,
+    /// Processes that have such ends, and which.
+    holders: BTreeMap<u32, BTreeSet<u32>>,
     /// Ends for which a thread waited together with others.
     together: BTreeSet<u32>,
 }
@@ -39,9 +39,14 @@ impl Served {
     /// Looks for the processes that have these ends in some trees.
     pub(super) fn look_for(&mut self, ends: &BTreeSet<u32>, roots: BTreeSet<u32>) {
         let family = Family::read();
-        // One of another user is unknown.
-        let has = |pid: &u32| socket_inodes(*pid).is_ok_and(|held| !held.is_disjoint(ends));
-        self.holders.extend(roots.into_iter().flat_map(|root| walk_in(root, &family)).filter(has));
+        for pid in roots.into_iter().flat_map(|root| walk_in(root, &family)) {
+            // Another user's: unknown.
+            let held = socket_inodes(pid).unwrap_or_default();
+            let theirs: BTreeSet<u32> = held.intersection(ends).copied().collect();
+            if !theirs.is_empty() {
+                self.holders.insert(pid, theirs);
+            }
+        }
     }
 
     /// What the processes that have these ends do.
@@ -49,13 +54,19 @@ impl Served {
         let [mut held, mut at_work]: [BTreeSet<u32>; 2] = Default::default();
         let (mut waited, mut left): (BTreeSet<u32>, _) = (BTreeSet::new(), ASKED);
         self.together.retain(|end| ends.contains(end));
-        self.holders.retain(|pid| {
+        self.holders.retain(|pid, theirs| {
+            theirs.retain(|end| ends.contains(end));
+            // An event loop stays one, and may have thousands of descriptors.
+            if !theirs.is_empty() && theirs.is_subset(&self.together) {
+                held.extend(theirs.iter());
+                return true;
+            }
             let Open { sockets, sets } = Open::of(*pid);
-            let theirs: BTreeSet<u32> = sockets.intersection(ends).copied().collect();
+            *theirs = sockets.intersection(ends).copied().collect();
             if theirs.is_empty() {
                 return false;
             }
-            held.extend(&theirs);
+            held.extend(theirs.iter());
             // An event loop may be at work just now, and wait for all of them a moment later.
             let sets = sets.into_iter().filter_map(|set| sockets_of(*pid, Awaited::Events(set)));
             self.together.extend(sets.filter(|set| set.len() > 1).flatten());
@@ -66,7 +77,7 @@ impl Served {
                 match sockets_of(*pid, *call) {
                     Some(sockets) if sockets.len() > 1 => self.together.extend(sockets),
                     Some(sockets) => waited.extend(sockets),
-                    None => self.together.extend(&theirs),
+                    None => self.together.extend(theirs.iter()),
                 }
             }
             let rest = theirs.difference(&waited).filter(|end| !self.together.contains(*end));
