@@ -24,7 +24,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Reading, held * facts.under_way() / facts.attained)
         .and([Part::Work { resource: Resource::TargetCpu, each: spared / facts.attained }])
         .sized_if(held >= HOLDS || spared >= HOLDS * work.all())
-        .sum(format!("{part} of {exchange}with an undelivered packet"))
+        .sum(format!("{part} of {exchange} with an undelivered packet"))
         .seen(format!(
             "{of_bytes} of the bytes came in packets of {packet} through buffers of {buffer}; {more:.0} more of them \
              waited in the kernel, for {wanted} of the time while their owner was ready to read; drivers took {:.2} \
