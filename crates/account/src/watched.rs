@@ -252,7 +252,7 @@ impl Exchanges {
         let is_one = at_once < 2.0 && self.come_together();
         // Where clients rest as well, more or fewer wait at a time, and who stands in a queue waits for longer or shorter.
         let rest = self.idle_s.is_finite() && self.idle_s >= HALFWAY * self.service_s;
-        let is_queue = !rest || self.p99_s > (1.0 + HOLDS) * self.p50_s;
+        let is_queue = !rest || self.p99_s > (1.0 + HALFWAY) * self.p50_s;
         let is_told = is_queue && !is_one && 2.0 * at_once <= self.under_way;
         (self.alternate && is_told).then_some(at_once)
     }
