@@ -29,6 +29,10 @@ pub struct Inside {
     pub threads: Option<States>,
 }
 
+/// Sockets that a service has to a log: one for its output, one for its errors. Who sleeps does not wait for these.
+/// Source: systemd.exec(5), "StandardOutput".
+const OF_A_LOG: f64 = 2.0;
+
 impl Inside {
     /// The split of so many exchanges.
     pub fn of(
@@ -66,16 +70,15 @@ impl Inside {
     }
 
     /// What is asleep waits for the one peer to which as many kept sockets are of unknown state, where nothing else can end its
-    /// wait: all threads wait for events, no timer of theirs is due within a second, and an exchange takes less. One or two
-    /// may be those of a log.
+    /// wait: all threads wait for events, no timer of theirs is due within [`LATER`], and an exchange takes less.
     pub fn by_elimination(mut self, exchange_s: f64) -> Self {
         let rest = self.asleep - self.questions();
         let others =
             |of: &States| of.timer + of.poll_timed + of.lock + of.lock_timed + of.read + of.disk;
         let is_waiting = |of: &States| of.poll >= HALFWAY && others(of) < HALFWAY;
         let mut untold = self.asked.iter_mut().filter(|of| of.untold >= HALFWAY * rest);
-        if exchange_s < 1.0
-            && rest > 2.0
+        if exchange_s < LATER.as_secs_f64()
+            && rest > OF_A_LOG
             && self.threads.as_ref().is_some_and(is_waiting)
             && let (Some(one), None) = (untold.next(), untold.next())
         {

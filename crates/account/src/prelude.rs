@@ -7,8 +7,10 @@ pub(crate) use std::time::Duration;
 pub(crate) use linerate_evidence::sources::capture::{Beat, Refusal, Rhythm, Served};
 pub(crate) use linerate_evidence::sources::census::Batches;
 pub(crate) use linerate_evidence::sources::{
-    bursts, capture, census, cpus, diskstats, peers::Asked, process, stat, tcp_info,
-    threads::States,
+    bursts, capture, census, cpus, diskstats,
+    peers::Asked,
+    process, stat, tcp_info,
+    threads::{LATER, States},
 };
 pub(crate) use linerate_evidence::{
     Evidence, Header, LoadSummary, Metric, Of, Side, Step, StepKind, Subject, t95,

@@ -275,10 +275,10 @@ impl PeerSampler {
 
     /// Finds the Unix sockets at whose other end somebody works.
     fn serve(&mut self, at: Timestamp, contacts: &mut [Contact]) {
-        // Where the question is unread, nobody works for it yet.
-        let rest = contacts.iter().filter(|contact| !contact.awaited);
-        let ends: BTreeSet<u32> = rest.filter_map(|contact| contact.other).collect();
-        let mut found = self.served.of(&ends);
+        let end = |contact: &Contact| contact.other;
+        let asked = contacts.iter().filter(|contact| contact.awaited).filter_map(end).collect();
+        let ends: BTreeSet<u32> = contacts.iter().filter_map(end).collect();
+        let mut found = self.served.of(&ends, &asked);
         if at >= self.scans.next()
             && !found.are_known
             && let Some(diag) = &mut self.diag
@@ -292,11 +292,12 @@ impl PeerSampler {
             let roots = paths.into_iter().filter_map(|path| listens(diag, path)).collect();
             self.served.look_for(&ends, roots);
             self.scans.done(at, cpu_time().saturating_sub(began));
-            found = self.served.of(&ends);
+            found = self.served.of(&ends, &asked);
         }
         for contact in contacts {
             contact.awaited |= contact.other.is_some_and(|end| found.at_work.contains(&end));
-            contact.untold = contact.other.is_some_and(|end| found.untold.contains(&end));
+            let is_untold = contact.other.is_some_and(|end| found.untold.contains(&end));
+            contact.untold = is_untold && !contact.awaited;
         }
     }
 

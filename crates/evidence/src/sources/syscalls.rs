@@ -9,7 +9,7 @@
 //! behind a pointer; a 32-bit program's numbers are read as if they were this machine's.
 
 use super::UnreadableSource;
-use super::threads::Doing;
+use super::threads::{Doing, LATER};
 
 /// Which numbers the calls have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,10 +58,6 @@ enum Call {
     /// Waits for completions.
     Ring,
 }
-
-/// An event loop whose first timer is as far away as this has none that a request waits for. Unit: milliseconds.
-// Chosen: proxies give up after some seconds, and few services take so long to answer.
-const LATER_MS: i32 = 1000;
 
 #[derive(Clone, Copy)]
 enum Timeout {
@@ -152,10 +148,13 @@ fn judged(call: Call, arguments: &[u64; 6]) -> Said {
         Call::May(doing) => Said::UnlessDisk(doing),
         Call::Poll(descriptors, timeout) => {
             let is_sleep = descriptors.is_some_and(|at| arguments[at] as u32 == 0);
-            let least = if is_sleep { i32::MAX } else { LATER_MS };
+            let is_later = |ms: i32| !is_sleep && ms >= LATER.as_millis() as i32;
             let forever = match timeout {
                 // `int`, of which the kernel shows the whole register.
-                Timeout::Millis(at) => !(0..least).contains(&(arguments[at] as u32 as i32)),
+                Timeout::Millis(at) => {
+                    let ms = arguments[at] as u32 as i32;
+                    ms < 0 || is_later(ms)
+                }
                 Timeout::Pointer(at) => is_null(at),
             };
             match is_sleep && !forever {

@@ -15,6 +15,7 @@
 //! its state.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use linerate_model::Timestamp;
 
@@ -80,6 +81,10 @@ metrics! {
     /// Instants at which two threads or more did.
     TOGETHER: u64 = "threads.together", "1";
 }
+
+/// An event loop whose first timer is as far away as this has none that a request waits for.
+// Chosen: proxies give up after some seconds, and few services take so long to answer.
+pub const LATER: Duration = Duration::from_secs(1);
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -49,15 +49,17 @@ impl Served {
         }
     }
 
-    /// What the processes that have these ends do.
-    pub(super) fn of(&mut self, ends: &BTreeSet<u32>) -> Ends {
+    /// What the processes that have these ends do; of the asked ones among them it is known.
+    pub(super) fn of(&mut self, ends: &BTreeSet<u32>, asked: &BTreeSet<u32>) -> Ends {
         let [mut held, mut at_work]: [BTreeSet<u32>; 2] = Default::default();
         let (mut waited, mut left): (BTreeSet<u32>, _) = (BTreeSet::new(), ASKED);
         self.together.retain(|end| ends.contains(end));
+        self.holders.values_mut().for_each(|theirs| theirs.retain(|end| ends.contains(end)));
+        let known: BTreeSet<u32> = self.holders.values().flatten().copied().collect();
         self.holders.retain(|pid, theirs| {
-            theirs.retain(|end| ends.contains(end));
-            // An event loop stays one, and may have thousands of descriptors.
-            if !theirs.is_empty() && theirs.is_subset(&self.together) {
+            // An event loop stays one, and may have thousands of descriptors: read again where an end is new.
+            let is_loop = !theirs.is_empty() && theirs.is_subset(&self.together);
+            if is_loop && known.len() == ends.len() {
                 held.extend(theirs.iter());
                 return true;
             }
@@ -80,8 +82,9 @@ impl Served {
                     None => self.together.extend(theirs.iter()),
                 }
             }
-            let rest = theirs.difference(&waited).filter(|end| !self.together.contains(*end));
-            let rest: Vec<u32> = rest.copied().collect();
+            let is_open = |end: &u32| !asked.contains(end) && !self.together.contains(end);
+            let rest = theirs.difference(&waited).copied();
+            let rest: Vec<u32> = rest.filter(is_open).collect();
             // Fewer threads than that keep them, and serve none.
             let others = threads.iter().filter(|call| call.is_none());
             if rest.len() <= others.count() {
@@ -140,23 +143,28 @@ mod tests {
         let ends = [&waits, &works].map(|end| inode_of(own, end.as_raw_fd() as u32).unwrap());
         let (all, is_at_work) = (BTreeSet::from(ends), BTreeSet::from([ends[1]]));
         let mut served = Served::default();
-        assert!(!served.of(&all).are_known);
+        let none = BTreeSet::new();
+        assert!(!served.of(&all, &none).are_known);
         served.look_for(&all, BTreeSet::from([own]));
         let (mut reads, began) = (waits.try_clone().unwrap(), Instant::now());
         let thread = std::thread::spawn(move || reads.read(&mut [0; 8]).unwrap());
-        while served.of(&all).at_work != is_at_work {
+        while served.of(&all, &none).at_work != is_at_work {
             assert!(began.elapsed() < Duration::from_secs(10));
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(served.of(&all).are_known);
+        assert!(served.of(&all, &none).are_known);
+        // Of one that is known to be asked nothing is told, and whose end it is stays known.
+        let found = served.of(&all, &is_at_work);
+        assert!(found.at_work.is_empty() && found.are_known);
         // An event loop has both.
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         for end in [&waits, &works] {
             let data = epoll::EventData::new_u64(0);
             epoll::add(&set, end.as_fd(), data, epoll::EventFlags::IN).unwrap();
         }
-        let found = served.of(&all);
-        assert_eq!((found.at_work.is_empty(), found.untold), (true, all));
+        let found = served.of(&all, &none);
+        assert_eq!((found.at_work.is_empty(), &found.untold), (true, &all));
+        assert!(served.of(&all, &all).are_known && served.of(&all, &none).are_known);
         drop((client, other));
         thread.join().unwrap();
     }

@@ -36,11 +36,11 @@ impl Facts<'_> {
         self.owners_wait().filter(|(_, stack)| asleep(stack)).map(|(count, _)| count).sum()
     }
 
-    /// `; 12.0 of its processes wait in timer:sleep/1 < shop:page/2`; of a program that is no node, or where none was
+    /// `; of its processes wait 12.0 in timer:sleep/1 < shop:page/2`; of a program that is no node, or where none was
     /// met, what its threads do.
     pub(crate) fn waits_words(&self) -> String {
         let waits = self.processes_wait();
-        let most = waits.iter().filter(|(count, _)| *count >= 0.5).take(2);
+        let most = waits.iter().filter(|(count, _)| *count >= HALFWAY).take(2);
         // The lowest frames are the same for all.
         let short = |stack: &str| stack.splitn(4, " < ").take(3).collect::<Vec<_>>().join(" < ");
         let words = most.map(|(count, stack)| format!("{count:.1} in {}", short(stack)));
