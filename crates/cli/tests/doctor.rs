@@ -235,6 +235,86 @@ impl Drop for Nginx {
     }
 }
 
+/// An application server on a Unix socket that takes two requests at a time, 20 ms each: with a thread for each connection,
+/// or with an event loop for all.
+const APPLICATION: &str = "
+import asyncio, socket, sys, threading, time
+path, kind = sys.argv[1:]
+answer = b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok'
+def threads():
+    two = threading.Semaphore(2)
+    def serve(client):
+        while client.recv(4096):
+            with two: time.sleep(0.02)
+            client.sendall(answer)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+async def loop():
+    two = asyncio.Semaphore(2)
+    async def serve(reader, writer):
+        while await reader.read(4096):
+            async with two: await asyncio.sleep(0.02)
+            writer.write(answer)
+    async with await asyncio.start_unix_server(serve, path) as server: await server.serve_forever()
+threads() if kind == 'threads' else asyncio.run(loop())
+";
+
+/// A program that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+#[test]
+fn a_proxy_waits_for_the_server_behind_its_kept_unix_sockets_whichever_way_that_serves() {
+    needs(&["nginx", "python3"]);
+    for kind in ["threads", "loop"] {
+        let (folder, port) = (TempDir::new().unwrap(), closed_port());
+        // Its workers may be another user's.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let at = folder.path().display();
+        let socket = format!("{at}/application");
+        let started = |command: &mut Command| {
+            let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            Ended(quiet.spawn().unwrap())
+        };
+        let _application =
+            started(Command::new("python3").args(["-c", APPLICATION, &socket, kind]));
+        let is_there = || fs::metadata(&socket).is_ok();
+        assert!(soon(Duration::from_secs(20), is_there), "no application server");
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|of| format!("{of}_temp_path {at}/{of};\n"))
+            .concat();
+        let configuration = format!(
+            "daemon off; master_process off; pid {at}/pid; error_log /dev/null; events {{}}\n\
+             http {{ {temporary} access_log off; upstream a {{ server unix:{socket}; keepalive 16; }}\n\
+             server {{ listen 127.0.0.1:{port}; location / {{ proxy_http_version 1.1;\n\
+             proxy_set_header Connection ''; proxy_pass http://a; }} }} }}\n"
+        );
+        fs::write(folder.path().join("conf"), configuration).unwrap();
+        let (conf, prefix) = (format!("{at}/conf"), at.to_string());
+        let _nginx = started(Command::new("nginx").args(["-c", &conf, "-p", &prefix]));
+        let answers = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(soon(Duration::from_secs(20), answers), "nginx did not come up");
+        let url = format!("http://127.0.0.1:{port}/");
+        let mut load =
+            Linerate::start(&["run", "--json-stream", "--no-check", "-c", "8", "-d", "60s", &url]);
+        load.await_starts(1);
+        let mut doctor = Linerate::start(&["doctor", &format!(":{port}"), "--for", "3s", "--json"]);
+        let found = document(&mut doctor);
+        assert_eq!(named(&found), "app.dependency", "{kind}: {}", found["verdict"]);
+        let says = found["verdict"]["says"].as_str().unwrap();
+        assert!(says.contains(&format!("wait for unix:{socket} (python3")), "{kind}: {says}");
+    }
+}
+
 #[test]
 fn a_port_of_something_that_is_no_node_is_watched_from_outside() {
     let port = closed_port();
