@@ -179,19 +179,31 @@ def free_port():
 
 
 def end_orphans():
-    """Ends what processes of ours left behind. EPMD stays: it may be anybody's by now."""
+    """Ends what processes of ours left behind. EPMD stays while a node is registered: it may be anybody's by now."""
     deadline = time.monotonic() + 5
     while True:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        left = [pid for pid, stat in _stats().items() if stat.parent == os.getpid() and stat.name != "epmd"]
+        ours = {pid: stat for pid, stat in _stats().items() if stat.parent == os.getpid()}
+        left = [pid for pid, stat in ours.items() if stat.name != "epmd" or not _is_asked(pid)]
         if not left or time.monotonic() > deadline:
             return
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
+
+
+def _is_asked(pid):
+    """Whether it has a connection open: EPMD has one to each node that is registered."""
+    held = set()
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            held.add(os.readlink(descriptor))
+    rows = (row.split() for row in _sockets())
+    # Source: proc_net_tcp(5): the state, of which 01 is ESTABLISHED, and the inode.
+    return any(row[3] == "01" and f"socket:[{row[9]}]" in held for row in rows)
 
 
 def _linerate(client, words, tmp):
