@@ -11,7 +11,7 @@ use super::super::sock_diag::{self, Message, u32_at};
 use super::super::sockets::{Connection, connection};
 
 /// `TCP_SYN_SENT`, `net/tcp_states.h`.
-pub(super) const SYN_SENT: u8 = 2;
+const SYN_SENT: u8 = 2;
 
 /// The other end of a socket that the target opened.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -200,5 +200,95 @@ fn question(head: &Message, info: &[u8]) -> Question {
             Ordering::Less => Question::Undecided,
         },
         _ => Question::None,
+    }
+}
+
+/// Answers as a kernel gives them.
+#[cfg(test)]
+pub(super) mod sample {
+    use super::super::super::sock_diag::sample;
+
+    /// A connection from port 40000 to a peer's port, with these fields of `tcp_info`.
+    pub(crate) fn socket(state: u8, peer: u16, rqueue: u32, fields: &[(usize, u32)]) -> Vec<u8> {
+        let mut info = [0_u8; 240];
+        // It has sent and received.
+        for (at, value) in [(152, 5), (156, 5)].iter().chain(fields) {
+            info[*at..*at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let mut bytes = sample::message(state, 40_000, rqueue, 0);
+        bytes[6..8].copy_from_slice(&peer.to_be_bytes());
+        bytes[24..28].copy_from_slice(&[127, 0, 0, 1]);
+        sample::attribute(&mut bytes, 2, &info);
+        sample::framed(20, &bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sample::socket;
+    use super::*;
+
+    fn question_of(state: u8, rqueue: u32, fields: &[(usize, u32)]) -> Question {
+        sockets(&socket(state, 5432, rqueue, fields)).next().unwrap().question
+    }
+
+    #[test]
+    fn a_question_is_out_while_more_went_out_than_came_in() {
+        // Sent 3 ms ago, received 8 ms ago; and the other way round.
+        assert_eq!(question_of(1, 0, &[(44, 3), (52, 8)]), Question::Out);
+        assert_eq!(question_of(1, 0, &[(44, 8), (52, 3)]), Question::None);
+        // In the same tick: segments out, and in.
+        let same = |out, came| question_of(1, 0, &[(44, 3), (52, 3), (156, out), (152, came)]);
+        assert_eq!(same(8, 7), Question::Out);
+        assert_eq!(same(8, 8), Question::None);
+        assert_eq!(same(8, 16), Question::Undecided);
+        assert_eq!(
+            question_of(1, 0, &[(44, 3), (52, 3), (24, 1)]),
+            Question::Out,
+            "unacknowledged"
+        );
+        assert_eq!(question_of(1, 0, &[(44, 8), (52, 3), (144, 9)]), Question::Out, "unsent");
+        assert_eq!(question_of(1, 70, &[(44, 3), (52, 8)]), Question::None, "the answer came");
+        assert_eq!(question_of(1, 0, &[(44, 8), (52, 8), (156, 0)]), Question::None, "never asked");
+        let silent = |ms| question_of(1, 0, &[(44, ms), (52, ms), (156, 0), (152, 0)]);
+        assert_eq!(silent(80), Question::Out, "a greeting is due");
+        assert_eq!(silent(5_000), Question::None, "kept in reserve");
+        assert_eq!(
+            question_of(1, 0, &[(44, 8), (52, 8), (152, 0)]),
+            Question::Out,
+            "no answer yet"
+        );
+        assert_eq!(question_of(SYN_SENT, 0, &[]), Question::Out);
+    }
+
+    #[test]
+    fn a_question_that_is_half_out_is_held_by_nagle() {
+        // 20 bytes unsent of a segment of 1,448, one segment out, windows of ten segments and of 64 KiB.
+        let held = |unsent: u32, out: u32| {
+            let fields = [(144, unsent), (24, out), (16, 1_448), (80, 10), (228, 65_536)];
+            let mut bytes = socket(1, 5432, 0, &fields);
+            // `wqueue`, and an owner.
+            let at = bytes.len() - 240 - 4 - 72 + 56;
+            bytes[at + 4..at + 8].copy_from_slice(&(unsent + 100 * out).to_ne_bytes());
+            bytes[at + 12..at + 16].copy_from_slice(&9_u32.to_ne_bytes());
+            sockets(&bytes).next().unwrap().held_nagle
+        };
+        assert!(held(20, 1));
+        assert!(!held(20, 0) && !held(0, 1) && !held(4_000, 1));
+    }
+
+    #[test]
+    fn an_answer_of_which_more_comes_before_the_next_question_was_on_its_way() {
+        let sample = |fields: &[(usize, u32)]| -> Socket {
+            sockets(&socket(1, 5432, 0, fields)).next().unwrap()
+        };
+        let first = sample(&[(44, 8), (52, 3)]).answered().unwrap();
+        assert_eq!(first.then(Some(&sample(&[(44, 28), (52, 23)]))), Then::Same);
+        assert_eq!(first.then(Some(&sample(&[(44, 28), (52, 1), (152, 6)]))), Then::More);
+        assert_eq!(first.then(Some(&sample(&[(44, 2), (52, 1), (152, 6), (156, 6)]))), Then::Asked);
+        assert_eq!(first.then(None), Then::Asked);
+        assert_eq!(sample(&[(44, 3), (52, 8)]).answered(), None, "its question is out");
+        assert_eq!(sample(&[(44, 5_000), (52, 3)]).answered(), None, "unasked");
+        assert_eq!(sample(&[(44, 8), (52, 3), (156, 0)]).answered(), None, "never asked");
     }
 }
