@@ -20,7 +20,7 @@ pub struct Asked {
     pub connections: f64,
     /// Of them, those with a question out.
     pub asked: f64,
-    /// Of them, those of which nothing tells that.
+    /// Of them, those of which it is unknown whether a question is out.
     pub untold: f64,
     /// Besides, those that had no answer all the time: what was answered meanwhile has not waited for them.
     pub unanswered: f64,

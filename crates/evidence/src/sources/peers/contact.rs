@@ -53,7 +53,7 @@ pub struct Contact {
     /// Where the kernel does not show it, whether it is known by other signs: a thread of the target waits to read from it,
     /// its other end has not read all that was sent, or nobody there waits for more of it.
     pub awaited: bool,
-    /// Whether it has no such sign since event loops are at both ends.
+    /// Whether neither is known: event loops are at both ends.
     pub untold: bool,
     /// Whether bytes are written and not sent.
     pub unsent: bool,
