@@ -85,7 +85,7 @@ pub struct Exchanges {
     /// Connections opened a second.
     pub opened_per_s: f64,
     /// Answers a second that began with a refusal, by kind, in the order of [`Refusal::ALL`].
-    pub told_no: [f64; 6],
+    pub told_no: [f64; 7],
     /// The share of its answers to requests in TLS, 0 to 1.
     pub tls: f64,
     /// Handshakes of TLS under way, on average.
@@ -149,9 +149,18 @@ fn are_apart(beat: &Beat) -> bool {
 }
 
 impl Exchanges {
-    /// Answers a second that began with a refusal.
+    /// Answers a second that began with a refusal, by kind; errors of which the asker may be the cause are none unless they are most
+    /// of all answers.
+    pub fn refusals(&self) -> [f64; 7] {
+        let mut kinds = self.told_no;
+        let errors = &mut kinds[Refusal::Error.index()];
+        *errors = if *errors > HALFWAY * self.per_s { *errors } else { 0.0 };
+        kinds
+    }
+
+    /// The sum of these.
     pub fn told_no_per_s(&self) -> f64 {
-        self.told_no.iter().sum()
+        self.refusals().iter().sum()
     }
 
     /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.

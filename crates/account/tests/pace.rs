@@ -13,7 +13,7 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         p99_s: 0.06,
         refused_per_s: 0.0,
         opened_per_s: 0.0,
-        told_no: [0.0; 6],
+        told_no: [0.0; 7],
         answering: 0.0,
         lasting: None,
         tls: 0.0,

@@ -413,6 +413,23 @@ fn answers_in_pieces_that_come_sooner_alone_are_at_no_rate_of_each_connection() 
 }
 
 #[test]
+fn most_answers_of_4xx_are_refusals_unless_they_are_said_to_be_right() {
+    let (header, evidence) = recording("foreign/late-to-read");
+    let judged = |share: f64, wrong| {
+        let mut load = summarise(&evidence, &header.plan);
+        let missing = (load.answered as f64 * share) as u64;
+        load.codes = [(200, load.answered - missing), (404, missing)].into();
+        load.wrong = wrong;
+        judge(&Run { header: &header, evidence: &evidence, load: &load }).verdict
+    };
+    assert_ne!(judged(0.4, None).by(), Some("app.refused"));
+    let most = judged(0.6, None);
+    assert_eq!(most.by(), Some("app.refused"), "{most:?}");
+    assert!(most.says.contains("486 of 810 exchanges"), "{most:?}");
+    assert_ne!(judged(0.6, Some([].into())).by(), Some("app.refused"));
+}
+
+#[test]
 fn connections_that_have_no_answer_all_the_time_were_turned_away() {
     // 10 connections, each answered after 50 ms, for 4 s.
     let (header, evidence) = recording("foreign/late-to-read");

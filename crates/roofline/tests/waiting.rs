@@ -52,6 +52,8 @@ struct Told {
     writes: f64,
     /// Answers of HTTP that refuse.
     told_no: f64,
+    /// Answers that are errors of the asker, maybe.
+    errors: f64,
     /// Connections without an answer all the time, and those of them whose requests are as long as others'.
     unanswered: [u64; 2],
     /// The share of the time in which all wait and nothing moves.
@@ -91,6 +93,7 @@ impl Told {
             count(PORT, capture::REFUSED, self.refused);
             count(PORT, capture::RESET, 0.0);
             count(PORT, capture::NO_HTTP, self.told_no);
+            count(PORT, capture::NO_ERROR, self.errors);
             count(Subject::Target, process::WRITE_CALLS, self.writes);
             count(Subject::Target, Metric::new(process::WRITTEN.name), 100.0 * self.writes);
             count(PORT, capture::DUPLEX, self.out_of_turn);
@@ -229,6 +232,25 @@ fn a_few_answers_that_refuse_are_told_and_limit_nothing() {
     let few = of(36.0).judged().verdict;
     assert!(few.state == Answer::Unlimited && few.says.contains("answers of port"), "{few:?}");
     assert_eq!(of(180.0).judged().verdict.by(), Some("app.refused"));
+}
+
+#[test]
+fn errors_that_the_asker_may_have_made_count_where_most_answers_are_errors() {
+    let judged = |errors| {
+        let told = Told {
+            places: places([("bursts.idle", 11.5), ("bursts.application", 0.4)]),
+            exchanges: 900.0,
+            under_way: 0.4,
+            errors,
+            cpu: 0.3,
+            ..Told::default()
+        };
+        told.judged().verdict
+    };
+    let some = judged(400.0);
+    assert!(some.state == Answer::Unlimited && !some.says.contains("answers of port"), "{some:?}");
+    let most = judged(600.0);
+    assert_eq!(most.by(), Some("app.refused"), "{most:?}");
 }
 
 #[test]

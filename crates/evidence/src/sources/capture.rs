@@ -96,6 +96,8 @@ metrics! {
     NO_BROKER: u64 = "capture.no_broker", "1";
     /// Answers by which XMPP ended a stream with an error, a login failed, or a stanza's error said to wait, since the capture began.
     NO_XMPP: u64 = "capture.no_xmpp", "1";
+    /// Answers that began with another error, of which the asker may be the cause, since the capture began.
+    NO_ERROR: u64 = "capture.no_error", "1";
     /// Answered requests that began with a record of TLS, since the capture began.
     TLS: u64 = "capture.tls", "1";
     /// Of those, the ones that are part of a handshake.
@@ -207,6 +209,7 @@ pub fn told_no(refusal: Refusal) -> Metric<u64> {
         Refusal::Database => NO_DATABASE,
         Refusal::Broker => NO_BROKER,
         Refusal::Xmpp => NO_XMPP,
+        Refusal::Error => NO_ERROR,
     }
 }
 
@@ -240,7 +243,7 @@ pub fn push(
         count(REFUSED, totals.refused);
         count(RESET, totals.reset);
         for refusal in Refusal::ALL {
-            count(told_no(refusal), totals.told_no[refusal.left_off() - 1]);
+            count(told_no(refusal), totals.told_no[refusal.index()]);
         }
         count(TLS, totals.tls);
         count(HANDSHAKES, totals.handshakes);

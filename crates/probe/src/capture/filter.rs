@@ -3,7 +3,7 @@
 //! TCP over IPv4 and IPv6 of the watched ports, one connection in n by the client's port, and of each packet the IP
 //! header and the first 20 bytes of the TCP header: no byte of payload leaves the kernel. There the beginning of an
 //! answer is compared with those that refuse, and that of a request with the head of a TLS record: where it matches, some bytes
-//! fewer are handed over, and their number is its kind. An error may stand behind what PostgreSQL says first, and anywhere
+//! fewer are handed over, or one of the TCP options more, and their number is its kind. An error may stand behind what PostgreSQL says first, and anywhere
 //! in the beginning of a stanza of XMPP.
 //!
 //! Source: bpf(4) of the BSDs, `Documentation/networking/filter.rst` of the kernel. A datagram packet socket's
@@ -96,8 +96,8 @@ enum To {
     Sign(usize),
     /// A request.
     Asked,
-    /// So many bytes of the headers fewer.
-    LeftOff(usize),
+    /// So many bytes of the headers more.
+    More(i32),
     Plain,
     Drop,
 }
@@ -200,10 +200,13 @@ pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling, look: Look) -
     program.here(To::Plain);
     program.then(LOAD_MEMORY, HEADERS);
     program.then(RETURN_A, 0);
-    for left_off in Refusal::ALL.map(Refusal::left_off) {
-        program.here(To::LeftOff(left_off));
+    for more in Refusal::ALL.map(Refusal::more) {
+        program.here(To::More(more));
+        if more > 0 {
+            program.has_options();
+        }
         program.then(LOAD_MEMORY, HEADERS);
-        program.then(SUBTRACT, left_off as u32);
+        program.then(ADD, more as u32);
         program.then(RETURN_A, 0);
     }
     program.resolved()

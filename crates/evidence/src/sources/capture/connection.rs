@@ -274,7 +274,7 @@ impl Connection {
                     totals.handshake_time += weight * at.nanos_since(first);
                 }
                 if let Some(refusal) = segment.refusal {
-                    totals.told_no[refusal.left_off() - 1] += weight;
+                    totals.told_no[refusal.index()] += weight;
                 }
                 totals.service_time += weight * at.nanos_since(last);
                 totals.request_time += weight * last.nanos_since(first);
@@ -300,7 +300,7 @@ impl Connection {
             (Direction::Return, Phase::Answering(answer)) => {
                 // A stream's error may come behind its head, in a segment of its own.
                 if segment.refusal == Some(Refusal::Xmpp) {
-                    totals.told_no[Refusal::Xmpp.left_off() - 1] += weight;
+                    totals.told_no[Refusal::Xmpp.index()] += weight;
                 }
                 let bytes = answer.bytes + u64::from(segment.data);
                 Phase::Answering(Answer { last: at, bytes, ..answer })

@@ -70,7 +70,7 @@ impl Segment {
 }
 
 /// Reads the headers of a packet: at least the IP header and the first 20 bytes of the TCP header; of a refusal, or of
-/// a record of TLS, so many fewer as [`Refusal`] and [`Record`] say. `length` is the whole packet's, from the IP header on. None: not TCP, not of one
+/// a record of TLS, so many fewer or more as [`Refusal`] and [`Record`] say. `length` is the whole packet's, from the IP header on. None: not TCP, not of one
 /// of these ports, a later fragment, or cut short.
 ///
 /// Where both ends' ports are watched on a loopback, the packet counts as one to the server.
@@ -81,7 +81,7 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
         _ => return None,
     };
     let tcp: &[u8; 14] = bytes.get(at..)?.first_chunk()?;
-    let left_off = (at + 20).saturating_sub(bytes.len());
+    let more = bytes.len() as i32 - (at + 20) as i32;
     let two = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
     let four = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
     let (from, to) = (two(0), two(2));
@@ -94,8 +94,8 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
     let data = end.checked_sub(at as u32)?.checked_sub(header)?;
     let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
     let (client, server, refusal, record) = match direction {
-        Direction::Outbound => (source, destination, None, Record::of_left_off(left_off)),
-        Direction::Return => (destination, source, Refusal::of_left_off(left_off), None),
+        Direction::Outbound => (source, destination, None, Record::of_more(more)),
+        Direction::Return => (destination, source, Refusal::of_more(more), None),
     };
     Some(Segment {
         client,

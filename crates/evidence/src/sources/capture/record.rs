@@ -28,13 +28,13 @@ impl Record {
     /// The type of a record of a handshake.
     pub const HANDSHAKE_TYPE: u8 = 0x16;
 
-    /// How many bytes fewer of a packet's headers stand for it.
-    pub fn left_off(self) -> usize {
-        1 + usize::from(self == Self::Other)
+    /// How many bytes more of a packet's headers stand for it: fewer, of those that are not read.
+    pub fn more(self) -> i32 {
+        if self == Self::Handshake { -1 } else { -2 }
     }
 
-    /// By the number of bytes left off.
-    pub fn of_left_off(bytes: usize) -> Option<Self> {
-        [Self::Handshake, Self::Other].into_iter().find(|of| of.left_off() == bytes)
+    /// By the number of bytes more than 20.
+    pub fn of_more(bytes: i32) -> Option<Self> {
+        [Self::Handshake, Self::Other].into_iter().find(|of| of.more() == bytes)
     }
 }

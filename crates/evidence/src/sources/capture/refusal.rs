@@ -1,7 +1,7 @@
 //! How services refuse in an answer's first bytes, each in its own protocol.
 //!
 //! The kernel compares them, and reports the kind by how much of the headers it hands over: no byte of payload leaves
-//! it. The signs are words that no good answer begins with. Further in two are looked for: an error of PostgreSQL's behind
+//! it. The signs are words that no good answer begins with; those of [`Refusal::Error`] may be right answers to a wrong question. Further in two are looked for: an error of PostgreSQL's behind
 //! the messages of [`PASSED`], and [`WAIT`] in a stanza of XMPP. What is elsewhere, or encrypted, is not seen.
 
 /// A family of protocols, and its form of refusal.
@@ -15,7 +15,8 @@ pub enum Refusal {
     Reply,
     /// A word: `-ERR max number of clients`, `-OOM`, `SERVER_ERROR`, `NO [LIMIT]`, `@ERROR: max connections`. Source: RESP,
     /// "simple errors", and the errors of redis that are about itself and not the command (`createSharedObjects`);
-    /// memcached's and beanstalkd's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR"; rsync, "csprotocol.txt".
+    /// memcached's and beanstalkd's protocol.txt; RFC 9051, 7.1; RFC 2449, 8; NATS, "-ERR"; rsync, "csprotocol.txt". And what
+    /// protocols of one's own say: `busy`, `overloaded`, `denied`, `rejected`. Chosen: by what they mean.
     Word,
     /// What a database can't do now, whatever it is asked: PostgreSQL's FATAL, and its errors of the classes 40, 53 and
     /// 57, 25006 and 55P03; MySQL's 1021, 1040, 1203, 1205, 1213, 1226, 1290 and 1836.
@@ -28,21 +29,37 @@ pub enum Refusal {
     /// A stream's error, a login that failed, or a stanza whose error says that it is temporary (`type='wait'`): too many
     /// users in a room, accounts made too quickly, a quota. Source: RFC 6120, 4.9, 6.4.5 and 8.3.2.
     Xmpp,
+    /// Any other error, of which the asker may be the cause: another status of 4xx, an error of a statement, a command or a login, or
+    /// what protocols of one's own say: `ERR`, `error`, `failed`, `{"error":`. Most answers of a good service are none. Source: as of the others; RFC 9110, 15.5; RESP, "simple errors"; RFC 5321, 4.2.3.
+    Error,
 }
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Http, Self::Reply, Self::Word, Self::Database, Self::Broker, Self::Xmpp];
+    pub const ALL: [Self; 7] = [
+        Self::Http,
+        Self::Reply,
+        Self::Word,
+        Self::Database,
+        Self::Broker,
+        Self::Xmpp,
+        Self::Error,
+    ];
 
-    /// How many bytes fewer of a packet's headers stand for it: 1 to 6, of the last six of 20, which are not read.
-    pub fn left_off(self) -> usize {
-        Self::ALL.iter().position(|of| *of == self).unwrap_or(0) + 1
+    /// Its place among all.
+    pub fn index(self) -> usize {
+        self as usize
     }
 
-    /// By the number of bytes left off.
-    pub fn of_left_off(bytes: usize) -> Option<Self> {
-        Self::ALL.get(bytes.wrapping_sub(1)).copied()
+    /// How many bytes more of a packet's headers stand for it: fewer by 1 to 6, of the last six of 20, which are not read, or one
+    /// more, of the options.
+    pub fn more(self) -> i32 {
+        if self == Self::Error { 1 } else { -1 - self as i32 }
+    }
+
+    /// By the number of bytes more than 20.
+    pub fn of_more(bytes: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|of| of.more() == bytes)
     }
 
     /// In words: `HTTP status 503`.
@@ -53,13 +70,14 @@ impl Refusal {
                 "reply 421, 425, 45x, 500 OOPS, 530 or 554, or DNS's SERVFAIL or REFUSED"
             }
             Self::Word => {
-                "an error word (-ERR, -OOM, -READONLY, NO, SERVER_ERROR, DRAINING, @ERROR)"
+                "a word that refuses (BUSY, -OOM, -READONLY, SERVER_ERROR, DRAINING, NO, @ERROR)"
             }
             Self::Database => {
                 "FATAL, or an error of the database's own: connections, space, locks, read-only"
             }
             Self::Broker => "a close, a refusal or a message given back in the broker's protocol",
             Self::Xmpp => "a stream error, a failed login, or an error that says to wait",
+            Self::Error => "an error: another status of 4xx, or of a command, statement or login",
         }
     }
 }
@@ -165,6 +183,15 @@ pub const SIGNS: &[Sign] = signs! {
     Word: at(0, *b"BURI"), at(4, *b"ED\r\n");
     Word: at(0, *b"@ERR"), at(4, *b"OR: ");
     Word: at(0, *b"* BY"), (4, 0xffff_ff00, 0x4520_5b00);
+    Word: at(0, *b"BUSY");
+    Word: at(0, *b"busy");
+    Word: at(0, *b"REJE");
+    Word: at(0, *b"reje");
+    Word: at(0, *b"NACK");
+    Word: at(0, *b"nack");
+    Word: at(0, *b"DENI");
+    Word: at(0, *b"OVER"), at(4, *b"LOAD");
+    Word: at(0, *b"over"), at(4, *b"load");
     Broker: at(0, [0x20, 2, 0, 1]);
     Broker: at(0, [0x20, 2, 0, 2]);
     Broker: at(0, [0x20, 2, 0, 3]);
@@ -199,6 +226,34 @@ pub const SIGNS: &[Sign] = signs! {
     Word: at(4, *b" NO "), (8, FIRST, 0x5b00_0000);
     Word: at(5, *b" NO "), (9, FIRST, 0x5b00_0000);
     Word: at(6, *b" NO "), (10, FIRST, 0x5b00_0000);
+    Error: at(0, *b"HTTP"), (9, FIRST, 0x3400_0000);
+    // As long as the others that begin so.
+    Error: at(0, *b"-ERR"), (4, 0, 0);
+    Error: at(0, *b"-WRO");
+    Error: at(0, *b"-EXE");
+    Error: at(0, *b"CLIE"), at(4, *b"NT_E");
+    Error: at(0, *b"ERR ");
+    Error: at(0, *b"ERR:");
+    Error: at(0, *b"ERR\r");
+    Error: at(0, *b"ERR\n");
+    Error: at(0, *b"ERR,");
+    Error: at(0, *b"ERRO");
+    Error: at(0, *b"Erro");
+    Error: at(0, *b"erro");
+    Error: at(0, *b"err ");
+    Error: at(0, *b"err:");
+    Error: at(0, *b"err\n");
+    Error: at(0, *b"FAIL");
+    Error: at(0, *b"fail");
+    Error: at(0, *b"{\"er"), at(4, *b"ror\"");
+    Error: at(0, *b"503 ");
+    Error: at(0, *b"535 ");
+    Error: at(0, *b"550 ");
+    Error: at(0, *b"552 ");
+    Error: at(0, *b"553 ");
+    Error: (0, FIRST, 0x4500_0000), at(5, *b"SERR");
+    // MySQL's, of any code; a length below 1,024.
+    Error: (0, 0x00fc_ff00, 0), (4, 0xff00_00ff, 0xff00_0023);
 };
 
 impl Sign {
@@ -233,21 +288,28 @@ mod tests {
             (b"HTTP/1.0 503 Service Unavailable", Some(Refusal::Http)),
             (b"HTTP/1.1 400 Bad Request\r\nServer", Some(Refusal::Http)),
             (b"HTTP/1.1 431 Request Header Fields", Some(Refusal::Http)),
-            (b"HTTP/1.1 403 Forbidden\r\nServer", None),
+            (b"HTTP/1.1 403 Forbidden\r\nServer", Some(Refusal::Error)),
             (b"HTTP/1.1 200 OK\r\nServer: x", None),
-            (b"HTTP/1.1 404 Not Found\r\n", None),
+            (b"HTTP/1.1 404 Not Found\r\n", Some(Refusal::Error)),
             (b"421 too many connections\r\n", Some(Refusal::Reply)),
             (b"425 Can't open data connection.\r\n", Some(Refusal::Reply)),
             (b"500 OOPS: vsf_sysutil_bind\r\n", Some(Refusal::Reply)),
             (b"500 Unknown command.\r\n", None),
             (b"250 2.1.0 Ok\r\n", None),
+            (b"535 5.7.8 Error: authentication failed", Some(Refusal::Error)),
+            (b"ERROR unknown account\n", Some(Refusal::Error)),
+            (b"error: no such desk\n", Some(Refusal::Error)),
+            (b"{\"error\":\"no such desk\"}", Some(Refusal::Error)),
+            (b"busy\n", Some(Refusal::Word)),
+            (b"overloaded, try again\n", Some(Refusal::Word)),
+            (b"errands: 4\n", None),
             (b"\0\x1d\x12\x34\x81\x82\0\x01\0\0\0\0\0\0\x03www", Some(Refusal::Reply)),
             (b"\0\x1d\x12\x34\x81\x85\0\x01\0\0\0\0\0\0\x03www", Some(Refusal::Reply)),
             (b"\0\x1d\x12\x34\x81\x83\0\x01\0\0\0\x01\0\0\x03www", None),
             (b"\0\x2d\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0\x03www", None),
             (b"4210\r\n", None),
             (b"-ERR max number of clients reached\r\n", Some(Refusal::Word)),
-            (b"-ERR unknown command 'CLIENT'\r\n", None),
+            (b"-ERR unknown command 'CLIENT'\r\n", Some(Refusal::Error)),
             (b"-BUSY Redis is busy running a script", Some(Refusal::Word)),
             (b"-BUSYGROUP Consumer Group name already exists", None),
             (b"SERVER_ERROR out of memory\r\n", Some(Refusal::Word)),
@@ -259,19 +321,19 @@ mod tests {
             (b"* BYE [LIMIT] Too many", Some(Refusal::Word)),
             (b"* BYE Logging out\r\n", None),
             (b"E\0\0\0\x61SFATAL\0VFATAL\0C53300", Some(Refusal::Database)),
-            (b"E\0\0\0\x61SERROR\0VERROR\0C42P01", None),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C42P01", Some(Refusal::Error)),
             (b"E\0\0\0\x61SERROR\0VERROR\0C53300", Some(Refusal::Database)),
             (b"E\0\0\0\x61SERROR\0VERROR\0C57014", Some(Refusal::Database)),
             (b"E\0\0\0\x61SERROR\0VERROR\0C40001", Some(Refusal::Database)),
             (b"E\0\0\0\x61SERROR\0VERROR\0C25006", Some(Refusal::Database)),
-            (b"E\0\0\0\x61SERROR\0VERROR\0C25P02", None),
+            (b"E\0\0\0\x61SERROR\0VERROR\0C25P02", Some(Refusal::Error)),
             (b"E\0\0\0\x61SERROR\0VERROR\0C55P03", Some(Refusal::Database)),
             (b"\x4d\0\0\x01\xff\x0a\x05#HY000The MySQL server is", Some(Refusal::Database)),
-            (b"\x4d\0\0\x01\xff\x7a\x04#42S02Table 'x' doesn't", None),
+            (b"\x4d\0\0\x01\xff\x7a\x04#42S02Table 'x' doesn't", Some(Refusal::Error)),
             (b"-NOREPLICAS Not enough good replicas to write.\r\n", Some(Refusal::Word)),
             (b"-READONLY You can't write against a read only", Some(Refusal::Word)),
             (b"-NOSCRIPT No matching script", None),
-            (b"-WRONGTYPE Operation against a key holding", None),
+            (b"-WRONGTYPE Operation against a key holding", Some(Refusal::Error)),
             (b"\x17\0\0\0\xff\x10\x04Too many connections", Some(Refusal::Database)),
             (b"\x01\0\0\0\0\0\x40\0\x0a\0\x32\x02\x12NOT_ALLOWED", Some(Refusal::Broker)),
             (b"\x01\0\0\0\0\0\x04\0\x0a\0\x33\xce", None),
@@ -291,8 +353,8 @@ mod tests {
     fn none_looks_further_than_it_may_and_each_has_a_length_of_its_own() {
         assert!(SIGNS.iter().all(|sign| sign.length() <= LOOKED_AT));
         for refusal in Refusal::ALL {
-            assert_eq!(Refusal::of_left_off(refusal.left_off()), Some(refusal));
+            assert_eq!(Refusal::of_more(refusal.more()), Some(refusal));
         }
-        assert_eq!((Refusal::of_left_off(0), Refusal::of_left_off(7)), (None, None));
+        assert_eq!((Refusal::of_more(0), Refusal::of_more(-7)), (None, None));
     }
 }

@@ -26,7 +26,7 @@ pub struct Totals {
     /// See [`super::RESET`].
     pub reset: u64,
     /// See [`super::told_no`]; in the order of [`super::Refusal::ALL`].
-    pub told_no: [u64; 6],
+    pub told_no: [u64; 7],
     /// See [`super::TLS`].
     pub tls: u64,
     /// See [`super::HANDSHAKES`].

@@ -34,11 +34,25 @@ impl Program {
         self.then(SUBTRACT_X, 0);
     }
 
+    /// Returns the 20 bytes alone where the TCP header has no options: a byte more would be of the payload.
+    pub(super) fn has_options(&mut self) {
+        use code::*;
+        self.payload();
+        self.then(LOAD_MEMORY, HEADERS);
+        self.then(SUBTRACT_X, 0);
+        self.test(IF_EQUAL, 0, To::Next, To::Next);
+        if let Some(last) = self.code.last_mut() {
+            last.jf = 2;
+        }
+        self.then(LOAD_MEMORY, HEADERS);
+        self.then(RETURN_A, 0);
+    }
+
     /// Continues behind it where a request begins with no record of TLS, else at its kind.
     pub(super) fn records(&mut self) {
         use code::*;
         let [handshake, other] =
-            [Record::Handshake, Record::Other].map(|record| To::LeftOff(record.left_off()));
+            [Record::Handshake, Record::Other].map(|record| To::More(record.more()));
         self.payload();
         // A load beyond the packet would end the program.
         self.test(IF_AT_LEAST, 2, To::Next, To::Plain);
@@ -78,7 +92,7 @@ impl Program {
         }
         let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
         for sign in others {
-            self.rest(sign.words, To::LeftOff(sign.refusal.left_off()), To::Next);
+            self.rest(sign.words, To::More(sign.refusal.more()), To::Next);
         }
         self.jump(To::Plain);
         if look == Look::Whole {
@@ -90,7 +104,7 @@ impl Program {
             self.here(To::Sign(index));
             let same = |other: &usize| SIGNS[*other].words[0] == sign.words[0];
             let next = (index + 1..SIGNS.len()).find(same).map_or(To::Plain, To::Sign);
-            self.rest(&sign.words[1..], To::LeftOff(sign.refusal.left_off()), next);
+            self.rest(&sign.words[1..], To::More(sign.refusal.more()), next);
         }
     }
 
@@ -120,7 +134,7 @@ impl Program {
     /// Looks for [`WAIT`] in a stanza, four bytes after the other.
     fn stanza(&mut self) {
         use code::*;
-        let left_off = To::LeftOff(Refusal::Xmpp.left_off());
+        let left_off = To::More(Refusal::Xmpp.more());
         for words in (0..STANZA_LOOKED_AT / 4).step_by(STEPS_AT_ONCE as usize) {
             self.then(LOAD_LENGTH, 0);
             self.then(SUBTRACT_X, 0);
@@ -159,16 +173,14 @@ impl Program {
     /// Compares the first word, which is loaded once, with that of each sign of such a length.
     fn first_words(&mut self, fits: impl Fn(u32) -> bool) {
         self.then(code::LOAD_WORD_AT_X, 0);
-        let mut before = None;
         for (index, sign) in SIGNS.iter().enumerate().filter(|(_, sign)| fits(sign.length())) {
             let first = sign.words[0];
             // The second of the same word is where the first continues when it does not match.
-            if !begins(first) || before == Some(first) {
+            if !begins(first) || SIGNS[..index].iter().any(|before| before.words[0] == first) {
                 continue;
             }
-            before = Some(first);
             let found = match sign.words.len() {
-                1 => To::LeftOff(sign.refusal.left_off()),
+                1 => To::More(sign.refusal.more()),
                 _ => To::Sign(index),
             };
             self.test_far(code::IF_EQUAL, first.2, found);

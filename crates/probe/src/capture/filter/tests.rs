@@ -98,6 +98,14 @@ fn answer(payload: &[u8]) -> Packet {
     packet
 }
 
+/// The same, with none in that of TCP.
+fn without_options(payload: &[u8]) -> Packet {
+    let mut packet = answer(payload);
+    packet.bytes[24 + 12] = 5 << 4;
+    packet.bytes.drain(24 + 20..24 + 32);
+    packet
+}
+
 /// A request to port 80.
 fn asked(payload: &[u8]) -> Packet {
     let mut packet = answer(payload);
@@ -109,19 +117,19 @@ fn asked(payload: &[u8]) -> Packet {
 #[test]
 fn of_a_request_in_tls_less_is_handed_over_and_answers_are_not_looked_at() {
     let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
-    for (payload, left_off) in [
-        (&b"\x16\x03\x01\x02\x00\x01"[..], Record::Handshake.left_off()),
-        (b"\x17\x03\x03\x00\x40", Record::Other.left_off()),
-        (b"\x14\x03\x03\x00\x01\x01", Record::Other.left_off()),
-        (b"\x14\x03\x03\x00\x01\x01\x17\x03\x03", Record::Other.left_off()),
+    for (payload, more) in [
+        (&b"\x16\x03\x01\x02\x00\x01"[..], Record::Handshake.more()),
+        (b"\x17\x03\x03\x00\x40", Record::Other.more()),
+        (b"\x14\x03\x03\x00\x01\x01", Record::Other.more()),
+        (b"\x14\x03\x03\x00\x01\x01\x17\x03\x03", Record::Other.more()),
         // The second ClientHello, after a retry.
-        (b"\x14\x03\x03\x00\x01\x01\x16\x03\x03", Record::Handshake.left_off()),
+        (b"\x14\x03\x03\x00\x01\x01\x16\x03\x03", Record::Handshake.more()),
         (b"\x14\x02\x03", 0),
         (b"GET / HTTP/1.1", 0),
         (b"\x16", 0),
         (b"", 0),
     ] {
-        let expected = 44 - left_off as u32;
+        let expected = 44_u32.saturating_add_signed(more);
         assert_eq!(run(&program, &asked(payload)), expected, "{}", payload.escape_ascii());
         assert_eq!(run(&program, &answer(payload)), 44);
     }
@@ -147,17 +155,21 @@ fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at()
             // An answer shorter than the examined length is compared with the short signs only.
             let begins = begins(sign.words[0]);
             let is_seen = length >= LOOKED_AT || sign.length() <= SHORT && begins;
-            let left_off = if is_seen { sign.refusal.left_off() as u32 } else { 0 };
-            assert_eq!(run(&program, &answer(&payload)), 44 - left_off, "{sign:?} {length}");
+            let more = if is_seen { sign.refusal.more() } else { 0 };
+            let expected = |more| 44_u32.saturating_add_signed(more);
+            assert_eq!(run(&program, &answer(&payload)), expected(more), "{sign:?} {length}");
+            // Without options a byte more would be of the payload.
+            let of_bare = run(&program, &without_options(&payload));
+            assert_eq!(of_bare, expected(more.min(0)), "{sign:?} {length}");
         }
     }
     let served = [
         &b"HTTP/1.1 200 OK\r\nServer: some"[..],
-        b"HTTP/1.1 404 Not Found\r\nServer",
+        b"HTTP/1.1 302 Found\r\nServer: some",
         b"",
         b"abc",
         b"+OK\r\n",
-        b"-ERR unknown command 'X', with args",
+        b"-1 is a number, and no error of any",
     ];
     for payload in served {
         assert_eq!(run(&program, &answer(payload)), 44, "{}", payload.escape_ascii());
@@ -191,7 +203,7 @@ fn an_error_of_postgresql_is_seen_behind_what_it_says_first() {
         (b"This is text, and none of its messages".to_vec(), false),
         (b"1\0\0\xff\xff and much that is cut off here".to_vec(), false),
     ] {
-        let left_off = if is_refused { Refusal::Database.left_off() as u32 } else { 0 };
+        let left_off = if is_refused { -Refusal::Database.more() as u32 } else { 0 };
         let payload = payload.as_slice();
         assert_eq!(run(&program, &answer(payload)), 44 - left_off, "{}", payload.escape_ascii());
     }
@@ -206,7 +218,7 @@ fn an_error_that_says_to_wait_is_seen_wherever_it_stands_in_a_stanza() {
         let end = "'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>";
         [begin, &lang, rest, kind, end].concat().into_bytes()
     };
-    let xmpp = Refusal::Xmpp.left_off() as u32;
+    let xmpp = -Refusal::Xmpp.more() as u32;
     for lang in 1..200 {
         assert_eq!(run(&program, &answer(&error(lang, "wait"))), 44 - xmpp, "{lang}");
         assert_eq!(run(&program, &answer(&error(lang, "cancel"))), 44, "{lang}");

@@ -1,11 +1,12 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
 //! A refusal is a status of 400, 408, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
-//! statuses are answers. A connection of a closed loop that has no answer all the time is one that was turned away.
+//! statuses are answers, as long as most are none of them: then what was asked for is not there, or not for this asker. A connection of a closed loop that has no answer all the time is one that was turned away.
 //! At a watched service the kernel compares the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
 
 use linerate_evidence::sources::capture::Refusal;
+use linerate_evidence::{LoadSummary, is_turned_away};
 
 use crate::prelude::*;
 
@@ -75,21 +76,33 @@ fn failed(facts: &Facts) -> Result<Claim, Silent> {
     // Good answers are counted in the measured stretch, failures over the whole run.
     let bad = load.exchanges.saturating_sub(load.good) as f64 / load.exchanges.max(1) as f64;
     let refused = (load.answered as f64 * bad).round() as u64;
-    let (asked, lost) = (load.answered + failed, refused + failed);
+    let errors_of_requests = errors_of_requests(load);
+    let (asked, lost) = (load.answered + failed, refused + errors_of_requests + failed);
     silent_if(lost == 0, "every exchange was answered")?;
     let mut causes: Vec<_> = errors().map(|(cause, count)| (cause.as_str(), *count)).collect();
     causes.extend([
         ("status 400, 408, 413, 414, 429, 431 or 5xx", refused),
+        ("other status of 4xx", errors_of_requests),
         ("timeout", load.timed_out),
     ]);
     causes.retain(|(_, count)| *count > 0);
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let most = causes.iter().take(3).map(|(cause, count)| format!("{count} {cause}"));
-    let (said, good) = (Vec::from_iter(most).join(", "), load.good_throughput);
+    let said = Vec::from_iter(most).join(", ");
+    let errors = errors_of_requests as f64 / load.answered.max(1) as f64;
+    let good = OpRate(load.good_throughput.0 * (1.0 - errors));
     let log = "its log says why: a limit of connections, requests or their size (503, 429, 413, 431, 400), a worker that died (reset), a timeout of its own (closed)";
     Ok(claim(asked as f64, (asked - lost) as f64, log)
         .sum(format!("{lost} of {asked} exchanges failed or were refused; {good} good answers"))
         .seen(said))
+}
+
+/// Answers of any other status of 4xx, where they are most of all and nobody said that they are right.
+fn errors_of_requests(load: &LoadSummary) -> u64 {
+    let of_requests = |code: u16| code / 100 == 4 && !is_turned_away(code);
+    let all = load.codes.iter().filter(|(code, _)| of_requests(**code));
+    let all: u64 = all.map(|(_, count)| count).sum();
+    if load.wrong.is_none() && all as f64 > HALFWAY * load.answered as f64 { all } else { 0 }
 }
 
 fn told_no(facts: &Facts) -> Result<Claim, Silent> {
@@ -99,7 +112,7 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let (told, all) = (headers.told_no_per_s(), headers.per_s);
     silent_if(told < TURNED_AWAY * all || told <= 0.0, "too few answers begin with a refusal")?;
     let seconds = facts.run.seconds();
-    let mut sorts: Vec<_> = Refusal::ALL.into_iter().zip(headers.told_no).collect();
+    let mut sorts: Vec<_> = Refusal::ALL.into_iter().zip(headers.refusals()).collect();
     sorts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (sort, others) = (sorts[0].0.words(), all - told);
     let (asked, served) = (all * seconds, others * seconds);

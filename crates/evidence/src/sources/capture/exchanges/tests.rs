@@ -291,9 +291,9 @@ fn an_answer_that_is_a_refusal_is_counted_by_its_sort_and_not_in_the_midst_of_an
         let parts = [(1, asks), (2, back((1, 100), first)), (3, back((101, 100), Some(second)))];
         totals(&of(&parts), 9).told_no
     };
-    assert_eq!(told_no(Some(Refusal::Http), Refusal::Http), [1, 0, 0, 0, 0, 0]);
+    assert_eq!(told_no(Some(Refusal::Http), Refusal::Http), [1, 0, 0, 0, 0, 0, 0]);
     // Behind the head of a stream.
-    assert_eq!(told_no(None, Refusal::Xmpp), [0, 0, 0, 0, 0, 1]);
+    assert_eq!(told_no(None, Refusal::Xmpp), [0, 0, 0, 0, 0, 1, 0]);
 }
 
 #[test]
