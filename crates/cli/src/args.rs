@@ -566,7 +566,13 @@ pub struct DoctorArgs {
     /// NAME@HOST or NAME (a BEAM node), :PORT (the service there), or a process id
     pub target: String,
     /// How long to watch: 500ms, 10s, 2m; a bare number is seconds
-    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
+    #[arg(
+        long = "for",
+        short = 'd',
+        visible_alias = "duration",
+        value_name = "TIME",
+        default_value = "10s"
+    )]
     pub length: String,
     /// The probe's share of one of the node's schedulers; a quarter of that on a full node
     #[arg(long, value_name = "SHARE", default_value = "1%")]
