@@ -74,6 +74,9 @@ pub struct Exchanges {
     pub under_way: f64,
     /// In the midst of a request, on average: its first segment came, and its last did not.
     pub asking: f64,
+    /// Of those, the ones whose next part came with the delayed acknowledgement of the one before: number, and mean time from that
+    /// acknowledgement on. Unit: 1, seconds.
+    pub asking_acked: [f64; 2],
     /// From a request's last byte to its answer's first: mean, and percentiles. Unit: seconds.
     pub service_s: f64,
     /// Median.
@@ -161,6 +164,11 @@ impl Exchanges {
     /// The sum of these.
     pub fn told_no_per_s(&self) -> f64 {
         self.refusals().iter().sum()
+    }
+
+    /// Whether most requests under way are not whole yet.
+    pub fn clients_are_slow_to_ask(&self) -> bool {
+        self.alternate && self.asking >= HALFWAY * self.under_way.max(1.0)
     }
 
     /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
@@ -453,6 +461,11 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         per_s: count / seconds,
         under_way: time(capture::ASKED_AREA)? / seconds,
         asking: time(capture::REQUEST_TIME).unwrap_or(0.0) / seconds,
+        asking_acked: [
+            time(capture::REQUEST_HELD).unwrap_or(0.0) / seconds,
+            time(capture::REQUEST_REACTION).unwrap_or(0.0)
+                / counted(capture::REQUEST_ACKS).max(1.0),
+        ],
         service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),

@@ -8,6 +8,7 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         per_s: 400.0,
         under_way: 20.0,
         asking: 0.0,
+        asking_acked: [0.0; 2],
         service_s: 0.05,
         p50_s: 0.05,
         p99_s: 0.06,

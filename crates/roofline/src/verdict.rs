@@ -227,6 +227,11 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
         let (idle, wait) = (duration(headers.idle_s), duration(headers.service_s));
         format!("; its clients rest for {idle} and wait for {wait}, so that they set the rate")
     });
+    let slow = facts.captured().ok().filter(|(_, headers)| headers.clients_are_slow_to_ask());
+    let rest = slow.map_or(rest, |(_, headers)| {
+        let took = duration(headers.asking / headers.per_s);
+        format!("; its clients take {took} to send a request, so that they set the rate")
+    });
     let says = format!("the target {does}{used}{refused}{rest}; {waits}");
     match is_work {
         true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),

@@ -54,6 +54,8 @@ struct Told {
     told_no: f64,
     /// Answers that are errors of the asker, maybe.
     errors: f64,
+    /// In the midst of a request, and how long after the delayed ACK of its first part the next came. Unit: 1, seconds.
+    asking: [f64; 2],
     /// Connections without an answer all the time, and those of them whose requests are as long as others'.
     unanswered: [u64; 2],
     /// The share of the time in which all wait and nothing moves.
@@ -93,6 +95,7 @@ impl Told {
             count(PORT, capture::REFUSED, self.refused);
             count(PORT, capture::RESET, 0.0);
             count(PORT, capture::NO_HTTP, self.told_no);
+            count(PORT, capture::REQUEST_ACKS, self.exchanges);
             count(PORT, capture::NO_ERROR, self.errors);
             count(Subject::Target, process::WRITE_CALLS, self.writes);
             count(Subject::Target, Metric::new(process::WRITTEN.name), 100.0 * self.writes);
@@ -120,7 +123,11 @@ impl Told {
             // The capture was on for half of the time.
             time(PORT, capture::WATCHED, 0.5);
             time(PORT, capture::ASKED_AREA, 0.5 * self.under_way);
-            time(PORT, capture::SERVICE_TIME, 0.5 * self.under_way);
+            let [asking, reaction] = self.asking;
+            time(PORT, capture::SERVICE_TIME, 0.5 * (self.under_way - asking));
+            time(PORT, capture::REQUEST_TIME, 0.5 * asking);
+            time(PORT, capture::REQUEST_HELD, 0.5 * asking);
+            time(PORT, capture::REQUEST_REACTION, reaction * self.exchanges);
             time(PORT, capture::HANDSHAKE_TIME, 0.5 * self.in_handshake.unwrap_or(0.0));
             time(Subject::Target, process::RUN, self.cpu);
             time(Subject::Target, process::RUN_DELAY, 0.0);
@@ -251,6 +258,25 @@ fn errors_that_the_asker_may_have_made_count_where_most_answers_are_errors() {
     assert!(some.state == Answer::Unlimited && !some.says.contains("answers of port"), "{some:?}");
     let most = judged(600.0);
     assert_eq!(most.by(), Some("app.refused"), "{most:?}");
+}
+
+#[test]
+fn clients_that_write_a_request_in_parts_wait_for_delayed_acks() {
+    let judged = |reaction| {
+        let told = Told {
+            places: places([("bursts.idle", 7.8), ("bursts.application", 0.2)]),
+            exchanges: 180.0,
+            under_way: 8.0,
+            asking: [7.8, reaction],
+            cpu: 0.1,
+            ..Told::default()
+        };
+        told.judged().verdict
+    };
+    assert_eq!(judged(0.0001).by(), Some("tcp.nagle-delayed-ack"));
+    let later = judged(0.02);
+    assert_eq!((later.by(), later.state), (None, Answer::Unlimited), "{later:?}");
+    assert!(later.says.contains("its clients take 21.7 ms to send a request"), "{later:?}");
 }
 
 #[test]

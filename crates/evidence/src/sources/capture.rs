@@ -70,6 +70,12 @@ metrics! {
     SERVICE_TIME: Duration = "capture.service_time", "ns";
     /// Time from a request's first byte to its last, of those answered, summed up since the capture began.
     REQUEST_TIME: Duration = "capture.request_time", "ns";
+    /// Times that a small part of a request was acknowledged late (36 ms or more, a delayed ACK), and another small part came next, since the capture began.
+    REQUEST_ACKS: u64 = "capture.request_acks", "1";
+    /// Of the time of requests, that between such two parts.
+    REQUEST_HELD: Duration = "capture.request_held", "ns";
+    /// Of that, from the acknowledgement on: a round trip, where the client's stack waited for it.
+    REQUEST_REACTION: Duration = "capture.request_reaction", "ns";
     /// Time from an answer's first byte to its last, summed up since the capture began; the last is known when the next request comes or the connection ends.
     ANSWER_TIME: Duration = "capture.answer_time", "ns";
     /// Time from an answer's last byte to the connection's next request, summed up since the capture began.
@@ -239,6 +245,7 @@ pub fn push(
         count(PACKETS, totals.packets);
         count(EXCHANGES, totals.exchanges);
         count(CONNECTIONS, totals.connections);
+        count(REQUEST_ACKS, totals.request_acks);
         count(OPENED, totals.opened);
         count(REFUSED, totals.refused);
         count(RESET, totals.reset);
@@ -261,6 +268,8 @@ pub fn push(
         let mut time = |metric, nanos| evidence.push(at, of, metric, Duration::from_nanos(nanos));
         time(SERVICE_TIME, totals.service_time);
         time(REQUEST_TIME, totals.request_time);
+        time(REQUEST_HELD, totals.request_held);
+        time(REQUEST_REACTION, totals.request_reaction);
         time(ANSWER_TIME, totals.answer_time);
         time(IDLE_TIME, totals.idle_time);
         time(ASKED_AREA, totals.asked_area);

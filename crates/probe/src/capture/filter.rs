@@ -87,11 +87,12 @@ enum To {
     Signs,
     /// A stanza of XMPP.
     Stanza,
-    /// Behind so many words of it.
-    Words(u32),
-    /// The second word of [`WAIT`], by its place there, was found among these words, or anywhere.
-    Found(u32, usize),
-    Wait(usize),
+    /// In the search of this number of one: its end, behind so many words, and where the second word of this place was found
+    /// among these words, or anywhere.
+    Searched(usize),
+    Words(usize, u32),
+    Found(usize, u32, usize),
+    Second(usize, usize),
     /// The rest of a sign whose first word was found, by its place in [`SIGNS`].
     Sign(usize),
     /// A request.

@@ -21,7 +21,12 @@ const SILENCE: Duration = Duration::from_secs(1);
 // Chosen: a quarter of that silence; clients that load a service ask again in less, people do not.
 const REACTS: Duration = Duration::from_millis(250);
 
-/// What comes after a silence and is less was sent unasked: a ping, a message, a tick. Unit: bytes.
+/// An acknowledgement alone that comes so late was delayed.
+// Source: `TCP_DELACK_MIN` (HZ/25), include/net/tcp.h, and a tick of 4 ms before it.
+const DELAYED_ACK: Duration = Duration::from_millis(36);
+
+/// What comes after a silence and is less was sent unasked: a ping, a message, a tick. Also what Nagle's algorithm may hold.
+/// Unit: bytes.
 // Source: a segment over Ethernet. A shaper sends all that it may.
 const PART: u64 = 1_460;
 
@@ -52,6 +57,8 @@ pub(super) struct Connection {
     /// When its first request was seen, and how long it has waited for answers since then, in ns.
     asks_since: Option<Timestamp>,
     waited: u64,
+    /// When the last data towards the server, a small part, was acknowledged late.
+    acked: Option<Timestamp>,
     in_orders: InOrders,
 }
 
@@ -76,6 +83,8 @@ enum Phase {
         last: Timestamp,
         /// The record of TLS that the request begins with.
         record: Option<Record>,
+        /// Whether the last of it was less than a segment.
+        is_small: bool,
     },
     Answering(Answer),
     /// Data that was not asked for, as it seems.
@@ -118,6 +127,7 @@ impl Connection {
             served: !begins,
             asks_since: None,
             waited: 0,
+            acked: None,
             in_orders: if begins { InOrders::fresh() } else { InOrders::older(began) },
         }
     }
@@ -189,6 +199,14 @@ impl Connection {
             self.ends[usize::from(back)] = Some(segment.sequence.wrapping_add(1));
             return false;
         }
+        if back && segment.data == 0 && self.acked.is_none() {
+            self.acked = match self.phase {
+                Phase::Asked { last, is_small: true, .. } => {
+                    Some(at).filter(|at| at.since(last) >= DELAYED_ACK)
+                }
+                _ => None,
+            };
+        }
         if segment.data > 0 {
             let end = segment.sequence.wrapping_add(segment.data);
             if self.ends[usize::from(back)].is_none_or(|seen| before(seen, end)) {
@@ -232,6 +250,8 @@ impl Connection {
             crossed = before(acknowledged, seen);
         }
         self.served |= segment.direction == Direction::Return && segment.data > REFUSAL;
+        let acked = self.acked.take();
+        let is_small = u64::from(segment.data) < PART;
         if segment.direction == Direction::Outbound {
             rhythm.asked(at);
             self.asks_since.get_or_insert(at);
@@ -239,16 +259,21 @@ impl Connection {
         }
         self.phase = match (segment.direction, self.phase) {
             (_, Phase::Over) => Phase::Over,
-            (Direction::Outbound, Phase::Asked { first, last, record }) => {
+            (Direction::Outbound, Phase::Asked { first, last, record, .. }) => {
                 totals.duplex += if silent(last) { weight } else { 0 };
+                if let Some(acked) = acked.filter(|_| is_small) {
+                    totals.request_acks += weight;
+                    totals.request_held += weight * at.nanos_since(last);
+                    totals.request_reaction += weight * at.nanos_since(acked);
+                }
                 // A request behind the end of a handshake is what is answered.
                 let record = segment.record.filter(|of| *of == Record::Other).or(record);
-                Phase::Asked { first, last: at, record }
+                Phase::Asked { first, last: at, record, is_small }
             }
             (Direction::Outbound, Phase::Answering(Answer { last, .. })) => {
                 totals.duplex += if crossed { weight } else { 0 };
                 totals.idle_time += weight * at.nanos_since(last);
-                Phase::Asked { first: at, last: at, record: segment.record }
+                Phase::Asked { first: at, last: at, record: segment.record, is_small }
             }
             (Direction::Outbound, Phase::Greeting { first, last, .. }) => {
                 // A client that waits for a greeting sends after its last part.
@@ -258,13 +283,13 @@ impl Connection {
                 totals.asked_area += weight * greeted;
                 totals.idle_time += weight * at.nanos_since(last);
                 service_times.record_n(greeted, weight);
-                Phase::Asked { first: at, last: at, record: segment.record }
+                Phase::Asked { first: at, last: at, record: segment.record, is_small }
             }
             (Direction::Outbound, before) => {
                 spoke_first[1] += u64::from(matches!(before, Phase::Fresh { .. }));
-                Phase::Asked { first: at, last: at, record: segment.record }
+                Phase::Asked { first: at, last: at, record: segment.record, is_small }
             }
-            (Direction::Return, Phase::Asked { first, last, record }) => {
+            (Direction::Return, Phase::Asked { first, last, record, .. }) => {
                 self.served = true;
                 totals.exchanges += weight;
                 totals.tls += if record.is_some() { weight } else { 0 };

@@ -2,7 +2,7 @@
 //!
 //! The kernel compares them, and reports the kind by how much of the headers it hands over: no byte of payload leaves
 //! it. The signs are words that no good answer begins with; those of [`Refusal::Error`] may be right answers to a wrong question. Further in two are looked for: an error of PostgreSQL's behind
-//! the messages of [`PASSED`], and [`WAIT`] in a stanza of XMPP. What is elsewhere, or encrypted, is not seen.
+//! the messages of [`PASSED`], and what is [`SOUGHT`] in a stanza of XMPP. What is elsewhere, or encrypted, is not seen.
 
 /// A family of protocols, and its form of refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,7 +29,7 @@ pub enum Refusal {
     /// A stream's error, a login that failed, or a stanza whose error says that it is temporary (`type='wait'`): too many
     /// users in a room, accounts made too quickly, a quota. Source: RFC 6120, 4.9, 6.4.5 and 8.3.2.
     Xmpp,
-    /// Any other error, of which the asker may be the cause: another status of 4xx, an error of a statement, a command or a login, or
+    /// Any other error, of which the asker may be the cause: another status of 4xx, an error of a statement, a command, a stanza or a login, or
     /// what protocols of one's own say: `ERR`, `error`, `failed`, `{"error":`. Most answers of a good service are none. Source: as of the others; RFC 9110, 15.5; RESP, "simple errors"; RFC 5321, 4.2.3.
     Error,
 }
@@ -108,17 +108,26 @@ pub const PASSED_AT_MOST: usize = 4;
 /// Longer ones are none: text that begins with these letters. Chosen: a thousand columns.
 pub const PASSED_LENGTH: u32 = 1 << 16;
 
-/// How stanzas of XMPP begin, in which [`WAIT`] may stand further in. Source: RFC 6120, 8.
+/// How stanzas of XMPP begin, in which what is [`SOUGHT`] may stand further in. Source: RFC 6120, 8.
 pub const STANZAS: [[u8; 4]; 3] = [*b"<pre", *b"<mes", *b"<iq "];
 
-/// `type='wait'`, the type of a stanza's error, of which two words are compared wherever it is: a word that begins at a
-/// multiple of four bytes is one of the second ones, and the one before it is the first.
-pub const WAIT: [([u8; 4], [u8; 4]); 4] =
+/// An attribute of a stanza, of which two words are compared wherever it is: a word that begins at a multiple of four bytes is
+/// one of the second ones, and the one before it is the first.
+pub type Attribute = [([u8; 4], [u8; 4]); 4];
+
+/// What is looked for in stanzas, one after the other, up to so many bytes, and what it means there: an error's type (of the
+/// element within), and the stanza's own. Chosen: beyond two addresses of eighty bytes, and as far as the filter has room for in
+/// older kernels.
+pub const SOUGHT: [(Attribute, u32, Refusal); 2] =
+    [(WAIT, 256, Refusal::Xmpp), (FAILED, 128, Refusal::Error)];
+
+/// `type='wait'`.
+const WAIT: Attribute =
     [(*b"type", *b"='wa"), (*b"ype=", *b"'wai"), (*b"pe='", *b"wait"), (*b"e='w", *b"ait'")];
 
-/// A stanza is examined up to here, in steps of [`STEPS_AT_ONCE`] words. Chosen: beyond two addresses of eighty bytes, and as
-/// far as the filter has room for in older kernels. Unit: bytes.
-pub const STANZA_LOOKED_AT: u32 = 256;
+/// `type='error'`.
+const FAILED: Attribute =
+    [(*b"type", *b"='er"), (*b"ype=", *b"'err"), (*b"pe='", *b"erro"), (*b"e='e", *b"rror")];
 
 /// Words between two looks at how much of it is left.
 pub const STEPS_AT_ONCE: u32 = 8;

@@ -11,6 +11,12 @@ pub struct Totals {
     pub service_time: u64,
     /// See [`super::REQUEST_TIME`].
     pub request_time: u64,
+    /// See [`super::REQUEST_ACKS`].
+    pub request_acks: u64,
+    /// See [`super::REQUEST_HELD`].
+    pub request_held: u64,
+    /// See [`super::REQUEST_REACTION`].
+    pub request_reaction: u64,
     /// See [`super::ANSWER_TIME`].
     pub answer_time: u64,
     /// See [`super::IDLE_TIME`].

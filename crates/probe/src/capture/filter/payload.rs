@@ -2,8 +2,8 @@
 
 use linerate_evidence::sources::capture::Record;
 use linerate_evidence::sources::capture::refusal::{
-    LOOKED_AT, PASSED, PASSED_AT_MOST, PASSED_LENGTH, Refusal, SIGNS, STANZA_LOOKED_AT, STANZAS,
-    STEPS_AT_ONCE, WAIT, Word,
+    Attribute, LOOKED_AT, PASSED, PASSED_AT_MOST, PASSED_LENGTH, SIGNS, SOUGHT, STANZAS,
+    STEPS_AT_ONCE, Word,
 };
 
 use super::{HEADERS, Look, Program, To, code};
@@ -97,7 +97,11 @@ impl Program {
         self.jump(To::Plain);
         if look == Look::Whole {
             self.here(To::Stanza);
-            self.stanza();
+            for (number, (attribute, looked_at, refusal)) in SOUGHT.iter().enumerate() {
+                self.payload();
+                self.search(number, attribute, *looked_at, To::More(refusal.more()));
+            }
+            self.jump(To::Plain);
         }
         let shared = SIGNS.iter().enumerate().filter(|(_, sign)| sign.words.len() > 1);
         for (index, sign) in shared.filter(|(_, sign)| begins(sign.words[0])) {
@@ -131,11 +135,10 @@ impl Program {
         }
     }
 
-    /// Looks for [`WAIT`] in a stanza, four bytes after the other.
-    fn stanza(&mut self) {
+    /// Looks for it in a stanza, four bytes after the other: continues there, or behind this where it is not found.
+    fn search(&mut self, number: usize, attribute: &Attribute, looked_at: u32, found: To) {
         use code::*;
-        let left_off = To::More(Refusal::Xmpp.more());
-        for words in (0..STANZA_LOOKED_AT / 4).step_by(STEPS_AT_ONCE as usize) {
+        for words in (0..looked_at / 4).step_by(STEPS_AT_ONCE as usize) {
             self.then(LOAD_LENGTH, 0);
             self.then(SUBTRACT_X, 0);
             // And a word more: the second of two.
@@ -143,31 +146,32 @@ impl Program {
             if let Some(last) = self.code.last_mut() {
                 last.jt = 1;
             }
-            self.jump(To::Plain);
+            self.jump(To::Searched(number));
             for _ in 0..STEPS_AT_ONCE {
                 self.then(LOAD_WORD_AT_X, 4);
-                for (place, (_, second)) in WAIT.iter().enumerate() {
+                for (place, (_, second)) in attribute.iter().enumerate() {
                     let second = u32::from_be_bytes(*second);
-                    self.test(IF_EQUAL, second, To::Found(words, place), To::Next);
+                    self.test(IF_EQUAL, second, To::Found(number, words, place), To::Next);
                 }
                 self.then(FROM_X, 0);
                 self.then(ADD, 4);
                 self.then(TO_X, 0);
             }
-            self.jump(To::Words(words));
-            for place in 0..WAIT.len() {
-                self.here(To::Found(words, place));
-                self.jump(To::Wait(place));
+            self.jump(To::Words(number, words));
+            for place in 0..attribute.len() {
+                self.here(To::Found(number, words, place));
+                self.jump(To::Second(number, place));
             }
-            self.here(To::Words(words));
+            self.here(To::Words(number, words));
         }
-        self.jump(To::Plain);
-        for (place, (first, _)) in WAIT.iter().enumerate() {
-            self.here(To::Wait(place));
+        self.jump(To::Searched(number));
+        for (place, (first, _)) in attribute.iter().enumerate() {
+            self.here(To::Second(number, place));
             self.then(LOAD_WORD_AT_X, 0);
-            self.test_far(IF_EQUAL, u32::from_be_bytes(*first), left_off);
-            self.jump(To::Plain);
+            self.test_far(IF_EQUAL, u32::from_be_bytes(*first), found);
+            self.jump(To::Searched(number));
         }
+        self.here(To::Searched(number));
     }
 
     /// Compares the first word, which is loaded once, with that of each sign of such a length.

@@ -1,6 +1,7 @@
 //! Nagle with delayed ACK: the second write waits for the first one's ACK, which comes 40 ms late.
 //!
-//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or a watched service's own
+//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or a watched service's own; of its
+//! clients, from the headers: a small part of a request comes a round trip after the delayed ACK of the one before
 //! `each = share of exchanges that stall x length of the stall`, by the stamps, without samples of sockets
 //! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
@@ -12,6 +13,10 @@ use crate::prelude::*;
 // Measured: up to half as long again on 2 noisy cores (docs/roofs/tcp.nagle-delayed-ack.md).
 const STALLS: [(f64, f64, f64); 2] = [(0.04, 0.036, 0.06), (0.2, 0.19, 0.23)];
 
+/// What waits for an ACK goes out with it; later it was written later. Unit: seconds.
+// Source: a tick, as of the stalls.
+const TICK: f64 = 0.004;
+
 /// The end that writes in two parts, seconds an exchange held there, and the evidence.
 type Stall = (Side, f64, String);
 
@@ -22,9 +27,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     let servers = facts.run.flows(Side::Server);
     let is_set = !servers.is_empty() && servers.iter().all(is_nodelay);
-    silent_if(is_set, "TCP_NODELAY is set on the target's sockets")?;
+    let of_clients = of_clients(facts);
+    silent_if(is_set && of_clients.is_none(), "TCP_NODELAY is set on the target's sockets")?;
     let (side, each, seen) = match facts.load {
-        Load::Watched => watched(facts)?,
+        Load::Watched => match (watched(facts), of_clients) {
+            (Ok(own), Some(theirs)) => {
+                if theirs.1 > own.1 {
+                    theirs
+                } else {
+                    own
+                }
+            }
+            (own, theirs) => own.or_else(|silent| theirs.ok_or(silent))?,
+        },
         Load::Made if facts.is_split() && facts.at(Station::Beyond) <= 0.0 => census(facts)?,
         Load::Made => stamps(facts)?,
     };
@@ -33,7 +48,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let at_once = "sends the second write at once, not after the first one's ACK";
     let in_one = "sends head and body in one write, so no second write waits";
     let rate = facts.rate_at(each);
-    Ok(Claim::delay(At::Held(sending(side), Held::Nagle), each)
+    // A watched service's headers tell it of its clients, whose sockets are theirs.
+    let is_theirs = facts.load == Load::Watched && side == Side::Client;
+    let at = if is_theirs {
+        At::Station(Station::PathOut)
+    } else {
+        At::Held(sending(side), Held::Nagle)
+    };
+    Ok(Claim::delay(at, each)
         .sum(format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()))
         .seen(seen)
         .lifted_by([
@@ -94,6 +116,23 @@ fn watched(facts: &Facts) -> Result<Stall, Silent> {
          windows"
     );
     Ok((Side::Server, held / facts.attained, seen))
+}
+
+/// The clients of a watched service, whose requests come in small parts.
+fn of_clients(facts: &Facts) -> Option<Stall> {
+    let (_, headers) = facts.captured().ok()?;
+    let [held, reaction] = headers.asking_acked;
+    let round_trip = min_rtt(&facts.run).unwrap_or(0.0);
+    let is_reaction = headers.alternate && held > 0.0 && reaction <= round_trip + TICK;
+    let took = duration(reaction);
+    is_reaction.then(|| {
+        let seen = format!(
+            "of {:.1} requests that are not whole {held:.1} had to wait: a small part of each came {took} after the delayed ACK \
+             of the part before",
+            headers.asking
+        );
+        (Side::Client, held / facts.attained, seen)
+    })
 }
 
 /// The same where connections were sampled one by one: the share of each one's samples.

@@ -53,6 +53,28 @@ fn a_request_in_two_parts_and_a_streamed_answer_are_one_exchange() {
 }
 
 #[test]
+fn a_part_that_comes_with_the_late_ack_of_the_one_before_was_held() {
+    let held = |acked: u64, next: u64, sizes: [u32; 2]| {
+        let end = 1 + sizes[0];
+        let exchanges = of(&[
+            (0, packet(4000, Out, (1, sizes[0]), 1, ACK)),
+            (acked, packet(4000, Back, (1, 0), end, ACK)),
+            (next, packet(4000, Out, (end, sizes[1]), 1, ACK)),
+            (next + 5, packet(4000, Back, (1, 100), end + sizes[1], ACK)),
+        ]);
+        let totals = totals(&exchanges, 200);
+        assert_eq!(totals.request_time, next * MS);
+        [totals.request_acks, totals.request_held / MS, totals.request_reaction / MS]
+    };
+    assert_eq!(held(40, 41, [60, 10]), [1, 41, 1]);
+    // Written later, which its own time tells; acknowledged at once; and a stream of whole segments.
+    assert_eq!(held(40, 90, [60, 10]), [1, 90, 50]);
+    assert_eq!(held(10, 41, [60, 10]), [0, 0, 0]);
+    assert_eq!(held(40, 41, [2_920, 10]), [0, 0, 0]);
+    assert_eq!(held(40, 41, [60, 2_920]), [0, 0, 0]);
+}
+
+#[test]
 fn how_long_half_of_those_that_wait_have_waited() {
     let asked = |client, ms| (ms, packet(client, Out, (1, 10), 1, ACK));
     let exchanges = of(&[
