@@ -30,7 +30,8 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
 /// What was seen of them, and whether they wait for work, the path, or nothing at all.
 pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if facts.watched.is_empty() {
-        return ("what its requests wait for is unknown".to_owned(), false);
+        let asked = asked_only(facts).unwrap_or("what its requests wait for is unknown".into());
+        return (asked, false);
     }
     let connections = facts.ports(|port| port.connections);
     // Smaller numbers would read 0.0.
@@ -92,6 +93,19 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         says += &crate::silence::silent_peers(facts).concat();
     }
     (says, is_work)
+}
+
+/// Of a target that serves nobody: whether others have what it waits for, answers or work, is not told.
+fn asked_only(facts: &Facts) -> Option<String> {
+    let asked = facts.inside.asked.iter().filter(|of| of.asked >= 0.05).take(SAMPLES);
+    let words = |of: &Asked| format!("{:.1} of {:.1} to {}", of.asked, of.connections, of.words());
+    let asked = Vec::from_iter(asked.map(words));
+    let threads =
+        facts.threads().map_or(String::new(), |of| format!("; its threads: {}", of.words()));
+    let to = asked.join(", ");
+    (!asked.is_empty()).then(|| {
+        format!("it serves nobody, and of its own connections wait, for answers or for work: {to}{threads}")
+    })
 }
 
 /// Connections that wait, for as long as they were watched, for what others have at once: a part of those that wait.
