@@ -32,9 +32,21 @@ impl Stops {
         format!("all exchanges stop together{often}: {} of the time", in_percent(self.share))
     }
 
+    /// One holds what all need, for much longer than an exchange takes; no quota, and no full thread of linerate's.
+    pub fn of(facts: &Facts) -> Option<Self> {
+        let sides = [&facts.target, &facts.engine];
+        let is_stopped = sides.into_iter().flatten().any(|of| of.throttled > 0.0);
+        let is_ours = is_stopped || facts.stations.is_full(Resource::EngineCpu);
+        match facts.load {
+            _ if is_ours => None,
+            Load::Made => Self::among(facts.run.load),
+            Load::Watched => Self::watched(facts),
+        }
+    }
+
     /// At a watched service that waits for none of its peers, by the headers of its packets. Connections that it has not
     /// accepted are stopped by nothing inside.
-    pub fn watched(facts: &Facts) -> Option<Self> {
+    fn watched(facts: &Facts) -> Option<Self> {
         let (port, headers) = facts.captured().ok()?;
         let waits_for_peers = facts.inside.questions() >= HOLDS * headers.under_way;
         let is_inside = facts.place.station != Some(Station::AcceptQueue);
@@ -48,7 +60,7 @@ impl Stops {
     }
 
     /// None where there are none, or they can't be distinguished.
-    pub fn among(load: &LoadSummary) -> Option<Self> {
+    fn among(load: &LoadSummary) -> Option<Self> {
         let threads = load.threads.max(1) as f64;
         let each = load.in_flight / threads;
         let long = (FEW * load.service.at(50.0)?.value as f64).max(SILENT as f64) as u64;

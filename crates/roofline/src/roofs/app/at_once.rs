@@ -20,7 +20,7 @@ pub(in crate::roofs) enum AtOnce {
 
 impl AtOnce {
     pub fn explain(&self, facts: &Facts) -> Result<Claim, Silent> {
-        let stops = stops(facts).filter(|_| matches!(self, AtOnce::Serial));
+        let stops = Stops::of(facts).filter(|_| matches!(self, AtOnce::Serial));
         if let Some(stops) = stops.filter(|_| facts.place.resource != Some(Resource::Slots)) {
             let each = facts.per_exchange(stops.share * facts.under_way());
             // What stops them may be known: a slow reader of all, a collection, a process that all ask.
@@ -58,18 +58,6 @@ impl AtOnce {
             .sum(stops.map_or(sum, |of| of.words()))
             .seen(seen(facts))
             .lifted_by([remedy]))
-    }
-}
-
-/// One holds what all need, for much longer than an exchange takes; no quota, and no full thread of linerate's.
-fn stops(facts: &Facts) -> Option<Stops> {
-    let sides = [&facts.target, &facts.engine];
-    let is_stopped = sides.into_iter().flatten().any(|of| of.throttled > 0.0);
-    let is_ours = is_stopped || facts.stations.is_full(Resource::EngineCpu);
-    match facts.load {
-        _ if is_ours => None,
-        Load::Made => Stops::among(facts.run.load),
-        Load::Watched => Stops::watched(facts),
     }
 }
 

@@ -15,8 +15,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(!is_seen, "the place of the exchanges is unknown, or something is full")?;
     // A service with time to read that is late to read sleeps before: a loop that polls.
     let unread = if is_made { late_to_read(facts) } else { 0.0 };
-    let asleep = facts.inside.asleep + unread;
     let under_way = facts.under_way();
+    // What stops all of them at a time is no wait of each.
+    let stopped = Stops::of(facts).map_or(0.0, |stops| stops.share * under_way);
+    let asleep = (facts.inside.asleep + unread - stopped).max(0.0);
     let few = format!("{asleep:.1} of {under_way:.1} exchanges sleep in the application");
     silent_if(asleep < HALFWAY * under_way, few)?;
     let questions = facts.inside.questions();
