@@ -60,7 +60,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         says += &format!(
             "; of those in the application {running:.1} run, {runnable:.1} are runnable, {asleep:.1} sleep"
         );
-        if *asleep >= HALFWAY && facts.serving_node().is_ok() {
+        if *asleep >= HALFWAY {
             says += &facts.waits_words();
         }
     }

@@ -68,6 +68,11 @@ impl Process<'_> {
         self.callers >= HALFWAY && !self.is_one_of_several
     }
 
+    /// Whether it takes log events. Source: `logger_olp` and `logger_h_common` of OTP, which name it after the handler.
+    pub fn is_log_handler(&self) -> bool {
+        self.stack.contains("logger_olp:handle_load") || self.name.starts_with("logger_")
+    }
+
     /// The share of samples in which somebody waited for it, 0 to 1.
     pub fn wanted(&self) -> f64 {
         if self.is_called() { 1.0 } else { self.with_mail }

@@ -1,6 +1,6 @@
 //! Synchronous logging: processes that serve requests wait until a log handler has their event.
 //!
-//! `delay = requests whose process waits for a handler / throughput`
+//! `delay = requests whose process waits for a handler, or in a call of it / throughput`
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
 
 use crate::prelude::*;
@@ -10,18 +10,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked: u64 = node.values(waits::ASKED)?.iter().sum();
     let waited: u64 = node.values(waits::LOGGER)?.iter().sum();
     let most = node.max(waits::LOGGER)?;
-    silent_if(waited == 0, "no process was sampled waiting for a log handler")?;
+    let handlers = facts.processes.iter().filter(|of| of.is_log_handler());
+    let handler =
+        handlers.max_by(|a, b| a.callers.total_cmp(&b.callers).then(a.mailbox.cmp(&b.mailbox)));
+    // Who asks it for something else than to take an event, such as to write all to the disk, calls it as any server.
+    let calls = handler.filter(|of| of.is_called()).map_or(0.0, |of| of.callers);
+    let calling = node.mean(callees::CALLING).unwrap_or(0.0).min(facts.under_way());
+    let none = "no process was sampled waiting for a log handler";
+    silent_if(waited == 0 && calls * calling <= 0.0, none)?;
     // Some sampled processes serve no request: the share of the serving ones is at least this.
     let share = waited as f64 / asked.max(1) as f64;
-    let each = facts.per_exchange(share * facts.under_way());
-    let waits = in_percent(share);
-    let is_handler = |of: &&Process| {
-        of.stack.contains("logger_olp:handle_load") || of.name.starts_with("logger_")
-    };
-    let handler = facts.processes.iter().filter(is_handler).max_by_key(|of| of.mailbox);
+    let each = facts.per_exchange((share * facts.under_way()).max(calls * calling));
+    let waits = in_percent(share.max(calls));
     Ok(Claim::delay(At::Service, each)
         .sum(format!("{} of waiting for a log handler", facts.took(each)))
-        .seen(format!("{waits} of the sampled processes waited for a log handler, {most} at once"))
+        .seen(format!("{waits} of the processes that wait do so for a log handler, {most} at once with an event"))
         .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox)))
         .lifted_by([Remedy::by_knob(
             ("overload", "drop"),
