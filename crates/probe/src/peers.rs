@@ -380,10 +380,14 @@ impl PeerSampler {
                 .extend(listening.filter(|(_, inode)| held.contains(inode)).map(|(port, _)| port));
         }
         let before = std::mem::take(&mut self.known);
-        // One opened for a question, and closed before the descriptors were read, may be any process's.
-        let open = self.diag.as_mut().map(open_now).unwrap_or_default();
         let (ours, came) = (ours(contacts, found), self.came(found));
-        for contact in contacts.iter().filter(|contact| is_as_said(contact, &came)) {
+        let contacts = contacts.iter().filter(|contact| is_as_said(contact, &came));
+        // One opened for a question, and closed before the descriptors were read, may be any process's.
+        let others: BTreeSet<u32> =
+            contacts.clone().map(|of| of.inode).filter(|inode| !held.contains(inode)).collect();
+        let open = self.diag.as_mut().map(|diag| open_now(diag, &others, found));
+        let open = open.unwrap_or_default();
+        for contact in contacts {
             let whose = match contact.inode {
                 _ if ours.contains(&contact.whom) => Whose::Others,
                 inode if held.contains(&inode) => Whose::Targets,

@@ -7,6 +7,7 @@ use linerate_evidence::sources::peers::{Contact, Socket, Whom};
 use linerate_evidence::sources::sockets::connections;
 use linerate_evidence::sources::unix_diag::{Client, UnixSocket, clients, unix_sockets};
 
+use super::sampled;
 use crate::netlink::SockDiag;
 use crate::owner::holder_of;
 use crate::sockets::socket_inodes;
@@ -15,6 +16,9 @@ use crate::tree::{Family, walk_in};
 /// The first port that kernels give to a client that asks for none: `net.ipv4.ip_local_port_range`.
 // Source: Documentation/networking/ip-sysctl.rst.
 const EPHEMERAL: u16 = 32_768;
+
+/// Chosen: some 10 us each, less than a walk of the table.
+const ONE_BY_ONE: usize = 64;
 
 /// The socket at that address, where it is in this namespace.
 pub(super) fn end_at(found: &[Socket], address: SocketAddr) -> Option<u32> {
@@ -51,11 +55,26 @@ pub(super) fn came_since(members: &[u32]) -> BTreeSet<u32> {
     all
 }
 
-/// All sockets that have a peer, by inode.
-pub(super) fn open_now(diag: &mut SockDiag) -> BTreeSet<u32> {
-    let tcp = diag.connections().unwrap_or_default();
-    let tcp = connections(&tcp).into_iter().map(|end| end.inode);
-    tcp.chain(timeless(diag).into_iter().map(|contact| contact.inode)).collect()
+/// Which of these sockets of a dump, by inode, are still open. A few are asked for one by one: the kernel walks its whole table for
+/// all, which takes milliseconds.
+pub(super) fn open_now(
+    diag: &mut SockDiag,
+    these: &BTreeSet<u32>,
+    found: &[Socket],
+) -> BTreeSet<u32> {
+    let tcp = found.iter().map(|socket| &socket.connection);
+    let tcp: Vec<_> = tcp.filter(|end| these.contains(&end.inode)).collect();
+    let mut open: BTreeSet<u32> = if tcp.len() <= ONE_BY_ONE {
+        let now = tcp.iter().filter_map(|end| sampled(diag, end));
+        now.map(|socket| socket.connection.inode).collect()
+    } else {
+        let all = diag.connections().unwrap_or_default();
+        connections(&all).into_iter().map(|end| end.inode).collect()
+    };
+    if tcp.len() < these.len() {
+        open.extend(timeless(diag).into_iter().map(|contact| contact.inode));
+    }
+    open
 }
 
 /// UDP and Unix sockets of clients, whichever process's; the kernel has no times of them.
