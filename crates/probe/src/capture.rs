@@ -461,11 +461,11 @@ struct Reader<'a> {
     began: Duration,
 }
 
-/// Hands the kernel its filter: the shorter one where the longer has no room.
+/// Hands the kernel its filter: a shorter one where the longer has no room.
 /// Source: `sk_filter_charge`, net/core/filter.c: net.core.optmem_max, 20 KiB before Linux 6.8.
 fn attach(socket: &OwnedFd, tap: Tap, ports: &[u16], sampling: Sampling) -> io::Result<()> {
     let with = |look| sys::attach_filter(socket, &program(tap, ports, sampling, look));
-    with(Look::Whole).or_else(|_| with(Look::Beginning))
+    with(Look::Whole).or_else(|_| with(Look::Near)).or_else(|_| with(Look::Beginning))
 }
 
 impl Reader<'_> {

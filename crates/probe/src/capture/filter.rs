@@ -11,7 +11,7 @@
 
 use libc::sock_filter;
 use linerate_evidence::sources::capture::Sampling;
-use linerate_evidence::sources::capture::refusal::Refusal;
+use linerate_evidence::sources::capture::refusal::{self, Refusal};
 
 mod payload;
 
@@ -87,8 +87,8 @@ enum To {
     Signs,
     /// A stanza of XMPP.
     Stanza,
-    /// In the search of this number of one: its end, behind so many words, and where the second word of this place was found
-    /// among these words, or anywhere.
+    /// In the search of this number of one: where it was found, behind so many words, and where the second word of this place was
+    /// found among these words, or anywhere.
     Searched(usize),
     Words(usize, u32),
     Found(usize, u32, usize),
@@ -116,8 +116,21 @@ struct Program {
 pub(super) enum Look {
     /// Into stanzas of XMPP too.
     Whole,
+    /// Into their beginnings.
+    Near,
     /// Its beginning.
     Beginning,
+}
+
+impl Look {
+    /// How many bytes of a stanza are searched.
+    fn into_stanzas(self) -> Option<[u32; 2]> {
+        match self {
+            Self::Whole => Some(refusal::FAR),
+            Self::Near => Some(refusal::NEAR),
+            Self::Beginning => None,
+        }
+    }
 }
 
 /// The program for these ports.

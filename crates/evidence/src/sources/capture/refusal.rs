@@ -115,11 +115,14 @@ pub const STANZAS: [[u8; 4]; 3] = [*b"<pre", *b"<mes", *b"<iq "];
 /// one of the second ones, and the one before it is the first.
 pub type Attribute = [([u8; 4], [u8; 4]); 4];
 
-/// What is looked for in stanzas, one after the other, up to so many bytes, and what it means there: an error's type (of the
-/// element within), and the stanza's own. Chosen: beyond two addresses of eighty bytes, and as far as the filter has room for in
-/// older kernels.
-pub const SOUGHT: [(Attribute, u32, Refusal); 2] =
-    [(WAIT, 256, Refusal::Xmpp), (FAILED, 128, Refusal::Error)];
+/// What is looked for in stanzas, one after the other, and what a stanza is that has it: its own type, and that of the error within.
+pub const SOUGHT: [(Attribute, Refusal); 2] = [(FAILED, Refusal::Error), (WAIT, Refusal::Xmpp)];
+
+/// Up to so many bytes for each, the second from the first on. Chosen: beyond two addresses of eighty bytes.
+pub const FAR: [u32; 2] = [224, 96];
+
+/// The same, as far as the filter has room for in older kernels (20 KiB). Chosen: of two addresses of thirty bytes.
+pub const NEAR: [u32; 2] = [96, 32];
 
 /// `type='wait'`.
 const WAIT: Attribute =

@@ -87,7 +87,7 @@ impl Program {
         self.pass_messages();
         self.here(To::Signs);
         self.first_words(|_| true);
-        for begin in STANZAS.into_iter().filter(|_| look == Look::Whole) {
+        for begin in STANZAS.into_iter().filter(|_| look.into_stanzas().is_some()) {
             self.test_far(IF_EQUAL, u32::from_be_bytes(begin), To::Stanza);
         }
         let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
@@ -95,13 +95,14 @@ impl Program {
             self.rest(sign.words, To::More(sign.refusal.more()), To::Next);
         }
         self.jump(To::Plain);
-        if look == Look::Whole {
+        if let Some(up_to) = look.into_stanzas() {
             self.here(To::Stanza);
-            for (number, (attribute, looked_at, refusal)) in SOUGHT.iter().enumerate() {
-                self.payload();
-                self.search(number, attribute, *looked_at, To::More(refusal.more()));
+            let mut otherwise = To::Plain;
+            for (number, ((attribute, refusal), up_to)) in SOUGHT.iter().zip(up_to).enumerate() {
+                self.search(number, attribute, up_to, otherwise);
+                otherwise = To::More(refusal.more());
             }
-            self.jump(To::Plain);
+            self.jump(otherwise);
         }
         let shared = SIGNS.iter().enumerate().filter(|(_, sign)| sign.words.len() > 1);
         for (index, sign) in shared.filter(|(_, sign)| begins(sign.words[0])) {
@@ -135,8 +136,9 @@ impl Program {
         }
     }
 
-    /// Looks for it in a stanza, four bytes after the other: continues there, or behind this where it is not found.
-    fn search(&mut self, number: usize, attribute: &Attribute, looked_at: u32, found: To) {
+    /// Looks for it in a stanza from X on, four bytes after the other: continues behind this with X where it is, or elsewhere where it is
+    /// not found.
+    fn search(&mut self, number: usize, attribute: &Attribute, looked_at: u32, otherwise: To) {
         use code::*;
         for words in (0..looked_at / 4).step_by(STEPS_AT_ONCE as usize) {
             self.then(LOAD_LENGTH, 0);
@@ -146,7 +148,7 @@ impl Program {
             if let Some(last) = self.code.last_mut() {
                 last.jt = 1;
             }
-            self.jump(To::Searched(number));
+            self.jump(otherwise);
             for _ in 0..STEPS_AT_ONCE {
                 self.then(LOAD_WORD_AT_X, 4);
                 for (place, (_, second)) in attribute.iter().enumerate() {
@@ -164,12 +166,12 @@ impl Program {
             }
             self.here(To::Words(number, words));
         }
-        self.jump(To::Searched(number));
+        self.jump(otherwise);
         for (place, (first, _)) in attribute.iter().enumerate() {
             self.here(To::Second(number, place));
             self.then(LOAD_WORD_AT_X, 0);
-            self.test_far(IF_EQUAL, u32::from_be_bytes(*first), found);
-            self.jump(To::Searched(number));
+            self.test_far(IF_EQUAL, u32::from_be_bytes(*first), To::Searched(number));
+            self.jump(otherwise);
         }
         self.here(To::Searched(number));
     }
