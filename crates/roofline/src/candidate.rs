@@ -137,10 +137,12 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
         Some(model) => {
             // Where one connection alone was turned away too, few were served, and under another load.
             let turned_away = facts.experiment.as_ref().is_some_and(|it| it.alone_is_turned_away);
-            let served = facts.run.load.good_service.filter(|_| turned_away);
-            let served = served.map(|of| of.as_secs_f64());
+            let served = facts.run.load.good_service.map(|of| of.as_secs_f64());
             let served = served.map(|mid| Estimate { low: 0.0, mid, high: 2.0 * mid });
-            model.with_alone(served, 1.0 / times.max(1.0))
+            let then = model.with_alone(served.filter(|_| turned_away), 1.0 / times.max(1.0));
+            // Nothing was served, so what that takes was not seen.
+            let is_seen = served.is_some() || !turned_away;
+            Predicted { low: if is_seen { then.low } else { OpRate(good) }, ..then }
         }
     };
     // An open loop gets no more answers than it asks for.

@@ -153,6 +153,32 @@ fn places<const N: usize>(of: [(&'static str, f64); N]) -> BTreeMap<&'static str
 }
 
 #[test]
+fn of_a_target_that_serves_nobody_it_is_said_whom_it_waits_for() {
+    let mut evidence = Evidence::default();
+    let peer = Subject::Peer(1);
+    evidence.push_fact(peer, "address", "127.0.0.1:5432".into());
+    evidence.push_fact(peer, "process", "postgres".into());
+    for second in 0..=SECONDS {
+        let at = Timestamp(1_000_000_000 * (second + 1));
+        let mut count = |of, metric, each: u64| {
+            evidence.push(at, of, Metric::<u64>::new(metric), each * second);
+        };
+        let flow = Subject::Flow(1, Side::Server);
+        count(flow, port::RECV_CNT.name, 100);
+        count(flow, port::RECV_OCT.name, 100);
+        for (metric, each) in [("peer.instants", 4), ("peer.connections", 12), ("peer.asked", 10)] {
+            count(peer, metric, each);
+        }
+    }
+    let header = header();
+    let load = summarise(&evidence, &header.plan);
+    let verdict = judge(&Run { header: &header, evidence: &evidence, load: &load }).verdict;
+    assert_eq!((verdict.state, verdict.by()), (Answer::Unexplained, None));
+    let waits = "wait, for answers or for work: 2.5 of 3.0 to 127.0.0.1:5432 (postgres)";
+    assert!(verdict.says.contains(waits), "{verdict:?}");
+}
+
+#[test]
 fn fifteen_of_sixteen_that_sleep_inside_are_not_well() {
     let asleep = Told {
         places: places([("bursts.application", 15.5), ("bursts.idle", 0.5)]),
