@@ -195,7 +195,9 @@ impl Exchanges {
             return None;
         }
         let beat = rhythm.beat.filter(|_| is_of_all);
-        if let Some(pace) = beat.and_then(|beat| Pace::of_beat(&beat, self.under_way)) {
+        // Clients of a pool that asked together are answered so many at a time, and wait alike: their order tells them apart.
+        let pace = beat.and_then(|beat| Pace::of_beat(&beat, self.under_way));
+        if let Some(pace) = pace.filter(|pace| *pace != Pace::Apart || self.in_order().is_none()) {
             return Some(pace);
         }
         // For independent times their ratio is the square root of eight: halfway, on the scale of powers.

@@ -17,6 +17,15 @@ fn named(name: &str, change: impl Fn(&str, u64) -> Option<u64>) -> Option<String
 }
 
 #[test]
+fn clients_that_asked_a_pool_together_are_answered_so_many_at_a_time() {
+    // The README's service: Node, four connections of 20 ms to a database, 16 clients. Their waits are alike, as those of sleepers.
+    let pool = "asked-together-of-a-pool";
+    assert_eq!(named(pool, |_, raw| Some(raw)).as_deref(), Some("app.pool"));
+    let unordered = |metric: &str, raw| (!metric.starts_with("capture.servers")).then_some(raw);
+    assert_eq!(named(pool, unordered).as_deref(), Some("app.wait"));
+}
+
+#[test]
 fn a_lock_that_is_held_until_the_commit_shows_in_the_order_of_transactions() {
     // MariaDB: 10 clients lock all rows of a table, for 4 ms of their own between two statements.
     assert_eq!(named("held-to-commit", |_, raw| Some(raw)).as_deref(), Some("app.serial"));

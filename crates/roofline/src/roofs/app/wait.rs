@@ -1,6 +1,6 @@
 //! Waits of the application for no CPU, disk or other service: a timer, a poll interval, a sleep.
 //!
-//! `each = (application asleep + unread while the service has time to read) / throughput`
+//! `each = (application asleep + unread while the service has time to read - stopped together with all) / throughput`
 //!
 //! At a watched service it shows by its threads, of which as many sleep for a set time as requests wait; or by its
 //! answers, which repeat after as many as there are clients, long after any request: none waits for another.
