@@ -74,9 +74,10 @@ pub struct Exchanges {
     pub under_way: f64,
     /// In the midst of a request, on average: its first segment came, and its last did not.
     pub asking: f64,
-    /// Of those, the ones whose next part came with the delayed acknowledgement of the one before: number, and mean time from that
-    /// acknowledgement on. Unit: 1, seconds.
-    pub asking_acked: [f64; 2],
+    /// Of those, the ones whose next part came after the delayed ACK of the one before.
+    pub asking_for_ack: f64,
+    /// From that ACK to the next part, mean: a round trip where the client's stack waited for it. Unit: seconds.
+    pub after_ack_s: f64,
     /// From a request's last byte to its answer's first: mean, and percentiles. Unit: seconds.
     pub service_s: f64,
     /// Median.
@@ -88,7 +89,7 @@ pub struct Exchanges {
     /// Connections opened a second.
     pub opened_per_s: f64,
     /// Answers a second that began with a refusal, by kind, in the order of [`Refusal::ALL`].
-    pub told_no: [f64; 7],
+    pub told_no: [f64; Refusal::ALL.len()],
     /// The share of its answers to requests in TLS, 0 to 1.
     pub tls: f64,
     /// Handshakes of TLS under way, on average.
@@ -154,7 +155,7 @@ fn are_apart(beat: &Beat) -> bool {
 impl Exchanges {
     /// Answers a second that began with a refusal, by kind; errors of which the asker may be the cause are none unless they are most
     /// of all answers.
-    pub fn refusals(&self) -> [f64; 7] {
+    pub fn refusals(&self) -> [f64; Refusal::ALL.len()] {
         let mut kinds = self.told_no;
         let errors = &mut kinds[Refusal::Error.index()];
         *errors = if *errors > HALFWAY * self.per_s { *errors } else { 0.0 };
@@ -463,11 +464,9 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         per_s: count / seconds,
         under_way: time(capture::ASKED_AREA)? / seconds,
         asking: time(capture::REQUEST_TIME).unwrap_or(0.0) / seconds,
-        asking_acked: [
-            time(capture::REQUEST_HELD).unwrap_or(0.0) / seconds,
-            time(capture::REQUEST_REACTION).unwrap_or(0.0)
-                / counted(capture::REQUEST_ACKS).max(1.0),
-        ],
+        asking_for_ack: time(capture::REQUEST_HELD).unwrap_or(0.0) / seconds,
+        after_ack_s: time(capture::REQUEST_REACTION).unwrap_or(0.0)
+            / counted(capture::REQUEST_ACKS).max(1.0),
         service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),

@@ -222,21 +222,26 @@ fn watched(facts: &Facts, roofs: &[Assessed], few: &[Candidate]) -> Verdict {
     let (waits, is_work) = crate::waiting::of(facts);
     let refused = roofs.iter().filter(|roof| few.iter().any(|of| of.id == roof.id));
     let refused: String = refused.map(|roof| format!("; {}", roof.sum)).collect();
-    let rest = facts.captured().ok().filter(|(_, headers)| headers.clients_rest());
-    let rest = rest.map_or(String::new(), |(_, headers)| {
-        let (idle, wait) = (duration(headers.idle_s), duration(headers.service_s));
-        format!("; its clients rest for {idle} and wait for {wait}, so that they set the rate")
-    });
-    let slow = facts.captured().ok().filter(|(_, headers)| headers.clients_are_slow_to_ask());
-    let rest = slow.map_or(rest, |(_, headers)| {
-        let took = duration(headers.asking / headers.per_s);
-        format!("; its clients take {took} to send a request, so that they set the rate")
-    });
-    let says = format!("the target {does}{used}{refused}{rest}; {waits}");
+    let clients = clients_set_it(facts).unwrap_or_default();
+    let says = format!("the target {does}{used}{refused}{clients}; {waits}");
     match is_work {
         true => Verdict::none(Answer::Unlimited, format!("no limit binds: {says}")),
         false => Verdict::none(Answer::Unexplained, says),
     }
+}
+
+/// By what its clients set the rate: they are slow to send their requests, or rest.
+fn clients_set_it(facts: &Facts) -> Option<String> {
+    let (_, headers) = facts.captured().ok()?;
+    let does = if headers.clients_are_slow_to_ask() {
+        format!("take {} to send a request", duration(headers.asking / headers.per_s))
+    } else if headers.clients_rest() {
+        let [idle, wait] = [headers.idle_s, headers.service_s].map(duration);
+        format!("rest for {idle} and wait for {wait}")
+    } else {
+        return None;
+    };
+    Some(format!("; its clients {does}, so that they set the rate"))
 }
 
 fn unmeasured(run: &Run, missing: &Missing) -> String {

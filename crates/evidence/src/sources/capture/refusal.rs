@@ -29,8 +29,9 @@ pub enum Refusal {
     /// A stream's error, a login that failed, or a stanza whose error says that it is temporary (`type='wait'`): too many
     /// users in a room, accounts made too quickly, a quota. Source: RFC 6120, 4.9, 6.4.5 and 8.3.2.
     Xmpp,
-    /// Any other error, of which the asker may be the cause: another status of 4xx, an error of a statement, a command, a stanza or a login, or
-    /// what protocols of one's own say: `ERR`, `error`, `failed`, `{"error":`. Most answers of a good service are none. Source: as of the others; RFC 9110, 15.5; RESP, "simple errors"; RFC 5321, 4.2.3.
+    /// Any other error, of which the asker may be the cause: another status of 4xx, an error of a statement, a command, a
+    /// stanza or a login, or what protocols of one's own say: `ERR`, `error`, `failed`, `{"error":`. Most answers of a good
+    /// service are none. Source: as of the others; RFC 9110, 15.5; RESP, "simple errors"; RFC 5321, 4.2.3.
     Error,
 }
 

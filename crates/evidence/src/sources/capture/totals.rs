@@ -32,7 +32,7 @@ pub struct Totals {
     /// See [`super::RESET`].
     pub reset: u64,
     /// See [`super::told_no`]; in the order of [`super::Refusal::ALL`].
-    pub told_no: [u64; 7],
+    pub told_no: [u64; super::Refusal::ALL.len()],
     /// See [`super::TLS`].
     pub tls: u64,
     /// See [`super::HANDSHAKES`].

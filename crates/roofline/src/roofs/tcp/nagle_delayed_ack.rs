@@ -121,7 +121,7 @@ fn watched(facts: &Facts) -> Result<Stall, Silent> {
 /// The clients of a watched service, whose requests come in small parts.
 fn of_clients(facts: &Facts) -> Option<Stall> {
     let (_, headers) = facts.captured().ok()?;
-    let [held, reaction] = headers.asking_acked;
+    let (held, reaction) = (headers.asking_for_ack, headers.after_ack_s);
     let round_trip = min_rtt(&facts.run).unwrap_or(0.0);
     let is_reaction = headers.alternate && held > 0.0 && reaction <= round_trip + TICK;
     let took = duration(reaction);

@@ -26,8 +26,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let is_asked = has_mail && of.with_mail >= HALFWAY && of.waiting(callers) <= callers;
         let keeps_none = is_full && of.with_mail < HALFWAY && of.running >= FULL;
         let is_called = of.is_called() && taken(of) >= HALFWAY;
-        let is_another = !of.is_owner && !of.is_one_of_several && !of.is_log_handler();
-        is_another && (is_called || is_asked || keeps_none)
+        let is_server = !of.is_owner && !of.is_one_of_several && !of.is_log_handler();
+        is_server && (is_called || is_asked || keeps_none)
     });
     if let Ok(claim) = of_a_kind(facts) {
         return Ok(claim);
