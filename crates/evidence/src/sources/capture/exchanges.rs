@@ -24,12 +24,18 @@ pub const MOST_CONNECTIONS: usize = 1 << 16;
 // Chosen: as long as a kernel waits for the rest of a close (`tcp_fin_timeout`).
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
+/// The least time between two passes over all.
+// Chosen: a millisecond of each second at the most, whatever comes.
+const BETWEEN_PASSES: Duration = Duration::from_secs(1);
+
 /// The watched ports' connections. See the module.
 #[derive(Clone, Debug)]
 pub struct Exchanges {
     ports: Vec<Port>,
     connections: HashMap<Ends, Connection>,
     sampling: Sampling,
+    /// When the last pass over all was.
+    passed: Option<Timestamp>,
 }
 
 /// Client and server; IPv4 mapped to IPv6, so that it is hashed in one go.
@@ -40,7 +46,7 @@ impl Exchanges {
     /// Of these ports.
     pub fn new(ports: &[u16], sampling: Sampling) -> Self {
         let ports = ports.iter().map(|number| Port::new(*number)).collect();
-        Self { ports, connections: HashMap::new(), sampling }
+        Self { ports, connections: HashMap::new(), sampling, passed: None }
     }
 
     /// Which connections are kept.
@@ -194,7 +200,9 @@ impl Exchanges {
 
     /// Whether there is room for one more.
     fn make_way(&mut self, at: Timestamp) -> bool {
-        if self.connections.len() >= MOST_CONNECTIONS {
+        let is_due = self.passed.is_none_or(|passed| at.since(passed) >= BETWEEN_PASSES);
+        if self.connections.len() >= MOST_CONNECTIONS && is_due {
+            self.passed = Some(at);
             self.connections.retain(|_, connection| {
                 at.since(connection.last_seen) < FORGOTTEN || connection.is_asked()
             });
