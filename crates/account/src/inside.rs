@@ -62,9 +62,9 @@ impl Inside {
         Self { running, runnable, throttled, disk, asleep: left, asked, channels, threads }
     }
 
-    /// CPUs' worth of time of processes on this host that the process `target` asks: they come with its work.
+    /// CPUs' worth of time of processes on this host that the process `target` asks, or those ask: they come with its work.
     pub fn asked_cores(&self, target: Option<u32>) -> f64 {
-        let others = self.asked.iter().filter(|asked| asked.other != target);
+        let others = all_asked(&self.asked).filter(|asked| asked.other != target);
         let cores = others.filter_map(|asked| Some((asked.other?, asked.cores?)));
         cores.collect::<BTreeMap<_, _>>().values().sum()
     }
@@ -109,4 +109,9 @@ fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     // A file system writes its journal as well.
     let is_its = own > 0.0 && own >= HOLDS * all;
     if is_its { host.rate(diskstats::FLUSHING).unwrap_or(0.0) } else { 0.0 }
+}
+
+/// These, those whom they ask, and so on.
+fn all_asked(these: &[Asked]) -> Box<dyn Iterator<Item = &Asked> + '_> {
+    Box::new(these.iter().flat_map(|of| std::iter::once(of).chain(all_asked(&of.onward))))
 }

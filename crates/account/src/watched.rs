@@ -78,6 +78,10 @@ pub struct Exchanges {
     pub asking_for_ack: f64,
     /// From that ACK to the next part, mean: a round trip where the client's stack waited for it. Unit: seconds.
     pub after_ack_s: f64,
+    /// Of those, the ones that seem whole: their clients send the next one without an answer.
+    pub asking_again: f64,
+    /// How many of these come a second.
+    pub again_per_s: f64,
     /// From a request's last byte to its answer's first: mean, and percentiles. Unit: seconds.
     pub service_s: f64,
     /// Median.
@@ -86,6 +90,8 @@ pub struct Exchanges {
     pub p99_s: f64,
     /// Connections a second that were refused, or reset before the answers that each of the others has.
     pub refused_per_s: f64,
+    /// Requests a second in place of whose answer the service closed a connection on which it had answered before.
+    pub hung_up_per_s: f64,
     /// Connections opened a second.
     pub opened_per_s: f64,
     /// Answers a second that began with a refusal, by kind, in the order of [`Refusal::ALL`].
@@ -169,7 +175,12 @@ impl Exchanges {
 
     /// Whether most requests under way are not whole yet.
     pub fn clients_are_slow_to_ask(&self) -> bool {
-        self.alternate && self.asking >= HALFWAY * self.under_way.max(1.0)
+        self.alternate && self.asking - self.asking_again >= HALFWAY * self.under_way.max(1.0)
+    }
+
+    /// Whether most requests under way have no answer until their clients send the next: they want none, or it is lost.
+    pub fn clients_ask_again(&self) -> bool {
+        self.alternate && self.asking_again >= HALFWAY * self.under_way.max(1.0)
     }
 
     /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
@@ -467,10 +478,13 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         asking_for_ack: time(capture::REQUEST_HELD).unwrap_or(0.0) / seconds,
         after_ack_s: time(capture::REQUEST_REACTION).unwrap_or(0.0)
             / counted(capture::REQUEST_ACKS).max(1.0),
+        asking_again: time(capture::AGAIN_TIME).unwrap_or(0.0) / seconds,
+        again_per_s: per_s(capture::ASKED_AGAIN),
         service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),
         refused_per_s: per_s(capture::REFUSED) + if is_whole { 0.0 } else { per_s(capture::RESET) },
+        hung_up_per_s: per_s(capture::HUNG_UP),
         opened_per_s: per_s(capture::OPENED),
         told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         tls: counted(capture::TLS) / count.max(1.0),

@@ -26,9 +26,11 @@ use crate::sockets::{netns_of, socket_inodes};
 use crate::tree::{Family, numbers, read, walk_in};
 
 mod ends;
+mod onward;
 mod served;
 
 use ends::{came_since, end_at, listens, open_now, ours, server, timeless};
+use onward::Onward;
 use served::Served;
 
 /// The source it reads.
@@ -59,6 +61,8 @@ const AGAIN_AFTER: [Duration; 3] =
     [Duration::from_millis(4), Duration::from_millis(16), Duration::from_millis(64)];
 /// Chosen: nodes have a few channels to others; a port to which more have come is its clients'.
 const CHANNELS: usize = 8;
+/// Chosen: a peer's connections are mostly a pool's, and stay.
+const ONWARD_EVERY: Duration = Duration::from_millis(500);
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
 
@@ -79,6 +83,8 @@ pub(crate) struct PeerSampler {
     /// Processes at the other end, by number of the peer; their threads, by process.
     processes: BTreeMap<u16, u32>,
     runs: BTreeMap<u32, Runs>,
+    onward: Onward,
+    onward_scans: Pace,
     clients: Clients,
     pace: Pace,
     /// How many dumps in a row showed nobody whom the target asks, and no connection begun since the last one.
@@ -140,6 +146,8 @@ impl PeerSampler {
             served: Served::default(),
             processes: BTreeMap::new(),
             runs: BTreeMap::new(),
+            onward: Onward::default(),
+            onward_scans: Pace::new(ONWARD_EVERY, SCAN_SHARE).at_first(SCAN_FIRST),
             clients: Clients::default(),
             pace: Pace::new(DUMP_EVERY, DUMP_SHARE).at_most(DUMP_AT_MOST),
             of_none: 0,
@@ -199,6 +207,7 @@ impl PeerSampler {
     /// Pushes the sums so far.
     pub(crate) fn push(&mut self, at: Timestamp, evidence: &mut Evidence) {
         self.sums.push(at, evidence);
+        self.onward.sums().for_each(|sums| sums.push(at, evidence));
         evidence.absorb(std::mem::take(&mut self.facts));
     }
 
@@ -268,6 +277,16 @@ impl PeerSampler {
             false => AGAIN_AFTER.iter().rev().map(|after| at.after(*after)).collect(),
         };
         for (whom, number) in self.sums.take(contacts) {
+            self.name(&whom, number, &found, members);
+        }
+        if at >= self.onward_scans.next() && self.onward.is_due(&found) {
+            let began = cpu_time();
+            let listening = self.diag.as_mut().and_then(|diag| diag.listeners().ok());
+            self.onward.scan(&listener::listening(&listening.unwrap_or_default()), &found);
+            self.onward_scans.done(at, cpu_time().saturating_sub(began));
+        }
+        for (asker, whom, number) in self.onward.take(&found, &self.ports) {
+            self.facts.push_fact(Subject::Peer(number), "asked_by", asker.to_string());
             self.name(&whom, number, &found, members);
         }
         Ok(())
@@ -439,9 +458,13 @@ impl PeerSampler {
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
             self.facts.push_fact(of, "process", name);
             self.facts.push_fact(of, "pid", pid.to_string());
-            let whose = if members.contains(&pid) { "target" } else { "other" };
+            let is_own = members.contains(&pid);
+            let whose = if is_own { "target" } else { "other" };
             self.facts.push_fact(of, "whose", whose.into());
             self.processes.insert(number, pid);
+            if !is_own {
+                self.onward.add(pid, number);
+            }
         }
     }
 

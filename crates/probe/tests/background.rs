@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use linerate_evidence::sources::peers::Asked;
 use linerate_evidence::sources::{engine, peers, process, threads};
 use linerate_evidence::{Evidence, Metric, Subject};
 use linerate_model::{Bytes, Timestamp};
@@ -328,7 +329,9 @@ fn sockets_that_are_opened_for_a_question_each_are_told_from_those_that_stay() {
         // Where reading descriptors and sockets takes as long as these live, few are met: 0.36 of 2, on a busy machine.
         assert!(open > 0.0 && open < 3.5 && asked > 0.4 * open, "{open} {asked}");
     }
-    let named = evidence.subjects().filter(|of| evidence.fact(*of, "pid").is_some()).count();
+    let own = |of: &Subject| evidence.fact(*of, "asked_by").is_none();
+    let named = evidence.subjects().filter(own);
+    let named = named.filter(|of| evidence.fact(*of, "pid").is_some()).count();
     assert_eq!(named, 4, "all are here");
 }
 
@@ -409,4 +412,48 @@ fn the_engines_threads_are_those_of_its_name() {
     assert!(evidence.fact(Subject::Engine, "cpus").is_some());
     assert!(!probe.unread().contains_key("engine"), "{:?}", probe.unread());
     assert!(evidence.fact(Subject::Target, "cpus").is_some());
+}
+
+const RELAYING: &str = "
+import socket, sys, threading
+asked, asks = (('127.0.0.1', int(port)) for port in sys.argv[1:])
+listener, kept = socket.create_server(asked), []
+def relay():
+    while True:
+        kept.append(listener.accept()[0])
+        kept[-1].recv(1)
+        kept.append(socket.create_connection(asks))
+        kept[-1].sendall(b'?')
+threading.Thread(target=relay, daemon=True).start()
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn whom_a_peer_asks_in_turn_is_told_with_the_questions_that_are_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let end = listener.local_addr().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let relay = Program::new(RELAYING, &[&free, &end.port().to_string()]);
+    let target = Program::new(ASKING, &["127.0.0.1", &free]);
+    let _accepted: Vec<_> = (0..2).map(|_| listener.accept().unwrap().0).collect();
+    let evidence = sampled(target.pid(), Duration::from_millis(2500));
+    let fact = |of: Subject, name| evidence.fact(of, name).map(str::to_owned);
+    assert_eq!(fact(Subject::Peer(0), "pid"), Some(relay.pid().to_string()));
+    assert_eq!(fact(Subject::Peer(0), "asked_by"), None);
+    // This process asks too, in other tests.
+    let asked = |of: &Subject| evidence.fact(*of, "asked_by") == Some("0");
+    let onward: Vec<_> = evidence.subjects().filter(asked).collect();
+    let [next] = onward[..] else { panic!("{onward:?} {:?}", evidence.unread) };
+    assert_eq!(fact(next, "address"), Some(end.to_string()));
+    assert_eq!(fact(next, "pid"), Some(std::process::id().to_string()));
+    let of = |metric| evidence.of(next).last(metric).unwrap();
+    assert!(of(peers::ASKED) > 0);
+    assert_eq!(
+        (of(peers::CONNECTIONS), of(peers::ASKED)),
+        (2 * of(peers::INSTANTS), of(peers::CONNECTIONS))
+    );
+    let all = Asked::all(&evidence, &(Timestamp(0)..=Timestamp(u64::MAX)));
+    // Nobody answers them.
+    assert_eq!((all.len(), all[0].onward.len(), all[0].onward[0].unanswered), (1, 1, 2.0));
 }

@@ -13,7 +13,7 @@ pub(crate) mod flows;
 mod opening;
 pub(crate) mod queues;
 pub(crate) mod sampled;
-mod shared;
+pub(crate) mod shared;
 pub(crate) mod stops;
 
 /// Whose load it is.

@@ -330,3 +330,36 @@ fn who_waits_as_long_as_all_while_clients_rest_stands_in_no_queue() {
         |metric: &str, raw| Some(if metric == "capture.service_p99" { 2 * raw } else { raw });
     assert_eq!(named("alike-and-at-rest", longer).as_deref(), Some("app.serial"));
 }
+
+#[test]
+fn whom_a_dependency_waits_for_is_said_and_so_is_what_holds_its_request() {
+    // nginx before PHP-FPM, which writes its question to memcached in two parts.
+    let chain = "held-two-hops-away";
+    assert_eq!(named(chain, |_, raw| Some(raw)).as_deref(), Some("tcp.nagle-delayed-ack"));
+    let (header, evidence) = recording(&format!("foreign/{chain}"));
+    let no_nagle = |_, metric: &str, raw| Some(if metric == "peer.held_nagle" { 0 } else { raw });
+    let mut altered = changed(&evidence, no_nagle);
+    altered.steps.clone_from(&evidence.steps);
+    let judgement = judged(&header, &altered);
+    let roof = of(&judgement, "app.dependency");
+    assert!(roof.binds && roof.because.contains("it waits in turn for 127.0.0.1:"), "{roof:?}");
+    assert!(roof.because.contains("(memcached)"), "{}", roof.because);
+}
+
+#[test]
+fn what_consumers_without_a_limit_hold_is_worked_off_where_nothing_more_is_published() {
+    // RabbitMQ by STOMP: one of four consumers was handed 8,000 messages.
+    let named =
+        |change: &dyn Fn(&str, u64) -> u64| named("worked-off", |it, raw| Some(change(it, raw)));
+    assert_eq!(named(&|_, raw| raw).as_deref(), Some("app.consumer"));
+    let few = |metric: &str, raw| if metric == "broker.delivered" { raw - 7_000 } else { raw };
+    assert_ne!(named(&few).as_deref(), Some("app.consumer"), "it is at their end soon");
+}
+
+#[test]
+fn who_closes_in_place_of_an_answer_has_refused() {
+    // mosquitto hangs up at each retained message.
+    assert_eq!(named("hung-up-on", |_, raw| Some(raw)).as_deref(), Some("app.refused"));
+    let goodbyes = |metric: &str, raw| (metric != "capture.hung_up").then_some(raw);
+    assert_eq!(named("hung-up-on", goodbyes), None);
+}

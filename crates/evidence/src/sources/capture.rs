@@ -72,6 +72,10 @@ metrics! {
     REQUEST_TIME: Duration = "capture.request_time", "ns";
     /// Times that a small part of a request was acknowledged late (36 ms or more, a delayed ACK), and another small part came next, since the capture began.
     REQUEST_ACKS: u64 = "capture.request_acks", "1";
+    /// Requests without an answer when their client sent the next one, since the capture began: both are less than a segment, at least six tenths as long as the mean of those that were answered, and a delayed ACK or more apart.
+    ASKED_AGAIN: u64 = "capture.asked_again", "1";
+    /// The sum of the times between those two.
+    AGAIN_TIME: Duration = "capture.again_time", "ns";
     /// Of the time of requests, that between such two parts.
     REQUEST_HELD: Duration = "capture.request_held", "ns";
     /// Of that, from the acknowledgement on: a round trip, where the client's stack waited for it.
@@ -136,6 +140,8 @@ metrics! {
     TRANSACTIONS_P50: Duration = "capture.transactions_p50", "ns";
     /// Requests whose connection ended before an answer began, since the capture began.
     UNANSWERED: u64 = "capture.unanswered", "1";
+    /// Of those, the requests in place of whose answer the server closed the connection, though it had answered on it; at least six tenths as long as the mean of those that were answered, since the capture began.
+    HUNG_UP: u64 = "capture.hung_up", "1";
     /// Times data came towards the port while an answer was on its way, or again after a second without an answer, since the capture began.
     DUPLEX: u64 = "capture.duplex", "1";
     /// Times data came back with nothing asked, or after an answer had been silent for a second, since the capture began; a greeting does not count.
@@ -246,6 +252,7 @@ pub fn push(
         count(EXCHANGES, totals.exchanges);
         count(CONNECTIONS, totals.connections);
         count(REQUEST_ACKS, totals.request_acks);
+        count(ASKED_AGAIN, totals.asked_again);
         count(OPENED, totals.opened);
         count(REFUSED, totals.refused);
         count(RESET, totals.reset);
@@ -259,6 +266,7 @@ pub fn push(
         count(WAITERS_EXCHANGES, totals.waiters_exchanges);
         count(TRANSACTIONS, totals.transactions);
         count(UNANSWERED, totals.unanswered);
+        count(HUNG_UP, totals.hung_up);
         count(DUPLEX, totals.duplex);
         count(UNASKED, totals.unasked);
         count(RESUMED, totals.resumed);
@@ -270,6 +278,7 @@ pub fn push(
         time(REQUEST_TIME, totals.request_time);
         time(REQUEST_HELD, totals.request_held);
         time(REQUEST_REACTION, totals.request_reaction);
+        time(AGAIN_TIME, totals.again_time);
         time(ANSWER_TIME, totals.answer_time);
         time(IDLE_TIME, totals.idle_time);
         time(ASKED_AREA, totals.asked_area);

@@ -1,5 +1,6 @@
 //! The target's peers: the connections that it opened itself, by the address at their other end; and those that came to
 //! another of its ports than the loaded ones, where they are few, as a channel between nodes does that the other node opened.
+//! Of a peer whose process is on this host the connections that it opened are sampled alike, and so on.
 //!
 //! A connection is *asked* while its last bytes went out later than any came in, or are not all sent or acknowledged,
 //! while it connects, or in its first second if neither end has sent anything: a greeting is due. It is asked too

@@ -92,6 +92,15 @@ pub(crate) fn always_full(run: &Run) -> Option<Growing> {
     (is_full && all.taken >= FEW * limit).then_some(all)
 }
 
+/// All queues together, where consumers without a limit hold more than they acknowledge in the window, and little is
+/// published meanwhile: messages that wait for them are with them.
+pub(crate) fn worked_off(run: &Run) -> Option<Growing> {
+    let all = all(run, &run.evidence.queues()).ok()?;
+    let of = all.consumers.filter(|of| of.prefetch.is_none())?;
+    let is_backlog = of.held? >= all.taken && all.published <= HALFWAY * all.taken;
+    (is_backlog && all.taken >= FEW).then_some(all)
+}
+
 /// One counted queue; none where it does not grow.
 fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     let of = run.of(subject);

@@ -60,3 +60,12 @@ impl Facts<'_> {
         })
     }
 }
+
+/// Those for whom a peer waits in its turn: each has questions out at half of its asker's or more.
+pub(crate) fn onward(asked: &Asked) -> impl Iterator<Item = &Asked> {
+    fn next<'a>(of: &&'a Asked) -> Option<&'a Asked> {
+        let least = (HALFWAY * of.asked).max(HALFWAY);
+        of.onward.first().filter(|next| next.asked >= least)
+    }
+    std::iter::successors(next(&asked), next)
+}

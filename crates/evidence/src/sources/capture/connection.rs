@@ -85,6 +85,9 @@ enum Phase {
         record: Option<Record>,
         /// Whether the last of it was less than a segment.
         is_small: bool,
+        bytes: u64,
+        /// Bytes of its last segment.
+        part: u64,
     },
     Answering(Answer),
     /// Data that was not asked for, as it seems.
@@ -180,9 +183,19 @@ impl Connection {
         port: &mut Port,
     ) -> bool {
         let back = segment.direction == Direction::Return;
+        let ends = back && self.done == [false; 2];
+        if (segment.rst() || segment.fin())
+            && ends
+            && self.served
+            && let Phase::Asked { bytes, .. } = self.phase
+            && segment.data == 0
+            && port.is_request(bytes)
+        {
+            port.totals.hung_up += weight;
+        }
         if segment.rst() {
             // A client may close at any time.
-            if back && self.done == [false; 2] {
+            if ends {
                 if self.served {
                     port.totals.reset += weight;
                 } else if !self.was_idle(at, port) {
@@ -215,7 +228,7 @@ impl Connection {
             }
         }
         if segment.fin() {
-            if back && self.done == [false; 2] && !self.served && !self.was_idle(at, port) {
+            if ends && !self.served && !self.was_idle(at, port) {
                 port.totals.refused += weight;
             }
             self.done[usize::from(back)] = true;
@@ -236,7 +249,19 @@ impl Connection {
             }
         }
         let asked_for = self.asked_for(at, port);
-        let Port { totals, service_times, rhythm, orders, spoke_first, .. } = port;
+        let data = u64::from(segment.data);
+        let is_small = data < PART;
+        if let (Direction::Outbound, Phase::Asked { last, is_small: true, part, .. }) =
+            (segment.direction, self.phase)
+            && is_small
+            && at.since(last) >= DELAYED_ACK
+            && port.is_request(part)
+            && port.is_request(data)
+        {
+            port.totals.asked_again += weight;
+            port.totals.again_time += weight * at.nanos_since(last);
+        }
+        let Port { totals, service_times, rhythm, orders, spoke_first, asked_bytes, .. } = port;
         let theirs = &mut self.ends[usize::from(segment.direction == Direction::Outbound)];
         // Whether it was sent before everything from the other end had arrived.
         let mut crossed = false;
@@ -251,15 +276,16 @@ impl Connection {
         }
         self.served |= segment.direction == Direction::Return && segment.data > REFUSAL;
         let acked = self.acked.take();
-        let is_small = u64::from(segment.data) < PART;
         if segment.direction == Direction::Outbound {
             rhythm.asked(at);
             self.asks_since.get_or_insert(at);
             self.in_orders.asked(at);
         }
+        let record = segment.record;
+        let asked = Phase::Asked { first: at, last: at, record, is_small, bytes: data, part: data };
         self.phase = match (segment.direction, self.phase) {
             (_, Phase::Over) => Phase::Over,
-            (Direction::Outbound, Phase::Asked { first, last, record, .. }) => {
+            (Direction::Outbound, Phase::Asked { first, last, record, bytes, .. }) => {
                 totals.duplex += if silent(last) { weight } else { 0 };
                 if let Some(acked) = acked.filter(|_| is_small) {
                     totals.request_acks += weight;
@@ -268,12 +294,12 @@ impl Connection {
                 }
                 // A request behind the end of a handshake is what is answered.
                 let record = segment.record.filter(|of| *of == Record::Other).or(record);
-                Phase::Asked { first, last: at, record, is_small }
+                Phase::Asked { first, last: at, record, is_small, bytes: bytes + data, part: data }
             }
             (Direction::Outbound, Phase::Answering(Answer { last, .. })) => {
                 totals.duplex += if crossed { weight } else { 0 };
                 totals.idle_time += weight * at.nanos_since(last);
-                Phase::Asked { first: at, last: at, record: segment.record, is_small }
+                asked
             }
             (Direction::Outbound, Phase::Greeting { first, last, .. }) => {
                 // A client that waits for a greeting sends after its last part.
@@ -283,15 +309,16 @@ impl Connection {
                 totals.asked_area += weight * greeted;
                 totals.idle_time += weight * at.nanos_since(last);
                 service_times.record_n(greeted, weight);
-                Phase::Asked { first: at, last: at, record: segment.record, is_small }
+                asked
             }
             (Direction::Outbound, before) => {
                 spoke_first[1] += u64::from(matches!(before, Phase::Fresh { .. }));
-                Phase::Asked { first: at, last: at, record: segment.record, is_small }
+                asked
             }
-            (Direction::Return, Phase::Asked { first, last, record, .. }) => {
+            (Direction::Return, Phase::Asked { first, last, record, bytes, .. }) => {
                 self.served = true;
                 totals.exchanges += weight;
+                *asked_bytes += weight * bytes;
                 totals.tls += if record.is_some() { weight } else { 0 };
                 let shakes = record == Some(Record::Handshake);
                 if shakes {

@@ -26,6 +26,8 @@ pub(super) struct Port {
     pub orders: Orders,
     /// New connections on which the server sent first, and on which the client did.
     pub spoke_first: [u64; 2],
+    /// Bytes of the requests that were answered; multiplied as counts are.
+    pub asked_bytes: u64,
     /// When the first packet was seen.
     pub began: Option<Timestamp>,
 }
@@ -51,6 +53,7 @@ impl Port {
             rhythm: Rhythm::default(),
             orders: Orders::default(),
             spoke_first: [0; 2],
+            asked_bytes: 0,
             began: None,
         }
     }
@@ -58,6 +61,14 @@ impl Port {
     /// Whether its server sends first, as of mail, MySQL, FTP, SSH.
     pub fn greets(&self) -> bool {
         self.spoke_first[0] > self.spoke_first[1]
+    }
+
+    /// Whether a request is like those that were answered: more than half as long as their mean. Goodbyes are shorter, and
+    /// so is the smaller part of two.
+    // Chosen: six tenths; halves of equal length are parts.
+    pub fn is_request(&self, bytes: u64) -> bool {
+        let answered = self.totals.exchanges;
+        answered > 0 && 10 * bytes.saturating_mul(answered) >= 6 * self.asked_bytes
     }
 
     /// An answer is known to have ended.

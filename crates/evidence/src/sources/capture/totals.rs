@@ -17,6 +17,10 @@ pub struct Totals {
     pub request_held: u64,
     /// See [`super::REQUEST_REACTION`].
     pub request_reaction: u64,
+    /// See [`super::ASKED_AGAIN`].
+    pub asked_again: u64,
+    /// See [`super::AGAIN_TIME`].
+    pub again_time: u64,
     /// See [`super::ANSWER_TIME`].
     pub answer_time: u64,
     /// See [`super::IDLE_TIME`].
@@ -49,6 +53,8 @@ pub struct Totals {
     pub transactions: u64,
     /// See [`super::UNANSWERED`].
     pub unanswered: u64,
+    /// See [`super::HUNG_UP`].
+    pub hung_up: u64,
     /// See [`super::DUPLEX`].
     pub duplex: u64,
     /// See [`super::UNASKED`].

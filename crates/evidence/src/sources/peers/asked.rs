@@ -38,6 +38,8 @@ pub struct Asked {
     pub cores: Option<f64>,
     /// That process, where it is none of the target's own.
     pub other: Option<u32>,
+    /// Whom it asks itself, where it is on this host; the most asked first.
+    pub onward: Vec<Asked>,
 }
 
 impl Asked {
@@ -49,40 +51,63 @@ impl Asked {
 
     /// All of them between two instants, the most asked first.
     pub fn all(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Self> {
-        let peers = evidence.subjects().filter(|of| matches!(of, Subject::Peer(_)));
-        let peer = |subject| {
-            let of = evidence.of(subject).within(window.clone());
-            let count = |metric| of.grown(metric).unwrap_or(0.0);
-            let samples = [super::LOOKS, super::LOOKS_ASKED].map(count);
-            // Between two dumps there may be samples.
-            let instants = Some(count(super::INSTANTS)).filter(|of| of + samples[0] > 0.0)?;
-            let mean = |metric| count(metric) / instants.max(1.0);
-            // After the load, and so outside of the window.
-            let last = |metric| evidence.of(subject).last(metric).unwrap_or(0);
-            let fact = |name| evidence.fact(subject, name);
-            let unanswered = last(super::UNANSWERED) as f64;
-            // What was sent and answered within one millisecond: as likely asked as not.
-            let asked = mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0;
-            let is_other = fact("whose") != Some("target");
-            Some(Self {
-                address: fact("address")?.to_owned(),
-                is_accepted: fact("opened_by") == Some("peer"),
-                process: fact("process").map(str::to_owned),
-                connections: mean(super::CONNECTIONS),
-                asked: (asked - unanswered).max(0.0),
-                untold: mean(super::UNTOLD),
-                unanswered,
-                held_nagle: mean(super::HELD_NAGLE),
-                samples,
-                came: of.grown(super::CAME).ok(),
-                resting: last(super::TIME_WAIT),
-                ports: last(super::PORTS),
-                other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
-                cores: of.rate(super::RUN).ok(),
-            })
+        let numbers = evidence.subjects().filter_map(|of| match of {
+            Subject::Peer(number) => Some(number),
+            _ => None,
+        });
+        let by = |number: &u16| evidence.fact(Subject::Peer(*number), "asked_by")?.parse().ok();
+        let all: Vec<(Option<u16>, u16)> = numbers.map(|number| (by(&number), number)).collect();
+        Self::by(None, &all, evidence, window)
+    }
+
+    /// Those that this peer asks; without one, the target.
+    fn by(
+        asker: Option<u16>,
+        all: &[(Option<u16>, u16)],
+        evidence: &Evidence,
+        window: &RangeInclusive<Timestamp>,
+    ) -> Vec<Self> {
+        let its = all.iter().filter(|(by, _)| *by == asker);
+        let one = |(_, number): &(Option<u16>, u16)| {
+            let onward = Self::by(Some(*number), all, evidence, window);
+            Some(Self { onward, ..Self::one(*number, evidence, window)? })
         };
-        let mut asked: Vec<Self> = peers.filter_map(peer).collect();
+        let mut asked: Vec<Self> = its.filter_map(one).collect();
         asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
         asked
+    }
+
+    fn one(number: u16, evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Option<Self> {
+        let subject = Subject::Peer(number);
+        let of = evidence.of(subject).within(window.clone());
+        let count = |metric| of.grown(metric).unwrap_or(0.0);
+        let samples = [super::LOOKS, super::LOOKS_ASKED].map(count);
+        // Between two dumps there may be samples.
+        let instants = Some(count(super::INSTANTS)).filter(|of| of + samples[0] > 0.0)?;
+        let mean = |metric| count(metric) / instants.max(1.0);
+        // After the load, and so outside of the window.
+        let last = |metric| evidence.of(subject).last(metric).unwrap_or(0);
+        let fact = |name| evidence.fact(subject, name);
+        let unanswered = last(super::UNANSWERED) as f64;
+        // What was sent and answered within one millisecond: as likely asked as not.
+        let asked = mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0;
+        let is_other = fact("whose") != Some("target");
+        Some(Self {
+            address: fact("address")?.to_owned(),
+            is_accepted: fact("opened_by") == Some("peer"),
+            process: fact("process").map(str::to_owned),
+            connections: mean(super::CONNECTIONS),
+            asked: (asked - unanswered).max(0.0),
+            untold: mean(super::UNTOLD),
+            unanswered,
+            held_nagle: mean(super::HELD_NAGLE),
+            samples,
+            came: of.grown(super::CAME).ok(),
+            resting: last(super::TIME_WAIT),
+            ports: last(super::PORTS),
+            other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
+            cores: of.rate(super::RUN).ok(),
+            onward: Vec::new(),
+        })
     }
 }

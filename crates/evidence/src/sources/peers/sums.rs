@@ -31,6 +31,8 @@ pub struct Peers {
     instants: u64,
     sums: BTreeMap<Whom, Sums>,
     numbers: BTreeMap<Whom, u16>,
+    /// Of the first address.
+    first: u16,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -56,6 +58,11 @@ struct Sums {
 }
 
 impl Peers {
+    /// Whose addresses have numbers from this one on.
+    pub fn numbered_from(first: u16) -> Self {
+        Self { first, ..Self::default() }
+    }
+
     /// Takes one instant: the sockets that the target opened. Returns the addresses that are reported from now on,
     /// with their numbers.
     pub fn take(&mut self, contacts: impl IntoIterator<Item = Contact>) -> Vec<(Whom, u16)> {
@@ -121,8 +128,9 @@ impl Peers {
         for (_, whom) in ranked.into_iter().take(MOST) {
             let next = self.numbers.len();
             if next < MOST_EVER && !self.numbers.contains_key(whom) {
-                self.numbers.insert(whom.clone(), next as u16);
-                new.push((whom.clone(), next as u16));
+                let number = self.first + next as u16;
+                self.numbers.insert(whom.clone(), number);
+                new.push((whom.clone(), number));
             }
         }
         new

@@ -6,7 +6,7 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    grows(facts).or_else(|why| full(facts).ok_or(why))
+    grows(facts).or_else(|why| full(facts).or_else(|| works_off(facts)).ok_or(why))
 }
 
 /// Consumers that always hold all that they may: publishers that wait for them ask no more.
@@ -22,6 +22,29 @@ fn full(facts: &Facts) -> Option<Claim> {
             ))
             .seen(seen(&queue))
             .lifted_by(remedies(&queue)),
+    )
+}
+
+/// Consumers without a limit that hold more than they acknowledge meanwhile: what has come is worked off.
+fn works_off(facts: &Facts) -> Option<Claim> {
+    let queue = worked_off(&facts.run)?;
+    let (held, rate) = (queue.consumers?.held?, OpRate(queue.taken / queue.seconds));
+    let left = duration(held / rate.0);
+    Some(
+        // One after the other, as it seems: how many of them work is not known.
+        Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
+            .sum(format!(
+                "{held:.0} messages are with consumers and not acknowledged; {rate} are: {left} of work"
+            ))
+            .seen(seen(&queue))
+            .lifted_by([
+                Remedy::human(
+                    "lets each consumer have its part",
+                    "a prefetch (basic.qos; STOMP: prefetch-count; MQTT: mqtt.prefetch): without one the first \
+                     consumer is given all that wait, and those that come later have nothing to do",
+                ),
+                faster(),
+            ]),
     )
 }
 
@@ -85,6 +108,9 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
     if let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) {
         // As many as hold what is published while one message is processed.
         let wanted = (queue.published / queue.seconds * takes).ceil();
+        // What waits comes on top of what is published.
+        let limit = of.prefetch.unwrap_or(0.0);
+        let wanted = if wanted > limit { wanted } else { 2.0 * limit };
         let each = (wanted / of.count.max(1.0)).ceil();
         let does = "lets a consumer work on several messages at a time";
         let by_hand = format!(
@@ -102,10 +128,14 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
             "more consumers of this queue (rabbitmqctl list_consumers shows the present ones)",
         ));
     }
-    remedies.push(Remedy::human(
+    remedies.push(faster());
+    remedies
+}
+
+fn faster() -> Remedy {
+    Remedy::human(
         "processes each message faster",
         "less work a message in the consumer: several in one commit or call, and acknowledgements in batches \
          (multiple=true)",
-    ));
-    remedies
+    )
 }

@@ -1,6 +1,6 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
-//! A refusal is a status of 400, 408, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed before its answer. Other 4xx
+//! A refusal is a status of 400, 408, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed in place of an answer. Other 4xx
 //! statuses are answers, as long as most are none of them: then what was asked for is not there, or not for this asker. A connection of a closed loop that has no answer all the time is one that was turned away.
 //! At a watched service the kernel compares the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
@@ -13,7 +13,7 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     match facts.load {
         Load::Made => made(facts),
-        Load::Watched => told_no(facts).or_else(|_| refused(facts)),
+        Load::Watched => told_no(facts).or_else(|_| hung_up(facts)).or_else(|_| refused(facts)),
     }
 }
 
@@ -122,6 +122,28 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     Ok(claim(asked, served, log)
         .sum(format!("{refused:.0} of {asked:.0} answers of port {port} are refusals"))
         .seen(format!("{told:.1} answers a second begin with {sort}; {others:.1} a second do not")))
+}
+
+/// Requests in place of whose answer the service closes the connection.
+fn hung_up(facts: &Facts) -> Result<Claim, Silent> {
+    let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
+    let worst = ports.max_by(|a, b| a.1.hung_up_per_s.total_cmp(&b.1.hung_up_per_s));
+    let (port, headers) = worst.or_not_here("the headers of its exchanges were not captured")?;
+    let (lost, others) = (headers.hung_up_per_s, headers.per_s);
+    silent_if(
+        lost < TURNED_AWAY * (lost + others) || lost <= 0.0,
+        "too few requests are hung up on",
+    )?;
+    let seconds = facts.run.seconds();
+    let [refused, served] = [lost, others].map(|rate| rate * seconds);
+    let log = "its log says why: a message that it does not take (its size, kind or sender), a limit, a worker that died, \
+               a timeout of its own";
+    Ok(claim(refused + served, served, log)
+        .sum(format!(
+            "{refused:.0} of {:.0} requests at port {port} had no answer: the service closed the connection instead",
+            refused + served
+        ))
+        .seen(format!("{lost:.1} a second, on connections on which it had answered; {others:.1} a second are answered")))
 }
 
 fn refused(facts: &Facts) -> Result<Claim, Silent> {

@@ -1,9 +1,9 @@
 //! Terms from another node: reading one takes ten times as long as a binary of its size.
 //!
-//! `each = bytes of terms an exchange x 10 ns`, at most what the node's schedulers worked
+//! `each = bytes of terms an exchange x 10 ns`, at most what the node ran code
 //!
 //! Distinguished from other CPU use by two things together: at the price of reading terms, the received bytes account
-//! for most of the CPU time, and the node makes more garbage than bytes come. A binary stays where it was received.
+//! for most of the time in which it runs code (whoever takes a message decodes it), and the node makes more garbage than bytes come. A binary stays where it was received.
 //! Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
 
 use crate::prelude::*;
@@ -19,16 +19,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let schedulers = node.last(vm::SCHEDULERS)? as f64;
     let cores = node.rate(vm::SCHEDULER_ACTIVE)? / node.rate(vm::SCHEDULER_TOTAL)? * schedulers;
     let garbage = node.rate(vm::GC_RECLAIMED)? / received.max(1.0);
-    let share = received * READING / cores.max(1e-3);
+    // Where the node does not account for it, all of its work.
+    let code = Work::of(facts).map_or(cores, |work| work.emulator);
+    let share = received * READING / code.max(1e-3);
     let (came, peer, frame, price) = (bytes(received), channel.peer, bytes(frame), READING * 1e9);
     let reading = in_percent(share.min(1.0));
     let seen = format!(
         "{came}/s came from {peer} in frames of {frame}; at {price:.0} ns to read a byte that is {reading} of the \
-         {cores:.2} cores used; {garbage:.1} bytes of garbage for each byte received"
+         {code:.2} CPUs that run code; {garbage:.1} bytes of garbage for each byte received"
     );
     // A term has a heap of its own, at least as large as its bytes.
     silent_if(garbage < 1.0, format!("{seen}: they are binaries"))?;
-    let each = facts.per_exchange(share.min(1.0) * cores);
+    let each = facts.per_exchange(share.min(1.0) * code);
     let (terms, what) = (bytes(facts.per_exchange(received)), facts.each());
     let [took, whole] = [each, facts.per_exchange(cores)].map(duration);
     Ok(Claim::work(Resource::TargetCpu, each)

@@ -3,7 +3,8 @@
 //! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or a watched service's own; of its
 //! clients, from the headers: a small part of a request comes a round trip after the delayed ACK of the one before
 //! `each = share of exchanges that stall x length of the stall`, by the stamps, without samples of sockets
-//! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket
+//! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket, or that
+//! peer's to another
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
 
 use crate::prelude::*;
@@ -64,14 +65,22 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ]))
 }
 
-/// The service's own question to a peer, held in its socket.
+/// The service's own question to a peer, held in its socket, or one of that peer's.
 fn of_question(facts: &Facts) -> Option<Claim> {
     let (station, inside) = (Station::Application, &facts.inside);
     let own = inside.asked.iter().map(|asked| (asked, asked.held_nagle.min(inside.asleep)));
     // On a connection that many share it is held for all of them.
     let shared = facts.asked_by_many();
     let shared = shared.map(|(asked, out)| (asked, out * asked.held_nagle / asked.asked.max(1e-9)));
-    let (asked, held) = own.chain(shared).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let own = own.chain(shared).map(|(asked, held)| ("the service's".into(), asked, held));
+    let theirs = inside.asked.iter().flat_map(|first| {
+        let waits = first.asked.min(inside.asleep);
+        let askers = std::iter::once(first).chain(onward(first));
+        let pairs = askers.zip(onward(first));
+        pairs.map(move |(by, next)| (format!("{}'s", by.words()), next, next.held_nagle.min(waits)))
+    });
+    let (whose, asked, held): (String, &Asked, f64) =
+        own.chain(theirs).max_by(|a, b| a.2.total_cmp(&b.2))?;
     let inside = facts.at(station).max(inside.asleep);
     let is_there = facts.place.station == Some(station) && held > 0.0;
     let (address, each) = (&asked.address, facts.per_exchange(held));
@@ -79,11 +88,11 @@ fn of_question(facts: &Facts) -> Option<Claim> {
     (is_there && held >= HALFWAY * inside).then(|| {
         Claim::delay(At::Station(station), each)
             .sum(format!(
-                "{held:.1} of {inside:.1} requests in the application wait because Nagle delays the service's request \
+                "{held:.1} of {inside:.1} requests in the application wait because Nagle delays {whose} request \
                  to {address}, {took} each"
             ))
             .seen(format!(
-                "of {:.1} connections to it {:.1} wait for an answer, and {:.1} hold less than a segment, with an ACK \
+                "of {:.1} connections to that {:.1} wait for an answer, and {:.1} hold less than a segment, with an ACK \
                  outstanding and room in both windows",
                 asked.connections, asked.asked, asked.held_nagle
             ))

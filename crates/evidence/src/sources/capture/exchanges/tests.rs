@@ -264,6 +264,51 @@ fn a_refusal_a_reset_and_an_end_without_an_answer_are_told_apart() {
 }
 
 #[test]
+fn a_request_without_an_answer_is_told_from_a_part_of_one() {
+    let then = |parts: [u32; 2], pause: u64| {
+        let head = [
+            (0, packet(4000, Out, (1, 20), 1, ACK)),
+            (1, packet(4000, Back, (1, 10), 21, ACK)),
+            (5, packet(4000, Out, (21, parts[0]), 11, ACK)),
+            (5 + pause, packet(4000, Out, (21 + parts[0], parts[1]), 11, ACK)),
+        ];
+        let found = totals(&of(&head), 900);
+        (found.asked_again, found.again_time)
+    };
+    assert_eq!(then([20, 21], 300), (1, 300 * MS));
+    assert_eq!(then([20, 20], 10), (0, 0), "at once");
+    assert_eq!(then([14, 6], 300), (0, 0), "head and body");
+    assert_eq!(then([1_460, 1_460], 300), (0, 0), "a long one, over a slow path");
+}
+
+#[test]
+fn a_request_that_is_hung_up_on_is_told_from_a_goodbye() {
+    let ends = |asked: u32, rest: &[(u64, Segment)]| {
+        let head = [
+            (0, packet(4000, Out, (1, 20), 1, ACK)),
+            (1, packet(4000, Back, (1, 10), 21, ACK)),
+            (5, packet(4000, Out, (21, asked), 11, ACK)),
+        ];
+        totals(&of(&[&head[..], rest].concat()), 50).hung_up
+    };
+    let closed = packet(4000, Back, (11, 0), 41, FIN_ACK);
+    assert_eq!(ends(20, &[(6, closed)]), 1);
+    assert_eq!(ends(20, &[(6, packet(4000, Back, (11, 0), 41, RST | ACK))]), 1);
+    assert_eq!(ends(2, &[(6, closed)]), 0, "QUIT");
+    assert_eq!(
+        ends(20, &[(6, packet(4000, Out, (41, 0), 11, FIN_ACK)), (7, closed)]),
+        0,
+        "its client left"
+    );
+    assert_eq!(
+        ends(20, &[(6, packet(4000, Back, (11, 5), 41, FIN_ACK))]),
+        0,
+        "that was its answer"
+    );
+    assert_eq!(ends(20, &[(6, packet(4000, Back, (11, 5), 41, ACK)), (7, closed)]), 0);
+}
+
+#[test]
 fn who_is_accepted_and_closed_before_any_answer_is_refused_and_a_client_may_hang_up() {
     let opened =
         [(0, packet(4000, Out, (0, 0), 0, SYN)), (1, packet(4000, Back, (0, 0), 1, SYN | ACK))];
