@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::geteuid;
@@ -16,20 +16,10 @@ mod ours;
 mod schemas;
 
 use nodes::Node;
+use ours::cpus::{has_the_cpus, shares_the_cpus};
 use ours::{Linerate, needs};
 
 const LONG: Duration = Duration::from_secs(60);
-
-/// The machine's CPUs: what is named for them, or by how long something takes, has them to itself.
-static CPUS: RwLock<()> = RwLock::new(());
-
-fn shares_the_cpus() -> RwLockReadGuard<'static, ()> {
-    CPUS.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn has_the_cpus() -> RwLockWriteGuard<'static, ()> {
-    CPUS.write().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Of this command, whose users speak `line`: the exit code, what was found, and what was said. The words are those
 /// of a shell, without its quotes.

@@ -12,6 +12,7 @@ mod ours;
 mod schemas;
 mod sound;
 
+use ours::cpus::{has_the_cpus, shares_the_cpus};
 use ours::{Linerate, by_path, closed_port, http, needs, percentile, signal_to};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -43,6 +44,7 @@ fn read(linerate: &Linerate, file: &str) -> String {
 /// 500 ms, and there are 500 ms x 200/s = 100 of them among 400.
 #[test]
 fn a_server_that_stands_still_for_half_a_second_shows_in_the_latency() {
+    let _cpus = has_the_cpus();
     needs(&["erl"]);
     let words = ["run", "--beam", "http", "-c", "4", "--rate", "200", "-d", "2s", "--json-stream"];
     let mut linerate = Linerate::start(&words);
@@ -69,6 +71,7 @@ fn a_server_that_stands_still_for_half_a_second_shows_in_the_latency() {
 
 #[test]
 fn a_target_that_dies_in_the_middle_is_said_and_what_was_measured_is_reported() {
+    let _cpus = shares_the_cpus();
     needs(&["erl", "python3"]);
     let python = "python3 -m http.server --bind 127.0.0.1 {port}";
     let targets = [(["--beam", "http"], "the BEAM node"), (["--command", python], "`python3 ")];
@@ -93,6 +96,7 @@ fn a_target_that_dies_in_the_middle_is_said_and_what_was_measured_is_reported() 
 
 #[test]
 fn gates_that_hold_are_breached_with_exit_3_and_the_sentence() {
+    let _cpus = shares_the_cpus();
     let url = fast();
     let load = ["-c", "2", "-d", "500ms", "--no-check", &url];
     let (linerate, _) =
@@ -106,6 +110,7 @@ fn gates_that_hold_are_breached_with_exit_3_and_the_sentence() {
 
 #[test]
 fn a_run_without_answers_is_void_and_the_gates_do_not_hide_it() {
+    let _cpus = shares_the_cpus();
     // As many as are asked for before the load, and no more.
     let url = url(http(Duration::ZERO, 24));
     let load = ["-c", "2", "-d", "500ms", "--timeout", "10s", "--fail-if", "rate<1", &url];
@@ -120,6 +125,7 @@ fn a_run_without_answers_is_void_and_the_gates_do_not_hide_it() {
 
 #[test]
 fn exchanges_that_time_out_are_counted_and_never_dropped() {
+    let _cpus = shares_the_cpus();
     let url = url(http(Duration::ZERO, 24));
     let load = ["-c", "4", "-d", "600ms", "--timeout", "100ms", &url];
     let (_, document) = run(&load, 4);
@@ -130,6 +136,7 @@ fn exchanges_that_time_out_are_counted_and_never_dropped() {
 
 #[test]
 fn a_target_elsewhere_that_goes_away_is_counted_as_refused() {
+    let _cpus = shares_the_cpus();
     needs(&["python3"]);
     let port = closed_port();
     let mut server =
@@ -149,6 +156,7 @@ fn a_target_elsewhere_that_goes_away_is_counted_as_refused() {
 
 #[test]
 fn compare_finds_no_difference_to_itself_and_a_slower_one_worse() {
+    let _cpus = has_the_cpus();
     let load =
         |port, file| run(&["-c", "2", "-d", "1s", "--no-check", "-o", file, &url(port)], 0).0;
     let fast = load(http(Duration::from_millis(1), usize::MAX), "fast.json");
@@ -172,6 +180,7 @@ fn compare_finds_no_difference_to_itself_and_a_slower_one_worse() {
 
 #[test]
 fn diagnose_says_of_a_recorded_run_what_the_run_said() {
+    let _cpus = has_the_cpus();
     needs(&["erl"]);
     for load in [
         &["--beam", "httpd", "-c", "2", "-d", "1s"][..],
@@ -248,6 +257,7 @@ fn has(value: &Value, path: &str) -> bool {
 
 #[test]
 fn the_json_has_every_key_that_the_schema_promises() {
+    let _cpus = shares_the_cpus();
     needs(&["erl"]);
     let (_, document) = run(&["--beam", "httpd", "-c", "2", "-d", "1s"], 0);
     let missing: Vec<_> = KEYS.iter().filter(|key| !has(&document, key)).collect();
@@ -260,6 +270,7 @@ fn the_json_has_every_key_that_the_schema_promises() {
 
 #[test]
 fn every_line_of_the_stream_is_an_event_and_the_last_is_the_report() {
+    let _cpus = shares_the_cpus();
     let mut linerate =
         Linerate::start(&["run", "-d", "1500ms", "-c", "2", "--json-stream", &fast()]);
     assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
@@ -277,6 +288,7 @@ fn every_line_of_the_stream_is_an_event_and_the_last_is_the_report() {
 
 #[test]
 fn the_experiment_stands_in_the_evidence_unless_it_is_left_out() {
+    let _cpus = shares_the_cpus();
     let url = fast();
     for (flags, steps) in [(&[][..], 4), (&["--no-check"], 0)] {
         let words = [&["run", "-q", "-c", "2", "-d", "500ms", "-o", "x.jsonl", &url], flags];
@@ -290,6 +302,7 @@ fn the_experiment_stands_in_the_evidence_unless_it_is_left_out() {
 
 #[test]
 fn formats_print_what_they_are_called() {
+    let _cpus = shares_the_cpus();
     let url = fast();
     let files = ["-o", "a/x.json", "-o", "x.csv", "-o", "x.md", "-o", "x.html", "-o", "x.txt"];
     let words = [&["run", "-q", "-c", "2", "-d", "500ms", "--format", "csv"], &files[..], &[&url]];
@@ -321,6 +334,7 @@ fn formats_print_what_they_are_called() {
 
 #[test]
 fn a_scan_has_a_row_for_each_combination() {
+    let _cpus = shares_the_cpus();
     let words = ["--scan", "c=1,2", "--scan", "load.timeout=1s,2s", "-d", "300ms", &fast()];
     let mut linerate = Linerate::start(&[&["run", "-q", "--json"][..], &words].concat());
     assert_eq!(linerate.end(LONG), 0, "{}", linerate.err());
@@ -338,6 +352,7 @@ fn a_scan_has_a_row_for_each_combination() {
 
 #[test]
 fn requests_of_a_file_are_asked_and_a_wrong_answer_is_an_error_of_its_own_cause() {
+    let _cpus = shares_the_cpus();
     let folder = TempDir::new().unwrap();
     let lines = "{\"path\": \"/a\", \"answer\": \"GET /a\"}\n\
                  {\"path\": \"/404\", \"status\": 404}\n\
@@ -376,6 +391,7 @@ fn requests_of_a_file_are_asked_and_a_wrong_answer_is_an_error_of_its_own_cause(
 
 #[test]
 fn an_expected_status_and_body_are_of_every_request() {
+    let _cpus = shares_the_cpus();
     let url = format!("http://127.0.0.1:{}/404", by_path());
     let words = ["-c", "1", "-n", "100", "--no-check", "--expect-status", "404", &url];
     let (_, right) = run(&words, 0);
@@ -389,6 +405,7 @@ fn an_expected_status_and_body_are_of_every_request() {
 
 #[test]
 fn completions_man_and_help_have_every_command() {
+    let _cpus = shares_the_cpus();
     let print = |words: &[&str]| {
         let mut linerate = Linerate::start(words);
         assert_eq!(linerate.end(LONG), 0, "{words:?}");
@@ -477,6 +494,7 @@ server.serve_forever()
 
 #[test]
 fn servers_of_other_peoples_tls_are_loaded_without_an_error() {
+    let _cpus = shares_the_cpus();
     needs(&["openssl", "python3"]);
     let folder = TempDir::new().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();

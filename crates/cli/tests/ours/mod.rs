@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub mod cpus;
+
 /// A linerate in a folder of its own, its outputs in files there.
 pub struct Linerate {
     child: Child,
