@@ -315,6 +315,47 @@ fn a_proxy_waits_for_the_server_behind_its_kept_unix_sockets_whichever_way_that_
     }
 }
 
+/// A server that answers 100 bytes, and clients that write their requests in three parts, with Nagle's algorithm.
+const IN_PARTS: &str = "
+import socket, sys, threading
+port, many = map(int, sys.argv[1:])
+def serve(client):
+    while True:
+        request = b''
+        while len(request) < 100:
+            part = client.recv(4096)
+            if not part: return
+            request += part
+        client.sendall(b'ok')
+def listen(listener):
+    while True: threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+listener = socket.create_server(('127.0.0.1', port))
+threading.Thread(target=listen, args=(listener,), daemon=True).start()
+def ask():
+    client = socket.create_connection(('127.0.0.1', port))
+    while True:
+        for part in (60, 30, 10): client.sendall(bytes(part))
+        client.recv(10)
+threads = [threading.Thread(target=ask, daemon=True) for _ in range(many)]
+for thread in threads: thread.start()
+sys.stdin.read()
+";
+
+#[test]
+fn clients_that_write_a_request_in_parts_wait_for_delayed_acks() {
+    needs(&["python3"]);
+    let port = closed_port();
+    let words = ["-c", IN_PARTS, &port.to_string(), "8"];
+    let child = Command::new("python3").args(words).stdin(Stdio::piped()).spawn().unwrap();
+    let _both = Ended(child);
+    let answers = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+    assert!(soon(Duration::from_secs(20), answers), "the server did not come up");
+    let mut doctor = Linerate::start(&["doctor", &format!(":{port}"), "--for", "3s", "--json"]);
+    let found = document(&mut doctor);
+    assert_eq!(named(&found), "tcp.nagle-delayed-ack", "{}", found["verdict"]);
+    assert!(found["verdict"]["says"].as_str().unwrap().contains("Nagle"), "{}", found["verdict"]);
+}
+
 #[test]
 fn a_port_of_something_that_is_no_node_is_watched_from_outside() {
     let port = closed_port();
