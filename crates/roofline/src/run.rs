@@ -185,6 +185,20 @@ impl<'a> Run<'a> {
         self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)
     }
 
+    /// Sampled connections at ports of a watched target that are not watched: what its threads do may be for those. One
+    /// that no other shares its local port with is the target's own question.
+    pub(crate) fn at_other_ports(&self) -> usize {
+        let mut by_port: BTreeMap<u16, usize> = BTreeMap::new();
+        let port = |end| self.fact(end, "local")?.rsplit_once(':')?.1.parse().ok();
+        self.ends(Side::Server)
+            .filter_map(port)
+            .for_each(|port| *by_port.entry(port).or_default() += 1);
+        self.listeners().for_each(|(port, _)| {
+            by_port.remove(&port);
+        });
+        by_port.into_values().filter(|count| *count > 1).sum()
+    }
+
     pub(crate) fn ends(&self, side: Side) -> impl Iterator<Item = Subject> + use<> {
         self.evidence.flows(side).into_iter().map(move |id| Subject::Flow(id, side))
     }

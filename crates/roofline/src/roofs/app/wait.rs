@@ -76,6 +76,8 @@ fn each_for_itself(facts: &Facts) -> bool {
     }
     // One thread in a timer is most runtimes' clock.
     let timers = facts.threads().map_or(0.0, |threads| threads.timer);
+    // Some may sleep for clients of its other ports.
+    let timers = timers - facts.run.at_other_ports() as f64;
     // Of a node its processes are asked. Where answers come in an order, some hold what others sleep for (mnesia's locks).
     let owners = if facts.pace().is_none() { facts.owners_sleep() } else { 0.0 };
     let timers = timers.max(owners);
