@@ -68,9 +68,12 @@ impl Process<'_> {
         self.callers >= HALFWAY && !self.is_one_of_several
     }
 
-    /// Whether it takes log events. Source: `logger_olp` and `logger_h_common` of OTP, which name it after the handler.
+    /// Whether it takes log events. Source: `logger_olp` and `logger_h_common` of OTP, which name it after the handler;
+    /// `lager_app`, which calls the manager of its handlers so.
     pub fn is_log_handler(&self) -> bool {
-        self.stack.contains("logger_olp:handle_load") || self.name.starts_with("logger_")
+        self.stack.contains("logger_olp:handle_load")
+            || self.name.starts_with("logger_")
+            || self.name == "lager_event"
     }
 
     /// The share of samples in which somebody waited for it, 0 to 1.

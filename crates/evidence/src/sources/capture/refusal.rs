@@ -19,7 +19,7 @@ pub enum Refusal {
     /// protocols of one's own say: `busy`, `overloaded`, `denied`, `rejected`. Chosen: by what they mean.
     Word,
     /// What a database can't do now, whatever it is asked: PostgreSQL's FATAL, and its errors of the classes 40, 53 and
-    /// 57, 25006 and 55P03; MySQL's 1021, 1040, 1203, 1205, 1213, 1226, 1290 and 1836.
+    /// 57, 25006 and 55P03; MySQL's 1021, 1040, 1203, 1205, 1213, 1226, 1290 and 1836, and any at a login.
     /// Source: PostgreSQL, "Message Formats", ErrorResponse, and "PostgreSQL Error Codes"; MySQL, `ERR_Packet`, and
     /// "Server Error Message Reference".
     Database,
@@ -227,6 +227,8 @@ pub const SIGNS: &[Sign] = signs! {
     Database: (4, 0xffff_ff00, 0xffbd_0400);
     Database: (4, 0xffff_ff00, 0xff0a_0500);
     Database: (4, 0xffff_ff00, 0xff2c_0700);
+    // MySQL's at a login, whatever its code: the greeting is packet 0, the client's answer 1 or, of another method, 3.
+    Database: (0, 0x00fc_fff9, 0), (4, 0xff00_00ff, 0xff00_0023);
     Broker: (0, 0xffff_0000, 0x0100_0000), at(7, [0, 10, 0, 50]);
     Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 20, 0, 40]);
     // A message that no queue takes, and one that is not kept.
@@ -343,6 +345,8 @@ mod tests {
             (b"E\0\0\0\x61SERROR\0VERROR\0C55P03", Some(Refusal::Database)),
             (b"\x4d\0\0\x01\xff\x0a\x05#HY000The MySQL server is", Some(Refusal::Database)),
             (b"\x4d\0\0\x01\xff\x7a\x04#42S02Table 'x' doesn't", Some(Refusal::Error)),
+            (b"\x4d\0\0\x02\xff\x36\x10#HY000User is blocked", Some(Refusal::Database)),
+            (b"\x4d\0\0\x04\xff\x15\x04#28000Access denied", Some(Refusal::Database)),
             (b"-NOREPLICAS Not enough good replicas to write.\r\n", Some(Refusal::Word)),
             (b"-READONLY You can't write against a read only", Some(Refusal::Word)),
             (b"-NOSCRIPT No matching script", None),
