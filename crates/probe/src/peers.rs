@@ -63,6 +63,8 @@ const AGAIN_AFTER: [Duration; 3] =
 const CHANNELS: usize = 8;
 /// Chosen: a peer's connections are mostly a pool's, and stay.
 const ONWARD_EVERY: Duration = Duration::from_millis(500);
+/// Chosen: each is looked for among all descriptors of the host, and its threads are sampled.
+const NAMED: usize = 32;
 const RUN_EVERY: Duration = Duration::from_millis(500);
 const RUN_SHARE: u32 = 1000;
 
@@ -441,7 +443,7 @@ impl PeerSampler {
         if matches!(whom, Whom::Accepted(_)) {
             self.facts.push_fact(of, "opened_by", "peer".into());
         }
-        let Some(diag) = self.diag.as_mut() else { return };
+        let Some(diag) = self.diag.as_mut().filter(|_| self.processes.len() < NAMED) else { return };
         let is_here = |address: &SocketAddr| {
             address.ip().is_loopback()
                 || found.iter().any(|socket| socket.connection.local.ip() == address.ip())
