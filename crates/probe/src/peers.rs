@@ -443,7 +443,9 @@ impl PeerSampler {
         if matches!(whom, Whom::Accepted(_)) {
             self.facts.push_fact(of, "opened_by", "peer".into());
         }
-        let Some(diag) = self.diag.as_mut().filter(|_| self.processes.len() < NAMED) else { return };
+        let Some(diag) = self.diag.as_mut().filter(|_| self.processes.len() < NAMED) else {
+            return;
+        };
         let is_here = |address: &SocketAddr| {
             address.ip().is_loopback()
                 || found.iter().any(|socket| socket.connection.local.ip() == address.ip())
