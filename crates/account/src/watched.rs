@@ -471,6 +471,7 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     let is_whole = per_session >= 1.0
         && (per_session - per_session.round()).abs() <= TURNED_AWAY
         && counted(capture::UNANSWERED) < FULL * counted(capture::SESSIONS);
+    let cut_off = |metric| if is_whole { 0.0 } else { per_s(metric) };
     Some(Exchanges {
         per_s: count / seconds,
         under_way: time(capture::ASKED_AREA)? / seconds,
@@ -483,8 +484,8 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),
-        refused_per_s: per_s(capture::REFUSED) + if is_whole { 0.0 } else { per_s(capture::RESET) },
-        hung_up_per_s: per_s(capture::HUNG_UP),
+        refused_per_s: per_s(capture::REFUSED) + cut_off(capture::RESET),
+        hung_up_per_s: cut_off(capture::HUNG_UP),
         opened_per_s: per_s(capture::OPENED),
         told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         tls: counted(capture::TLS) / count.max(1.0),
