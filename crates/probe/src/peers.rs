@@ -30,7 +30,7 @@ mod onward;
 mod served;
 
 use ends::{came_since, end_at, listens, open_now, ours, server, timeless};
-use onward::Onward;
+use onward::{Found, Onward};
 use served::Served;
 
 /// The source it reads.
@@ -287,7 +287,7 @@ impl PeerSampler {
             self.onward.scan(&listener::listening(&listening.unwrap_or_default()), &found);
             self.onward_scans.done(at, cpu_time().saturating_sub(began));
         }
-        for (asker, whom, number) in self.onward.take(&found, &self.ports) {
+        for Found { asker, number, whom } in self.onward.take(&found, &self.ports) {
             self.facts.push_fact(Subject::Peer(number), "asked_by", asker.to_string());
             self.name(&whom, number, &found, members);
         }

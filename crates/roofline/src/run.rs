@@ -185,12 +185,14 @@ impl<'a> Run<'a> {
         self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)
     }
 
-    /// Sampled connections at ports of a watched target that are not watched: what its threads do may be for those. One
-    /// that no other shares its local port with is the target's own question.
+    /// Sampled connections with requests at ports of a watched target that are not watched: what its threads do may be for
+    /// those. One that no other shares its local port with is the target's own question.
     pub(crate) fn at_other_ports(&self) -> usize {
         let mut by_port: BTreeMap<u16, usize> = BTreeMap::new();
         let port = |end| self.fact(end, "local")?.rsplit_once(':')?.1.parse().ok();
+        let came = |end: &Subject| self.of(*end).grown(tcp_info::DATA_SEGS_IN) != Ok(0.0);
         self.ends(Side::Server)
+            .filter(came)
             .filter_map(port)
             .for_each(|port| *by_port.entry(port).or_default() += 1);
         self.listeners().for_each(|(port, _)| {

@@ -28,8 +28,13 @@ struct Asker {
     sums: Peers,
 }
 
-/// An address that a peer asks: who asks, which, and its number.
-pub(super) type Found = (u16, Whom, u16);
+/// An address that a peer asks.
+pub(super) struct Found {
+    /// That peer's number, and the one of the address.
+    pub asker: u16,
+    pub number: u16,
+    pub whom: Whom,
+}
 
 impl Onward {
     /// Samples this one too, unless its process is known already.
@@ -69,6 +74,9 @@ impl Onward {
     /// Takes one instant. `ports` are the target's: who came to those is its client. Those whom they ask and that are new.
     pub(super) fn take(&mut self, found: &[Socket], ports: &BTreeSet<u16>) -> Vec<Found> {
         let mut new = Vec::new();
+        if self.askers.is_empty() {
+            return new;
+        }
         let ends = found.iter().map(|socket| &socket.connection);
         let came = ends.filter(|end| ports.contains(&end.local.port()));
         let came: BTreeSet<_> = came.map(|end| (end.peer, end.local)).collect();
@@ -78,8 +86,8 @@ impl Onward {
                 asker.known.get(&end.inode) == Some(&true) && !came.contains(&(end.local, end.peer))
             };
             let contacts = found.iter().filter(is_its).map(Contact::from);
-            let named = asker.sums.take(contacts).into_iter();
-            new.extend(named.map(|(whom, number)| (asker.number, whom, number)));
+            let (named, asker) = (asker.sums.take(contacts), asker.number);
+            new.extend(named.into_iter().map(|(whom, number)| Found { asker, number, whom }));
         }
         new
     }

@@ -174,6 +174,11 @@ impl Connection {
         matches!(self.phase, Phase::Fresh { since } if at.since(since) > SILENCE && !port.greets())
     }
 
+    /// Whether a request, and no goodbye, waits for its answer, on a connection that had answers before.
+    fn waits_still(&self, port: &Port) -> bool {
+        self.served && matches!(self.phase, Phase::Asked { bytes, .. } if port.is_request(bytes))
+    }
+
     /// Returns whether that was its last.
     pub fn on_segment(
         &mut self,
@@ -184,13 +189,7 @@ impl Connection {
     ) -> bool {
         let back = segment.direction == Direction::Return;
         let ends = back && self.done == [false; 2];
-        if (segment.rst() || segment.fin())
-            && ends
-            && self.served
-            && let Phase::Asked { bytes, .. } = self.phase
-            && segment.data == 0
-            && port.is_request(bytes)
-        {
+        if ends && segment.data == 0 && (segment.rst() || segment.fin()) && self.waits_still(port) {
             port.totals.hung_up += weight;
         }
         if segment.rst() {

@@ -1,11 +1,15 @@
 //! The target's peers, and its questions to them, by samples of its own connections.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use linerate_model::Timestamp;
 
 use crate::evidence::Evidence;
 use crate::subject::Subject;
+
+/// Chosen: a chain of a proxy, an application, its pool and a database has four. A file may say of any that it is longer.
+const DEEPEST: usize = 8;
 
 /// A peer of the target's own connections.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,25 +55,27 @@ impl Asked {
 
     /// All of them between two instants, the most asked first.
     pub fn all(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> Vec<Self> {
-        let numbers = evidence.subjects().filter_map(|of| match of {
-            Subject::Peer(number) => Some(number),
-            _ => None,
-        });
-        let by = |number: &u16| evidence.fact(Subject::Peer(*number), "asked_by")?.parse().ok();
-        let all: Vec<(Option<u16>, u16)> = numbers.map(|number| (by(&number), number)).collect();
-        Self::by(None, &all, evidence, window)
+        let mut by_asker: BTreeMap<Option<u16>, Vec<u16>> = BTreeMap::new();
+        for subject in evidence.subjects() {
+            if let Subject::Peer(number) = subject {
+                let asker = evidence.fact(subject, "asked_by").and_then(|by| by.parse().ok());
+                by_asker.entry(asker).or_default().push(number);
+            }
+        }
+        Self::by(None, DEEPEST, &by_asker, evidence, window)
     }
 
-    /// Those that this peer asks; without one, the target.
+    /// Those that this peer asks; without one, the target. A chain is followed so deep.
     fn by(
         asker: Option<u16>,
-        all: &[(Option<u16>, u16)],
+        deep: usize,
+        by_asker: &BTreeMap<Option<u16>, Vec<u16>>,
         evidence: &Evidence,
         window: &RangeInclusive<Timestamp>,
     ) -> Vec<Self> {
-        let its = all.iter().filter(|(by, _)| *by == asker);
-        let one = |(_, number): &(Option<u16>, u16)| {
-            let onward = Self::by(Some(*number), all, evidence, window);
+        let its = by_asker.get(&asker).filter(|_| deep > 0).into_iter().flatten();
+        let one = |number: &u16| {
+            let onward = Self::by(Some(*number), deep - 1, by_asker, evidence, window);
             Some(Self { onward, ..Self::one(*number, evidence, window)? })
         };
         let mut asked: Vec<Self> = its.filter_map(one).collect();

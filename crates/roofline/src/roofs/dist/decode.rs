@@ -3,7 +3,8 @@
 //! `each = bytes of terms an exchange x 10 ns`, at most what the node ran code
 //!
 //! Distinguished from other CPU use by two things together: at the price of reading terms, the received bytes account
-//! for most of the time in which it runs code (whoever takes a message decodes it), and the node makes more garbage than bytes come. A binary stays where it was received.
+//! for most of the time in which it runs code (whoever takes a message decodes it), and the node makes more garbage than
+//! bytes come. A binary stays where it was received.
 //! Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
 
 use crate::prelude::*;

@@ -31,6 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "drops events that the handler can't take, instead of blocking the processes that log",
             "log less: {logger_level, notice} of the kernel application. Then \
              logger:update_handler_config(default, config, #{sync_mode_qlen => 200, drop_mode_qlen => \
-             200}), and a file ({type, file}) instead of a console. lager: a higher async_threshold, and a handler that waits for nobody",
+             200}), and a file ({type, file}) instead of a console. lager: a higher async_threshold, and a \
+             handler that waits for nobody",
         )]))
 }
