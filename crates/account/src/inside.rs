@@ -69,23 +69,47 @@ impl Inside {
         cores.collect::<BTreeMap<_, _>>().values().sum()
     }
 
+    /// Counts the questions on connections that requests share, each of which shows one at most: what was sent there and has no
+    /// answer. So it is where few connections bring an answer for each of so many exchanges; a count that these do not account
+    /// for is of something else.
+    pub fn by_segments(mut self, exchanges: f64) -> Self {
+        let asleep = self.asleep;
+        for of in self.asked.iter_mut().chain(&mut self.channels) {
+            let are_shared = of.connections - HALFWAY <= HALFWAY * asleep
+                && of.came.is_some_and(|came| came >= HALFWAY * exchanges);
+            let around = (HALFWAY * asleep)..=(1.0 + HALFWAY) * asleep;
+            if let Some(ahead) = of.ahead.filter(|ahead| are_shared && around.contains(ahead)) {
+                of.asked = of.asked.max(ahead.min(asleep));
+            }
+        }
+        self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
+        self
+    }
+
     /// What is asleep waits for the one peer to which as many kept sockets are of unknown state, where nothing else can end its
-    /// wait: all threads wait for events, no timer of theirs is due within [`LATER`], and an exchange takes less.
-    pub fn by_elimination(mut self, exchange_s: f64) -> Self {
+    /// wait.
+    pub fn by_elimination(mut self, exchange_s: f64, exchanges: f64) -> Self {
         let rest = self.asleep - self.questions();
-        let others =
-            |of: &States| of.timer + of.poll_timed + of.lock + of.lock_timed + of.read + of.disk;
-        let is_waiting = |of: &States| of.poll >= HALFWAY && others(of) < HALFWAY;
+        let is_waiting = self.waits_for_events(exchange_s, exchanges);
         let mut untold = self.asked.iter_mut().filter(|of| of.untold >= HALFWAY * rest);
-        if exchange_s < LATER.as_secs_f64()
-            && rest > OF_A_LOG
-            && self.threads.as_ref().is_some_and(is_waiting)
+        if rest > OF_A_LOG
+            && is_waiting
             && let (Some(one), None) = (untold.next(), untold.next())
         {
             one.asked += rest.min(one.untold);
             self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
         }
         self
+    }
+
+    /// Whether its threads can only wait for what comes from others: for events, or to read, and for no timer that is due while
+    /// two exchanges take, nor within [`LATER`]. Who waits for another thread without a timeout waits for what that waits for.
+    pub fn waits_for_events(&self, exchange_s: f64, exchanges: f64) -> bool {
+        let waits = |of: &States| of.idle() + of.read >= HALFWAY;
+        let timed = |of: &States| of.timed(exchanges).iter().sum::<f64>();
+        let others = |of: &States| timed(of) + of.poll_within(2.0 * exchange_s) + of.disk;
+        let is_so = |of: &States| waits(of) && others(of) < HALFWAY;
+        exchange_s < LATER.as_secs_f64() && self.threads.as_ref().is_some_and(is_so)
     }
 
     /// `; its threads: 28.0 in a lock, 4.0 in a timer`; empty where they were not sampled.

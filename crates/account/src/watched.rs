@@ -217,22 +217,28 @@ impl Exchanges {
         let is_clock = is_of_all && many < 8_f64.powf(HALFWAY / 2.0) * few;
         // One at a time may also be released by a clock.
         let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
-        if let Some(at_once) = self.in_order() {
-            return Some(if at_once < 2.0 { one } else { Pace::AtOnce(at_once) });
+        let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
+        let is_by_chance = (1.0 - apart).powf(self.under_way - 1.0) >= TURNED_AWAY;
+        let repeats = rhythm.turn >= 2.0 && rhythm.turn_spread_s < HALFWAY * rhythm.spread_s;
+        let clients = self.per_s * (self.service_s + self.idle_s);
+        let is_of_clients = repeats && (rhythm.turn - clients).abs() < 1.0;
+        match self.in_order() {
+            Some(at_once) if at_once >= 2.0 => return Some(Pace::AtOnce(at_once)),
+            // Waits that are alike keep their order, as if each were for the one before; so do answers that come together.
+            Some(_) if !(is_of_all && is_by_chance && repeats) => return Some(one),
+            _ => {}
         }
         if !is_of_all {
             return None;
         }
-        let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
-        if (1.0 - apart).powf(self.under_way - 1.0) < TURNED_AWAY {
+        if !is_by_chance {
             return Some(one);
         }
-        if rhythm.turn < 2.0 || rhythm.turn_spread_s >= HALFWAY * rhythm.spread_s {
+        if !repeats {
             return None;
         }
         // As many as clients: none waits for another. In older evidence they may be passed on.
-        let clients = self.per_s * (self.service_s + self.idle_s);
-        if (rhythm.turn - clients).abs() < 1.0 {
+        if is_of_clients {
             return rhythm.unasked_s.map(|_| Pace::Apart);
         }
         // Where each waits its turn, all wait alike. Where most are quick, those between two that repeat are the

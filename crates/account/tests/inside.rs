@@ -131,11 +131,11 @@ fn who_waits_for_events_and_for_no_timer_waits_for_the_only_peer_that_is_left() 
         inside(10.0, None, &evidence)
     };
     let waits = asked("threads.poll", 100);
-    assert_eq!(waits.clone().by_elimination(0.2).questions(), 8.0);
+    assert_eq!(waits.clone().by_elimination(0.2, 50.0).questions(), 8.0);
     // A timer of a second, one that is due sooner, and another peer.
-    assert_eq!(waits.by_elimination(1.5).questions(), 0.0);
-    assert_eq!(asked("threads.poll_timed", 100).by_elimination(0.2).questions(), 0.0);
-    assert_eq!(asked("threads.poll", 500).by_elimination(0.2).questions(), 0.0);
+    assert_eq!(waits.by_elimination(1.5, 50.0).questions(), 0.0);
+    assert_eq!(asked("threads.poll_timed", 100).by_elimination(0.2, 50.0).questions(), 0.0);
+    assert_eq!(asked("threads.poll", 500).by_elimination(0.2, 50.0).questions(), 0.0);
 }
 
 proptest! {

@@ -58,6 +58,7 @@ const ONE: Rhythm = Rhythm {
     spreads_s: [0.0006, 0.0017],
     beat: None,
     served: None,
+    alike: None,
 };
 
 #[test]

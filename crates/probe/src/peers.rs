@@ -267,10 +267,7 @@ impl PeerSampler {
         let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
         let kept: Vec<&Socket> =
             found.iter().filter(|of| kept.contains(&of.connection.inode)).collect();
-        self.few = match kept.len() {
-            1..=FEW => kept.iter().map(|of| (of.connection, None)).collect(),
-            _ => Vec::new(),
-        };
+        self.few = few(&kept).into_iter().map(|of| (of, None)).collect();
         let answered: Vec<Answered> = kept.iter().filter_map(|of| of.answered()).collect();
         let alike = answered.len().div_ceil(AGAIN).max(1);
         self.again = answered.into_iter().step_by(alike).map(|of| (of, alike as u64)).collect();
@@ -499,6 +496,25 @@ impl PeerSampler {
             }
         }
     }
+}
+
+/// The connections of the peers that have fewest, so many in all.
+fn few(kept: &[&Socket]) -> Vec<Connection> {
+    let mut by_peer: BTreeMap<SocketAddr, Vec<Connection>> = BTreeMap::new();
+    for Socket { connection, .. } in kept {
+        by_peer.entry(connection.peer).or_default().push(*connection);
+    }
+    let mut peers: Vec<_> = by_peer.into_values().collect();
+    peers.sort_by_key(Vec::len);
+    let mut left = FEW;
+    let fits = |of: &Vec<Connection>| match left.checked_sub(of.len()) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    peers.into_iter().take_while(fits).flatten().collect()
 }
 
 /// Whether it is what it seemed to be before a scan found the target's ports: outgoing, or come to one of them.

@@ -6,8 +6,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use linerate_evidence::sources::kernel_code::uninterrupted;
-use linerate_evidence::sources::run_times::ThreadId;
-use linerate_evidence::sources::threads::{Architecture, Doing, Said, Threads, doing, said, state};
+use linerate_evidence::sources::run_times::{ThreadId, turns};
+use linerate_evidence::sources::threads::{
+    Architecture, Doing, LOCK_TIMED_RUNS, Said, TIMER_RUNS, Threads, doing, said, state,
+};
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
 use rustix::fs::{Mode, OFlags};
@@ -48,6 +50,8 @@ pub(crate) struct ThreadSampler {
     files: HashMap<ThreadId, OwnedFd>,
     keeps: usize,
     sums: Threads,
+    /// Those that were asleep for a time, and in a lock with a timeout.
+    timed: [Turns; 2],
     /// The thread whose name is the fact.
     told: Option<ThreadId>,
     architecture: Option<Architecture>,
@@ -56,6 +60,44 @@ pub(crate) struct ThreadSampler {
     pace: Pace,
     lists: Pace,
     unread: Option<String>,
+}
+
+/// How often some threads got a CPU since each was added.
+#[derive(Debug, Default)]
+struct Turns {
+    /// What `schedstat` said at the last count.
+    threads: HashMap<ThreadId, Option<u64>>,
+    runs: u64,
+}
+
+impl Turns {
+    fn add(&mut self, id: ThreadId) {
+        if self.threads.len() <= ASKED {
+            self.threads.entry(id).or_default();
+        }
+    }
+
+    /// None where they are too many.
+    fn runs(&self) -> Option<u64> {
+        (self.threads.len() <= ASKED).then_some(self.runs)
+    }
+
+    /// Adds what they ran since the last count, and drops those that have ended.
+    fn count(&mut self) {
+        if self.runs().is_none() {
+            return;
+        }
+        let mut grown = 0;
+        self.threads.retain(|(pid, tid), before| {
+            let mut buffer = [0; 128];
+            let schedstat = start_of(&format!("/proc/{pid}/task/{tid}/schedstat"), &mut buffer);
+            let Some(now) = schedstat.ok().and_then(turns) else { return false };
+            grown += now.saturating_sub(before.unwrap_or(now));
+            *before = Some(now);
+            true
+        });
+        self.runs += grown;
+    }
 }
 
 impl ThreadSampler {
@@ -76,6 +118,7 @@ impl ThreadSampler {
                 _ => KEPT,
             },
             sums: Threads::default(),
+            timed: Default::default(),
             told: None,
             architecture,
             denied: BTreeSet::new(),
@@ -114,6 +157,11 @@ impl ThreadSampler {
         for place in 0..count {
             let id = self.threads[place];
             if let Some(doing) = self.ask(id) {
+                if let Some(place) =
+                    [Doing::Timer, Doing::LockTimed].iter().position(|of| *of == doing)
+                {
+                    self.timed[place].add(id);
+                }
                 asked.push((id, doing));
             }
         }
@@ -135,6 +183,11 @@ impl ThreadSampler {
     /// Pushes the sums so far.
     pub(crate) fn push(&mut self, at: Timestamp, evidence: &mut Evidence) {
         self.sums.push(at, evidence);
+        for (metric, turns) in [TIMER_RUNS, LOCK_TIMED_RUNS].into_iter().zip(&self.timed) {
+            if let Some(runs) = turns.runs() {
+                evidence.push(at, Subject::Target, metric, runs);
+            }
+        }
         let fullest = self.sums.fullest();
         if let Some((pid, tid)) = fullest
             && fullest != self.told
@@ -158,6 +211,7 @@ impl ThreadSampler {
         if self.threads.len() > self.keeps {
             self.files.clear();
         }
+        self.timed.iter_mut().for_each(Turns::count);
         if self.threads.len() < before {
             let there: BTreeSet<ThreadId> = self.threads.iter().copied().collect();
             self.sums.keep(|id| there.contains(&id));

@@ -87,7 +87,8 @@ impl<'a> Facts<'a> {
             load,
             account,
             inside: Inside::of(in_application, target.as_ref(), run.evidence, &window)
-                .by_elimination(in_application / attained.max(1e-9)),
+                .by_segments(attained * seconds)
+                .by_elimination(in_application / attained.max(1e-9), attained * seconds),
             watched,
             experiment: Experiment::of(run.header, run.evidence, run.load),
             target,
@@ -222,7 +223,16 @@ impl<'a> Facts<'a> {
     /// What sets the rate of a watched service, by the rhythm of its answers. Where it always has a question out, the
     /// peer's answers come so evenly, and no clock's; but a peer that answers one by one makes no bursts.
     pub(crate) fn pace(&self) -> Option<Pace> {
-        let (port, headers) = self.captured().ok()?;
+        let (port, mut headers) = self.captured().ok()?;
+        // What one thread computes, it computes one after the other: no order of what they wait for.
+        let running = self.inside.running;
+        let is_work =
+            |of: &capture::Served| of.at_once < 2.0 && of.p50_s * headers.per_s <= running;
+        if running < HOLDS_ONE
+            && let Some(rhythm) = &mut headers.rhythm
+        {
+            rhythm.served = rhythm.served.filter(|of| !is_work(of));
+        }
         // Its only thread takes one after the other, and sends all answers when none is left.
         let is_one_thread = self.threads().is_some_and(|of| of.all() < TWO);
         if is_one_thread && port.is_emptied_by_turns() {

@@ -8,8 +8,11 @@ pub(crate) use linerate_account::{
 };
 pub(crate) use linerate_evidence::sources::{
     broker, bursts, callees, capture, clients, code, dist, doing, kernel_code, link, listener,
-    netstat, owner, peers::Asked, port, process, queue, snmp, sockstat, spinning, stat, suspect,
-    tcp_info, threads::States, vm, waits,
+    netstat, owner,
+    peers::Asked,
+    port, process, queue, snmp, sockstat, spinning, stat, suspect, tcp_info,
+    threads::{States, TIMEOUTS},
+    vm, waits,
 };
 pub(crate) use linerate_evidence::{
     Direction, Distance, LoadSummary, Metric, Missing, Of, Percentiles, Quantity, SILENT, Side,

@@ -210,6 +210,8 @@ metrics! {
     SERVERS_EARLY: u64 = "capture.servers_early", "1";
     /// Median of these times in service.
     SERVERS_P50: Duration = "capture.servers_p50", "ns";
+    /// Rank correlation of the times of requests that came one after the other, in thousandths; a negative one is 0.
+    SERVICE_ALIKE: u64 = "capture.service_alike", "1";
 }
 
 /// How many answers began with it.
@@ -321,6 +323,9 @@ pub fn push(
         }
         let estimates =
             [exchanges.servers(port), exchanges.sessions(port), exchanges.transactions(port)];
+        if let Some(served) = estimates[0] {
+            evidence.push(at, of, SERVICE_ALIKE, served.alike_permille);
+        }
         for (estimate, [servers, narrower, early], p50) in [
             (estimates[0], [SERVERS, SERVERS_NARROWER, SERVERS_EARLY], SERVERS_P50),
             (estimates[1], [SESSIONS_SERVERS, SESSIONS_NARROWER, SESSIONS_EARLY], SESSIONS_P50),

@@ -69,6 +69,11 @@ metrics! {
     LOOKS_ASKED: u64 = "peer.looks_asked", "1";
     /// Segments with data that came on these single connections, since sampling began.
     CAME: u64 = "peer.came", "1";
+    /// Segments with data sent on these, since each was opened; a state.
+    SEGMENTS_OUT: u64 = "peer.segments_out", "1";
+    /// Segments with data that came on these, since each was opened; a state. Where a message is a segment, questions out are what
+    /// is sent beyond it.
+    SEGMENTS_IN: u64 = "peer.segments_in", "1";
     /// Connections to it in TIME_WAIT when sampling ended.
     TIME_WAIT: u64 = "peer.time_wait", "1";
     /// How many ports there are from the lowest to the highest local port of these and of the open ones.

@@ -102,6 +102,11 @@ pub(super) fn schedule(schedstat: &[u8]) -> Result<(Duration, Duration), Unreada
     Ok((Duration::from_nanos(run), Duration::from_nanos(delay)))
 }
 
+/// How often a thread got a CPU, from `schedstat`.
+pub fn turns(schedstat: &[u8]) -> Option<u64> {
+    String::from_utf8_lossy(schedstat).split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +139,6 @@ mod tests {
         assert_eq!(times.busiest(), Duration::from_nanos(600));
         assert_eq!(times.busiest_id(), Some((1, 2)));
         assert!(times.take((1, 1), b"many").is_err());
+        assert_eq!((turns(b"900 40 17\n"), turns(b"900 40")), (Some(17), None));
     }
 }

@@ -148,19 +148,21 @@ fn judged(call: Call, arguments: &[u64; 6]) -> Said {
         Call::May(doing) => Said::UnlessDisk(doing),
         Call::Poll(descriptors, timeout) => {
             let is_sleep = descriptors.is_some_and(|at| arguments[at] as u32 == 0);
-            let is_later = |ms: i32| !is_sleep && ms >= LATER.as_millis() as i32;
-            let forever = match timeout {
-                // `int`, of which the kernel shows the whole register.
-                Timeout::Millis(at) => {
-                    let ms = arguments[at] as u32 as i32;
-                    ms < 0 || is_later(ms)
-                }
-                Timeout::Pointer(at) => is_null(at),
+            let lasts = match timeout {
+                // `int`, of which the kernel shows the whole register; negative: for ever.
+                Timeout::Millis(at) => u32::try_from(arguments[at] as u32 as i32).ok(),
+                Timeout::Pointer(at) if is_null(at) => None,
+                // Not told.
+                Timeout::Pointer(_) => Some(0),
             };
-            match is_sleep && !forever {
-                true => Said::Waits(Doing::Timer),
-                false => by(forever, Doing::Poll, Doing::PollTimed),
-            }
+            Said::Waits(match lasts {
+                None => Doing::Poll,
+                Some(_) if is_sleep => Doing::Timer,
+                Some(ms) if u128::from(ms) >= LATER.as_millis() => Doing::Poll,
+                Some(300..) => Doing::Poll300Ms,
+                Some(30..) => Doing::Poll30Ms,
+                Some(_) => Doing::PollTimed,
+            })
         }
         // `(word, operation, value, timeout)`; without the bits PRIVATE and CLOCK_REALTIME these are
         // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI and LOCK_PI2, `linux/futex.h`.
@@ -321,9 +323,11 @@ mod tests {
             // FUTEX_WAIT_PRIVATE; FUTEX_WAIT_BITSET_PRIVATE with a timeout.
             (202, 98, [pointer, 0x80, 2, 0, 0, 0], Said::Waits(Doing::Lock)),
             (202, 98, [pointer, 0x189, 0, pointer, 0, !0], Said::Waits(Doing::LockTimed)),
-            // epoll_pwait for ever (-1 in half a register), and for 100 ms.
+            // epoll_pwait for ever (-1 in half a register), and for 20, 100 and 500 ms.
             (281, 22, [4, pointer, 64, 0xffff_ffff, 0, 8], Said::Waits(Doing::Poll)),
-            (281, 22, [4, pointer, 64, 100, 0, 8], Said::Waits(Doing::PollTimed)),
+            (281, 22, [4, pointer, 64, 20, 0, 8], Said::Waits(Doing::PollTimed)),
+            (281, 22, [4, pointer, 64, 100, 0, 8], Said::Waits(Doing::Poll30Ms)),
+            (281, 22, [4, pointer, 64, 500, 0, 8], Said::Waits(Doing::Poll300Ms)),
             (271, 73, [pointer, 2, 0, 0, 0, 0], Said::Waits(Doing::Poll)),
             (270, 72, [0, 0, 0, 0, pointer, 0], Said::Waits(Doing::Timer)),
             (220, 192, [0, 0, 0, pointer, 0, 0], Said::Waits(Doing::LockTimed)),

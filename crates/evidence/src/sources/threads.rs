@@ -58,6 +58,10 @@ metrics! {
     POLL: u64 = "threads.poll", "1";
     /// The same with a shorter timeout, or one that is not told: an event loop that has a timer, idle or asleep on purpose.
     POLL_TIMED: u64 = "threads.poll_timed", "1";
+    /// Of those, the ones whose timeout was 30 ms or more.
+    POLL_30_MS: u64 = "threads.poll_30_ms", "1";
+    /// Of those, the ones whose timeout was 300 ms or more.
+    POLL_300_MS: u64 = "threads.poll_300_ms", "1";
     /// Threads that waited for data of one descriptor (read, recv).
     READ: u64 = "threads.read", "1";
     /// Threads that waited until one descriptor takes data (write, send).
@@ -80,7 +84,16 @@ metrics! {
     SOME_RUNNING: u64 = "threads.some_running", "1";
     /// Instants at which two threads or more did.
     TOGETHER: u64 = "threads.together", "1";
+    /// Times that threads which were asleep for a time got a CPU since. One that sleeps for requests gets one for each at least;
+    /// one that only keeps its process alive hardly any. Absent where more threads sleep so than are sampled.
+    TIMER_RUNS: u64 = "threads.timer_runs", "1";
+    /// The same of threads that waited for another with a timeout.
+    LOCK_TIMED_RUNS: u64 = "threads.lock_timed_runs", "1";
 }
+
+/// Timeouts of event loops are counted by these. An exchange of a longest one or longer may wait for any timer.
+// Chosen: most services answer in less, and clocks of runtimes tick every half second or second.
+pub const TIMEOUTS: [Duration; 2] = [Duration::from_millis(30), Duration::from_millis(300)];
 
 /// An event loop whose first timer is as far away as this has none that a request waits for.
 // Chosen: proxies give up after some seconds, and few services take so long to answer.
@@ -103,8 +116,12 @@ pub enum Doing {
     LockTimed,
     /// Waits for any of several descriptors.
     Poll,
-    /// The same, for less than a second, or a time that is not told.
+    /// The same, for less than 30 ms, or a time that is not told.
     PollTimed,
+    /// The same, for 30 ms and more.
+    Poll30Ms,
+    /// The same, for 300 ms and more.
+    Poll300Ms,
     /// Waits for data.
     Read,
     /// Waits until data is taken.
@@ -122,9 +139,24 @@ pub enum Doing {
 }
 
 /// By [`Doing`].
-const SUMS: [Metric<u64>; 15] = [
-    RUNNING, DISK, SYNC, TIMER, LOCK, LOCK_TIMED, POLL, POLL_TIMED, READ, WRITE, ACCEPT, CONNECT,
-    CHILD, OTHER, UNKNOWN,
+const SUMS: [Metric<u64>; 17] = [
+    RUNNING,
+    DISK,
+    SYNC,
+    TIMER,
+    LOCK,
+    LOCK_TIMED,
+    POLL,
+    POLL_TIMED,
+    POLL_30_MS,
+    POLL_300_MS,
+    READ,
+    WRITE,
+    ACCEPT,
+    CONNECT,
+    CHILD,
+    OTHER,
+    UNKNOWN,
 ];
 
 /// Sums are kept in thousandths of a thread: one that is asked may stand for 1.5.
@@ -217,6 +249,8 @@ impl Threads {
         let mut sums = self.sums;
         // A sync waits for a disk too.
         sums[Doing::Disk as usize] += sums[Doing::Sync as usize];
+        sums[Doing::Poll30Ms as usize] += sums[Doing::Poll300Ms as usize];
+        sums[Doing::PollTimed as usize] += sums[Doing::Poll30Ms as usize];
         for (metric, sum) in SUMS.into_iter().zip(sums) {
             push(metric, sum / WHOLE);
         }

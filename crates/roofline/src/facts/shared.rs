@@ -1,5 +1,6 @@
 //! Connections to peers that many requests share, as a channel between nodes: each shows one question at most, and one that
-//! carries signals that nobody answers always shows one. There the experiment decides.
+//! carries signals that nobody answers always shows one. Where segments don't tell ([`Inside::by_segments`]), the experiment
+//! decides.
 
 use crate::prelude::*;
 

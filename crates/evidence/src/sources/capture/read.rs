@@ -29,6 +29,9 @@ pub struct Rhythm {
     /// How many are served at a time, by the order of requests and answers; absent in older evidence, and where no
     /// number explains that order.
     pub served: Option<Served>,
+    /// Correlation of the times of requests that came one after the other, 0 to 1: those that wait for the same, or for each other,
+    /// wait alike. None with too few answers, and in older evidence.
+    pub alike: Option<f64>,
 }
 
 /// The likeliest number that is served at a time.
@@ -122,6 +125,7 @@ impl Rhythm {
             spreads_s: [time(super::SPREAD_4)?, time(super::SPREAD_32)?],
             beat: beat(),
             served: Served::requests(of),
+            alike: of.latest(super::SERVICE_ALIKE).ok().map(|permille| permille / 1000.0),
         })
     }
 }

@@ -55,6 +55,8 @@ pub struct Estimate {
     pub early_permille: u64,
     /// See [`super::SERVERS_P50`]. Unit: ns.
     pub p50: u64,
+    /// See [`super::SERVICE_ALIKE`].
+    pub alike_permille: u64,
 }
 
 impl Servers {
@@ -91,18 +93,35 @@ impl Estimate {
         let tried = (1..=MOST_SERVERS.min(exchanges.len())).map(of);
         let least = tried.fold(unbounded.clone(), |a, b| if b.0 < a.0 { b } else { a });
         let (entropy, servers, times) = least;
-        if servers == usize::MAX {
-            return Self::default();
-        }
         let permille = |share: f64| (share * 1000.0).round() as u64;
+        let alike_permille = permille(alike(&exchanges));
+        if servers == usize::MAX {
+            return Self { alike_permille, ..Self::default() };
+        }
         let early = times.partition_point(|time| *time < 0);
         Self {
             servers: servers as u64,
             narrower_permille: permille(1.0 - (entropy - unbounded.0).exp()),
             early_permille: permille(early as f64 / times.len() as f64),
             p50: times[times.len() / 2].max(0) as u64,
+            alike_permille,
         }
     }
+}
+
+/// Spearman's rank correlation of the times of requests that came one after the other; a negative one is 0.
+/// Source: C. Spearman, "The proof and measurement of association between two things", 1904.
+fn alike(by_arrival: &[[u64; 2]]) -> f64 {
+    let mut order: Vec<usize> = (0..by_arrival.len()).collect();
+    order.sort_by_key(|nth| by_arrival[*nth][1] - by_arrival[*nth][0]);
+    let mut ranks = vec![0.0; order.len()];
+    for (rank, nth) in order.iter().enumerate() {
+        ranks[*nth] = rank as f64 - (order.len() - 1) as f64 / 2.0;
+    }
+    let product = |later: usize| {
+        ranks.iter().zip(&ranks[later..]).map(|(one, other)| one * other).sum::<f64>()
+    };
+    (product(1) / product(0).max(1.0)).max(0.0)
 }
 
 /// How long each was served if so many are at a time, in the order of arrival; negative where it ended before it

@@ -5,11 +5,14 @@ use std::ops::RangeInclusive;
 
 use linerate_model::Timestamp;
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Of};
 use crate::subject::Subject;
 
 /// Chosen: a chain of a proxy, an application, its pool and a database has four. A file may say of any that it is longer.
 const DEEPEST: usize = 8;
+
+/// Chosen: where a message is a segment, as many are answered in a run as are sent, but for those that are under way at its ends.
+const ALIKE: f64 = 0.1;
 
 /// A peer of the target's own connections.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +37,9 @@ pub struct Asked {
     pub samples: [f64; 2],
     /// Segments with data that came on these; none in older recordings.
     pub came: Option<f64>,
+    /// Segments with data that were sent on its connections and not answered by another: where a message is a segment, questions out,
+    /// however many a connection has. None where one is not as many as the other, and in older recordings.
+    pub ahead: Option<f64>,
     /// Connections to it that rest in TIME_WAIT at the end.
     pub resting: u64,
     /// From so many ports, from the lowest to the highest.
@@ -109,6 +115,7 @@ impl Asked {
             held_nagle: mean(super::HELD_NAGLE),
             samples,
             came: of.grown(super::CAME).ok(),
+            ahead: ahead(&of),
             resting: last(super::TIME_WAIT),
             ports: last(super::PORTS),
             other: fact("pid").filter(|_| is_other).and_then(|pid| pid.parse().ok()),
@@ -116,4 +123,12 @@ impl Asked {
             onward: Vec::new(),
         })
     }
+}
+
+fn ahead(of: &Of) -> Option<f64> {
+    let [sent, came] = [super::SEGMENTS_OUT, super::SEGMENTS_IN];
+    let [grown, answered] = [sent, came].map(|metric| of.grown(metric));
+    let (grown, answered) = (grown.ok()?, answered.ok()?);
+    let is_one_each = answered > 0.0 && (grown - answered).abs() <= ALIKE * answered;
+    is_one_each.then_some(of.mean(sent).ok()? - of.mean(came).ok()?)
 }

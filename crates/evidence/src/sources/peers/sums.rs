@@ -8,7 +8,8 @@ use linerate_model::Timestamp;
 use super::super::sockets::Connection;
 use super::{
     ASKED, ASKED_MAYBE, CAME, CONNECTIONS, Contact, HELD_NAGLE, INSTANTS, LOOKS, LOOKS_ASKED,
-    PORTS, Question, Socket, TIME_WAIT, UNANSWERED, UNSENT, UNTOLD, Whom,
+    PORTS, Question, SEGMENTS_IN, SEGMENTS_OUT, Socket, TIME_WAIT, UNANSWERED, UNSENT, UNTOLD,
+    Whom,
 };
 use crate::evidence::Evidence;
 use crate::subject::Subject;
@@ -39,6 +40,8 @@ pub struct Peers {
 struct Sums {
     /// At the last instant.
     now: u64,
+    /// Segments with data of those since they were opened, sent and received.
+    segments_now: [u64; 2],
     /// Of those without times in the kernel, the open ones at the last instant, and how many have gone.
     open: BTreeSet<u32>,
     gone: u64,
@@ -67,7 +70,7 @@ impl Peers {
     /// with their numbers.
     pub fn take(&mut self, contacts: impl IntoIterator<Item = Contact>) -> Vec<(Whom, u16)> {
         self.instants += 1;
-        self.sums.values_mut().for_each(|sums| sums.now = 0);
+        self.sums.values_mut().for_each(|sums| (sums.now, sums.segments_now) = (0, [0, 0]));
         let mut open: BTreeMap<Whom, BTreeSet<u32>> = BTreeMap::new();
         let mut waited: BTreeMap<Whom, [u64; 2]> = BTreeMap::new();
         let mut out: BTreeMap<Whom, BTreeMap<u32, [u32; 2]>> = BTreeMap::new();
@@ -93,6 +96,8 @@ impl Peers {
             sums.asked_maybe += u64::from(question == Some(Question::Undecided));
             sums.unsent += u64::from(unsent);
             sums.held_nagle += u64::from(held_nagle);
+            let all = sums.segments_now.iter_mut().zip(segments.into_iter().flatten());
+            all.for_each(|(all, of)| *all += u64::from(of));
             if let (Some(Question::Out), Some(segments)) = (question, segments) {
                 out.entry(whom.clone()).or_default().insert(inode, segments);
             }
@@ -208,6 +213,8 @@ impl Peers {
                 (LOOKS, sums.samples),
                 (LOOKS_ASKED, sums.samples_asked),
                 (CAME, sums.came),
+                (SEGMENTS_OUT, sums.segments_now[0]),
+                (SEGMENTS_IN, sums.segments_now[1]),
             ] {
                 evidence.push(at, Subject::Peer(*number), metric, value);
             }
@@ -258,6 +265,8 @@ mod tests {
         peers.push(Timestamp(1), &mut evidence);
         let of = evidence.of(Subject::Peer(0));
         assert_eq!((of.last(INSTANTS), of.last(CONNECTIONS)), (Ok(2), Ok(4)));
+        // Of the last dump alone.
+        assert_eq!((of.last(SEGMENTS_OUT), of.last(SEGMENTS_IN)), (Ok(13), Ok(21)));
         assert_eq!((of.last(ASKED), of.last(ASKED_MAYBE), of.last(UNSENT)), (Ok(2), Ok(2), Ok(0)));
         let of = evidence.of(Subject::Peer(1));
         assert_eq!(

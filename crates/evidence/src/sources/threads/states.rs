@@ -25,10 +25,14 @@ pub struct States {
     pub lock: f64,
     /// In a futex with a timeout.
     pub lock_timed: f64,
+    /// How often those in a timer, and those in a futex with a timeout, got a CPU; none where that was not counted.
+    pub timed_runs: [Option<f64>; 2],
     /// Waiting for events, without a timeout or with a long one.
     pub poll: f64,
     /// The same with a short one, or one that is not told.
     pub poll_timed: f64,
+    /// Of those, the ones with a timeout of 30 ms and more, and of 300 ms and more.
+    pub poll_longer: [f64; 2],
     /// Reading, from a socket or a pipe mostly.
     pub read: f64,
     /// Writing.
@@ -64,8 +68,11 @@ impl States {
             timer: mean(super::TIMER),
             lock: mean(super::LOCK),
             lock_timed: mean(super::LOCK_TIMED),
+            timed_runs: [super::TIMER_RUNS, super::LOCK_TIMED_RUNS]
+                .map(|metric| of.grown(metric).ok()),
             poll: mean(super::POLL),
             poll_timed: mean(super::POLL_TIMED),
+            poll_longer: [super::POLL_30_MS, super::POLL_300_MS].map(mean),
             read: mean(super::READ),
             write: mean(super::WRITE),
             accept: mean(super::ACCEPT),
@@ -80,6 +87,20 @@ impl States {
     /// Those idle.
     pub fn idle(&self) -> f64 {
         self.poll + self.poll_timed + self.accept
+    }
+
+    /// Those in a timer, and in a futex with a timeout, that may serve so many exchanges: together they get a CPU for most.
+    pub fn timed(&self, exchanges: f64) -> [f64; 2] {
+        let [timer, lock] = self.timed_runs.map(|runs| runs.is_none_or(|of| 2.0 * of >= exchanges));
+        [(timer, self.timer), (lock, self.lock_timed)]
+            .map(|(serve, of)| if serve { of } else { 0.0 })
+    }
+
+    /// Those that wait for events, and for a timer that may be due within so many seconds.
+    pub fn poll_within(&self, seconds: f64) -> f64 {
+        let longer = super::TIMEOUTS.iter().zip(self.poll_longer);
+        let mut longer = longer.filter(|(least, _)| seconds <= least.as_secs_f64());
+        self.poll_timed - longer.next().map_or(0.0, |(_, of)| of)
     }
 
     /// The fullest one's name in brackets: ` (redis-server)`; empty where that is not known.

@@ -15,8 +15,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Of several shared connections that on which most requests wait.
     let of_many = facts.asked_by_many().max_by(|a, b| a.1.total_cmp(&b.1));
     let of_many = of_many.map(|(asked, out)| (asked, Some(out)));
-    let is_enough = |of: &(&Asked, Option<f64>)| of.1.is_some() || of.0.asked >= HALFWAY;
-    let asked = most.filter(is_enough).or(of_many).or(most);
+    let out = |of: &(&Asked, Option<f64>)| of.1.unwrap_or(of.0.asked);
+    let asked = most.into_iter().chain(of_many).max_by(|a, b| out(a).total_cmp(&out(b)));
     let (asked, shared) = asked.or_not_here("it waits for no answer of a dependency")?;
     // A service that does not read though it could waits for an answer first: an event loop with one task at a time.
     let unread = facts.place.station == Some(Station::Unread)
@@ -36,8 +36,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_left = asked.untold >= HALFWAY * asked.asked;
     let share = match shared {
         Some(_) => ", shared by requests: even a single one waits there",
+        None if asked.asked > asked.connections => {
+            "; requests share them, and so many segments sent there have no answer"
+        }
         None if is_left => {
-            ", as they must: its own threads wait for events, and for no timer within a second"
+            ", as they must: its own threads wait for events, and for no timer in an exchange's time"
         }
         None => "",
     };
@@ -49,7 +52,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(out);
     let who = asked.words();
     let last = onward(asked).last().unwrap_or(asked);
-    let (took, open, all) = (duration(each), asked.asked, asked.connections);
+    let all = asked.connections;
+    let (took, open) = (duration(each), asked.asked.min(all));
     let part = match facts.place.regime {
         Regime::Full => Part::capacity(Resource::Slots, out, each),
         _ => Part::Delay { at: At::Station(station), each },

@@ -2,8 +2,9 @@
 //!
 //! `each = (application asleep + unread while the service has time to read - stopped together with all) / throughput`
 //!
-//! At a watched service it shows by its threads, of which as many sleep for a set time as requests wait; or by its
-//! answers, which repeat after as many as there are clients, long after any request: none waits for another.
+//! At a watched service it shows by its threads, of which as many sleep for a set time as requests wait; by its answers,
+//! which repeat after as many as there are clients, long after any request: none waits for another; or by an event loop that
+//! always waits for a timer which is due sooner than an answer, while no request waits as long as the one before for it.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
 use crate::prelude::*;
@@ -24,7 +25,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let questions = facts.inside.questions();
     let asked = format!("{questions:.1} of them wait for a dependency");
     let inside = facts.at(Station::Application).max(asleep);
-    silent_if(questions >= HALFWAY * inside, asked)?;
+    let shared = facts.asked_by_many().next().is_some();
+    silent_if(questions >= HALFWAY * inside || shared, asked)?;
     let each = asleep / facts.attained;
     let rate = OpRate(match &facts.account {
         Some(account) => f64::from(facts.run.connections()) / account.seconds(),
@@ -82,5 +84,20 @@ fn each_for_itself(facts: &Facts) -> bool {
     let owners = if facts.pace().is_none() { facts.owners_sleep() } else { 0.0 };
     let timers = timers.max(owners);
     let of_threads = timers >= 2.0 && timers >= EXPLAINED * place.exchanges;
-    place.regime == Regime::Delayed || (of_threads && place.regime == Regime::Unknown)
+    place.regime == Regime::Delayed
+        || ((of_threads || by_event_loop(facts)) && place.regime == Regime::Unknown)
+}
+
+/// Whether an event loop waits for timers, and no request for another.
+fn by_event_loop(facts: &Facts) -> bool {
+    let (Some(threads), Ok((_, headers))) = (facts.threads(), facts.captured()) else {
+        return false;
+    };
+    let [.., longest] = TIMEOUTS;
+    let exchange_s = facts.exchange_s();
+    headers.alternate
+        && headers.rhythm.and_then(|rhythm| rhythm.alike).is_some_and(|alike| alike < HOLDS)
+        && facts.pace().is_none()
+        && exchange_s <= longest.as_secs_f64()
+        && threads.poll_within(exchange_s) >= HALFWAY
 }

@@ -56,8 +56,11 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     let inside = &facts.inside;
     // Where their order shows the number, they may as well compute.
     let is_told = inside.running < 0.5 * at_once || headers.in_order() == Some(at_once);
-    // All of its connections to a peer are in use: their number is known, where order is an estimate.
-    let all_asked = |of: &&Asked| of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections;
+    // All of its connections to a peer are in use: their number is known, where order is an estimate. Not of those that more
+    // questions share.
+    let are_shared = |of: &Asked| of.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * of.asked);
+    let all_asked =
+        |of: &&Asked| of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections && !are_shared(of);
     let known = inside.asked.first().filter(all_asked).map_or(at_once, |of| of.asked);
     (is_told && inside.questions() <= at_once).then_some(known)
 }
@@ -68,19 +71,22 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
 fn by_waits(facts: &Facts, port: &Watched) -> Option<(f64, f64)> {
     let (inside, place) = (&facts.inside, &facts.place);
     let (working, questions, threads) = (inside.running, inside.questions(), facts.threads());
-    let serving = threads.map_or(0.0, |of| of.disk + of.timer + of.write);
+    let exchanges = facts.attained * facts.run.seconds();
+    let asleep = threads.map_or(0.0, |of| of.timed(exchanges)[0]);
+    let serving = threads.map_or(0.0, |of| of.disk + asleep + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
     let is_unsent = facts.ports(|port| port.held.all()) >= HOLDS * place.of;
     let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent;
     let at_once = match place.station {
         Some(Station::AcceptQueue) => port.accepted(),
-        _ if questions >= 1.0 => questions,
+        // Of connections that mostly rest any number can be asked.
+        _ if questions >= 1.0 => inside.asked.iter().any(are_in_use).then_some(questions)?,
         // Not to their clients: to a peer, which takes what they write one after the other.
         _ if writes => 1.0,
         // A thread that reads a request serves it, and the others are not read.
         Some(Station::Unread) if threads.is_some_and(is_away) => 1.0,
         Some(Station::Unread) => port.in_application(),
-        _ => match facts.run.taken() {
+        _ => match facts.run.taken().filter(|_| !facts.owners_wait_alone()) {
             // A node's threads are its schedulers: processes serve its requests.
             Some(taken) => taken,
             None if serving >= TWO || queues >= HALFWAY * place.of => serving,
@@ -93,6 +99,10 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<(f64, f64)> {
         },
     };
     Some((at_once, working))
+}
+
+fn are_in_use(asked: &Asked) -> bool {
+    asked.asked >= HALFWAY && asked.asked >= HALFWAY * asked.connections
 }
 
 /// Whether there is one thread, and it is mostly busy with something else than requests.
