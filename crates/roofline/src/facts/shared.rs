@@ -50,6 +50,16 @@ impl Facts<'_> {
         all.filter_map(|asked| Some((asked, self.shared(asked)?)))
     }
 
+    /// A peer that has more questions at a time than are served, where more connections give no more: it serves so few, and the
+    /// others wait for it, or for a connection to ask it.
+    pub(crate) fn serves_fewer(&self) -> Option<&Asked> {
+        let is_full =
+            self.place.regime == Regime::Full && self.place.resource == Some(Resource::Slots);
+        let at_once = self.place.at_once.filter(|_| is_full && self.load == Load::Made)?;
+        let most = self.inside.asked.first()?;
+        (most.asked >= TWO && most.asked >= (1.0 + HALFWAY) * at_once.high).then_some(most)
+    }
+
     /// Whether few connections to a peer have a question out nearly all the time, with an answer for each exchange: whoever
     /// waits is waiting for their turn to ask, and not for a clock.
     pub(crate) fn asks_always(&self, under_way: f64) -> bool {

@@ -80,6 +80,8 @@ fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         && place.at_once.is_some_and(|k| k.mid >= 0.5 && k.mid < HALFWAY * place.of);
     let why = "the measured resources explain the throughput, or more connections give more";
     silent_if(!full && !few, why)?;
+    let why = "a service that it asks serves fewer at a time than it is asked";
+    silent_if(facts.serves_fewer().is_some(), why)?;
     use Station::*;
     let inside = [Application, Unread, AcceptQueue, Beyond, Brief];
     let is_elsewhere = !place.station.is_some_and(|station| inside.contains(&station));

@@ -34,7 +34,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let shared = shared.map(|out| out * (1.0 - held).max(0.0));
     let out = (asked.asked - asked.held_nagle).max(0.0).min(asleep);
     let is_left = asked.untold >= HALFWAY * asked.asked;
+    let serves_fewer = facts.serves_fewer().is_some_and(|of| of.address == asked.address);
     let share = match shared {
+        _ if serves_fewer => ", and it serves fewer at a time; the others wait to ask it",
         Some(_) => ", shared by requests: even a single one waits there",
         None if asked.asked > asked.connections => {
             "; requests share them, and so many segments sent there have no answer"
@@ -44,7 +46,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         }
         None => "",
     };
-    let out = shared.unwrap_or(out);
+    let out = if serves_fewer { asleep } else { shared.unwrap_or(out) };
     let (there, peer) = (station.words(), &asked.address);
     let few = format!("{out:.1} requests wait for an answer of {peer}, of {inside:.1} exchanges");
     let is_there = facts.place.station == Some(station) && out >= enough * inside;
