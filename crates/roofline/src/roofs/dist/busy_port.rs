@@ -34,7 +34,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             ("writers", "0"),
             "moves bulk data off the channel of the calls",
             "send bulk data over a separate connection (`linerate_link` is one: beside 1 MB messages a small one took \
-             0.17 ms with it and 8.4 ms over the distribution, bench/RESULTS.md), or less of it; find out why the \
+             0.06 ms with it and 1.1 ms over the distribution, bench/RESULTS.md), or less of it; find out why the \
              other node reads slowly; `+zdbbl 32768` in vm.args only absorbs bursts",
         )]))
 }

@@ -32,7 +32,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             ("payload", "100"),
             "keeps large payloads off the channel between nodes",
             "send them over a separate connection (`linerate_link` has neither fragments nor their queue: beside 100 \
-             MB messages a small one took 0.38 ms with it and 17 ms over the distribution, bench/RESULTS.md), or pass \
+             MB messages a small one took 0.06 ms with it and 1.5 ms over the distribution, bench/RESULTS.md), or pass \
              a reference and fetch the data; or send parts of less than 64 KiB, each after the answer to the one \
              before",
         )]))

@@ -32,7 +32,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             ("writers", "0"),
             "moves bulk data off the channel of the calls",
             "send bulk data over a separate connection (`linerate_link` has lanes for it: beside 1 MB messages a \
-             small one took 0.17 ms with it and 8.4 ms over the distribution, bench/RESULTS.md); or keep less of it in \
+             small one took 0.06 ms with it and 1.1 ms over the distribution, bench/RESULTS.md); or keep less of it in \
              flight: a smaller +zdbbl, `-kernel inet_dist_listen_options [{sndbuf,65536}]`",
         )]))
 }
