@@ -265,7 +265,7 @@ impl Exchanges {
 
     /// The share of the time in which nothing is asked or answered though requests wait, where most answers take a tenth
     /// of the mean or less: now and then something stops all of them. 0 to 1; none where so many connections may as well
-    /// wait at once by chance.
+    /// wait at once by chance, or where most answers come on connections that rest: nobody asks while these do.
     pub fn stopped(&self, connections: f64) -> Option<f64> {
         let rhythm = self.rhythm.filter(|rhythm| !rhythm.beat.as_ref().is_some_and(are_apart))?;
         let silent = rhythm.unasked_s? / rhythm.mean_s.max(1e-12);
@@ -273,7 +273,8 @@ impl Exchanges {
         let chance = each.powf(connections);
         let is_of_all = silent >= (chance * each).sqrt() && silent - chance >= HOLDS;
         let are_some = self.under_way >= 2.0 && self.p50_s * FEW <= self.service_s;
-        (self.alternate && are_some && is_of_all).then_some(silent.min(1.0))
+        let is_told = self.alternate && !self.others_wait();
+        (is_told && are_some && is_of_all).then_some(silent.min(1.0))
     }
 
     /// Whether the gaps are those of all answers, and not set by clients.

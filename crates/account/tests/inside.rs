@@ -138,6 +138,56 @@ fn who_waits_for_events_and_for_no_timer_waits_for_the_only_peer_that_is_left() 
     assert_eq!(asked("threads.poll", 500).by_elimination(0.2, 50.0).questions(), 0.0);
 }
 
+#[test]
+fn an_event_loop_waits_for_others_where_no_timer_of_it_is_due_so_soon() {
+    let waits = |metrics: &[(&str, u64)], exchange_s: f64| {
+        let mut evidence = Evidence::default();
+        counted(&mut evidence, Subject::Target, "threads.instants", 0, &[0, 100]);
+        for (name, count) in metrics {
+            counted(&mut evidence, Subject::Target, name, 0, &[0, *count]);
+        }
+        inside(10.0, None, &evidence).waits_for_events(exchange_s, 1000.0)
+    };
+    // Node's clock of a second: three in ten times it is due within 300 ms.
+    let clock = [
+        ("threads.poll_timed", 90),
+        ("threads.poll_30_ms", 87),
+        ("threads.poll_300_ms", 63),
+        ("threads.lock", 400),
+    ];
+    assert!(waits(&clock, 0.01) && waits(&clock, 0.1));
+    assert!(!waits(&clock, 0.2), "it may be that timer");
+    assert!(!waits(&[("threads.poll_timed", 90)], 0.01), "older evidence, or sooner");
+    // A main thread that sleeps, beside threads that wait for others; and one that wakes for each.
+    let main = |runs| {
+        let asleep = [("threads.timer", 100), ("threads.timer_runs", runs)];
+        waits(&[&asleep[..], &[("threads.read", 100), ("threads.lock", 400)]].concat(), 0.01)
+    };
+    assert!(main(5) && !main(900));
+}
+
+#[test]
+fn questions_on_a_connection_that_requests_share_are_counted_by_segments() {
+    let asked = |ahead: u64, came: u64| {
+        let mut evidence = Evidence::default();
+        let of = Subject::Peer(0);
+        counted(&mut evidence, of, "peer.instants", 0, &[0, 100]);
+        counted(&mut evidence, of, "peer.connections", 0, &[0, 100]);
+        counted(&mut evidence, of, "peer.asked", 0, &[0, 90]);
+        counted(&mut evidence, of, "peer.came", 0, &[0, came]);
+        counted(&mut evidence, of, "peer.segments_out", 0, &[500 + ahead, 1500 + ahead]);
+        counted(&mut evidence, of, "peer.segments_in", 0, &[500, 500 + came]);
+        evidence.push_fact(of, "address", "10.0.0.1:6379".into());
+        inside(16.0, None, &evidence).by_segments(1000.0).questions()
+    };
+    assert_eq!(asked(14, 1000), 14.0);
+    assert_eq!(asked(18, 1000), 16.0, "no more than wait");
+    assert_eq!(asked(1, 1000), 0.9, "one at a time");
+    assert_eq!(asked(400, 1000), 0.9, "of long ago");
+    assert_eq!(asked(14, 700), 0.9, "a message is no segment");
+    assert_eq!(asked(14, 300), 0.9, "few exchanges ask there");
+}
+
 proptest! {
     /// `application = running + runnable + throttled + disk + asleep`, none of them negative.
     #[test]

@@ -112,6 +112,10 @@ fn the_order_of_requests_and_answers_tells_how_many_are_served_at_a_time() {
     assert_eq!(of(Served { p50_s: 0.0001, ..one }), None, "let go together");
     let clock = Rhythm { served: Some(one), spreads_s: [0.0003, 0.0003], ..mixed };
     assert_eq!(paced(clock), Some(Pace::Clock));
+    // Alike waits of as many as there are clients keep their order, and so do answers of a pool that come together.
+    let repeats = Rhythm { turn_spread_s: 0.0005, ..clock };
+    assert_eq!(paced(Rhythm { turn: 20.0, ..repeats }), Some(Pace::Apart));
+    assert_eq!(paced(Rhythm { turn: 3.0, ..repeats }), Some(Pace::AtOnce(3.0)));
 }
 
 #[test]

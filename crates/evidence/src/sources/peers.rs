@@ -63,7 +63,7 @@ metrics! {
     UNTOLD: u64 = "peer.untold", "1";
     /// Connections with a question out at the first instant, and without a segment of data either way until the last: it has hung, or is a subscription; a state.
     UNANSWERED: u64 = "peer.unanswered", "1";
-    /// Samples of single connections to it, since sampling began: where the target opened few, each is sampled more often than all are dumped.
+    /// Samples of single connections to it, since sampling began: those of the addresses with fewest, four in all, are sampled more often than all are dumped.
     LOOKS: u64 = "peer.looks", "1";
     /// Of those, the ones that found a question out.
     LOOKS_ASKED: u64 = "peer.looks_asked", "1";

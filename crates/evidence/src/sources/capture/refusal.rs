@@ -24,7 +24,7 @@ pub enum Refusal {
     /// "Server Error Message Reference".
     Database,
     /// A broker that closes a connection or a channel, refuses a login, or gives a message back. Source: AMQP 0-9-1, 1.4.2.7,
-    /// 1.5.2.5 and 1.8.3.10; RabbitMQ, "basic.nack"; MQTT 3.1.1, 3.2.2.3.
+    /// 1.5.2.5 and 1.8.3.10; RabbitMQ, "basic.nack"; MQTT 3.1.1, 3.2.2.3 and 3.9.3; MQTT 5, 3.4.2.1 and 3.9.3.
     Broker,
     /// A stream's error, a login that failed, or a stanza whose error says that it is temporary (`type='wait'`): too many
     /// users in a room, accounts made too quickly, a quota. Source: RFC 6120, 4.9, 6.4.5 and 8.3.2.
@@ -138,6 +138,7 @@ pub const STEPS_AT_ONCE: u32 = 8;
 
 const ALL: u32 = u32::MAX;
 const FIRST: u32 = 0xff00_0000;
+const HALF: u32 = 0xffff_0000;
 
 const fn at(offset: u32, text: [u8; 4]) -> Word {
     (offset, ALL, u32::from_be_bytes(text))
@@ -210,6 +211,11 @@ pub const SIGNS: &[Sign] = signs! {
     Broker: at(0, [0x20, 2, 0, 3]);
     Broker: at(0, [0x20, 2, 0, 4]);
     Broker: at(0, [0x20, 2, 0, 5]);
+    // MQTT's SUBACK of one topic, of version 3.1.1 and 5, and version 5's PUBACK: a reason of 0x80 and more.
+    Broker: (1, 0x80, 0x80), (0, HALF, 0x9003_0000);
+    Broker: (2, 0xff80, 0x80), (0, HALF, 0x9004_0000);
+    Broker: (1, 0x80, 0x80), (0, HALF, 0x4003_0000);
+    Broker: (1, 0x80, 0x80), (0, HALF, 0x4004_0000);
     Xmpp: at(0, *b"<str"), at(4, *b"eam:"), at(8, *b"erro");
     Xmpp: at(0, *b"<fai"), at(4, *b"lure");
     Database: (0, FIRST, 0x4500_0000), at(5, *b"SFAT");
@@ -358,6 +364,12 @@ mod tests {
             (b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x78\0\0\0\0\0\0\0\x01", Some(Refusal::Broker)),
             (b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x50\0\0\0\0\0\0\0\x01", None),
             (b"\x20\x02\0\x03", Some(Refusal::Broker)),
+            (b"\x90\x03\0\x07\x80", Some(Refusal::Broker)),
+            (b"\x90\x03\0\x07\x01", None),
+            (b"\x90\x04\0\x07\0\x8f", Some(Refusal::Broker)),
+            (b"\x90\x04\0\x07\0\0", None),
+            (b"\x40\x03\0\x07\x87", Some(Refusal::Broker)),
+            (b"\x40\x02\0\x87", None),
             (b"\x20\x02\0\0", None),
             (b"<stream:error><policy-violation", Some(Refusal::Xmpp)),
             (b"<stream:features><mechanisms", None),

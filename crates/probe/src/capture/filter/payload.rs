@@ -3,7 +3,7 @@
 use linerate_evidence::sources::capture::Record;
 use linerate_evidence::sources::capture::refusal::{
     Attribute, LOOKED_AT, PASSED, PASSED_AT_MOST, PASSED_LENGTH, SIGNS, SOUGHT, STANZAS,
-    STEPS_AT_ONCE, Word,
+    STEPS_AT_ONCE, Sign, Word,
 };
 
 use super::{HEADERS, Look, Program, To, code};
@@ -73,7 +73,7 @@ impl Program {
     pub(super) fn refusals(&mut self, look: Look) {
         use code::*;
         self.payload();
-        self.test(IF_AT_LEAST, LOOKED_AT, To::Long, To::Next);
+        self.test_far(IF_AT_LEAST, LOOKED_AT, To::Long);
         // A load beyond the packet would end the program: a short answer is compared with short signs.
         self.test(IF_AT_LEAST, SHORT, To::Short, To::Next);
         self.test(IF_AT_LEAST, SHORTEST, To::Shortest, To::Next);
@@ -81,6 +81,9 @@ impl Program {
         for (length, place) in [(SHORT, To::Short), (SHORTEST, To::Shortest)] {
             self.here(place);
             self.first_words(|sign| sign <= length);
+            if length < SHORT && look == Look::Whole {
+                self.short_others();
+            }
             self.jump(To::Plain);
         }
         self.here(To::Long);
@@ -90,7 +93,9 @@ impl Program {
         for begin in STANZAS.into_iter().filter(|_| look.into_stanzas().is_some()) {
             self.test_far(IF_EQUAL, u32::from_be_bytes(begin), To::Stanza);
         }
-        let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]));
+        // Older kernels have no room for all.
+        let has_room = |sign: &&Sign| look == Look::Whole || sign.length() > SHORT;
+        let others = SIGNS.iter().filter(|sign| !begins(sign.words[0])).filter(has_room);
         for sign in others {
             self.rest(sign.words, To::More(sign.refusal.more()), To::Next);
         }
@@ -190,6 +195,25 @@ impl Program {
                 _ => To::Sign(index),
             };
             self.test_far(code::IF_EQUAL, first.2, found);
+        }
+    }
+
+    /// Signs of no whole first word that an answer shorter than [`LOOKED_AT`] may have, the shortest first: a load beyond the packet
+    /// would end the program.
+    fn short_others(&mut self) {
+        use code::*;
+        let fits = |sign: &&Sign| !begins(sign.words[0]) && sign.length() <= SHORT;
+        let mut others: Vec<&Sign> = SIGNS.iter().filter(fits).collect();
+        others.sort_by_key(|sign| sign.length());
+        for sign in others {
+            self.then(LOAD_LENGTH, 0);
+            self.then(SUBTRACT_X, 0);
+            self.test(IF_AT_LEAST, sign.length(), To::Next, To::Next);
+            if let Some(last) = self.code.last_mut() {
+                last.jt = 1;
+            }
+            self.jump(To::Plain);
+            self.rest(sign.words, To::More(sign.refusal.more()), To::Next);
         }
     }
 

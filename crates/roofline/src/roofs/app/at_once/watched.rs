@@ -42,7 +42,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
         "most answers come on connections that hardly wait: who waits is served by something else";
     silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
     let none = "no thread of its own shows what its requests wait for";
-    let (at_once, working) = by_waits(facts, port).or_not_here(none)?;
+    let (at_once, working) = by_waits(facts, port, &headers).or_not_here(none)?;
     let why = "the number of requests in service cannot be distinguished from those that wait";
     silent_if(at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once, why)?;
     let why = "requests and answers do not alternate, so the time of each is unknown";
@@ -61,14 +61,14 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     let are_shared = |of: &Asked| of.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * of.asked);
     let all_asked =
         |of: &&Asked| of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections && !are_shared(of);
-    let known = inside.asked.first().filter(all_asked).map_or(at_once, |of| of.asked);
+    let known = inside.asked.first().filter(all_asked).map_or(at_once, |of| of.connections);
     (is_told && inside.questions() <= at_once).then_some(known)
 }
 
 /// Requests in service, and how many threads work beside them. A request in service shows as a connection that is
 /// accepted, or read, while others are not; as a question out to a peer; or as a sleeping thread that waits for
 /// neither lock nor events. How many wait for a CPU depends on CPUs.
-fn by_waits(facts: &Facts, port: &Watched) -> Option<(f64, f64)> {
+fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<(f64, f64)> {
     let (inside, place) = (&facts.inside, &facts.place);
     let (working, questions, threads) = (inside.running, inside.questions(), facts.threads());
     let exchanges = facts.attained * facts.run.seconds();
@@ -90,7 +90,10 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<(f64, f64)> {
             // A node's threads are its schedulers: processes serve its requests.
             Some(taken) => taken,
             None if serving >= TWO || queues >= HALFWAY * place.of => serving,
-            None if in_each_others_way(facts, port) >= HALFWAY * place.of => {
+            // Processes that come and go with their connections are not counted.
+            None if headers.opened_per_s < HOLDS * headers.per_s
+                && in_each_others_way(facts, port) >= HALFWAY * place.of =>
+            {
                 // One of them holds what they wait for, at work or while its client sends next.
                 return Some((1.0, (working - 1.0).max(0.0)));
             }
