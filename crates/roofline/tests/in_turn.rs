@@ -363,3 +363,52 @@ fn who_closes_in_place_of_an_answer_has_refused() {
     let goodbyes = |metric: &str, raw| (metric != "capture.hung_up").then_some(raw);
     assert_eq!(named("hung-up-on", goodbyes), None);
 }
+
+#[test]
+fn requests_that_share_a_connection_are_counted_by_its_segments() {
+    // Node: 16 clients, whose questions go to one connection and take 20 ms.
+    let shared = "shares-a-connection";
+    assert_eq!(named(shared, |_, raw| Some(raw)).as_deref(), Some("app.dependency"));
+    let without = |metric: &str, raw| (!metric.starts_with("peer.segments")).then_some(raw);
+    assert_eq!(named(shared, without), None);
+    // One at a time: what is sent is ahead of what came by one.
+    let exclusive = |metric: &str, raw: u64| {
+        Some(if metric == "peer.segments_out" { raw.saturating_sub(15) } else { raw })
+    };
+    assert_eq!(named(shared, exclusive), None);
+}
+
+#[test]
+fn a_thread_that_only_keeps_its_process_alive_serves_nobody() {
+    // Python: a thread a client, all of which ask on one connection; and the main thread, in sleep(3600).
+    let sleeps = "main-thread-sleeps";
+    assert_eq!(named(sleeps, |_, raw| Some(raw)).as_deref(), Some("app.dependency"));
+    let asks_nobody = |metric: &str, raw| (!metric.starts_with("peer.")).then_some(raw);
+    assert_eq!(named(sleeps, asks_nobody), None);
+    // It would be what all wait for, if it woke for each.
+    let wakes = |metric: &str, raw| {
+        let is_left = metric != "threads.timer_runs" && !metric.starts_with("peer.");
+        is_left.then_some(raw)
+    };
+    assert_eq!(named(sleeps, wakes).as_deref(), Some("app.serial"));
+}
+
+#[test]
+fn an_event_loop_whose_requests_sleep_is_told_from_one_in_which_they_wait_in_a_queue() {
+    // asyncio: 16 clients, a sleep of 5 ms each in the mean, by chance.
+    let sleeps = "sleeps-in-a-loop";
+    assert_eq!(named(sleeps, |_, raw| Some(raw)).as_deref(), Some("app.wait"));
+    let queue = |metric: &str, raw| Some(if metric == "capture.service_alike" { 600 } else { raw });
+    assert_eq!(named(sleeps, queue), None);
+    // Its timers are due later than its answers.
+    let (header, evidence) = recording("foreign/sleeps-in-a-loop");
+    let mut later = changed(&evidence, |_, _, raw| Some(raw));
+    for (at, of, values) in evidence.rows() {
+        if let Some(polls) = values.get("threads.poll_timed") {
+            later.push_raw(at, of, "threads.poll_30_ms", *polls);
+        }
+    }
+    assert_eq!(judged(&header, &later).verdict.by(), None);
+    // Three at a time, 2 ms each, are answered together.
+    assert_eq!(named("answers-by-three", |_, raw| Some(raw)).as_deref(), Some("app.pool"));
+}
