@@ -33,6 +33,10 @@ pub struct Inside {
 /// Source: systemd.exec(5), "StandardOutput".
 const OF_A_LOG: f64 = 2.0;
 
+/// Segments without an answer, of a connection that requests share.
+/// Chosen: one that a request has alone has one out, and may have sent another at its login.
+const SHARED: f64 = 3.0;
+
 impl Inside {
     /// The split of so many exchanges.
     pub fn of(
@@ -70,15 +74,16 @@ impl Inside {
     }
 
     /// Counts the questions on connections that requests share, each of which shows one at most: what was sent there and has no
-    /// answer. So it is where few connections bring an answer for each of so many exchanges; a count that these do not account
-    /// for is of something else.
+    /// answer. So it is where they bring an answer for each of so many exchanges; a count that these do not account for is of
+    /// something else.
     pub fn by_segments(mut self, exchanges: f64) -> Self {
         let asleep = self.asleep;
         for of in self.asked.iter_mut().chain(&mut self.channels) {
-            let are_shared = of.connections - HALFWAY <= HALFWAY * asleep
-                && of.came.is_some_and(|came| came >= HALFWAY * exchanges);
+            let brings = of.came.is_some_and(|came| came >= HALFWAY * exchanges);
             let around = (HALFWAY * asleep)..=(1.0 + HALFWAY) * asleep;
-            if let Some(ahead) = of.ahead.filter(|ahead| are_shared && around.contains(ahead)) {
+            let are_shared =
+                |ahead: &f64| *ahead >= SHARED * of.connections && around.contains(ahead);
+            if let Some(ahead) = of.ahead.filter(|ahead| brings && are_shared(ahead)) {
                 of.asked = of.asked.max(ahead.min(asleep));
             }
         }

@@ -68,6 +68,7 @@ struct Turns {
     /// What `schedstat` said at the last count.
     threads: HashMap<ThreadId, Option<u64>>,
     runs: u64,
+    ended: usize,
 }
 
 impl Turns {
@@ -77,9 +78,10 @@ impl Turns {
         }
     }
 
-    /// None where they are too many.
+    /// None where they are too many, or more have ended than are left: those live for a request each.
     fn runs(&self) -> Option<u64> {
-        (self.threads.len() <= ASKED).then_some(self.runs)
+        let count = self.threads.len();
+        (count <= ASKED && self.ended <= count).then_some(self.runs)
     }
 
     /// Adds what they ran since the last count, and drops those that have ended.
@@ -87,7 +89,7 @@ impl Turns {
         if self.runs().is_none() {
             return;
         }
-        let mut grown = 0;
+        let (mut grown, were) = (0, self.threads.len());
         self.threads.retain(|(pid, tid), before| {
             let mut buffer = [0; 128];
             let schedstat = start_of(&format!("/proc/{pid}/task/{tid}/schedstat"), &mut buffer);
@@ -97,6 +99,7 @@ impl Turns {
             true
         });
         self.runs += grown;
+        self.ended += were - self.threads.len();
     }
 }
 
