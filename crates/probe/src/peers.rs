@@ -267,7 +267,7 @@ impl PeerSampler {
         let kept: BTreeSet<u32> = contacts.iter().map(|contact| contact.inode).collect();
         let kept: Vec<&Socket> =
             found.iter().filter(|of| kept.contains(&of.connection.inode)).collect();
-        self.few = few(&kept).into_iter().map(|of| (of, None)).collect();
+        self.few = few(kept.iter().map(|of| of.connection)).map(|of| (of, None)).collect();
         let answered: Vec<Answered> = kept.iter().filter_map(|of| of.answered()).collect();
         let alike = answered.len().div_ceil(AGAIN).max(1);
         self.again = answered.into_iter().step_by(alike).map(|of| (of, alike as u64)).collect();
@@ -499,22 +499,20 @@ impl PeerSampler {
 }
 
 /// The connections of the peers that have fewest, so many in all.
-fn few(kept: &[&Socket]) -> Vec<Connection> {
+fn few(kept: impl Iterator<Item = Connection>) -> impl Iterator<Item = Connection> {
     let mut by_peer: BTreeMap<SocketAddr, Vec<Connection>> = BTreeMap::new();
-    for Socket { connection, .. } in kept {
-        by_peer.entry(connection.peer).or_default().push(*connection);
+    for connection in kept {
+        by_peer.entry(connection.peer).or_default().push(connection);
     }
     let mut peers: Vec<_> = by_peer.into_values().collect();
     peers.sort_by_key(Vec::len);
     let mut left = FEW;
-    let fits = |of: &Vec<Connection>| match left.checked_sub(of.len()) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
+    let fits = move |of: &Vec<Connection>| {
+        let rest = left.checked_sub(of.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
     };
-    peers.into_iter().take_while(fits).flatten().collect()
+    peers.into_iter().take_while(fits).flatten()
 }
 
 /// Whether it is what it seemed to be before a scan found the target's ports: outgoing, or come to one of them.
@@ -524,4 +522,25 @@ fn is_as_said(contact: &Contact, came: &BTreeSet<u32>) -> bool {
 
 fn sampled(diag: &mut SockDiag, of: &Connection) -> Option<Socket> {
     Socket::read(diag.connection(of.local, of.peer).ok()??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_the_peers_with_fewest_are_sampled_one_by_one() {
+        let of = |peer: u16, inode: u32| Connection {
+            local: ([127, 0, 0, 1], 40_000).into(),
+            peer: ([127, 0, 0, 1], peer).into(),
+            inode,
+            queued: 0,
+        };
+        let many = (0..60).map(|inode| of(5432, inode));
+        let kept = many.chain([of(6379, 60), of(11_211, 61), of(11_211, 62)]);
+        let inodes: Vec<u32> = few(kept).map(|of| of.inode).collect();
+        assert_eq!(inodes, [60, 61, 62]);
+        // Two of two are as many as there may be; of three no part is taken.
+        assert_eq!(few((0..5).map(|inode| of(80 + (inode / 3) as u16, inode))).count(), 2);
+    }
 }

@@ -310,3 +310,54 @@ fn start_of<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let length = rustix::io::read(&file, &mut *buffer)?;
     Ok(&buffer[..length])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_wakes_is_told_from_one_that_sleeps() {
+        let (told, tids) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let waker = std::thread::spawn({
+            let told = told.clone();
+            move || {
+                told.send(rustix::thread::gettid()).ok();
+                while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        std::thread::spawn(move || {
+            told.send(rustix::thread::gettid()).ok();
+            std::thread::sleep(Duration::from_secs(3600));
+        });
+        let own = std::process::id();
+        let ids: BTreeSet<ThreadId> =
+            tids.iter().take(2).map(|tid| (own, tid.as_raw_nonzero().get() as u32)).collect();
+        let mut turns = Turns::default();
+        ids.iter().for_each(|id| turns.add(*id));
+        turns.count();
+        assert_eq!(turns.runs(), Some(0), "since they were added");
+        let count_until = |turns: &mut Turns, is_done: fn(&Turns) -> bool| {
+            let began = Instant::now();
+            while !is_done(turns) {
+                assert!(began.elapsed() < Duration::from_secs(10));
+                std::thread::sleep(Duration::from_millis(5));
+                turns.count();
+            }
+        };
+        count_until(&mut turns, |of| of.runs() >= Some(10));
+        // One of two has ended: as many as are left.
+        drop(end);
+        waker.join().ok();
+        count_until(&mut turns, |of| of.threads.len() == 1);
+        assert!(turns.runs().is_some());
+        turns.add((own, u32::MAX));
+        turns.count();
+        assert_eq!(turns.runs(), None, "threads that live for a request each");
+    }
+}
