@@ -58,9 +58,9 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     let is_told = inside.running < 0.5 * at_once || headers.in_order() == Some(at_once);
     // All of its connections to a peer are in use: their number is known, where order is an estimate. Not of those that more
     // questions share.
-    let are_shared = |of: &Asked| of.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * of.asked);
-    let all_asked =
-        |of: &&Asked| of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections && !are_shared(of);
+    let all_asked = |of: &&Asked| {
+        of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections && !may_be_shared(of)
+    };
     let known = inside.asked.first().filter(all_asked).map_or(at_once, |of| of.connections);
     (is_told && inside.questions() <= at_once).then_some(known)
 }
@@ -105,7 +105,12 @@ fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<(f64, 
 }
 
 fn are_in_use(asked: &Asked) -> bool {
-    asked.asked >= HALFWAY && asked.asked >= HALFWAY * asked.connections
+    asked.asked >= HALFWAY && asked.asked >= HALFWAY * asked.connections && !may_be_shared(asked)
+}
+
+/// Whether more was sent on these connections and not answered than one question each.
+fn may_be_shared(asked: &Asked) -> bool {
+    asked.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * asked.asked)
 }
 
 /// Whether there is one thread, and it is mostly busy with something else than requests.
