@@ -412,3 +412,33 @@ fn an_event_loop_whose_requests_sleep_is_told_from_one_in_which_they_wait_in_a_q
     // Three at a time, 2 ms each, are answered together.
     assert_eq!(named("answers-by-three", |_, raw| Some(raw)).as_deref(), Some("app.pool"));
 }
+
+#[test]
+fn who_is_asked_more_at_a_time_than_is_served_serves_so_few() {
+    // Go: eight clients, two connections to a peer that answers one question after the other.
+    let asked = "asked-more-than-it-serves";
+    assert_eq!(named(asked, |_, raw| Some(raw)).as_deref(), Some("app.dependency"));
+    // With one question at a time it is the service that asks one by one.
+    let of_one = |metric: &str, raw| {
+        Some(if matches!(metric, "peer.asked" | "peer.connections") { raw / 2 } else { raw })
+    };
+    assert_eq!(named(asked, of_one).as_deref(), Some("app.serial"));
+}
+
+#[test]
+fn what_one_thread_computes_is_no_order_of_what_requests_wait_for() {
+    // An event loop answers 2,500 a second, of which each takes it a tenth of a millisecond.
+    let one_by_one = |each_ns: u64| {
+        named("sleeps-in-a-loop", move |metric, raw| {
+            Some(match metric {
+                "capture.servers" => 1,
+                "capture.servers_narrower" => 900,
+                "capture.servers_early" => 0,
+                "capture.servers_p50" => each_ns,
+                _ => raw,
+            })
+        })
+    };
+    assert_eq!(one_by_one(50_000).as_deref(), Some("app.wait"));
+    assert_ne!(one_by_one(330_000).as_deref(), Some("app.wait"));
+}

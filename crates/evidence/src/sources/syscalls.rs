@@ -8,8 +8,10 @@
 //! Blind spots: a `select` or `ppoll` with a timeout of zero or of a year is "timed" alike, since the timeout is
 //! behind a pointer; a 32-bit program's numbers are read as if they were this machine's.
 
+use std::time::Duration;
+
 use super::UnreadableSource;
-use super::threads::{Doing, LATER};
+use super::threads::{Doing, LATER, TIMEOUTS};
 
 /// Which numbers the calls have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -155,12 +157,13 @@ fn judged(call: Call, arguments: &[u64; 6]) -> Said {
                 // Not told.
                 Timeout::Pointer(_) => Some(0),
             };
-            Said::Waits(match lasts {
+            let [short, long] = TIMEOUTS;
+            Said::Waits(match lasts.map(|ms| Duration::from_millis(ms.into())) {
                 None => Doing::Poll,
                 Some(_) if is_sleep => Doing::Timer,
-                Some(ms) if u128::from(ms) >= LATER.as_millis() => Doing::Poll,
-                Some(300..) => Doing::Poll300Ms,
-                Some(30..) => Doing::Poll30Ms,
+                Some(lasts) if lasts >= LATER => Doing::Poll,
+                Some(lasts) if lasts >= long => Doing::Poll300Ms,
+                Some(lasts) if lasts >= short => Doing::Poll30Ms,
                 Some(_) => Doing::PollTimed,
             })
         }

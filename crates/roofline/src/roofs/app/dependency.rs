@@ -4,7 +4,8 @@
 //!
 //! Seen on the target's own connections: those on which it sent last and has no answer yet. A peer on this host is
 //! named, with its CPU use. A connection that many requests share shows one question at most, and a channel between nodes, which
-//! also carries signals that nobody answers, always shows one: there the experiment decides ([`crate::facts::shared`]).
+//! also carries signals that nobody answers, always shows one: there segments count ([`Inside::by_segments`]), or the experiment
+//! decides ([`crate::facts::shared`]). A peer that is asked more at a time than it serves is what all wait for.
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use crate::prelude::*;
