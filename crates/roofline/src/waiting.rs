@@ -64,7 +64,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
             says += &facts.waits_words();
         }
     }
-    let hang = hang(facts);
+    let hang = facts.passed_over();
     if let Some(hang) = hang {
         let seconds = duration(facts.run.seconds());
         says += &format!(
@@ -117,13 +117,4 @@ fn asked_only(facts: &Facts) -> Option<String> {
     (!asked.is_empty()).then(|| {
         format!("it serves nobody, and of its own connections wait, for answers or for work: {to}{threads}")
     })
-}
-
-/// Connections that wait, for as long as they were watched, for what others have at once: a part of those that wait.
-fn hang(facts: &Facts) -> Option<f64> {
-    let hang = facts.ports(|port| port.unanswered_alike);
-    // Without the headers it is only known that others were answered meanwhile.
-    let headers = facts.captured().ok();
-    let is_long = headers.is_none_or(|(_, of)| facts.run.seconds() >= FEW * of.p99_s);
-    (is_long && hang >= HOLDS * (facts.ports(Watched::under_way) + hang).max(1.0)).then_some(hang)
 }

@@ -151,6 +151,27 @@ impl Facts<'_> {
         ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting)).filter(|of| of.served >= TWO)
     }
 
+    /// Connections that wait, for as long as they were watched, for what others have at once: a part of those that wait.
+    pub(crate) fn passed_over(&self) -> Option<f64> {
+        let hang = self.ports(|port| port.unanswered_alike);
+        // Without the headers it is only known that others were answered meanwhile.
+        let headers = self.captured().ok();
+        let is_long = headers.is_none_or(|(_, of)| self.run.seconds() >= FEW * of.p99_s);
+        (is_long && hang >= HOLDS * (self.ports(Watched::under_way) + hang).max(1.0))
+            .then_some(hang)
+    }
+
+    /// Of these, where nobody reads their requests, at the port where most are: it, how many, and how many are read.
+    pub(crate) fn not_read(&self) -> Option<(u16, f64, f64)> {
+        self.passed_over()?;
+        let of_port = |of: &Watched| {
+            let unread = of.unanswered_unread.min(of.unanswered_alike);
+            (of.port, unread, of.accepted() - of.unanswered_unread)
+        };
+        let most = self.watched.iter().map(of_port).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (most.1 >= 1.0 && most.1 >= HOLDS * (most.1 + most.2) && most.2 >= HALFWAY).then_some(most)
+    }
+
     /// Connections begun, by their headers; a repeated SYN does not count.
     pub(crate) fn begun(&self) -> Option<f64> {
         self.captured().ok()?;

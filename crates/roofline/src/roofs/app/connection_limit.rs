@@ -9,7 +9,7 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    not_accepted(facts).or_else(|why| not_let_in(facts).ok_or(why))
+    not_accepted(facts).or_else(|why| not_let_in(facts).or_else(|| not_read(facts)).ok_or(why))
 }
 
 fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
@@ -55,6 +55,17 @@ fn not_let_in(facts: &Facts) -> Option<Claim> {
     Some(claim(served + waiting, served, "let in").seen(format!(
         "on port {port} the first request of a connection is answered when another connection ends; one lasts {lasts} \
          from there; {waiting:.1} wait"
+    )))
+}
+
+/// Accepted connections, of whose requests nobody has read a byte in all the time in which the same requests of the others
+/// were answered again and again.
+fn not_read(facts: &Facts) -> Option<Claim> {
+    let (port, unread, read) = facts.not_read()?;
+    let lasts = duration(facts.run.seconds());
+    Some(claim(unread + read, read, "read").seen(format!(
+        "on port {port} {unread:.0} connections had the same requests as those that were answered, and nobody read them in all \
+         of the {lasts}"
     )))
 }
 
