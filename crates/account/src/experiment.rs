@@ -140,6 +140,12 @@ impl Experiment {
         [fewer, one].into_iter().flatten().map(|e| e.high).reduce(f64::min)
     }
 
+    /// The highest throughput of the main phase, half of the connections, and all again. Unit: exchanges a second.
+    pub fn best(&self) -> f64 {
+        let others = self.half.iter().chain(&self.again).map(|of| of.per_s);
+        others.fold(self.full.per_s, f64::max)
+    }
+
     /// How many are served at a time, if each takes as long as alone: `X x time alone`.
     pub fn at_once(&self) -> Option<Estimate> {
         Some(self.alone_s?.map(|time| self.full.per_s * time * (1.0 - self.alone_on_path)))

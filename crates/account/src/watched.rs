@@ -359,7 +359,12 @@ impl Watched {
         // Where messages do not alternate, the last one may need no answer.
         let state = |metric| of.latest(metric).unwrap_or(0.0);
         let is_told = exchanges.is_none_or(|headers| headers.alternate);
-        let unanswered = if is_told { state(bursts::UNANSWERED) } else { 0.0 };
+        // Those that it answered are gone from the dumps, where each has a connection of its own.
+        let answers = exchanges.is_some_and(|headers| headers.per_s > 0.0);
+        let silent = |metric| if answers { state(metric) } else { 0.0 };
+        let unanswered = state(bursts::UNANSWERED) + silent(bursts::SILENT);
+        let unanswered = if is_told { unanswered } else { 0.0 };
+        let alike = state(bursts::UNANSWERED_ALIKE) + silent(bursts::SILENT_ALIKE);
         let unanswered_unread = state(bursts::UNANSWERED_UNREAD).min(unanswered);
         let mut this = Self {
             port,
@@ -375,7 +380,7 @@ impl Watched {
             still: still(&of),
             unanswered,
             unanswered_unread,
-            unanswered_alike: state(bursts::UNANSWERED_ALIKE).min(unanswered),
+            unanswered_alike: alike.min(unanswered),
             exchanges,
         };
         // What the headers have under way is of the undecided ones.

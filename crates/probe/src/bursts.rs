@@ -11,7 +11,7 @@
 //! many connections takes milliseconds, and its ends are apart by that. Connections that begin between dumps are
 //! counted by dumps only: where more than a tenth of those asked for are gone, only dumps count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +48,10 @@ const OFTEN: Duration = Duration::from_millis(25);
 /// The share of a CPU that sampling may use.
 // Chosen: what a watched service is promised.
 const BUDGET: f64 = 0.01;
+
+/// How many lengths of a port's new requests are kept.
+// Chosen: kinds of request are fewer.
+const CAME: usize = 256;
 
 /// See the module. Dropped, it ends as well.
 #[derive(Debug)]
@@ -189,6 +193,8 @@ struct Asks<'a> {
     known: Vec<(u16, Vec<End>)>,
     /// Of the first dump, the same.
     first: Vec<(u16, Vec<End>)>,
+    /// Lengths of requests on connections that came later, by port. Unit: bytes.
+    came: BTreeMap<u16, Vec<f64>>,
     /// Between the two, where the last dump is new.
     unanswered: Vec<(u16, Unanswered)>,
     /// When the last dump ended, and the CPU time it took.
@@ -201,8 +207,17 @@ struct Asks<'a> {
 
 impl<'a> Asks<'a> {
     fn new(diag: SockDiag, ports: &'a [u16]) -> Self {
-        let (known, first, unanswered) = (Vec::new(), Vec::new(), Vec::new());
-        Self { diag, ports, known, first, unanswered, dumped: None, due: false, churns: false }
+        Self {
+            diag,
+            ports,
+            known: Vec::new(),
+            first: Vec::new(),
+            came: BTreeMap::new(),
+            unanswered: Vec::new(),
+            dumped: None,
+            due: false,
+            churns: false,
+        }
     }
 
     /// One instant of all ports. None: connections that came since the last dump would be missing.
@@ -250,7 +265,13 @@ impl<'a> Asks<'a> {
             self.first.clone_from(&self.known);
         }
         for ((port, first), (_, last)) in self.first.iter().zip(&self.known) {
-            self.unanswered.push((*port, Unanswered::between(first, last)));
+            let came = self.came.entry(*port).or_default();
+            if came.len() < CAME {
+                let known: HashSet<_> = first.iter().map(|end| (end.local, end.peer)).collect();
+                let new = last.iter().filter(|end| !known.contains(&(end.local, end.peer)));
+                came.extend(new.map(End::request).filter(|length| *length > 0.0));
+            }
+            self.unanswered.push((*port, Unanswered::between(first, last, came)));
         }
         self.dumped = Some((Instant::now(), own_cpu().saturating_sub(before)));
         self.churns = false;

@@ -249,11 +249,13 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
         _ => return None,
     };
     let of_target = |of| matches!(of, Resource::TargetCpu | Resource::TargetThread);
+    // Several processes may serve one at a time by turns, and none of them is it.
+    let in_processes = full == Resource::Process && resource == Resource::Slots;
     // What has headroom by its own figures is not full; slots of a watched service have a count of their own.
     let is_known = facts.load == Load::Made || resource != Resource::Slots;
     let has_room = is_known && each * facts.attained < HALFWAY * at_once;
     if has_room && claim.role == Role::Place
-        || resource != full && !(of_target(resource) && of_target(full))
+        || resource != full && !in_processes && !(of_target(resource) && of_target(full))
     {
         return None;
     }

@@ -127,8 +127,9 @@ fn made(facts: &Facts) -> Place {
     let explained = facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED;
     // The known stations may fit by chance; that half of the connections gave as much excludes a delay.
     let denied = model.known_elasticity >= HALFWAY && gives_no_more;
-    // Used this much, it is full at times that matter, if more connections give nothing.
-    if used >= EXPLAINED && gives_no_more {
+    // Used this much where the run was fastest, it is full at times that matter, if more connections give nothing.
+    let best = facts.experiment.as_ref().map_or(facts.attained, |of| of.best().max(facts.attained));
+    if used * best / facts.attained >= EXPLAINED && gives_no_more {
         return place.is(Regime::Full, fullest);
     }
     if explained && !denied {

@@ -442,3 +442,34 @@ fn what_one_thread_computes_is_no_order_of_what_requests_wait_for() {
     assert_eq!(one_by_one(50_000).as_deref(), Some("app.wait"));
     assert_ne!(one_by_one(330_000).as_deref(), Some("app.wait"));
 }
+
+#[test]
+fn who_is_let_in_and_not_read_while_others_are_answered_waits_for_one_of_these_to_end() {
+    // Go behind nginx, which keeps 16 connections; two are served, and the next when one of them ends.
+    let unread = "not-read";
+    assert_eq!(named(unread, |_, raw| Some(raw)).as_deref(), Some("app.connection-limit"));
+    // Who was read hangs, or polls for long; who asked something else may wait for it.
+    for metric in ["bursts.unanswered_unread", "bursts.unanswered_alike"] {
+        assert_eq!(named(unread, |name, raw| Some(if name == metric { 0 } else { raw })), None);
+    }
+}
+
+#[test]
+fn a_machine_that_is_full_where_the_run_is_fastest_is_no_pool() {
+    // Go and a service that it asks: both CPUs were nine tenths used by half of the connections, and by all of them later.
+    let (header, evidence) = recording("foreign/full-where-fastest");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("host.cpu"));
+    let mut slower = changed(&evidence, |_, _, raw| Some(raw));
+    slower.steps.clone_from(&evidence.steps);
+    for step in slower.steps.iter_mut().filter(|step| step.connections > 1) {
+        step.answered = step.answered * 85 / 100;
+        step.good = step.answered;
+    }
+    assert_eq!(judged(&header, &slower).verdict.by(), Some("app.pool"));
+}
+
+#[test]
+fn several_processes_that_serve_one_at_a_time_by_turns_are_one_at_a_time() {
+    // Erlang: 12 alike, of which another is asked in each second.
+    assert_eq!(named("one-of-several-by-turns", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+}

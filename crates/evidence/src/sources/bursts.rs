@@ -76,6 +76,10 @@ metrics! {
     UNANSWERED_UNREAD: u64 = "bursts.unanswered_unread", "1";
     /// Of these, the ones whose requests are as long as those of a connection that was answered meanwhile; a state.
     UNANSWERED_ALIKE: u64 = "bursts.unanswered_alike", "1";
+    /// Connections as those of `bursts.unanswered`, read, at a port that has sent nothing on any open one; a state.
+    SILENT: u64 = "bursts.silent", "1";
+    /// Of these, the ones whose requests are as long as one on a connection that came since the first dump; a state.
+    SILENT_ALIKE: u64 = "bursts.silent_alike", "1";
 }
 
 /// Where a connection is, seen from the server's end.

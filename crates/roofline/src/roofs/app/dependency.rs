@@ -11,6 +11,9 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    if let Some(claim) = hangs(facts) {
+        return Ok(claim);
+    }
     let most = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let most = most.map(|asked| (asked, facts.shared(asked)));
     // Of several shared connections that on which most requests wait.
@@ -69,6 +72,25 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         // Who asks less often spares also what asking takes here.
         .at_least(Least::OfTarget)
         .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(last))]))
+}
+
+/// Clients that had no answer in all the time in which others had theirs, and as many questions to a peer.
+fn hangs(facts: &Facts) -> Option<Claim> {
+    let hang = facts.passed_over()?;
+    let asked = facts.inside.asked.iter().max_by(|a, b| a.unanswered.total_cmp(&b.unanswered));
+    let asked = asked.filter(|of| of.unanswered >= 1.0 && of.unanswered >= EXPLAINED * hang)?;
+    let all = facts.ports(Watched::accepted).max(hang);
+    let part = Part::TurnedAway { asked: all, served: all - hang };
+    let (who, unanswered) = (asked.words(), asked.unanswered);
+    Some(
+        Claim { role: Role::Elsewhere, ..Claim::cause(vec![part]) }
+            .sum(format!("{hang:.0} of {all:.0} requests had no answer, and wait for {who}"))
+            .seen(format!(
+                "{unanswered:.0} connections to it had none in all of the {}",
+                duration(facts.run.seconds())
+            ))
+            .lifted_by([Remedy::human("answers all", by_hand(asked))]),
+    )
 }
 
 /// `it waits in turn for 127.0.0.1:5432 (postgres, pid 812) on 3.9 of its connections`.
