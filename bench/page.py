@@ -179,6 +179,11 @@ def measured(results, how):
     )
 
 
+# Parts that are written by hand, or by programs that are run by themselves: `bench/many`, `bench/tsung`.
+CARRIED = ("profiles", "users")
+BEGINNINGS = [f"<!-- {name} -->" for name in CARRIED]
+
+
 def replaced(page, parts, about):
     """The page with these parts in the place of those of the same title, or before its end.
 
@@ -189,9 +194,9 @@ def replaced(page, parts, about):
         title, new = part.split("\n", 1)[0], f"{part.rstrip()}\n\n{about}\n\n"
         at = page.find(title + "\n")
         if at < 0:
-            at = end = min(found for found in map(page.find, ("<!-- users -->", "## How to repeat")) if found >= 0)
+            at = end = min(found for found in map(page.find, (*BEGINNINGS, "## How to repeat")) if found >= 0)
         else:
-            ends = (page.find(mark, at + 1) for mark in ("\n## ", "\n<!-- users -->"))
+            ends = (page.find(mark, at + 1) for mark in ("\n## ", *(f"\n{one}" for one in BEGINNINGS)))
             end = min(found + 1 for found in ends if found >= 0)
         page = page[:at] + new + page[end:]
     return page
@@ -447,16 +452,17 @@ def between(parts):
 
 
 def carried(page, before):
-    """The page, with the part about users of the one before: `bench/many` and `bench/tsung` are run by themselves.
+    """The page, with the parts of the one before that no run of this program writes.
 
     >>> carried("a\\n## How to repeat\\n", "b\\n<!-- users -->\\nc\\n<!-- /users -->\\n## How to repeat\\n")
     'a\\n<!-- users -->\\nc\\n<!-- /users -->\\n## How to repeat\\n'
     >>> carried("a\\n", "b\\n")
     'a\\n'
     """
-    part = re.search("<!-- users -->.*?<!-- /users -->\\n", before, re.DOTALL)
+    found = (re.search(f"<!-- {name} -->.*?<!-- /{name} -->\\n", before, re.DOTALL) for name in CARRIED)
+    parts = "".join(part[0] for part in found if part)
     end = page.find("## How to repeat")
-    return page[:end] + part[0] + page[end:] if part and end >= 0 else page
+    return page[:end] + parts + page[end:] if end >= 0 else page
 
 
 def machine(server_core, core):

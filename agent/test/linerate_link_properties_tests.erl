@@ -54,7 +54,7 @@ frames_round_trip() ->
             proper_types:range(1, 3000), proper_types:boolean(), proper_types:list(proper_types:range(1, 5000))
         ]),
         holds(fun({Small, Bulk, Long, Part, Safe, Cuts}) ->
-            Frames = [linerate_link_frame:small(Small, Safe) | [linerate_link_frame:lone(Run, Safe) || Run <- Small]] ++
+            Frames = [linerate_link_frame:small(Small, Safe) | [linerate_link_frame:small([Run], Safe) || Run <- Small]] ++
                 linerate_link_frame:bulk(Bulk ++ [{7, a, 0, 0, {wait, 3}}], 1 bsl 30, Safe) ++
                 linerate_link_frame:bulk([Long], Part, Safe) ++ [linerate_link_frame:left(length(Cuts))],
             Stream = iolist_to_binary([[<<(iolist_size(Frame)):32>>, Frame] || Frame <- Frames]),

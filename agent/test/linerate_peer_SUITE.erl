@@ -15,6 +15,7 @@ all() ->
         a_request_is_answered_when_the_peer_has_answered,
         a_burst_is_answered_when_the_peer_has_counted_it,
         the_probe_tells_what_a_channel_carries_and_leaves_out_who_asks,
+        a_peer_has_the_busy_limit_of_its_node,
         a_server_that_stops_takes_its_peer_along,
         a_node_that_is_killed_takes_its_peer_along,
         a_node_without_a_name_says_so
@@ -22,8 +23,10 @@ all() ->
 
 init_per_testcase(a_node_without_a_name_says_so, Config) ->
     Config;
+init_per_testcase(a_peer_has_the_busy_limit_of_its_node, Config) ->
+    [{node, node_with_a_name(["+zdbbl", "3000"])} | Config];
 init_per_testcase(_Case, Config) ->
-    [{node, node_with_a_name()} | Config].
+    [{node, node_with_a_name([])} | Config].
 
 end_per_testcase(_Case, Config) ->
     case proplists:get_value(node, Config) of
@@ -111,6 +114,16 @@ channel() ->
 value(Name, Values) ->
     proplists:get_value(Name, Values).
 
+a_peer_has_the_busy_limit_of_its_node(Config) ->
+    ?assertEqual(3000 * 1024, in_node("linerate_peer_SUITE:busy_limit()", Config)).
+
+busy_limit() ->
+    #{handle := Handle} = relay(#{}),
+    [{Peer, _}] = erlang:system_info(dist_ctrl),
+    Limit = rpc:call(Peer, erlang, system_info, [dist_buf_busy_limit]),
+    ok = linerate_relay:stop(Handle),
+    Limit.
+
 a_server_that_stops_takes_its_peer_along(Config) ->
     Pid = in_node("linerate_peer_SUITE:stopped()", Config),
     gone(Pid).
@@ -166,12 +179,12 @@ request(Port) ->
 
 %% The node that the cases run in.
 
-node_with_a_name() ->
+node_with_a_name(Flags) ->
     Paths = lists:append([["-pa", Path] || Path <- code:get_path(), filename:pathtype(Path) =:= absolute]),
     Name = "linerate_peer_suite_" ++ os:getpid() ++ "@127.0.0.1",
     Port = open_port({spawn_executable, filename:join([code:root_dir(), "bin", "erl"])}, [
         {args,
-            ["-noshell", "-noinput", "-start_epmd", "false", "-epmd_module", "linerate_peer_epmd"] ++
+            Flags ++ ["-noshell", "-noinput", "-start_epmd", "false", "-epmd_module", "linerate_peer_epmd"] ++
                 Paths ++ ["-run", "linerate_peer_SUITE", "main", Name]},
         {line, 4096},
         binary

@@ -7,6 +7,8 @@
 -export([
     small_and_large_messages_keep_their_order/1,
     each_of_a_million_messages_arrives_once_and_in_order/1,
+    senders_that_change_their_destination_under_load_keep_each_ones_order/1,
+    messages_of_many_senders_wait_off_the_lanes_heap/1,
     a_call_is_answered_by_a_gen_server/1,
     a_stream_of_a_file_arrives_whole/1,
     a_stream_of_iodata_arrives_in_order_whatever_its_pieces_are/1,
@@ -25,6 +27,8 @@ all() ->
     [
         small_and_large_messages_keep_their_order,
         each_of_a_million_messages_arrives_once_and_in_order,
+        senders_that_change_their_destination_under_load_keep_each_ones_order,
+        messages_of_many_senders_wait_off_the_lanes_heap,
         a_call_is_answered_by_a_gen_server,
         a_stream_of_a_file_arrives_whole,
         a_stream_of_iodata_arrives_in_order_whatever_its_pieces_are,
@@ -65,6 +69,50 @@ each_of_a_million_messages_arrives_once_and_in_order(_) ->
         ?assertEqual([Each || _ <- lists:seq(1, 4)],
             [receive {in_order, N} -> N; Other -> Other after 50000 -> none end || _ <- lists:seq(1, 4)])
     end).
+
+%% Bursts of them fill the allowance and more, or do not: what a sender has waited with becomes its own destination.
+senders_that_change_their_destination_under_load_keep_each_ones_order(_) ->
+    linerate_link_nodes:with_link(fun(Link, Node) ->
+        {Each, Self, Senders, Dests} = {40000, self(), 4, 3},
+        [
+            spawn_link(fun() ->
+                There = [spawn(Node, linerate_link_nodes, counts, [Self, 1, Each]) || _ <- lists:seq(1, Dests)],
+                %% One is sent to by its name, whatever that is.
+                true = Sender > 1 orelse erpc:call(Node, erlang, register, [none, hd(There)]),
+                Names = case Sender of 1 -> [none | tl(There)]; _ -> There end,
+                bursts(Link, [{To, 1} || To <- Names], Each),
+                receive never -> ok end
+            end)
+         || Sender <- lists:seq(1, Senders)
+        ],
+        All = lists:duplicate(Senders * Dests, Each),
+        ?assertEqual(All, [receive {in_order, N} -> N; Other -> Other after 50000 -> none end || _ <- All])
+    end).
+
+bursts(_, [], _) ->
+    ok;
+bursts(Link, [{To, Next} | Others], Each) ->
+    Last = min(Each, Next + element(rand:uniform(4), {0, 1, 300, 1500})),
+    [ok = linerate_link:send(Link, To, {N, padding(N)}) || N <- lists:seq(Next, Last)],
+    bursts(Link, Others ++ [{To, Last + 1} || Last < Each], Each).
+
+messages_of_many_senders_wait_off_the_lanes_heap(_) ->
+    linerate_link_nodes:with_link(#{small => 1}, fun(Link, Node) ->
+        Holder = spawn(Node, linerate_link_nodes, hold, []),
+        ok = linerate_link:send(Link, Holder, one),
+        [Lane] = [Pid || {_, _, small, Pid, _} <- ets:tab2list(linerate_link_lanes)],
+        on(on_heap, Lane, 500),
+        Pids = [spawn_link(fun() -> ok = linerate_link:send(Link, Holder, N), receive go -> ok end end) || N <- lists:seq(1, 100)],
+        on(off_heap, Lane, 500),
+        [Pid ! go || Pid <- Pids],
+        on(on_heap, Lane, 500)
+    end).
+
+on(Queue, Lane, Tries) ->
+    case process_info(Lane, message_queue_data) of
+        {message_queue_data, Queue} -> ok;
+        _ when Tries > 0 -> timer:sleep(10), on(Queue, Lane, Tries - 1)
+    end.
 
 %% One of a thousand is a large message.
 padding(N) when N rem 1000 =:= 0 -> binary:copy(<<1>>, 50000);

@@ -116,12 +116,17 @@ names() ->
         _ -> shortnames
     end.
 
+%% What a channel may queue before senders are suspended, in both directions what this node was started with. Unit: KiB.
+-spec busy_limit() -> pos_integer().
+busy_limit() ->
+    erlang:system_info(dist_buf_busy_limit) div 1024.
+
 -spec boot(map(), pos_integer()) -> port().
 boot(Wish, Schedulers) ->
     Program = filename:join([code:root_dir(), "bin", "erl"]),
     Folder = filename:dirname(code:which(?MODULE)),
     Flags =
-        ["+Bd", "+S", integer_to_list(Schedulers), "+sbwt", "none"] ++
+        ["+Bd", "+S", integer_to_list(Schedulers), "+sbwt", "none", "+zdbbl", integer_to_list(busy_limit())] ++
             ["-noshell", "-noinput", "-hidden"] ++
             ["-start_epmd", "false", "-epmd_module", "linerate_peer_epmd"] ++ secure(),
     Port = open_port({spawn_executable, Program}, [

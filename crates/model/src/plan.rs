@@ -87,7 +87,7 @@ pub struct Target {
     /// evidence; no run is made of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
-    /// Emulator flags of that node.
+    /// Emulator flags of that node. A second node that it starts (`relay`, `dist-link`, `stream-terms`) has its `+zdbbl`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm_flags: Vec<String>,
     /// CPUs the target may use (`sched_setaffinity`); empty: all.

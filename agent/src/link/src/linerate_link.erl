@@ -88,6 +88,8 @@
     bulk :: pid(),
     %% Numbers of the two lanes.
     numbers :: {pos_integer(), pos_integer()},
+    %% The destination that the small lane takes for messages that name none (`linerate_link_lane:own/2'); 0: none yet.
+    own = 0 :: 0 | pid() | atom(),
     %% Destinations to which a large message was the last one.
     large = #{} :: #{pid() | atom() => []},
     flags :: atomics:atomics_ref(),
@@ -182,21 +184,27 @@ id(#link{id = Id}) ->
 %% told in a message.
 -spec send(link(), dest(), term()) -> ok | {error, closed}.
 send(#link{id = Id, flags = Flags} = Link, Dest, Term) ->
-    case atomics:get(Flags, 1) of
-        0 ->
-            Sender =
-                case get(Id) of
-                    #sender{} = Known -> Known;
-                    undefined -> register_sender(Link)
-                end,
-            There = there(Dest, Link),
-            case erlang:external_size(Term) of
-                Size when Size < Link#link.threshold -> small(There, Term, Size, Sender, Link);
-                Size -> large(There, Term, Size, Sender, Link)
-            end;
-        _ ->
-            _ = erase(Id),
-            {error, closed}
+    %% For a known sender the flag is read once, after its message was given: an atomic is read in 28 ns and added to in 13.
+    case get(Id) of
+        #sender{} = Sender ->
+            send(Dest, Term, Sender, Link);
+        undefined ->
+            case atomics:get(Flags, 1) of
+                0 -> send(Dest, Term, register_sender(Link), Link);
+                _ -> {error, closed}
+            end
+    end.
+
+-spec send(dest(), term(), #sender{}, #link{}) -> ok | {error, closed}.
+send(Dest, Term, Sender, Link) ->
+    There = there(Dest, Link),
+    Taken = case erlang:external_size(Term) of
+        Size when Size < Link#link.threshold -> small(There, Term, Size, Sender, Link);
+        Size -> large(There, Term, Size, Sender, Link)
+    end,
+    case Taken of
+        ok -> ok;
+        {error, closed} -> _ = erase(Link#link.id), Taken
     end.
 
 -spec there(dest(), #link{}) -> pid() | atom().
@@ -214,16 +222,27 @@ small(Dest, Term, Size, #sender{large = Large} = Sender, Link) when is_map_key(D
     queued(Dest, Term, Size, Changed, Link);
 small(Dest, Term, Size, #sender{counts = Counts, number = Number, numbers = {Lane, _}} = Sender, #link{flags = Flags} = Link) ->
     %% Where the lane has nothing to write, and nothing of this process, it is written here.
-    case atomics:get(Counts, 1) =:= 0 andalso linerate_link_lane:take(Flags, Lane, Number) of
+    case atomics:add_get(Counts, 1, 0) =:= 0 andalso atomics:get(Flags, 1) =:= 0 andalso linerate_link_lane:take(Flags, Lane, Number) of
         true -> lone(Dest, Term, Size, Sender, Link);
         false -> queued(Dest, Term, Size, Sender, Link)
     end.
 
+%% Where a process has waited for its allowance its next messages will be many, and most likely to the same destination.
 -spec queued(pid() | atom(), term(), non_neg_integer(), #sender{}, #link{}) -> ok | {error, closed}.
-queued(Dest, Term, Size, #sender{number = Number, small = Small} = Sender, Link) ->
+queued(Dest, Term, Size, #sender{number = Number, small = Small, own = Own} = Sender, Link) ->
     Charged = Size + ?OVERHEAD,
-    Small ! {Number, Charged, Dest, Term},
-    taken(1, Charged, Small, Sender, Link).
+    Small ! case Dest of
+        Own -> linerate_link_lane:to_own(Number, Charged, Dest, Term);
+        _ -> {Number, Charged, Dest, Term}
+    end,
+    case taken(1, Charged, Small, Sender, Link) of
+        waited when Dest =/= Own ->
+            Small ! linerate_link_lane:own(Number, Dest),
+            _ = put(Link#link.id, Sender#sender{own = Dest}),
+            ok;
+        waited -> ok;
+        Taken -> Taken
+    end.
 
 -spec lone(pid() | atom(), term(), non_neg_integer(), #sender{}, #link{}) -> ok | {error, closed}.
 lone(Dest, Term, Size, Sender, #link{flags = Flags, senders = Senders, safe = Safe}) ->
@@ -250,7 +269,10 @@ large(Dest, Term, Size, #sender{large = Large} = Sender, Link) when is_map_key(D
     #sender{number = Number, bulk = Bulk} = Sender,
     {Charged, Payload} = payload(Term, Size),
     Bulk ! {Number, Charged, Dest, Payload},
-    taken(2, Charged, Bulk, Sender, Link);
+    case taken(2, Charged, Bulk, Sender, Link) of
+        waited -> ok;
+        Taken -> Taken
+    end;
 large(Dest, Term, Size, Sender, Link) ->
     #sender{number = Number, bulk = Bulk, numbers = {_, To}, steps = Steps} = Sender,
     step({fence, Steps + 1, To}, Dest, Sender),
@@ -290,7 +312,7 @@ forget(#sender{number = Number, bulk = Bulk, numbers = {To, _}, large = Large} =
 
 %% The flag is read after the message was given: a lane that ends sets it before it counts what it has,
 %% so that a message is counted there or `{error, closed}' here.
--spec taken(1 | 2, pos_integer(), pid(), #sender{}, #link{}) -> ok | {error, closed}.
+-spec taken(1 | 2, pos_integer(), pid(), #sender{}, #link{}) -> ok | waited | {error, closed}.
 taken(Slot, Size, Lane, #sender{counts = Counts} = Sender, #link{flags = Flags} = Link) ->
     Allowance = case Slot of
         1 -> Link#link.allowance;
@@ -307,7 +329,7 @@ taken(Slot, Size, Lane, #sender{counts = Counts} = Sender, #link{flags = Flags} 
     end.
 
 %% The lane finds who waits in the table, and answers when half of the allowance is free.
--spec wait(1 | 2, pos_integer(), pid(), #sender{}, #link{}) -> ok | {error, closed}.
+-spec wait(1 | 2, pos_integer(), pid(), #sender{}, #link{}) -> waited | {error, closed}.
 wait(Slot, Allowance, Lane, #sender{number = Number, counts = Counts}, #link{senders = Senders}) ->
     Monitor = monitor(process, Lane),
     try ets:insert(Senders, {{Number, Slot}, Monitor}) of
@@ -318,13 +340,13 @@ wait(Slot, Allowance, Lane, #sender{number = Number, counts = Counts}, #link{sen
                 [_] ->
                     ok = atomics:put(Counts, Slot + 2, 0),
                     demonitor(Monitor, [flush]),
-                    ok;
+                    waited;
                 _ ->
                     receive
                         {Monitor, go} ->
                             ok = atomics:put(Counts, Slot + 2, 0),
                             demonitor(Monitor, [flush]),
-                            ok;
+                            waited;
                         {'DOWN', Monitor, process, _, _} ->
                             {error, closed}
                     end
