@@ -178,6 +178,18 @@ impl Facts<'_> {
         Some(self.headers().map(|of| of.opened_per_s).sum::<f64>() * self.run.seconds())
     }
 
+    /// Exchanges asked for, and those that were no refusal, in the window.
+    pub(crate) fn not_refused(&self) -> (f64, f64) {
+        if self.load == Load::Made {
+            return (self.run.load.exchanges as f64, self.run.load.good as f64);
+        }
+        let of_all = |rate: fn(&Exchanges) -> f64| {
+            self.headers().map(rate).sum::<f64>() * self.run.seconds()
+        };
+        let (answers, hung_up) = (of_all(|of| of.per_s), of_all(|of| of.hung_up_per_s));
+        (answers + hung_up, answers - of_all(Exchanges::told_no_per_s))
+    }
+
     /// Connections asked for, and accepted: all but so many.
     pub(crate) fn let_in(&self, lost: f64) -> (f64, f64) {
         let open = f64::from(self.run.connections());

@@ -2,6 +2,8 @@
 //!
 //! `turned away = connections that wait to be accepted or failed, of all`
 //!
+//! Those that are open may be answered by refusals: what an answer takes, a file or a socket of its own, is not there either.
+//!
 //! - `host.descriptors`: the process has opened all that it may.
 //! - `vm.port-limit`: every inet socket of a node is a port, and the table of ports is full.
 //! - `vm.process-limit`: the table of processes is full, and none can be started for a new connection.
@@ -31,6 +33,14 @@ impl Stock {
         };
         let (asked, served) = facts.let_in(lost);
         let out = in_percent(of.out);
+        let (all_answers, good) = facts.not_refused();
+        if lost == 0.0 && good < HALFWAY * all_answers {
+            let asked = all_answers;
+            return Ok(Claim::cause(vec![Part::TurnedAway { asked, served: good }])
+                .sum(format!("{good:.0} of {asked:.0} answers were no refusal: {taken}"))
+                .seen(format!("{all} {name} were {is} in {out} of samples, and no connection waits"))
+                .lifted_by([remedy(self, &of, lost)]));
+        }
         Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
             .sized_if(lost > 0.0 || self == Stock::Descriptors)
             .sum(format!("{served:.0} of {asked:.0} connections were accepted: {taken}"))
