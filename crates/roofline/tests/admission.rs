@@ -97,6 +97,14 @@ fn a_limit_of_the_servers_is_not_named_where_descriptors_ran_out() {
     assert_eq!(open.reading("process.nofile", 100).named().unwrap(), "host.descriptors");
 }
 
+/// Erlang: each answer opens a socket that is not closed, and at 1,024 each is 500 (emfile).
+#[test]
+fn refusals_are_for_want_of_descriptors_where_none_are_left() {
+    let refuses = || Recorded::of("foreign/refuses-without-descriptors");
+    assert_eq!(refuses().named().unwrap(), "host.descriptors");
+    assert_eq!(refuses().reading("process.fds_max", 100).named().unwrap(), "app.refused");
+}
+
 #[test]
 fn a_table_of_ports_that_is_full_is_neither_of_them() {
     let full = Recorded::of("port-limit");
