@@ -41,6 +41,44 @@ backends_and_buffers_do_as_well_test_() ->
         ]
     ].
 
+a_part_that_is_switched_off_changes_no_count_test_() ->
+    {ok, Byte} = linerate_shape:read(<<"1">>),
+    [
+        shown(linerate_stream_terms, maps:merge(Knobs, #{encode => Encode, decode => Decode}))
+     || Encode <- [on, off],
+        Decode <- [on, off],
+        Knobs <- [
+            #{},
+            #{cut => none},
+            #{cut => none, batch => 7},
+            #{cut => process, batch => 7, active => 3},
+            #{packet => raw, cut => none},
+            #{together => list, batch => 7},
+            #{together => list, batch => 7, cut => process},
+            #{together => list, batch => 7, term => Byte},
+            #{together => words, batch => 7},
+            #{together => words, batch => 7, term => tree, tls => on}
+        ]
+    ].
+
+a_part_alone_takes_each_term_of_a_burst_test_() ->
+    [
+        shown(linerate_stream_terms, maps:merge(Knobs, #{alone => Part}))
+     || Part <- linerate_stream_alone:parts(),
+        Knobs <- [
+            #{},
+            #{packet => raw},
+            #{cut => none},
+            #{cut => process},
+            #{cut => process, batch => 7},
+            #{cut => process, batch => 7, buffer => 10},
+            #{cut => process, batch => 7, together => list},
+            #{together => list, batch => 7},
+            #{together => words, batch => 7},
+            #{decode => off}
+        ]
+    ].
+
 every_kind_of_link_and_window_test_() ->
     [
         shown(linerate_dist_link, #{link => Link, window => Window, payload => Payload})
@@ -74,12 +112,12 @@ what_cannot_be_is_refused_with_what_to_write_test() ->
     List = knobs(linerate_stream_terms, #{together => list, packet => 2}),
     {error, {listen, {knobs, Needs}}} = linerate_stream_terms:start(Where, List),
     ?assertEqual(
-        "together=list needs packet=4 and decode=on, not packet=2 and decode=on", lists:flatten(Needs)
+        "together=list needs packet=4 and cut=driver or process, not packet=2 and cut=driver", lists:flatten(Needs)
     ),
-    Words = knobs(linerate_stream_terms, #{together => words, decode => off}),
+    Words = knobs(linerate_stream_terms, #{together => words, cut => none}),
     {error, {listen, {knobs, NeedsToo}}} = linerate_stream_terms:start(Where, Words),
     ?assertEqual(
-        "together=words needs packet=4 and decode=on, not packet=4 and decode=off", lists:flatten(NeedsToo)
+        "together=words needs packet=4 and cut=driver or process, not packet=4 and cut=none", lists:flatten(NeedsToo)
     ),
     Async = knobs(linerate_dist_link, #{async_dist => on}),
     ?assertMatch("async_dist=on needs OTP 25.3" ++ _, refused_or(Async, "async_dist=on needs OTP 25.3, which this is")),

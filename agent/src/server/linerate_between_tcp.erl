@@ -7,6 +7,8 @@
 
 -export([open/3]).
 -export([far/3]).
+%% For one part alone.
+-export([messages/3, take/3]).
 
 -export_type([plan/0]).
 
@@ -24,7 +26,10 @@
     list => fun((non_neg_integer(), pos_integer()) -> iodata()),
     %% Bytes of length before each message, and who cuts by it: the driver of the far end or its process.
     packet := raw | 2 | 4,
-    cut := driver | process,
+    %% None: messages are counted by the length of what arrives.
+    cut := driver | process | none,
+    %% Off: what a call sends is made once.
+    encode => on | off,
     active := linerate_reading:mode(),
     delay_send := on | off,
     nodelay := on | off,
@@ -55,13 +60,22 @@ open(Node, Ip, #{window := Asked, burst := Burst, nodelay := Nodelay} = Asking) 
             Socket = secured(near, Tcp, Plan),
             ok = linerate_reading:setopts(Socket, [{packet, sends(Plan)}]),
             Counts = linerate_between_counts:counts(),
+            Ready = ready(Plan),
             fun() ->
-                Calls = send(Socket, Plan, Window, {0, 0, erlang:monotonic_time()}),
+                Calls = send(Socket, Ready, Window, {0, 0, erlang:monotonic_time()}),
                 ok = of_ports(Plan, Counts, Calls + 1),
                 linerate_reading:setopts(Socket, [{nodelay, Nodelay =:= on}])
             end
     after ?PATIENCE -> exit({far_end, silent})
     end.
+
+%% Where nothing is encoded, what each call but a burst's last sends.
+-spec ready(plan()) -> plan().
+ready(#{encode := off, batch := Batch, burst := Burst, window := Window} = Plan) ->
+    Count = lists:min([Batch, Burst, Window]),
+    Plan#{ready => {Count, messages(Plan, 0, Count)}};
+ready(Plan) ->
+    Plan.
 
 %% The far end's certificate is made here: it is told all that it needs.
 -spec secure(plan()) -> plan().
@@ -119,7 +133,10 @@ send(Socket, #{window := Window} = Plan, Credit, {Sent, Calls, Began}) ->
         linerate_between_counts:timed(linerate_between_counts:counts(), erlang:monotonic_time() - Began),
     send(Socket, Plan, Credit + Answered, {Sent, Calls + 1, Began}).
 
+%% @doc What a call sends: so many messages from that number on.
 -spec messages(plan(), non_neg_integer(), pos_integer()) -> iodata().
+messages(#{ready := {Count, Bytes}}, _Sent, Count) ->
+    Bytes;
 messages(#{list := List, packet := Packet}, Sent, Count) ->
     Bytes = List(Sent, Count),
     [<<(iolist_size(Bytes)):Packet/unit:8>> | Bytes];
@@ -155,7 +172,7 @@ length_bytes(#{packet := Packet}) -> Packet.
 %% Where the process cuts, its driver sees a stream.
 -spec receives(plan()) -> raw | 2 | 4.
 receives(#{form := bytes}) -> raw;
-receives(#{cut := process}) -> raw;
+receives(#{cut := Cut}) when Cut =/= driver -> raw;
 receives(#{packet := Packet}) -> Packet.
 
 -spec backend(plan()) -> [{inet_backend, socket}].
@@ -231,8 +248,11 @@ count(Socket, #{active := Mode} = Plan, Counted, Arrivals) ->
 answers(_Plan, Answered, {_, Answered, _}) -> ok;
 answers(Plan, _Answered, _Before) -> of_ports(Plan, linerate_between_counts:counts(), 1).
 
+%% @doc What arrived, counted.
 -spec take(plan(), binary(), counted()) -> counted().
 take(#{form := bytes} = Plan, Arrived, Counted) ->
+    lengths(Plan, byte_size(Arrived), Counted);
+take(#{cut := none} = Plan, Arrived, Counted) ->
     lengths(Plan, byte_size(Arrived), Counted);
 take(#{packet := raw} = Plan, Arrived, Counted) ->
     lengths(Plan, byte_size(Arrived), Counted);
@@ -247,8 +267,9 @@ take(Plan, Arrived, {Count, Answered, Left}) ->
 -spec lengths(plan(), non_neg_integer(), counted()) -> counted().
 lengths(Plan, Bytes, {Count, Answered, <<>>}) ->
     lengths(Plan, Bytes, {Count, Answered, 0});
-lengths(#{size := Size}, Bytes, {Count, Answered, Left}) ->
-    {Count + (Left + Bytes) div Size, Answered, (Left + Bytes) rem Size}.
+lengths(#{size := Size} = Plan, Bytes, {Count, Answered, Left}) ->
+    Whole = length_bytes(Plan) + Size,
+    {Count + (Left + Bytes) div Whole, Answered, (Left + Bytes) rem Whole}.
 
 -spec cut(plan(), binary(), non_neg_integer(), non_neg_integer()) -> counted().
 cut(#{packet := Packet} = Plan, Arrived, Count, Answered) ->
@@ -261,6 +282,10 @@ cut(#{packet := Packet} = Plan, Arrived, Count, Answered) ->
 
 %% How many messages are in a frame.
 -spec took(plan(), binary()) -> pos_integer().
+took(#{together := list, form := frames}, Frame) ->
+    listed(Frame);
+took(#{together := words, form := frames}, Frame) ->
+    linerate_words:count(Frame);
 took(#{together := list}, Frame) ->
     length(binary_to_term(Frame));
 took(#{together := words}, Frame) ->
@@ -273,6 +298,12 @@ took(#{form := terms}, Frame) ->
     1;
 took(#{form := frames, size := Size}, Frame) when byte_size(Frame) =:= Size ->
     1.
+
+%% How many terms are in a list's external format, none of which is read.
+%% Source: "External Term Format", ERTS User's Guide: LIST_EXT, and STRING_EXT of a list of bytes.
+-spec listed(binary()) -> pos_integer().
+listed(<<131, 108, Count:32, _/binary>>) -> Count;
+listed(<<131, 107, Count:16, _/binary>>) -> Count.
 
 -spec answer(linerate_reading:socket(), plan(), counted()) -> counted().
 answer(Socket, #{window := Window, burst := Burst} = Plan, {Count, Answered, Left}) when

@@ -2,7 +2,8 @@
 %% node, over a TCP connection of its own, a burst of external terms for each request.
 %%
 %% Knobs are what such a stream can be given: how it is written, how it is read, what the terms are, and how
-%% many go into one call.
+%% many go into one call. `encode', `decode' and `cut' switch one part off, and `alone' does one part and no other, without
+%% a wire (`linerate_stream_alone'): so each part has its cost.
 -module(linerate_stream_terms).
 -behaviour(linerate_server).
 
@@ -32,10 +33,15 @@ knobs() ->
         {batch, [{1, 10000}], 1, "terms in one call of gen_tcp:send/2"},
         {together, [each, list, words], each,
             "terms of a call: each by itself; as one list; or as a list whose pairs of integers are two machine words each, "
-            "and no external format (packet 4, decoded)"},
+            "and no external format (packet 4, cut by the driver or the process)"},
         {packet, [raw, 2, 4], 4, "bytes of length before each term; raw: they are not told apart"},
-        {cut, [driver, process], driver, "who cuts terms out of what arrives"},
-        {decode, [on, off], on, "the receiver reads each term"},
+        {cut, [driver, process, none], driver,
+            "who cuts terms out of what arrives; none: they are counted by its length, and not read (each by itself)"},
+        {encode, [on, off], on, "off: what a call sends is made once, before the first request"},
+        {decode, [on, off], on, "the receiver reads each term; off: it counts them"},
+        {alone, [off | linerate_stream_alone:parts()], off,
+            "one part of it at one node and without a wire: encoding what a call sends; cutting (where the process does) and "
+            "decoding what arrives; delivering what arrives, as a message"},
         linerate_socket:delay_send_knob(),
         linerate_reading:knob(once)
     ] ++ linerate_between:knobs().
@@ -58,9 +64,9 @@ started(#{ip := Ip} = Where, #{burst := Burst, packet := Packet, together := Tog
         #{packet := _} when Packet =/= raw, Size >= 1 bsl (8 * Packet) ->
             Sentence = "a term of ~w bytes does not fit packet=~w: write packet=4",
             {error, {listen, {knobs, io_lib:format(Sentence, [Size, Packet])}}};
-        #{decode := Decode} when Together =/= each, Packet =/= 4; Together =/= each, Decode =/= on ->
-            Sentence = "together=~w needs packet=4 and decode=on, not packet=~w and decode=~w",
-            {error, {listen, {knobs, io_lib:format(Sentence, [Together, Packet, Decode])}}};
+        #{cut := Cut} when Together =/= each, Packet =/= 4; Together =/= each, Cut =:= none ->
+            Sentence = "together=~w needs packet=4 and cut=driver or process, not packet=~w and cut=~w",
+            {error, {listen, {knobs, io_lib:format(Sentence, [Together, Packet, Cut])}}};
         #{} ->
             Open = fun(Node) -> open(Node, Ip, Plan) end,
             linerate_between:start(Where, {Burst, Burst * Size}, fun(_Node, _Peer) -> {ok, Open} end)
@@ -86,8 +92,8 @@ list(_Term, _From, 0, List) -> List;
 list(Term, From, Count, List) -> list(Term, From, Count - 1, [Term(From + Count - 1) | List]).
 
 -spec open(node(), inet:ip_address(), linerate_between_tcp:plan()) -> linerate_between:pair().
-open(Node, Ip, Plan) ->
-    linerate_between_tcp:open(Node, Ip, Plan).
+open(Node, Ip, #{alone := off} = Plan) -> linerate_between_tcp:open(Node, Ip, Plan);
+open(_Node, _Ip, Plan) -> linerate_stream_alone:open(Plan).
 
 -spec stop(term()) -> ok.
 stop(Handle) ->
@@ -95,6 +101,7 @@ stop(Handle) ->
 
 -spec form(#{atom() => term()}) -> terms | frames | bytes.
 form(#{packet := raw}) -> bytes;
+form(#{cut := none}) -> frames;
 form(#{decode := on}) -> terms;
 form(#{decode := off}) -> frames.
 

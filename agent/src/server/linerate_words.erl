@@ -5,7 +5,7 @@
 %% and looks at each byte of it; of a pair of integers that is most of what it costs.
 -module(linerate_words).
 
--export([encode/1, decode/1]).
+-export([encode/1, decode/1, count/1]).
 
 %% What follows.
 -define(WORDS, 1).
@@ -31,6 +31,11 @@ encode(Terms) ->
 -spec decode(binary()) -> [term()].
 decode(<<?WORDS, Words/binary>>) -> pairs(Words);
 decode(<<?EXTERNAL, External/binary>>) -> binary_to_term(External).
+
+%% @doc How many terms `decode/1' would give.
+-spec count(binary()) -> non_neg_integer().
+count(<<?WORDS, Words/binary>>) -> byte_size(Words) div 16;
+count(<<?EXTERNAL, External/binary>>) -> length(binary_to_term(External)).
 
 %% Eight at a time, as appending to a binary is a call.
 -spec words([term()], binary()) -> binary() | none.

@@ -123,6 +123,7 @@ const TEXTS: &[(&str, &str)] = texts![
     "server/linerate_shaped.erl",
     "server/linerate_sink.erl",
     "server/linerate_socket.erl",
+    "server/linerate_stream_alone.erl",
     "server/linerate_stream_terms.erl",
     "server/linerate_terms.erl",
     "server/linerate_traced.erl",

@@ -1,9 +1,15 @@
 //! Studies in their short form: their claims are made, their verdicts and ratios are the study's.
 #![allow(clippy::unwrap_used)]
 
+use std::ops::Range;
 use std::process::Command;
 
 use serde_json::Value;
+
+/// Predicted by measured rate in accounts of a single round. Of the terms' twelve such accounts in four short forms eight were
+/// within 15 % and all in 0.85 to 1.26: what a CPU does in a second changes by half from run to run on a machine that is shared.
+const SHORT_TERMS: Range<f64> = 0.6..1.6;
+const SHORT_LINK: Range<f64> = 0.5..2.0;
 
 /// A study in its short form and its page; none: it was not written. And what the program said.
 fn made(name: &str) -> (Option<(Value, String)>, String) {
@@ -85,6 +91,73 @@ fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
     }
     assert!(page.contains("by first"), "{page}");
     agrees(&study);
+    // Of a term a call, of 64 and of a list: each part of what a term takes at either node was measured.
+    let port = "port, {active, once}, deliver";
+    let (sends, receives) = (["encode", "call of the port", "writev"], ["recv", port]);
+    let batched = |last| [&sends[..], &receives, &[last]].concat();
+    let expected = [
+        (
+            "1 a pair a call, {active, once}",
+            [&sends[..], &["recv", "port, {active, once}", "deliver", "decode"]].concat(),
+        ),
+        ("1 + 64 terms a call, cut by the receiver", batched("cut, decode")),
+        ("1 + 1,000 terms a call, as one list", batched("decode")),
+    ];
+    assert_eq!(named(&study), expected, "{said}");
+    for account in study["accounts"].as_array().unwrap() {
+        follows(account, SHORT_TERMS);
+        assert_eq!((&account["pairs"], &account["unit"]["says"]), (&4.into(), &"term".into()));
+        assert_eq!(account["unit"]["bytes"], 19.0);
+        let encode = account["costs"][0]["us_per_mb"].as_f64().unwrap();
+        assert!(encode > 0.0, "{account:#}");
+    }
+    let begins = ["The parts of a term", "So do the parts of 64", "So do the parts of a list"];
+    claimed(&study, &begins);
+    assert!(page.contains(r#"id="costs""#) && page.contains("What a term costs"), "{said}");
+}
+
+/// The accounts: of which series, and what their parts are called.
+fn named(study: &Value) -> Vec<(&str, Vec<&str>)> {
+    let mut all = Vec::new();
+    for account in study["accounts"].as_array().unwrap() {
+        let costs = account["costs"].as_array().unwrap();
+        let names = costs.iter().map(|cost| cost["says"].as_str().unwrap());
+        all.push((account["series"].as_str().unwrap(), names.collect()));
+    }
+    all
+}
+
+/// The rate that an account predicts is of its own sums, and by the measured one as far from 1 as it may.
+fn follows(account: &Value, may: Range<f64>) {
+    let us = |value: &Value, key: &str| value[key].as_f64().unwrap_or(0.0);
+    let keys = ["near_us_per_mb", "far_us_per_mb", "busy", "cpus_left", "pairs"];
+    let [near, far, busy, left, pairs] = keys.map(|key| us(account, key));
+    for (node, sum) in [("near", near), ("far", far)] {
+        let costs = account["costs"].as_array().unwrap().iter();
+        let costs = costs.filter(|cost| cost["node"] == node);
+        let parts: f64 = costs.map(|cost| us(cost, "us_per_mb")).sum();
+        assert!((parts - sum).abs() < 1e-6, "{account:#}");
+    }
+    let sets = (near.max(far) / busy / pairs).max((near + far) / left.clamp(0.01, 2.0 * pairs));
+    assert!((0.5..=1.0).contains(&busy), "{account:#}");
+    let [predicted, measured] = ["predicted_bit_s", "measured_bit_s"].map(|key| us(account, key));
+    assert!((8e12 / sets / predicted - 1.0).abs() < 1e-9, "{account:#}");
+    assert!(may.contains(&(predicted / measured)), "{account:#}");
+    // What both nodes took by the kernel's account holds what was measured of them.
+    let cpu = us(account, "near_cpu_us_per_mb") + us(account, "far_cpu_us_per_mb");
+    assert!((0.5..1.5).contains(&((near + far) / cpu)), "{account:#}");
+}
+
+/// The claims that begin so say of each account whether it is within 15 %.
+fn claimed(study: &Value, begins: &[&str]) {
+    let accounts = study["accounts"].as_array().unwrap();
+    assert_eq!(accounts.len(), begins.len());
+    for (begins, account) in begins.iter().zip(accounts) {
+        let [predicted, measured] =
+            ["predicted_bit_s", "measured_bit_s"].map(|key| account[key].as_f64().unwrap());
+        let off = predicted / measured - 1.0;
+        assert_eq!(says(study, begins), off.abs() <= 0.15, "{account:#}");
+    }
 }
 
 /// The account of each row beside the same measured in another way: its run time beside the CPU time of the processes.
@@ -159,54 +232,18 @@ fn a_link_has_published_figures_and_the_wire_beside_it() {
     assert!(encode > 0.0 && decode > 0.0, "{said}");
     // Each part of the account is measured, and none is what is left: what follows may differ from what was moved. Here a
     // wide ratio; within 15 % is a claim that can fail, of a quiet machine.
-    let accounts = study["accounts"].as_array().unwrap();
-    let told = |account: &Value| {
-        let costs = account["costs"].as_array().unwrap().iter();
-        let name = |cost: &Value| cost["says"].as_str().unwrap().to_owned();
-        (account["series"].as_str().unwrap().to_owned(), costs.map(name).collect::<Vec<_>>())
-    };
-    let named: Vec<_> = accounts.iter().map(told).collect();
-    let of = |series: &str, costs: &[&str]| {
-        (series.to_owned(), costs.iter().map(|cost| (*cost).to_owned()).collect::<Vec<_>>())
-    };
+    let of_link =
+        ["encode", "queue", "port", "writev", "recv", "port", "reassemble, decode", "deliver"];
+    let of_terms = ["encode", "port", "writev", "recv", "port", "decode", "deliver"];
     let expected = [
-        of(
-            "one pair, the link",
-            &["encode", "queue", "port", "writev", "recv", "port", "reassemble, decode", "deliver"],
-        ),
-        of(
-            "one pair, terms passed on",
-            &["encode", "port", "writev", "recv", "port", "decode", "deliver"],
-        ),
+        ("one pair, the link", of_link.to_vec()),
+        ("one pair, terms passed on", of_terms.to_vec()),
     ];
-    assert_eq!(named, expected, "{said}");
-    for account in accounts {
-        let keys = ["near_us_per_mb", "far_us_per_mb", "busy", "cpus_left"];
-        let [near, far, busy, left] = keys.map(|key| us(account, key));
-        let [predicted, measured] =
-            ["predicted_bit_s", "measured_bit_s"].map(|key| us(account, key));
-        for (node, sum) in [("near", near), ("far", far)] {
-            let costs = account["costs"].as_array().unwrap().iter();
-            let costs = costs.filter(|cost| cost["node"] == node);
-            let parts: f64 = costs.map(|cost| us(cost, "us_per_mb")).sum();
-            assert!((parts - sum).abs() < 1e-6, "{account:#}");
-        }
-        let sets = (near.max(far) / busy).max((near + far) / left.clamp(0.01, 2.0));
-        assert!((0.5..=1.0).contains(&busy), "{account:#}");
-        assert!((8e12 / sets / predicted - 1.0).abs() < 1e-9, "{account:#}");
-        assert!((0.5..2.0).contains(&(predicted / measured)), "{account:#}");
-        // What both nodes took by the kernel's account holds what was measured of them.
-        let cpu = us(account, "near_cpu_us_per_mb") + us(account, "far_cpu_us_per_mb");
-        assert!((0.5..1.5).contains(&((near + far) / cpu)), "{account:#}");
+    assert_eq!(named(&study), expected, "{said}");
+    for account in study["accounts"].as_array().unwrap() {
+        follows(account, SHORT_LINK);
     }
-    let claims = study["claims"].as_array().unwrap();
-    let begins = ["The parts of the link", "So do the parts of terms"];
-    for (begins, account) in begins.into_iter().zip(accounts) {
-        let is = |claim: &&Value| claim["says"].as_str().unwrap().starts_with(begins);
-        let off = us(account, "predicted_bit_s") / us(account, "measured_bit_s") - 1.0;
-        let held = claims.iter().find(is).unwrap()["held"].as_bool().unwrap();
-        assert_eq!(held, off.abs() <= 0.15, "{said}");
-    }
+    claimed(&study, &["The parts of the link", "So do the parts of terms"]);
     agrees(&study);
     for figure in ["between", "messages", "steps", "costs"] {
         assert!(page.contains(&format!(r#"id="{figure}""#)), "{figure}");

@@ -54,6 +54,6 @@ pub use held::{
     HeldPoint, HeldRoof, HeldTimes, MetLimit, NextLimit, PublishedUsers, Purpose, Seen, UserCost,
     Users, UsersClimb, UsersEffect, UsersSetting, UsersStudy,
 };
-pub use link_account::{End, LinkAccount, LinkCost, LinkRun};
+pub use link_account::{End, LinkAccount, LinkCost, LinkRun, LinkUnit};
 pub use read::{BadDocument, Document};
 pub use streamed::Streamed;

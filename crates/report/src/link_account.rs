@@ -2,9 +2,14 @@
 //!
 //! The parts are measured, and what is left of the run is none of them: so their sum may differ from what the link
 //! moved, and says by how much. A megabyte passes both nodes, which work at once: the busier one sets the rate, as far as
-//! the messages on their way keep it busy; or both together, where other programs leave them less than a CPU each.
+//! the messages on their way keep it busy; or both together, where other programs leave them less than a CPU for each
+//! process.
+//!
+//! Of small messages it is told by the message: a unit changes what is shown, and no figure of the document.
 
 use serde::{Deserialize, Serialize};
+
+use crate::number::{bits, count, time};
 
 /// One of the two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +47,15 @@ pub struct LinkCost {
     pub copies: Option<u32>,
 }
 
+/// A message, where the account is told by it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkUnit {
+    /// What it is: `term`.
+    pub says: String,
+    /// Unit: bytes.
+    pub bytes: f64,
+}
+
 /// The account of one series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkAccount {
@@ -59,6 +73,9 @@ pub struct LinkAccount {
     pub busy: f64,
     /// Throughput that follows. Unit: bit/s.
     pub predicted_bit_s: f64,
+    /// What it is told by. Absent: a megabyte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<LinkUnit>,
     /// The run that it is compared with.
     #[serde(flatten)]
     pub run: LinkRun,
@@ -71,12 +88,19 @@ pub struct LinkRun {
     pub measured_bit_s: f64,
     /// Messages that may be on their way.
     pub on_their_way: u32,
+    /// Pairs of processes, all of which send at once. Absent: of an older linerate, which had accounts of one.
+    #[serde(default = "one")]
+    pub pairs: u32,
     /// CPUs that other programs left to both nodes.
     pub cpus_left: f64,
     /// CPU time of the node that sends, by the kernel. Unit: microseconds a megabyte.
     pub near_cpu_us_per_mb: f64,
     /// The same of the node that receives. Unit: microseconds a megabyte.
     pub far_cpu_us_per_mb: f64,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl LinkAccount {
@@ -88,8 +112,9 @@ impl LinkAccount {
         };
         let [near, far] = [End::Near, End::Far].map(sum);
         let busy = busy(near.min(far) / near.max(far), run.on_their_way);
-        let shared = (near + far) / run.cpus_left.clamp(0.01, 2.0);
-        let us_per_mb = (near.max(far) / busy).max(shared);
+        let pairs = f64::from(run.pairs.max(1));
+        let shared = (near + far) / run.cpus_left.clamp(0.01, 2.0 * pairs);
+        let us_per_mb = (near.max(far) / busy / pairs).max(shared);
         (near > 0.0 && far > 0.0 && run.measured_bit_s > 0.0).then(|| Self {
             series,
             case,
@@ -98,6 +123,7 @@ impl LinkAccount {
             far_us_per_mb: far,
             busy,
             predicted_bit_s: 8e12 / us_per_mb,
+            unit: None,
             run,
         })
     }
@@ -105,31 +131,63 @@ impl LinkAccount {
     /// The node whose sum sets the rate; none: both together do, on the CPUs that are left.
     pub fn busier(&self) -> Option<End> {
         let (near, far) = (self.near_us_per_mb, self.far_us_per_mb);
-        let alone = 8e12 / self.predicted_bit_s <= near.max(far) / self.busy * (1.0 + 1e-9);
+        let each = near.max(far) / self.busy / f64::from(self.run.pairs.max(1));
+        let alone = 8e12 / self.predicted_bit_s <= each * (1.0 + 1e-9);
         alone.then_some(if near < far { End::Far } else { End::Near })
+    }
+
+    /// The same told by so many bytes.
+    pub fn by(self, unit: Option<LinkUnit>) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// What it is told by: `a megabyte`.
+    pub fn unit(&self) -> String {
+        self.unit.as_ref().map_or_else(|| "a megabyte".into(), |unit| format!("a {}", unit.says))
+    }
+
+    /// The time of one of them, of what a megabyte takes. Unit: microseconds.
+    pub fn us(&self, us_per_mb: f64) -> f64 {
+        us_per_mb * self.unit.as_ref().map_or(1.0, |unit| unit.bytes / 1e6)
+    }
+
+    /// Throughput: `12.7 Gbit/s`, or `715,814 terms/s`.
+    pub fn rate(&self, bit_s: f64) -> String {
+        let Some(unit) = self.unit.as_ref().filter(|unit| unit.bytes > 0.0) else {
+            return bits(bit_s / 8.0);
+        };
+        format!("{} {}s/s", count((bit_s / 8.0 / unit.bytes).round() as u64), unit.says)
     }
 
     /// The sum that sets the rate, with its parts: `the node that sends: encode 0.3 + writev 420.0 = 420 us a megabyte`.
     pub fn sum(&self) -> String {
+        let one = |us_per_mb: f64| match self.unit {
+            Some(_) => time(self.us(us_per_mb)),
+            None => format!("{us_per_mb:.1}"),
+        };
+        let all = |us_per_mb: f64| match self.unit {
+            Some(_) => format!("{} {}", time(self.us(us_per_mb)), self.unit()),
+            None => format!("{us_per_mb:.0} us a megabyte"),
+        };
         let of = |node: End| {
             let costs = self.costs.iter().filter(|cost| cost.node == node);
-            let costs = costs.map(|cost| format!("{} {:.1}", cost.says, cost.us_per_mb));
+            let costs = costs.map(|cost| format!("{} {}", cost.says, one(cost.us_per_mb)));
             costs.collect::<Vec<_>>().join(" + ")
         };
         let (near, far) = (self.near_us_per_mb, self.far_us_per_mb);
         match self.busier() {
             Some(node) => format!(
-                "the node that {}: {} = {:.0} us a megabyte, {}",
+                "the node that {}: {} = {}, {}",
                 node.says(),
                 of(node),
-                near.max(far),
+                all(near.max(far)),
                 self.why()
             ),
             None => format!(
-                "both nodes: {} + {} = {:.0} us a megabyte, {}",
+                "both nodes: {} + {} = {}, {}",
                 of(End::Near),
                 of(End::Far),
-                near + far,
+                all(near + far),
                 self.why()
             ),
         }
@@ -181,6 +239,7 @@ mod tests {
         let run = LinkRun {
             measured_bit_s,
             on_their_way: 8,
+            pairs: 1,
             cpus_left,
             near_cpu_us_per_mb: 440.0,
             far_cpu_us_per_mb: 310.0,
@@ -207,6 +266,28 @@ mod tests {
                     other programs left";
         assert_eq!(shared.sum(), says);
         assert_eq!(of(Vec::new(), 1e9, 2.0), None);
+    }
+
+    #[test]
+    fn several_pairs_share_what_is_left_and_small_messages_are_told_one_by_one() {
+        let costs = vec![cost(End::Near, 60_000.0), cost(End::Far, 40_000.0)];
+        let of = |pairs, cpus_left| {
+            let run = of(costs.clone(), 100e6, 1.0).unwrap().run;
+            let run = LinkRun { pairs, cpus_left, on_their_way: 10_000, ..run };
+            let unit = LinkUnit { says: "term".into(), bytes: 20.0 };
+            LinkAccount::of(("terms".into(), 4), costs.clone(), run).unwrap().by(Some(unit))
+        };
+        // Two microseconds a term on 1.6 CPUs; a pair alone is held by the node that sends, 1.2 us a term.
+        let four = of(4, 1.6);
+        assert_eq!(four.busier(), None);
+        assert_eq!(four.rate(four.predicted_bit_s), "800,000 terms/s");
+        assert!(four.sum().contains("writev 1.20 us + writev 800 ns = 2.00 us a term"));
+        let one = of(1, 1.9);
+        assert_eq!(one.busier(), Some(End::Near));
+        assert_eq!(one.rate(one.predicted_bit_s), "833,333 terms/s");
+        // Four pairs have up to eight processes at work.
+        assert_eq!(of(4, 8.0).rate(of(4, 8.0).predicted_bit_s), "3,333,333 terms/s");
+        assert_eq!(of(4, 8.0).busier(), Some(End::Near));
     }
 
     #[test]

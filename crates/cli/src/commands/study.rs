@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use linerate_model::{OpRate, Plan};
 use linerate_report::{
-    Claim, Document, End, LinkAccount, LinkCost, LinkPart, LinkRun, RunDocument, Scale,
-    StudyDocument, StudyRow, Wire,
+    Claim, Document, LinkAccount, LinkPart, RunDocument, Scale, StudyDocument, StudyRow, Wire,
 };
 use linerate_run::{Access, Observer, Runner};
 
@@ -19,6 +18,7 @@ use crate::privileges;
 use crate::progress::Progress;
 use crate::signals::Signals;
 
+mod accounts;
 mod claims;
 mod file;
 mod predicted;
@@ -26,8 +26,9 @@ pub(crate) mod published;
 mod users;
 mod wire;
 
+use accounts::Round;
 use claims::{Outcome, account, claim};
-use file::{AccountRule, Case, ClaimRule, CostRule, ScaleRule, Series, Study};
+use file::{Case, ClaimRule, ScaleRule, Series, Study};
 use predicted::Between;
 use published::{Publication, published};
 use users::UsersFile;
@@ -93,6 +94,7 @@ pub fn study(args: &StudyArgs) -> Result<u8, Failure> {
         checks: !args.no_check && study.check,
         scale: None,
         rows: Vec::new(),
+        rounds: Vec::new(),
         wire: Vec::new(),
     };
     let ended = made.all();
@@ -149,6 +151,8 @@ struct Made<'a> {
     checks: bool,
     scale: Option<Scale>,
     rows: Vec<StudyRow>,
+    /// Both nodes' CPU time in every round.
+    rounds: Vec<Round>,
     wire: Vec<Wire>,
 }
 
@@ -302,6 +306,7 @@ impl Made<'_> {
             match self.measured(series, &plan, &format!("{}{of}", case.case)) {
                 Ok(run) => {
                     let row = self.row(series, case.case, run);
+                    self.rounds.extend(Round::of(&row, case.case));
                     runs.push(StudyRow { case: Some(case.case), ..row });
                 }
                 Err(failure) => {
@@ -413,59 +418,6 @@ impl Made<'_> {
 }
 
 impl Made<'_> {
-    /// What a megabyte costs, where every part of it was measured.
-    fn accounts(&self) -> Vec<LinkAccount> {
-        self.study.accounts.iter().filter_map(|rule| self.account(rule)).collect()
-    }
-
-    fn account(&self, rule: &AccountRule) -> Option<LinkAccount> {
-        let row = |series: &str| {
-            let is = |row: &&StudyRow| row.series == series && row.case == Some(rule.case);
-            self.rows.iter().find(is)
-        };
-        let alone = |series: &str| {
-            let bit_s = row(series)?.measured_bit_s.filter(|bit_s| *bit_s > 0.0)?;
-            Some(8e12 / bit_s)
-        };
-        let whole = row(&rule.series)?;
-        let cpu = |row: &StudyRow| {
-            let carried = row.run.load.carried.as_ref()?;
-            Some((carried.nodes_cpu?, 1e6 * carried.messages_per_s / carried.bytes_per_s))
-        };
-        let (nodes, per_mb) = cpu(whole)?;
-        let cost = |cost: &CostRule| {
-            let of = |[near, far]: [f64; 2]| if cost.node == End::Near { near } else { far };
-            let (us_per_mb, by) = match (&cost.alone, &cost.without, &cost.own_code_of) {
-                (Some(series), None, _) => (alone(series)?, format!("by itself: `{series}`")),
-                (Some(series), Some(less), _) => {
-                    // Both are runs of their own: noise may make a small one negative.
-                    let us = (alone(series)? - alone(less)?).max(0.0);
-                    (us, format!("by itself: `{series}` without `{less}`"))
-                }
-                (None, _, Some(series)) => {
-                    let (nodes, per_mb) = cpu(row(series)?)?;
-                    let us = of([nodes.near_user_us, nodes.far_user_us]) * per_mb;
-                    (us, format!("CPU time in the node's own code: `{series}`"))
-                }
-                (None, _, None) => {
-                    let us = of([nodes.near_kernel_us, nodes.far_kernel_us]) * per_mb;
-                    (us, "CPU time in the kernel for the node".into())
-                }
-            };
-            let (says, copies) = (cost.says.clone(), cost.copies);
-            Some(LinkCost { says, node: cost.node, us_per_mb, by, copies })
-        };
-        let costs: Option<Vec<LinkCost>> = rule.costs.iter().map(cost).collect();
-        let run = LinkRun {
-            measured_bit_s: whole.measured_bit_s?,
-            on_their_way: whole.run.plan.target.knobs.get("window")?.parse().ok()?,
-            cpus_left: nodes.cpus_left,
-            near_cpu_us_per_mb: (nodes.near_user_us + nodes.near_kernel_us) * per_mb,
-            far_cpu_us_per_mb: (nodes.far_user_us + nodes.far_kernel_us) * per_mb,
-        };
-        LinkAccount::of((rule.series.clone(), rule.case), costs?, run)
-    }
-
     /// What became of a claim; predictions set theirs beside the rows.
     fn claim(&mut self, rule: &ClaimRule, accounts: &[LinkAccount]) -> Claim {
         let plan = |is: &dyn Fn(&Series) -> bool| {

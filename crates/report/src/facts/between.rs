@@ -151,13 +151,15 @@ pub(crate) fn parts(study: &StudyDocument) -> Table {
     table
 }
 
-/// What a megabyte costs at either node, a part a row.
+/// What a megabyte, or a message, costs at either node, a part a row.
 pub(crate) fn link_account(account: &LinkAccount) -> Table {
-    let caption = format!("What a megabyte costs: {}", account.series);
-    let mut table = Table::new(&caption, &["part", "the node that"], &["a megabyte"]);
+    let unit = account.unit();
+    let caption = format!("What {unit} costs: {}", account.series);
+    let mut table = Table::new(&caption, &["part", "the node that"], &[&unit]);
     table.head.extend(Table::new("", &["measured by"], &[]).head);
     let row = |cost: &LinkCost| {
-        vec![cost.says.clone(), cost.node.says().into(), time(cost.us_per_mb), cost.by.clone()]
+        let us = time(account.us(cost.us_per_mb));
+        vec![cost.says.clone(), cost.node.says().into(), us, cost.by.clone()]
     };
     table.rows = account.costs.iter().map(row).collect();
     table
@@ -169,8 +171,8 @@ pub(crate) fn link_account_notes(account: &LinkAccount) -> Vec<String> {
         format!(
             "the node that {}: {}, and {} of CPU time in the run",
             node.says(),
-            time(sum),
-            time(cpu)
+            time(account.us(sum)),
+            time(account.us(cpu))
         )
     };
     let sets = match account.busier() {
@@ -190,8 +192,8 @@ pub(crate) fn link_account_notes(account: &LinkAccount) -> Vec<String> {
         format!(
             "both work at once; {sets}, {}: {} predicted, {} measured ({:+.0} %)",
             account.why(),
-            bits(account.predicted_bit_s / 8.0),
-            bits(account.run.measured_bit_s / 8.0),
+            account.rate(account.predicted_bit_s),
+            account.rate(account.run.measured_bit_s),
             (account.ratio() - 1.0) * 100.0
         ),
     ];
@@ -210,15 +212,18 @@ pub(crate) fn did_notes(run: &RunDocument) -> Vec<String> {
     note.into_iter().filter(|note| !note.is_empty()).collect()
 }
 
-/// The same of an account's series, for a megabyte, and what to know of it; none: it was not counted.
+/// The same of an account's series, for a megabyte or a message, and what to know of it; none: it was not counted.
 pub(crate) fn did_in_study(
     study: &StudyDocument,
     account: &LinkAccount,
 ) -> Option<(Table, Vec<String>)> {
     let is = |row: &&StudyRow| row.series == account.series && row.case == Some(account.case);
     let carried = study.rows.iter().find(is)?.run.load.carried.as_ref()?;
-    let times = 1e6 * carried.messages_per_s / carried.bytes_per_s;
-    let did = carried.did(&format!("a megabyte: {}", account.series), times);
+    let times = match account.unit {
+        Some(_) => 1.0,
+        None => 1e6 * carried.messages_per_s / carried.bytes_per_s,
+    };
+    let did = carried.did(&format!("{}: {}", account.unit(), account.series), times);
     let note = carried.did_note(times);
     (!did.rows.is_empty()).then(|| (did, Vec::from_iter((!note.is_empty()).then_some(note))))
 }

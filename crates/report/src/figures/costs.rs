@@ -1,10 +1,10 @@
-//! The account of a link: a bar for each node, with a segment for what each part costs, beside the time that a megabyte
-//! took.
+//! The account of a link: a bar for each node, with a segment for what each part costs, beside the time that a megabyte,
+//! or a message, took.
 
 use super::{figure, tick_time};
 use crate::document::StudyDocument;
 use crate::link_account::{End, LinkAccount};
-use crate::number::{bits, time};
+use crate::number::time;
 use crate::svg::{Chart, Scale, Size, says_attribute};
 
 /// The figure; nothing without an account.
@@ -25,23 +25,24 @@ struct Bar<'a> {
 fn bars(account: &LinkAccount) -> [Bar<'_>; 3] {
     let of = |node: End, sum: f64| {
         let costs = account.costs.iter().filter(|cost| cost.node == node);
-        let segments: Vec<_> = costs.map(|cost| (cost.says.as_str(), cost.us_per_mb)).collect();
+        let segments: Vec<_> =
+            costs.map(|cost| (cost.says.as_str(), account.us(cost.us_per_mb))).collect();
         let parts: Vec<String> =
             segments.iter().map(|(says, us)| format!("{says} {}", time(*us))).collect();
         let says = format!("{}, the node that {}: {}", time(sum), node.says(), parts.join(", "));
         Bar { says, segments, measured: false }
     };
-    let measured = account.measured_us_per_mb();
+    let measured = account.us(account.measured_us_per_mb());
     let says = format!(
         "{}, {}: {}; predicted {}",
         time(measured),
         account.series,
-        bits(account.run.measured_bit_s / 8.0),
-        bits(account.predicted_bit_s / 8.0)
+        account.rate(account.run.measured_bit_s),
+        account.rate(account.predicted_bit_s)
     );
     [
-        of(End::Near, account.near_us_per_mb),
-        of(End::Far, account.far_us_per_mb),
+        of(End::Near, account.us(account.near_us_per_mb)),
+        of(End::Far, account.us(account.far_us_per_mb)),
         Bar { says, segments: vec![("measured", measured)], measured: true },
     ]
 }
@@ -57,7 +58,8 @@ fn draw(accounts: &[LinkAccount], mut size: Size) -> String {
     let most = all.iter().map(sum).fold(0.0, f64::max);
     let x = Scale::linear(most, (left, right));
     let mut chart = Chart::new(size, (left, top, right, bottom));
-    chart.across(&x, "time a megabyte", tick_time);
+    let unit = accounts.first().map_or_else(|| "a megabyte".into(), LinkAccount::unit);
+    chart.across(&x, &format!("time {unit}"), tick_time);
     for (index, bar) in all.iter().enumerate() {
         let head = top + row * index as f64 + size.font * 1.2;
         let (upper, lower) = (head + size.font * 0.5, head + size.font * 1.9);
@@ -74,5 +76,5 @@ fn draw(accounts: &[LinkAccount], mut size: Size) -> String {
         }
     }
     let says: Vec<String> = all.iter().map(|bar| bar.says.clone()).collect();
-    chart.finish("costs", "What a megabyte costs at either node", &says.join("; "))
+    chart.finish("costs", &format!("What {unit} costs at either node"), &says.join("; "))
 }

@@ -553,6 +553,7 @@ pub fn link() -> StudyDocument {
     let run = LinkRun {
         measured_bit_s: 28e9,
         on_their_way: 8,
+        pairs: 1,
         cpus_left: 1.9,
         near_cpu_us_per_mb: 280.0,
         far_cpu_us_per_mb: 200.0,

@@ -218,8 +218,8 @@ pub(super) fn account(accounts: &[LinkAccount], series: &str, within: f64) -> Ou
         because: format!(
             "{}, so {}, and measured {}: {:+.0} %",
             account.sum(),
-            gbit(account.predicted_bit_s),
-            gbit(account.run.measured_bit_s),
+            account.rate(account.predicted_bit_s),
+            account.rate(account.run.measured_bit_s),
             off * 100.0
         ),
     }

@@ -117,20 +117,24 @@ pub(super) struct AccountRule {
     /// The series that it is of, and in which case.
     pub series: String,
     pub case: u32,
+    /// What a message is called, where people are told what one costs and not what a megabyte does: `term`.
+    pub unit: Option<String>,
     pub costs: Vec<CostRule>,
 }
 
-/// A part of it, and how it is measured: by a series that does that and nothing else, by the CPU time that the same node
-/// took in its own code in a series without the other parts, or by the time in which the kernel worked for the node.
+/// A part of it, and how it is measured: by a series that does that and nothing else (of one pair by the time that it
+/// took, of several by the CPU time), by the CPU time that the same node took in its own code in a series without the other
+/// parts, or by the time in which the kernel worked for the node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CostRule {
     pub says: String,
     pub node: End,
     pub alone: Option<String>,
-    /// A series that does a part of that, which has its own cost.
-    pub without: Option<String>,
+    pub own_code_alone: Option<String>,
     pub own_code_of: Option<String>,
+    /// A series that does a part of that and nothing else, which has its own cost.
+    pub without: Option<String>,
     /// How often it copies each byte, by the rule of who does it.
     pub copies: Option<u32>,
 }
@@ -423,7 +427,8 @@ mod tests {
                 for account in &study.accounts {
                     let costs = account.costs.iter();
                     let of = costs.flat_map(|cost| {
-                        cost.alone.iter().chain(&cost.without).chain(&cost.own_code_of)
+                        let alone = cost.alone.iter().chain(&cost.own_code_alone);
+                        alone.chain(&cost.without).chain(&cost.own_code_of)
                     });
                     for series in of.chain([&account.series]) {
                         assert!(names.contains(&series), "{series}");

@@ -4,6 +4,7 @@ use super::parts;
 use crate::document::{StudyDocument, StudyRow};
 use crate::facts;
 use crate::figures::{Curve, Picture, between, costs, messages, percentiles, roofline, steps};
+use crate::link_account::LinkAccount;
 use crate::number::count;
 use crate::svg::escape;
 
@@ -39,11 +40,17 @@ pub(super) fn page(study: &StudyDocument) -> String {
          where the row is shorter than the one above, spares.",
     );
     out += &parts::section("From the wire to the link", &facts::parts(study), &[]);
-    out += &costs(
-        study,
-        "What a megabyte costs at either node, each part measured, and what it took. Both nodes work at once, so the \
-         longer bar sets the rate.",
-    );
+    let unit = study.accounts.first().map_or_else(String::new, LinkAccount::unit);
+    let several = study.accounts.iter().any(|account| account.run.pairs > 1);
+    let sets = match several {
+        true => {
+            "Both nodes work at once, for several pairs: both bars together, on the CPUs that are left, set the rate."
+        }
+        false => "Both nodes work at once, so the longer bar sets the rate.",
+    };
+    let caption =
+        format!("What {unit} costs at either node, each part measured, and what it took. {sets}");
+    out += &costs(study, &caption);
     for account in &study.accounts {
         let of = facts::link_account(account);
         out += &parts::section(&of.caption, &of, &facts::link_account_notes(account));
