@@ -117,11 +117,6 @@ impl Account {
         self.places.iter().filter(is).map(|place| place.exchanges.mid).sum()
     }
 
-    /// The share of the exchanges under way at a station, 0 to 1.
-    pub fn share(&self, station: Station) -> f64 {
-        self.at(station) / self.under_way.max(1e-12)
-    }
-
     /// The station with most exchanges, whatever holds them there.
     pub fn largest(&self) -> Option<(Station, f64)> {
         let stations = Station::ALL.into_iter().map(|station| (station, self.at(station)));

@@ -29,7 +29,7 @@ fn the_census_shares_out_what_the_stamps_count() {
     assert_eq!((account.instants > 0.0, account.under_way), (true, 8.0));
     // 60 of the 80 instants at which one was under way; 6 exchanges at 400/s are 15 ms of each.
     assert!((account.at(Station::Application) - 6.0).abs() < 1e-9);
-    assert!((account.share(Station::Unread) - 0.25).abs() < 1e-9);
+    assert!((account.at(Station::Unread) / account.under_way - 0.25).abs() < 1e-9);
     let place = account.places.iter().find(|place| place.station == Station::Application).unwrap();
     assert!((place.seconds.mid - 0.015).abs() < 1e-9);
     assert_eq!(account.largest(), Some((Station::Application, account.at(Station::Application))));
@@ -109,7 +109,10 @@ fn a_counter_that_stands_still_is_not_counted_again_where_it_is_told_next() {
     }
     let account = Account::of(&header, &evidence, &load(&header, 100.0, 10.0)).unwrap();
     // Rows of the window: 100 up to the 5th second, 200 from the 6th to the 10th.
-    assert!((account.share(Station::Engine) - 100.0 / 800.0).abs() < 1e-9, "{account:?}");
+    assert!(
+        (account.at(Station::Engine) / account.under_way - 100.0 / 800.0).abs() < 1e-9,
+        "{account:?}"
+    );
 }
 
 #[test]

@@ -51,6 +51,13 @@ impl Limit {
             Regime::Full | Regime::RateSet | Regime::Met => resource.or_else(station),
             Regime::Delayed | Regime::Unknown => station(),
         };
+        let regime = match place.regime {
+            Regime::Unknown => "unknown",
+            Regime::Full => "full",
+            Regime::RateSet => "rate_set",
+            Regime::Delayed => "delayed",
+            Regime::Met => "met",
+        };
         let id = judged.verdict.by().map(str::to_owned);
         let roof = judged.roofs.iter().find(|roof| Some(&roof.id) == id.as_ref());
         let rate = roof.and_then(|roof| roof.ceiling).map(|rate| rate.0);
@@ -58,7 +65,7 @@ impl Limit {
         Self {
             id,
             place: at.map(str::to_owned),
-            regime: place.regime.id().into(),
+            regime: regime.into(),
             at_once: place.at_a_time().filter(|k| k.is_finite() && is_full),
             rate_per_s: rate.filter(|rate| rate.is_finite()),
             says: judged.verdict.says.to_owned(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use linerate_evidence::{
     Evidence, Header, HostFacts, LoadSummary, Subject, TargetFacts, summarise,
 };
-use linerate_roofline::{Advice, Facts, Run, Verdict, judge_facts};
+use linerate_roofline::{Advice, Counted, Facts, Run, Verdict, judge_facts};
 use serde::{Deserialize, Serialize};
 
 use crate::account::{Account, Inside};
@@ -154,7 +154,7 @@ pub fn doctor_document(header: &Header, evidence: &Evidence, ended: &str) -> Doc
         ports: facts.watched.iter().map(Port::of).collect(),
         verdict: judgement.verdict,
         roofline: Roofline {
-            unit: run.counted().unit().into(),
+            unit: unit(run.counted()).into(),
             attained: facts.attained,
             roofs: judgement.roofs,
         },
@@ -165,6 +165,15 @@ pub fn doctor_document(header: &Header, evidence: &Evidence, ended: &str) -> Doc
         probe: vitals::probe(header, evidence),
         applied: None,
         unread: evidence.unread.clone(),
+    }
+}
+
+fn unit(counted: Counted) -> &'static str {
+    match counted {
+        Counted::Exchanges => "exchanges/s",
+        Counted::Answers(_) => "answers/s",
+        Counted::Reads => "reads/s",
+        Counted::Written => "KiB/s",
     }
 }
 

@@ -48,19 +48,6 @@ pub enum Regime {
     Met,
 }
 
-impl Regime {
-    /// Its name in documents: `rate_set`.
-    pub fn id(self) -> &'static str {
-        match self {
-            Regime::Unknown => "unknown",
-            Regime::Full => "full",
-            Regime::RateSet => "rate_set",
-            Regime::Delayed => "delayed",
-            Regime::Met => "met",
-        }
-    }
-}
-
 /// From here on two are served at a time: see [`Place::at_a_time`].
 pub(crate) const TWO: f64 = 2.0 * FULL;
 

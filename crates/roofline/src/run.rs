@@ -28,18 +28,6 @@ pub enum Counted {
     Written,
 }
 
-impl Counted {
-    /// Its unit: `answers/s`.
-    pub fn unit(self) -> &'static str {
-        match self {
-            Counted::Exchanges => "exchanges/s",
-            Counted::Answers(_) => "answers/s",
-            Counted::Reads => "reads/s",
-            Counted::Written => "KiB/s",
-        }
-    }
-}
-
 impl<'a> Run<'a> {
     /// The throughput. Of a watched service: its answers by their packets' headers, else reads, else KiB written.
     pub fn attained(&self) -> OpRate {

@@ -35,8 +35,7 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
         1.0.. => format!("{unread:.0} of them are not even read"),
         _ => "they hang, poll for long, or need no answer".into(),
     };
-    let threads =
-        facts.threads().map_or(String::new(), |of| format!("; its threads: {}", of.words()));
+    let threads = facts.inside.threads_words();
     let waits = [silent_peers(facts), inside(facts), vec![threads]].concat().concat();
     Verdict::none(Answer::Unexplained, format!("nothing is answered: {spoke}: {why}{waits}"))
 }

@@ -93,8 +93,6 @@ pub struct Strangers {
     pub had: f64,
     /// The part that the target's threads waited for; absent where the kernel does not count that.
     pub lost: Option<f64>,
-    /// Steal of the whole machine; absent: unmeasured.
-    pub steal: Option<f64>,
 }
 
 /// See the module. Without what is missing.
@@ -190,8 +188,7 @@ impl Stations {
         let (Some(of), Some(running)) = (of_target, target) else { return Some(strangers) };
         let (had, on_these) = beside_strangers(running, strangers, strangers + beside);
         let lost = running.runnable.map(|waited| lost(had, on_these, one, waited));
-        let steal = run.of(Subject::Host).rate(stat::STEAL).ok();
-        self.strangers = Some(Strangers { had, lost, steal });
+        self.strangers = Some(Strangers { had, lost });
         // The CPUs that target and engine share, where the target may not use the others.
         if let Some(busy) = running.cpus.busy
             && of.cpus < host.cpus

@@ -20,16 +20,8 @@ pub(crate) struct Target {
     pub node: Option<NodeCpu>,
     /// CPUs' worth of time spent spinning, by samples of its code; 0 without samples.
     pub spinning: f64,
-    /// CPUs' worth of time in libraries of ciphers, by the same samples; absent: too few.
-    pub ciphers: Option<f64>,
-    /// The share of its user code in the file that has most of it, 0 to 1; absent: too few.
-    pub busiest_code: Option<f64>,
     /// The share of its CPU time that it was in the kernel, 0 to 1.
     pub kernel: f64,
-    /// The share of that in the system call that has most of it, 0 to 1; absent: too few samples.
-    pub busiest_call: Option<f64>,
-    /// The same in calls for connections.
-    pub of_connections: Option<f64>,
 }
 
 pub(crate) struct Host {
@@ -77,9 +69,13 @@ fn target(run: &Run) -> Result<Target, Missing> {
     of_kernel(run, node).or_else(of_node)
 }
 
+/// A large tree is read seldom, to stay cheap: where the window has not two readings, the whole run's stand.
+fn readings<'a>(run: &Run<'a>) -> Of<'a> {
+    run.window_or_whole(Subject::Target, |of| of.delta(process::UTIME).is_ok())
+}
+
 fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
-    // A large tree is read seldom, to stay cheap: where the window has not two readings, the whole run's stand.
-    let of = run.window_or_whole(Subject::Target, |of| of.delta(process::UTIME).is_ok());
+    let of = readings(run);
     let (user, over) = of.delta(process::UTIME)?;
     let (system, _) = of.delta(process::STIME)?;
     let facts = &run.header.target;
@@ -105,16 +101,13 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
         busiest_thread: busiest_thread.filter(|_| !spreads && node.is_none()),
         node,
         spinning,
-        busiest_code: share_of(&of, code::SAMPLES, code::BUSIEST),
         kernel: system / cores.max(1e-9),
-        busiest_call: share_of(&of, kernel_code::SAMPLES, kernel_code::BUSIEST),
-        of_connections: share_of(&of, kernel_code::SAMPLES, kernel_code::CONNECTIONS),
-        ciphers: share_of(&of, code::SAMPLES, code::CIPHERS).map(|share| share * user),
     })
 }
 
-/// The share of samples that have something. None: too few.
-fn share_of(of: &Of, all: Metric<u64>, those: Metric<u64>) -> Option<f64> {
+/// Of the samples of the target's code, or of its system calls, the share that has something. None: too few.
+pub(crate) fn share_of(run: &Run, all: Metric<u64>, those: Metric<u64>) -> Option<f64> {
+    let of = readings(run);
     let [all, those] = [all, those].map(|metric| of.grown(metric).ok());
     Some(those? / all.filter(|all| *all >= FEW * FEW)?)
 }

@@ -111,8 +111,7 @@ fn asked_only(facts: &Facts) -> Option<String> {
     let asked = facts.inside.asked.iter().filter(|of| of.asked >= 0.05).take(SAMPLES);
     let words = |of: &Asked| format!("{:.1} of {:.1} to {}", of.asked, of.connections, of.words());
     let asked = Vec::from_iter(asked.map(words));
-    let threads =
-        facts.threads().map_or(String::new(), |of| format!("; its threads: {}", of.words()));
+    let threads = facts.inside.threads_words();
     let to = asked.join(", ");
     (!asked.is_empty()).then(|| {
         format!("it serves nobody, and of its own connections wait, for answers or for work: {to}{threads}")

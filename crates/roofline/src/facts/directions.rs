@@ -50,12 +50,12 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
 impl<'a> Facts<'a> {
     /// The most used direction with a rate, the exchanges a second that it carries, its use, 0 to 1; silent: no rate.
     pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
-        let mut fullest: Option<(&LaidDirection, f64, f64)> = None;
-        for direction in &self.directions {
-            let used = direction.most()?.zip(direction.utilisation()?);
-            let fuller = used.filter(|of| fullest.is_none_or(|fullest| of.1 > fullest.2));
-            fullest = fuller.map(|(most, used)| (direction, most, used)).or(fullest);
-        }
+        let all = self
+            .directions
+            .iter()
+            .map(|of| Ok(of.most()?.zip(of.utilisation()?).map(|(most, used)| (of, most, used))));
+        let all = all.collect::<Result<Vec<_>, Missing>>()?;
+        let fullest = all.into_iter().flatten().max_by(|a, b| a.2.total_cmp(&b.2));
         fullest.or_not_here("the plan sets no rate for the path")
     }
 

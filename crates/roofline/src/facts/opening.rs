@@ -87,7 +87,7 @@ impl Facts<'_> {
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);
         let (target, host) = (self.run.of(Subject::Target), self.run.of(Subject::Host));
         let kernel = target.rate(process::STIME).unwrap_or(0.0);
-        let of_connections = self.target_cpu().ok().and_then(|of| of.of_connections);
+        let of_connections = share_of(&self.run, kernel_code::SAMPLES, kernel_code::CONNECTIONS);
         let of_target = kernel * of_connections.unwrap_or(1.0);
         let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
         let interrupts: f64 = interrupts.iter().sum();

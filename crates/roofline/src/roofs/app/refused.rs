@@ -105,10 +105,15 @@ fn errors_of_requests(load: &LoadSummary) -> u64 {
     if load.wrong.is_none() && all as f64 > HALFWAY * load.answered as f64 { all } else { 0 }
 }
 
-fn told_no(facts: &Facts) -> Result<Claim, Silent> {
+/// The port that turns away most by such a rate, and what its headers show.
+fn worst(facts: &Facts, rate: fn(&Exchanges) -> f64) -> Result<(u16, Exchanges), Silent> {
     let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
-    let worst = ports.max_by(|a, b| a.1.told_no_per_s().total_cmp(&b.1.told_no_per_s()));
-    let (port, headers) = worst.or_not_here("the headers of its exchanges were not captured")?;
+    let worst = ports.max_by(|a, b| rate(&a.1).total_cmp(&rate(&b.1)));
+    worst.or_not_here("the headers of its exchanges were not captured")
+}
+
+fn told_no(facts: &Facts) -> Result<Claim, Silent> {
+    let (port, headers) = worst(facts, Exchanges::told_no_per_s)?;
     let (told, all) = (headers.told_no_per_s(), headers.per_s);
     silent_if(told < TURNED_AWAY * all || told <= 0.0, "too few answers begin with a refusal")?;
     let seconds = facts.run.seconds();
@@ -126,14 +131,10 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Requests in place of whose answer the service closes the connection.
 fn hung_up(facts: &Facts) -> Result<Claim, Silent> {
-    let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
-    let worst = ports.max_by(|a, b| a.1.hung_up_per_s.total_cmp(&b.1.hung_up_per_s));
-    let (port, headers) = worst.or_not_here("the headers of its exchanges were not captured")?;
+    let (port, headers) = worst(facts, |of| of.hung_up_per_s)?;
     let (lost, others) = (headers.hung_up_per_s, headers.per_s);
-    silent_if(
-        lost < TURNED_AWAY * (lost + others) || lost <= 0.0,
-        "too few requests are hung up on",
-    )?;
+    let few = lost < TURNED_AWAY * (lost + others) || lost <= 0.0;
+    silent_if(few, "too few requests are hung up on")?;
     let seconds = facts.run.seconds();
     let [refused, served] = [lost, others].map(|rate| rate * seconds);
     let log = "its log says why: a message that it does not take (its size, kind or sender), a limit, a worker that died, \
@@ -148,11 +149,9 @@ fn hung_up(facts: &Facts) -> Result<Claim, Silent> {
 
 fn refused(facts: &Facts) -> Result<Claim, Silent> {
     let seconds = facts.run.seconds();
-    let ports = facts.watched.iter().filter_map(|port| Some((port.port, port.exchanges?)));
-    let worst = ports.max_by(|a, b| a.1.refused_per_s.total_cmp(&b.1.refused_per_s));
-    let worst = worst.filter(|(_, headers)| headers.refused_per_s > 0.0);
-    let (port, headers) = worst.or_not_here("no connection was refused or reset")?;
+    let (port, headers) = worst(facts, |of| of.refused_per_s)?;
     let (lost, others) = (headers.refused_per_s, headers.per_s);
+    silent_if(lost <= 0.0, "no connection was refused or reset")?;
     let refused = lost * seconds;
     // Connections that were open before they were reset are added.
     let asked = (headers.opened_per_s * seconds).max(refused);

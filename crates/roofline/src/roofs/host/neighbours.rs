@@ -21,7 +21,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waits = lost >= HOLDS * facts.under_way();
     let work = target.work();
     let rate = OpRate(facts.attained.max(1e-9) * (work + lost) / work.max(1e-6));
-    let steal = strangers.steal.filter(|steal| *steal >= HALFWAY * had);
+    let steal =
+        facts.run.of(Subject::Host).rate(stat::STEAL).ok().filter(|steal| *steal >= HALFWAY * had);
     let (does, by_hand) = match steal {
         Some(_) => (
             "ends the steal: the hypervisor runs other machines on these CPUs",

@@ -45,11 +45,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// `62 % of its user code is in libz.so.1`, or `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
 fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
     let named = |fact| facts.run.fact(Subject::Target, fact);
-    let call = target.busiest_call.zip(named("busiest_call"));
+    let share = share_of(&facts.run, kernel_code::SAMPLES, kernel_code::BUSIEST);
+    let call = share.zip(named("busiest_call"));
     if let Some((share, name)) = call.filter(|_| target.kernel >= HALFWAY) {
         let (all, share) = (in_percent(target.kernel), in_percent(share));
         return Some(format!("{all} of its CPU time is in the kernel, {share} of that in {name}"));
     }
-    let share = in_percent(target.busiest_code?);
+    let share = in_percent(share_of(&facts.run, code::SAMPLES, code::BUSIEST)?);
     Some(format!("{share} of its user code is in {}", named("busiest_code")?))
 }

@@ -6,17 +6,13 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let mut busiest: Option<(&str, f64)> = None;
-    let (mut late, mut lost, mut came) = (0.0, 0.0, 0.0);
-    for direction in &facts.directions {
-        let cpu = direction.of.rate(link::CPU)?;
-        busiest = busiest.filter(|(_, most)| cpu <= *most).or(Some((&direction.name, cpu)));
-        // A direction that carried nothing was not late.
-        late += direction.late().unwrap_or(0.0) * direction.crossing;
-        lost += direction.of.rate(link::DROPPED_DEVICE)?;
-        came += direction.of.rate(link::FRAMES_IN)?;
-    }
-    let (name, cpu) = busiest.or_not_here("the plan has no path")?;
+    let (busiest, cpu) = facts.worst_direction(|direction| direction.of.rate(link::CPU))?;
+    let name = &busiest.name;
+    let directions = || facts.directions.iter();
+    // A direction that carried nothing was not late.
+    let late: f64 = directions().map(|of| of.late().unwrap_or(0.0) * of.crossing).sum();
+    let sum = |metric| directions().map(|of| of.of.rate(metric)).sum::<Result<f64, Missing>>();
+    let (lost, came) = (sum(link::DROPPED_DEVICE)?, sum(link::FRAMES_IN)?);
     let each = facts.per_exchange(cpu);
     let rate = rate(1.0, each);
     let delay = |each| Part::Delay { at: At::Path, each };

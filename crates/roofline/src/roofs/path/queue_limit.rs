@@ -6,28 +6,17 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    silent_if(facts.directions.is_empty(), "the plan has no path")?;
-    let (mut worst, mut all): (Option<(&LaidDirection, f64, bool)>, f64) = (None, 0.0);
-    for direction in &facts.directions {
-        let OneDirection { limit, rate, trace, aqm, .. } = &direction.asked;
-        if limit.is_none() && rate.is_none() && trace.is_none() {
-            continue;
-        }
-        let [queue, limit] = direction.overflows()?;
-        let queue = if *aqm == Aqm::Codel { 0.0 } else { queue };
-        let found = (direction, queue + limit, limit > queue);
-        all += found.1;
-        worst = worst.filter(|(_, most, _)| found.1 <= *most).or(Some(found));
-    }
-    let (direction, drops, is_limit) = worst.or_not_here("the path has no queue limit")?;
+    let (direction, drops) = facts.worst_direction(|of| Ok(overflows(of)?.iter().sum()))?;
     silent_if(drops <= 0.0, "no full queue dropped a packet")?;
+    let [queue, limit] = overflows(direction)?;
+    let all = facts.directions.iter().flat_map(overflows).flatten().sum();
     let share = drops / direction.of.rate(link::PACKETS_IN)?.max(1e-9);
     let Cost { each, words } = Cost::of(facts, Drops::Together, all, share)?;
     let used = |used| format!(" with its rate {} used", in_percent(used));
     let line = direction.utilisation()?.map_or(String::new(), used);
     let [took, exchange] = [each, facts.exchange_s()].map(duration);
     let (lost, again, name) = (percent(share), again(&facts.run), &direction.name);
-    let (holds, remedy) = match is_limit {
+    let (holds, remedy) = match limit > queue {
         true => larger_limit(facts, direction)?,
         false => larger_queue(facts, direction)?,
     };
@@ -35,6 +24,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped packets: {holds}"))
         .seen(format!("{name} dropped {lost} of its packets{line}{again}; {words}"))
         .lifted_by([remedy]))
+}
+
+/// Packets dropped a second by a queue that may be full, and by a limit. CoDel's queue drops on purpose.
+fn overflows(of: &LaidDirection) -> Result<[f64; 2], Missing> {
+    let OneDirection { limit, rate, trace, aqm, .. } = &of.asked;
+    if limit.is_none() && rate.is_none() && trace.is_none() {
+        return Ok([0.0; 2]);
+    }
+    let [queue, limit] = of.overflows()?;
+    Ok([if *aqm == Aqm::Codel { 0.0 } else { queue }, limit])
 }
 
 /// The path's limit, and one that holds whatever all connections may have in flight.

@@ -19,7 +19,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let least = sent * PRICE;
     // Without what handshakes may have of it. None: its code was not sampled, or was in no library of ciphers: a program
     // may have its ciphers in itself.
-    let ciphers = facts.target_cpu()?.ciphers.filter(|cores| *cores > 0.0);
+    let target = facts.target_cpu()?;
+    let ciphers = share_of(&facts.run, code::SAMPLES, code::CIPHERS).filter(|share| *share > 0.0);
+    let ciphers = ciphers.map(|share| share * target.cores * (1.0 - target.kernel));
     let shaking = facts.shaking().map_or(0.0, |(each, _)| each);
     let measured = ciphers.map(|cores| (facts.per_exchange(cores) - shaking).max(0.0));
     let measured = measured.filter(|each| !facts.is_beam() || *each > least);

@@ -54,7 +54,8 @@ fn calls(facts: &Facts) -> Option<(f64, f64, f64)> {
     let bytes = facts.per_exchange(of.rate(process::WRITTEN).ok()?);
     let writes = |name: &str| ["write", "writev"].contains(&name);
     let in_writes = run.fact(Subject::Target, "busiest_call").filter(|name| writes(name));
-    let spent = in_writes.and(target.busiest_call).unwrap_or(0.0) * target.kernel * target.cores;
+    let share = share_of(run, kernel_code::SAMPLES, kernel_code::BUSIEST);
+    let spent = in_writes.and(share).unwrap_or(0.0) * target.kernel * target.cores;
     (count >= FEW).then(|| (count, bytes, PRICE.max(spent / calls)))
 }
 

@@ -39,7 +39,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
     let why =
-        "most answers come on connections that hardly wait: who waits is served by something else";
+        "most answers come on connections that hardly wait: the others wait for something else";
     silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
     let none = "no thread of its own shows what its requests wait for";
     let (at_once, working) = by_waits(facts, port, &headers).or_not_here(none)?;
