@@ -38,7 +38,9 @@ impl Stock {
             let asked = all_answers;
             return Ok(Claim::cause(vec![Part::TurnedAway { asked, served: good }])
                 .sum(format!("{good:.0} of {asked:.0} answers were no refusal: {taken}"))
-                .seen(format!("{all} {name} were {is} in {out} of samples, and no connection waits"))
+                .seen(format!(
+                    "{all} {name} were {is} in {out} of samples, and no connection waits"
+                ))
                 .lifted_by([remedy(self, &of, lost)]));
         }
         Ok(Claim::cause(vec![Part::TurnedAway { asked, served }])
