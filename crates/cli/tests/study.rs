@@ -107,7 +107,7 @@ fn several_terms_a_call_and_larger_terms_move_more_between_two_nodes() {
     for account in study["accounts"].as_array().unwrap() {
         follows(account, SHORT_TERMS);
         assert_eq!((&account["pairs"], &account["unit"]["says"]), (&4.into(), &"term".into()));
-        assert_eq!(account["unit"]["bytes"], 19.0);
+        assert!((account["unit"]["bytes"].as_f64().unwrap() - 19.0).abs() < 1e-6);
         let encode = account["costs"][0]["us_per_mb"].as_f64().unwrap();
         assert!(encode > 0.0, "{account:#}");
     }
