@@ -473,3 +473,20 @@ fn several_processes_that_serve_one_at_a_time_by_turns_are_one_at_a_time() {
     // Erlang: 12 alike, of which another is asked in each second.
     assert_eq!(named("one-of-several-by-turns", |_, raw| Some(raw)).as_deref(), Some("app.serial"));
 }
+
+#[test]
+fn who_hangs_on_a_connection_of_its_own_waits_for_the_peer_that_does_not_answer() {
+    // nginx, a connection a question, before a service that serves three of its 16 connections.
+    let hangs = "hangs-at-a-peer";
+    assert_eq!(named(hangs, |_, raw| Some(raw)).as_deref(), Some("app.dependency"));
+    let without = |none: &'static str| {
+        let (header, evidence) = recording(&format!("foreign/{hangs}"));
+        let altered = changed(&evidence, |_, metric, raw| (metric != none).then_some(raw));
+        judged(&header, &altered).verdict
+    };
+    // Whoever else keeps them waiting, it is no good service.
+    let unknown = without("peer.unanswered");
+    assert_eq!((unknown.state, unknown.by()), (Answer::Unexplained, None));
+    // Of other requests it is not known that others were answered.
+    assert_eq!(without("bursts.silent_alike").by(), None);
+}

@@ -84,7 +84,9 @@ fn hangs(facts: &Facts) -> Option<Claim> {
     let (who, unanswered) = (asked.words(), asked.unanswered);
     Some(
         Claim { role: Role::Elsewhere, ..Claim::cause(vec![part]) }
-            .sum(format!("{hang:.0} of {all:.0} requests had no answer, and wait for {who}"))
+            .sum(format!(
+                "{hang:.0} requests had no answer, while others had theirs, and wait for {who}"
+            ))
             .seen(format!(
                 "{unanswered:.0} connections to it had none in all of the {}",
                 duration(facts.run.seconds())
