@@ -71,10 +71,8 @@ enum State {
     Bound { wants_session: bool },
     /// The session.
     Established,
-    /// The roster.
-    Roster,
-    /// The user's own presence.
-    Present,
+    /// The roster, and the user's own presence.
+    Entering { awaits_roster: bool, awaits_presence: bool },
     /// Anything.
     Online,
     /// That the stream is over.

@@ -78,11 +78,7 @@ impl Rest {
                 Ok(Then::More)
             }
             (
-                State::Bound { .. }
-                | State::Established
-                | State::Roster
-                | State::Present
-                | State::Online,
+                State::Bound { .. } | State::Established | State::Entering { .. } | State::Online,
                 CLIENT,
                 "iq" | "message" | "presence",
             ) => {
@@ -126,14 +122,20 @@ impl Rest {
                 );
             }
             (State::Bound { .. }, "bind") | (State::Established, "session") => {
-                self.state = State::Roster;
-                put(out, format_args!("<iq type='get' id='roster'><query xmlns='{ROSTER}'/></iq>"));
+                self.state = State::Entering { awaits_roster: true, awaits_presence: true };
+                // Neither needs the other's answer. Source of their order: RFC 6121, section 2.2.
+                let id = Id::presence(self.user, Token(0));
+                put(
+                    out,
+                    format_args!(
+                        "<iq type='get' id='roster'><query xmlns='{ROSTER}'/></iq>\
+                         <presence id='{id}'/>"
+                    ),
+                );
             }
             // A server without rosters says so: the user has no contacts then.
-            (State::Roster, "roster") => {
-                self.state = State::Present;
-                let id = Id::presence(self.user, Token(0));
-                put(out, format_args!("<presence id='{id}'/>"));
+            (State::Entering { awaits_presence, .. }, "roster") => {
+                self.enter(false, *awaits_presence, events);
             }
             // Whoever has no pings says so, and so is there: XEP-0199, section 4.1.
             (State::Online, id) => {
@@ -155,19 +157,26 @@ impl Rest {
         }
         let is_error = presence.attribute("type") == Some("error");
         match self.state {
-            State::Present if is_error => {
+            State::Entering { .. } if is_error => {
                 self.end(reason_in_stanza(presence), events);
             }
-            State::Present => {
-                self.state = State::Online;
-                events.push(Event::Online);
-            }
+            State::Entering { awaits_roster, .. } => self.enter(awaits_roster, false, events),
             State::Online if is_error => {
                 let reason = reason_in_stanza(presence);
                 events.push(Event::Declined(Doing::Presence, token, reason));
             }
             State::Online => events.push(Event::Answered(Doing::Presence, token)),
             _ => {}
+        }
+    }
+
+    /// Online is who has the roster and is told its own presence.
+    fn enter(&mut self, awaits_roster: bool, awaits_presence: bool, events: &mut Vec<Event>) {
+        if awaits_roster || awaits_presence {
+            self.state = State::Entering { awaits_roster, awaits_presence };
+        } else {
+            self.state = State::Online;
+            events.push(Event::Online);
         }
     }
 
