@@ -83,19 +83,25 @@ class Predicted(NamedTuple):
     error: float
     is_inside: bool
     width: float
+    # Only its high end is told.
+    is_bound: bool = False
 
 
 def predicted(document, gained_per_s):
-    """None: nothing was promised, or the twin gave nothing.
+    """None: nothing was promised, or the twin gave nothing. What is told as a bound holds where it is not exceeded.
 
     >>> predicted({"advice": [{"predicted_per_s": [50, 100, 200]}]}, 100)
-    Predicted(error=0.0, is_inside=True, width=4.0)
+    Predicted(error=0.0, is_inside=True, width=4.0, is_bound=False)
+    >>> predicted({"advice": [{"predicted_per_s": [5, 100, 200], "bound": True}]}, 300).is_inside
+    False
     """
-    advice = document.get("advice") or []
-    low, mid, high = interval(advice[0].get("predicted_per_s") if advice else None)
+    first = (document.get("advice") or [{}])[0]
+    low, mid, high = interval(first.get("predicted_per_s"))
     if not (low and mid and high and gained_per_s):
         return None
-    return Predicted(abs(math.log(mid / gained_per_s)), low <= gained_per_s <= high, high / low)
+    is_bound = first.get("bound", False)
+    is_inside = (is_bound or low <= gained_per_s) and gained_per_s <= high
+    return Predicted(abs(math.log(mid / gained_per_s)), is_inside, high / low, is_bound)
 
 
 def followed(document, by_hand):

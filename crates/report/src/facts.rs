@@ -353,8 +353,11 @@ pub(crate) fn expected(of: &Predicted) -> Option<String> {
     (is_figure(of.mid.0) && is_figure(of.high.0)).then(|| predicted(of))
 }
 
-/// `61,200/s (20,000/s to 80,000/s)`.
+/// `61,200/s (20,000/s to 80,000/s)`, or `up to 80,000/s`.
 pub(crate) fn predicted(of: &Predicted) -> String {
+    if of.is_bound() {
+        return format!("up to {}", rate(of.high.0));
+    }
     format!("{} ({} to {})", rate(of.mid.0), rate(of.low.0), rate(of.high.0))
 }
 
@@ -366,4 +369,18 @@ pub(crate) fn cure_heading(advice: &Advice) -> String {
 /// `nodelay=true`.
 pub(crate) fn knob(advice: &Advice) -> String {
     format!("{}={}", advice.knob, advice.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_prediction_whose_ends_are_far_apart_the_high_one_is_said() {
+        assert_eq!(
+            predicted(&[2_000.0, 6_000.0, 20_000.0].into()),
+            "6,000/s (2,000/s to 20,000/s)"
+        );
+        assert_eq!(predicted(&[1_900.0, 6_000.0, 20_000.0].into()), "up to 20,000/s");
+    }
 }

@@ -375,7 +375,8 @@ fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Ve
             _ => None,
         };
         let Remedy { does, by_hand, .. } = remedy.clone();
-        Advice { knob, value, does, by_hand, predicted: more.unwrap_or(predicted) }
+        let predicted = more.unwrap_or(predicted);
+        Advice { knob, value, does, by_hand, predicted, is_bound: predicted.is_bound() }
     };
     claim.remedies.iter().map(one).collect()
 }

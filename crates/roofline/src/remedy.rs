@@ -39,6 +39,9 @@ pub struct Advice {
     /// Throughput to expect.
     #[serde(rename = "predicted_per_s")]
     pub predicted: Predicted,
+    /// Whether only its high end is known: throughput to expect at most.
+    #[serde(rename = "bound", default)]
+    pub is_bound: bool,
 }
 
 /// An option of a socket, and its value.

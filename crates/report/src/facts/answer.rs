@@ -125,6 +125,9 @@ pub(crate) fn cure(advice: &Advice, roofline: &Roofline) -> String {
     let then = next.map_or(String::new(), |roof| format!(", then {} is the limit", roof.id));
     let (low, high) = (bare(of.low.0), bare(of.high.0));
     let gives = if is_by_hand(advice) { "; would give" } else { " would give" };
+    if of.is_bound() {
+        return format!("{what}{gives} up to {}{then}", rate(of.high.0));
+    }
     format!("{what}{gives} {} ({low} to {high}){then}", rate(of.mid.0))
 }
 

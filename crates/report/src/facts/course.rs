@@ -93,6 +93,11 @@ pub(crate) fn outcome(step: &Step) -> Option<String> {
     Some(format!("the prediction was too {wrong} because {because}"))
 }
 
+/// The middle of what was expected, or its high end where that is all that is known.
+fn middle(of: &Predicted) -> String {
+    if of.is_bound() { predicted(of) } else { rate(of.mid.0) }
+}
+
 /// A row a step.
 pub(crate) fn climb(climb: &ClimbDocument) -> Table {
     let mut table = Table::new(
@@ -108,7 +113,7 @@ pub(crate) fn climb(climb: &ClimbDocument) -> Table {
             turned(step),
             rate(step.run.load.throughput_per_s),
             effect(step),
-            expected.map_or_else(|| "-".into(), |expected| rate(expected.mid.0)),
+            expected.map_or_else(|| "-".into(), |of| middle(&of)),
             held(step).into(),
             step.run.verdict.by().unwrap_or("unexplained").to_owned(),
         ]);

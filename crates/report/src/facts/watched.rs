@@ -304,7 +304,9 @@ pub(crate) fn effect(doctor: &DoctorDocument, of: &Applied) -> String {
         let now = doctor.roofline.attained;
         let [mid, low, high] = [advice.predicted.mid, advice.predicted.low, advice.predicted.high]
             .map(|rate| rate.0 / now);
-        if mid.is_finite() && mid > 0.0 && high.is_finite() {
+        if advice.predicted.is_bound() && high.is_finite() {
+            format!(", expected up to {}", ratio(high))
+        } else if mid.is_finite() && mid > 0.0 && high.is_finite() {
             format!(", expected {} ({} to {})", ratio(mid), &ratio(low)[1..], &ratio(high)[1..])
         } else {
             String::new()

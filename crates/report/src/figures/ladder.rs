@@ -58,8 +58,11 @@ fn draw(climb: &ClimbDocument, mut size: Size) -> String {
             let said =
                 crate::svg::says_attribute(&format!("predicted {}", facts::predicted(&expected)));
             chart.area("predicted", (from, middle - half), (to, middle + half), &said);
-            let mid = x.at(expected.mid.0);
-            chart.path("expected", &[(mid, middle - half * 1.7), (mid, middle + half * 1.7)], "");
+            if !expected.is_bound() {
+                let mid = x.at(expected.mid.0);
+                let mark = [(mid, middle - half * 1.7), (mid, middle + half * 1.7)];
+                chart.path("expected", &mark, "");
+            }
         }
         if let Some(before) = before {
             chart.path("lead s0", &[(x.at(before), middle), (x.at(now), middle)], "");

@@ -166,6 +166,7 @@ pub fn pool() -> RunDocument {
         does: "serves as many requests at a time as arrive".into(),
         by_hand: "a larger pool: worker threads or processes, database connections, permits of a semaphore; or less time in each".into(),
         predicted: predicted(1_510.0, 1_580.0, 1_600.0),
+        is_bound: false,
     }];
     run
 }
@@ -204,6 +205,7 @@ fn nodelay() -> Advice {
         does: "The second write of a response leaves at once, and no longer waits for the ACK of the first.".into(),
         by_hand: "{socket_type, {ip_comm, [{nodelay, true}]}}   % in the httpd configuration, inets of OTP 25 and up".into(),
         predicted: predicted(20_000.0, 38_600.0, 45_000.0),
+        is_bound: false,
     }
 }
 
@@ -379,6 +381,7 @@ pub fn climb() -> ClimbDocument {
         does: "More exchanges are outstanding, so the target waits less for the next one.".into(),
         by_hand: "linerate run -c 100".into(),
         predicted: predicted(44_000.0, 52_000.0, 60_000.0),
+        is_bound: false,
     };
     let mut missed = step(more, 39_900.0, 40_600.0, cpu(100, 40_600.0));
     missed.because = Some("target.cpu is the limit below that rate".into());
