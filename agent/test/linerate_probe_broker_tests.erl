@@ -170,6 +170,7 @@ counters_of_the_node_are_summed_without_those_of_streams_test_() ->
                     'broker.delivered' := 51,
                     'broker.acknowledged' := 48,
                     'broker.dropped' := 7,
+                    'broker.lost' := 7,
                     'broker.rejected' := 5
                 },
                 Told

@@ -217,12 +217,16 @@ add_group(Labels, Group, Sums) ->
         true ->
             Sums;
         false ->
+            Gone = is_list(Labels) andalso lists:member({dead_letter_strategy, disabled}, Labels),
             maps:fold(
                 fun(Name, Count, Added) ->
-                    case total(Name) of
-                        none -> Added;
-                        Metric -> Added#{Metric => Count + maps:get(Metric, Added, 0)}
-                    end
+                    Metrics = [Metric || Metric <- [total(Name)], Metric =/= none],
+                    Lost = ['broker.lost' || 'broker.dropped' <- Metrics, Gone],
+                    lists:foldl(
+                        fun(Metric, All) -> All#{Metric => Count + maps:get(Metric, All, 0)} end,
+                        Added,
+                        Metrics ++ Lost
+                    )
                 end,
                 Sums,
                 Group

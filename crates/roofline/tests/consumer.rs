@@ -9,7 +9,7 @@ use linerate_roofline::{Judgement, State};
 
 mod altered;
 
-use altered::{judged, of, recording};
+use altered::{changed, judged, of, recording};
 
 const SECONDS: u64 = 6;
 
@@ -175,4 +175,13 @@ fn a_node_without_a_broker_has_none() {
     let (header, evidence) = recording("watched/shaper");
     let judgement = judged(&header, &evidence);
     assert_eq!(of(&judgement, "app.consumer").state, State::DoesNotApply);
+}
+
+#[test]
+fn messages_that_a_queue_dropped_are_refused_unless_a_dead_letter_exchange_has_them() {
+    // RabbitMQ, x-max-length 2: questions beyond that are dropped at the head, and nobody is told.
+    let (header, evidence) = recording("foreign/dropped-unheard");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("app.refused"));
+    let kept = changed(&evidence, |_, name, raw| Some(if name == "broker.lost" { 0 } else { raw }));
+    assert_eq!(judged(&header, &kept).verdict.by(), None);
 }

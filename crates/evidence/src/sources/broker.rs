@@ -28,6 +28,8 @@ metrics! {
     ACKNOWLEDGED: u64 = "broker.acknowledged", "1";
     /// Messages that a queue dropped or dead-lettered before they were handed out: expired, or too many.
     DROPPED: u64 = "broker.dropped", "1";
+    /// Of those, the ones of queues without a dead-letter exchange: nobody has them.
+    LOST: u64 = "broker.lost", "1";
     /// Messages that a queue dropped or dead-lettered after they were handed out: rejected, or handed out too often.
     REJECTED: u64 = "broker.rejected", "1";
     /// Consumers; a state.

@@ -2,6 +2,7 @@
 //!
 //! A refusal is a status of 400, 408, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed in place of an answer. Other 4xx
 //! statuses are answers, as long as most are none of them: then what was asked for is not there, or not for this asker. A connection of a closed loop that has no answer all the time is one that was turned away.
+//! A broker's queue that drops messages refuses them too.
 //! At a watched service the kernel compares the first bytes of answers, in several protocols.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
 
@@ -13,7 +14,10 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     match facts.load {
         Load::Made => made(facts),
-        Load::Watched => told_no(facts).or_else(|_| hung_up(facts)).or_else(|_| refused(facts)),
+        Load::Watched => told_no(facts)
+            .or_else(|_| hung_up(facts))
+            .or_else(|_| dropped(facts))
+            .or_else(|_| refused(facts)),
     }
 }
 
@@ -145,6 +149,21 @@ fn hung_up(facts: &Facts) -> Result<Claim, Silent> {
             refused + served
         ))
         .seen(format!("{lost:.1} a second, on connections on which it had answered; {others:.1} a second are answered")))
+}
+
+/// Messages that a broker's queues dropped before anybody had them, and whose publishers it did not tell.
+fn dropped(facts: &Facts) -> Result<Claim, Silent> {
+    let of = facts.run.of(Subject::Node);
+    let [lost, put] = [of.grown(broker::LOST)?, of.grown(broker::PUBLISHED)?];
+    silent_if(lost < FEW || lost < TURNED_AWAY * put, "its broker drops too few messages")?;
+    let log = "the limits of the queue and its policies (rabbitmqctl list_queues name arguments policy): x-max-length, \
+               x-max-length-bytes, x-message-ttl in ms, x-overflow=reject-publish, which tells the publisher; or a message's \
+               own expiration";
+    Ok(claim(put, (put - lost).max(0.0), log)
+        .sum(format!(
+            "{lost:.0} of {put:.0} messages were dropped by their queues, before anybody had them"
+        ))
+        .seen("they expired, or there were too many; there is no dead-letter exchange for them"))
 }
 
 fn refused(facts: &Facts) -> Result<Claim, Silent> {
