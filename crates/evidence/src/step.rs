@@ -86,11 +86,11 @@ impl Step {
         mean(&self.service)
     }
 
-    /// Median of the service times; none where nothing was answered.
-    pub fn median_service(&self) -> Option<Duration> {
+    /// What this part of the service times, 0 to 1, does not exceed; none where nothing was answered.
+    pub fn service_at(&self, part: f64) -> Option<Duration> {
         let mut live = live_histogram();
         self.service.add_to(&mut live);
-        (!self.service.is_empty()).then(|| Duration::from_nanos(live.value_at_quantile(0.5)))
+        (!self.service.is_empty()).then(|| Duration::from_nanos(live.value_at_quantile(part)))
     }
 
     /// Mean time to the first byte; none where nothing was answered.

@@ -138,6 +138,15 @@ impl<'a> Facts<'a> {
         self.inside.threads.as_ref()
     }
 
+    /// Whether the one thread that serves mostly waits for something else than what is to be read: the only one, or one
+    /// that comes back from a descriptor. One that is never back serves nobody.
+    pub(crate) fn one_is_away(&self) -> bool {
+        self.threads().is_some_and(|of| {
+            let is_only = of.all() < TWO && of.idle() < HALFWAY * of.all();
+            is_only || (HALFWAY..FULL).contains(&(of.read + of.write + of.disk))
+        })
+    }
+
     /// CPUs' worth of time on the engine's CPUs that neither engine, target nor path had; absent: unmeasured.
     pub fn strangers_of_engine(&self) -> Option<f64> {
         let engine = self.engine.as_ref()?;

@@ -81,28 +81,6 @@ fn time_in_which_nobody_ran_is_no_other_tenants() {
 }
 
 #[test]
-fn forty_answers_at_each_quarter_of_a_second_are_a_clocks_though_a_peer_was_asked_for_each() {
-    // Erlang: a provider of messages takes 160 a second, and says so to who comes beyond that, who sleeps until then.
-    assert_eq!(named("quota-in-bursts", |_, raw| Some(raw)).as_deref(), Some("app.rate-limit"));
-    // A peer that answers one by one makes no bursts.
-    let no_bursts = |metric: &str, raw| {
-        (!metric.starts_with("capture.b") && !metric.starts_with("capture.spread")).then_some(raw)
-    };
-    assert_ne!(named("quota-in-bursts", no_bursts).as_deref(), Some("app.rate-limit"));
-}
-
-#[test]
-fn sleeps_that_began_together_are_no_clock_and_no_stop_of_all() {
-    // Each of 20 sessions sleeps for a second after its login, and all of them began at once.
-    assert_eq!(named("asleep-together", |_, raw| Some(raw)).as_deref(), Some("app.wait"));
-    // Had the waits differed as those do which a clock ends, it would be one.
-    let differ = |metric: &str, raw| {
-        Some(if metric == "capture.burst_waits_spread" { raw * 100 } else { raw })
-    };
-    assert_eq!(named("asleep-together", differ).as_deref(), Some("app.rate-limit"));
-}
-
-#[test]
 fn what_stops_all_is_named_by_its_cause_where_that_is_known() {
     // A room is one process, which waits to send to a member who hears slowly.
     assert_eq!(named("slow-member", |_, raw| Some(raw)).as_deref(), Some("beam.slow-subscriber"));

@@ -169,3 +169,27 @@ fn no_recorded_node_that_reads_as_it_is_sent_is_named_for_its_reading() {
         }
     }
 }
+
+#[test]
+fn a_thread_that_waits_for_the_rest_of_a_line_serves_one_and_limits_no_rate() {
+    // Tcl, sockets left blocking: one radio sends its line in two parts, and nine offices are unread meanwhile.
+    let (header, evidence) = recording("foreign/reads-half-a-line");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("app.serial"));
+    // Had it waited for events, it would have had the time to read them.
+    let waits = |metric: &str, raw| Some(if metric == "threads.read" { 0 } else { raw });
+    let idle = changed(&evidence, |_, metric, raw| waits(metric, raw));
+    assert_eq!(judged(&header, &idle).verdict.by(), Some("app.shaper"));
+}
+
+#[test]
+fn a_mailbox_that_no_cache_holds_takes_longer_to_search() {
+    // Erlang: 200,000 events that nobody takes, in the mailbox of the process that asks for prices.
+    let (header, evidence) = recording("foreign/mailbox-beyond-the-cache");
+    let searches = ["beam.selective-receive", "beam.send-mailbox-scan"];
+    let judgement = judged(&header, &evidence);
+    assert!(searches.contains(&judgement.verdict.by().unwrap()), "{:?}", judgement.verdict);
+    // A tenth of them would be searched in a thirtieth of the time: the process is slow for another reason.
+    let tenth = |metric: &str, raw| Some(if metric == "suspect.mailbox" { raw / 10 } else { raw });
+    let few = changed(&evidence, |_, metric, raw| tenth(metric, raw));
+    assert_eq!(judged(&header, &few).verdict.by(), Some("vm.funnel"));
+}

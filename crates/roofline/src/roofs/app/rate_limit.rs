@@ -1,4 +1,4 @@
-//! A configured rate (limiter, shaper, token bucket): so much a second, whatever the load.
+//! A configured rate (limiter, shaper, token bucket, so many at each look): so much a second, whatever the load.
 //!
 //! `ceiling = that rate`
 //!
@@ -17,17 +17,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::human(
             "allows more",
             "raise the limiter's rate (nginx: limit_req rate=; HAProxy: rate-limit; an API gateway's quota), \
-             or exempt this client",
+             or exempt this client; where something looks for work at set times, let it take more at a time",
         )]))
 }
 
 fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
-    let of = facts.experiment.as_ref().and_then(|it| Some((it.spaced_s?, it.alone_s?)));
-    let (spaced, alone) = of.or_not_here("no exchange was made after a pause")?;
+    let of = facts
+        .experiment
+        .as_ref()
+        .and_then(|it| Some((it.spaced_s?, it.alone_s?, it.some_spaced_are_early)));
+    let (spaced, alone, some) = of.or_not_here("no exchange was made after a pause")?;
     let (alone, spaced) = (duration(alone.mid), duration(spaced.mid));
+    let some = if some { ", some less than half" } else { "" };
     let (rate, all) = (OpRate(facts.attained), facts.run.connections());
     let seen = format!(
-        "one connection alone takes {alone} an exchange, and {spaced} after a pause: the rest is waiting for a clock; \
+        "one connection alone takes {alone} an exchange, and {spaced} after a pause{some}: the rest is waiting for a clock; \
          {all} connections gave {rate}"
     );
     Ok((rate, seen))

@@ -35,7 +35,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     }
     // Answers also come together where the only thread returns from one client. A timer's end is an event for all.
     let unread = threads.filter(|_| place.station == Some(Station::Unread));
-    let is_with_one = unread.is_some_and(|of| is_away(of) && of.timer < HALFWAY * of.all());
+    let is_with_one = unread.is_some_and(|of| facts.one_is_away() && of.timer < HALFWAY * of.all());
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
     let why =
@@ -84,7 +84,7 @@ fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<(f64, 
         // Not to their clients: to a peer, which takes what they write one after the other.
         _ if writes => 1.0,
         // A thread that reads a request serves it, and the others are not read.
-        Some(Station::Unread) if threads.is_some_and(is_away) => 1.0,
+        Some(Station::Unread) if facts.one_is_away() => 1.0,
         Some(Station::Unread) => port.in_application(),
         _ => match facts.run.taken().filter(|_| !facts.owners_wait_alone()) {
             // A node's threads are its schedulers: processes serve its requests.
@@ -111,11 +111,6 @@ fn are_in_use(asked: &Asked) -> bool {
 /// Whether more was sent on these connections and not answered than one question each.
 fn may_be_shared(asked: &Asked) -> bool {
     asked.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * asked.asked)
-}
-
-/// Whether there is one thread, and it is mostly busy with something else than requests.
-fn is_away(threads: &States) -> bool {
-    threads.all() < TWO && threads.idle() < HALFWAY * threads.all()
 }
 
 /// Connections, each with a process of one thread, that wait for no CPU, disk, clock, client or peer: for each other.

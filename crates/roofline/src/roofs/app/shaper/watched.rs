@@ -29,6 +29,7 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let at_work =
         served + facts.inside.running + facts.stations.fullest().map_or(0.0, |(_, full)| full);
     silent_if(at_work >= HALFWAY, format!("{at_work:.1} requests are served at any time"))?;
+    silent_if(facts.one_is_away(), "the thread that would read them waits for something else")?;
     let waits = |flow: &Of| {
         flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0).is_ok_and(|share| share >= HALFWAY)
     };
