@@ -58,11 +58,17 @@ def is_bound(row):
     return sum(one.is_bound for one in row.predicted) * 2 > len(row.predicted)
 
 
+def _holds(row):
+    """Whether what was told holds in most of its tries."""
+    return sum(one.is_inside for one in row.predicted) * 2 > len(row.predicted)
+
+
 def gains(rows):
-    """One vote a fault: the median of its tries' errors and widths, and whether most of them were inside."""
-    with_gain = [row.predicted for row in rows if row.predicted]
+    """One vote a fault: the median of its tries' errors and widths, and whether most of them were inside. Without bounds."""
+    with_gain = [row for row in rows if row.predicted and not is_bound(row)]
+    inside = [_holds(row) for row in with_gain]
+    with_gain = [row.predicted for row in with_gain]
     errors = [statistics.median(one.error for one in found) for found in with_gain]
-    inside = [sum(one.is_inside for one in found) * 2 > len(found) for found in with_gain]
     widths = [statistics.median(one.width for one in found) for found in with_gain]
     return errors, inside, widths
 
@@ -86,7 +92,7 @@ def totals(rows, beside):
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     lines.append("")
     bounds = [row for row in rows if row.predicted and is_bound(row)]
-    errors, inside, widths = gains([row for row in rows if row not in bounds])
+    errors, inside, widths = gains(rows)
     if errors:
         lines.append(
             f"Gain, predicted and measured, {len(errors)} faults: \\|ln(predicted / measured)\\| {statistics.median(errors):.2f} "
@@ -96,8 +102,8 @@ def totals(rows, beside):
     else:
         lines.append("Gain, predicted and measured: no prediction had a measured twin.")
     if bounds:
-        _, held, _ = gains(bounds)
-        lines.append(f"Gain at most, of {len(bounds)} more, whose lifting no model knows: not exceeded in {sum(held)}.")
+        held = sum(_holds(row) for row in bounds)
+        lines.append(f"Gain at most, of {len(bounds)} more, whose lifting no model knows: not exceeded in {held}.")
     if beside.half_loads:
         inside, widths, within = zip(*beside.half_loads)
         lines.append(
@@ -161,10 +167,11 @@ def _cells(row):
     counts = [row.count(outcome) for outcome in ("half", "unknown", "wrong")]
     gain = ""
     if row.predicted:
-        (error,), (is_inside,), (width,) = gains([row])
-        gain = f"{error:.2f}, {'inside' if is_inside else 'outside'} of x{width:.1f}"
         if is_bound(row):
-            gain = "at most: held" if is_inside else "at most: exceeded"
+            gain = "at most: held" if _holds(row) else "at most: exceeded"
+        else:
+            (error,), (is_inside,), (width,) = gains([row])
+            gain = f"{error:.2f}, {'inside' if is_inside else 'outside'} of x{width:.1f}"
     lifted = f"{_rights(row.twins)} of {len(row.twins)}: {_names(row.twins)}"
     cells = [row.name, row.truth, _of(row.count("right"), row), *counts, _names(row.tries), lifted, gain]
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
