@@ -2,7 +2,7 @@
 //! that others wrote (`fixtures/foreign`), changed in one respect.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::{Evidence, Subject};
+use linerate_evidence::{Evidence, StepKind, Subject};
 use linerate_roofline::Answer;
 
 mod altered;
@@ -401,6 +401,36 @@ fn who_is_asked_more_at_a_time_than_is_served_serves_so_few() {
         Some(if matches!(metric, "peer.asked" | "peer.connections") { raw / 2 } else { raw })
     };
     assert_eq!(named(asked, of_one).as_deref(), Some("app.serial"));
+}
+
+#[test]
+fn who_asks_five_things_at_once_alone_asks_for_one_request_with_five_questions_out() {
+    // Go: a page needs five answers of a peer that takes any number; all pages share five places to ask from.
+    let several = "asks-several-at-once";
+    assert_eq!(named(several, |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    // Had one request alone not asked so many, the others would wait for the peer.
+    let (header, mut evidence) = recording(&format!("foreign/{several}"));
+    let alone = evidence.steps.iter().find(|step| step.kind == StepKind::Alone).unwrap();
+    let (from, to) = (alone.from, alone.to);
+    let mut fewer = Evidence::default();
+    fewer.slices.clone_from(&evidence.slices);
+    let (mut asked, mut before) = (0, 0);
+    for (at, of, values) in evidence.rows() {
+        for (metric, raw) in values {
+            let is_asked = metric == "peer.asked";
+            // A sum over instants: nothing is added while one request is alone.
+            if is_asked && !(from..=to).contains(&at) {
+                asked += raw - before;
+            }
+            before = if is_asked { raw } else { before };
+            fewer.push_raw(at, of, metric, if is_asked { asked } else { raw });
+        }
+    }
+    for (of, facts) in evidence.facts() {
+        facts.iter().for_each(|(name, text)| fewer.push_fact(*of, name, text.clone()));
+    }
+    std::mem::swap(&mut fewer.steps, &mut evidence.steps);
+    assert_eq!(judged(&header, &fewer).verdict.by(), Some("app.dependency"));
 }
 
 #[test]

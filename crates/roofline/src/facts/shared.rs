@@ -51,13 +51,25 @@ impl Facts<'_> {
     }
 
     /// A peer that has more questions at a time than are served, where more connections give no more: it serves so few, and the
-    /// others wait for it, or for a connection to ask it.
+    /// others wait for it, or for a connection to ask it. A request may ask several at once.
     pub(crate) fn serves_fewer(&self) -> Option<&Asked> {
         let is_full =
             self.place.regime == Regime::Full && self.place.resource == Some(Resource::Slots);
         let at_once = self.place.at_once.filter(|_| is_full && self.load == Load::Made)?;
         let most = self.inside.asked.first()?;
-        (most.asked >= TWO && most.asked >= (1.0 + HALFWAY) * at_once.high).then_some(most)
+        let served = at_once.high * self.asked_at_once(most);
+        (most.asked >= TWO && most.asked >= (1.0 + HALFWAY) * served).then_some(most)
+    }
+
+    /// How many questions to a peer one request has out at a time, as one alone has; 1 where that was not tried.
+    pub(crate) fn asked_at_once(&self, asked: &Asked) -> f64 {
+        let evidence = self.run.evidence;
+        let alone = evidence.steps.iter().find(|step| step.kind == StepKind::Alone);
+        let alone = alone.and_then(|step| {
+            let mut all = Asked::all(evidence, &(step.from..=step.to)).into_iter();
+            all.find(|of| of.address == asked.address)
+        });
+        alone.map_or(1.0, |of| of.asked.max(1.0))
     }
 
     /// Whether few connections to a peer have a question out nearly all the time, with an answer for each exchange: whoever
