@@ -214,7 +214,12 @@ impl Exchanges {
         }
         // For independent times their ratio is the square root of eight: halfway, on the scale of powers.
         let [few, many] = rhythm.spreads_s;
-        let is_clock = is_of_all && many < 8_f64.powf(HALFWAY / 2.0) * few;
+        let add_up = many >= 8_f64.powf(HALFWAY / 2.0) * few;
+        let is_even = rhythm.turn < 2.0 && rhythm.spread_s < HOLDS * mean_s;
+        if !add_up && is_even && self.are_all(&rhythm) && self.always_wait() {
+            return Some(Pace::Clock);
+        }
+        let is_clock = is_of_all && !add_up;
         // One at a time may also be released by a clock.
         let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
@@ -248,6 +253,12 @@ impl Exchanges {
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
     }
 
+    /// Whether requests wait at all times, for longer or shorter, though their clients rest as well.
+    fn always_wait(&self) -> bool {
+        let differ = self.p99_s > (1.0 + SPLIT) * self.p50_s;
+        differ && self.under_way >= FEW && self.idle_s < HALFWAY * self.service_s
+    }
+
     /// Whether most answers come on connections that hardly wait: what serves these is not what the others wait for.
     pub fn others_wait(&self) -> bool {
         self.to_waiters.is_some_and(|share| share < HALFWAY)
@@ -279,9 +290,14 @@ impl Exchanges {
 
     /// Whether the gaps are those of all answers, and not set by clients.
     fn is_of_all(&self, rhythm: &Rhythm) -> bool {
+        self.idle_s <= 1.0 / self.per_s.max(1e-9) && self.are_all(rhythm)
+    }
+
+    /// Whether the gaps are those of all answers, most of whose requests had come before.
+    fn are_all(&self, rhythm: &Rhythm) -> bool {
         let mean_s = 1.0 / self.per_s.max(1e-9);
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
-        unasked >= HALFWAY && self.idle_s <= mean_s && rhythm.mean_s >= HALFWAY * mean_s
+        unasked >= HALFWAY && rhythm.mean_s >= HALFWAY * mean_s
     }
 
     /// How many are served at a time, where the order of requests and answers shows it and as many again wait.

@@ -37,7 +37,7 @@ fn headers(rhythm: Rhythm) -> Exchanges {
 fn paced(rhythm: Rhythm) -> Option<Pace> {
     let headers = headers(rhythm);
     if rhythm.served.is_none() {
-        let asks_late = Exchanges { idle_s: 0.01, ..headers };
+        let asks_late = Exchanges { idle_s: 0.01, p99_s: headers.p50_s, ..headers };
         assert_eq!(asks_late.pace(), None, "its clients set when");
         let clumps = Exchanges { per_s: 100.0, ..headers };
         assert_eq!(clumps.pace(), None, "pauses are most of it");
@@ -94,6 +94,11 @@ fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {
     assert_eq!(paced(ONE), Some(Pace::AtOnce(1.0)));
     assert_eq!(paced(Rhythm { spreads_s: [0.0003, 0.0003], ..ONE }), Some(Pace::Clock));
     assert_eq!(paced(Rhythm { gaps: 50.0, ..ONE }), None, "too few");
+    let rest = |rhythm, idle_s| Exchanges { idle_s, ..headers(rhythm) }.pace();
+    let even = Rhythm { spreads_s: [0.0003, 0.0003], ..ONE };
+    assert_eq!(rest(even, 0.01), Some(Pace::Clock), "some always wait");
+    assert_eq!(rest(even, 0.03), None, "clients mostly rest");
+    assert_eq!(rest(ONE, 0.01), None, "a late answer makes the next one late");
 }
 
 #[test]

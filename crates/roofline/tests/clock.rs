@@ -51,3 +51,27 @@ fn sleeps_that_began_together_are_no_clock_and_no_stop_of_all() {
     };
     assert_eq!(named("asleep-together", differ).as_deref(), Some("app.rate-limit"));
 }
+
+#[test]
+fn a_clock_that_always_finds_requests_waiting_sets_the_pace_though_clients_rest() {
+    // Python: a request each 5 ms, whoever waits; 32 clients that rest for 32 ms between two.
+    let clock = "clock-while-clients-rest";
+    assert_eq!(named(clock, |_, raw| Some(raw)).as_deref(), Some("app.rate-limit"));
+    // Where a late answer makes the next ones late, so many are served at a time.
+    let late = |metric: &str, raw| Some(if metric == "capture.spread_32" { 3 * raw } else { raw });
+    assert_eq!(named(clock, late).as_deref(), Some("app.pool"));
+    // One wait of a time of its own each keeps a pace as even.
+    let alike =
+        |metric: &str, raw| Some(if metric == "capture.service_p99" { raw * 6 / 7 } else { raw });
+    assert_eq!(named(clock, alike).as_deref(), Some("app.pool"));
+}
+
+#[test]
+fn a_queue_as_long_at_all_times_looks_like_sleeps_of_ones_own() {
+    // Go: two workers, 5 ms each, then a sleep of some 4 ms that differs: 32 requests, all of which wait some 90 ms.
+    let steady = "steady-queue-of-workers";
+    assert_eq!(named(steady, |_, raw| Some(raw)), None);
+    let differ =
+        |metric: &str, raw| Some(if metric == "capture.service_p99" { 2 * raw } else { raw });
+    assert_eq!(named(steady, differ).as_deref(), Some("app.wait"));
+}

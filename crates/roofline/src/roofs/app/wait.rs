@@ -95,7 +95,10 @@ fn by_event_loop(facts: &Facts) -> bool {
     };
     let [.., longest] = TIMEOUTS;
     let exchange_s = facts.exchange_s();
+    // Where all wait for nearly as long, none waits for more or less than the one before.
+    let differ = headers.p99_s > (1.0 + HOLDS) * headers.p50_s;
     headers.alternate
+        && differ
         && headers.rhythm.and_then(|rhythm| rhythm.alike).is_some_and(|alike| alike < HOLDS)
         && facts.pace().is_none()
         && exchange_s <= longest.as_secs_f64()
