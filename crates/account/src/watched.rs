@@ -214,12 +214,12 @@ impl Exchanges {
         }
         // For independent times their ratio is the square root of eight: halfway, on the scale of powers.
         let [few, many] = rhythm.spreads_s;
-        let add_up = many >= 8_f64.powf(HALFWAY / 2.0) * few;
+        let is_clock = is_of_all && many < 8_f64.powf(HALFWAY / 2.0) * few;
         let is_even = rhythm.turn < 2.0 && rhythm.spread_s < HOLDS * mean_s;
-        if !add_up && is_even && self.are_all(&rhythm) && self.always_wait() {
+        // Of a clock's answers any number in a row is as alike.
+        if is_clock && is_even {
             return Some(Pace::Clock);
         }
-        let is_clock = is_of_all && !add_up;
         // One at a time may also be released by a clock.
         let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
         let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
@@ -290,14 +290,10 @@ impl Exchanges {
 
     /// Whether the gaps are those of all answers, and not set by clients.
     fn is_of_all(&self, rhythm: &Rhythm) -> bool {
-        self.idle_s <= 1.0 / self.per_s.max(1e-9) && self.are_all(rhythm)
-    }
-
-    /// Whether the gaps are those of all answers, most of whose requests had come before.
-    fn are_all(&self, rhythm: &Rhythm) -> bool {
         let mean_s = 1.0 / self.per_s.max(1e-9);
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
-        unasked >= HALFWAY && rhythm.mean_s >= HALFWAY * mean_s
+        let waits = self.idle_s <= mean_s || self.always_wait();
+        unasked >= HALFWAY && waits && rhythm.mean_s >= HALFWAY * mean_s
     }
 
     /// How many are served at a time, where the order of requests and answers shows it and as many again wait.

@@ -98,7 +98,7 @@ fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {
     let even = Rhythm { spreads_s: [0.0003, 0.0003], ..ONE };
     assert_eq!(rest(even, 0.01), Some(Pace::Clock), "some always wait");
     assert_eq!(rest(even, 0.03), None, "clients mostly rest");
-    assert_eq!(rest(ONE, 0.01), None, "a late answer makes the next one late");
+    assert_eq!(rest(ONE, 0.01), Some(Pace::AtOnce(1.0)), "a late answer makes the next one late");
 }
 
 #[test]

@@ -199,7 +199,8 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
         let is_taken = process.running >= HALFWAY || process.waits_inside();
         let is_called = process.is_called() && of >= 2.0 && facts.inside.asleep >= HALFWAY * of;
         let has_all = none_sleeps && process.with_mail < HALFWAY && process.running >= FULL;
-        !process.is_owner && ((most || is_called) && is_taken || has_all)
+        let may_serve = !process.is_owner || process.passes_over();
+        may_serve && ((most || is_called) && is_taken || has_all)
     };
     facts.processes.iter().any(has_them).then_some(Resource::Process)
 }

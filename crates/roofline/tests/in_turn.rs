@@ -404,6 +404,27 @@ fn who_is_asked_more_at_a_time_than_is_served_serves_so_few() {
 }
 
 #[test]
+fn a_lock_in_no_order_shows_in_answers_that_keep_apart_though_clients_rest() {
+    // Java: 16 clerks who rest for 20 ms, one parcel of 8 ms at a time, by a monitor, which knows no order.
+    let lock = "lock-while-clients-rest";
+    assert_eq!(named(lock, |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    // As near to each other as answers of their own times come by chance.
+    let near = |metric: &str, raw| Some(if metric == "capture.gap_low" { raw / 20 } else { raw });
+    assert_eq!(named(lock, near), None);
+}
+
+#[test]
+fn who_sleeps_beside_its_own_mail_waits_in_the_middle_of_a_call() {
+    // Erlang: the process of a line to a price engine hands each answer over, and waits until that is confirmed.
+    let (header, evidence) = recording("foreign/passes-over-its-mail");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("vm.funnel"));
+    // What nobody takes holds nobody up.
+    let stands = |metric: &str, raw| Some(if metric == "suspect.mailbox" { 10 } else { raw });
+    let stands = changed(&evidence, |_, metric, raw| stands(metric, raw));
+    assert_eq!(judged(&header, &stands).verdict.by(), None);
+}
+
+#[test]
 fn who_asks_five_things_at_once_alone_asks_for_one_request_with_five_questions_out() {
     // Go: a page needs five answers of a peer that takes any number; all pages share five places to ask from.
     let several = "asks-several-at-once";

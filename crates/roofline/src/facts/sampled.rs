@@ -60,7 +60,18 @@ impl Process<'_> {
     /// Whether it waits for another process in the middle of something, while its messages wait.
     pub fn waits_inside(&self) -> bool {
         let frames = self.stack.split(" < ").filter(|frame| !frame.starts_with("proc_lib:"));
-        self.running < HALFWAY && !is_in_loop(self.function) && frames.count() > 1
+        let is_called = !is_in_loop(self.function) && frames.count() > 1;
+        self.running < HALFWAY && is_called || self.passes_over()
+    }
+
+    /// Whether it always has messages, which come and go, and sleeps in a receive that takes none of those there: it waits for
+    /// another one in the middle of something, whatever its function.
+    pub fn passes_over(&self) -> bool {
+        let [least, most] = self.mail;
+        self.with_mail >= FULL
+            && self.running < HALFWAY
+            && self.wait == Some("receive")
+            && least < most
     }
 
     /// Whether most of those that wait in a call wait for it, and the others for no second process.

@@ -26,7 +26,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         let is_asked = has_mail && of.with_mail >= HALFWAY && of.waiting(callers) <= callers;
         let keeps_none = is_full && of.with_mail < HALFWAY && of.running >= FULL;
         let is_called = of.is_called() && taken(of) >= HALFWAY;
-        let is_server = !of.is_owner && !of.is_one_of_several && !of.is_log_handler();
+        // Who owns a connection reads it, unless it takes none of its messages for a while.
+        let may_serve = !of.is_owner || of.passes_over();
+        let is_server = may_serve && !of.is_one_of_several && !of.is_log_handler();
         is_server && (is_called || is_asked || keeps_none)
     });
     if let Ok(claim) = of_a_kind(facts) {
