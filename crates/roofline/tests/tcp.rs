@@ -131,3 +131,19 @@ fn a_window_of_a_segment_is_full_of_what_no_slow_reader_left() {
         changed(&evidence, |_, name, raw| Some(if name == "tcp.snd_mss" { 5 } else { raw }));
     assert!(!of(&judged(&header, &of_many), "tcp.receive-window").binds);
 }
+
+#[test]
+fn an_acceptor_that_waits_for_the_lock_of_all_is_not_what_is_full() {
+    // Python, HTTP/1.0, a thread a connection: one thread computes at a time, and connections wait to be accepted.
+    let (header, evidence) = recording("foreign/acceptor-behind-a-lock");
+    let with_steps = |mut changed: Evidence| {
+        changed.steps.clone_from(&evidence.steps);
+        changed
+    };
+    let same = with_steps(changed(&evidence, |_, _, raw| Some(raw)));
+    assert_eq!(named(&header, &same), "tcp.connection-churn");
+    // Where none waits for a lock, the acceptor is late for a reason of its own.
+    let free = |metric: &str| !metric.starts_with("threads.lock");
+    let free = with_steps(changed(&evidence, |_, metric, raw| free(metric).then_some(raw)));
+    assert_eq!(named(&header, &free), "tcp.acceptor");
+}

@@ -6,6 +6,14 @@
 
 use crate::prelude::*;
 
+/// Whether several threads have one CPU's worth at all times, and none has it alone, while others wait for a lock: an
+/// interpreter's, which the acceptor waits for as all do.
+fn compute_in_turn(facts: &Facts) -> bool {
+    let running = facts.target.as_ref().map_or(0.0, |target| target.running);
+    let in_turn = |of: &States| of.fullest < EXPLAINED && of.lock + of.lock_timed >= 1.0;
+    !facts.is_beam() && running >= FULL && facts.threads().is_some_and(in_turn)
+}
+
 /// Where an accepted exchange may hold the thread that accepts.
 const AT_SERVER: [Station; 4] =
     [Station::TlsHandshake, Station::Unread, Station::Application, Station::ServerSending];
@@ -30,6 +38,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let past = accepted - unread.min(at_once);
     let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
+    silent_if(
+        compute_in_turn(facts),
+        "its threads compute in turn at all times, and the acceptor is one of them",
+    )?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no new connection came in: the service accepts none")?;
     silent_if(facts.lets_in_by_turns(), "one is accepted when another ends")?;
