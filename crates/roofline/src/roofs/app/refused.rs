@@ -157,8 +157,8 @@ fn dropped(facts: &Facts) -> Result<Claim, Silent> {
     let [lost, put] = [of.grown(broker::LOST)?, of.grown(broker::PUBLISHED)?];
     silent_if(lost < FEW || lost < TURNED_AWAY * put, "its broker drops too few messages")?;
     let log = "the limits of the queue and its policies (rabbitmqctl list_queues name arguments policy): x-max-length, \
-               x-max-length-bytes, x-message-ttl in ms, x-overflow=reject-publish, which tells the publisher; or a message's \
-               own expiration";
+               x-max-length-bytes, x-message-ttl in ms, x-overflow=reject-publish, which tells the publisher; a message's \
+               own expiration; or consumers that are too slow for what comes";
     Ok(claim(put, (put - lost).max(0.0), log)
         .sum(format!(
             "{lost:.0} of {put:.0} messages were dropped by their queues, before anybody had them"
