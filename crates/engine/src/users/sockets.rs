@@ -216,14 +216,17 @@ impl UserSockets {
         }
         let Some(connection) = of(&mut self.users, user) else { return };
         if !connection.is_connected {
-            return self.on_connected(user, flags);
+            return self.on_connected(user);
         }
         // Records that the kernel did not take are TLS's own.
         let has_unsent = !connection.unsent.is_empty() || connection.tls.is_some();
         if flags.contains(EventFlags::OUT) && has_unsent {
             self.flush(user);
         }
-        self.read(user, flags);
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR)
+        {
+            self.read(user);
+        }
     }
 
     fn attempt(&self, user: u32) -> u32 {
@@ -231,7 +234,7 @@ impl UserSockets {
     }
 
     /// The connect ended, well or not.
-    fn on_connected(&mut self, user: u32, flags: EventFlags) {
+    fn on_connected(&mut self, user: u32) {
         let attempt = self.attempt(user);
         let server = self.server_of(user);
         let Some(connection) = of(&mut self.users, user) else { return };
@@ -249,33 +252,21 @@ impl UserSockets {
             Some(session) => {
                 session.connected(&mut self.out);
                 self.flush(user);
-                // What came with the connection has no edge of its own.
-                self.read(user, flags);
+                // The edge of what came with the connection is past.
+                self.read(user);
             }
             None => self.happened.push(Happened::Online { user, attempt, at }),
         }
     }
 
-    /// Reads what an edge told of. Less than the buffer holds is all that there was: what comes later has an edge of its own
-    /// (epoll(7), question 9), unless it is the end, which may have come with the last bytes.
-    fn read(&mut self, user: u32, flags: EventFlags) {
-        let ends = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        if !ends && !flags.contains(EventFlags::IN) {
-            return;
-        }
+    fn read(&mut self, user: u32) {
         loop {
             let Some(connection) = of(&mut self.users, user) else { return };
             match recv(&connection.socket, &mut self.buffer[..], RecvFlags::empty()) {
                 Ok((_, 0)) => return self.fail(user, "closed"),
                 Ok((_, bytes)) => {
                     // Who says nothing is not listened to either.
-                    let is_all = !ends && bytes < self.buffer.len();
-                    let Some(session) = &mut connection.session else {
-                        if is_all {
-                            return;
-                        }
-                        continue;
-                    };
+                    let Some(session) = &mut connection.session else { continue };
                     let read = &self.buffer[..bytes];
                     let (out, said) = (&mut self.out, &mut self.said);
                     let mut result = Ok(());
@@ -298,9 +289,6 @@ impl UserSockets {
                         Ok(Peer::Talks) => {}
                         Ok(Peer::Closed) => return self.fail(user, "closed"),
                         Err(wrong) => return self.fail(user, &format!("TLS: {wrong}")),
-                    }
-                    if is_all {
-                        return;
                     }
                 }
                 Err(Errno::AGAIN) => return,
