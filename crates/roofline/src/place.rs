@@ -135,7 +135,7 @@ fn made(facts: &Facts) -> Place {
         // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
         let wait = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
         let is_late = wait && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
-        // Work after an answer delays all alike; nobody who works looks for more at set times only.
+        // Work after an answer makes the next request late as well: only an idle target looks at set times for certain.
         let is_looked_after = used < HALFWAY && experiment.some_spaced_are_early;
         let is_set = is_late || is_looked_after;
         let is_clock = is_set && !facts.asks_always(place.of);
