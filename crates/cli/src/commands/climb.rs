@@ -84,6 +84,10 @@ struct Climber<'a> {
     least: f64,
 }
 
+fn gained(step: &Step) -> bool {
+    step.effect.as_ref().is_some_and(|effect| effect.interval[0] > 1.0)
+}
+
 impl Climber<'_> {
     /// The steps, and why there are no more.
     fn climb(&mut self, most: usize) -> Result<(Vec<Step>, Result<String, Failure>), Failure> {
@@ -96,6 +100,7 @@ impl Climber<'_> {
             because: None,
             run: base,
         }];
+        let mut judged = 1;
         let ended = loop {
             if self.runner.is_cancelled() {
                 break Ok("interrupted".to_owned());
@@ -103,44 +108,49 @@ impl Climber<'_> {
             if steps.len() > most {
                 break Ok(format!("{most} knobs were set, as many as --steps allows"));
             }
-            let last = &steps[steps.len() - 1].run;
-            let advice = match self.follow(last) {
+            let before = steps[steps.len() - 1].run.clone();
+            let advice = match self.follow(&before) {
                 Ok(advice) => advice,
-                Err(why) => break Ok(why),
+                // Without its experiment a run may name nothing: that is no reason yet.
+                Err(why) => match self.reached(&mut steps, &mut judged) {
+                    Ok(true) => continue,
+                    Ok(false) => break Ok(why),
+                    Err(failure) => break Err(failure),
+                },
             };
-            let before = last.clone();
             let step = match self.step(&before, advice) {
                 Ok(step) => step,
                 Err(failure) => break Err(failure),
             };
-            let gained = step.effect.as_ref().is_some_and(|effect| effect.interval[0] > 1.0);
+            let has_gained = gained(&step);
             let knob = step.turned.as_ref().map(|advice| advice.knob.clone()).unwrap_or_default();
             steps.push(step);
-            if !gained && !self.runner.is_cancelled() {
+            if !has_gained && !self.runner.is_cancelled() {
                 break Ok(format!("{knob} brought no gain: the roof above it was not lifted"));
             }
         };
-        let ended = match (self.reached(&mut steps), ended) {
+        let ended = match (self.reached(&mut steps, &mut judged), ended) {
             (Err(failure), Ok(_)) => Err(failure),
             (_, ended) => ended,
         };
         Ok((steps, ended))
     }
 
-    /// Measures the state that was reached once more, with the experiment, if it is another than the base.
-    fn reached(&mut self, steps: &mut [Step]) -> Result<(), Failure> {
-        let gained = |step: &Step| step.effect.as_ref().is_some_and(|it| it.interval[0] > 1.0);
-        let last = steps.iter_mut().rev().find(|step| gained(step));
-        let Some(last) = last.filter(|_| self.plan.until.check && !self.runner.is_cancelled())
-        else {
-            return Ok(());
-        };
+    /// Measures the state that was reached once more, with the experiment, unless it is among the first `judged`
+    /// steps, which had it; whether it did.
+    fn reached(&mut self, steps: &mut [Step], judged: &mut usize) -> Result<bool, Failure> {
+        let last = steps.iter().rposition(gained).unwrap_or(0);
+        let is_judged = last < *judged;
+        if is_judged || !self.plan.until.check || self.runner.is_cancelled() {
+            return Ok(false);
+        }
+        *judged = last + 1;
         self.runner.observer.label("reached");
         if let Some(deployment) = self.deployment.take() {
             self.runner.remove(deployment);
         }
-        last.run = self.measure(&self.plan.clone(), Experiment::Follows)?;
-        Ok(())
+        steps[last].run = self.measure(&self.plan.clone(), Experiment::Follows)?;
+        Ok(true)
     }
 
     /// The first advice that a machine can follow, promises enough and is new; or why there is none.
