@@ -375,7 +375,7 @@ fn advice(facts: &Facts, claim: &Claim, part: &Part, predicted: Predicted) -> Ve
             _ => None,
         };
         let Remedy { does, by_hand, .. } = remedy.clone();
-        let predicted = more.unwrap_or(predicted);
+        let predicted = more.unwrap_or(predicted).as_lifted(facts.attained);
         Advice { knob, value, does, by_hand, predicted, is_bound: predicted.is_bound() }
     };
     claim.remedies.iter().map(one).collect()
