@@ -94,6 +94,10 @@ pub struct Exchanges {
     pub hung_up_per_s: f64,
     /// Connections opened a second.
     pub opened_per_s: f64,
+    /// Answers a second that were the first of their connection; a handshake of TLS is none.
+    pub first_per_s: f64,
+    /// From such a request's last byte to its answer's first, mean. Unit: seconds.
+    pub first_s: f64,
     /// Answers a second that began with a refusal, by kind, in the order of [`Refusal::ALL`].
     pub told_no: [f64; Refusal::ALL.len()],
     /// The share of its answers to requests in TLS, 0 to 1.
@@ -194,16 +198,13 @@ impl Exchanges {
     }
 
     /// None where the rhythm shows nothing: answers come by chance, clients set the pace, or no request waits.
-    /// Each of n connections that is answered after the same time, and asks again at once, has a phase of its own: n
-    /// answers keep a share g of their mean distance from each other by chance with (1 - g)^(n - 1) (n points on a
-    /// circle; Feller, "An Introduction to Probability Theory", volume 2, chapter I).
     pub fn pace(&self) -> Option<Pace> {
         let rhythm = self.rhythm.filter(|rhythm| rhythm.gaps >= FEW * FEW)?;
         let mean_s = 1.0 / self.per_s.max(1e-9);
         let is_of_all = self.is_of_all(&rhythm);
         // An answer that follows any request at once is passed on, and the rhythm is its sender's.
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
-        if !self.alternate || unasked < HOLDS {
+        if !self.alternate || (unasked < HOLDS && !self.keeps_time(&rhythm)) {
             return None;
         }
         let beat = rhythm.beat.filter(|_| is_of_all);
@@ -215,16 +216,15 @@ impl Exchanges {
         // For independent times their ratio is the square root of eight: halfway, on the scale of powers.
         let [few, many] = rhythm.spreads_s;
         let is_clock = is_of_all && many < 8_f64.powf(HALFWAY / 2.0) * few;
-        let is_even = rhythm.turn < 2.0 && rhythm.spread_s < HOLDS * mean_s;
+        let repeats = rhythm.turn >= 2.0 && rhythm.turn_spread_s < HALFWAY * rhythm.spread_s;
+        let is_even = !repeats && rhythm.spread_s < HOLDS * mean_s;
         // Of a clock's answers any number in a row is as alike.
         if is_clock && is_even {
             return Some(Pace::Clock);
         }
         // One at a time may also be released by a clock.
         let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
-        let apart = (rhythm.low_s / mean_s).clamp(0.0, 1.0);
-        let is_by_chance = (1.0 - apart).powf(self.under_way - 1.0) >= TURNED_AWAY;
-        let repeats = rhythm.turn >= 2.0 && rhythm.turn_spread_s < HALFWAY * rhythm.spread_s;
+        let is_by_chance = self.is_by_chance(&rhythm);
         let clients = self.per_s * (self.service_s + self.idle_s);
         let is_of_clients = repeats && (rhythm.turn - clients).abs() < 1.0;
         match self.in_order() {
@@ -253,10 +253,27 @@ impl Exchanges {
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
     }
 
-    /// Whether requests wait at all times, for longer or shorter, though their clients rest as well.
+    /// Whether so many answers may be as far from each other by chance.
+    /// Each of n connections that is answered after the same time, and asks again at once, has a phase of its own: n
+    /// answers keep a share g of their mean distance from each other by chance with (1 - g)^(n - 1) (n points on a
+    /// circle; Feller, "An Introduction to Probability Theory", volume 2, chapter I).
+    fn is_by_chance(&self, rhythm: &Rhythm) -> bool {
+        let apart = (rhythm.low_s * self.per_s).clamp(0.0, 1.0);
+        (1.0 - apart).powf(self.under_way - 1.0) >= TURNED_AWAY
+    }
+
+    /// Whether requests wait at all times for what others have, though their clients rest as well: for longer or shorter,
+    /// or for a server that keeps time.
     fn always_wait(&self) -> bool {
-        let differ = self.p99_s > (1.0 + SPLIT) * self.p50_s;
-        differ && self.under_way >= FEW && self.idle_s < HALFWAY * self.service_s
+        let differ = self.p99_s > (1.0 + SPLIT) * self.p50_s && self.under_way >= FEW;
+        let keeps_time = self.rhythm.is_some_and(|rhythm| self.keeps_time(&rhythm));
+        (differ || keeps_time) && self.idle_s < HALFWAY * self.service_s
+    }
+
+    /// Whether answers are even, by no chance, and requests less so: the rhythm is not the clients'.
+    fn keeps_time(&self, rhythm: &Rhythm) -> bool {
+        let is_even = rhythm.spread_s < HOLDS * rhythm.mean_s && !self.is_by_chance(rhythm);
+        is_even && rhythm.asked_spread_s.is_some_and(|asked| asked > rhythm.spread_s)
     }
 
     /// Whether most answers come on connections that hardly wait: what serves these is not what the others wait for.
@@ -292,8 +309,8 @@ impl Exchanges {
     fn is_of_all(&self, rhythm: &Rhythm) -> bool {
         let mean_s = 1.0 / self.per_s.max(1e-9);
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
-        let waits = self.idle_s <= mean_s || self.always_wait();
-        unasked >= HALFWAY && waits && rhythm.mean_s >= HALFWAY * mean_s
+        let waits = (self.idle_s <= mean_s && unasked >= HALFWAY) || self.always_wait();
+        waits && rhythm.mean_s >= HALFWAY * mean_s
     }
 
     /// How many are served at a time, where the order of requests and answers shows it and as many again wait.
@@ -511,6 +528,9 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         refused_per_s: per_s(capture::REFUSED) + cut_off(capture::RESET),
         hung_up_per_s: cut_off(capture::HUNG_UP),
         opened_per_s: per_s(capture::OPENED),
+        first_per_s: per_s(capture::FIRST_EXCHANGES),
+        first_s: time(capture::FIRST_TIME).unwrap_or(0.0)
+            / counted(capture::FIRST_EXCHANGES).max(1.0),
         told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         tls: counted(capture::TLS) / count.max(1.0),
         shaking: time(capture::HANDSHAKE_TIME).unwrap_or(0.0) / seconds,

@@ -18,6 +18,8 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         p99_s: 0.06,
         refused_per_s: 0.0,
         opened_per_s: 0.0,
+        first_per_s: 0.0,
+        first_s: 0.0,
         told_no: [0.0; 7],
         answering: 0.0,
         lasting: None,
@@ -53,6 +55,7 @@ const ONE: Rhythm = Rhythm {
     unasked_s: Some(0.0022),
     low_s: 0.0021,
     spread_s: 0.0003,
+    asked_spread_s: None,
     turn: 1.0,
     turn_spread_s: 0.0003,
     spreads_s: [0.0006, 0.0017],
@@ -99,6 +102,14 @@ fn answers_that_keep_apart_are_of_one_at_a_time_or_of_a_clock() {
     assert_eq!(rest(even, 0.01), Some(Pace::Clock), "some always wait");
     assert_eq!(rest(even, 0.03), None, "clients mostly rest");
     assert_eq!(rest(ONE, 0.01), Some(Pace::AtOnce(1.0)), "a late answer makes the next one late");
+    // All wait alike, and clients rest for longer than it takes from one answer to the next.
+    let alike = |asked_spread_s| {
+        let rhythm = Rhythm { asked_spread_s: Some(asked_spread_s), ..even };
+        let headers = headers(rhythm);
+        Exchanges { idle_s: 0.01, p99_s: headers.p50_s, ..headers }.pace()
+    };
+    assert_eq!(alike(0.0004), Some(Pace::Clock), "requests follow answers, and are less even");
+    assert_eq!(alike(0.0002), None, "answers follow requests of a clock");
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) generation: u32,
     /// Attempts in a row that failed, at opening or at an exchange.
     pub(crate) failures: u32,
+    /// Nothing was answered on this socket yet.
+    pub(crate) is_new: bool,
     /// An exchange was begun with the connect (a connection for each exchange).
     pub(crate) carries: bool,
     /// When the connect was asked for.
@@ -50,6 +52,7 @@ impl Connection {
             is_open: false,
             generation: 0,
             failures: 0,
+            is_new: false,
             carries: false,
             opened: Timestamp(0),
             intended: Timestamp(0),

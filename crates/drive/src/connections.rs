@@ -54,6 +54,7 @@ impl Driver {
         connection.generation = connection.generation.wrapping_add(1);
         connection.opened = at;
         connection.is_open = true;
+        connection.is_new = true;
         connection.state = State::Opening;
         self.opening += 1;
     }

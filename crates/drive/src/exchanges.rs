@@ -148,6 +148,10 @@ impl Driver {
         self.record.on_ended(connection.written, at);
         let slice = &mut self.record.slice;
         slice.answered += 1;
+        if std::mem::take(&mut connection.is_new) {
+            slice.first_answers += 1;
+            slice.first_age += u128::from(at.nanos_since(connection.written));
+        }
         slice.service.record(at.nanos_since(connection.written));
         slice.first_byte.record(first_byte.nanos_since(connection.written));
         if let Some(part) = slice.parts.get_mut(usize::from(connection.server)) {

@@ -66,6 +66,10 @@ pub struct Slice<H = Packed> {
     pub age_at_end: u128,
     /// Sum of last byte minus written over the good answers. Unit: ns. Zero of an older linerate.
     pub good_age: u128,
+    /// Answers that were the first of their connection.
+    pub first_answers: u64,
+    /// Sum of their times, written to last byte. Unit: ns.
+    pub first_age: u128,
     /// Sum of the ages at which exchanges failed or timed out, of those that were written. Unit: ns.
     pub failed_age: u128,
     /// Integral of the number of failing connections over the slice: those whose last two attempts, at opening
@@ -176,6 +180,8 @@ impl<H> Slice<H> {
             in_flight_area: 0,
             age_at_end: 0,
             good_age: 0,
+            first_answers: 0,
+            first_age: 0,
             failed_age: 0,
             failing_area: 0,
             status: [0; 5],
@@ -223,6 +229,8 @@ impl<H> Slice<H> {
             in_flight_area: self.in_flight_area,
             age_at_end: self.age_at_end,
             good_age: self.good_age,
+            first_answers: self.first_answers,
+            first_age: self.first_age,
             failed_age: self.failed_age,
             failing_area: self.failing_area,
             status: self.status,

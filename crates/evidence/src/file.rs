@@ -233,6 +233,10 @@ struct SliceFields {
     age_at_end_ns: u64,
     #[serde(default, skip_serializing_if = "is_none")]
     good_age_ns: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    first_answers: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    first_age_ns: u64,
     failed_age_ns: u64,
     #[serde(default, skip_serializing_if = "is_none")]
     failing_area_ns: u64,
@@ -450,6 +454,8 @@ fn fields(slice: &Slice) -> SliceFields {
         in_flight_area_ns: narrow(slice.in_flight_area),
         age_at_end_ns: narrow(slice.age_at_end),
         good_age_ns: narrow(slice.good_age),
+        first_answers: slice.first_answers,
+        first_age_ns: narrow(slice.first_age),
         failed_age_ns: narrow(slice.failed_age),
         failing_area_ns: narrow(slice.failing_area),
         status: slice.status,
@@ -525,6 +531,7 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
         ("scheduled", fields.scheduled),
         ("begun", fields.begun),
         ("answered", fields.answered),
+        ("first_answers", fields.first_answers),
         ("timed_out", fields.timed_out),
         ("lost", fields.lost),
         ("in_flight_at_end", fields.in_flight_at_end),
@@ -559,6 +566,8 @@ fn slice(fields: SliceFields) -> Result<Slice, String> {
     slice.in_flight_area = u128::from(fields.in_flight_area_ns);
     slice.age_at_end = u128::from(fields.age_at_end_ns);
     slice.good_age = u128::from(fields.good_age_ns);
+    slice.first_answers = fields.first_answers;
+    slice.first_age = u128::from(fields.first_age_ns);
     slice.failed_age = u128::from(fields.failed_age_ns);
     slice.failing_area = u128::from(fields.failing_area_ns);
     slice.status = fields.status;

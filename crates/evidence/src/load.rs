@@ -91,6 +91,9 @@ pub struct LoadSummary {
     /// Mean of last byte minus written of the good answers in the window; none where there were none, or it was not
     /// counted.
     pub good_service: Option<Duration>,
+    /// Answers in the window that were the first of their connection, and the mean of last byte minus written of these;
+    /// zero where there were none, or they were not counted.
+    pub first_answers: (u64, Duration),
     /// CPU time of all engine threads in the window. Unit: ns.
     pub engine_cpu: Duration,
     /// The busiest engine thread's CPU time by the window's length.
@@ -374,6 +377,7 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         bytes_read: measured.iter().map(|row| row.bytes_read).sum(),
         records_read: measured.iter().map(|row| row.records_read).sum(),
         good_service: good_service(&measured),
+        first_answers: first_answers(&measured),
         engine_cpu: Duration::from_nanos(busiest.values().sum()),
         busiest_thread: over(busiest.values().copied().max().unwrap_or(0) as f64),
         in_flight,
@@ -440,6 +444,8 @@ struct Row {
     bytes_read: u64,
     records_read: u64,
     good_age: u128,
+    first_answers: u64,
+    first_age: u128,
     latency: Histogram<u64>,
 }
 
@@ -484,6 +490,8 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
             bytes_read: 0,
             records_read: 0,
             good_age: 0,
+            first_answers: 0,
+            first_age: 0,
             latency: live_histogram(),
         });
         // One ramping thread makes the whole slice a ramp.
@@ -503,6 +511,8 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
         row.bytes_read += slice.bytes_read;
         row.records_read += slice.records_read;
         row.good_age += slice.good_age;
+        row.first_answers += slice.first_answers;
+        row.first_age += slice.first_age;
         slice.latency.add_to(&mut row.latency);
     }
     rows.into_values().collect()
@@ -513,6 +523,13 @@ fn good_service(measured: &[&Row]) -> Option<Duration> {
     let good: u64 = measured.iter().map(|row| row.good).sum();
     let age: u128 = measured.iter().map(|row| row.good_age).sum();
     (good > 0 && age > 0).then(|| Duration::from_nanos((age / u128::from(good)) as u64))
+}
+
+/// See [`LoadSummary::first_answers`].
+fn first_answers(measured: &[&Row]) -> (u64, Duration) {
+    let count: u64 = measured.iter().map(|row| row.first_answers).sum();
+    let age: u128 = measured.iter().map(|row| row.first_age).sum();
+    (count, Duration::from_nanos((age / u128::from(count.max(1))) as u64))
 }
 
 fn warm_up(rows: &[Row], start: Timestamp) -> WarmUp {

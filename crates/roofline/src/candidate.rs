@@ -7,6 +7,8 @@ pub(crate) struct Candidate {
     pub rank: Rank,
     /// Attained after lifting it by attained now; of what was turned away, asked by served.
     pub gain: f64,
+    /// The share of what was asked that was turned away, 0 to 1.
+    pub lost: f64,
     pub interval: (f64, f64),
     pub advice: Vec<Advice>,
 }
@@ -26,6 +28,12 @@ pub(crate) enum Rank {
 }
 
 impl Candidate {
+    /// Whether so many more got nothing that this is no cause of most of it.
+    pub fn is_part_of(&self, other: &Self) -> bool {
+        let ranks = (self.rank, other.rank);
+        ranks == (Rank::TurnedAway, Rank::TurnedAwayOnly) && self.lost < HALFWAY * other.lost
+    }
+
     /// Whether the other's gain lies within this one's interval.
     pub fn ties(&self, other: &Self) -> bool {
         let is_within = (self.interval.0..=self.interval.1).contains(&other.gain);
@@ -59,11 +67,15 @@ pub(crate) fn of_claim(
         .filter_map(of_part)
         .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a })?;
     let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
+    let lost = match part {
+        Part::TurnedAway { asked, served } => 1.0 - served / asked,
+        _ => 0.0,
+    };
     let gain = by(predicted.mid);
     let predicted = claim.least.map_or(predicted, |least| at_least(facts, least, predicted));
     let interval = (by(predicted.low), by(predicted.high));
     let advice = advice(facts, claim, part, predicted);
-    Some(Candidate { id, rank, gain, interval, advice })
+    Some(Candidate { id, rank, gain, lost, interval, advice })
 }
 
 /// Where the part is what it takes at least, all that the service takes may be its own. It ranks by what is known.

@@ -146,6 +146,11 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let is_few = |of: &Candidate| facts.load == Load::Watched && of.rank == Rank::FewTurnedAway;
     let (few, candidates): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_few);
     let named = candidates.first();
+    // A made load asks again at once: its failures are as many as it repeats.
+    let is_part_of =
+        |of: &Candidate, all: &Candidate| facts.load == Load::Watched && of.is_part_of(all);
+    let all = candidates.iter().find(|all| named.is_some_and(|of| is_part_of(of, all)));
+    let named = all.or(named);
     let is_named = |roof: &Assessed| named.is_some_and(|named| named.id == roof.id);
     let verdict = match roofs.iter().find(|roof| is_named(roof)) {
         Some(of) => {
@@ -156,7 +161,8 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
         None => Verdict::none(Answer::Unexplained, unexplained(facts)),
     };
     let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
-    let also = candidates.iter().skip(1).filter(ties).map(|of| of.id.to_owned()).collect();
+    let others = candidates.iter().filter(|of| named.is_none_or(|named| named.id != of.id));
+    let also = others.filter(ties).map(|of| of.id.to_owned()).collect();
     // A claim at another place than the named one's is only a ceiling.
     roofs.iter_mut().for_each(|roof| roof.binds = candidates.iter().any(|of| of.id == roof.id));
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);

@@ -63,6 +63,7 @@ pub(super) fn summarise(evidence: &Evidence) -> LoadSummary {
         bytes_read: bytes(port::SEND_OCT, tcp_info::BYTES_ACKED),
         records_read: 0,
         good_service: None,
+        first_answers: (0, Duration::ZERO),
         engine_cpu: Duration::ZERO,
         busiest_thread: 0.0,
         in_flight: 0.0,

@@ -68,6 +68,10 @@ metrics! {
     EXCHANGES: u64 = "capture.exchanges", "1";
     /// Time from a request's last byte to its answer's first, summed up since the capture began.
     SERVICE_TIME: Duration = "capture.service_time", "ns";
+    /// Requests answered that were the first of their connection, since the capture began; of connections seen from their begin. A handshake of TLS is none.
+    FIRST_EXCHANGES: u64 = "capture.first_exchanges", "1";
+    /// Time from their last byte to their answer's first, summed up since the capture began.
+    FIRST_TIME: Duration = "capture.first_time", "ns";
     /// Time from a request's first byte to its last, of those answered, summed up since the capture began.
     REQUEST_TIME: Duration = "capture.request_time", "ns";
     /// Times that a small part of a request was acknowledged late (36 ms or more, a delayed ACK), and another small part came next, since the capture began.
@@ -178,6 +182,8 @@ metrics! {
     GAP_LOW: Duration = "capture.gap_low", "ns";
     /// Spread of the time from one answer to the next, of the last 4,096: the width of its middle nine tenths as a normal distribution's standard deviation.
     GAP_SPREAD: Duration = "capture.gap_spread", "ns";
+    /// The same spread of the time from one request to the next, of the requests of these answers.
+    ASKED_SPREAD: Duration = "capture.asked_spread", "ns";
     /// After so many answers, 1 to 64, the times between them repeat best: the time of so many in a row spreads least; a state.
     TURN: u64 = "capture.turn", "1";
     /// Spread of the time of so many answers in a row, as of `capture.gap_spread`.
@@ -253,6 +259,7 @@ pub fn push(
         count(PACKETS, totals.packets);
         count(EXCHANGES, totals.exchanges);
         count(CONNECTIONS, totals.connections);
+        count(FIRST_EXCHANGES, totals.first_exchanges);
         count(REQUEST_ACKS, totals.request_acks);
         count(ASKED_AGAIN, totals.asked_again);
         count(OPENED, totals.opened);
@@ -277,6 +284,7 @@ pub fn push(
         count(ONE_IN, u64::from(exchanges.sampling().one_in()));
         let mut time = |metric, nanos| evidence.push(at, of, metric, Duration::from_nanos(nanos));
         time(SERVICE_TIME, totals.service_time);
+        time(FIRST_TIME, totals.first_time);
         time(REQUEST_TIME, totals.request_time);
         time(REQUEST_HELD, totals.request_held);
         time(REQUEST_REACTION, totals.request_reaction);
@@ -303,6 +311,7 @@ pub fn push(
             time(GAP_UNASKED, rhythm.unasked);
             time(GAP_LOW, rhythm.low);
             time(GAP_SPREAD, rhythm.spread);
+            time(ASKED_SPREAD, rhythm.asked_spread);
             time(TURN_SPREAD, rhythm.turn_spread);
             time(SPREAD_4, rhythm.spread_4);
             time(SPREAD_32, rhythm.spread_32);

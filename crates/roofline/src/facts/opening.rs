@@ -20,8 +20,21 @@ pub(crate) struct Opening {
     pub upstream: f64,
     /// Median time of a connect. Unit: seconds.
     pub connect_s: f64,
+    /// What the first exchange of each connection takes, and each later one; none where there are too few of either.
+    /// Unit: seconds.
+    pub first_and_later_s: Option<[f64; 2]>,
     /// The share of the stack's segments that open and close connections, 0 to 1.
     pub share: Result<f64, Missing>,
+}
+
+impl Opening {
+    /// In words, where the first exchange of a connection takes longer than the others.
+    pub fn slower_first(&self) -> Option<String> {
+        let is_slower = |[first, later]: &[f64; 2]| *first > (1.0 + HALFWAY) * later;
+        let [first, later] = self.first_and_later_s.filter(is_slower)?;
+        let [first, later] = [first, later].map(duration);
+        Some(format!("the first exchange of a connection takes {first}, each later one {later}"))
+    }
 }
 
 impl Facts<'_> {
@@ -37,7 +50,25 @@ impl Facts<'_> {
         let connect_s = load.connect.at(50.0).map_or(0.0, |at| at.value as f64 / 1e9);
         let stack = run.of(Subject::Stack(Side::Server));
         let upstream = self.upstream(&stack, each).unwrap_or(0.0);
-        Opening { each, upstream, connect_s, share: share(&stack) }
+        let first_and_later_s = self.first_and_later_s();
+        Opening { each, upstream, connect_s, first_and_later_s, share: share(&stack) }
+    }
+
+    fn first_and_later_s(&self) -> Option<[f64; 2]> {
+        let [all, all_s, first, first_s] = match self.load {
+            Load::Made => {
+                let (first, first_s) = self.run.load.first_answers;
+                let all_s = self.run.load.service.mean() / 1e9;
+                [self.run.load.exchanges as f64, all_s, first as f64, first_s.as_secs_f64()]
+            }
+            Load::Watched => {
+                let (_, of) = self.captured().ok()?;
+                let [all, first] = [of.per_s, of.first_per_s].map(|rate| rate * self.run.seconds());
+                [all, of.service_s, first, of.first_s]
+            }
+        };
+        let later = all - first;
+        (first.min(later) >= FEW).then(|| [first_s, (all * all_s - first * first_s) / later])
     }
 
     /// After how many answers the target closes each connection of a made load. The client's next request may cross
@@ -82,6 +113,13 @@ impl Facts<'_> {
         let delay = Part::Delay { at: At::Station(Station::Connect), each: connects };
         let has_delay = !upstream && opening.connect_s > 0.0;
         let mut parts: Vec<_> = has_delay.then_some(delay).into_iter().collect();
+        // A service may do something for each connection before it answers, or when it is first asked. Where it is not
+        // accepted for a while, that is no work.
+        let more = opening.first_and_later_s.map_or(0.0, |[first, later]| first - later);
+        let each = more * opening.each - self.per_exchange(self.at(Station::AcceptQueue));
+        if !upstream && each > 0.0 {
+            parts.push(Part::Delay { at: At::Service, each });
+        }
         let Ok(share) = &opening.share else { return parts };
         let of = if upstream { opening.upstream } else { opening.each };
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);

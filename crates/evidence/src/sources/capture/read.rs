@@ -18,6 +18,8 @@ pub struct Rhythm {
     pub low_s: f64,
     /// Their spread, as a standard deviation.
     pub spread_s: f64,
+    /// The same of the times between their requests; absent in older evidence.
+    pub asked_spread_s: Option<f64>,
     /// After so many answers the times repeat best.
     pub turn: f64,
     /// Spread of the time of so many in a row.
@@ -120,6 +122,7 @@ impl Rhythm {
             unasked_s: time(super::GAP_UNASKED).map(|time| time / gaps),
             low_s: time(super::GAP_LOW)?,
             spread_s: time(super::GAP_SPREAD)?,
+            asked_spread_s: time(super::ASKED_SPREAD),
             turn: of.latest(super::TURN).ok()?,
             turn_spread_s: time(super::TURN_SPREAD)?,
             spreads_s: [time(super::SPREAD_4)?, time(super::SPREAD_32)?],

@@ -15,6 +15,9 @@
 //! they get (chat, publish and subscribe), those seem to wait, and answers have the sender's rhythm: each follows
 //! some request at once, while nothing may come for most of the time before it.
 //!
+//! Where all wait alike, requests and answers have the same rhythm, and whose it is, the later one tells: it adds its own
+//! chance. A server's clock is less even in the requests that follow its answers, and clients' in the answers.
+//!
 //! Spreads are of the middle nine tenths, without moments in which the machine did something else or nothing was
 //! asked.
 //!
@@ -82,6 +85,8 @@ pub struct Told {
     pub low: u64,
     /// See [`super::GAP_SPREAD`].
     pub spread: u64,
+    /// See [`super::ASKED_SPREAD`].
+    pub asked_spread: u64,
     /// See [`super::TURN`].
     pub turn: u64,
     /// See [`super::TURN_SPREAD`].
@@ -173,6 +178,7 @@ impl Rhythm {
             unasked: self.unasked,
             low: one.low,
             spread: one.spread as u64,
+            asked_spread: Row::of(&asked(&pairs), 1)?.spread as u64,
             turn: turn as u64,
             turn_spread: of(turn)? as u64,
             spread_4: of(4)? as u64,
@@ -180,6 +186,17 @@ impl Rhythm {
             beat: Beat::of(&pairs),
         })
     }
+}
+
+/// When requests came, in that order: those of answers that follow each other.
+fn asked(answers: &[[u64; 2]]) -> Vec<u64> {
+    let rows = answers.split(|[began, _]| *began == BREAK);
+    let sorted = rows.map(|row| {
+        let mut asked: Vec<u64> = row.iter().map(|[_, asked]| *asked).collect();
+        asked.sort_unstable();
+        asked
+    });
+    sorted.collect::<Vec<_>>().join(&BREAK)
 }
 
 impl Beat {
@@ -314,6 +331,22 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_later_adds_chance_of_its_own_to_a_rhythm() {
+        // A clock's answers, each asked again after a rest that differs; and a clock's requests, each answered so.
+        let at = |nth: u64, late: f64| Timestamp(nth * 10_000_000 + (late * 1e6) as u64);
+        let (mut seed, mut clock, mut sender) = (1, Rhythm::default(), Rhythm::default());
+        for nth in 10..400 {
+            let asked = at(nth - 8, noise(&mut seed));
+            clock.answered(asked, at(nth, 0.1 * noise(&mut seed)));
+            let asked = at(nth - 8, 0.1 * noise(&mut seed));
+            sender.answered(asked, at(nth, noise(&mut seed)));
+        }
+        let [clock, sender] = [clock, sender].map(|rhythm| rhythm.told().unwrap());
+        assert!(clock.asked_spread > 5 * clock.spread, "{clock:?}");
+        assert!(sender.spread > 5 * sender.asked_spread, "{sender:?}");
+    }
+
+    #[test]
     fn what_follows_a_request_of_anybody_at_once_is_told_from_what_waits() {
         let mut rhythm = Rhythm::default();
         for nth in 0..200_u64 {
@@ -326,7 +359,7 @@ mod tests {
         // With nothing asked since the last answer, it is all of the time.
         let mut waits = Rhythm::default();
         (1..200_u64).for_each(|nth| {
-            waits.answered(Timestamp(0), Timestamp(nth * 5_000_000));
+            waits.answered(Timestamp(1), Timestamp(nth * 5_000_000));
         });
         let told = waits.told().unwrap();
         assert_eq!(told.unasked, told.time);

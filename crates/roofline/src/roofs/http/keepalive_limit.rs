@@ -21,6 +21,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         parts.extend(work.map(|each| Part::Work { resource: Resource::TargetCpu, each }));
     }
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
+    let first = opening.slower_first();
     let unheard = facts.unheard();
     let early = format!(", without a word: {unheard} requests had no answer");
     let early = if unheard > 0 { early.as_str() } else { "" };
@@ -32,6 +33,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "{carried}, and was then closed{early}; a connect takes {connect} of an exchange's {service}"
         ))
+        .also(first)
         .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("max_requests", "0"),

@@ -17,7 +17,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if let Some(limit) = facts.closes_after().filter(|answers| *answers > 1.0 && !upstream) {
         return not_here(format!("the target closes each after {limit:.0} answers"));
     }
-    let (parts, share) = (facts.price(&opening, upstream), opening.share);
+    let (parts, first) = (facts.price(&opening, upstream), opening.slower_first());
+    let share = opening.share;
     if parts.is_empty() {
         share?;
         return not_here("the cost of a connection was not measured");
@@ -42,6 +43,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             _ => count.clone(),
         })
         .seen(format!("{whose} {count}"))
+        .also(first.filter(|_| !upstream))
         .also(share.map(|share| format!("{share} of all segments open or close connections")))
         .at_least(Least::OfBothEnds)
         .lifted_by([remedy]))
