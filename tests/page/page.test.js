@@ -1,6 +1,6 @@
 // The report page in a real browser. Run: `make page-test`; by hand: `npm install` and `node --test`
-// in this folder. The sample pages are written by cargo, or are taken from the folder that PAGES
-// names. CHROMIUM names another browser than /usr/bin/chromium.
+// in this folder. The sample pages are written by a program that cargo builds, or that PAGES_PROGRAM names, or are taken
+// from the folder that PAGES names. CHROMIUM names another browser than /usr/bin/chromium.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -15,12 +15,14 @@ const own = process.env.PAGES ? null : mkdtempSync(join(tmpdir(), 'linerate-page
 const pages = process.env.PAGES ?? own;
 if (own) {
   process.on('exit', () => rmSync(own, { recursive: true, force: true }));
-  // Of the whole workspace, as for its tests: of one package alone most dependencies would be built once more.
   const root = fileURLToPath(new URL('../..', import.meta.url));
-  const words = ['build', '--release', '--quiet', '--workspace', '--example', 'pages'];
-  execFileSync('cargo', words, { cwd: root, stdio: 'inherit' });
-  const built = resolve(root, process.env.CARGO_TARGET_DIR ?? 'target');
-  execFileSync(join(built, 'release', 'examples', 'pages'), [own], { cwd: root, stdio: 'inherit' });
+  const built = () => {
+    // Of the whole workspace, as for its tests: of one package alone most dependencies would be built once more.
+    const words = ['build', '--release', '--quiet', '--workspace', '--example', 'pages'];
+    execFileSync('cargo', words, { cwd: root, stdio: 'inherit' });
+    return join(resolve(root, process.env.CARGO_TARGET_DIR ?? 'target'), 'release', 'examples', 'pages');
+  };
+  execFileSync(process.env.PAGES_PROGRAM ?? built(), [own], { cwd: root, stdio: 'inherit' });
 }
 const names = readdirSync(pages).filter((file) => file.endsWith('.html')).map((file) => file.slice(0, -5));
 assert.ok(names.includes('run') && names.includes('climb') && names.includes('study'), `no sample pages in ${pages}`);

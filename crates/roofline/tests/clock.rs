@@ -75,3 +75,13 @@ fn a_queue_as_long_at_all_times_looks_like_sleeps_of_ones_own() {
         |metric: &str, raw| Some(if metric == "capture.service_p99" { 2 * raw } else { raw });
     assert_eq!(named(steady, differ).as_deref(), Some("app.wait"));
 }
+
+#[test]
+fn even_answers_are_a_clocks_where_requests_are_less_even_and_the_clients_where_they_are_more() {
+    // nginx: limit_req of 80 a second; 12 clients, each of which rests for 20 ms, so that all wait for 130 ms.
+    let rate = "rate-while-clients-rest-alike";
+    assert_eq!(named(rate, |_, raw| Some(raw)).as_deref(), Some("app.rate-limit"));
+    let of_clients =
+        |metric: &str, raw| Some(if metric == "capture.asked_spread" { raw / 5 } else { raw });
+    assert_ne!(named(rate, of_clients).as_deref(), Some("app.rate-limit"));
+}

@@ -193,3 +193,12 @@ fn a_mailbox_that_no_cache_holds_takes_longer_to_search() {
     let few = changed(&evidence, |_, metric, raw| tenth(metric, raw));
     assert_eq!(judged(&header, &few).verdict.by(), Some("vm.funnel"));
 }
+
+#[test]
+fn a_long_mailbox_is_searched_also_while_it_grows_a_little() {
+    // Erlang: a process that waits for one answer beside 300,000 notices, to which 50 more come each second.
+    let (header, evidence) = recording("foreign/mailbox-that-grows-a-little");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("beam.selective-receive"));
+    let short = with(&evidence, "suspect.mailbox", |messages| messages / 1_000);
+    assert_ne!(judged(&header, &short).verdict.by(), Some("beam.selective-receive"));
+}

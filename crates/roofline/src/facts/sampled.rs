@@ -46,10 +46,12 @@ impl Process<'_> {
         self.heap > LARGE
     }
 
-    /// Messages that stay in its mailbox: more than callers, constant but for theirs. Work grows, or is worked off.
+    /// Messages that stay in its mailbox: more than callers, constant but for theirs, or for a few that come and stay too.
+    /// Work grows, or is worked off.
     pub fn standing(&self, callers: u64) -> u64 {
         let [least, most] = self.mail;
-        if least > callers && most - least <= callers { least } else { 0 }
+        let come = callers.max((AGREE * least as f64) as u64);
+        if least > callers && most - least <= come { least } else { 0 }
     }
 
     /// Messages that will be taken.

@@ -40,6 +40,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let out = out.min(asleep);
     let is_left = asked.untold >= HALFWAY * asked.asked;
     let serves_fewer = facts.serves_fewer().is_some_and(|of| of.address == asked.address);
+    let served = facts.place.at_once.filter(|_| serves_fewer).map(|of| of.mid);
     let share = match shared {
         _ if serves_fewer => ", and it serves fewer at a time; the others wait to ask it",
         Some(_) => ", shared by requests: even a single one waits there",
@@ -62,17 +63,28 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let all = asked.connections;
     let (took, open) = (duration(each), asked.asked.min(all));
     let part = match facts.place.regime {
-        Regime::Full => Part::capacity(Resource::Slots, out, each),
+        Regime::Full => {
+            let at_once = served.unwrap_or(out);
+            Part::capacity(Resource::Slots, at_once, facts.per_exchange(at_once))
+        }
         _ => Part::Delay { at: At::Station(station), each },
     };
-    Ok(Claim { role: Role::Elsewhere, ..Claim::cause(vec![part]) }
-        .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}, {took} each"))
+    let (how, lifts) = match served {
+        Some(served) => {
+            let (each, rate) = (facts.per_exchange(served), OpRate(facts.attained));
+            let how = format!(", which serves {served:.0} at a time / {} = {rate}", duration(each));
+            (how, "serves more at a time, or each sooner")
+        }
+        None => (format!(", {took} each"), "answers sooner, or gets fewer calls"),
+    };
+    // Who asks less often spares also what asking takes here.
+    let least = served.is_none().then_some(Least::OfTarget);
+    Ok(Claim { role: Role::Elsewhere, least, ..Claim::cause(vec![part]) }
+        .sum(format!("{out:.1} of {inside:.1} requests {there} wait for {who}{how}"))
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(in_turn(asked))
         .also(busy(last))
-        // Who asks less often spares also what asking takes here.
-        .at_least(Least::OfTarget)
-        .lifted_by([Remedy::human("answers sooner, or gets fewer calls", by_hand(last))]))
+        .lifted_by([Remedy::human(lifts, by_hand(last, served.is_some()))]))
 }
 
 /// Clients that had no answer in all the time in which others had theirs, and as many questions to a peer.
@@ -92,7 +104,7 @@ fn hangs(facts: &Facts) -> Option<Claim> {
                 "{unanswered:.0} connections to it had none in all of the {}",
                 duration(facts.run.seconds())
             ))
-            .lifted_by([Remedy::human("answers all", by_hand(asked))]),
+            .lifted_by([Remedy::human("answers all", by_hand(asked, false))]),
     )
 }
 
@@ -104,7 +116,7 @@ fn in_turn(asked: &Asked) -> Option<String> {
     (!each.is_empty()).then(|| format!("it waits in turn {}", each.join(", and that ")))
 }
 
-fn by_hand(asked: &Asked) -> String {
+fn by_hand(asked: &Asked, serves_fewer: bool) -> String {
     let who = asked.words();
     if asked.address.ends_with("/udp") {
         return format!(
@@ -113,6 +125,12 @@ fn by_hand(asked: &Asked) -> String {
         );
     }
     let how = "linerate doctor :PORT on its host; call it less often, or several calls at once";
+    if serves_fewer {
+        return format!(
+            "give {who} more workers (PHP-FPM: pm.max_children; gunicorn, uWSGI, puma: workers or threads; Apache: \
+             MaxRequestWorkers), or find out what they wait for: {how}"
+        );
+    }
     format!("find out what {who} does: {how}")
 }
 

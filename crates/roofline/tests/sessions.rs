@@ -1,0 +1,62 @@
+//! What a connection costs and who takes it, over recorded runs of software that others wrote (`fixtures/foreign`), changed
+//! in one respect.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use linerate_evidence::{Evidence, Header};
+
+mod altered;
+
+use altered::{changed, judged, of, recording};
+
+fn named(header: &Header, evidence: &Evidence) -> Option<String> {
+    judged(header, evidence).verdict.by().map(str::to_owned)
+}
+
+#[test]
+fn what_is_done_for_each_connection_before_its_first_answer_is_a_connections_cost() {
+    // Erlang: each connection asks a directory first who its client is, 10 ms, and is closed after four answers.
+    let (header, mut evidence) = recording("foreign/asks-who-it-is-once");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("http.keepalive-limit"));
+    let judgement = judged(&header, &evidence);
+    let why = &of(&judgement, "http.keepalive-limit").because;
+    assert!(why.contains("the first exchange of a connection takes"), "{why}");
+    // Were each exchange as slow, connections that stay would spare nothing of it.
+    for slice in &mut evidence.slices {
+        slice.first_age =
+            slice.good_age * u128::from(slice.first_answers) / u128::from(slice.answered.max(1));
+    }
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.wait"));
+}
+
+#[test]
+fn workers_of_a_connection_each_are_a_pool_where_exchanges_end_with_their_connections() {
+    // gunicorn: two sync workers, which close after each answer; six of eight connections wait to be accepted.
+    let (header, mut evidence) = recording("foreign/worker-for-each-connection");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.pool"));
+    // With several exchanges each it is the number of connections that is limited.
+    evidence.slices.iter_mut().for_each(|slice| slice.opened /= 3);
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.connection-limit"));
+}
+
+#[test]
+fn a_full_queue_is_not_why_many_more_are_refused() {
+    // git daemon: three connections at a time, and others are dropped; its queue of five overflows now and then as well.
+    let (header, evidence) = recording("foreign/refuses-beside-a-full-queue");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.refused"));
+    let few = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "capture.refused" { raw / 20 } else { raw })
+    });
+    assert_eq!(named(&header, &few).as_deref(), Some("tcp.listen-backlog"));
+}
+
+#[test]
+fn who_serves_fewer_than_it_is_asked_is_told_with_its_number() {
+    // PHP-FPM with two children behind nginx, 10 connections.
+    let (header, evidence) = recording("foreign/workers-behind-a-proxy");
+    let judgement = judged(&header, &evidence);
+    let says = &judgement.verdict.says;
+    assert_eq!(judgement.verdict.by(), Some("app.dependency"));
+    assert!(says.contains("which serves 2 at a time"), "{says}");
+    // As many as there are connections would give as many times more: measured, 449/s with 20 children.
+    assert!(judgement.advice[0].predicted.holds(linerate_model::OpRate(449.0)), "{judgement:?}");
+}
