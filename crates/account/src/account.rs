@@ -56,8 +56,7 @@ impl Account {
             return None;
         }
         // An exchange that the engine itself sends late is with the engine from its due time on.
-        let is_late = header.plan.has_due_times() && load.own_lateness.count() > 0;
-        let late = if is_late { load.own_lateness.mean() / 1e9 * per_s } else { 0.0 };
+        let late = load.own_lateness.mean() / 1e9 * per_s;
         let (in_flight, under_way) = (load.in_flight, load.in_flight + late);
         let stamps = Self { under_way, per_s, ..Self::default() };
         let census = Batches::of(evidence, &(load.window.0..=load.window.1));

@@ -40,15 +40,12 @@ pub fn agreements(
         // A clock is read some times a second: of a connection for each exchange it is seen in part.
         let is_clocked = account.is_split() && !header.plan.opens_each();
         let census = Batches::of(evidence, window).filter(|_| is_clocked)?;
-        let mut both = (0.0, 0.0);
-        for (side, limited) in [Side::Client, Side::Server].into_iter().zip(census.limited()?) {
-            // A clock that never ran measured nothing.
-            let clock = by_clock(side);
-            if clock > 0.0 {
-                both = (both.0 + limited * connections, both.1 + clock);
-            }
-        }
-        Some((tcp_info::RWND_LIMITED.name, both.0, both.1))
+        let sides = [Side::Client, Side::Server].into_iter().zip(census.limited()?);
+        let both = sides.map(|(side, limited)| (limited * connections, by_clock(side)));
+        // A clock that never ran measured nothing.
+        let ran = both.filter(|(_, clock)| *clock > 0.0);
+        let (of, clock) = ran.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        Some((tcp_info::RWND_LIMITED.name, of, clock))
     };
     let rate = |metric| evidence.of(Subject::Target).within(window.clone()).rate(metric).ok();
     let cpu = || {
@@ -56,15 +53,10 @@ pub fn agreements(
         Some((process::UTIME.name, rate(process::RUN)?, by_ticks))
     };
     // Chosen with FEW: smaller shares have too few samples to be compared.
-    let least = [account.under_way / FEW, 1.0 / FEW];
-    rwnd()
-        .into_iter()
-        .filter(|(_, of, other)| of.max(*other) > least[0])
-        .chain(cpu().filter(|(_, of, other)| of.max(*other) > least[1]))
-        .map(|(by, of, other)| Agreement {
-            by,
-            account_s: per_exchange(of),
-            other_s: per_exchange(other),
-        })
-        .collect()
+    let pairs = [(rwnd(), account.under_way / FEW), (cpu(), 1.0 / FEW)];
+    let agreement = |(pair, least): (Option<(_, f64, f64)>, f64)| {
+        let (by, of, other) = pair.filter(|(_, of, other)| of.max(*other) > least)?;
+        Some(Agreement { by, account_s: per_exchange(of), other_s: per_exchange(other) })
+    };
+    pairs.into_iter().filter_map(agreement).collect()
 }

@@ -27,8 +27,6 @@ pub struct Experiment {
     pub alone_s: Option<Estimate>,
     /// Whether most answers to the one connection were refusals: their time is none of a served exchange.
     pub alone_is_turned_away: bool,
-    /// The median of one connection alone by its mean: far below 1 where few exchanges take most of the time.
-    pub alone_typical: Option<f64>,
     /// The same with pauses between exchanges: a limit of the rate does not delay it.
     pub spaced_s: Option<Estimate>,
     /// Whether a tenth of these took less than half as long as any without pause. Who looks for requests at set times
@@ -73,23 +71,19 @@ impl Inconclusive {
 impl Experiment {
     /// Of a run's steps; none where there were none.
     pub fn of(header: &Header, evidence: &Evidence, load: &LoadSummary) -> Option<Self> {
-        let step = |kind| evidence.steps.iter().find(|step| step.kind == kind);
         if evidence.steps.is_empty() || load.throughput.0 <= 0.0 {
             return None;
         }
-        let of = |connections, per_s: OpRate, (low, high): (OpRate, OpRate)| {
-            let high = if high.0.is_finite() { high.0 } else { 2.0 * per_s.0 };
-            Observed { connections, per_s: per_s.0, low: low.0.max(per_s.0 / 4.0), high }
-        };
-        let observed = |step: &Step| of(step.connections, step.throughput(), step.interval());
-        let full = of(header.plan.load.connections, load.throughput, load.throughput_interval);
-        let [spaced, alone, half, again] =
-            [StepKind::Spaced, StepKind::Alone, StepKind::Half, StepKind::Again].map(step);
-        let worked = |step: &&Step| step.answered > 0 && step.answered >= step.failed;
-        let failed = evidence.steps.iter().any(|step| !worked(&step));
-        let (half, again) = (half.filter(worked).map(observed), again.filter(worked).map(observed));
+        let of_step = |step: &Step| observed(step.connections, step.throughput(), step.interval());
+        let full =
+            observed(header.plan.load.connections, load.throughput, load.throughput_interval);
+        let worked = |step: &Step| step.answered > 0 && step.answered >= step.failed;
+        let step = |kind| evidence.step(kind).filter(|step| worked(step));
+        let (spaced, alone) = (step(StepKind::Spaced), step(StepKind::Alone));
+        let [half, again] = [StepKind::Half, StepKind::Again].map(|kind| step(kind).map(of_step));
+        let failed = !evidence.steps.iter().all(worked);
         // Half of two is one: the same load twice, and their difference is noise.
-        let alone_rate = alone.filter(worked).map(observed);
+        let alone_rate = alone.map(of_step);
         let same = half.zip(alone_rate).filter(|(half, one)| half.connections == one.connections);
         let half = same.map(|(half, alone)| pooled(&half, &alone)).or(half);
         // One connection has no half.
@@ -114,15 +108,11 @@ impl Experiment {
         let on_path = shares.filter(|of| is_path(&of.0)).fold(0.0, |sum, of| sum + of.2.mid);
         Some(Self {
             alone: alone_rate,
-            alone_s: alone.filter(worked).and_then(time),
-            alone_typical: alone.filter(worked).and_then(|step| {
-                let [median, mean] = [step.service_at(HALFWAY)?, step.mean_service()?];
-                Some(median.as_secs_f64() / mean.as_secs_f64().max(1e-9))
-            }),
+            alone_s: alone.and_then(time),
             alone_is_turned_away: alone
                 .is_some_and(|step| (step.good as f64) < HALFWAY * step.answered as f64),
-            spaced_s: spaced.filter(worked).and_then(time),
-            some_spaced_are_early: some_are_early(spaced.filter(worked), alone.filter(worked)),
+            spaced_s: spaced.and_then(time),
+            some_spaced_are_early: spaced.zip(alone).is_some_and(some_are_early),
             alone_on_path: on_path.min(1.0),
             full,
             half,
@@ -156,11 +146,16 @@ impl Experiment {
     }
 }
 
-fn some_are_early(spaced: Option<&Step>, alone: Option<&Step>) -> bool {
-    let (Some(spaced), Some(alone)) = (spaced, alone) else { return false };
+fn some_are_early((spaced, alone): (&Step, &Step)) -> bool {
     let ends = spaced.service_at(SPLIT).zip(alone.service_at(NO_GAIN));
     let enough = spaced.answered as f64 >= FEW;
     ends.is_some_and(|(early, least)| enough && early < least.mul_f64(HALFWAY))
+}
+
+/// A throughput with its interval, whose ends are finite and above 0.
+pub fn observed(connections: u32, per_s: OpRate, (low, high): (OpRate, OpRate)) -> Observed {
+    let high = if high.0.is_finite() { high.0 } else { 2.0 * per_s.0 };
+    Observed { connections, per_s: per_s.0, low: low.0.max(per_s.0 / 4.0), high }
 }
 
 /// Two stretches of the same load as one.

@@ -136,8 +136,7 @@ fn flushing(evidence: &Evidence, window: &RangeInclusive<Timestamp>) -> f64 {
     let own = target.grown(process::DISK_WRITTEN).unwrap_or(0.0);
     let all = host.grown(diskstats::WRITTEN).unwrap_or(f64::INFINITY);
     // A file system writes its journal as well.
-    let is_its = own > 0.0 && own >= HOLDS * all;
-    if is_its { host.rate(diskstats::FLUSHING).unwrap_or(0.0) } else { 0.0 }
+    if own > HOLDS * all { host.rate(diskstats::FLUSHING).unwrap_or(0.0) } else { 0.0 }
 }
 
 /// These, those whom they ask, and so on.

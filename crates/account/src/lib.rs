@@ -24,7 +24,7 @@ mod watched;
 pub use account::{Account, Place};
 pub use agreement::{Agreement, agreements};
 pub use cpu::{Cpus, Running};
-pub use experiment::{Experiment, Inconclusive};
+pub use experiment::{Experiment, Inconclusive, observed};
 pub use inside::Inside;
 pub use share::{Estimate, ratio};
 pub use station::{Held, Station};

@@ -80,8 +80,6 @@ pub struct Exchanges {
     pub after_ack_s: f64,
     /// Of those, the ones that seem whole: their clients send the next one without an answer.
     pub asking_again: f64,
-    /// How many of these come a second.
-    pub again_per_s: f64,
     /// From a request's last byte to its answer's first: mean, and percentiles. Unit: seconds.
     pub service_s: f64,
     /// Median.
@@ -104,7 +102,7 @@ pub struct Exchanges {
     pub tls: f64,
     /// Handshakes of TLS under way, on average.
     pub shaking: f64,
-    /// Whether requests and answers alternate; if not, the rest means nothing.
+    /// Whether requests and answers alternate; if not, which are under way is unknown, and nothing is told of them.
     pub alternate: bool,
     /// From an answer's last byte to the connection's next request, mean. Unit: seconds.
     pub idle_s: f64,
@@ -179,19 +177,13 @@ impl Exchanges {
 
     /// Whether most requests under way are not whole yet.
     pub fn clients_are_slow_to_ask(&self) -> bool {
-        self.alternate && self.asking - self.asking_again >= HALFWAY * self.under_way.max(1.0)
-    }
-
-    /// Whether most requests under way have no answer until their clients send the next: they want none, or it is lost.
-    pub fn clients_ask_again(&self) -> bool {
-        self.alternate && self.asking_again >= HALFWAY * self.under_way.max(1.0)
+        self.asking - self.asking_again >= HALFWAY * self.under_way.max(1.0)
     }
 
     /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
     pub fn clients_rest(&self) -> bool {
         let answered = self.per_s * self.service_s;
-        self.alternate
-            && self.idle_s.is_finite()
+        self.idle_s.is_finite()
             && self.idle_s > self.service_s
             && self.under_way <= (1.0 + HOLDS) * answered
             && self.others_wait()
@@ -204,7 +196,7 @@ impl Exchanges {
         let is_of_all = self.is_of_all(&rhythm);
         // An answer that follows any request at once is passed on, and the rhythm is its sender's.
         let unasked = rhythm.unasked_s.map_or(1.0, |unasked| unasked / rhythm.mean_s);
-        if !self.alternate || (unasked < HOLDS && !self.keeps_time(&rhythm)) {
+        if unasked < HOLDS && !self.keeps_time(&rhythm) {
             return None;
         }
         let beat = rhythm.beat.filter(|_| is_of_all);
@@ -225,8 +217,6 @@ impl Exchanges {
         // One at a time may also be released by a clock.
         let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
         let is_by_chance = self.is_by_chance(&rhythm);
-        let clients = self.per_s * (self.service_s + self.idle_s);
-        let is_of_clients = repeats && (rhythm.turn - clients).abs() < 1.0;
         match self.in_order() {
             Some(at_once) if at_once >= 2.0 => return Some(Pace::AtOnce(at_once)),
             // Waits that are alike keep their order, as if each were for the one before; so do answers that come together.
@@ -243,7 +233,8 @@ impl Exchanges {
             return None;
         }
         // As many as clients: none waits for another. In older evidence they may be passed on.
-        if is_of_clients {
+        let clients = self.per_s * (self.service_s + self.idle_s);
+        if (rhythm.turn - clients).abs() < 1.0 {
             return rhythm.unasked_s.map(|_| Pace::Apart);
         }
         // Where each waits its turn, all wait alike. Where most are quick, those between two that repeat are the
@@ -299,10 +290,8 @@ impl Exchanges {
         let silent = rhythm.unasked_s? / rhythm.mean_s.max(1e-12);
         let each = (self.under_way / connections.max(1.0)).min(1.0);
         let chance = each.powf(connections);
-        let is_of_all = silent >= (chance * each).sqrt() && silent - chance >= HOLDS;
         let are_some = self.under_way >= 2.0 && self.p50_s * FEW <= self.service_s;
-        let is_told = self.alternate && !self.others_wait();
-        (is_told && are_some && is_of_all).then_some(silent.min(1.0))
+        (!self.others_wait() && are_some && silent - chance >= HOLDS).then_some(silent.min(1.0))
     }
 
     /// Whether the gaps are those of all answers, and not set by clients.
@@ -321,7 +310,7 @@ impl Exchanges {
         let rest = self.idle_s.is_finite() && self.idle_s >= HALFWAY * self.service_s;
         let is_queue = !rest || self.p99_s > (1.0 + HALFWAY) * self.p50_s;
         let is_told = is_queue && !is_one && 2.0 * at_once <= self.under_way;
-        (self.alternate && is_told).then_some(at_once)
+        is_told.then_some(at_once)
     }
 
     /// How many transactions are served at a time, and a second, where single requests show no number, and many wait.
@@ -330,9 +319,9 @@ impl Exchanges {
         let at_once = of.at_once;
         // Those that end together are released by one event.
         let is_together = of.p50_s * per_s * FEW < at_once;
-        let has_steps = per_s > 0.0 && per_s * (1.0 + HALFWAY) <= self.per_s;
+        let has_steps = per_s * (1.0 + HALFWAY) <= self.per_s;
         let waits = 2.0 * at_once <= self.under_way && self.in_order().is_none();
-        (self.alternate && has_steps && waits && !is_together).then_some((at_once, per_s))
+        (has_steps && waits && !is_together).then_some((at_once, per_s))
     }
 
     /// How many connections are accepted at a time: only the first request of each waits, until another one ends.
@@ -340,7 +329,7 @@ impl Exchanges {
         let Served { at_once, .. } = self.sessions.filter(is_told)?;
         let is_first = self.per_session >= 2.0 && self.p50_s < HALFWAY * self.service_s;
         let waits = self.under_way >= HOLDS * (self.under_way + at_once);
-        (self.alternate && is_first && waits).then_some(at_once)
+        (is_first && waits).then_some(at_once)
     }
 }
 
@@ -352,9 +341,8 @@ fn is_told(of: &Served) -> bool {
 impl Watched {
     /// Every listening port that was sampled, the one with most connections under way first.
     pub fn of(evidence: &Evidence) -> Vec<Self> {
-        let port = |of| if let Subject::Listener(port) = of { Some(port) } else { None };
-        let ports = evidence.subjects().filter_map(port);
-        let mut all: Vec<Self> = ports.filter_map(|of| Self::of_port(evidence, of)).collect();
+        let of_port = |port| Self::of_port(evidence, port);
+        let mut all: Vec<Self> = evidence.ports().filter_map(of_port).collect();
         all.sort_by(|a, b| b.under_way().total_cmp(&a.under_way()));
         all
     }
@@ -388,12 +376,9 @@ impl Watched {
         // Where messages do not alternate, the last one may need no answer.
         let state = |metric| of.latest(metric).unwrap_or(0.0);
         let is_told = exchanges.is_none_or(|headers| headers.alternate);
-        // Those that it answered are gone from the dumps, where each has a connection of its own.
-        let answers = exchanges.is_some_and(|headers| headers.per_s > 0.0);
-        let silent = |metric| if answers { state(metric) } else { 0.0 };
-        let unanswered = state(bursts::UNANSWERED) + silent(bursts::SILENT);
+        let unanswered = state(bursts::UNANSWERED) + state(bursts::SILENT);
         let unanswered = if is_told { unanswered } else { 0.0 };
-        let alike = state(bursts::UNANSWERED_ALIKE) + silent(bursts::SILENT_ALIKE);
+        let alike = state(bursts::UNANSWERED_ALIKE) + state(bursts::SILENT_ALIKE);
         let unanswered_unread = state(bursts::UNANSWERED_UNREAD).min(unanswered);
         let mut this = Self {
             port,
@@ -439,8 +424,7 @@ impl Watched {
 
     /// Of those that the service has read, the ones in a handshake of TLS.
     pub fn shaking(&self) -> f64 {
-        let headers = self.exchanges.filter(|headers| headers.alternate);
-        headers.map_or(0.0, |headers| headers.shaking.min(self.taken(&headers)))
+        self.exchanges.map_or(0.0, |headers| headers.shaking.min(self.taken(&headers)))
     }
 
     /// Whether requests that come and are answered together are read one by one in between: half of them on average.
@@ -450,8 +434,7 @@ impl Watched {
             let beat = rhythm.and_then(|rhythm| rhythm.beat);
             let is_all = |beat: Beat| beat.answers >= EXPLAINED * headers.under_way;
             let unread = self.unread / headers.under_way.max(1e-9);
-            headers.alternate
-                && headers.come_together()
+            headers.come_together()
                 && beat.is_some_and(is_all)
                 && (HOLDS..=1.0 - HOLDS).contains(&unread)
         };
@@ -460,8 +443,7 @@ impl Watched {
 
     /// In the midst of a request: its client's turn.
     pub fn asking(&self) -> f64 {
-        let headers = self.exchanges.filter(|headers| headers.alternate);
-        headers.map_or(0.0, |headers| headers.asking.min(self.begun(&headers)))
+        self.exchanges.map_or(0.0, |headers| headers.asking.min(self.begun(&headers)))
     }
 
     /// Begun, and neither unread nor waiting to be accepted.
@@ -509,19 +491,19 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     let per_session = counted(capture::SESSIONS_EXCHANGES) / counted(capture::SESSIONS).max(1.0);
     // With as many answers on each connection the server closes it after them, and resets a request that crosses the
     // close. A server that cuts off requests closes no connection between two of them.
-    let is_whole = per_session >= 1.0
-        && (per_session - per_session.round()).abs() <= TURNED_AWAY
+    let is_whole = (per_session - per_session.round()).abs() <= TURNED_AWAY
         && counted(capture::UNANSWERED) < FULL * counted(capture::SESSIONS);
     let cut_off = |metric| if is_whole { 0.0 } else { per_s(metric) };
+    let alternate = turns <= TURNED_AWAY * count && !is_one_way;
+    let under_way = |metric| if alternate { time(metric).unwrap_or(0.0) / seconds } else { 0.0 };
     Some(Exchanges {
         per_s: count / seconds,
         under_way: time(capture::ASKED_AREA)? / seconds,
-        asking: time(capture::REQUEST_TIME).unwrap_or(0.0) / seconds,
-        asking_for_ack: time(capture::REQUEST_HELD).unwrap_or(0.0) / seconds,
+        asking: under_way(capture::REQUEST_TIME),
+        asking_for_ack: under_way(capture::REQUEST_HELD),
         after_ack_s: time(capture::REQUEST_REACTION).unwrap_or(0.0)
             / counted(capture::REQUEST_ACKS).max(1.0),
-        asking_again: time(capture::AGAIN_TIME).unwrap_or(0.0) / seconds,
-        again_per_s: per_s(capture::ASKED_AGAIN),
+        asking_again: under_way(capture::AGAIN_TIME),
         service_s: time(capture::SERVICE_TIME)? / count.max(1.0),
         p50_s: state(capture::SERVICE_P50),
         p99_s: state(capture::SERVICE_P99),
@@ -533,16 +515,18 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
             / counted(capture::FIRST_EXCHANGES).max(1.0),
         told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         tls: counted(capture::TLS) / count.max(1.0),
-        shaking: time(capture::HANDSHAKE_TIME).unwrap_or(0.0) / seconds,
-        alternate: turns <= TURNED_AWAY * count && !is_one_way,
+        shaking: under_way(capture::HANDSHAKE_TIME),
+        alternate,
         answering: time(capture::ANSWER_TIME).unwrap_or(0.0) / seconds,
         lasting: lasting(of),
         // Unknown: then no client is known to ask again at once.
         idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
-        rhythm: Rhythm::of(of),
-        sessions: Served::sessions(of),
+        rhythm: Rhythm::of(of).filter(|_| alternate),
+        sessions: Served::sessions(of).filter(|_| alternate),
         per_session,
-        transactions: Served::transactions(of).map(|served| (served, per_s(capture::TRANSACTIONS))),
+        transactions: Served::transactions(of)
+            .filter(|_| alternate)
+            .map(|served| (served, per_s(capture::TRANSACTIONS))),
         to_waiters: of.grown(capture::WAITERS_EXCHANGES).ok().map(|to| to / count.max(1.0)),
     })
 }

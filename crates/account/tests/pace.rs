@@ -11,7 +11,6 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         asking_for_ack: 0.0,
         after_ack_s: 0.0,
         asking_again: 0.0,
-        again_per_s: 0.0,
         hung_up_per_s: 0.0,
         service_s: 0.05,
         p50_s: 0.05,

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::engine::Slice;
 use crate::metric::{Metric, Quantity};
-use crate::step::Step;
+use crate::step::{Step, StepKind};
 use crate::subject::{Side, Subject};
 
 /// What was measured in one run.
@@ -42,6 +42,11 @@ pub struct Missing {
 }
 
 impl Evidence {
+    /// The step of a kind; none where it was not made.
+    pub fn step(&self, kind: StepKind) -> Option<&Step> {
+        self.steps.iter().find(|step| step.kind == kind)
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         let samples = self.series.is_empty() && self.facts.is_empty() && self.unread.is_empty();
@@ -120,6 +125,14 @@ impl Evidence {
     /// Every queue of a broker that has samples, by linerate's number for it.
     pub fn queues(&self) -> Vec<Subject> {
         self.subjects().filter(|subject| matches!(subject, Subject::Queue(_))).collect()
+    }
+
+    /// Every listening port that has samples.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.subjects().filter_map(|subject| match subject {
+            Subject::Listener(port) => Some(port),
+            _ => None,
+        })
     }
 
     /// All subjects that have samples.

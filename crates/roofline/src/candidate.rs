@@ -137,8 +137,7 @@ fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
 fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let lost = asked - served;
     // A few are chance, unless they are a large part of all.
-    let few = lost < FEW && (lost < SAMPLES as f64 || lost < HOLDS * asked);
-    if few || lost < TURNED_AWAY * asked {
+    if lost < FEW && lost < HOLDS * asked || lost < TURNED_AWAY * asked {
         return None;
     }
     let times = asked / served.max(1.0);
@@ -177,8 +176,7 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
         // A client pauses as long as its connection is idle, or not at all.
         let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
         let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
-        let holds = covers(facts, at, each) && low > facts.attained;
-        return holds.then(|| [low, (low * high).sqrt(), high].into());
+        return covers(facts, at, each).then(|| [low, (low * high).sqrt(), high].into());
     }
     let place = &facts.place;
     let share = each * facts.attained / place.of.max(1e-9);
@@ -235,7 +233,7 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
         Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),
         Regime::RateSet | Regime::Met => false,
         // Where nothing is full, an exchange takes as long as its work.
-        _ => is_much(facts, each) && covers(facts, At::Service, each),
+        _ => is_much(facts, each),
     };
     let predicted = match () {
         () if by_others => model.without_others(),
@@ -266,17 +264,14 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
     // What has headroom by its own figures is not full; slots of a watched service have a count of their own.
     let is_known = facts.load == Load::Made || resource != Resource::Slots;
     let has_room = is_known && each * facts.attained < HALFWAY * at_once;
-    if has_room && claim.role == Role::Place
-        || resource != full && !in_processes && !(of_target(resource) && of_target(full))
-    {
+    let is_it = resource == full || in_processes || of_target(resource) && of_target(full);
+    if has_room || !is_it {
         return None;
     }
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
-    // Whether its first remedy says how many are served at a time then.
-    let enlarges = claim.remedies.first().is_some_and(|remedy| remedy.at_once.is_some());
     Some(match (&facts.model, spaced) {
         // Without the set rate an exchange takes its time after a pause.
-        (Some(model), Some(spaced)) if place.regime == Regime::RateSet && !enlarges => {
+        (Some(model), Some(spaced)) if place.regime == Regime::RateSet => {
             model.with_alone(Some(spaced), 1.0)
         }
         (Some(model), _) => {
@@ -361,11 +356,9 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
 /// Whether enough exchanges are where a delay is claimed; without an account its size has to do.
 fn covers(facts: &Facts, at: At, each: f64) -> bool {
     let Some(account) = facts.account.as_ref().filter(|account| account.is_split()) else {
-        // A round trip of each exchange is on the path in any case.
-        let rtt = if at == At::Path { min_rtt(&facts.run).unwrap_or(0.0) } else { 0.0 };
         // Where exchanges wait for each other, a place has what each takes of it alone.
         let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone.mid);
-        return each + rtt >= HOLDS * facts.exchange_s().min(alone);
+        return each >= HOLDS * facts.exchange_s().min(alone);
     };
     let here: f64 = match at {
         At::Held(station, held) => account.held(station, held),

@@ -38,19 +38,15 @@ impl Latency {
         let delays = parts.filter_map(|(of, part)| Some((of, fits(part)?)));
         let largest = delays.reduce(|most, of| if of.1 > most.1 { of } else { most });
         let by = largest.map(|((id, ..), _)| (*id).to_owned());
-        let (takes, each) = (duration(whole), facts.each());
+        let (here, takes, each) = (duration(there), duration(whole), facts.each());
         let cause = largest.map(|((_, title, claim), _)| format!("{title}: {}", claim.sum));
-        let (seconds, says) = match (station, largest.zip(cause)) {
-            (Some(station), cause) => {
-                let cause = cause.map_or(String::new(), |(_, cause)| format!(": {cause}"));
-                let (here, words) = (duration(there), station.words());
-                (there, format!("{here} of {takes} {each} {words}{cause}"))
-            }
-            (None, Some(((_, delay), cause))) => {
-                (delay.min(whole), format!("{cause}; {each} takes {takes}"))
-            }
-            (None, None) => return None,
+        let here = station.map(|station| format!("{here} of {takes} {each} {}", station.words()));
+        let says = match (here, cause) {
+            (Some(here), Some(cause)) => format!("{here}: {cause}"),
+            (Some(here), None) => here,
+            (None, cause) => format!("{}; {each} takes {takes}", cause?),
         };
-        Some(Self { station, seconds, by, says })
+        let longest = largest.filter(|_| station.is_none()).map(|(_, each)| each.min(whole));
+        Some(Self { station, seconds: longest.unwrap_or(there), by, says })
     }
 }

@@ -9,6 +9,7 @@
 //! prediction's low end takes the measured demand, its middle and high end that of busy CPUs.
 //! Source: Lazowska et al., "Quantitative System Performance", 1984, chapters 7 and 12.
 
+use linerate_account::observed;
 use linerate_predict::{
     Alone, Fit, Known, Network, Observed, Removed, UNKNOWN, fit_thinking, predict_at, without_at,
 };
@@ -67,39 +68,32 @@ impl Model {
         };
         let known: Vec<Known> = stations.iter().zip(&queues).map(at_one).collect();
         let think = run.think_s();
-        let fit = |observed: &[Observed]| {
-            fit_thinking(&known, Alone { service_s, low, high }, think, observed)
-        };
+        let fit =
+            |seen: &[Observed]| fit_thinking(&known, Alone { service_s, low, high }, think, seen);
         let network = Network { delay: delay + think, stations: queues.clone() };
         let customers = run.connections();
         let whole = network.throughput(f64::from(customers));
         let fewer = network.throughput(f64::from(customers) / 2.0);
         let elasticity = (whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln();
-        let interval = run.load.throughput_interval;
-        let full = Observed {
-            connections: customers,
-            per_s: attained,
-            low: interval.0.0,
-            high: if interval.1.0.is_finite() { interval.1.0 } else { 2.0 * attained },
-        };
+        let full = observed(customers, OpRate(attained), run.load.throughput_interval);
         // The half checks the model, so the check is of a fit that has not seen it.
-        let mut observed = vec![full];
+        let mut seen = vec![full];
         // One connection without pause is another load than clients that think, or than one to each server; its time is
         // in `alone`.
         let is_alike = think == 0.0 && !run.header.plan.names_servers();
-        observed.extend(experiment.and_then(|it| it.alone).filter(|_| is_alike));
+        seen.extend(experiment.and_then(|it| it.alone).filter(|_| is_alike));
         // Refused requests are none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let half = experiment.and_then(|it| it.half);
         let checked = half.filter(|_| answered).map(|half| {
-            let of = predict_at(&fit(&observed), half.connections);
+            let of = predict_at(&fit(&seen), half.connections);
             // The service may have changed by then, as `again` shows.
             let again = experiment.and_then(|it| it.again).map_or(1.0, |it| it.per_s / attained);
             agreed([of.low.0 * again.min(1.0), of.mid.0, of.high.0 * again.max(1.0)])
         });
-        observed.extend(half);
+        seen.extend(half);
         Some(Self {
-            fit: fit(&observed),
+            fit: fit(&seen),
             stations,
             with_free_engine: measured.with_free_engine().apart(),
             bounds: measured.all.clone(),
@@ -343,7 +337,7 @@ fn work(stations: &[QueueStation]) -> f64 {
 /// The target's CPU for an exchange with one connection, by the run's. None: unmeasured.
 fn dearer_alone(run: &Run, experiment: Option<&Experiment>) -> Option<f64> {
     let alone = experiment?.alone?;
-    let step = run.evidence.steps.iter().find(|step| step.kind == StepKind::Alone)?;
+    let step = run.evidence.step(StepKind::Alone)?;
     let rate = |of: Of| of.rate(process::RUN).ok().filter(|rate| *rate > 0.0);
     let one = rate(run.evidence.of(Subject::Target).within(step.begun..=step.to))?;
     Some(one / alone.per_s / (rate(run.of(Subject::Target))? / run.attained().0))

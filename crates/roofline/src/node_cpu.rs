@@ -37,17 +37,9 @@ pub(crate) struct NodeCpu {
 impl NodeCpu {
     /// Missing where no node was sampled inside.
     pub fn of(run: &Run) -> Result<Self, Missing> {
-        // A full node answers late: where the window has not two answers, the whole run's are scaled by CPU time.
-        let twice = |of: &Of| of.delta(vm::SCHEDULER_ACTIVE).is_ok();
-        let node = run.window_or_whole(Subject::Node, twice);
-        let all = twice(&run.of(Subject::Node));
-        let times = if all { 1.0 } else { in_the_window(run).unwrap_or(1.0) };
-        let share = |active: Metric<u64>, total: Metric<u64>| -> Result<f64, Missing> {
-            Ok(node.grown(active)? / node.grown(total)?.max(1.0))
-        };
-        let dirty = share(vm::DIRTY_CPU_ACTIVE, vm::DIRTY_CPU_TOTAL).unwrap_or(0.0);
-        let dirty_schedulers = node.last(vm::DIRTY_CPU_SCHEDULERS).unwrap_or(0) as f64;
-        let active = (share(vm::SCHEDULER_ACTIVE, vm::SCHEDULER_TOTAL)? * times).min(1.0);
+        // A full node answers late, and may not answer twice in the window.
+        let node = run.window_or_whole(Subject::Node, |of| of.delta(vm::SCHEDULER_ACTIVE).is_ok());
+        let active = part(&node, vm::SCHEDULER_ACTIVE, vm::SCHEDULER_TOTAL)?;
         // Probes of older versions do not ask for it.
         let blocked = node.last(vm::SCHEDULERS_BLOCKED).unwrap_or(0) as f64;
         Ok(Self {
@@ -55,8 +47,8 @@ impl NodeCpu {
             active: active * node.last(vm::SCHEDULERS)? as f64,
             online: (node.last(vm::SCHEDULERS_ONLINE)? as f64 - blocked).max(1.0),
             blocked,
-            dirty_cpu: dirty * times * dirty_schedulers,
-            collecting: node.rate(vm::MICRO_GC).map_or(0.0, |collecting| collecting * times),
+            dirty_cpu: Pool::Computing.of(&node).map_or(0.0, |of| of.busy),
+            collecting: node.rate(vm::MICRO_GC).unwrap_or(0.0),
         })
     }
 
@@ -97,16 +89,9 @@ impl NodeCpu {
     }
 }
 
-/// The node's CPU rate in the window by that of the time over which it answered.
-fn in_the_window(run: &Run) -> Option<f64> {
-    let cores = |of: Of| {
-        let (user, over) = of.delta(process::UTIME).ok()?;
-        Some((user + of.delta(process::STIME).ok()?.0).as_secs_f64() / over.as_secs_f64())
-    };
-    let answers = run.whole(Subject::Node).all(vm::SCHEDULER_ACTIVE).ok()?;
-    let (first, last) = (answers.first()?.0, answers.last()?.0);
-    let then = cores(run.evidence.of(Subject::Target).within(first..=last))?;
-    Some(cores(run.of(Subject::Target))? / then.max(1e-6))
+/// The part of schedulers' time that this is.
+fn part(node: &Of, of: Metric<u64>, total: Metric<u64>) -> Result<f64, Missing> {
+    Ok(node.grown(of)? / node.grown(total)?.max(1.0))
 }
 
 /// Dirty schedulers of a node: those for computing, or those for I/O.
@@ -126,7 +111,7 @@ pub(crate) struct InPool {
 
 impl Pool {
     /// Missing where it was not sampled.
-    pub fn of(self, run: &Run) -> Result<InPool, Missing> {
+    pub fn of(self, node: &Of) -> Result<InPool, Missing> {
         use vm::*;
         let [active, total, all, online, queue] = match self {
             Pool::Computing => {
@@ -139,14 +124,9 @@ impl Pool {
                 [DIRTY_IO_ACTIVE, DIRTY_IO_TOTAL, all, all, RUN_QUEUE_DIRTY_IO]
             }
         };
-        let node = run.of(Subject::Node);
-        let of = || {
-            let share = node.grown(active)? / node.grown(total)?.max(1.0);
-            let all = node.last(all)?;
-            // Those offline take no jobs, and count as schedulers.
-            let count = node.last(online).unwrap_or(all).max(1) as f64;
-            Ok(InPool { busy: share * all as f64, count, waiting: node.mean(queue)? })
-        };
-        of().map_err(|_: Missing| missing(active.name, "node"))
+        let (busy, all) = (part(node, active, total)?, node.last(all)?);
+        // Those offline take no jobs, and count as schedulers.
+        let count = node.last(online).unwrap_or(all).max(1) as f64;
+        Ok(InPool { busy: busy * all as f64, count, waiting: node.mean(queue)? })
     }
 }

@@ -107,57 +107,37 @@ fn made(facts: &Facts) -> Place {
     let Some(model) = &facts.model else { return place };
     let fullest = facts.stations.fullest();
     let (fullest, used) = (fullest.map(|(of, _)| of), fullest.map_or(0.0, |(_, used)| used));
-    let measured = facts.experiment.as_ref().filter(|it| it.inconclusive.is_none());
-    let elasticity = measured.and_then(|it| it.elasticity.as_ref());
-    let at_most = facts.experiment.as_ref().and_then(|it| it.elastic_at_most());
+    let experiment = facts.experiment.as_ref();
+    let at_most = experiment.and_then(|it| it.elastic_at_most());
     let gives_no_more = at_most.is_some_and(|most| most < HALFWAY);
-    let explained = facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED;
-    // The known stations may fit by chance; that half of the connections gave as much excludes a delay.
-    let denied = model.known_elasticity >= HALFWAY && gives_no_more;
     // Used this much where the run was fastest, it is full at times that matter, if more connections give nothing.
-    let best = facts.experiment.as_ref().map_or(facts.attained, |of| of.best().max(facts.attained));
+    let best = experiment.map_or(facts.attained, |of| of.best().max(facts.attained));
     if used * best / facts.attained >= EXPLAINED && gives_no_more {
         return place.is(Regime::Full, fullest);
     }
-    if explained && !denied {
+    if facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED {
         return match model.known_elasticity < HALFWAY || used >= FULL {
             true => place.is(Regime::Full, fullest),
             false => place.is(Regime::Delayed, None),
         };
     }
-    if let Some(experiment) =
-        facts.experiment.as_ref().filter(|_| measured.is_some() || gives_no_more)
-    {
-        place.at_once = experiment.at_once();
-        let times = experiment.spaced_s.zip(experiment.alone_s);
-        // Half of its time may also be work after an answer, for which the next one waits. An idle target does none.
-        let most = if used < HALFWAY { EXPLAINED } else { HALFWAY };
-        // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
-        let wait = experiment.alone_typical.is_none_or(|typical| typical >= HALFWAY);
-        let is_late = wait && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
-        // Work after an answer makes the next request late as well: only an idle target looks at set times for certain.
-        let is_looked_after = used < HALFWAY && experiment.some_spaced_are_early;
-        let is_set = is_late || is_looked_after;
-        let is_clock = is_set && !facts.asks_always(place.of);
-        if is_clock && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
-            return place.is(Regime::RateSet, Some(Resource::Slots));
-        }
-    }
-    if facts.experiment.is_none() {
+    let Some(experiment) = experiment else {
         // Evidence without the experiment: there is only the number served at a time.
         return Place { at_once: Some(Estimate::exact(facts.attained * model.alone.mid)), ..place };
+    };
+    place.at_once = experiment.at_once();
+    let times = experiment.spaced_s.zip(experiment.alone_s);
+    // Work after an answer makes the next request late as well, by half of its time. An idle target does none.
+    let most = if used < HALFWAY { EXPLAINED } else { HALFWAY };
+    let is_late = times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
+    let is_looked_after = used < HALFWAY && experiment.some_spaced_are_early;
+    let is_clock = (is_late || is_looked_after) && !facts.asks_always(place.of);
+    if is_clock && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
+        return place.is(Regime::RateSet, Some(Resource::Slots));
     }
-    // All together do no more than one alone: the widest interval does not change that.
-    let is_no_more = place.at_once.is_some_and(|k| k.high < 1.0) && place.of >= 2.0;
-    match elasticity {
-        _ if gives_no_more || elasticity.is_some() && is_no_more => {
-            // Where others slow each one down, those that were read are served, and the others are not.
-            let read = facts.at(Station::Application);
-            if is_no_more && place.station == Some(Station::Unread) && read >= 1.0 {
-                place.at_once = Some(Estimate::exact(read));
-            }
-            place.is(Regime::Full, Some(Resource::Slots))
-        }
+    let conclusive = experiment.elasticity.filter(|_| experiment.inconclusive.is_none());
+    match conclusive {
+        _ if gives_no_more => place.is(Regime::Full, Some(Resource::Slots)),
         // In between, more connections still give more.
         Some(e) if e.low >= HOLDS => place.is(Regime::Delayed, None),
         // Uncertain, or not measured: unknown.
@@ -177,7 +157,7 @@ fn engine(facts: &Facts) -> Resource {
 }
 
 /// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox (where
-/// their number is unknown, never empty and not growing), and it works, or waits for a process that it asked. Or it
+/// their number is unknown, never empty), and it works, or waits for a process that it asked. Or it
 /// always works while none sleeps: they wait in a queue of its own, or unread. Samples are too few for how full it is.
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
@@ -186,12 +166,8 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let is_one = facts.inside.running <= 1.0 + HALFWAY;
     let none_sleeps = of >= FULL && is_one && awake >= EXPLAINED * of;
     let has_them = |process: &Process| {
-        let mail = process.mailbox as f64;
-        // Its mailbox is about as long at all times: those that ask wait for the answer.
-        let [shortest, longest] = process.mail.map(|length| length as f64);
-        let is_steady = longest - shortest <= HALFWAY * longest;
         let most = match callers {
-            u64::MAX => process.with_mail >= FULL && mail >= FEW && is_steady,
+            u64::MAX => process.with_mail >= FULL && process.mailbox as f64 >= FEW,
             // What nobody takes is none of the requests.
             _ => {
                 let waiting = process.waiting(callers);

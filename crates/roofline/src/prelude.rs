@@ -8,15 +8,12 @@ pub(crate) use linerate_account::{
 };
 pub(crate) use linerate_evidence::sources::{
     broker, bursts, callees, capture, clients, code, dist, doing, kernel_code, link, listener,
-    netstat, owner,
-    peers::Asked,
-    port, process, queue, snmp, sockstat, spinning, stat, suspect, tcp_info,
-    threads::{States, TIMEOUTS},
-    vm, waits,
+    netstat, owner, peers::Asked, port, process, queue, snmp, sockstat, spinning, stat, suspect,
+    tcp_info, threads::States, vm, waits,
 };
 pub(crate) use linerate_evidence::{
     Direction, Distance, LoadSummary, Metric, Missing, Of, Percentiles, Quantity, SILENT, Side,
-    StepKind, Subject, WAKING,
+    Step, StepKind, Subject, WAKING,
 };
 pub(crate) use linerate_model::words::{duration, in_percent, percent, rounded_up};
 pub(crate) use linerate_model::{Aqm, BitRate, Bytes, OneDirection, OpRate, Timestamp, Workload};

@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
         let time = |metric| of().rate(metric).unwrap_or(0.0);
         let works = || time(process::UTIME) + time(process::STIME) > AT_WORK;
         // Headers show exchanges and refusals of short connections.
-        let ports = self.listeners().map(|(port, _)| self.evidence.of(Subject::Listener(port)));
+        let ports = self.evidence.ports().map(|port| self.evidence.of(Subject::Listener(port)));
         let count = |of: Of| [capture::EXCHANGES, capture::REFUSED].map(|metric| of.grown(metric));
         let asked: f64 = ports.flat_map(count).flatten().sum();
         let was_asked = asked > CHECKS * self.seconds().max(1.0);
@@ -153,10 +153,7 @@ impl<'a> Run<'a> {
     }
 
     pub(crate) fn listeners(&self) -> impl Iterator<Item = (u16, Of<'a>)> {
-        self.evidence.subjects().filter_map(|subject| match subject {
-            Subject::Listener(port) => Some((port, self.of(subject))),
-            _ => None,
-        })
+        self.evidence.ports().map(|port| (port, self.of(Subject::Listener(port))))
     }
 
     /// Whether a watched service has clients on its host whose connections end before they can be attributed.
@@ -171,22 +168,6 @@ impl<'a> Run<'a> {
         };
         let none_seen = || self.of(Subject::Target).last(clients::PROCESSES).is_err();
         self.is_watched() && none_seen() && self.ends(Side::Server).any(comes_from_here)
-    }
-
-    /// Sampled connections with requests at ports of a watched target that are not watched: what its threads do may be for
-    /// those. One that no other shares its local port with is the target's own question.
-    pub(crate) fn at_other_ports(&self) -> usize {
-        let mut by_port: BTreeMap<u16, usize> = BTreeMap::new();
-        let port = |end| self.fact(end, "local")?.rsplit_once(':')?.1.parse().ok();
-        let came = |end: &Subject| self.of(*end).grown(tcp_info::DATA_SEGS_IN) != Ok(0.0);
-        self.ends(Side::Server)
-            .filter(came)
-            .filter_map(port)
-            .for_each(|port| *by_port.entry(port).or_default() += 1);
-        self.listeners().for_each(|(port, _)| {
-            by_port.remove(&port);
-        });
-        by_port.into_values().filter(|count| *count > 1).sum()
     }
 
     pub(crate) fn ends(&self, side: Side) -> impl Iterator<Item = Subject> + use<> {

@@ -7,8 +7,7 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
     let run = &facts.run;
     let none = match run.load.open {
         0 => "no connection carried traffic".into(),
-        1 => "no traffic on 1 connection".into(),
-        open => format!("no traffic on {open} connections"),
+        _ => format!("no traffic on {}", run.connections_words()),
     };
     // Too short-lived for a sample, or another service's.
     let opened = format!("; {} were opened to its host, most to other services", run.load.opened);

@@ -176,7 +176,6 @@ impl Stations {
         let strangers = (ran - ours).max(0.0);
         // Processes on this host that the target asks come with its work; its own are in it already.
         let asked = facts.inside.asked_cores(run.header.target.pid).min(strangers);
-        let asked = if local { asked } else { 0.0 };
         let (beside, ours, strangers) = (beside + asked, ours + asked, strangers - asked);
         let threads = [target.filter(|_| local), facts.engine.as_ref()];
         let waited: f64 = threads.iter().flatten().filter_map(|of| of.runnable).sum();
@@ -237,7 +236,7 @@ impl Stations {
         let held = facts.target.as_ref().map_or(0.0, |kernel| node.held(kernel));
         self.push(Resource::TargetCpu, work + held, node.online, work);
         for pool in [Pool::Computing, Pool::Io] {
-            if let Ok(InPool { busy, count, .. }) = pool.of(&facts.run) {
+            if let Ok(InPool { busy, count, .. }) = pool.of(&facts.run.of(Subject::Node)) {
                 let cpu = if pool == Pool::Computing { busy * let_run } else { 0.0 };
                 self.push(Resource::DirtySchedulers, busy, count, cpu);
             }

@@ -76,23 +76,20 @@ fn readings<'a>(run: &Run<'a>) -> Of<'a> {
 
 fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
     let of = readings(run);
-    let (user, over) = of.delta(process::UTIME)?;
-    let (system, _) = of.delta(process::STIME)?;
+    let (user, system) = (of.rate(process::UTIME)?, of.rate(process::STIME)?);
     let facts = &run.header.target;
     let cpus = f64::from(facts.cpus.unwrap_or(run.header.host.cpus).max(1));
     let schedulers = facts.schedulers.filter(|_| node.is_none());
     let cpus = schedulers.map_or(cpus, |schedulers| cpus.min(f64::from(schedulers.max(1))));
     let quota = of.last(process::CPU_QUOTA).ok().map(|quota| quota.as_secs_f64().max(0.01));
     let spreads = facts.schedulers.is_some_and(|schedulers| schedulers > 1);
-    let busiest_thread = of.grown(process::BUSIEST_THREAD).ok();
-    let busiest_thread = busiest_thread.map(|time| time / over.as_secs_f64());
-    let [user, system] = [user, system].map(|time| time.as_secs_f64() / over.as_secs_f64());
     let spun = spun(&of);
-    let spinning = spun.map_or(0.0, |(all, _)| all / over.as_secs_f64()).min(user);
+    let spinning = spun.map_or(0.0, |(all, _)| all).min(user);
     let cores = user + system;
     // The thread with most samples is the busiest in user code, with as large a share of it as all.
     let of_one = spun.map_or(0.0, |(_, share)| share * user / cores.max(1e-9));
-    let busiest_thread = busiest_thread.map(|busiest| busiest * (1.0 - of_one));
+    let busiest_thread =
+        of.rate(process::BUSIEST_THREAD).ok().map(|busiest| busiest * (1.0 - of_one));
     Ok(Target {
         cores,
         limit: quota.map_or(cpus, |quota| quota.min(cpus)),
@@ -112,10 +109,10 @@ pub(crate) fn share_of(run: &Run, all: Metric<u64>, those: Metric<u64>) -> Optio
     Some(those? / all.filter(|all| *all >= FEW * FEW)?)
 }
 
-/// How long it spun, in seconds, and the spinning share of its busiest thread's user time. None: too few samples.
+/// CPUs' worth of time that it spun, and the spinning share of its busiest thread's user time. None: too few samples.
 fn spun(of: &Of) -> Option<(f64, f64)> {
     let samples = of.grown(spinning::SAMPLES).ok()?;
-    let spun = of.grown(spinning::SPUN).ok()? / spinning::A_SECOND as f64;
+    let spun = of.rate(spinning::SPUN).ok()? / spinning::A_SECOND as f64;
     let [of_one, spun_of_one] = [spinning::FULLEST_SAMPLES, spinning::FULLEST_SPUN]
         .map(|metric| of.last(metric).map_or(0.0, |count| count as f64));
     // Chosen: a share of a hundred samples is known to a tenth.

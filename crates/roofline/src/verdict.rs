@@ -168,8 +168,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
     let order = |roof: &Assessed| (!is_named(roof), !roof.binds, roof.state);
     roofs.sort_by(|a, b| order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b))));
-    let turns_away = [Rank::TurnedAway, Rank::TurnedAwayOnly, Rank::FewTurnedAway];
-    let turned_away = named.is_some_and(|named| turns_away.contains(&named.rank));
+    let turned_away = named.is_some_and(|named| named.lost > 0.0);
     Judgement {
         latency: Latency::of(facts, &claims),
         place: facts.place.clone(),

@@ -72,16 +72,6 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
             crate::silence::stopped(facts).concat()
         );
     }
-    let again = facts.headers().filter(|of| of.clients_ask_again());
-    let again: Vec<_> =
-        again.map(|of| (of.again_per_s, of.asking_again / of.again_per_s)).collect();
-    if let Some((rate, took)) = again.first() {
-        says += &format!(
-            "; {rate:.1} requests a second have no answer when their client sends the next, {} later: they want none, or \
-             their answers are lost",
-            duration(*took)
-        );
-    }
     // Those unread wait behind one that runs; that it always runs is a limit too.
     let waits =
         inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
@@ -91,13 +81,12 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         facts.ports(|port| port.air + port.asking()) + facts.ports(|port| port.held.congestion);
     // For most of them it is unknown whether they wait.
     let untold = facts.ports(Watched::untold);
-    let is_told = untold < 1.0 || untold < HALFWAY * connections || facts.captured().is_ok();
+    let is_told = untold < HALFWAY * connections || facts.captured().is_ok();
     // Where fewer than one wait, a request finds none before it.
     let is_work = is_told
         && !is_held
         && !is_behind
         && hang.is_none()
-        && again.is_empty()
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
     if !is_work {

@@ -90,17 +90,7 @@ impl Facts<'_> {
             Some(AcceptQueue { port, waiting, least, drained })
         };
         let queues = self.run.listeners().filter_map(queue);
-        let longest = queues.reduce(|most, of| if of.waiting > most.waiting { of } else { most });
-        // Our own connections may wait at another listener of the same port (`SO_REUSEPORT`).
-        let mut places = self.account.iter().flat_map(|account| &account.places);
-        let ours = places.find(|of| of.station == Station::AcceptQueue).map(|of| of.exchanges);
-        let longest = longest.map(|of| match ours.filter(|_| self.load == Load::Made) {
-            Some(all) if of.waiting < HALFWAY * all.mid => {
-                let (waiting, least) = (all.mid, all.low.round() as u64);
-                AcceptQueue { waiting, least, drained: 0.0, ..of }
-            }
-            _ => of,
-        });
+        let longest = queues.max_by(|a, b| a.waiting.total_cmp(&b.waiting));
         Ok(longest.ok_or_else(|| missing(listener::RQUEUE_TOTAL.name, "listener/*"))?)
     }
 
@@ -120,7 +110,7 @@ impl Facts<'_> {
         let queue = self.accept_queue().ok().filter(|queue| queue.least > 0)?;
         let let_in = match self.load {
             Load::Made => f64::from(self.run.connections()) - queue.waiting,
-            Load::Watched => self.ports(|port| port.accepted()),
+            Load::Watched => self.ports(Watched::accepted),
         };
         let of = self.run.of(Subject::Target);
         let open = of.values(process::FDS).ok().filter(|open| open.len() >= SAMPLES)?;
@@ -141,11 +131,10 @@ impl Facts<'_> {
             let headers = of.exchanges.as_ref()?;
             let served = headers.let_in()?;
             // As many as there are connections are all.
-            let all =
-                if of.connections > 0.0 { of.connections } else { served + headers.under_way };
-            let waiting = (all - served).min(headers.under_way);
+            let waiting = (of.connections - served).min(headers.under_way);
             let lasts = headers.sessions?.p50_s;
-            (waiting >= HOLDS * all).then_some(LetIn { port: of.port, served, waiting, lasts })
+            let found = LetIn { port: of.port, served, waiting, lasts };
+            (waiting >= HOLDS * of.connections).then_some(found)
         };
         let ports = self.watched.iter().filter_map(of_port);
         ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting)).filter(|of| of.served >= TWO)
@@ -169,8 +158,7 @@ impl Facts<'_> {
             (of.port, unread, of.accepted() - of.unanswered_unread)
         };
         let most = self.watched.iter().map(of_port).max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (_, unread, read) = most;
-        (unread >= 1.0 && unread >= HOLDS * (unread + read) && read >= HALFWAY).then_some(most)
+        (most.1 >= 1.0 && most.2 >= HALFWAY).then_some(most)
     }
 
     /// Connections begun, by their headers; a repeated SYN does not count.

@@ -24,31 +24,22 @@ pub(crate) struct Connection<'a> {
 pub(crate) fn served<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Silent> {
     run.node()?;
     silent_if(run.attained().0 <= 0.0, "no sampled connection was answered or read")?;
-    Ok(connections(run)?)
-}
-
-pub(crate) fn connections<'a>(run: &Run<'a>) -> Result<Vec<Connection<'a>>, Missing> {
-    let mut found = Vec::new();
-    for subject in run.ends(Side::Server) {
-        if run.fact(subject, "role").is_some_and(|role| role != "connection") {
-            continue;
-        }
+    let one = |subject| {
         let of = run.of(subject);
-        let Ok((_, over)) = of.delta(port::RECV_CNT) else { continue };
-        let seconds = over.as_secs_f64().max(1e-9);
-        let a_second = |count: Result<f64, Missing>| count.unwrap_or(0.0) / seconds;
-        found.push(Connection {
+        Some(Connection {
             owner: run.fact(subject, "owner"),
-            reads: a_second(of.grown(port::RECV_CNT)),
-            bytes: a_second(of.grown(port::RECV_OCT)),
-            writes: a_second(of.grown(port::SEND_CNT)),
+            reads: of.rate(port::RECV_CNT).ok()?,
+            bytes: of.rate(port::RECV_OCT).unwrap_or(0.0),
+            writes: of.rate(port::SEND_CNT).unwrap_or(0.0),
             buffer: of.last(port::BUFFER).map_or(0.0, |bytes| bytes.0 as f64),
             packet: of.last(port::PACKET).unwrap_or(0),
             is_of_socket_module: of.last(port::SOCKET_BACKEND) == Ok(1),
             is_pushed: of.max(port::ACTIVE).is_ok_and(|active| active >= 2),
             of,
-        });
-    }
+        })
+    };
+    let is_served = |end: &Subject| run.fact(*end, "role").is_none_or(|role| role == "connection");
+    let found: Vec<_> = run.ends(Side::Server).filter(is_served).filter_map(one).collect();
     missing_if(found.is_empty(), port::RECV_CNT.name, "flow/*/server, twice")?;
     Ok(found)
 }
@@ -75,14 +66,6 @@ impl Connection<'_> {
             [_, second, .., longest] if second as f64 >= FULL * longest as f64 => second as f64,
             _ => 0.0,
         })
-    }
-
-    /// Mean length of its owner's mailbox over the samples with any: what is worked off is worked off then.
-    pub fn in_mailbox(&self) -> Result<f64, Missing> {
-        let mut lengths = self.of.values(owner::MAILBOX)?;
-        lengths.retain(|length| *length > 0);
-        let sum: f64 = lengths.iter().map(|length| *length as f64).sum();
-        Ok(sum / lengths.len().max(1) as f64)
     }
 
     /// Mean bytes received and not read.
@@ -167,10 +150,7 @@ impl Work {
         let node = facts.run.of(Subject::Node);
         let schedulers = facts.schedulers().ok();
         let let_run = schedulers.map_or(1.0, |(.., let_run)| let_run);
-        let time = |metric: Metric<Duration>| -> Result<f64, Missing> {
-            let (time, over) = node.delta(metric)?;
-            Ok(let_run * time.as_secs_f64() / over.as_secs_f64())
-        };
+        let time = |metric: Metric<Duration>| node.rate(metric).map(|time| let_run * time);
         Ok(Self {
             emulator: time(vm::MICRO_EMULATOR)?,
             driver: time(vm::MICRO_PORT)? + time(vm::MICRO_CHECK_IO)? + time(vm::MICRO_AUX)?,

@@ -50,13 +50,10 @@ pub(crate) fn laid<'a>(run: &Run<'a>) -> Vec<LaidDirection<'a>> {
 impl<'a> Facts<'a> {
     /// The most used direction with a rate, the exchanges a second that it carries, its use, 0 to 1; silent: no rate.
     pub(crate) fn fullest_direction(&self) -> Result<(&LaidDirection<'a>, f64, f64), Silent> {
-        let all = self
-            .directions
-            .iter()
-            .map(|of| Ok(of.most()?.zip(of.utilisation()?).map(|(most, used)| (of, most, used))));
-        let all = all.collect::<Result<Vec<_>, Missing>>()?;
-        let fullest = all.into_iter().flatten().max_by(|a, b| a.2.total_cmp(&b.2));
-        fullest.or_not_here("the plan sets no rate for the path")
+        let used = |of: &LaidDirection| Ok(of.utilisation()?.unwrap_or(f64::NEG_INFINITY));
+        let (fullest, used) = self.worst_direction(used)?;
+        let most = fullest.most()?.or_not_here("the plan sets no rate for the path")?;
+        Ok((fullest, most, used))
     }
 
     /// The direction with the largest figure; silent where the plan has no path.
@@ -147,9 +144,7 @@ impl LaidDirection<'_> {
 
     /// Mean time by which frames leave late. Unit: seconds.
     pub fn late(&self) -> Result<f64, Missing> {
-        let (late, over) = self.of.delta(link::LATE)?;
-        let frames = self.of.rate(link::FRAMES_OUT)? * over.as_secs_f64();
-        Ok(late.as_secs_f64() / frames.max(1.0))
+        Ok(self.of.rate(link::LATE)? / self.of.rate(link::FRAMES_OUT)?.max(1e-9))
     }
 
     /// The key of a part of it: `path.limit`, or `path.back.limit` where the plan has it.

@@ -269,15 +269,13 @@ impl Facts<'_> {
         let share = mean_over(&readers, full)?;
         let bytes = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
         let full = share * f64::from(self.run.connections());
-        let full = if self.is_split() { full.min(self.at(Station::Unread)) } else { full };
         Ok(Unread { full, share, bytes, readers: readers.len() as f64 })
     }
 }
 
 /// Whether anything came on it, where the kernel counts that.
 pub(crate) fn carries(flow: &Of) -> bool {
-    flow.all(tcp_info::RQUEUE).is_ok()
-        && flow.delta(tcp_info::BYTES_RECEIVED).map_or(true, |(bytes, _)| bytes.0 > 0)
+    flow.all(tcp_info::RQUEUE).is_ok() && flow.grown(tcp_info::BYTES_RECEIVED) != Ok(0.0)
 }
 
 /// The share of its samples in which the receive queue was full.

@@ -79,8 +79,7 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
 pub(crate) fn always_full(run: &Run) -> Option<Growing> {
     let of = run.of(Subject::Node);
     let all = all(run, &run.evidence.queues()).ok()?;
-    let limit =
-        all.consumers?.prefetch.filter(|_| all.consumers.is_some_and(|of| of.are_full()))?;
+    let limit = all.consumers.filter(Consumers::are_full)?.prefetch?;
     let done = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
     let done = done.map(|metric| of.values(metric).ok()).into_iter().collect::<Option<Vec<_>>>()?;
     let handed = of.values(broker::DELIVERED).ok()?;
@@ -173,13 +172,12 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     };
     let balance = flow.balance(unlimited > 0 && acknowledges);
     let balance = balance.or_not_here("its counters were sampled too few times")?;
-    let of_all = |metrics: &[Metric<u64>]| -> Option<u64> {
-        metrics.iter().map(|metric| of.last(*metric).ok()).sum()
+    let held = || {
+        let back = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
+        let back = back.into_iter().map(|metric| of.last(metric).ok()).sum::<Option<u64>>()?;
+        Some(of.last(broker::DELIVERED).ok()?.saturating_sub(back) as f64)
     };
-    let handed = of_all(&[broker::DELIVERED]);
-    let back = of_all(&[broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED]);
-    let held = handed.zip(back).filter(|_| acknowledges);
-    let held = held.map(|(handed, back)| handed.saturating_sub(back) as f64);
+    let held = if acknowledges { held() } else { None };
     let count = of.last(broker::CONSUMERS)?;
     let known = sum(queue::CONSUMERS) == count;
     let limit = sum(queue::PREFETCH);

@@ -37,15 +37,7 @@ pub struct Process<'a> {
     pub is_owner: bool,
 }
 
-/// Larger heaps than this are collected on dirty schedulers. Unit: bytes.
-// Source: `ERTS_POTENTIALLY_LONG_GC_HSIZE`, erts/emulator/beam/erl_gc.h: 128 Ki words.
-const LARGE: f64 = 128.0 * 1024.0 * 8.0;
-
 impl Process<'_> {
-    pub fn is_large(&self) -> bool {
-        self.heap > LARGE
-    }
-
     /// Messages that stay in its mailbox: more than callers, constant but for theirs, or for a few that come and stay too.
     /// Work grows, or is worked off.
     pub fn standing(&self, callers: u64) -> u64 {
@@ -131,7 +123,7 @@ pub(crate) fn is_in_loop(function: &str) -> bool {
 impl<'a> Run<'a> {
     /// Pids of the owners of sampled client connections; others may wait for the owner of one that the node opened.
     pub(crate) fn owners(&self) -> Vec<&'a str> {
-        let ports: Vec<u16> = self.listeners().map(|(port, _)| port).collect();
+        let ports: Vec<u16> = self.evidence.ports().collect();
         let port = |end| self.fact(end, "local")?.rsplit_once(':')?.1.parse().ok();
         let is_clients = |end: &Subject| {
             ports.is_empty() || port(*end).is_none_or(|port: u16| ports.contains(&port))
@@ -157,9 +149,8 @@ impl<'a> Run<'a> {
 pub(crate) fn sampled<'a>(run: &Run<'a>) -> Vec<Process<'a>> {
     let owners = run.owners();
     let calls = calls(run, Subject::Node, callees::CALLING);
-    let all = run.evidence.processes();
-    let all = all.into_iter().filter_map(|of| process(run, of, &owners, calls));
-    let mut all: Vec<Process> = all.collect();
+    let all = run.evidence.processes().into_iter();
+    let mut all: Vec<_> = all.filter_map(|of| process(run, of, &owners, calls)).collect();
     let shares: Vec<f64> = all.iter().map(|of| of.callers).collect();
     for of in all.iter_mut().filter(|of| of.callers > 0.0) {
         let beside = |share: &f64| *share >= HALFWAY * of.callers && share + of.callers <= 1.0;

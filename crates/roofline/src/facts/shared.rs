@@ -12,22 +12,17 @@ impl Facts<'_> {
     /// and none is counted.
     pub(crate) fn shared(&self, asked: &Asked) -> Option<f64> {
         let (place, asleep) = (&self.place, self.inside.asleep);
-        if place.regime == Regime::Full
-            && place.at_once.is_some_and(|k| k.high < HALFWAY * asleep)
-            && asked.cores.is_none_or(|cores| cores < HALFWAY)
-        {
+        let is_full = place.regime == Regime::Full
+            && place.at_once.is_some_and(|k| k.high < HALFWAY * asleep);
+        if is_full && asked.cores.is_none_or(|cores| cores < HALFWAY) {
             return None;
         }
-        let evidence = self.run.evidence;
         // The share of the time with a question out, and what comes for a request.
         let seen = |kind| {
-            let step = evidence.steps.iter().find(|step| step.kind == kind)?;
-            let of = |from| {
-                let all = Asked::all(evidence, &(from..=step.to));
-                all.into_iter().find(|of| of.address == asked.address)
-            };
-            let [samples, out] = of(step.begun)?.samples;
-            let came = of(step.from)?.came.map(|came| came / (step.answered as f64).max(1.0));
+            let step = self.run.evidence.step(kind)?;
+            let [samples, out] = self.asked_in(step.begun, step, asked)?.samples;
+            let came = self.asked_in(step.from, step, asked)?.came;
+            let came = came.map(|came| came / (step.answered as f64).max(1.0));
             (samples >= FEW).then_some((out / samples, came))
         };
         let are_few = asked.connections <= HALFWAY * asleep;
@@ -55,7 +50,7 @@ impl Facts<'_> {
     pub(crate) fn serves_fewer(&self) -> Option<&Asked> {
         let is_full =
             self.place.regime == Regime::Full && self.place.resource == Some(Resource::Slots);
-        let at_once = self.place.at_once.filter(|_| is_full && self.load == Load::Made)?;
+        let at_once = self.place.at_once.filter(|_| is_full)?;
         let most = self.inside.asked.first()?;
         let served = at_once.high * self.asked_at_once(most);
         (most.asked >= TWO && most.asked >= (1.0 + HALFWAY) * served).then_some(most)
@@ -63,13 +58,15 @@ impl Facts<'_> {
 
     /// How many questions to a peer one request has out at a time, as one alone has; 1 where that was not tried.
     pub(crate) fn asked_at_once(&self, asked: &Asked) -> f64 {
-        let evidence = self.run.evidence;
-        let alone = evidence.steps.iter().find(|step| step.kind == StepKind::Alone);
-        let alone = alone.and_then(|step| {
-            let mut all = Asked::all(evidence, &(step.from..=step.to)).into_iter();
-            all.find(|of| of.address == asked.address)
-        });
+        let alone = self.run.evidence.step(StepKind::Alone);
+        let alone = alone.and_then(|step| self.asked_in(step.from, step, asked));
         alone.map_or(1.0, |of| of.asked.max(1.0))
+    }
+
+    /// The same peer from such an instant of a step on.
+    fn asked_in(&self, from: Timestamp, step: &Step, asked: &Asked) -> Option<Asked> {
+        let all = Asked::all(self.run.evidence, &(from..=step.to));
+        all.into_iter().find(|of| of.address == asked.address)
     }
 
     /// Whether few connections to a peer have a question out nearly all the time, with an answer for each exchange: whoever

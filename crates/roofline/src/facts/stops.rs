@@ -3,8 +3,8 @@
 //! `share = sum of an engine thread's long times without an answer / (threads x window)`
 //!
 //! Long is ten times the median exchange. If each of a thread's `n` connections waits by itself for the share `p` of
-//! its time, all wait at once for `p^n`. Common stops are as much as `p`. The threshold is the middle of the two,
-//! `p^((n+1)/2)`, and a quarter of the time beyond chance.
+//! its time, all wait at once for `p^n`. Common stops are as much as `p`. The threshold is a quarter of the time beyond
+//! chance, which is never below the middle of the two, `p^((n+1)/2)`.
 //!
 //! At a watched service the share is what lies after the last request of any client, of the time between answers, and `p`
 //! the requests under way by the connections; where the capture has pauses, the share of instants at which most wait and
@@ -68,10 +68,9 @@ impl Stops {
         let share = load.silence.sum_from(long) / window.max(1.0);
         let alone = load.service.sum_from(long) / load.service.sum_from(0).max(1.0);
         let count = load.silence.count() as f64 * load.silence.share_within(long, u64::MAX);
-        let (chance, least) = (alone.powf(each), SAMPLES as f64);
-        let is_of_all = share >= (chance * alone).sqrt() && share - chance >= HOLDS;
+        let (is_of_all, least) = (share - alone.powf(each) >= HOLDS, SAMPLES as f64);
         let (each_s, per_s) = (share * window / 1e9 / count.max(1.0), count / (window / 1e9));
-        let are_many = each >= least && count / threads >= least && share >= HOLDS;
+        let are_many = each >= least && count / threads >= least;
         let each = Some((each_s, per_s));
         (is_of_all && are_many).then_some(Self { share: share.min(1.0), each })
     }

@@ -1,5 +1,4 @@
 //! An alarm of the service itself: while it is set, connections that publish are not read.
-//!
 //! `delay = share of the time in which it is set x time of an exchange`
 //! Source: `rabbit_alarm` of RabbitMQ; its guides "Memory and Disk Alarms" and "Blocked Connections".
 
@@ -9,10 +8,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     // Sampled once a second: for a short window the whole run's samples are taken.
     let node = run.window_or_whole(Subject::Node, |of| of.last(vm::ALARMS).is_ok());
-    let none = "no BEAM node with known alarms (RabbitMQ) was sampled";
-    let share = node.share(vm::ALARMS, |count| count > 0).ok().or_not_here(none)?;
+    let share = node.share(vm::ALARMS, |count| count > 0).ok();
+    let share = share.or_not_here("no BEAM node with known alarms (RabbitMQ) was sampled")?;
     silent_if(share == 0.0, "no alarm is set")?;
     let named = run.fact(Subject::Node, "alarms").unwrap_or("?");
+    let unread = mean_over(&run.flows(Side::Server), |flow| flow.mean(tcp_info::RQUEUE));
+    let words = |of| format!("its connections have {} unread on average", bytes(of));
     // Where nothing is read at all, an exchange has no time.
     let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
     let waits = Part::Delay { at: At::Service, each: each(share * facts.under_way()) };
@@ -21,25 +22,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sized_if(share >= HALFWAY)
         .sum(format!("{named}: publishing connections are not read while it is set"))
         .seen(format!("an alarm was set in {} of samples, the last: {named}", in_percent(share)))
-        .also(waiting(run))
+        .also(unread.ok().map(words))
         .lifted_by([remedy(named)]))
-}
-
-/// Connections with unread bytes throughout, of which nothing was read.
-fn waiting(run: &Run) -> Option<String> {
-    let unread = |flow: &Of| {
-        let queue = flow.all(tcp_info::RQUEUE).ok()?;
-        let lay = queue.iter().all(|(_, bytes)| bytes.0 > 0);
-        let read = flow.delta(port::RECV_OCT).map_or(0, |(bytes, _)| bytes.0);
-        (lay && read == 0).then(|| queue.last().map_or(0, |(_, bytes)| bytes.0))
-    };
-    let found: Vec<u64> = run.flows(Side::Server).iter().filter_map(unread).collect();
-    let unread = Bytes(found.iter().sum());
-    match found.len() {
-        0 => None,
-        1 => Some(format!("1 connection has {unread} unread")),
-        many => Some(format!("{many} connections have {unread} unread")),
-    }
 }
 
 fn remedy(named: &str) -> Remedy {

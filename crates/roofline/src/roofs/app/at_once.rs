@@ -2,11 +2,7 @@
 //!
 //! `ceiling = k / time of an exchange alone`, `k = throughput x the application's time alone`
 //!
-//! Two of a kind, by the number: one at a time is a lock, a queue with one consumer, one thread
-//! (`app.serial`); more are a pool of workers, connections, permits (`app.pool`). At a watched service: [`watched`].
-//!
-//! Distinguished from a full CPU by the known CPU demands, whose network would give more, and from too few
-//! connections by the experiment, in which half of them gave as much.
+//! One at a time is `app.serial`, more are `app.pool`. At a watched service: [`watched`].
 //! Source: Little's law; asymptotic bounds, Lazowska et al., 1984, chapter 5.
 
 use crate::prelude::*;
@@ -112,17 +108,5 @@ fn seen(facts: &Facts) -> String {
         let (half, full) = (OpRate(half.per_s), OpRate(full.per_s));
         says += &format!("; half of the connections gave {half} and all of them {full}");
     }
-    if let Ok((_, headers)) = facts.captured()
-        && let Some(beat) = headers.rhythm.and_then(|rhythm| rhythm.beat)
-        && Pace::of_beat(&beat, headers.under_way).is_some_and(|pace| pace != Pace::Clock)
-    {
-        let [lasts, each] = [beat.lasts_s, beat.period_s].map(duration);
-        let count = beat.answers;
-        says += &format!(
-            "; about {count:.0} answers come within {lasts}, then none until the next period of {each}"
-        );
-    }
-    let in_turn = facts.threads().is_some_and(|of| of.running >= 0.5 && of.together < 0.05);
-    let never = if in_turn { ", never two running at once" } else { "" };
-    says + &facts.waits_words() + never
+    says + &facts.waits_words()
 }

@@ -1,9 +1,5 @@
 //! A limit of connections: the server accepts no more, and the next ones wait in its queue.
-//!
 //! `turned away = connections that wait to be accepted, of all`
-//!
-//! The queue was never empty, and fewer connections came than wait in it: none is accepted, though the target has all
-//! that accepting takes. Or as many came as ended. Where fewer are served than were accepted, more give nothing.
 //! Source: `max_connections` of ranch, thousand_island's `num_connections`, `esockd`; Apache's MaxRequestWorkers.
 
 use crate::prelude::*;
@@ -14,29 +10,21 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, least, drained } = facts.accept_queue()?;
-    silent_if(least == 0, "the accept queue was empty at times")?;
-    silent_if(drained >= HOLDS, "the accept queue is draining")?;
-    let unread = facts.ports(|port| port.unanswered_unread);
-    let accepted = facts.ports(Watched::accepted);
-    let why = format!("{unread:.0} of {accepted:.0} accepted connections are not read either");
-    silent_if(unread >= 1.0 && unread >= HALFWAY * accepted, why)?;
+    silent_if(least == 0 || drained >= HOLDS, "the accept queue empties")?;
     let came = facts.came()?;
     let by_turns = facts.let_in_by_turns();
     let why = format!("{came:.0} connections came and {waiting:.1} wait: it accepts connections");
     silent_if(came >= waiting && by_turns.is_none(), why)?;
-    for stock in [Stock::Descriptors, Stock::Ports, Stock::Processes] {
-        let why = format!("the target has no {} left to accept with", stock.name());
-        silent_if(stock.of(facts).is_ok_and(|of| of.out >= HALFWAY), why)?;
-    }
+    let is_out = |of: &Stock| of.of(facts).is_ok_and(|of| of.out >= HALFWAY);
+    let out = [Stock::Descriptors, Stock::Ports, Stock::Processes].iter().any(is_out);
+    silent_if(out, "the target has nothing left to accept with")?;
     // Begun and not established ones found the queue full, and try again.
     let (asked, served) = match by_turns {
         Some(served) => (served + waiting, served),
         None => facts.let_in(waiting + facts.begun().map_or(0.0, |begun| begun - came)),
     };
-    let few = facts.place.at_once.filter(|k| k.high < HALFWAY * served);
-    let k = few.map_or(0.0, |k| k.mid);
-    let why = format!("of {served:.0} accepted connections {k:.1} are served at a time");
-    silent_if(few.is_some(), why)?;
+    let few = facts.place.at_once.is_some_and(|k| k.high < HALFWAY * served);
+    silent_if(few, "fewer than are accepted are served at a time")?;
     // Then all open connections have an exchange at work: the number of exchanges is limited, not that of connections.
     let at_work = match facts.load {
         // Each connection of a closed loop always has one; that limits exchanges where they end with it.

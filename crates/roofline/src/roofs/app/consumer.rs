@@ -1,5 +1,4 @@
 //! Consumers of a broker's queue: more is published into it than they consume, and the rest waits there.
-//!
 //! `consumed = messages that consumers may hold / time that they take for one`
 //! Source: RabbitMQ guides, "Consumer Prefetch", "Consumers" (consumer capacity); Little (1961).
 
@@ -14,15 +13,11 @@ fn full(facts: &Facts) -> Option<Claim> {
     let queue = always_full(&facts.run)?;
     let (limit, each) = (queue.consumers?.prefetch?, queue.each()?);
     let rate = OpRate(queue.taken / queue.seconds);
-    Some(
-        Claim::cause(vec![Part::capacity(Resource::Slots, limit, each)])
-            .sum(format!(
-                "consumers always hold the {limit:.0} messages that they may: {limit:.0} / {} = {rate}",
-                duration(each)
-            ))
-            .seen(seen(&queue))
-            .lifted_by(remedies(&queue)),
-    )
+    let took = duration(each);
+    let claim = Claim::cause(vec![Part::capacity(Resource::Slots, limit, each)]).sum(format!(
+        "consumers always hold the {limit:.0} messages that they may: {limit:.0} / {took} = {rate}"
+    ));
+    Some(claim.seen(seen(&queue)).lifted_by(remedies(&queue)))
 }
 
 /// Consumers without a limit that hold more than they acknowledge meanwhile: what has come is worked off.
@@ -30,22 +25,17 @@ fn works_off(facts: &Facts) -> Option<Claim> {
     let queue = worked_off(&facts.run)?;
     let (held, rate) = (queue.consumers?.held?, OpRate(queue.taken / queue.seconds));
     let left = duration(held / rate.0);
-    Some(
-        // One after the other, as it seems: how many of them work is not known.
-        Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)])
-            .sum(format!(
-                "{held:.0} messages are with consumers and not acknowledged; {rate} are: {left} of work"
-            ))
-            .seen(seen(&queue))
-            .lifted_by([
-                Remedy::human(
-                    "lets each consumer have its part",
-                    "a prefetch (basic.qos; STOMP: prefetch-count; MQTT: mqtt.prefetch): without one the first \
-                     consumer is given all that wait, and those that come later have nothing to do",
-                ),
-                faster(),
-            ]),
-    )
+    // One after the other, as it seems: how many of them work is not known.
+    let claim =
+        Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)]).sum(format!(
+            "{held:.0} messages are with consumers and not acknowledged; {rate} are: {left} of work"
+        ));
+    let share = Remedy::human(
+        "lets each consumer have its part",
+        "a prefetch (basic.qos; STOMP: prefetch-count; MQTT: mqtt.prefetch): without one the first consumer is given all \
+         that wait, and those that come later have nothing to do",
+    );
+    Some(claim.seen(seen(&queue)).lifted_by([share, faster()]))
 }
 
 fn grows(facts: &Facts) -> Result<Claim, Silent> {
@@ -62,11 +52,9 @@ fn sum(queue: &Growing) -> String {
     let name = queue.name.as_ref().map_or("its queues in total".into(), |of| format!("queue {of}"));
     let more = format!("{name} grew by {:.0} in {}", queue.grown, duration(queue.seconds));
     let [put, taken] = [queue.published, queue.taken].map(|count| OpRate(count / queue.seconds));
-    match (queue.published > 0.0, queue.consumers.is_some_and(|of| of.count == 0.0)) {
-        (true, true) => format!("{put} published, none consumed; {more}"),
-        (true, false) => format!("{put} published, {taken} acknowledged; {more}"),
-        (false, true) => format!("none consumed; {more}"),
-        (false, false) => more,
+    match queue.consumers.is_some_and(|of| of.count == 0.0) {
+        true => format!("{put} published, none consumed; {more}"),
+        false => format!("{put} published, {taken} acknowledged; {more}"),
     }
 }
 
@@ -85,7 +73,7 @@ fn seen(queue: &Growing) -> String {
         ..=1.0 => format!("{consumers} with a prefetch of {limit:.0}"),
         count => format!("{consumers} with a prefetch of {:.0} each", limit / count),
     };
-    let each = queue.each().filter(|_| of.are_full());
+    let each = queue.each();
     says += &each.map_or(String::new(), |each| format!(", {} a message", duration(each)));
     let held = of.held.map(|held| format!("; {:.0} of {limit:.0} unacknowledged", held.min(limit)));
     says + &held.unwrap_or_default()
@@ -104,32 +92,30 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
             ),
         ];
     }
-    let mut remedies = Vec::new();
-    if let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) {
-        // As many as hold what is published while one message is processed.
-        let wanted = (queue.published / queue.seconds * takes).ceil();
-        // What waits comes on top of what is published.
-        let limit = of.prefetch.unwrap_or(0.0);
-        let wanted = if wanted > limit { wanted } else { 2.0 * limit };
-        let each = (wanted / of.count.max(1.0)).ceil();
-        let does = "lets a consumer work on several messages at a time";
-        let by_hand = format!(
-            "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on \
-             its messages concurrently"
-        );
-        let larger = Remedy::plan(("consumer.prefetch", format!("{each:.0}")), does, by_hand);
-        let does = "processes as many messages at a time as are published while one is processed";
-        let more =
-            format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count);
-        remedies.extend([larger.serving(wanted), Remedy::human(does, more)]);
-    } else {
-        remedies.push(Remedy::human(
+    let Some((of, takes)) = queue.consumers.zip(queue.each()) else {
+        let more = Remedy::human(
             "processes more messages at a time",
             "more consumers of this queue (rabbitmqctl list_consumers shows the present ones)",
-        ));
-    }
-    remedies.push(faster());
-    remedies
+        );
+        return vec![more, faster()];
+    };
+    // As many as hold what is published while one message is processed.
+    let wanted = (queue.published / queue.seconds * takes).ceil();
+    // What waits comes on top of what is published.
+    let limit = of.prefetch.unwrap_or(0.0);
+    let wanted = if wanted > limit { wanted } else { 2.0 * limit };
+    let each = (wanted / of.count.max(1.0)).ceil();
+    let larger = Remedy::plan(
+        ("consumer.prefetch", format!("{each:.0}")),
+        "lets a consumer work on several messages at a time",
+        format!(
+            "basic.qos(prefetch_count={each:.0}) or more before basic.consume, in a consumer that works on its messages \
+             concurrently"
+        ),
+    );
+    let more = format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count);
+    let does = "processes as many messages at a time as are published while one is processed";
+    vec![larger.serving(wanted), Remedy::human(does, more), faster()]
 }
 
 fn faster() -> Remedy {

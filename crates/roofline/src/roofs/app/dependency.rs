@@ -1,11 +1,9 @@
 //! A dependency: requests wait for another service that the target asked.
 //!
-//! `each = questions out / throughput`
+//! `each = questions out / throughput`, on the target's own connections: those on which it sent last and has no answer yet
 //!
-//! Seen on the target's own connections: those on which it sent last and has no answer yet. A peer on this host is
-//! named, with its CPU use. A connection that many requests share shows one question at most, and a channel between nodes, which
-//! also carries signals that nobody answers, always shows one: there segments count ([`Inside::by_segments`]), or the experiment
-//! decides ([`crate::facts::shared`]). A peer that is asked more at a time than it serves is what all wait for.
+//! Connections that many requests share show one question at most: there segments count ([`Inside::by_segments`]), or
+//! the experiment decides ([`crate::facts::shared`]).
 //! Source: `tcpi_last_data_sent`, `tcpi_last_data_recv`, linux/tcp.h.
 
 use crate::prelude::*;
@@ -94,25 +92,19 @@ fn hangs(facts: &Facts) -> Option<Claim> {
     let asked = asked.filter(|of| of.unanswered >= 1.0 && of.unanswered >= EXPLAINED * hang)?;
     let all = facts.ports(Watched::accepted).max(hang);
     let part = Part::TurnedAway { asked: all, served: all - hang };
-    let (who, unanswered) = (asked.words(), asked.unanswered);
-    Some(
-        Claim { role: Role::Elsewhere, ..Claim::cause(vec![part]) }
-            .sum(format!(
-                "{hang:.0} requests had no answer, while others had theirs, and wait for {who}"
-            ))
-            .seen(format!(
-                "{unanswered:.0} connections to it had none in all of the {}",
-                duration(facts.run.seconds())
-            ))
-            .lifted_by([Remedy::human("answers all", by_hand(asked, false))]),
-    )
+    let (who, unanswered, run) = (asked.words(), asked.unanswered, duration(facts.run.seconds()));
+    let claim = Claim { role: Role::Elsewhere, ..Claim::cause(vec![part]) }
+        .sum(format!(
+            "{hang:.0} requests had no answer, while others had theirs, and wait for {who}"
+        ))
+        .seen(format!("{unanswered:.0} connections to it had none in all of the {run}"));
+    Some(claim.lifted_by([Remedy::human("answers all", by_hand(asked, false))]))
 }
 
 /// `it waits in turn for 127.0.0.1:5432 (postgres, pid 812) on 3.9 of its connections`.
 fn in_turn(asked: &Asked) -> Option<String> {
-    let each = onward(asked)
-        .map(|next| format!("for {} on {:.1} of its connections", next.words(), next.asked));
-    let each: Vec<String> = each.collect();
+    let words = |of: &Asked| format!("for {} on {:.1} of its connections", of.words(), of.asked);
+    let each: Vec<String> = onward(asked).map(words).collect();
     (!each.is_empty()).then(|| format!("it waits in turn {}", each.join(", and that ")))
 }
 

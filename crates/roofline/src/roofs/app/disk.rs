@@ -31,8 +31,7 @@ pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
 
 fn in_node(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
-    let threads = node.last(vm::DIRTY_IO_SCHEDULERS)? as f64;
-    let busy = node.rate(vm::DIRTY_IO_ACTIVE)? / node.rate(vm::DIRTY_IO_TOTAL)?.max(1e-9) * threads;
+    let InPool { busy, .. } = Pool::Io.of(&node)?;
     let syncing = facts.at_work_in(&[waits::DISK])?;
     silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
     let each = facts.per_exchange(busy);
@@ -59,10 +58,8 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
         true => Claim::work(Resource::TargetThread, each.min(facts.per_exchange(threads.fullest))),
         false => Claim::delay(At::Service, each),
     };
-    let waits = facts.load == Load::Watched
-        || facts.inside.disk >= HALFWAY * facts.at(Station::Application).max(1e-9);
     Ok(claim
-        .sized_if(waits || threads.disk >= HOLDS * (threads.disk + threads.running))
+        .sized_if(threads.disk >= HOLDS * (threads.disk + threads.running))
         .sum(format!("{} of waiting for {what} {}", duration(each), facts.each()))
         .seen(format!(
             "{:.2} of its threads wait for {what} at any time, {:.2} run; its busiest thread{name} is busy for \

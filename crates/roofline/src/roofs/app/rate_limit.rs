@@ -22,17 +22,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn made(facts: &Facts) -> Result<(OpRate, String), Silent> {
-    let of = facts
-        .experiment
-        .as_ref()
-        .and_then(|it| Some((it.spaced_s?, it.alone_s?, it.some_spaced_are_early)));
-    let (spaced, alone, some) = of.or_not_here("no exchange was made after a pause")?;
-    let (alone, spaced) = (duration(alone.mid), duration(spaced.mid));
-    let some = if some { ", some less than half" } else { "" };
+    let it = facts.experiment.as_ref();
+    let of = it.and_then(|it| Some([it.spaced_s?, it.alone_s?]));
+    let of = of.or_not_here("no exchange was made after a pause")?;
+    let [spaced, alone] = of.map(|time| duration(time.mid));
+    let are_early = it.is_some_and(|it| it.some_spaced_are_early);
+    let some = if are_early { ", some less than half" } else { "" };
     let (rate, all) = (OpRate(facts.attained), facts.run.connections());
     let seen = format!(
-        "one connection alone takes {alone} an exchange, and {spaced} after a pause{some}: the rest is waiting for a clock; \
-         {all} connections gave {rate}"
+        "one connection alone takes {alone} an exchange, and {spaced} after a pause{some}: the rest is waiting for a clock; {all} \
+         connections gave {rate}"
     );
     Ok((rate, seen))
 }

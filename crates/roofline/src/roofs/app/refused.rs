@@ -1,9 +1,7 @@
 //! Refusals: exchanges without an answer, or with a refusal. Throughput counts them all the same.
 //!
-//! A refusal is a status of 400, 408, 413, 414, 429, 431 or 5xx, a refused or reset connection, or one closed in place of an answer. Other 4xx
-//! statuses are answers, as long as most are none of them: then what was asked for is not there, or not for this asker. A connection of a closed loop that has no answer all the time is one that was turned away.
-//! A broker's queue that drops messages refuses them too.
-//! At a watched service the kernel compares the first bytes of answers, in several protocols.
+//! Most 4xx statuses are answers, as long as most are none of them: then what was asked for is not there, or not for this
+//! asker. Connections of a closed loop without an answer all the time, and messages that a broker's queue drops, count too.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
 
 use linerate_evidence::sources::capture::Refusal;
@@ -57,15 +55,14 @@ fn unanswered(facts: &Facts) -> Option<Claim> {
     let starve = matches!(facts.place.regime, Regime::Full | Regime::RateSet);
     let find = "find what they wait for: a lock that is never released, a lost reply, a dependency that hangs; its stacks \
                 (jstack, py-spy dump, pprof) show it, or `linerate doctor` of a node";
+    let [slowest, all] = [slowest, run.seconds()].map(duration);
+    // They would have as many as the others.
+    let answered = load.exchanges as f64;
     (is_long && !starve && unanswered >= 1.0 && served >= 1.0).then(|| {
-        // They would have as many as the others.
-        let answered = load.exchanges as f64;
         claim(answered * connections / served, answered, find)
             .sum(format!("{unanswered:.0} of {connections:.0} connections had no answer"))
             .seen(format!(
-                "every answer to the others came within {}; these waited for all of the {}",
-                duration(slowest),
-                duration(run.seconds())
+                "every answer to the others came within {slowest}; these waited for all of the {all}"
             ))
     })
 }
@@ -124,8 +121,7 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let mut sorts: Vec<_> = Refusal::ALL.into_iter().zip(headers.refusals()).collect();
     sorts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (sort, others) = (sorts[0].0.words(), all - told);
-    let (asked, served) = (all * seconds, others * seconds);
-    let refused = asked - served;
+    let [asked, served, refused] = [all, others, told].map(|rate| rate * seconds);
     let log = "its log says why: a limit of connections or requests (of a user, an address, all), a store that is full, a worker or \
                dependency that failed";
     Ok(claim(asked, served, log)
@@ -140,13 +136,12 @@ fn hung_up(facts: &Facts) -> Result<Claim, Silent> {
     let few = lost < TURNED_AWAY * (lost + others) || lost <= 0.0;
     silent_if(few, "too few requests are hung up on")?;
     let seconds = facts.run.seconds();
-    let [refused, served] = [lost, others].map(|rate| rate * seconds);
+    let [refused, served, asked] = [lost, others, lost + others].map(|rate| rate * seconds);
     let log = "its log says why: a message that it does not take (its size, kind or sender), a limit, a worker that died, \
                a timeout of its own";
-    Ok(claim(refused + served, served, log)
+    Ok(claim(asked, served, log)
         .sum(format!(
-            "{refused:.0} of {:.0} requests at port {port} had no answer: the service closed the connection instead",
-            refused + served
+            "{refused:.0} of {asked:.0} requests at port {port} had no answer: the service closed the connection instead"
         ))
         .seen(format!("{lost:.1} a second, on connections on which it had answered; {others:.1} a second are answered")))
 }

@@ -1,10 +1,5 @@
 //! Waits of the application for no CPU, disk or other service: a timer, a poll interval, a sleep.
-//!
 //! `each = (application asleep + unread while the service has time to read - stopped together with all) / throughput`
-//!
-//! At a watched service it shows by its threads, of which as many sleep for a set time as requests wait; by its answers,
-//! which repeat after as many as there are clients, long after any request: none waits for another; or by an event loop that
-//! always waits for a timer which is due sooner than an answer, while no request waits as long as the one before for it.
 //! Source: off-CPU analysis, B. Gregg, "Systems Performance", 2nd edition, 5.4.
 
 use crate::prelude::*;
@@ -28,11 +23,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let shared = facts.asked_by_many().next().is_some();
     silent_if(questions >= HALFWAY * inside || shared, asked)?;
     let each = asleep / facts.attained;
-    let rate = OpRate(match &facts.account {
-        Some(account) => f64::from(facts.run.connections()) / account.seconds(),
-        None => facts.attained,
-    });
-    let whole = duration(under_way / facts.attained);
+    let (whole, rate) = (duration(under_way / facts.attained), OpRate(facts.attained));
     let watched = format!("{under_way:.1} requests");
     let many = if is_made { facts.run.connections_words() } else { watched };
     let twice = facts.run.connections().saturating_mul(2).to_string();
@@ -58,16 +49,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by(is_made.then_some(more)))
 }
 
-/// Exchanges unread for much longer than waking a process takes, where nothing is half full, nor their queue full.
+/// Exchanges unread for much longer than waking a process takes, but for those whose queue is full.
 fn late_to_read(facts: &Facts) -> f64 {
     let unread = facts.at(Station::Unread);
     let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;
-    let (Some(target), Some(threads)) = (&facts.target, &facts.inside.threads) else { return 0.0 };
-    let is_free = facts.stations.fullest().is_none_or(|(_, full)| full < HALFWAY);
-    // Threads, not exchanges: it has read none.
-    let is_ready = target.runnable.unwrap_or(0.0) + threads.disk >= HALFWAY;
+    let is_ready = facts.target.as_ref().and_then(|of| of.runnable).unwrap_or(0.0) >= HALFWAY;
     let full = facts.unread().map_or(0.0, |of| of.full);
-    if is_long && is_free && !is_ready { unread - full } else { 0.0 }
+    if is_long && !is_ready { unread - full } else { 0.0 }
 }
 
 /// Whether each request of a watched service waits in the application for a time of its own.
@@ -78,12 +66,10 @@ fn each_for_itself(facts: &Facts) -> bool {
     }
     // One thread in a timer is most runtimes' clock.
     let timers = facts.threads().map_or(0.0, |threads| threads.timer);
-    // Some may sleep for clients of its other ports.
-    let timers = timers - facts.run.at_other_ports() as f64;
     // Of a node its processes are asked. Where answers come in an order, some hold what others sleep for (mnesia's locks).
     let owners = if facts.pace().is_none() { facts.owners_sleep() } else { 0.0 };
     let timers = timers.max(owners);
-    let of_threads = timers >= 2.0 && timers >= EXPLAINED * place.exchanges;
+    let of_threads = timers >= EXPLAINED * place.exchanges;
     place.regime == Regime::Delayed
         || ((of_threads || by_event_loop(facts)) && place.regime == Regime::Unknown)
 }
@@ -93,14 +79,11 @@ fn by_event_loop(facts: &Facts) -> bool {
     let (Some(threads), Ok((_, headers))) = (facts.threads(), facts.captured()) else {
         return false;
     };
-    let [.., longest] = TIMEOUTS;
-    let exchange_s = facts.exchange_s();
     // Where all wait for nearly as long, none waits for more or less than the one before.
     let differ = headers.p99_s > (1.0 + HOLDS) * headers.p50_s;
     headers.alternate
         && differ
         && headers.rhythm.and_then(|rhythm| rhythm.alike).is_some_and(|alike| alike < HOLDS)
         && facts.pace().is_none()
-        && exchange_s <= longest.as_secs_f64()
-        && threads.poll_within(exchange_s) >= HALFWAY
+        && threads.poll_within(facts.exchange_s()) >= HALFWAY
 }

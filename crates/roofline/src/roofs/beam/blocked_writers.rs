@@ -1,10 +1,8 @@
 //! Writers that wait, by default for ever, until a slow peer has read: the driver queue is over its high watermark.
-//! Two of a kind, by the processes that wait.
 //!
 //! `each = share of samples in which a writer waits x mean exchange`
 //!
-//! - `beam.slow-subscriber`: a process that writes to many peers waits for one of them, and the
-//!   others for it.
+//! - `beam.slow-subscriber`: a process that writes to many peers waits for one of them, and the others for it.
 //! - `beam.busy-port`: several processes write to the same port, a socket's or a program's, and are suspended at it.
 //!
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
@@ -56,34 +54,29 @@ impl BlockedWriters {
     }
 
     fn remedies(self, is_socket: bool) -> Vec<Remedy> {
-        if !is_socket {
-            return vec![Remedy::human(
-                "lets the program read its input faster, or no process wait for it",
-                "find out what the program behind open_port/2 does with its input: recon:port_info/1 of \
-                 erlang:ports() shows which; start several, or let the process that owns the port drop excess input",
-            )];
-        }
         let drop = Remedy::erlang(
             ("send_timeout_ms", "50"),
             "drops a peer that reads nothing for that long, and continues with the others",
             "{send_timeout, 50}, {send_timeout_close, true} in the socket's options",
         );
+        let alone = Remedy::human(
+            "lets a slow peer delay only itself",
+            "one writing process per connection, with a limit on what it may queue: drop or close beyond it",
+        );
+        let faster = Remedy::by_knob(
+            ("slow", "0"),
+            "lets the peer read as fast as it receives; a higher watermark would only fill later",
+            "check the peer of the queued connection: its CPU, its receive window, its path",
+        );
+        let program = Remedy::human(
+            "lets the program read its input faster, or no process wait for it",
+            "find out what the program behind open_port/2 does with its input: recon:port_info/1 of erlang:ports() shows \
+             which; start several, or let the process that owns the port drop excess input",
+        );
         match self {
-            BlockedWriters::One => vec![
-                drop,
-                Remedy::human(
-                    "lets a slow peer delay only itself",
-                    "one writing process per connection, with a limit on what it may queue: drop or close beyond it",
-                ),
-            ],
-            BlockedWriters::Several => vec![
-                Remedy::by_knob(
-                    ("slow", "0"),
-                    "lets the peer read as fast as it receives; a higher watermark would only fill later",
-                    "check the peer of the queued connection: its CPU, its receive window, its path",
-                ),
-                drop,
-            ],
+            _ if !is_socket => vec![program],
+            BlockedWriters::One => vec![drop, alone],
+            BlockedWriters::Several => vec![faster, drop],
         }
     }
 }
@@ -92,10 +85,10 @@ impl BlockedWriters {
 fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
     // Whether it was sending at its last sample, or was not sampled. It may be free by then: the load is over.
     let sends = |wait| matches!(wait, "send" | "receive" | "running");
+    let sampled = |owner| facts.processes.iter().find(|of| of.pid == owner);
     let why = match hub(all) {
-        Some((owner, own)) if fact_of(&facts.run, owner, "wait").is_none_or(sends) => {
-            let name = fact_of(&facts.run, owner, "name");
-            let name = name.map_or(owner.to_owned(), |name| format!("{name} ({owner})"));
+        Some((owner, own)) if sampled(owner).and_then(|of| of.wait).is_none_or(sends) => {
+            let name = sampled(owner).map_or(owner.to_owned(), Process::words);
             let longest = bytes(queued(&own).map(queue).fold(0.0, f64::max));
             let (full, all) = (queued(&own).count(), own.len());
             let says = format!(
@@ -145,9 +138,4 @@ fn is_queued(connection: &Connection) -> bool {
 
 fn queue(connection: &Connection) -> f64 {
     connection.of.mean(port::QUEUE).unwrap_or(0.0)
-}
-
-fn fact_of<'a>(run: &Run<'a>, pid: &str, name: &str) -> Option<&'a str> {
-    let mut all = run.evidence.processes().into_iter();
-    run.fact(all.find(|process| run.fact(*process, "pid") == Some(pid))?, name)
 }

@@ -1,5 +1,4 @@
 //! List mode: data is delivered as lists, 16 bytes for each, to be made, walked and collected.
-//!
 //! `each = the lists' part of all garbage x (code of processes + collection) / throughput`
 //! Source: gen_tcp(3), inet(3): `list` is the default; a cons cell is two words (efficiency guide, "Memory").
 

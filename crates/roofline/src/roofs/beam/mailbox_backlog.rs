@@ -1,17 +1,16 @@
 //! Mailbox backlog: in active mode data that a process can't keep up with waits in its mailbox.
-//!
 //! `each = mailbox / messages a second` (Little's law), of the bytes that went through such mailboxes
 //! Source: inet(3), `active`; Little (1961).
 
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let pushed = facts.those(|each| each.is_pushed && each.bytes > 0.0)?;
     let length = |each: &Connection| each.of.mean(owner::MAILBOX);
+    let pushed = facts.those(|each| each.is_pushed)?;
     pushed.these.iter().try_for_each(|each| length(each).map(drop))?;
     let is_behind = |each: &Connection| {
         let stands = each.standing().is_ok_and(|standing| standing >= FEW);
-        each.is_pushed && each.bytes > 0.0 && length(each).is_ok_and(|of| of >= FEW) && !stands
+        each.is_pushed && length(each).is_ok_and(|of| of >= FEW) && !stands
     };
     let behind = facts.those(is_behind)?;
     let owners = behind.these.len() as f64;

@@ -5,8 +5,6 @@
 //! - `beam.send-mailbox-scan`: `gen_tcp:send/2`, which before OTP 26 waits so for the driver's reply.
 //! - `beam.selective-receive`: the receive of data itself, or another receive of the owner.
 //!
-//! A connection's owner searches once a read, or a write; another busy process that requests pass, at least once a
-//! request. A receive that takes the first message searches nothing; a send searches all, also what is worked off.
 //! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
 
 use crate::prelude::*;
@@ -35,8 +33,6 @@ impl MailboxScan {
         let all = facts.connections()?;
         let release = facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse::<u32>().ok());
         let sends_search = release.is_none_or(|release| release < 26);
-        let is_new = self == MailboxScan::Send && !sends_search;
-        silent_if(is_new, "since OTP 26, gen_tcp:send searches no mailbox")?;
         // The least cost of searching, in CPUs' worth of time; and the most messages that stay.
         let (mut send, mut receive, mut mailbox) = (0.0, 0.0, 0.0_f64);
         let mut search = |there: f64, receives: f64, sends: f64| {
@@ -48,21 +44,19 @@ impl MailboxScan {
         };
         for each in all {
             search(each.standing()?, each.reads, 0.0);
-            // A process with an empty mailbox most of the time may write then as well.
-            let often = each.of.share(owner::MAILBOX, |length| length > 0).unwrap_or(0.0);
-            if sends_search && often >= HALFWAY {
-                search(each.in_mailbox()?, 0.0, each.writes);
+            if sends_search {
+                search(each.of.mean(owner::MAILBOX)?, 0.0, each.writes);
             }
         }
         for asked in facts.processes.iter().filter(|of| !of.is_owner && of.running >= HALFWAY) {
             let standing = asked.standing(u64::from(facts.run.connections())) as f64;
             search(standing, facts.attained.min(asked.running / searched(standing)), 0.0);
         }
-        let none = "no owner of a connection, nor a process that it calls, searches messages";
-        silent_if(mailbox == 0.0, none)?;
-        let work = Work::of(facts)?;
         let both = send + receive;
         let mine = if self == MailboxScan::Send { send } else { receive };
+        let none = "no owner of a connection, nor a process that it calls, searches messages";
+        silent_if(mine == 0.0, none)?;
+        let work = Work::of(facts)?;
         let each = mine.min(work.emulator * mine / both.max(1e-12)) / facts.attained;
         let (one, took, code) = (duration(searched(mailbox)), facts.took(each), work.emulator);
         Ok(Claim::work(Resource::Process, each)

@@ -1,5 +1,4 @@
 //! An oversize read buffer: each read fills a part of many megabytes of new pages.
-//!
 //! `each = (time of the drivers - what the other end takes for the bytes) / throughput`
 //! Source: inet(3), `recbuf` and `buffer`; `minflt`, proc_pid_stat(5).
 

@@ -1,9 +1,5 @@
 //! A packet mode with a read buffer of no more than one packet: each packet is a read or two.
-//!
 //! `each = share of the time in which a packet has come that its owner would take x mean exchange`
-//!
-//! `recv_avg` shows the packet's size in these modes, not the read's, so the buffer is compared with the packet.
-//! Distinguished from a slow reader by the process: there it does not ask for data, here it did.
 //! Source: inet(3), `packet`, `buffer`; `tcp_recv`, `tcp_expand_buffer`, erts/emulator/drivers/common/inet_drv.c.
 
 use crate::prelude::*;

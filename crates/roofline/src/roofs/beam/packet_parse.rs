@@ -1,5 +1,4 @@
 //! Lines by the driver (`{packet, line}`, `{packet, http}`): each line of a head is a read.
-//!
 //! `each = time of the drivers for lines, with their delivery / throughput`, but for a line an answer
 //! Source: inet(3), `packet`; erlang:decode_packet/3 does the same without a port.
 

@@ -1,21 +1,15 @@
 //! Small read buffers: a read brings no more, and costs what a large one does. Three of a kind, by how a socket reads.
 //!
-//! `each = (time of reading - what the other end takes for the bytes) x (1 - buffer / 64 KiB) / throughput`
-//!
-//! Where a bufferful has come that its owner would take, but the driver asks the kernel again first, the exchange
-//! waits for that: `each = share of the time in which it is so x mean exchange`.
+//! `work = (time of reading - what the other end takes for the bytes) x (1 - buffer / 64 KiB) / throughput`
+//! `delay = share of the time in which a bufferful has come that its owner would take x mean exchange`
 //!
 //! - `beam.small-buffer`: the inet driver, passive or `{active, once}`.
 //! - `beam.active-poll`: the inet driver with `{active, true}` or a count. It asks again after each buffer.
 //! - `beam.socket-buffer`: the `socket` module, with another default and more costly reads.
 //!
-//! Source: inet(3), `buffer`; `INET_DEF_BUFFER` and `tcp_recv`, erts/emulator/drivers/common/inet_drv.c;
-//! `otp` option `rcvbuf`, socket(3).
+//! Source: inet(3), `buffer`; `tcp_recv`, erts/emulator/drivers/common/inet_drv.c; `otp` option `rcvbuf`, socket(3).
 
 use crate::prelude::*;
-
-// Measured: 6.3 us a read of 8 KiB by the socket module (OTP 25, 2 CPUs), half on quieter machines. Unit: seconds.
-const CALLED_READ: f64 = 3.5e-6;
 
 // Half of a read measured where system calls are slow: 1.3 us, 512 bytes, socket:recv, OTP 25, 2 CPUs. Unit: seconds.
 const LEAST_READ: f64 = 0.6e-6;
@@ -43,9 +37,7 @@ impl SmallBuffer {
             SmallBuffer::Driver | SmallBuffer::ActivePoll => Some(work.of_reads(&of)),
             SmallBuffer::SocketModule => of_backend(facts, &of, work.emulator + work.collection),
         };
-        // Even at the least cost reads are that much of the work.
-        let is_measured = reading.is_some() || of.reads * LEAST_READ >= HOLDS * work.all();
-        let reading = reading.unwrap_or((of.reads * CALLED_READ).min(work.emulator));
+        let reading = reading.unwrap_or((of.reads * LEAST_READ).min(work.emulator));
         // linerate's own end reads the same bytes in large calls, at the least cost.
         let there = facts.run.engine_cores() * of.part;
         let spared = (reading - there).max(0.0) * (1.0 - buffer / LARGE);
@@ -53,8 +45,7 @@ impl SmallBuffer {
         let waits = facts.undelivered(&of, |each| each.buffer).filter(|share| *share > 0.0);
         let held = waits.map_or(0.0, |share| share * of.part);
         let exchange = facts.under_way() / facts.attained;
-        let wanted =
-            |of| format!("in {of} of the time a full buffer waited, its owner ready to read");
+        let wanted = |of| format!("in {of} of the time a full buffer waited for the driver");
         let (reads, size, took, what) = (of.reads, of.read_size(), duration(each), facts.each());
         let reading = in_percent((reading / work.all()).min(1.0));
         let (part, buffer) = (in_percent(of.part), bytes(buffer));
@@ -63,7 +54,7 @@ impl SmallBuffer {
         let claim = Claim::work(Resource::TargetCpu, each);
         Ok(if polls { claim.at_least(Least::OfTarget) } else { claim }
             .and(waits.map(|_| Part::Delay { at: At::Reading, each: held * exchange }))
-            .sized_if(is_measured && held.max(spared / work.all()) >= HOLDS)
+            .sized_if(held.max(spared / work.all()) >= HOLDS)
             .sum(format!(
                 "{reads:.0} reads a second of {size:.0} bytes: {took} of the schedulers {what} that reads of 64 KiB would \
                  spare"
@@ -116,15 +107,9 @@ impl SmallBuffer {
 
 /// The part of this work by `gen_tcp`'s own processes that read for these connections, by reductions; none: no such.
 fn of_backend(facts: &Facts, connections: &These, work: f64) -> Option<f64> {
-    let run = &facts.run;
-    let (mut own, mut all) = (0.0, 0.0);
-    for process in run.evidence.processes() {
-        let Ok(count) = run.whole(process).grown(suspect::REDUCTIONS) else { continue };
-        let fact = |name| run.fact(process, name);
-        let owns = |of: &&Connection| of.owner.is_some() && of.owner == fact("pid");
-        let is_backend = fact("name").is_some_and(|name| name.starts_with("gen_tcp_socket:"));
-        all += count;
-        own += if is_backend && connections.these.iter().any(owns) { count } else { 0.0 };
-    }
+    let owns = |of: &Process| connections.these.iter().any(|one| one.owner == Some(&of.pid));
+    let is_backend = |of: &&Process| of.name.starts_with("gen_tcp_socket:") && owns(of);
+    let own: f64 = facts.processes.iter().filter(is_backend).map(|of| of.reductions).sum();
+    let all: f64 = facts.processes.iter().map(|of| of.reductions).sum();
     (own > 0.0).then(|| own / all * work)
 }

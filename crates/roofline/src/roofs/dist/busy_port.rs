@@ -1,5 +1,4 @@
 //! A busy distribution channel: its queue is full, and senders to that node are suspended.
-//!
 //! `each = share of the processes at work that are suspended at the channel x an exchange's time`
 //! Source: `erts_dsig_send`, erts/emulator/beam/dist.c; erl(1), `+zdbbl`.
 
@@ -8,26 +7,23 @@ use crate::prelude::*;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (node, channels) = facts.channels()?;
     let (channel, peer) = (&channels[0], channels[0].peer);
-    // The share of samples in which its queue was half full, and how often a second senders were suspended: missing where
-    // another program uses the system monitor.
-    let limit = node.last(vm::DIST_BUF_BUSY_LIMIT)?.0;
-    let full = channel.of.share(dist::PENDING, |bytes| bytes.0 * 2 >= limit)?;
+    // Missing where another program uses the system monitor.
     let events = node.rate(vm::BUSY_DIST_PORT).unwrap_or(0.0);
     silent_if(channel.is_fragments()?, format!("fragments fill the channel to {peer}"))?;
     let suspended = facts.at_work_in(&[waits::DIST])?;
     let why = format!("no process was suspended at the channel to {peer}");
-    silent_if(suspended <= 0.0 || (events <= 0.0 && full <= 0.0), why)?;
+    silent_if(suspended <= 0.0, why)?;
     let each = suspended * facts.exchange_s();
     let (took, exchange) = (duration(each), facts.took(facts.exchange_s()));
     let [sent, carried] = [channel.sent, facts.per_exchange(channel.sent)].map(bytes);
-    let (full, suspended) = (in_percent(full), in_percent(suspended));
+    let suspended = in_percent(suspended);
     Ok(Claim::delay(At::Service, each)
         .sum(format!(
             "{took} of {exchange} suspended: the channel to {peer} carries only {sent}/s, {carried} for each"
         ))
         .seen(format!(
-            "senders to {peer} were suspended {events:.0} times a second, half of the limit was queued in {full} of \
-             the samples, and {suspended} of the processes at work were suspended there"
+            "senders to {peer} were suspended {events:.0} times a second, and {suspended} of the processes at work were \
+             suspended there"
         ))
         .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(

@@ -1,10 +1,5 @@
 //! Terms from another node: reading one takes ten times as long as a binary of its size.
-//!
 //! `each = bytes of terms an exchange x 10 ns`, at most what the node ran code
-//!
-//! Distinguished from other CPU use by two things together: at the price of reading terms, the received bytes account
-//! for most of the time in which it runs code (whoever takes a message decodes it), and the node makes more garbage than
-//! bytes come. A binary stays where it was received.
 //! Source: `erts_decode_ext`, erts/emulator/beam/external.c; message_queue_data of process_flag(2).
 
 use crate::prelude::*;
@@ -17,8 +12,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     channels.sort_by(|a, b| b.received.total_cmp(&a.received));
     let (channel, frame) = (&channels[0], channels[0].frame_received()?);
     let received: f64 = channels.iter().map(|channel| channel.received).sum();
-    let schedulers = node.last(vm::SCHEDULERS)? as f64;
-    let cores = node.rate(vm::SCHEDULER_ACTIVE)? / node.rate(vm::SCHEDULER_TOTAL)? * schedulers;
+    let cores = facts.node.as_ref().map_err(Clone::clone)?.active;
     let garbage = node.rate(vm::GC_RECLAIMED)? / received.max(1.0);
     // Where the node does not account for it, all of its work.
     let code = Work::of(facts).map_or(cores, |work| work.emulator);

@@ -1,5 +1,4 @@
 //! Large messages between nodes: fragments of 64 KiB, one after the other on one channel.
-//!
 //! `each = share of processes at work that wait for another node x share of time with a queue x an exchange's time`
 //! Source: erl_dist_protocol, "Distribution header for fragmented messages".
 

@@ -1,5 +1,4 @@
 //! Head of the line: a small message waits until all that was sent to that node before has left.
-//!
 //! `each = bytes ahead / rate at which they leave`, in so far as processes wait for the answers to calls
 //! Source: erl_dist_protocol: signals between two nodes are carried in order, by one connection.
 

@@ -1,5 +1,4 @@
 //! Calls in lockstep: a process asks another node repeatedly, and waits for each answer.
-//!
 //! `each = share of the processes at work in a call x an exchange's time x (1 - 1 / calls)`: asked at once, one wait
 //! Source: `do_call/4` of lib/stdlib/src/gen.erl, `call/5` of lib/kernel/src/erpc.erl; Little's law.
 

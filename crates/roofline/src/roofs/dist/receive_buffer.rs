@@ -1,5 +1,4 @@
 //! The channel's read buffer: the node reads 1460 bytes at a time, and falls behind.
-//!
 //! `each = reads / time slices x share of the processes at work that wait for another node x an exchange's time`
 //! Source: `INET_DEF_BUFFER`, erts/emulator/drivers/common/inet_drv.c; kernel(6), `inet_dist_listen_options`.
 

@@ -1,5 +1,4 @@
 //! The engine itself: its threads make no more load.
-//!
 //! `ceiling = attained / utilisation of the busiest thread`
 //! Source: the utilisation law, Lazowska et al., 1984, chapter 3; clock_gettime(2), CLOCK_THREAD_CPUTIME_ID.
 

@@ -28,7 +28,7 @@ pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
     let none = "the time its threads waited for a CPU was not measured";
     let (waits, others) = engine.runnable.zip(engine.others()).or_not_here(none)?;
     let (running, strangers) = (engine.running, facts.strangers_of_engine().unwrap_or(0.0));
-    let ran = format!("its threads ran {running:.2} and waited {waits:.2} for a CPU");
+    let ran = format!("linerate's threads ran {running:.2} and waited {waits:.2} for a CPU");
     let is_kept = engine.throttled <= 0.0 && strangers >= HALFWAY * others && waits >= running;
     silent_if(!is_kept, format!("{ran}; other programs used {strangers:.2}"))?;
     let (each, at_once) = (facts.per_exchange(running), running + waits.min(strangers));
@@ -36,9 +36,7 @@ pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
     let both = format!("{running:.2} CPUs of linerate and {strangers:.2} of other programs");
     Ok(claim(facts, at_once, each)
         .sum(format!("{both} on the same CPUs = {rate}"))
-        .seen(format!(
-            "linerate's threads ran {running:.2} and waited {waits:.2} for a CPU that other programs used; {waiting}"
-        ))
+        .seen(format!("{ran} that other programs used; {waiting}"))
         .lifted_by([Remedy::human(
             "gives linerate CPUs of its own",
             "top: find what else runs there; stop it, move it (taskset), or run linerate on another machine",
@@ -46,8 +44,7 @@ pub(in crate::roofs) fn neighbours(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn engine<'f>(facts: &'f Facts) -> Result<&'f Running, Silent> {
-    let why = "linerate makes no load in this run, or its threads were not counted";
-    facts.engine.as_ref().or_not_here(why)
+    facts.engine.as_ref().or_not_here("linerate makes no load, or its threads were not counted")
 }
 
 fn claim(facts: &Facts, at_once: f64, each: f64) -> Claim {

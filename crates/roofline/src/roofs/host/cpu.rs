@@ -1,8 +1,5 @@
 //! Shared host CPU: target and engine run on the same CPUs, and together fill them.
-//!
 //! `ceiling = CPUs / CPU time of an exchange, of all programs`
-//!
-//! Where one of the two has nearly all of it, it is that one's (`target.cpu`, `engine.cpu`).
 //! Source: the utilisation law, Lazowska et al., "Quantitative System Performance", 1984, chapter 3.
 
 use crate::prelude::*;

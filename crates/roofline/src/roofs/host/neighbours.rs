@@ -1,8 +1,5 @@
-//! Neighbours: other programs use the CPUs that the target may use, and the target waits for them.
-//!
+//! Neighbours: other programs, or machines (steal), use the CPUs that the target may use, and the target waits for them.
 //! `work = waiting for a CPU that others used / throughput`: with those CPUs it would be spared
-//!
-//! Others are neither target, engine nor path: processes here, and other machines (steal). Only waiting does harm.
 //! Source: proc_stat(5); `Documentation/scheduler/sched-stats.rst`.
 
 use crate::prelude::*;
@@ -11,10 +8,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     facts.is_local()?;
     let target = facts.target_cpu()?;
     facts.host.as_ref().map_err(Clone::clone)?;
-    let unmeasured = || missing(process::RUN_DELAY.name, &Subject::Target.to_string());
-    let strangers = facts.stations.strangers.ok_or_else(unmeasured)?;
-    let lost = strangers.lost.ok_or_else(unmeasured)?;
-    let (had, cpus) = (strangers.had, target.cpus);
+    let strangers = facts.stations.strangers.and_then(|of| Some((of.had, of.lost?)));
+    let (had, lost) = strangers.ok_or_else(|| missing(process::RUN_DELAY.name, "target"))?;
+    let cpus = target.cpus;
     let none = format!("other tenants used {had:.2} of its {cpus:.0} CPUs, and it waited for none");
     silent_if(lost <= 0.0, none)?;
     let each = facts.per_exchange(lost);

@@ -1,5 +1,4 @@
 //! CPU quota: a control group stops the target for part of each period.
-//!
 //! `ceiling = quota / CPU time of an exchange`; used up in bursts, `delay = time stopped / throughput`
 //! Source: `Documentation/scheduler/sched-bwc.rst`.
 
@@ -13,7 +12,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let stopped = stopped.or_not_here(format!("its quota of {quota:.2} CPUs never ran out"))?;
     let each = facts.per_exchange(used.cores);
     let (took, rate) = (duration(each), rate(quota, each));
-    // Used up in bursts, it delays exchanges in the rest of a period.
     let waits = facts.inside.throttled;
     let delays = waits > 0.0 && waits >= HOLDS * facts.under_way();
     let periods = in_percent(stopped.periods_throttled);

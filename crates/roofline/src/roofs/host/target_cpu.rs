@@ -1,8 +1,5 @@
 //! The target's CPU: its threads have used all that they may, or one of them has used its CPU.
-//!
 //! `ceiling = CPUs that it may use / CPU time of an exchange`; of one thread, `1 / its time an exchange`
-//!
-//! A BEAM node sampled inside has `vm.schedulers` instead.
 //! Source: proc_pid_stat(5); `Documentation/scheduler/sched-stats.rst`.
 
 use crate::prelude::*;
@@ -33,7 +30,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::place(vec![Part::capacity(Resource::TargetThread, thread.servers, each)])
         .sum(format!("{who} {full} used, {took} = {rate}"))
         .seen(seen)
-        .also(Some(format!("{who} {full} used")))
         .also(in_whose_code(facts, target))
         .lifted_by([Remedy::human(
             "spreads the work over more threads or processes",

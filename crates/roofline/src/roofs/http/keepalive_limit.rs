@@ -1,5 +1,4 @@
 //! A limit of requests for each connection: after so many the next exchange opens another.
-//!
 //! `K = answers / connections opened again`, and of each exchange `1 / K` of a connection's cost
 //! Source: `max_keepalive` of cowboy, `max_keep_alive_request` of httpd, `keepalive_requests` of nginx.
 
@@ -23,17 +22,16 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
     let first = opening.slower_first();
     let unheard = facts.unheard();
-    let early = format!(", without a word: {unheard} requests had no answer");
-    let early = if unheard > 0 { early.as_str() } else { "" };
     silent_if(parts.is_empty(), "the cost of a connection was not measured")?;
     Ok(Claim::cause(parts)
         .sum(format!(
             "each connection is closed after {limit:.0} answers, and the next exchange opens another"
         ))
         .seen(format!(
-            "{carried}, and was then closed{early}; a connect takes {connect} of an exchange's {service}"
+            "{carried}, and was then closed; a connect takes {connect} of an exchange's {service}"
         ))
         .also(first)
+        .also((unheard > 0).then(|| format!("{unheard} requests crossed it and had no answer")))
         .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(
             ("max_requests", "0"),

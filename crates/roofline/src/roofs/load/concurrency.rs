@@ -1,11 +1,5 @@
 //! Concurrency: each connection has one exchange outstanding, so no more than one a service time.
-//!
-//! `ceiling = connections / time of an exchange alone` (Little's law)
-//!
-//! Where clients think (`load.think`), the pause is a part of each one's cycle: `connections / (alone + think)`.
-//!
-//! With servers near and far, each chosen at random, the time is the mean over all of them.
-//!
+//! `ceiling = connections / (time of an exchange alone + pause of clients that think)`, the mean over near and far servers
 //! Source: J. D. C. Little, "A proof for the queuing formula L = λW", 1961.
 
 use crate::prelude::*;
@@ -26,7 +20,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (mean, all) = (duration(run.load.service.mean() / 1e9), run.connections_words());
     let in_flight = run.load.in_flight;
     let thinking = format!("{in_flight:.1} of {all} wait for an answer; the others think");
-    let (there, unseen) = (facts.place.words(""), "their place meanwhile is unknown".into());
+    let there = Some(facts.place.words("")).filter(|there| !there.is_empty());
     let fullest = |(resource, full): (Resource, f64)| {
         let (what, full) = (resource.words(), in_percent(full));
         format!("the fullest measured resource, {what}, is {full} used")
@@ -37,7 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{all} / {} = {rate}", alone_words(run, alone)))
         .seen(format!("exchanges take {mean} on average, and {} alone (median)", duration(alone)))
         .also((think > 0.0).then_some(thinking))
-        .also(Some(if there.is_empty() { unseen } else { there }))
+        .also(there)
         .also(facts.stations.fullest().map(fullest))
         .lifted_by([Remedy::plan(
             ("load.connections", more.to_string()),

@@ -1,5 +1,4 @@
 //! Offered rate: an open loop reaches no more than it offers.
-//!
 //! `ceiling = rate`
 //! Source: Schroeder, Wierman, Harchol-Balter, "Open Versus Closed: A Cautionary Tale", NSDI 2006.
 

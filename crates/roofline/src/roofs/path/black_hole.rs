@@ -13,15 +13,13 @@ const PROBING: &str = "net.ipv4.tcp_mtu_probing";
 // Source: IPv4 and TCP, without options, which TCP_MAXSEG does not count. Unit: bytes.
 const HEADERS: u64 = 40;
 
-// Source: RFC 8200, 5: the least that a link of IPv6 carries whole. Unit: bytes.
-const LEAST: Bytes = Bytes(1280);
-
 // Source: see the module: (2 << tcp_retries1) - 1 timers, and 3 is that setting's default.
 const TIMERS: f64 = 15.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (direction, dropped) = facts.worst_direction(|direction| direction.too_large())?;
-    silent_if(dropped <= 0.0, "no packet was too large for the path")?;
+    let largest = direction.asked.largest.filter(|_| dropped > 0.0);
+    let largest = largest.or_not_here("no packet was too large for the path")?;
     let flows: Vec<Of> = [Side::Client, Side::Server].map(|side| facts.run.flows(side)).concat();
     let stood: Vec<f64> = flows.iter().filter_map(stood).collect();
     let share = stood.iter().sum::<f64>() / stood.len().max(1) as f64;
@@ -32,7 +30,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // Packets that get through still take a round trip.
     let each = each.min(facts.exchange_s() - direction.rtt).max(0.0);
     let probes = facts.run.setting(PROBING).is_some_and(|set| set != "0");
-    let largest = direction.asked.largest.map_or("some size".into(), |largest| largest.to_string());
     let name = &direction.name;
     let [timer, took, exchange] = [TIMER, each, facts.exchange_s()].map(duration);
     let sum = match probes {
@@ -41,8 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         ),
         false => format!("packets over {largest} never pass {name}: exchanges that need them hang"),
     };
-    let most = direction.asked.largest.unwrap_or(LEAST).0.saturating_sub(HEADERS);
-    let whole = most + HEADERS;
+    let (whole, most) = (largest.0, largest.0.saturating_sub(HEADERS));
     let pass = Remedy::plan(
         (direction.knob("largest"), "1500B"),
         "lets whole packets pass",

@@ -1,5 +1,4 @@
 //! Bufferbloat: the queue before a line is never full, and every round trip includes it.
-//!
 //! `each = queued packets / packets a second - round trip`
 //! Source: RFC 7567; RFC 8289 (CoDel); Villamizar and Song, "High performance TCP in ANSNET", 1994 (one
 //! product); Gettys and Nichols, "Bufferbloat: dark buffers in the Internet", 2011.

@@ -1,5 +1,4 @@
 //! The path's emulator: what delays, queues and drops packets for us is a program too, and may be the limit.
-//!
 //! `ceiling = attained / share of a CPU of the thread that carries the busiest direction`; `each = how late packets
 //! leave in a round trip`, or the cost of drops that the plan did not ask for
 

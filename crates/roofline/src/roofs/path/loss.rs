@@ -1,11 +1,8 @@
 //! Loss: packets are lost at random, and TCP takes each for congestion.
 //!
 //! Small exchanges: `each = those that wait for the timer x how long they do / all`; larger ones: `each = (bytes / W
-//! - 1) x RTT`, `W` the window that such losses leave ([`drops`]), at most while the congestion window was full.
-//!
-//! Source: Padhye, Firoiu, Towsley, Kurose, "Modeling TCP throughput", 1998; the rest with [`drops`].
-//!
-//! [`drops`]: crate::facts::drops
+//! - 1) x RTT`, `W` the window that such losses leave, at most while the congestion window was full.
+//! Source: Padhye, Firoiu, Towsley, Kurose, "Modeling TCP throughput", 1998; the rest with [`crate::facts::drops`].
 
 use crate::prelude::*;
 

@@ -1,5 +1,4 @@
 //! Queue limit: the path holds so many packets and drops the rest, long before its rate is used.
-//!
 //! `each = those that wait for the timer x how long they do / all`, or the round trips of windows kept small by drops
 //! Source: tc-netem(8), `limit`; Little's law; the rest with [`crate::facts::drops`].
 
@@ -12,17 +11,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let all = facts.directions.iter().flat_map(overflows).flatten().sum();
     let share = drops / direction.of.rate(link::PACKETS_IN)?.max(1e-9);
     let Cost { each, words } = Cost::of(facts, Drops::Together, all, share)?;
-    let used = |used| format!(" with its rate {} used", in_percent(used));
-    let line = direction.utilisation()?.map_or(String::new(), used);
+    let used = |used| format!("{} of its rate was used", in_percent(used));
     let [took, exchange] = [each, facts.exchange_s()].map(duration);
-    let (lost, again, name) = (percent(share), again(&facts.run), &direction.name);
+    let (lost, name) = (percent(share), &direction.name);
     let (holds, remedy) = match limit > queue {
         true => larger_limit(facts, direction)?,
         false => larger_queue(facts, direction)?,
     };
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped packets: {holds}"))
-        .seen(format!("{name} dropped {lost} of its packets{line}{again}; {words}"))
+        .seen(format!("{name} dropped {lost} of its packets; {words}"))
+        .also(direction.utilisation()?.map(used))
         .lifted_by([remedy]))
 }
 
@@ -77,13 +76,4 @@ fn larger_queue(facts: &Facts, direction: &LaidDirection) -> Result<(String, Rem
         need * 1514
     );
     Ok((holds, Remedy::plan((direction.knob("queue"), need.to_string()), does, by_hand)))
-}
-
-/// `, 12 segments were sent again`; empty where unknown.
-fn again(run: &Run) -> String {
-    let grew = |side| run.stack(side).delta(snmp::RETRANS_SEGS).map(|(count, _)| count);
-    match (grew(Side::Client), grew(Side::Server)) {
-        (Ok(client), Ok(server)) => format!(", and {} segments retransmitted", client + server),
-        _ => String::new(),
-    }
 }

@@ -1,5 +1,4 @@
 //! Line rate: a direction of the path carries as many bits a second as it can.
-//!
 //! `ceiling = rate / bytes an exchange, headers included`, of the fullest direction
 //! Source: the utilisation law; tc-tbf(8) and tc-netem(8), `rate`.
 

@@ -1,5 +1,4 @@
 //! Acceptors: connections are established faster than they are accepted.
-//!
 //! `ceiling = acceptors / time that one takes for a connection`; where they come only now and then, and take all,
 //! `delay = connections that wait / throughput`
 //! Source: `idiag_rqueue` of a listening socket, net/ipv4/tcp_diag.c; Little (1961).
@@ -14,10 +13,6 @@ fn compute_in_turn(facts: &Facts) -> bool {
     !facts.is_beam() && running >= FULL && facts.threads().is_some_and(in_turn)
 }
 
-/// Where an accepted exchange may hold the thread that accepts.
-const AT_SERVER: [Station; 4] =
-    [Station::TlsHandshake, Station::Unread, Station::Application, Station::ServerSending];
-
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, .. } = facts.accept_queue()?;
     let under_way = facts.under_way().max(waiting);
@@ -30,18 +25,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // The acceptor may be busy with connections that are accepted and not read.
     let at_once = facts.place.served(1.0);
     let unread = facts.at(Station::Unread).max(facts.ports(|port| port.unread));
-    let accepted = match facts.load {
-        // Those at linerate's end, or on the path, hold no acceptor.
-        Load::Made if facts.is_split() => AT_SERVER.map(|of| facts.at(of)).iter().sum(),
-        _ => under_way - waiting,
-    };
+    // Those at linerate's end, or on the path, hold no acceptor.
+    use Station::{Application, ServerSending, TlsHandshake, Unread};
+    let at_server = [TlsHandshake, Unread, Application, ServerSending].map(|of| facts.at(of));
+    let is_known = facts.load == Load::Made && facts.is_split();
+    let accepted = if is_known { at_server.iter().sum() } else { under_way - waiting };
     let past = accepted - unread.min(at_once);
     let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
-    silent_if(
-        compute_in_turn(facts),
-        "its threads compute in turn at all times, and the acceptor is one of them",
-    )?;
+    silent_if(compute_in_turn(facts), "its threads compute in turn, the acceptor among them")?;
     let none = facts.came().is_ok_and(|came| came <= 0.0);
     silent_if(none, "no new connection came in: the service accepts none")?;
     silent_if(facts.lets_in_by_turns(), "one is accepted when another ends")?;

@@ -1,5 +1,4 @@
 //! bbr's pacing: single answers have never shown it that the path carries more than one a trip.
-//!
 //! `each = bytes an answer / pacing rate`, and no more than from the first byte to the last
 //! Source: Cardwell, Cheng, Gunn, Yeganeh, Jacobson, "BBR: Congestion-based congestion control", 2016;
 //! `bbr_high_gain`, `bbr_check_full_bw_reached`, net/ipv4/tcp_bbr.c.

@@ -2,8 +2,7 @@
 //! its own send buffer, holds, and that is too small. Four of a kind, by what set the size.
 //!
 //! `each = (bytes an exchange / in flight at most - 1) x min RTT`, of a send buffer at most the time with a full one;
-//! or the time that the census finds held by it, if longer: a window of a few segments also costs delayed ACKs. Of a
-//! request through a window of two segments at most: the time in which the kernel says it was limited by it
+//! or the time that the census finds held by it, if longer: a window of a few segments also costs delayed ACKs
 //!
 //! - `tcp.receive-window`, `tcp.send-buffer`: an option fixed it; or the send buffer kept its initial size.
 //! - `tcp.rmem-max`, `tcp.wmem-max`: tuning reached the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`.
@@ -109,10 +108,8 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let is_tiny = of.bytes <= 2.0 * segment(&bulk.senders)?;
     let is_left = left >= HALFWAY * of.bytes && !is_tiny;
     silent_if(is_left, format!("the {receiver} leaves {unread} unread"))?;
-    if let Some(out) = bulk.shut(of.bytes).map(bytes) {
-        let shut = format!("window of {window} was shut, with {out} in flight");
-        return not_here(format!("the {receiver}'s {shut}"));
-    }
+    let is_shut = bulk.shut(of.bytes).is_some();
+    silent_if(is_shut, format!("the {receiver}'s window of {window} was shut"))?;
     let rtt = min_rtt(&facts.run)?;
     let (trips, all) = (bulk.round_trips(facts, of.bytes, rtt)?, bytes(bulk.bytes));
     let fits = format!("the {all} of an exchange fit in the {receiver}'s window of {window}");
@@ -120,18 +117,18 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let clock = mean_over(&bulk.senders, |flow| {
         Ok(flow.grown(tcp_info::RWND_LIMITED)? / flow.grown(tcp_info::BUSY_TIME)?.max(1e-9))
     });
-    let limited = clock.clone().unwrap_or(0.0);
-    let words = |of| format!("senders were rwnd-limited for {of} of their busy time; ");
-    let clock = clock.map(in_percent).map_or(String::new(), words);
+    let words =
+        |share| format!("senders were rwnd-limited for {} of their busy time", in_percent(share));
     let each = trips.max(facts.held_by(bulk.sender, Held::Window));
     // Piece by piece the reader is woken for each: that time is the window's too, by the kernel's own clock.
     let (at, each) = match is_tiny && bulk.sender == Side::Client {
-        true => (At::Reading, each.max(bulk.busy(limited)?)),
+        true => (At::Reading, each.max(bulk.busy(clock.clone()?)?)),
         false => (At::Path, each),
     };
-    Ok(Claim::delay(at, each).sum(bulk.sum(facts, of.bytes, "window", rtt)).seen(format!(
-        "the {receiver}'s window never exceeded {window}; {clock}{unread} were unread"
-    )))
+    Ok(Claim::delay(at, each)
+        .sum(bulk.sum(facts, of.bytes, "window", rtt))
+        .seen(format!("the {receiver}'s window never exceeded {window}; {unread} were unread"))
+        .also(clock.ok().map(words)))
 }
 
 /// A send buffer that kept the kernel's initial size.

@@ -1,5 +1,4 @@
 //! Connection churn: a connection for each exchange, by the client, or by a proxy to its backend.
-//!
 //! `work = kernel's CPU time x segments that open and close connections / all segments`
 //! `delay = time of a connect x connections an exchange`
 //! Source: RFC 9293, 3.5 and 3.6; RFC 9112, 9.3.

@@ -1,5 +1,4 @@
 //! A cork: the last, small part of what was written waits, with nothing in flight, until the kernel's timer ends.
-//!
 //! `each = time held in the sender's socket by neither Nagle nor a window`
 //! Source: tcp(7), `TCP_CORK`, for at most 200 ms; send(2), `MSG_MORE`; `tcp_nagle_check`, net/ipv4/tcp_output.c.
 

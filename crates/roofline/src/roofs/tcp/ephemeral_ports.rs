@@ -1,6 +1,5 @@
 //! Ephemeral ports: each connection keeps one of its client's (or of the target's, to a service that it asks), a
 //! minute longer if that end closes first.
-//!
 //! `turned away = connects that found no port / all connects`
 //! `each = application's time asleep`, where (nearly) all ports from which the target connects to a peer rest
 //! Source: EADDRNOTAVAIL, connect(2); `TCP_TIMEWAIT_LEN` = 60 s, linux/include/net/tcp.h.

@@ -1,8 +1,5 @@
 //! Initial window: each exchange's own connection begins with ten segments, doubling a round trip.
-//!
 //! `each = (rounds - 1) x RTT`, `rounds = log2(bytes / (10 x MSS) + 1)` rounded up: an open window takes one
-//!
-//! Without the handshake, which is the connection's cost; kept ones spare both. A loss would end the doubling.
 //! Source: RFC 6928 (ten segments); RFC 5681, 3.1 (slow start).
 
 use crate::prelude::*;
@@ -17,8 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (all, begin) = (bytes(bulk.bytes), bytes(first));
     silent_if(rounds <= 1.0, format!("the {all} of an exchange fit in the first {begin}"))?;
     let again = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::TOTAL_RETRANS)? as f64))?;
-    let lost = "segments of a connection were retransmitted, which ends slow start";
-    silent_if(again >= 1.0, format!("{again:.1} {lost}"))?;
+    silent_if(again >= 1.0, "segments were retransmitted, which ends slow start")?;
     let rtt = min_rtt(&facts.run)?;
     let each = (rounds - 1.0) * rtt;
     let (rate, trips, rtt) = (facts.rate_at(each), rounds - 1.0, duration(rtt));
@@ -34,11 +30,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         format!("on the {}'s host: ip route change default via GATEWAY initcwnd 40", bulk.sender),
     );
     Ok(Claim::delay(At::Path, each)
-        .sum(format!(
-            "{many} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"
-        ))
-        .seen(format!(
-            "{opened:.2} connections were opened an exchange, which takes {mean}; no segment was retransmitted"
-        ))
+        .sum(format!("{many} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"))
+        .seen(format!("{opened:.2} connections were opened an exchange, which takes {mean}"))
         .lifted_by([keep, wider]))
 }

@@ -2,9 +2,8 @@
 //!
 //! `turned away = overflows / (connections made + overflows)`
 //!
-//! A client whose final ACK was dropped takes itself for connected while the server has no socket for it (a phantom):
-//! its request waits for the same timers. Drops of the listeners count only as far as the stack's overflows confirm
-//! them: with `TCP_DEFER_ACCEPT` they drop the bare ACK of each healthy connection.
+//! Drops of the listeners count only as far as the stack's overflows confirm them: with `TCP_DEFER_ACCEPT` they drop the
+//! bare ACK of each healthy connection.
 //! Source: `LINUX_MIB_LISTENOVERFLOWS`, net/ipv4/tcp_ipv4.c; `tcp_check_req`, net/ipv4/tcp_minisocks.c.
 
 use crate::prelude::*;
@@ -13,9 +12,6 @@ const SOMAXCONN: &str = "net.core.somaxconn";
 
 // Source: the backlog had 16 bits until Linux 5.4; its maximum is no limit.
 const MOST: u64 = 65_535;
-
-// Source: `TCP_TIMEOUT_INIT`, include/net/tcp.h; RFC 6298, 2.1. Unit: seconds.
-const RETRY_S: f64 = 1.0;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
@@ -44,12 +40,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_never_empty = facts.accept_queue().is_ok_and(|queue| queue.least > 0);
     let by_turns = facts.load == Load::Watched && facts.lets_in_by_turns() && is_never_empty;
     silent_if(by_turns, "one is accepted when another ends: a longer queue would fill as well")?;
-    // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
-    let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
-    let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
-    let waits = duration(waits_s);
-    let long = format!("a connection waits {waits} in the queue, and longer in a longer one");
-    silent_if(waits_s >= RETRY_S, long)?;
     let queue = backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"));
     let on = listener.map_or(String::new(), |(port, _)| format!(" of port {port}"));
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;

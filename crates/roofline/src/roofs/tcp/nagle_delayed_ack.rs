@@ -1,10 +1,6 @@
 //! Nagle with delayed ACK: the second write waits for the first one's ACK, which comes 40 ms late.
-//!
-//! `each = exchanges held by Nagle / throughput`, from samples of sockets: by the census, or a watched service's own; of its
-//! clients, from the headers: a small part of a request comes a round trip after the delayed ACK of the one before
-//! `each = share of exchanges that stall x length of the stall`, by the stamps, without samples of sockets
-//! `each = questions held by Nagle / throughput`, where the service's own question to a peer waits in its socket, or that
-//! peer's to another
+//! `each = exchanges (or the service's own questions to a peer) held by Nagle / throughput`, from samples of sockets; of
+//! a watched service's clients, from the headers; without samples, `share of exchanges that stall x length of the stall`
 //! Source: RFC 896 (Nagle); RFC 1122, 4.2.3.2 (delayed ACK).
 
 use crate::prelude::*;
@@ -31,38 +27,30 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let of_clients = of_clients(facts);
     silent_if(is_set && of_clients.is_none(), "TCP_NODELAY is set on the target's sockets")?;
     let (side, each, seen) = match facts.load {
-        Load::Watched => match (watched(facts), of_clients) {
-            (Ok(own), Some(theirs)) => {
-                if theirs.1 > own.1 {
-                    theirs
-                } else {
-                    own
-                }
-            }
-            (own, theirs) => own.or_else(|silent| theirs.ok_or(silent))?,
-        },
+        Load::Watched => {
+            let own = watched(facts);
+            let theirs = of_clients.filter(|of| own.as_ref().map_or(true, |own| of.1 > own.1));
+            theirs.map_or(own, Ok)?
+        }
         Load::Made if facts.is_split() && facts.at(Station::Beyond) <= 0.0 => census(facts)?,
         Load::Made => stamps(facts)?,
     };
     let (connections, took) = (facts.run.connections_words(), duration(each));
-    let option = |option, does| Remedy::socket(facts, option, side, does);
     let at_once = "sends the second write at once, not after the first one's ACK";
     let in_one = "sends head and body in one write, so no second write waits";
     let rate = facts.rate_at(each);
     // A watched service's headers tell it of its clients, whose sockets are theirs.
-    let is_theirs = facts.load == Load::Watched && side == Side::Client;
-    let at = if is_theirs {
-        At::Station(Station::PathOut)
-    } else {
-        At::Held(sending(side), Held::Nagle)
+    let at = match facts.load {
+        Load::Watched if side == Side::Client => At::Station(Station::PathOut),
+        _ => At::Held(sending(side), Held::Nagle),
     };
     Ok(Claim::delay(at, each)
         .sum(format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()))
         .seen(seen)
-        .lifted_by([
-            option(SocketOption::NoDelay, at_once),
-            option(SocketOption::OneWrite, in_one),
-        ]))
+        .lifted_by(
+            [(SocketOption::NoDelay, at_once), (SocketOption::OneWrite, in_one)]
+                .map(|(option, does)| Remedy::socket(facts, option, side, does)),
+        ))
 }
 
 /// The service's own question to a peer, held in its socket, or one of that peer's.
@@ -79,30 +67,29 @@ fn of_question(facts: &Facts) -> Option<Claim> {
         let pairs = askers.zip(onward(first));
         pairs.map(move |(by, next)| (format!("{}'s", by.words()), next, next.held_nagle.min(waits)))
     });
-    let (whose, asked, held): (String, &Asked, f64) =
+    let (whose, Asked { address, connections, asked, held_nagle, .. }, held): (String, _, f64) =
         own.chain(theirs).max_by(|a, b| a.2.total_cmp(&b.2))?;
     let inside = facts.at(station).max(inside.asleep);
     let is_there = facts.place.station == Some(station) && held > 0.0;
-    let (address, each) = (&asked.address, facts.per_exchange(held));
-    let took = duration(each);
-    (is_there && held >= HALFWAY * inside).then(|| {
-        Claim::delay(At::Station(station), each)
-            .sum(format!(
-                "{held:.1} of {inside:.1} requests in the application wait because Nagle delays {whose} request \
-                 to {address}, {took} each"
-            ))
-            .seen(format!(
-                "of {:.1} connections to that {:.1} wait for an answer, and {:.1} hold less than a segment, with an ACK \
-                 outstanding and room in both windows",
-                asked.connections, asked.asked, asked.held_nagle
-            ))
-            .lifted_by([Remedy::human(
-                "sends the rest of a request at once, not after the first part's ACK",
-                format!(
-                    "TCP_NODELAY on the client's or driver's connections to {address}; or one write a request"
-                ),
-            )])
-    })
+    let each = facts.per_exchange(held);
+    let how = format!(
+        "TCP_NODELAY on the client's or driver's connections to {address}; or one write a request"
+    );
+    let claim = Claim::delay(At::Station(station), each)
+        .sum(format!(
+            "{held:.1} of {inside:.1} requests in the application wait because Nagle delays {whose} request to \
+             {address}, {} each",
+            duration(each)
+        ))
+        .seen(format!(
+            "of {connections:.1} connections to that {asked:.1} wait for an answer, and {held_nagle:.1} hold less than a \
+             segment, with an ACK outstanding and room in both windows"
+        ))
+        .lifted_by([Remedy::human(
+            "sends the rest of a request at once, not after the first part's ACK",
+            how,
+        )]);
+    (is_there && held >= HALFWAY * inside).then_some(claim)
 }
 
 fn census(facts: &Facts) -> Result<Stall, Silent> {
@@ -163,11 +150,9 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
     let is_split = first < HALFWAY * last;
     let before = if is_split { first } else { 0.0 };
     let ns = |seconds: f64| ((seconds + before) * 1e9) as u64;
-    let (mut stalled, mut each) = (0.0, 0.0);
-    for (length, from, to) in STALLS {
-        let share = load.service.share_within(ns(from), ns(to));
-        (stalled, each) = (stalled + share, each + share * length);
-    }
+    let shares = STALLS.map(|(_, from, to)| load.service.share_within(ns(from), ns(to)));
+    let stalled: f64 = shares.iter().sum();
+    let each: f64 = STALLS.iter().zip(shares).map(|((length, ..), share)| length * share).sum();
     silent_if(stalled <= 0.0, "no exchange took as long as a delayed ACK (40 or 200 ms)")?;
     // The receiver delays its ACK: the engine's stack acknowledges the target's first write late.
     let (acks, over) = facts.run.stack(Side::Client).delta(netstat::DELAYED_ACKS)?;
@@ -177,14 +162,11 @@ fn stamps(facts: &Facts) -> Result<Stall, Silent> {
         let busy = moments(flow)?;
         Ok(busy.iter().filter(|at| at.is_nagle()).count() as f64 / busy.len().max(1) as f64)
     });
-    let kept = match &held {
-        Ok(held) => format!("bytes waited in {} of the target's busy samples", in_percent(*held)),
-        Err(_) => "the target's sockets were not sampled".into(),
-    };
+    let kept = held.as_ref().map_or("unknown".into(), |held| in_percent(*held));
     let (first, last, stalling) = (duration(first), duration(last), in_percent(stalled));
     let seen = format!(
         "{stalling} of exchanges stall; the first byte comes after {first}, the last after {last}; {acks:.2} delayed \
-         ACKs an exchange; {kept}"
+         ACKs an exchange; the share of the target's busy samples in which bytes waited: {kept}"
     );
     if acks < HALFWAY * stalled || !(is_split || held.is_ok_and(|held| held >= HOLDS)) {
         return not_here(format!("something else takes that time: {seen}"));

@@ -1,5 +1,4 @@
 //! Pacing: a fixed rate was configured for each socket, and the kernel spaces its packets to it.
-//!
 //! `each = bytes an exchange / pacing rate`, at most the time in which bytes waited with both windows open
 //! Source: SO_MAX_PACING_RATE, socket(7); `tcp_update_pacing_rate`, net/ipv4/tcp_input.c.
 

@@ -1,5 +1,4 @@
 //! Slow reader: the target, or a watched one's peers, read more slowly than the other end sends: the window shuts.
-//!
 //! `each = connections with a full queue x idle share of its CPUs, one a connection at most / throughput`, at most what
 //! the census finds unread; of its peers `connections that their windows hold / throughput`
 //! Source: `idiag_rqueue`, `SK_MEMINFO_RMEM_ALLOC`, `SK_MEMINFO_RCVBUF`, linux/sock_diag.h; RFC 9293, 3.8.6.
@@ -15,7 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let unread = facts.unread()?;
     silent_if(unread.full <= 0.0, "no receive queue of the target's was full")?;
     let target = facts.target_cpu()?;
-    let function = reader(facts);
+    let function = facts.processes.iter().find(|of| of.is_owner).map(|of| of.function);
     silent_if(function.is_some_and(is_in_loop), "its readers are idle in their receive loops")?;
     // Each connection is read by one thread at a time.
     let busy = target.utilisation().max(target.cores / target.limit.min(unread.readers).max(1.0));
@@ -45,10 +44,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle: the reader may wait for one")?;
     let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
-    silent_if(
-        rests,
-        "who is answered meanwhile is not delayed: those clients rest between answers",
-    )?;
+    silent_if(rests, "its clients rest between answers: that delays none of them")?;
     let bulk = Bulk::of(facts);
     let window = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
     let used_up = "its peers' windows are in use, but not shut";
@@ -67,14 +63,4 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
             "in the reader: read while earlier data is handled; in the service: limit what waits for a slow reader \
              (drop, thin out, or close: send_timeout, high_watermark), and do not delay others for it",
         )]))
-}
-
-/// Where a reader of a node sampled inside was: its owner's function.
-fn reader<'a>(facts: &Facts<'a>) -> Option<&'a str> {
-    let run = &facts.run;
-    let read = run.ends(Side::Server).filter(|end| carries(&run.of(*end)));
-    let owners: Vec<&str> = read.filter_map(|end| run.fact(end, "owner")).collect();
-    let is_reader = |of: &Subject| run.fact(*of, "pid").is_some_and(|pid| owners.contains(&pid));
-    let mut readers = run.evidence.processes().into_iter().filter(is_reader);
-    readers.find_map(|process| run.fact(process, "function"))
 }

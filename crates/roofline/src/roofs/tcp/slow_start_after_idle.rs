@@ -1,5 +1,4 @@
 //! Slow start after idle: a kept connection loses its window while it has nothing to send.
-//!
 //! `each = halvings x RTT`, `halvings = idle / RTO` above ten segments, at most from the first byte to the last
 //! Source: RFC 2861; `tcp_cwnd_restart`, net/ipv4/tcp_output.c; ip-sysctl.rst, `tcp_slow_start_after_idle`.
 
@@ -21,8 +20,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(is_bbr, "the senders' congestion control (bbr) keeps its window")?;
     let retransmitted = |flow: &Of| Ok(flow.grown(tcp_info::TOTAL_RETRANS).unwrap_or(0.0));
     let again = mean_over(&bulk.senders, retransmitted)?;
-    let lost = "segments of a connection were retransmitted: losses, not idle times, cut windows";
-    silent_if(again >= 1.0, format!("{again:.1} {lost}"))?;
+    silent_if(again >= 1.0, "segments were retransmitted: losses, not idle times, cut windows")?;
     let rtt = min_rtt(run)?;
     let timeout = mean_over(&bulk.senders, |flow| Ok(flow.median(tcp_info::RTO)?.as_secs_f64()))?;
     let idle = run.load.first_byte.at(50.0).map(|at| at.value as f64 / 1e9);

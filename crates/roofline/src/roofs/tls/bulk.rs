@@ -1,9 +1,6 @@
 //! TLS in bulk: encrypting what the target sends, record by record, takes its CPU.
-//!
-//! `work = CPU time in libraries of ciphers / throughput`, by samples of the target's code
-//!
-//! Without them, and at least of a BEAM node, whose records are made in Erlang: `bytes an exchange x price of encrypting
-//! one`. Sized only where that is much of the target's CPU time for an exchange; measured, where it is most of it.
+//! `work = CPU time in libraries of ciphers / throughput`, by samples of the target's code; without them, and at least of
+//! a BEAM node, whose records are made in Erlang: `bytes an exchange x price of encrypting one`
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1 (a record carries 16 KiB at most).
 
 use crate::prelude::*;
@@ -29,19 +26,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let [took, all] = [each, work].map(duration);
     let (size, price, rate) = (bytes(sent), PRICE * 1e9, bytes(sent * facts.attained));
     let share = (100.0 * each / work.max(1e-12)).min(100.0);
-    let (claim, sum, by) = match measured {
+    let (sum, by) = match measured {
         Some(_) => (
-            Claim::priced(each, work).sized_if(each >= HALFWAY * work),
             format!("{took} of the target's {all} of CPU time are in a library of ciphers"),
             "by samples of its code".to_owned(),
         ),
         None => (
-            Claim::priced(each, work),
             format!("{size} x {price:.1} ns a byte = {took} of the target's {all} of CPU time"),
             format!("at {price:.1} ns a byte"),
         ),
     };
-    Ok(claim
+    Ok(Claim::priced(each, work)
         .sum(sum)
         .seen(format!("{rate}/s are encrypted; {by} that is {share:.0} % of the target's CPU time"))
         .at_least(Least::OfBothEnds)

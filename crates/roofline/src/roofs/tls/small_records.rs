@@ -1,5 +1,4 @@
 //! Small TLS records: each small write is encrypted, framed and sent by itself.
-//!
 //! `work = records that fewer, full ones would spare x least price of one`
 //! Source: tls_sender of OTP's ssl; RFC 8446, 5.1.
 
@@ -74,9 +73,7 @@ fn writes(facts: &Facts) -> Result<(f64, f64), Missing> {
     missing_if(count == 0.0, port::SEND_CNT.name, "flow/*/server")?;
     // Requests have the same size on all connections: bytes read show how many there were.
     let asked = run.load.bytes_written as f64 / run.load.exchanges.max(1) as f64;
-    let exchanges = match facts.load {
-        Load::Made => read / asked.max(1.0),
-        Load::Watched => run.load.exchanges as f64,
-    };
+    let made = facts.load == Load::Made;
+    let exchanges = if made { read / asked.max(1.0) } else { run.load.exchanges as f64 };
     Ok((count / exchanges.max(1.0), bytes / exchanges.max(1.0)))
 }

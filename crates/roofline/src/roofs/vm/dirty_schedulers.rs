@@ -1,5 +1,4 @@
 //! Dirty schedulers: those for computing, or those for I/O, all have a job, and more jobs wait.
-//!
 //! `ceiling = schedulers of that pool / time of an exchange's jobs`
 //! Source: `+SDcpu`, `+SDio`, erl(1).
 
@@ -8,7 +7,7 @@ use crate::prelude::*;
 impl Pool {
     pub(in crate::roofs) fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
         let node = facts.serving_node()?;
-        let InPool { busy, count, waiting } = self.of(&facts.run)?;
+        let InPool { busy, count, waiting } = self.of(&node)?;
         silent_if(waiting <= 0.0, format!("{busy:.2} of {count:.0} had a job, and none waited"))?;
         let no_room = self == Pool::Computing && facts.no_cpu_is_idle();
         silent_if(no_room, "there is no idle CPU for more of them")?;

@@ -2,14 +2,8 @@
 //!
 //! `ceiling = 1 / a call's time of that process`
 //!
-//! Its callers wait for it, as what they monitor shows, or it always has mail; and it works, or waits in the middle of
-//! a call. A second such process would help, more schedulers not. Where each connection asks one thing at a time,
-//! a mailbox longer than there are connections has messages without callers that wait. A process that moves its mail
-//! into a queue of its own (`gen_server2`) counts too if it is the place: it always works, and all others wait.
-//!
 //! Several of a kind (a process for each user, room, device) that wait in the middle of a call while others wait for them
-//! serve several at a time. They limit no rate together, and are a delay of those that wait:
-//! `delay = messages in their mailboxes / throughput`
+//! limit no rate together: `delay = messages in their mailboxes / throughput`
 //! Source: the same as for one server of a closed network, Lazowska et al., 1984, chapter 5.
 
 use crate::prelude::*;
@@ -42,9 +36,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A process holds up its callers while it waits for another as while it works.
     let waits = if funnel.waits_inside() { funnel.wanted() - funnel.running } else { 0.0 };
     let idle = format!("{who} has messages, and neither works nor waits for another process");
-    let callers_are = in_percent(funnel.callers);
-    let called = format!("{callers_are} of those that wait in a call wait for it; ");
-    let called = if funnel.is_called() { called.as_str() } else { "" };
+    let called =
+        || format!("{} of those that wait in a call wait for it", in_percent(funnel.callers));
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
@@ -53,9 +46,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
         .sum(format!("{who}: one call at a time, {took} each = {rate}"))
         .seen(format!(
-            "{called}{who} had {waiting} messages waiting and worked in {worked} of the samples, with {active:.2} of \
+            "{who} had {waiting} messages waiting and worked in {worked} of the samples, with {active:.2} of \
              {online:.0} schedulers in use; it was in {function}"
         ))
+        .also(funnel.is_called().then(called))
         .lifted_by([Remedy::plan(
             ("shards", shards.to_string()),
             format!("spreads the calls over {shards} processes, each with a part of the keys"),

@@ -1,5 +1,4 @@
 //! Hot connection: one has the traffic, and its owner runs on one scheduler at a time.
-//!
 //! `ceiling = 1 / an exchange's time of the owner`
 //! Source: Erlang reference manual, "Processes".
 

@@ -1,37 +1,33 @@
 //! Garbage collection of large heaps: each collection copies what processes keep.
-//!
 //! `work = garbage collection, on normal and dirty schedulers / throughput`
-//!
-//! Large heaps are collected on dirty CPU schedulers, and small ones where their process runs: both are counted. A
-//! process answers no sample while it is collected; a sample shows a process with a large heap at work.
 //! Source: "Garbage collector" in the ERTS user's guide; `fullsweep_after`, erlang(3).
 
 use crate::prelude::*;
 
+/// Larger heaps than this are collected on dirty schedulers. Unit: bytes.
+// Source: `ERTS_POTENTIALLY_LONG_GC_HSIZE`, erts/emulator/beam/erl_gc.h: 128 Ki words.
+const LARGE_HEAP: f64 = 128.0 * 1024.0 * 8.0;
+
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
-    let large = facts.processes.iter().filter(|of| of.is_large() && of.running > 0.0);
-    let Some(worst) = large.max_by(|a, b| a.heap.total_cmp(&b.heap)) else {
-        // Without samples of processes nothing is known of heaps.
-        node.last(waits::ASKED)?;
-        return not_here("no sampled process at work has a large heap");
-    };
+    // Without samples of processes nothing is known of heaps.
+    node.last(waits::ASKED)?;
+    let large = facts.processes.iter().filter(|of| of.heap > LARGE_HEAP && of.running > 0.0);
+    let worst = large.max_by(|a, b| a.heap.total_cmp(&b.heap));
+    let worst = worst.or_not_here("no sampled process at work has a large heap")?;
     let (cpu, _, let_run) = facts.schedulers()?;
-    silent_if(is_listed(&facts.run), "the garbage is data delivered as lists")?;
-    let (dirty, collected) = (cpu.dirty_cpu, cpu.collecting + cpu.dirty_cpu);
+    let lists = facts.those(|of| of.of.last(port::LIST_MODE) == Ok(1) && of.bytes > 0.0);
+    let is_listed = lists.is_ok_and(|of| !of.these.is_empty());
+    silent_if(is_listed, "the garbage is data delivered as lists")?;
+    let (dirty, all) = (cpu.dirty_cpu, cpu.scheduled());
+    let collected = cpu.collecting + dirty;
     let each = facts.per_exchange(collected * let_run);
     silent_if(each <= 0.0, "nothing was collected")?;
-    let share = collected / cpu.scheduled().max(1e-6);
+    let share = collected / all.max(1e-6);
     let (part, took, rate) = (in_percent(share), facts.took(each), facts.rate_without(share));
     let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
-    let all = cpu.scheduled();
-    let seen = format!(
-        "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {all:.2} schedulers' \
-         work was garbage collection, {dirty:.2} of it on dirty schedulers"
-    );
-    let events = node.grown(vm::LONG_GC).unwrap_or(0.0);
-    let longest = node.max(vm::LONG_GC_WORST).map_or(0.0, |of| of.as_secs_f64() * 1e3);
-    let long = format!("{events:.0} collections took 20 ms or more, the longest {longest:.0} ms");
+    let long = node.max(vm::LONG_GC_WORST).ok().filter(|longest| !longest.is_zero());
+    let long = long.map(|of| format!("the longest collection took {}", duration(of.as_secs_f64())));
     let remedy = if worst.fullsweep_after == Some("0") {
         Remedy::by_knob(
             ("fullsweep_after", "65535"),
@@ -48,20 +44,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )
     };
     let on_dirty = facts.per_exchange(dirty * let_run);
-    let on_dirty = Part::Work { resource: Resource::DirtySchedulers, each: on_dirty };
     Ok(Claim::work(Resource::Process, each)
-        .and((dirty > 0.0).then_some(on_dirty))
+        .and([Part::Work { resource: Resource::DirtySchedulers, each: on_dirty }])
         .sum(format!("{part} of the node's work is collection, {took}: {rate} without it"))
-        .seen(seen)
-        .also((events > 0.0).then_some(long))
+        .seen(format!(
+            "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {all:.2} schedulers' \
+             work was garbage collection, {dirty:.2} of it on dirty schedulers"
+        ))
+        .also(long)
         .lifted_by([remedy]))
-}
-
-/// Whether connections that carry something deliver lists, whose elements are 16 bytes each.
-fn is_listed(run: &Run) -> bool {
-    run.flows(Side::Server).iter().any(|flow| {
-        let listed = flow.last(port::LIST_MODE).is_ok_and(|mode| mode > 0);
-        // Where no growth was sampled it may have carried something.
-        listed && flow.delta(port::RECV_OCT).map_or(true, |(bytes, _)| bytes.0 > 0)
-    })
 }

@@ -1,5 +1,4 @@
 //! Synchronous logging: processes that serve requests wait until a log handler has their event.
-//!
 //! `delay = requests whose process waits for a handler, or in a call of it / throughput`
 //! Source: "Protecting the handler from overload", Logger chapter of the Kernel user's guide.
 

@@ -3,9 +3,8 @@
 //! `work = time of long time slices / throughput`
 //! `delay = half of the squares of their lengths a second / schedulers`: who comes waits for the slice's rest.
 //!
-//! The system monitor reports each time slice of 20 ms and more. Erlang code takes none: a process yields after 4,000
-//! reductions, about a millisecond. Without their lengths (older evidence) each is taken for 20 ms. A call that waits
-//! (a device, a lock) blocks a scheduler: active by its own account, by the kernel neither running nor ready.
+//! Erlang code takes no slice of 20 ms: a process yields after 4,000 reductions, about a millisecond. A call that waits (a
+//! device, a lock) blocks a scheduler: active by its own account, by the kernel neither running nor ready.
 //! Source: `long_schedule` of `erlang:system_monitor/2`; "Long-running NIFs", erl_nif(3); the mean residual time of a
 //! renewal process (Kleinrock, "Queueing Systems", volume 1, 5.2).
 
@@ -24,14 +23,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(long.a_second <= 0.0, "no time slice took 20 ms")?;
     let (node, target, let_run) = facts.schedulers()?;
     // A collection is a part of the slice that it is in.
-    let collects = in_percent(node.collecting / long.busy.max(1e-9));
-    let why = format!("garbage collections took {collects} as long as the long time slices");
-    silent_if(node.collecting >= HALFWAY * long.busy, why)?;
+    let is_collection = node.collecting >= HALFWAY * long.busy;
+    silent_if(is_collection, "garbage collections took as long as the long time slices")?;
     let a_second = long.a_second;
     let slices = format!("{a_second:.0} time slices a second took 20 ms or more");
-    let ran = format!("{} of the time they had work", in_percent(let_run));
-    let why = format!("{slices}; but the kernel ran schedulers for only {ran}");
-    silent_if(let_run < HALFWAY, why)?;
+    silent_if(let_run < HALFWAY, format!("{slices}, mostly waiting for a CPU"))?;
     let used = long.busy.min(node.active) * let_run;
     let each = facts.per_exchange(used);
     let waits = long.wait / node.online;
@@ -40,11 +36,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (least, online) = (in_percent((long.busy / node.online).min(1.0)), node.online);
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
-    let wait = (waits > 0.0).then_some(Part::Delay { at: At::Service, each: waits });
     let behind = format!("; what comes at any instant waits {} behind them", duration(waits));
-    let behind = wait.as_ref().map_or("", |_| &behind);
+    let behind = if waits > 0.0 { behind.as_str() } else { "" };
     Ok(Claim::work(Resource::TargetCpu, each)
-        .and(wait)
+        .and([Part::Delay { at: At::Service, each: waits }])
         .sum(format!("{a_second:.0} long time slices a second, {took}: {rate} without them{behind}"))
         .seen(format!("{slices}: {least} of the time of {online:.0} schedulers"))
         .also(who.map(|who| format!("{} was at work in {}", who.words(), who.function)))
@@ -97,10 +92,8 @@ fn long(of: &Of) -> Result<Long, Missing> {
     // A slice seen by chance in less than most of a second is no rate.
     missing_if(timed < HALFWAY, vm::TIMED.name, "node")?;
     let a_second = slices as f64 / timed;
-    let lengths = [vm::LONG_SCHEDULE_TIME, vm::LONG_SCHEDULE_WAIT].map(|of_all| of.grown(of_all));
-    let [busy, wait] = match lengths {
-        [Ok(busy), Ok(wait)] => [busy / timed, wait / timed],
-        _ => [a_second * LONG, 0.0],
-    };
+    // Without their lengths (older evidence) each is taken for the least that is reported.
+    let busy = of.grown(vm::LONG_SCHEDULE_TIME).map_or(a_second * LONG, |busy| busy / timed);
+    let wait = of.grown(vm::LONG_SCHEDULE_WAIT).map_or(0.0, |wait| wait / timed);
     Ok(Long { a_second, busy, wait })
 }

@@ -1,9 +1,5 @@
 //! Persistent terms that change: at each change every process is asked whether it holds the old one.
-//!
-//! `work = reductions of the asking process x cost of one / throughput`
-//!
-//! The reductions of the emulator's process that asks (`erts_literal_area_collector`) show how many it asked. The cost
-//! of one is another machine's: it counts for at most its part of all sampled reductions in the schedulers' account.
+//! `work = reductions of the asking process (erts_literal_area_collector) x cost of one / throughput`
 //! Source: "Storing and deleting", persistent_term(3).
 
 use crate::prelude::*;

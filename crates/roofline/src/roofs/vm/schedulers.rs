@@ -1,5 +1,4 @@
 //! The node's schedulers: all of them always have work.
-//!
 //! `ceiling = schedulers, or CPUs that it may use / work of an exchange`, whichever is less
 //! Source: `statistics(scheduler_wall_time)`, `statistics(microstate_accounting)`, erlang(3).
 

@@ -1,5 +1,4 @@
 //! Too few schedulers: the node has fewer than CPUs (`+S`), or a process blocked all but one, and CPUs are idle.
-//!
 //! `ceiling = schedulers / work of an exchange`; with as many as CPUs it is that many times as much
 //! Source: erl(1), `+S`; erlang(3), `system_flag(multi_scheduling, _)`.
 
@@ -19,16 +18,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let used = node.active * let_run;
     let each = facts.per_exchange(used);
     let (full, rate) = (in_percent(used / online), rate(online, each));
-    let host = facts.host.as_ref().ok().filter(|_| facts.run.header.target.local);
-    let idle = host.map(|host| (host.cpus - host.busy).max(0.0));
-    let idle = idle.map_or(String::new(), |idle| format!(" and {idle:.2} of the machine's idle"));
     let are_blocked = node.blocked > 0.0;
     let blocked = format!("{:.0} of its schedulers are blocked (multi_scheduling)", node.blocked);
     let plan = &facts.run.header.plan.target;
     let flags = plan.vm_flags_with(&["+S"], &[format!("+S {cpus:.0}:{cpus:.0}")]);
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, online, each)])
         .sum(format!("{online:.0} schedulers, {full} used = {rate}"))
-        .seen(format!("{}, with {cpus:.0} CPUs that it may use{idle}", node.had_work()))
+        .seen(format!("{}, with {cpus:.0} CPUs that it may use", node.had_work()))
         .also(are_blocked.then_some(blocked))
         .lifted_by([remedy(are_blocked, cpus, flags).serving(cpus)]))
 }

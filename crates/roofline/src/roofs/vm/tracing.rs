@@ -2,8 +2,7 @@
 //!
 //! `work = the tracer's own work / throughput`, at the least: sending the events is not counted apart
 //!
-//! The tracer is a busy process that is not traced, owns no connection and has more mail than there are callers. An
-//! emulator without JIT, or a debug build, is slow in the same way; it is mentioned, and its cost is unknown.
+//! An emulator without JIT, or a debug build, is slow in the same way; it is mentioned, and its cost is unknown.
 //! Source: `erlang:trace/3`, `process_info/2` (`trace`), `system_info/1` (`emu_flavor`, `build_type`).
 
 use crate::prelude::*;
@@ -24,16 +23,15 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let tracer = told.max_by(|a, b| a.running.total_cmp(&b.running));
     let used = tracer.map_or(0.0, |tracer| {
         // Its mailbox is collected with it, on dirty schedulers.
-        let collected = if tracer.is_large() { node.dirty_cpu } else { 0.0 };
-        (node.of_one(tracer.running) + collected) * let_run
+        (node.of_one(tracer.running) + node.dirty_cpu) * let_run
     });
     let each = facts.per_exchange(used);
-    let among = |first: &&Process| format!(", {} among them", first.words());
-    let (count, first) = (traced.len(), traced.first().map_or(String::new(), among));
+    let (count, first) = (traced.len(), traced.first().map(|first| first.words()));
     let told = |of: &Process| {
         let (who, worked, mail) = (of.words(), in_percent(of.running), of.mailbox);
-        let what = format!("worked in {worked} of the samples and had {mail} messages waiting");
-        format!("{who}, the tracer, {what}")
+        format!(
+            "{who}, the tracer, worked in {worked} of the samples and had {mail} messages waiting"
+        )
     };
     let by_hand = if slow.is_some() && traced.is_empty() {
         "install an emulator with the JIT (OTP 24 and later on x86-64 and arm64), without -emu_type debug or lcnt"
@@ -50,7 +48,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(each > 0.0)
         .sum(sum)
-        .seen(format!("{count} of {all} sampled processes are traced{first}"))
+        .seen(format!("{count} of {all} sampled processes are traced"))
+        .also(first.map(|first| format!("{first} is one of them")))
         .also(tracer.map(told))
         .also(set.map(|set| format!("tracing is {set}")))
         .also(slow)

@@ -12,72 +12,61 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     silent_if(!place.station.is_some_and(|station| waiting.contains(&station)), why)?;
     let (port, headers) = facts.captured()?;
     let threads = facts.threads();
-    let turns = threads.filter(|of| in_turn(&facts.inside, of) || one_cpu(facts, of));
-    if let Some(threads) = turns.filter(|_| place.of >= 2.0 && headers.per_s > 0.0) {
-        let holds = (threads.running + threads.disk).min(1.0);
-        return Ok((Estimate::exact(1.0), holds / headers.per_s));
+    silent_if(headers.per_s <= 0.0, "nothing is answered")?;
+    let served = |at_once, of_all| Ok((Estimate::exact(at_once), at_once * of_all / headers.per_s));
+    if let Some(threads) = threads.filter(|of| place.of >= 2.0 && in_turn(facts, of)) {
+        return served(1.0, (threads.running + threads.disk).min(1.0));
     }
     // Above four fifths of a resource's use, those that wait may wait for it.
     let why = "its measured CPUs and threads are nearly full";
     silent_if(facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED), why)?;
     // Each of those that are accepted is served, and the next one is accepted when one of them ends.
     let by_turns = facts.let_in_by_turns().filter(|_| place.station == Some(Station::AcceptQueue));
-    if let Some(at_once) = by_turns.filter(|_| headers.per_s > 0.0) {
-        return Ok((Estimate::exact(at_once), at_once / headers.per_s));
+    if let Some(at_once) = by_turns.or_else(|| by_answers(facts)) {
+        return served(at_once, 1.0);
     }
-    let (by_answers, inside) = (by_answers(facts, &headers), &facts.inside);
-    let by_answers = by_answers.map(|at_once| (at_once, headers.per_s));
     // A lock is held until its holder's transaction ends.
-    let is_told = |of: &(f64, f64)| inside.running < 0.5 * of.0 && inside.questions() <= of.0;
-    let by_transactions = || headers.in_transactions().filter(is_told);
-    if let Some((at_once, per_s)) = by_answers.or_else(by_transactions) {
+    if let Some((at_once, per_s)) = headers.in_transactions() {
         return Ok((Estimate::exact(at_once), at_once / per_s));
     }
-    // Answers also come together where the only thread returns from one client. A timer's end is an event for all.
-    let unread = threads.filter(|_| place.station == Some(Station::Unread));
-    let is_with_one = unread.is_some_and(|of| facts.one_is_away() && of.timer < HALFWAY * of.all());
+    // Answers also come together where the only thread returns from one client.
+    let timers = threads.map_or(0.0, |of| of.timer / of.all().max(1.0));
+    let is_with_one = place.station == Some(Station::Unread) && timers < HALFWAY;
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
-    let why =
-        "most answers come on connections that hardly wait: the others wait for something else";
-    silent_if(headers.others_wait() && place.station == Some(Station::Application), why)?;
+    let why = "most answers come on connections that hardly wait: others wait for something else";
+    silent_if(headers.others_wait(), why)?;
     let none = "no thread of its own shows what its requests wait for";
-    let (at_once, working) = by_waits(facts, port, &headers).or_not_here(none)?;
+    let at_once = by_waits(facts, port).or_not_here(none)?;
     let why = "the number of requests in service cannot be distinguished from those that wait";
-    silent_if(at_once < 0.5 || place.of < 2.0 * at_once || working >= 0.5 * at_once, why)?;
+    silent_if(at_once < 0.5 || place.of < 2.0 * at_once, why)?;
     let why = "requests and answers do not alternate, so the time of each is unknown";
-    silent_if(!headers.alternate || headers.per_s <= 0.0, why)?;
-    Ok((Estimate::exact(at_once), at_once / headers.per_s))
+    silent_if(!headers.alternate, why)?;
+    served(at_once, 1.0)
 }
 
 /// The number that the order of answers shows, where no more threads run and no more questions are out.
-fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
+fn by_answers(facts: &Facts) -> Option<f64> {
     let Some(Pace::AtOnce(at_once)) = facts.pace() else { return None };
-    let inside = &facts.inside;
-    // Where their order shows the number, they may as well compute.
-    let is_told = inside.running < 0.5 * at_once || headers.in_order() == Some(at_once);
-    // All of its connections to a peer are in use: their number is known, where order is an estimate. Not of those that more
-    // questions share.
-    let all_asked = |of: &&Asked| {
-        of.asked >= 1.0 && of.asked >= EXPLAINED * of.connections && !may_be_shared(of)
-    };
-    let known = inside.asked.first().filter(all_asked).map_or(at_once, |of| of.connections);
-    (is_told && inside.questions() <= at_once).then_some(known)
+    let Inside { running, asked, .. } = &facts.inside;
+    // All of its connections to a peer are in use: their number is known, where order is an estimate.
+    let all_asked = |of: &&Asked| are_in_use(of) && of.asked >= EXPLAINED * of.connections;
+    let known = asked.first().filter(all_asked).map_or(at_once, |of| of.connections);
+    (*running < 0.5 * at_once && facts.inside.questions() <= at_once).then_some(known)
 }
 
-/// Requests in service, and how many threads work beside them. A request in service shows as a connection that is
-/// accepted, or read, while others are not; as a question out to a peer; or as a sleeping thread that waits for
-/// neither lock nor events. How many wait for a CPU depends on CPUs.
-fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<(f64, f64)> {
+/// Requests in service. One shows as a connection that is accepted, or read, while others are not; as a question out to
+/// a peer; or as a sleeping thread that waits for neither lock nor events. How many wait for a CPU depends on CPUs.
+fn by_waits(facts: &Facts, port: &Watched) -> Option<f64> {
     let (inside, place) = (&facts.inside, &facts.place);
-    let (working, questions, threads) = (inside.running, inside.questions(), facts.threads());
+    let (questions, threads) = (inside.questions(), facts.threads());
     let exchanges = facts.attained * facts.run.seconds();
     let asleep = threads.map_or(0.0, |of| of.timed(exchanges)[0]);
     let serving = threads.map_or(0.0, |of| of.disk + asleep + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
     let is_unsent = facts.ports(|port| port.held.all()) >= HOLDS * place.of;
     let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent;
-    let at_once = match place.station {
+    Some(match place.station {
         Some(Station::AcceptQueue) => port.accepted(),
         // Of connections that mostly rest any number can be asked.
         _ if questions >= 1.0 => inside.asked.iter().any(are_in_use).then_some(questions)?,
@@ -86,31 +75,22 @@ fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<(f64, 
         // A thread that reads a request serves it, and the others are not read.
         Some(Station::Unread) if facts.one_is_away() => 1.0,
         Some(Station::Unread) => port.in_application(),
-        _ => match facts.run.taken().filter(|_| !facts.owners_wait_alone()) {
+        _ => match facts.run.taken() {
             // A node's threads are its schedulers: processes serve its requests.
             Some(taken) => taken,
             None if serving >= TWO || queues >= HALFWAY * place.of => serving,
-            // Processes that come and go with their connections are not counted.
-            None if headers.opened_per_s < HOLDS * headers.per_s
-                && in_each_others_way(facts, port) >= HALFWAY * place.of =>
-            {
-                // One of them holds what they wait for, at work or while its client sends next.
-                return Some((1.0, (working - 1.0).max(0.0)));
-            }
+            // One of them holds what they wait for, at work or while its client sends next.
+            None if in_each_others_way(facts, port) >= HALFWAY * place.of => 1.0,
             // One thread in a timer is most runtimes' clock, unless as many others wait for it as requests do.
             None => return None,
         },
-    };
-    Some((at_once, working))
+    })
 }
 
-fn are_in_use(asked: &Asked) -> bool {
-    asked.asked >= HALFWAY && asked.asked >= HALFWAY * asked.connections && !may_be_shared(asked)
-}
-
-/// Whether more was sent on these connections and not answered than one question each.
-fn may_be_shared(asked: &Asked) -> bool {
-    asked.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * asked.asked)
+/// Whether half of these connections have a question out, and no more than one each.
+fn are_in_use(of: &Asked) -> bool {
+    let may_be_shared = of.ahead.is_some_and(|ahead| ahead > (1.0 + HALFWAY) * of.asked);
+    of.asked >= HALFWAY * of.connections.max(1.0) && !may_be_shared
 }
 
 /// Connections, each with a process of one thread, that wait for no CPU, disk, clock, client or peer: for each other.
@@ -120,27 +100,19 @@ fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let counts = counts.filter(|(all, of)| of <= all && *all as f64 >= port.accepted());
     let Some(((processes, _), threads)) = counts.zip(facts.threads()) else { return 0.0 };
     // Processes without a connection, or whose client sends next, are taken to wait as all do.
-    let others = processes as f64 - port.accepted() + (port.accepted() - port.under_way()).max(0.0);
+    let others = processes as f64 - port.accepted().min(port.under_way());
     let waits = threads.poll + threads.poll_timed;
     threads.poll * (1.0 - others / waits.max(1e-9)).max(0.0)
 }
 
-/// Whether several threads work, and never two at once: a lock held in turn, also while waiting for a disk.
-fn in_turn(inside: &Inside, threads: &States) -> bool {
+/// Whether several threads work in turn, none of them alone, while others wait for the lock: never two at once, also
+/// while waiting for a disk; or always with exactly one CPU together, an interpreter's lock, which the ready ones ask for.
+fn in_turn(facts: &Facts, threads: &States) -> bool {
+    let (inside, steady) = (&facts.inside, facts.target.as_ref().and_then(|target| target.steady));
     let holds = inside.running + inside.runnable + threads.disk;
-    // Mostly ready and hardly running means woken often, with little to do each time.
-    inside.running + threads.disk >= inside.runnable
-        && (HOLDS_ONE..TWO).contains(&holds)
-        && threads.together < 1.0 - FULL
-        && threads.fullest < FULL * (threads.running + threads.disk)
-        && threads.lock >= 1.0
-}
-
-/// Whether its threads together always have exactly one CPU, and none of them has it alone: they hold in turn what
-/// lets one compute, an interpreter's lock. Several may be ready all the same: a thread wakes up to ask for the lock.
-fn one_cpu(facts: &Facts, threads: &States) -> bool {
-    let steady = facts.target.as_ref().and_then(|target| target.steady);
-    steady.is_some_and(|[least, most]| least >= 1.0 - NO_GAIN && most <= 1.0 + NO_GAIN)
-        && threads.fullest < FULL
+    let is_one = (HOLDS_ONE..TWO).contains(&holds) && threads.together < 1.0 - FULL;
+    let one_cpu = [1.0 - NO_GAIN, 1.0 + NO_GAIN];
+    (is_one || steady.is_some_and(|[least, most]| least >= one_cpu[0] && most <= one_cpu[1]))
+        && threads.fullest < FULL * (threads.running + threads.disk).min(1.0)
         && threads.lock + threads.lock_timed >= 1.0
 }

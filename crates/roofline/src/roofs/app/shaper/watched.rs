@@ -1,13 +1,7 @@
 //! The same limit at a watched service: on what it sends, and on what its clients send.
 //!
 //! Sent: `delay = connections amid an answer with nothing unsent / answers a second`, which all have the same rate.
-//!
-//! Read in small parts with pauses: `delay = connections that wait to be read / reads a second`. A sample at any
-//! moment finds the pause: unread bytes in the kernel, a passive socket, and an owner idle in its receive loop. There
-//! it would take any message, so no call, disk or sleep keeps it from reading, but its own decision.
-//! Distinguished from a slow reader by that and by the same rate for each; from an alarm or a lock by further reads.
-//!
-//! Of a service that is not seen inside the kernel's side shows it: unread bytes, one rate for each, and nobody served.
+//! Read: `delay = connections that wait to be read / reads a second`, while their readers would take any message.
 //! Blind spot: a timer before each read, where all ask for the same.
 
 use crate::prelude::*;
@@ -69,30 +63,29 @@ fn given(facts: &Facts) -> Result<Claim, Silent> {
 
 /// What its clients send.
 fn taken(facts: &Facts) -> Result<Claim, Silent> {
-    let run = &facts.run;
-    let (all, these) = held(run)?;
+    mean_over(&facts.run.flows(Side::Server), |flow| flow.mean(tcp_info::RQUEUE))?;
+    let these = facts.those(|each| is_held(&each.of))?.these;
+    let all = facts.those(|each| each.bytes > 0.0 || is_held(&each.of))?.these.len();
     let held = these.len();
     silent_if(held < 2, "fewer than two connections have unread bytes and passive sockets")?;
-    let of_one = |figure: fn(&Connection) -> f64| middle(these.iter().map(figure)).unwrap_or(0.0);
+    let of_one = |figure: fn(&&Connection) -> f64| middle(these.iter().map(figure)).unwrap_or(0.0);
     let (rate, reads) = (of_one(|of| of.bytes), of_one(|of| of.reads));
     let few = format!("{held} of {all} connections wait to be read");
     silent_if(2 * held < all || rate <= 0.0, few)?;
     let most = |part: usize, of: usize| part as f64 > HALFWAY * of as f64;
     // But for one read more or less at either end.
-    let chance = 2.0 / (reads * run.seconds()).max(1e-9);
+    let chance = 2.0 / (reads * facts.run.seconds()).max(1e-9);
     let alike = these.iter().filter(|of| (of.bytes - rate).abs() <= chance * rate).count();
     silent_if(!most(alike, held), format!("{alike} of {held} of them are read at the same rate"))?;
     let owns = |of: &&Process| these.iter().any(|one| one.owner == Some(of.pid.as_str()));
     let owners: Vec<&Process> = facts.processes.iter().filter(owns).collect();
-    let sampled = owners.len();
     // It has nothing to do and would take any message.
-    let is_busy =
-        |of: &&Process| !is_in_loop(of.function) || of.running.max(of.with_mail) >= HALFWAY;
-    let mut others = owners.into_iter().filter(is_busy);
-    let other = others.next().map(|of| format!("; one is in {}", of.function));
-    let idle = sampled - others.count() - usize::from(other.is_some());
-    let at = other.unwrap_or_default();
-    silent_if(!most(idle, sampled), format!("{idle} of {sampled} owners are idle meanwhile{at}"))?;
+    let is_idle =
+        |of: &&&Process| is_in_loop(of.function) && of.running.max(of.with_mail) < HALFWAY;
+    let (sampled, idle) = (owners.len(), owners.iter().filter(is_idle).count());
+    let at = owners.iter().find(|of| !is_idle(of)).map_or("", |of| of.function);
+    let why = format!("{idle} of {sampled} owners are idle meanwhile; one is in {at}");
+    silent_if(!most(idle, sampled), why)?;
     let (rate, a_read) = (bytes(rate), bytes(rate / reads.max(1e-9)));
     let unread = bytes(of_one(|of| of.unread().unwrap_or(0.0)));
     Ok(Claim::delay(At::Station(Station::Unread), facts.per_exchange(held as f64))
@@ -103,24 +96,9 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
         )))
 }
 
-/// How many connections are read or wait to be read, and those that wait with a passive socket.
-fn held<'a>(run: &Run<'a>) -> Result<(usize, Vec<Connection<'a>>), Missing> {
-    let (mut all, mut held, mut unknown) = (0, Vec::new(), None);
-    for connection in connections(run)? {
-        match is_held(&connection.of) {
-            Ok(true) => held.push(connection),
-            Ok(false) => all += usize::from(connection.bytes > 0.0),
-            Err(missing) => unknown = Some(missing),
-        }
-    }
-    all += held.len();
-    // Unknown where the kernel's side, or the options, of all are unknown.
-    unknown.filter(|_| all == 0).map_or(Ok((all, held)), Err)
-}
-
 /// Whether bytes were unread and the socket passive, each in most of its samples.
-fn is_held(flow: &Of) -> Result<bool, Missing> {
-    let unread = flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0)?;
-    let passive = flow.share(port::ACTIVE, |active| active == 0)?;
-    Ok(unread > HALFWAY && passive > HALFWAY)
+fn is_held(flow: &Of) -> bool {
+    let unread = flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0);
+    let passive = flow.share(port::ACTIVE, |active| active == 0);
+    [unread, passive].iter().all(|share| share.as_ref().is_ok_and(|share| *share > HALFWAY))
 }
