@@ -519,3 +519,13 @@ fn who_hangs_on_a_connection_of_its_own_waits_for_the_peer_that_does_not_answer(
     // Of other requests it is not known that others were answered.
     assert_eq!(without("bursts.silent_alike").by(), None);
 }
+
+#[test]
+fn as_many_threads_with_timers_as_there_are_connections_are_no_event_loop() {
+    // PostgreSQL: a row that is locked while its client works for 5 ms, which then rests for 0 to 20; 10 of them.
+    let row = "locked-while-the-client-works";
+    assert_eq!(named(row, |_, raw| Some(raw)).as_deref(), Some("app.serial"));
+    // Fewer may wait for the timers of all.
+    let few = |metric: &str, raw| Some(if metric == "threads.poll" { raw / 8 } else { raw });
+    assert_eq!(named(row, few).as_deref(), Some("app.wait"));
+}

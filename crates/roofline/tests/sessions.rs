@@ -60,3 +60,18 @@ fn who_serves_fewer_than_it_is_asked_is_told_with_its_number() {
     // As many as there are connections would give as many times more: measured, 449/s with 20 children.
     assert!(judgement.advice[0].predicted.holds(linerate_model::OpRate(449.0)), "{judgement:?}");
 }
+
+#[test]
+fn threads_that_are_kept_for_their_connections_limit_these_and_no_acceptor() {
+    // puma with two threads: who has answered waits for the next request of the same connection, and ten wait to be accepted.
+    let (header, evidence) = recording("foreign/thread-kept-for-its-connection");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.connection-limit"));
+    // With more open at every other look connections come and go, and wait for who accepts them.
+    let looks = std::cell::Cell::new(0);
+    let moves = changed(&evidence, |_, metric, raw| {
+        let is_open = metric == "process.fds";
+        looks.set(looks.get() + u64::from(is_open));
+        Some(if is_open && looks.get() % 2 == 0 { raw + 3 } else { raw })
+    });
+    assert_eq!(named(&header, &moves).as_deref(), Some("tcp.acceptor"));
+}

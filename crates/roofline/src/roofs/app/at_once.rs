@@ -52,9 +52,16 @@ impl AtOnce {
         let sum = format!("{count} at a time / {} = {rate}", duration(alone));
         Ok(Claim::place(vec![Part::capacity(Resource::Slots, served, alone)])
             .sum(stops.map_or(sum, |of| of.words()))
-            .seen(seen(facts))
+            .seen(asks(facts, served) + &seen(facts))
             .lifted_by([remedy]))
     }
+}
+
+/// `what is served waits for 127.0.0.1:28907 (python3, pid 812); `, where it has about as many questions out.
+fn asks(facts: &Facts, served: f64) -> String {
+    let about = (HALFWAY * served)..(served * (1.0 + HALFWAY));
+    let asked = facts.inside.asked.first().filter(|of| about.contains(&of.asked));
+    asked.map_or(String::new(), |of| format!("what is served waits for {}; ", of.words()))
 }
 
 fn go_on() -> Remedy {

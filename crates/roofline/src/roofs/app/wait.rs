@@ -81,8 +81,11 @@ fn by_event_loop(facts: &Facts) -> bool {
     };
     // Where all wait for nearly as long, none waits for more or less than the one before.
     let differ = headers.p99_s > (1.0 + HOLDS) * headers.p50_s;
+    // Of as many as there are requests each may have one of its own.
+    let are_few = threads.poll + threads.poll_timed < facts.under_way();
     headers.alternate
         && differ
+        && are_few
         && headers.rhythm.and_then(|rhythm| rhythm.alike).is_some_and(|alike| alike < HOLDS)
         && facts.pace().is_none()
         && threads.poll_within(facts.exchange_s()) >= HALFWAY
