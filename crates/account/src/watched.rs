@@ -92,10 +92,6 @@ pub struct Exchanges {
     pub hung_up_per_s: f64,
     /// Connections opened a second.
     pub opened_per_s: f64,
-    /// Answers a second that were the first of their connection; a handshake of TLS is none.
-    pub first_per_s: f64,
-    /// From such a request's last byte to its answer's first, mean. Unit: seconds.
-    pub first_s: f64,
     /// Answers a second that began with a refusal, by kind, in the order of [`Refusal::ALL`].
     pub told_no: [f64; Refusal::ALL.len()],
     /// The share of its answers to requests in TLS, 0 to 1.
@@ -510,9 +506,6 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         refused_per_s: per_s(capture::REFUSED) + cut_off(capture::RESET),
         hung_up_per_s: cut_off(capture::HUNG_UP),
         opened_per_s: per_s(capture::OPENED),
-        first_per_s: per_s(capture::FIRST_EXCHANGES),
-        first_s: time(capture::FIRST_TIME).unwrap_or(0.0)
-            / counted(capture::FIRST_EXCHANGES).max(1.0),
         told_no: Refusal::ALL.map(|refusal| per_s(capture::told_no(refusal))),
         tls: counted(capture::TLS) / count.max(1.0),
         shaking: under_way(capture::HANDSHAKE_TIME),

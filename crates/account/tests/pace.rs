@@ -17,8 +17,6 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         p99_s: 0.06,
         refused_per_s: 0.0,
         opened_per_s: 0.0,
-        first_per_s: 0.0,
-        first_s: 0.0,
         told_no: [0.0; 7],
         answering: 0.0,
         lasting: None,

@@ -68,10 +68,6 @@ metrics! {
     EXCHANGES: u64 = "capture.exchanges", "1";
     /// Time from a request's last byte to its answer's first, summed up since the capture began.
     SERVICE_TIME: Duration = "capture.service_time", "ns";
-    /// Requests answered that were the first of their connection, since the capture began; of connections seen from their begin. A handshake of TLS is none.
-    FIRST_EXCHANGES: u64 = "capture.first_exchanges", "1";
-    /// Time from their last byte to their answer's first, summed up since the capture began.
-    FIRST_TIME: Duration = "capture.first_time", "ns";
     /// Time from a request's first byte to its last, of those answered, summed up since the capture began.
     REQUEST_TIME: Duration = "capture.request_time", "ns";
     /// Times that a small part of a request was acknowledged late (36 ms or more, a delayed ACK), and another small part came next, since the capture began.
@@ -259,7 +255,6 @@ pub fn push(
         count(PACKETS, totals.packets);
         count(EXCHANGES, totals.exchanges);
         count(CONNECTIONS, totals.connections);
-        count(FIRST_EXCHANGES, totals.first_exchanges);
         count(REQUEST_ACKS, totals.request_acks);
         count(ASKED_AGAIN, totals.asked_again);
         count(OPENED, totals.opened);
@@ -284,7 +279,6 @@ pub fn push(
         count(ONE_IN, u64::from(exchanges.sampling().one_in()));
         let mut time = |metric, nanos| evidence.push(at, of, metric, Duration::from_nanos(nanos));
         time(SERVICE_TIME, totals.service_time);
-        time(FIRST_TIME, totals.first_time);
         time(REQUEST_TIME, totals.request_time);
         time(REQUEST_HELD, totals.request_held);
         time(REQUEST_REACTION, totals.request_reaction);

@@ -54,21 +54,14 @@ impl Facts<'_> {
         Opening { each, upstream, connect_s, first_and_later_s, share: share(&stack) }
     }
 
+    /// Of a made load, whose requests are alike. What watched clients ask first may be more than what they ask then.
     fn first_and_later_s(&self) -> Option<[f64; 2]> {
-        let [all, all_s, first, first_s] = match self.load {
-            Load::Made => {
-                let (first, first_s) = self.run.load.first_answers;
-                let all_s = self.run.load.service.mean() / 1e9;
-                [self.run.load.exchanges as f64, all_s, first as f64, first_s.as_secs_f64()]
-            }
-            Load::Watched => {
-                let (_, of) = self.captured().ok()?;
-                let [all, first] = [of.per_s, of.first_per_s].map(|rate| rate * self.run.seconds());
-                [all, of.service_s, first, of.first_s]
-            }
-        };
+        let (load, (first, first_s)) = (self.run.load, self.run.load.first_answers);
+        let (first, first_s) = (first as f64, first_s.as_secs_f64());
+        let (all, all_s) = (load.exchanges as f64, load.service.mean() / 1e9);
         let later = all - first;
-        (first.min(later) >= FEW).then(|| [first_s, (all * all_s - first * first_s) / later])
+        let are_enough = self.load == Load::Made && first.min(later) >= FEW;
+        are_enough.then(|| [first_s, (all * all_s - first * first_s) / later])
     }
 
     /// After how many answers the target closes each connection of a made load. The client's next request may cross

@@ -54,8 +54,6 @@ pub(super) struct Connection {
     done: [bool; 2],
     /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
     served: bool,
-    /// It was seen from its begin, and no request but a handshake of TLS was answered.
-    is_new: bool,
     /// When its first request was seen, and how long it has waited for answers since then, in ns.
     asks_since: Option<Timestamp>,
     waited: u64,
@@ -130,7 +128,6 @@ impl Connection {
             ends: [None; 2],
             done: [false; 2],
             served: !begins,
-            is_new: begins,
             asks_since: None,
             waited: 0,
             acked: None,
@@ -326,9 +323,6 @@ impl Connection {
                 if shakes {
                     totals.handshakes += weight;
                     totals.handshake_time += weight * at.nanos_since(first);
-                } else if std::mem::take(&mut self.is_new) {
-                    totals.first_exchanges += weight;
-                    totals.first_time += weight * at.nanos_since(last);
                 }
                 if let Some(refusal) = segment.refusal {
                     totals.told_no[refusal.index()] += weight;

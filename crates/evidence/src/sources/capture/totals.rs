@@ -9,10 +9,6 @@ pub struct Totals {
     pub exchanges: u64,
     /// See [`super::SERVICE_TIME`].
     pub service_time: u64,
-    /// See [`super::FIRST_EXCHANGES`].
-    pub first_exchanges: u64,
-    /// See [`super::FIRST_TIME`].
-    pub first_time: u64,
     /// See [`super::REQUEST_TIME`].
     pub request_time: u64,
     /// See [`super::REQUEST_ACKS`].

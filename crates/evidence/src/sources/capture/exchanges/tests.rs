@@ -38,8 +38,6 @@ fn a_request_in_two_parts_and_a_streamed_answer_are_one_exchange() {
         exchanges: 1,
         // From its last byte at 3 to the first one back at 13.
         service_time: 10 * MS,
-        first_exchanges: 1,
-        first_time: 10 * MS,
         request_time: 2 * MS,
         answer_time: 50 * MS,
         idle_time: 30 * MS,
