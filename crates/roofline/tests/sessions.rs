@@ -67,11 +67,11 @@ fn threads_that_are_kept_for_their_connections_limit_these_and_no_acceptor() {
     let (header, evidence) = recording("foreign/thread-kept-for-its-connection");
     assert_eq!(named(&header, &evidence).as_deref(), Some("app.connection-limit"));
     // With more open at every other look connections come and go, and wait for who accepts them.
-    let looks = std::cell::Cell::new(0);
+    let looks = std::cell::Cell::new(0_u64);
     let moves = changed(&evidence, |_, metric, raw| {
         let is_open = metric == "process.fds";
         looks.set(looks.get() + u64::from(is_open));
-        Some(if is_open && looks.get() % 2 == 0 { raw + 3 } else { raw })
+        Some(if is_open && looks.get().is_multiple_of(2) { raw + 3 } else { raw })
     });
     assert_eq!(named(&header, &moves).as_deref(), Some("tcp.acceptor"));
 }
