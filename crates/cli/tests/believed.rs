@@ -528,12 +528,14 @@ fn ab_starts_both_in_turn_and_ends_when_it_is_clear() {
     let order: Vec<_> = said.lines().filter(|line| line.len() == 3).collect();
     assert_eq!(order[..6], ["A 1", "B 1", "B 2", "A 2", "A 3", "B 3"], "{said}");
 
-    // Gates are about the second side; that one build differs from itself by chance is not of them.
+    // Gates are about the second side; that one build differs from itself by chance, or by a CPU that a neighbour has as
+    // well, is not of them, and ends otherwise.
     for (gate, code) in [("availability<50%", 0), ("mean>1us", 3)] {
         let gates = ["-q", "--tolerance", "80%", "--fail-if", gate, "--rounds", "3", "--"];
         let gates = [&gates[..], &[&same, "--", &same]].concat();
         let mut ab = Linerate::start(&[&load[..], &gates].concat());
-        assert_eq!(ab.end(LONG), code, "{gate}: {}{}", ab.out(), ab.err());
+        let ended = ab.end(LONG);
+        assert!(ended == code || (code, ended) == (0, 5), "{gate}: {}{}", ab.out(), ab.err());
         let found = ab.json();
         schemas::assert_as_promised("compare", &found);
         assert_eq!(found["gates"][0]["breached"], code == 3, "{found}");
