@@ -137,7 +137,8 @@ fn times(facts: &Facts, gains: [f64; 3]) -> Predicted {
 fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
     let lost = asked - served;
     // A few are chance, unless they are a large part of all.
-    if lost < FEW && lost < HOLDS * asked || lost < TURNED_AWAY * asked {
+    let few = lost < FEW && (lost < SAMPLES as f64 || lost < HOLDS * asked);
+    if few || lost < TURNED_AWAY * asked {
         return None;
     }
     let times = asked / served.max(1.0);
@@ -176,7 +177,8 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
         // A client pauses as long as its connection is idle, or not at all.
         let low = after(f64::from(facts.run.connections()), 1.0 / FEW);
         let high = after(facts.most_under_way(), 1.0 / FEW / FEW).max(low);
-        return covers(facts, at, each).then(|| [low, (low * high).sqrt(), high].into());
+        let holds = covers(facts, at, each) && low > facts.attained;
+        return holds.then(|| [low, (low * high).sqrt(), high].into());
     }
     let place = &facts.place;
     let share = each * facts.attained / place.of.max(1e-9);
@@ -233,7 +235,7 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
         Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),
         Regime::RateSet | Regime::Met => false,
         // Where nothing is full, an exchange takes as long as its work.
-        _ => is_much(facts, each),
+        _ => is_much(facts, each) && covers(facts, At::Service, each),
     };
     let predicted = match () {
         () if by_others => model.without_others(),
@@ -358,7 +360,9 @@ fn covers(facts: &Facts, at: At, each: f64) -> bool {
     let Some(account) = facts.account.as_ref().filter(|account| account.is_split()) else {
         // Where exchanges wait for each other, a place has what each takes of it alone.
         let alone = facts.model.as_ref().map_or(f64::INFINITY, |model| model.alone.mid);
-        return each >= HOLDS * facts.exchange_s().min(alone);
+        // A round trip of each exchange is on the path in any case.
+        let rtt = if at == At::Path { min_rtt(&facts.run).unwrap_or(0.0) } else { 0.0 };
+        return each + rtt >= HOLDS * facts.exchange_s().min(alone);
     };
     let here: f64 = match at {
         At::Held(station, held) => account.held(station, held),

@@ -158,7 +158,8 @@ impl Facts<'_> {
             (of.port, unread, of.accepted() - of.unanswered_unread)
         };
         let most = self.watched.iter().map(of_port).max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (most.1 >= 1.0 && most.2 >= HALFWAY).then_some(most)
+        let (_, unread, read) = most;
+        (unread >= 1.0 && unread >= HOLDS * (unread + read) && read >= HALFWAY).then_some(most)
     }
 
     /// Connections begun, by their headers; a repeated SYN does not count.

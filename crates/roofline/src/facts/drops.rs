@@ -79,8 +79,8 @@ impl Stalls {
         // Exchanges that are quicker alone than the median wait for the timer as others do.
         let quick = service.share_within(0, ((alone + FULL * TIMER) * 1e9) as u64);
         let typical = service.at(50.0).map_or(alone, |at| at.value as f64 / 1e9);
-        // Where most are late the median is one of those.
-        let typical = if quick > HALFWAY { typical } else { alone };
+        // Where most are late the median is one of those; with servers near and far it is one of either.
+        let typical = if quick > HALFWAY && run.load.pairs.is_empty() { typical } else { alone };
         let time = (1.0 - quick * typical / mean.max(1e-9)).clamp(0.0, 1.0);
         Ok(Self { exchanges: 1.0 - quick, each: time * mean, time })
     }

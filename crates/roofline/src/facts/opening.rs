@@ -77,8 +77,11 @@ impl Facts<'_> {
         let each = load.answered as f64 / (again + connections / 2.0);
         let known_to = each * (connections / 2.0 + FEW) / again;
         let is_whole = 1.0 / each < HALFWAY && (each - each.round()).abs() <= known_to;
+        let of_others = load.errors.values().sum::<u64>() - self.unheard();
         // A server that cuts off requests closes no connection between two of them.
-        (is_whole && (self.unheard() as f64) < FULL * again).then(|| each.round())
+        let is_alike = of_others as f64 <= TURNED_AWAY * load.answered as f64
+            && (self.unheard() as f64) < FULL * again;
+        (is_whole && is_alike).then(|| each.round())
     }
 
     /// Exchanges whose connection ended before the answer began.
@@ -124,6 +127,8 @@ impl Facts<'_> {
         let of_host = host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, of_host);
         let work = [(Resource::TargetCpu, of_target), (Resource::HostCpu, of_host)];
         let work = work.map(|(resource, kernel)| (resource, self.per_exchange(kernel * theirs)));
+        let is_known = |(_, each): &(_, f64)| self.run.header.target.local && *each > 0.0;
+        let work = work.into_iter().filter(is_known);
         parts.extend(work.map(|(resource, each)| Part::Work { resource, each }));
         parts
     }
