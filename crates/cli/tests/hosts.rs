@@ -45,6 +45,20 @@ fn address(n: usize, end: usize) -> String {
     format!("198.18.214.{}", 4 * n + end)
 }
 
+/// Removes what a run of these tests that a signal ended has left: it has the same addresses.
+fn clear() {
+    let Ok(all) = fs::read_dir("/run/netns") else { return };
+    for name in all.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        let Some((process, _)) = name.strip_prefix("lrh").and_then(|of| of.split_once('x')) else {
+            continue;
+        };
+        if !fs::exists(format!("/proc/{process}")).unwrap() {
+            ip(&format!("link del {name}"));
+            assert!(ip(&format!("netns del {name}")));
+        }
+    }
+}
+
 impl Host {
     /// One whose monotonic clock is so many seconds ahead.
     fn start(n: usize, home: &TempDir, ahead: u32) -> Self {
@@ -118,6 +132,7 @@ impl Hosts {
             return None;
         }
         needs(&["erl", "ip", "unshare"]);
+        clear();
         let home = TempDir::new().unwrap();
         let cookie = home.path().join(".erlang.cookie");
         fs::write(&cookie, COOKIE).unwrap();

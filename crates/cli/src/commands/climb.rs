@@ -88,6 +88,12 @@ fn gained(step: &Step) -> bool {
     step.effect.as_ref().is_some_and(|effect| effect.interval[0] > 1.0)
 }
 
+/// Of a step that has none for certain: so, in a sentence.
+fn without_gain(step: &Step) -> Option<String> {
+    let (advice, effect) = step.turned.as_ref().zip(step.effect.as_ref())?;
+    (!gained(step)).then(|| format!("{} gave no certain gain: {}", advice.knob, effect.says))
+}
+
 impl Climber<'_> {
     /// The steps, and why there are no more.
     fn climb(&mut self, most: usize) -> Result<(Vec<Step>, Result<String, Failure>), Failure> {
@@ -122,11 +128,12 @@ impl Climber<'_> {
                 Ok(step) => step,
                 Err(failure) => break Err(failure),
             };
-            let has_gained = gained(&step);
-            let knob = step.turned.as_ref().map(|advice| advice.knob.clone()).unwrap_or_default();
+            let without = without_gain(&step);
             steps.push(step);
-            if !has_gained && !self.runner.is_cancelled() {
-                break Ok(format!("{knob} brought no gain: the roof above it was not lifted"));
+            if let Some(why) = without
+                && !self.runner.is_cancelled()
+            {
+                break Ok(why);
             }
         };
         let ended = match (self.reached(&mut steps, &mut judged), ended) {
