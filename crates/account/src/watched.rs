@@ -179,7 +179,8 @@ impl Exchanges {
     /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
     pub fn clients_rest(&self) -> bool {
         let answered = self.per_s * self.service_s;
-        self.idle_s.is_finite()
+        self.alternate
+            && self.idle_s.is_finite()
             && self.idle_s > self.service_s
             && self.under_way <= (1.0 + HOLDS) * answered
             && self.others_wait()

@@ -202,8 +202,10 @@ impl<'a> Facts<'a> {
 
     /// How many ask at a time at most: one a connection; any number of nodes' processes, which share a channel.
     pub(crate) fn callers(&self) -> u64 {
-        let is_asked_by_nodes =
-            self.load == Load::Watched && self.watched.is_empty() && self.channels().is_ok();
+        let is_asked_by_nodes = self.load == Load::Watched
+            && self.watched.is_empty()
+            && self.channels().is_ok()
+            && self.requests() <= 0.0;
         if is_asked_by_nodes { u64::MAX } else { u64::from(self.run.connections()) }
     }
 
@@ -228,7 +230,7 @@ impl<'a> Facts<'a> {
     }
 
     /// What sets the rate of a watched service, by the rhythm of its answers. Where it always has a question out, the
-    /// peer's answers come so evenly, and no clock's.
+    /// peer's answers come so evenly, and no clock's; but a peer that answers one by one makes no bursts.
     pub(crate) fn pace(&self) -> Option<Pace> {
         let (port, mut headers) = self.captured().ok()?;
         // What one thread computes, it computes one after the other: no order of what they wait for.
@@ -245,7 +247,9 @@ impl<'a> Facts<'a> {
         if is_one_thread && port.is_emptied_by_turns() {
             return Some(Pace::AtOnce(1.0));
         }
-        let passes_on = self.inside.questions() >= HALFWAY;
+        let beat = headers.rhythm.and_then(|rhythm| rhythm.beat);
+        let of_bursts = beat.and_then(|beat| Pace::of_beat(&beat, headers.under_way));
+        let passes_on = of_bursts.is_none() && self.inside.questions() >= HALFWAY;
         headers.pace().map(|pace| match pace {
             Pace::Clock if passes_on => Pace::AtOnce(1.0),
             pace => pace,

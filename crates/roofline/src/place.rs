@@ -125,19 +125,32 @@ fn made(facts: &Facts) -> Place {
         // Evidence without the experiment: there is only the number served at a time.
         return Place { at_once: Some(Estimate::exact(facts.attained * model.alone.mid)), ..place };
     };
-    place.at_once = experiment.at_once();
+    let is_known = experiment.inconclusive.is_none() || gives_no_more;
+    place.at_once = experiment.at_once().filter(|_| is_known);
     let times = experiment.spaced_s.zip(experiment.alone_s);
     // Work after an answer makes the next request late as well, by half of its time. An idle target does none.
     let most = if used < HALFWAY { EXPLAINED } else { HALFWAY };
-    let is_late = times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
+    // A clock has each exchange wait. Where few have all of the waiting, they wait for what others left to do.
+    let typical = |step: &Step| Some(step.service_at(HALFWAY)? * 2 >= step.mean_service()?);
+    let each_waits = facts.run.evidence.step(StepKind::Alone).and_then(typical) != Some(false);
+    let is_late = each_waits && times.is_some_and(|(spaced, alone)| spaced.high < most * alone.low);
     let is_looked_after = used < HALFWAY && experiment.some_spaced_are_early;
     let is_clock = (is_late || is_looked_after) && !facts.asks_always(place.of);
     if is_clock && place.at_once.is_some_and(|k| k.low < 1.0 + HALFWAY) {
         return place.is(Regime::RateSet, Some(Resource::Slots));
     }
     let conclusive = experiment.elasticity.filter(|_| experiment.inconclusive.is_none());
+    // All together do no more than one alone: the widest interval does not change that.
+    let is_no_more = place.at_once.is_some_and(|k| k.high < 1.0) && place.of >= 2.0;
+    // Where others slow each one down, those that were read are served, and the others are not.
+    let read = facts.at(Station::Application);
+    if is_no_more && place.station == Some(Station::Unread) && read >= 1.0 {
+        place.at_once = Some(Estimate::exact(read));
+    }
     match conclusive {
-        _ if gives_no_more => place.is(Regime::Full, Some(Resource::Slots)),
+        _ if gives_no_more || conclusive.is_some() && is_no_more => {
+            place.is(Regime::Full, Some(Resource::Slots))
+        }
         // In between, more connections still give more.
         Some(e) if e.low >= HOLDS => place.is(Regime::Delayed, None),
         // Uncertain, or not measured: unknown.
@@ -157,7 +170,7 @@ fn engine(facts: &Facts) -> Resource {
 }
 
 /// Whether a process has most of so many requests: their processes wait for it, or they are in its mailbox (where
-/// their number is unknown, never empty), and it works, or waits for a process that it asked. Or it
+/// their number is unknown, never empty and not growing), and it works, or waits for a process that it asked. Or it
 /// always works while none sleeps: they wait in a queue of its own, or unread. Samples are too few for how full it is.
 fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let callers = facts.callers();
@@ -166,8 +179,11 @@ fn in_a_process(facts: &Facts, of: f64) -> Option<Resource> {
     let is_one = facts.inside.running <= 1.0 + HALFWAY;
     let none_sleeps = of >= FULL && is_one && awake >= EXPLAINED * of;
     let has_them = |process: &Process| {
+        // Its mailbox is about as long at all times: those that ask wait for the answer.
+        let [shortest, longest] = process.mail.map(|length| length as f64);
+        let is_steady = longest - shortest <= HALFWAY * longest;
         let most = match callers {
-            u64::MAX => process.with_mail >= FULL && process.mailbox as f64 >= FEW,
+            u64::MAX => process.with_mail >= FULL && process.mailbox as f64 >= FEW && is_steady,
             // What nobody takes is none of the requests.
             _ => {
                 let waiting = process.waiting(callers);

@@ -72,6 +72,11 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
             crate::silence::stopped(facts).concat()
         );
     }
+    let again: f64 = facts.headers().map(|of| of.asking_again).sum();
+    let is_again = again >= HALFWAY * facts.place.of.max(1.0);
+    if is_again {
+        says += "; their clients send the next request without an answer: they want none, or their answers are lost";
+    }
     // Those unread wait behind one that runs; that it always runs is a limit too.
     let waits =
         inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
@@ -81,12 +86,13 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         facts.ports(|port| port.air + port.asking()) + facts.ports(|port| port.held.congestion);
     // For most of them it is unknown whether they wait.
     let untold = facts.ports(Watched::untold);
-    let is_told = untold < HALFWAY * connections || facts.captured().is_ok();
+    let is_told = untold < 1.0 || untold < HALFWAY * connections || facts.captured().is_ok();
     // Where fewer than one wait, a request finds none before it.
     let is_work = is_told
         && !is_held
         && !is_behind
         && hang.is_none()
+        && !is_again
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
     if !is_work {

@@ -17,8 +17,19 @@ impl Facts<'_> {
         all
     }
 
-    /// Those that own connections and wait in the middle of something: each that was sampled stands for as many.
+    /// Whether most requests wait in the owners of their connections, and in no call: whoever else works does not serve them.
+    pub(crate) fn owners_wait_alone(&self) -> bool {
+        let alone = self.owners_waiting().filter(|(_, of)| of.wait != Some("call"));
+        let alone: f64 = alone.map(|(count, _)| count).sum();
+        alone > 0.0 && alone >= HALFWAY * self.place.exchanges
+    }
+
     fn owners_wait(&self) -> impl Iterator<Item = (f64, &str)> {
+        self.owners_waiting().map(|(count, of)| (count, of.stack))
+    }
+
+    /// Those that own connections and wait in the middle of something: each that was sampled stands for as many.
+    fn owners_waiting(&self) -> impl Iterator<Item = (f64, &Process<'_>)> {
         let owners = || self.processes.iter().filter(|of| of.is_owner);
         let all = match self.load {
             Load::Watched => self.ports(|port| port.connections),
@@ -26,7 +37,7 @@ impl Facts<'_> {
         };
         let each = all / owners().count().max(1) as f64;
         let waits = |of: &&Process| of.waits_inside() && of.wait != Some("recv");
-        owners().filter(waits).map(move |of| (each, of.stack))
+        owners().filter(waits).map(move |of| (each, of))
     }
 
     /// Owners of connections that sleep for a set time.

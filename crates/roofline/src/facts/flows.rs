@@ -269,6 +269,7 @@ impl Facts<'_> {
         let share = mean_over(&readers, full)?;
         let bytes = mean_over(&readers, |flow| flow.mean(tcp_info::RQUEUE))?;
         let full = share * f64::from(self.run.connections());
+        let full = if self.is_split() { full.min(self.at(Station::Unread)) } else { full };
         Ok(Unread { full, share, bytes, readers: readers.len() as f64 })
     }
 }

@@ -37,7 +37,16 @@ pub struct Process<'a> {
     pub is_owner: bool,
 }
 
+/// Larger heaps than this are collected on dirty schedulers. Unit: bytes.
+// Source: `ERTS_POTENTIALLY_LONG_GC_HSIZE`, erts/emulator/beam/erl_gc.h: 128 Ki words.
+const LARGE: f64 = 128.0 * 1024.0 * 8.0;
+
 impl Process<'_> {
+    /// Whether its heap is collected on dirty schedulers.
+    pub fn is_large(&self) -> bool {
+        self.heap > LARGE
+    }
+
     /// Messages that stay in its mailbox: more than callers, constant but for theirs, or for a few that come and stay too.
     /// Work grows, or is worked off.
     pub fn standing(&self, callers: u64) -> u64 {

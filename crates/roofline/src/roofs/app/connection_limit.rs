@@ -11,6 +11,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     let AcceptQueue { port, waiting, least, drained } = facts.accept_queue()?;
     silent_if(least == 0 || drained >= HOLDS, "the accept queue empties")?;
+    let unread = facts.ports(|port| port.unanswered_unread);
+    let is_stuck = unread >= 1.0 && unread >= HALFWAY * facts.ports(Watched::accepted);
+    silent_if(is_stuck, "the accepted connections are not read either")?;
     let came = facts.came()?;
     let by_turns = facts.let_in_by_turns();
     let why = format!("{came:.0} connections came and {waiting:.1} wait: it accepts connections");

@@ -52,9 +52,12 @@ fn sum(queue: &Growing) -> String {
     let name = queue.name.as_ref().map_or("its queues in total".into(), |of| format!("queue {of}"));
     let more = format!("{name} grew by {:.0} in {}", queue.grown, duration(queue.seconds));
     let [put, taken] = [queue.published, queue.taken].map(|count| OpRate(count / queue.seconds));
-    match queue.consumers.is_some_and(|of| of.count == 0.0) {
-        true => format!("{put} published, none consumed; {more}"),
-        false => format!("{put} published, {taken} acknowledged; {more}"),
+    // Of a cluster's queues only the growth is known.
+    match (queue.published > 0.0, queue.consumers.is_some_and(|of| of.count == 0.0)) {
+        (true, true) => format!("{put} published, none consumed; {more}"),
+        (true, false) => format!("{put} published, {taken} acknowledged; {more}"),
+        (false, true) => format!("none consumed; {more}"),
+        (false, false) => more,
     }
 }
 
@@ -73,7 +76,7 @@ fn seen(queue: &Growing) -> String {
         ..=1.0 => format!("{consumers} with a prefetch of {limit:.0}"),
         count => format!("{consumers} with a prefetch of {:.0} each", limit / count),
     };
-    let each = queue.each();
+    let each = queue.each().filter(|_| of.are_full());
     says += &each.map_or(String::new(), |each| format!(", {} a message", duration(each)));
     let held = of.held.map(|held| format!("; {:.0} of {limit:.0} unacknowledged", held.min(limit)));
     says + &held.unwrap_or_default()
@@ -92,7 +95,8 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
             ),
         ];
     }
-    let Some((of, takes)) = queue.consumers.zip(queue.each()) else {
+    let full = queue.consumers.filter(|of| of.are_full());
+    let Some((of, takes)) = full.zip(queue.each()) else {
         let more = Remedy::human(
             "processes more messages at a time",
             "more consumers of this queue (rabbitmqctl list_consumers shows the present ones)",

@@ -58,8 +58,10 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
         true => Claim::work(Resource::TargetThread, each.min(facts.per_exchange(threads.fullest))),
         false => Claim::delay(At::Service, each),
     };
+    let inside = facts.inside.disk;
+    let waits = inside > 0.0 && inside >= HALFWAY * facts.at(Station::Application);
     Ok(claim
-        .sized_if(threads.disk >= HOLDS * (threads.disk + threads.running))
+        .sized_if(waits || threads.disk >= HOLDS * (threads.disk + threads.running))
         .sum(format!("{} of waiting for {what} {}", duration(each), facts.each()))
         .seen(format!(
             "{:.2} of its threads wait for {what} at any time, {:.2} run; its busiest thread{name} is busy for \

@@ -54,8 +54,10 @@ fn late_to_read(facts: &Facts) -> f64 {
     let unread = facts.at(Station::Unread);
     let is_long = facts.per_exchange(unread) * 1e9 >= FEW * WAKING;
     let is_ready = facts.target.as_ref().and_then(|of| of.runnable).unwrap_or(0.0) >= HALFWAY;
+    // A thread that is often busy reads late without any sleep.
+    let is_free = facts.stations.fullest().is_none_or(|(_, full)| full < HALFWAY);
     let full = facts.unread().map_or(0.0, |of| of.full);
-    if is_long && !is_ready { unread - full } else { 0.0 }
+    if is_long && is_free && !is_ready { unread - full } else { 0.0 }
 }
 
 /// Whether each request of a watched service waits in the application for a time of its own.
@@ -69,7 +71,7 @@ fn each_for_itself(facts: &Facts) -> bool {
     // Of a node its processes are asked. Where answers come in an order, some hold what others sleep for (mnesia's locks).
     let owners = if facts.pace().is_none() { facts.owners_sleep() } else { 0.0 };
     let timers = timers.max(owners);
-    let of_threads = timers >= EXPLAINED * place.exchanges;
+    let of_threads = timers >= 2.0 && timers >= EXPLAINED * place.exchanges;
     place.regime == Regime::Delayed
         || ((of_threads || by_event_loop(facts)) && place.regime == Regime::Unknown)
 }
@@ -83,10 +85,13 @@ fn by_event_loop(facts: &Facts) -> bool {
     let differ = headers.p99_s > (1.0 + HOLDS) * headers.p50_s;
     // Of as many as there are requests each may have one of its own.
     let are_few = threads.poll + threads.poll_timed < facts.under_way();
+    let exchange_s = facts.exchange_s();
+    let [.., longest] = linerate_evidence::sources::threads::TIMEOUTS;
     headers.alternate
+        && exchange_s <= longest.as_secs_f64()
         && differ
         && are_few
         && headers.rhythm.and_then(|rhythm| rhythm.alike).is_some_and(|alike| alike < HOLDS)
         && facts.pace().is_none()
-        && threads.poll_within(facts.exchange_s()) >= HALFWAY
+        && threads.poll_within(exchange_s) >= HALFWAY
 }

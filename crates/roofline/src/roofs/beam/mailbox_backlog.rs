@@ -6,11 +6,11 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let length = |each: &Connection| each.of.mean(owner::MAILBOX);
-    let pushed = facts.those(|each| each.is_pushed)?;
+    let pushed = facts.those(|each| each.is_pushed && each.bytes > 0.0)?;
     pushed.these.iter().try_for_each(|each| length(each).map(drop))?;
     let is_behind = |each: &Connection| {
         let stands = each.standing().is_ok_and(|standing| standing >= FEW);
-        each.is_pushed && length(each).is_ok_and(|of| of >= FEW) && !stands
+        each.is_pushed && each.bytes > 0.0 && length(each).is_ok_and(|of| of >= FEW) && !stands
     };
     let behind = facts.those(is_behind)?;
     let owners = behind.these.len() as f64;

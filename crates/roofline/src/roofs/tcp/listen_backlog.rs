@@ -13,6 +13,9 @@ const SOMAXCONN: &str = "net.core.somaxconn";
 // Source: the backlog had 16 bits until Linux 5.4; its maximum is no limit.
 const MOST: u64 = 65_535;
 
+// Source: `TCP_TIMEOUT_INIT`, include/net/tcp.h; RFC 6298, 2.1. Unit: seconds.
+const RETRY_S: f64 = 1.0;
+
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     silent_if(!run.header.target.local, "the target's listener is on another host")?;
@@ -40,6 +43,14 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_never_empty = facts.accept_queue().is_ok_and(|queue| queue.least > 0);
     let by_turns = facts.load == Load::Watched && facts.lets_in_by_turns() && is_never_empty;
     silent_if(by_turns, "one is accepted when another ends: a longer queue would fill as well")?;
+    // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
+    let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
+    let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
+    let why = format!(
+        "a connection waits {} in the queue, and longer in a longer one",
+        duration(waits_s)
+    );
+    silent_if(waits_s >= RETRY_S, why)?;
     let queue = backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"));
     let on = listener.map_or(String::new(), |(port, _)| format!(" of port {port}"));
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;

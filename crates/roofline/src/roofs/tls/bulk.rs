@@ -36,7 +36,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             format!("at {price:.1} ns a byte"),
         ),
     };
+    let least = if measured.is_some() { HALFWAY } else { HOLDS };
     Ok(Claim::priced(each, work)
+        .sized_if(each >= least * work)
         .sum(sum)
         .seen(format!("{rate}/s are encrypted; {by} that is {share:.0} % of the target's CPU time"))
         .at_least(Least::OfBothEnds)

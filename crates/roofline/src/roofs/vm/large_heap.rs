@@ -4,15 +4,11 @@
 
 use crate::prelude::*;
 
-/// Larger heaps than this are collected on dirty schedulers. Unit: bytes.
-// Source: `ERTS_POTENTIALLY_LONG_GC_HSIZE`, erts/emulator/beam/erl_gc.h: 128 Ki words.
-const LARGE_HEAP: f64 = 128.0 * 1024.0 * 8.0;
-
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let node = facts.serving_node()?;
     // Without samples of processes nothing is known of heaps.
     node.last(waits::ASKED)?;
-    let large = facts.processes.iter().filter(|of| of.heap > LARGE_HEAP && of.running > 0.0);
+    let large = facts.processes.iter().filter(|of| of.is_large() && of.running > 0.0);
     let worst = large.max_by(|a, b| a.heap.total_cmp(&b.heap));
     let worst = worst.or_not_here("no sampled process at work has a large heap")?;
     let (cpu, _, let_run) = facts.schedulers()?;

@@ -22,8 +22,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let told = others.filter(|of| of.mailbox > u64::from(run.connections()) && !traced.is_empty());
     let tracer = told.max_by(|a, b| a.running.total_cmp(&b.running));
     let used = tracer.map_or(0.0, |tracer| {
-        // Its mailbox is collected with it, on dirty schedulers.
-        (node.of_one(tracer.running) + node.dirty_cpu) * let_run
+        // A large mailbox is collected with it, on dirty schedulers.
+        let collected = if tracer.is_large() { node.dirty_cpu } else { 0.0 };
+        (node.of_one(tracer.running) + collected) * let_run
     });
     let each = facts.per_exchange(used);
     let (count, first) = (traced.len(), traced.first().map(|first| first.words()));

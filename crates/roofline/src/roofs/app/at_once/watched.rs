@@ -22,22 +22,25 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     silent_if(facts.stations.fullest().is_some_and(|(_, used)| used >= EXPLAINED), why)?;
     // Each of those that are accepted is served, and the next one is accepted when one of them ends.
     let by_turns = facts.let_in_by_turns().filter(|_| place.station == Some(Station::AcceptQueue));
-    if let Some(at_once) = by_turns.or_else(|| by_answers(facts)) {
+    if let Some(at_once) = by_turns.or_else(|| by_answers(facts, &headers)) {
         return served(at_once, 1.0);
     }
     // A lock is held until its holder's transaction ends.
-    if let Some((at_once, per_s)) = headers.in_transactions() {
+    let inside = &facts.inside;
+    let is_told = |of: &(f64, f64)| inside.running < 0.5 * of.0 && inside.questions() <= of.0;
+    if let Some((at_once, per_s)) = headers.in_transactions().filter(is_told) {
         return Ok((Estimate::exact(at_once), at_once / per_s));
     }
     // Answers also come together where the only thread returns from one client.
     let timers = threads.map_or(0.0, |of| of.timer / of.all().max(1.0));
-    let is_with_one = place.station == Some(Station::Unread) && timers < HALFWAY;
+    let is_with_one =
+        place.station == Some(Station::Unread) && facts.one_is_away() && timers < HALFWAY;
     let why = "its answers come together: they wait for the same event";
     silent_if(headers.come_together() && !is_with_one, why)?;
     let why = "most answers come on connections that hardly wait: others wait for something else";
     silent_if(headers.others_wait(), why)?;
     let none = "no thread of its own shows what its requests wait for";
-    let at_once = by_waits(facts, port).or_not_here(none)?;
+    let at_once = by_waits(facts, port, &headers).or_not_here(none)?;
     let why = "the number of requests in service cannot be distinguished from those that wait";
     silent_if(at_once < 0.5 || place.of < 2.0 * at_once, why)?;
     let why = "requests and answers do not alternate, so the time of each is unknown";
@@ -46,18 +49,21 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
 }
 
 /// The number that the order of answers shows, where no more threads run and no more questions are out.
-fn by_answers(facts: &Facts) -> Option<f64> {
+fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     let Some(Pace::AtOnce(at_once)) = facts.pace() else { return None };
     let Inside { running, asked, .. } = &facts.inside;
     // All of its connections to a peer are in use: their number is known, where order is an estimate.
-    let all_asked = |of: &&Asked| are_in_use(of) && of.asked >= EXPLAINED * of.connections;
+    let all_asked =
+        |of: &&Asked| of.asked >= 1.0 && are_in_use(of) && of.asked >= EXPLAINED * of.connections;
     let known = asked.first().filter(all_asked).map_or(at_once, |of| of.connections);
-    (*running < 0.5 * at_once && facts.inside.questions() <= at_once).then_some(known)
+    // Where their order shows the number, they may as well compute.
+    let is_told = *running < 0.5 * at_once || headers.in_order() == Some(at_once);
+    (is_told && facts.inside.questions() <= at_once).then_some(known)
 }
 
 /// Requests in service. One shows as a connection that is accepted, or read, while others are not; as a question out to
 /// a peer; or as a sleeping thread that waits for neither lock nor events. How many wait for a CPU depends on CPUs.
-fn by_waits(facts: &Facts, port: &Watched) -> Option<f64> {
+fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<f64> {
     let (inside, place) = (&facts.inside, &facts.place);
     let (questions, threads) = (inside.questions(), facts.threads());
     let exchanges = facts.attained * facts.run.seconds();
@@ -66,7 +72,7 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<f64> {
     let queues = threads.map_or(0.0, |of| of.lock);
     let is_unsent = facts.ports(|port| port.held.all()) >= HOLDS * place.of;
     let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent;
-    Some(match place.station {
+    let at_once = match place.station {
         Some(Station::AcceptQueue) => port.accepted(),
         // Of connections that mostly rest any number can be asked.
         _ if questions >= 1.0 => inside.asked.iter().any(are_in_use).then_some(questions)?,
@@ -75,16 +81,23 @@ fn by_waits(facts: &Facts, port: &Watched) -> Option<f64> {
         // A thread that reads a request serves it, and the others are not read.
         Some(Station::Unread) if facts.one_is_away() => 1.0,
         Some(Station::Unread) => port.in_application(),
-        _ => match facts.run.taken() {
+        _ => match facts.run.taken().filter(|_| !facts.owners_wait_alone()) {
             // A node's threads are its schedulers: processes serve its requests.
             Some(taken) => taken,
             None if serving >= TWO || queues >= HALFWAY * place.of => serving,
-            // One of them holds what they wait for, at work or while its client sends next.
-            None if in_each_others_way(facts, port) >= HALFWAY * place.of => 1.0,
+            // One of them holds what they wait for, at work or while its client sends next. Processes that come and go
+            // with their connections are not counted.
+            None if headers.opened_per_s < HOLDS * headers.per_s
+                && in_each_others_way(facts, port) >= HALFWAY * place.of =>
+            {
+                return (inside.running < 1.0 + HALFWAY).then_some(1.0);
+            }
             // One thread in a timer is most runtimes' clock, unless as many others wait for it as requests do.
             None => return None,
         },
-    })
+    };
+    // Threads that run beside them serve others.
+    (inside.running < 0.5 * at_once).then_some(at_once)
 }
 
 /// Whether half of these connections have a question out, and no more than one each.
@@ -110,7 +123,10 @@ fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
 fn in_turn(facts: &Facts, threads: &States) -> bool {
     let (inside, steady) = (&facts.inside, facts.target.as_ref().and_then(|target| target.steady));
     let holds = inside.running + inside.runnable + threads.disk;
-    let is_one = (HOLDS_ONE..TWO).contains(&holds) && threads.together < 1.0 - FULL;
+    // Mostly ready and hardly running means woken often, with little to do each time.
+    let is_one = inside.running + threads.disk >= inside.runnable
+        && (HOLDS_ONE..TWO).contains(&holds)
+        && threads.together < 1.0 - FULL;
     let one_cpu = [1.0 - NO_GAIN, 1.0 + NO_GAIN];
     (is_one || steady.is_some_and(|[least, most]| least >= one_cpu[0] && most <= one_cpu[1]))
         && threads.fullest < FULL * (threads.running + threads.disk).min(1.0)
