@@ -8,7 +8,7 @@ use std::time::Duration;
 use linerate_evidence::sources::kernel_code::uninterrupted;
 use linerate_evidence::sources::run_times::{ThreadId, turns};
 use linerate_evidence::sources::threads::{
-    Architecture, Doing, LOCK_TIMED_RUNS, Said, TIMER_RUNS, Threads, doing, said, state,
+    Architecture, Doing, LOCK_TIMED_RUNS, Role, Said, TIMER_RUNS, Threads, doing, said, state,
 };
 use linerate_evidence::{Evidence, Subject};
 use linerate_model::Timestamp;
@@ -49,6 +49,8 @@ pub(crate) struct ThreadSampler {
     /// Their `syscall`, as far as they are kept open.
     files: HashMap<ThreadId, OwnedFd>,
     keeps: usize,
+    /// Of those that ran.
+    roles: HashMap<ThreadId, Role>,
     sums: Threads,
     /// Those that were asleep for a time, and in a lock with a timeout.
     timed: [Turns; 2],
@@ -120,6 +122,7 @@ impl ThreadSampler {
                 Some(limit) if limit < PLENTY => 0,
                 _ => KEPT,
             },
+            roles: HashMap::new(),
             sums: Threads::default(),
             timed: Default::default(),
             told: None,
@@ -173,7 +176,9 @@ impl ThreadSampler {
         // does not stand for them.
         let gone = count - asked.len();
         if gone * OLD <= count && !has_others(members) {
-            self.sums.take(&asked, (all - gone) as u64, at_once);
+            let roles = &mut self.roles;
+            let role = |id| *roles.entry(id).or_insert_with(|| role_of(id));
+            self.sums.take(&asked, (all - gone) as u64, at_once, role);
         }
         self.pace.sampled(at, cpu_time().saturating_sub(listed), random);
     }
@@ -219,6 +224,7 @@ impl ThreadSampler {
             let there: BTreeSet<ThreadId> = self.threads.iter().copied().collect();
             self.sums.keep(|id| there.contains(&id));
             self.files.retain(|id, _| there.contains(id));
+            self.roles.retain(|id, _| there.contains(id));
         }
     }
 
@@ -290,6 +296,12 @@ fn has_others(members: &[u32]) -> bool {
     let children = || text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
     let others = children().filter(|pid| !members.contains(pid)).count();
     others * OLD > children().count()
+}
+
+fn role_of((pid, tid): ThreadId) -> Role {
+    let mut buffer = [0; 32];
+    let name = start_of(&format!("/proc/{pid}/task/{tid}/comm"), &mut buffer);
+    name.map_or(Role::Other, |name| Role::of(&String::from_utf8_lossy(name)))
 }
 
 fn state_of((pid, tid): ThreadId) -> Option<char> {

@@ -96,6 +96,7 @@ pub static ROOFS: &[Roof] = &[
     roof!("app.rate-limit", "a rate limit of the service", app::rate_limit),
     roof!("app.dependency", "a dependency of the service", app::dependency),
     roof!("app.wait", "waits inside the application", app::wait),
+    roof!("app.garbage-collection", "a runtime's garbage collection", app::garbage_collection),
     roof!("app.refused", "refusals", app::refused),
     roof!("app.consumer", "consumers slower than publishers", app::consumer),
     roof!("app.disk", "waits for a disk", app::disk::waits),

@@ -34,6 +34,15 @@ fn clients_that_are_read_at_one_rate_by_owners_that_rest_are_shaped() {
 }
 
 #[test]
+fn clients_that_also_wait_for_each_other_are_shaped_where_all_are_read_at_one_rate() {
+    // ejabberd: pairs of users who answer each other, so that of each pair mostly one has something unread.
+    let (header, evidence) = recording("foreign/shaped-pairs");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("app.shaper"));
+    let active = with(&evidence, "port.active", |_| 1);
+    assert_eq!(judged(&header, &active).verdict.by(), None);
+}
+
+#[test]
 fn an_owner_that_sleeps_or_calls_is_no_shaper() {
     let (header, evidence) = recording("watched/shaper");
     for function in ["timer:sleep/1", "gen:do_call/4", "my_reader:loop/2", "prim_inet:recv0/3"] {

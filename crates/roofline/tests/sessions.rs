@@ -50,18 +50,6 @@ fn a_full_queue_is_not_why_many_more_are_refused() {
 }
 
 #[test]
-fn who_serves_fewer_than_it_is_asked_is_told_with_its_number() {
-    // PHP-FPM with two children behind nginx, 10 connections.
-    let (header, evidence) = recording("foreign/workers-behind-a-proxy");
-    let judgement = judged(&header, &evidence);
-    let says = &judgement.verdict.says;
-    assert_eq!(judgement.verdict.by(), Some("app.dependency"));
-    assert!(says.contains("which serves 2 at a time"), "{says}");
-    // As many as there are connections would give as many times more: measured, 449/s with 20 children.
-    assert!(judgement.advice[0].predicted.holds(linerate_model::OpRate(449.0)), "{judgement:?}");
-}
-
-#[test]
 fn threads_that_are_kept_for_their_connections_limit_these_and_no_acceptor() {
     // puma with two threads: who has answered waits for the next request of the same connection, and ten wait to be accepted.
     let (header, evidence) = recording("foreign/thread-kept-for-its-connection");
@@ -74,4 +62,14 @@ fn threads_that_are_kept_for_their_connections_limit_these_and_no_acceptor() {
         Some(if is_open && looks.get().is_multiple_of(2) { raw + 3 } else { raw })
     });
     assert_eq!(named(&header, &moves).as_deref(), Some("tcp.acceptor"));
+}
+
+#[test]
+fn a_service_without_descriptors_turns_away_who_was_never_established() {
+    // memcached: 13 connections are served, one waits to be accepted, and 16 send their SYN again and again.
+    let (header, evidence) = recording("foreign/no-descriptor-left");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("host.descriptors"));
+    let none =
+        changed(&evidence, |_, metric, raw| Some(if metric == "capture.opened" { 0 } else { raw }));
+    assert_eq!(named(&header, &none), None);
 }

@@ -84,6 +84,10 @@ metrics! {
     SOME_RUNNING: u64 = "threads.some_running", "1";
     /// Instants at which two threads or more did.
     TOGETHER: u64 = "threads.together", "1";
+    /// Of those that ran or could have run, the ones that collect a runtime's garbage, by their names (Java, .NET).
+    COLLECTING: u64 = "threads.collecting", "1";
+    /// Instants at which one of them ran that lets all others stand still meanwhile.
+    STOPPING: u64 = "threads.stopping", "1";
     /// Times that threads which were asleep for a time got a CPU since. One that sleeps for requests gets one for each at least;
     /// one that only keeps its process alive hardly any. Absent where more threads sleep so than are sampled.
     TIMER_RUNS: u64 = "threads.timer_runs", "1";
@@ -159,6 +163,34 @@ const SUMS: [Metric<u64>; 17] = [
     UNKNOWN,
 ];
 
+/// What a thread does for its runtime.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Role {
+    /// Collects garbage while all others stand still.
+    Stops,
+    /// Collects garbage beside the others.
+    Collects,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
+impl Role {
+    /// By the thread's name, as the kernel has it, cut off after 15 bytes.
+    /// Source: `os::set_native_thread_name`, src/hotspot/share/runtime/thread.cpp, of OpenJDK 9 and later (the serial collector
+    /// works in the `VM Thread`); `GCThread`, src/coreclr/vm/threads.cpp and gcenv.ee.cpp, of .NET.
+    pub fn of(name: &str) -> Self {
+        let begins = |all: &[&str]| all.iter().any(|of| name.starts_with(of));
+        match () {
+            () if begins(&["GC Thread#", "VM Thread", ".NET Server GC"]) => Role::Stops,
+            () if begins(&["G1 Conc#", "G1 Main", "ZWorker", "Shenandoah GC", ".NET BGC"]) => {
+                Role::Collects
+            }
+            () => Role::Other,
+        }
+    }
+}
+
 /// Sums are kept in thousandths of a thread: one that is asked may stand for 1.5.
 const WHOLE: u64 = 1000;
 
@@ -169,6 +201,8 @@ pub struct Threads {
     sums: [u64; SUMS.len()],
     some_running: u64,
     together: u64,
+    collecting: u64,
+    stopping: u64,
     occupied: BTreeMap<ThreadId, u64>,
     fullest: u64,
     fullest_id: Option<ThreadId>,
@@ -204,15 +238,26 @@ pub fn state(stat: &[u8]) -> Result<char, UnreadableSource> {
 
 impl Threads {
     /// Takes one instant: the sampled threads, the number of all, and how many of those that ran did so at the same
-    /// time. Threads are sampled one by one, and two that take turns may both have run.
-    pub fn take(&mut self, asked: &[(ThreadId, Doing)], all: u64, at_once: u64) {
+    /// time. Threads are sampled one by one, and two that take turns may both have run. `role` is asked of those that ran.
+    pub fn take(
+        &mut self,
+        asked: &[(ThreadId, Doing)],
+        all: u64,
+        at_once: u64,
+        mut role: impl FnMut(ThreadId) -> Role,
+    ) {
         self.instants += 1;
         let Ok(count @ 1..) = u64::try_from(asked.len()) else { return };
         let weight = all.max(count).saturating_mul(WHOLE) / count;
-        let mut running = false;
+        let (mut running, mut stops) = (false, false);
         for (id, doing) in asked {
             self.sums[*doing as usize] += weight;
-            running |= *doing == Doing::Running;
+            if *doing == Doing::Running {
+                let role = role(*id);
+                self.collecting += if role == Role::Other { 0 } else { weight };
+                stops |= role == Role::Stops;
+                running = true;
+            }
             if matches!(doing, Doing::Running | Doing::Disk | Doing::Sync) {
                 let occupied = self.occupied.entry(*id).or_default();
                 *occupied += weight;
@@ -222,6 +267,7 @@ impl Threads {
             }
         }
         self.some_running += u64::from(running);
+        self.stopping += u64::from(stops);
         self.together += u64::from(at_once >= 2);
     }
 
@@ -258,6 +304,8 @@ impl Threads {
         push(OCCUPIED, (running + disk) / WHOLE);
         push(FULLEST, self.fullest / WHOLE);
         push(SOME_RUNNING, self.some_running);
+        push(COLLECTING, self.collecting / WHOLE);
+        push(STOPPING, self.stopping);
         push(TOGETHER, self.together);
     }
 }
@@ -275,11 +323,11 @@ mod tests {
     #[test]
     fn instants_add_up_by_what_threads_are_at() {
         let mut threads = Threads::default();
-        threads.take(&[((1, 1), Doing::Poll), ((1, 2), Doing::Running)], 2, 1);
-        threads.take(&[((1, 1), Doing::Running), ((1, 2), Doing::Running)], 2, 2);
-        threads.take(&[((1, 1), Doing::Lock), ((1, 2), Doing::Sync)], 2, 0);
-        threads.take(&[((1, 1), Doing::Lock), ((1, 3), Doing::Disk)], 2, 0);
-        threads.take(&[], 0, 0);
+        threads.take(&[((1, 1), Doing::Poll), ((1, 2), Doing::Running)], 2, 1, |_| Role::Other);
+        threads.take(&[((1, 1), Doing::Running), ((1, 2), Doing::Running)], 2, 2, |_| Role::Other);
+        threads.take(&[((1, 1), Doing::Lock), ((1, 2), Doing::Sync)], 2, 0, |_| Role::Other);
+        threads.take(&[((1, 1), Doing::Lock), ((1, 3), Doing::Disk)], 2, 0, |_| Role::Other);
+        threads.take(&[], 0, 0, |_| Role::Other);
         let of = pushed(&threads);
         assert_eq!((of(INSTANTS), of(RUNNING), of(DISK), of(SYNC)), (5, 3, 2, 1));
         assert_eq!((of(POLL), of(LOCK), of(TIMER)), (1, 2, 0));
@@ -292,8 +340,8 @@ mod tests {
     fn those_that_are_asked_stand_for_all() {
         let mut threads = Threads::default();
         // 2 of 3: each stands for 1.5.
-        threads.take(&[((1, 1), Doing::Timer), ((1, 2), Doing::Timer)], 3, 0);
-        threads.take(&[((1, 1), Doing::Timer), ((1, 3), Doing::Running)], 3, 1);
+        threads.take(&[((1, 1), Doing::Timer), ((1, 2), Doing::Timer)], 3, 0, |_| Role::Other);
+        threads.take(&[((1, 1), Doing::Timer), ((1, 3), Doing::Running)], 3, 1, |_| Role::Other);
         let of = pushed(&threads);
         assert_eq!((of(TIMER), of(RUNNING)), (4, 1)); // 3 × 1.5, 1.5
     }
@@ -302,11 +350,23 @@ mod tests {
     fn a_thread_with_the_number_of_one_that_went_begins_anew() {
         let mut threads = Threads::default();
         let run = [((1, 7), Doing::Running)];
-        threads.take(&run, 1, 1);
-        threads.take(&run, 1, 1);
+        threads.take(&run, 1, 1, |_| Role::Other);
+        threads.take(&run, 1, 1, |_| Role::Other);
         threads.keep(|_| false);
-        threads.take(&run, 1, 1);
+        threads.take(&run, 1, 1, |_| Role::Other);
         assert_eq!(pushed(&threads)(FULLEST), 2);
+    }
+
+    #[test]
+    fn a_collector_is_known_by_its_name_and_counts_while_it_runs() {
+        let mut threads = Threads::default();
+        let names = ["GC Thread#1", "G1 Conc#0", "java"];
+        let role = |(_, tid): ThreadId| Role::of(names[tid as usize]);
+        threads.take(&[((1, 0), Doing::Running), ((1, 1), Doing::Running)], 2, 2, role);
+        threads.take(&[((1, 0), Doing::Lock), ((1, 1), Doing::Running)], 2, 1, role);
+        threads.take(&[((1, 0), Doing::Lock), ((1, 2), Doing::Running)], 2, 1, role);
+        let of = pushed(&threads);
+        assert_eq!((of(COLLECTING), of(STOPPING), of(RUNNING)), (3, 1, 4));
     }
 
     #[test]

@@ -174,6 +174,12 @@ impl Facts<'_> {
         Some(self.headers().map(|of| of.opened_per_s).sum::<f64>() * self.run.seconds())
     }
 
+    /// Of those, the ones that were not established: they found the queue full, and try again.
+    pub(crate) fn try_again(&self) -> f64 {
+        let came = self.came().unwrap_or(f64::INFINITY);
+        self.begun().map_or(0.0, |begun| (begun - came).max(0.0))
+    }
+
     /// Exchanges asked for, and those that were no refusal, in the window.
     pub(crate) fn not_refused(&self) -> (f64, f64) {
         if self.load == Load::Made {

@@ -18,16 +18,22 @@ impl Facts<'_> {
             return None;
         }
         // The share of the time with a question out, and what comes for a request.
-        let seen = |kind| {
+        let seen = |kind, least| {
             let step = self.run.evidence.step(kind)?;
             let [samples, out] = self.asked_in(step.begun, step, asked)?.samples;
             let came = self.asked_in(step.from, step, asked)?.came;
             let came = came.map(|came| came / (step.answered as f64).max(1.0));
-            (samples >= FEW).then_some((out / samples, came))
+            (samples >= least).then_some((out / samples, came))
         };
         let are_few = asked.connections <= HALFWAY * asleep;
+        // Those without times count only while somebody waits there: one lookup of a name that all ask for, say.
+        if asked.is_timeless() {
+            let (alone, _) = seen(StepKind::Alone, SAMPLES as f64)?;
+            let is_shared = are_few && alone >= HALFWAY && asked.asked >= HALFWAY;
+            return is_shared.then_some(alone * asleep);
+        }
         let [(alone, each), (spaced, each_spaced)] =
-            [seen(StepKind::Alone)?, seen(StepKind::Spaced)?];
+            [seen(StepKind::Alone, FEW)?, seen(StepKind::Spaced, FEW)?];
         // What comes by the clock is less for each where more are asked, and more with pauses. Segments of several answers
         // may be one.
         let under_load = asked.came.map(|came| came / self.run.load.exchanges.max(1) as f64);
@@ -47,13 +53,25 @@ impl Facts<'_> {
 
     /// A peer that has more questions at a time than are served, where more connections give no more: it serves so few, and the
     /// others wait for it, or for a connection to ask it. A request may ask several at once.
-    pub(crate) fn serves_fewer(&self) -> Option<&Asked> {
+    pub(crate) fn serves_fewer(&self) -> Option<(&Asked, f64)> {
         let is_full =
             self.place.regime == Regime::Full && self.place.resource == Some(Resource::Slots);
-        let at_once = self.place.at_once.filter(|_| is_full)?;
+        let at_once = match (self.load, self.pace()) {
+            // By the order of its answers, which the service passes on.
+            (Load::Watched, Some(Pace::AtOnce(at_once))) => Some(Estimate::exact(at_once)),
+            _ => self.place.at_once.filter(|_| is_full),
+        }?;
         let most = self.inside.asked.first()?;
+        // A watched one shows how many are served of those that ask, wherever they are served.
+        let is_there = self.load == Load::Made || most.asked >= EXPLAINED * self.inside.asleep;
         let served = at_once.high * self.asked_at_once(most);
-        (most.asked >= TWO && most.asked >= (1.0 + HALFWAY) * served).then_some(most)
+        (is_there && most.asked >= TWO && most.asked >= (1.0 + HALFWAY) * served)
+            .then_some((most, at_once.mid))
+    }
+
+    /// The same of the service's own application, which a web server asks: what serves so few is a part of the service.
+    pub(crate) fn application_serves_fewer(&self) -> Option<(&Asked, f64)> {
+        self.serves_fewer().filter(|(of, _)| is_application(of))
     }
 
     /// How many questions to a peer one request has out at a time, as one alone has; 1 where that was not tried.
@@ -79,6 +97,15 @@ impl Facts<'_> {
             are_few && of.asked >= EXPLAINED * of.connections && answers
         })
     }
+}
+
+/// Programs that serve an application to web servers alone.
+/// Source: FastCGI specification, 1.0; `php-fpm`(8), `uwsgi`(1), `fcgiwrap`(8).
+const APPLICATIONS: [&str; 3] = ["php-fpm", "uwsgi", "fcgiwrap"];
+
+fn is_application(asked: &Asked) -> bool {
+    let process = asked.process.as_deref().unwrap_or_default();
+    APPLICATIONS.iter().any(|name| process.starts_with(name))
 }
 
 /// Those for whom a peer waits in its turn: each has questions out at half of its asker's or more.

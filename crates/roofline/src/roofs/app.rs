@@ -6,6 +6,7 @@ pub(super) mod connection_limit;
 pub(super) mod consumer;
 pub(super) mod dependency;
 pub(super) mod disk;
+pub(super) mod garbage_collection;
 pub(super) mod rate_limit;
 pub(super) mod refused;
 pub(super) mod shaper;

@@ -33,7 +33,8 @@ pub struct Asked {
     pub unanswered: f64,
     /// Of those, the ones whose question Nagle holds in the target's own socket.
     pub held_nagle: f64,
-    /// Samples of single connections to it, and those that found a question out; none where they are many.
+    /// Samples of single connections to it, and those that found a question out; none where they are many. Of sockets
+    /// without times in the kernel: the dumps.
     pub samples: [f64; 2],
     /// Segments with data that came on these; none in older recordings.
     pub came: Option<f64>,
@@ -53,6 +54,11 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Whether the kernel has no times of its sockets.
+    pub fn is_timeless(&self) -> bool {
+        is_timeless(&self.address)
+    }
+
     /// Its address, and its process where that is on this host: `10.0.0.2:5432 (postgres)`.
     pub fn words(&self) -> String {
         let address = &self.address;
@@ -93,13 +99,17 @@ impl Asked {
         let subject = Subject::Peer(number);
         let of = evidence.of(subject).within(window.clone());
         let count = |metric| of.grown(metric).unwrap_or(0.0);
-        let samples = [super::LOOKS, super::LOOKS_ASKED].map(count);
+        let fact = |name| evidence.fact(subject, name);
+        let dumps = count(super::INSTANTS);
+        let samples = match fact("address").is_some_and(is_timeless) {
+            true => [dumps, count(super::ASKED).min(dumps)],
+            false => [super::LOOKS, super::LOOKS_ASKED].map(count),
+        };
         // Between two dumps there may be samples.
-        let instants = Some(count(super::INSTANTS)).filter(|of| of + samples[0] > 0.0)?;
+        let instants = Some(dumps).filter(|of| of + samples[0] > 0.0)?;
         let mean = |metric| count(metric) / instants.max(1.0);
         // After the load, and so outside of the window.
         let last = |metric| evidence.of(subject).last(metric).unwrap_or(0);
-        let fact = |name| evidence.fact(subject, name);
         let unanswered = last(super::UNANSWERED) as f64;
         // What was sent and answered within one millisecond: as likely asked as not.
         let asked = mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0;
@@ -123,6 +133,10 @@ impl Asked {
             onward: Vec::new(),
         })
     }
+}
+
+fn is_timeless(address: &str) -> bool {
+    address.ends_with("/udp") || address.starts_with("unix:")
 }
 
 fn ahead(of: &Of) -> Option<f64> {

@@ -45,6 +45,10 @@ pub struct States {
     pub other: f64,
     /// The share of instants at which two or more ran, 0 to 1.
     pub together: f64,
+    /// Of those that run, the ones that collect a runtime's garbage.
+    pub collecting: f64,
+    /// The share of instants at which all others stood still for that, 0 to 1.
+    pub stopping: f64,
     /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
     pub fullest: f64,
     /// Its name.
@@ -79,6 +83,8 @@ impl States {
             child: mean(super::CHILD),
             other: mean(super::OTHER) + mean(super::CONNECT) + mean(super::UNKNOWN),
             together: mean(super::TOGETHER).min(1.0),
+            collecting: mean(super::COLLECTING),
+            stopping: mean(super::STOPPING).min(1.0),
             fullest: mean(super::FULLEST).min(1.0),
             fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
         })

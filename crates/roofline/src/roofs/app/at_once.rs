@@ -26,7 +26,11 @@ impl AtOnce {
                 .lifted_by([go_on()]));
         }
         let is_made = facts.load == Load::Made;
-        let (at_once, alone) = if is_made { loaded(facts)? } else { watched::served(facts)? };
+        let (at_once, alone) = match facts.application_serves_fewer() {
+            Some((_, at_once)) => (Estimate::exact(at_once), at_once.max(1.0) / facts.attained),
+            None if is_made => loaded(facts)?,
+            None => watched::served(facts)?,
+        };
         let is_one = at_once.mid < TWO;
         let why = format!("{:.1} are served at a time", at_once.mid);
         silent_if(is_one != matches!(self, AtOnce::Serial), why)?;
@@ -40,13 +44,14 @@ impl AtOnce {
                 ("shards", "16"),
                 "serves several requests at a time instead of one",
                 "find what only one request holds at a time: a global lock, a queue with one consumer, one thread or \
-                 process that serves all, a row that all update; shard it, or hold it for less time",
+                 process that serves all, a row that all update, the file of a PHP session; shard it, or hold it for less \
+                 time",
             ),
             AtOnce::Pool => Remedy::by_knob(
                 ("workers", facts.run.connections().to_string()),
                 "serves as many requests at a time as arrive",
-                "a larger pool: worker threads or processes, database connections, permits of a semaphore; \
-                 or less time in each",
+                "a larger pool: worker threads or processes (PHP-FPM: pm.max_children), database connections, permits of a \
+                 semaphore; or less time in each",
             ),
         };
         let sum = format!("{count} at a time / {} = {rate}", duration(alone));
@@ -60,6 +65,9 @@ impl AtOnce {
 /// `what is served waits for 127.0.0.1:28907 (python3, pid 812); `, where it has about as many questions out.
 fn asks(facts: &Facts, served: f64) -> String {
     let about = (HALFWAY * served)..(served * (1.0 + HALFWAY));
+    if let Some((of, _)) = facts.application_serves_fewer() {
+        return format!("{} serves them; ", of.words());
+    }
     let asked = facts.inside.asked.first().filter(|of| about.contains(&of.asked));
     asked.map_or(String::new(), |of| format!("what is served waits for {}; ", of.words()))
 }

@@ -21,10 +21,9 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
     let is_out = |of: &Stock| of.of(facts).is_ok_and(|of| of.out >= HALFWAY);
     let out = [Stock::Descriptors, Stock::Ports, Stock::Processes].iter().any(is_out);
     silent_if(out, "the target has nothing left to accept with")?;
-    // Begun and not established ones found the queue full, and try again.
     let (asked, served) = match by_turns {
         Some(served) => (served + waiting, served),
-        None => facts.let_in(waiting + facts.begun().map_or(0.0, |begun| begun - came)),
+        None => facts.let_in(waiting + facts.try_again()),
     };
     let few = facts.place.at_once.is_some_and(|k| k.high < HALFWAY * served);
     silent_if(few, "fewer than are accepted are served at a time")?;

@@ -21,7 +21,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let asked = most.into_iter().chain(of_many).max_by(|a, b| out(a).total_cmp(&out(b)));
     let (asked, shared) = asked.or_not_here("it waits for no answer of a dependency")?;
     // A service that does not read though it could waits for an answer first: an event loop with one task at a time.
+    // What asks is none of those unread where it was read: it is in the application.
+    let taken = (1.0 + HALFWAY) * facts.ports(Watched::in_application);
     let unread = facts.place.station == Some(Station::Unread)
+        && (asked.asked < TWO || asked.asked >= taken)
         && facts.load == Load::Watched
         && facts.target.as_ref().is_some_and(|target| target.running < HALFWAY)
         && facts.threads().is_some_and(|threads| threads.fullest < HALFWAY);
@@ -37,8 +40,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let out = (asked.asked - asked.held_nagle).max(0.0) / facts.asked_at_once(asked);
     let out = out.min(asleep);
     let is_left = asked.untold >= HALFWAY * asked.asked;
-    let serves_fewer = facts.serves_fewer().is_some_and(|of| of.address == asked.address);
-    let served = facts.place.at_once.filter(|_| serves_fewer).map(|of| of.mid);
+    let served = facts.serves_fewer().filter(|(of, _)| of.address == asked.address);
+    let is_own = served.is_some() && facts.application_serves_fewer().is_some();
+    silent_if(is_own, "what serves fewer than are asked is the service's own application")?;
+    let (served, serves_fewer) = (served.map(|(_, at_once)| at_once), served.is_some());
     let share = match shared {
         _ if serves_fewer => ", and it serves fewer at a time; the others wait to ask it",
         Some(_) => ", shared by requests: even a single one waits there",
@@ -70,7 +75,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (how, lifts) = match served {
         Some(served) => {
             let (each, rate) = (facts.per_exchange(served), OpRate(facts.attained));
-            let how = format!(", which serves {served:.0} at a time / {} = {rate}", duration(each));
+            let many = if served < TWO { "one".into() } else { format!("{served:.0}") };
+            let how = format!(", which serves {many} at a time / {} = {rate}", duration(each));
             (how, "serves more at a time, or each sooner")
         }
         None => (format!(", {took} each"), "answers sooner, or gets fewer calls"),
@@ -82,7 +88,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!("{open:.1} of {all:.1} connections to it wait for an answer{share}"))
         .also(in_turn(asked))
         .also(busy(last))
-        .lifted_by([Remedy::human(lifts, by_hand(last, served.is_some()))]))
+        .lifted_by([Remedy::human(lifts, by_hand(last, served))]))
 }
 
 /// Clients that had no answer in all the time in which others had theirs, and as many questions to a peer.
@@ -98,7 +104,7 @@ fn hangs(facts: &Facts) -> Option<Claim> {
             "{hang:.0} requests had no answer, while others had theirs, and wait for {who}"
         ))
         .seen(format!("{unanswered:.0} connections to it had none in all of the {run}"));
-    Some(claim.lifted_by([Remedy::human("answers all", by_hand(asked, false))]))
+    Some(claim.lifted_by([Remedy::human("answers all", by_hand(asked, None))]))
 }
 
 /// `it waits in turn for 127.0.0.1:5432 (postgres, pid 812) on 3.9 of its connections`.
@@ -108,7 +114,7 @@ fn in_turn(asked: &Asked) -> Option<String> {
     (!each.is_empty()).then(|| format!("it waits in turn {}", each.join(", and that ")))
 }
 
-fn by_hand(asked: &Asked, serves_fewer: bool) -> String {
+fn by_hand(asked: &Asked, served: Option<f64>) -> String {
     let who = asked.words();
     if asked.address.ends_with("/udp") {
         return format!(
@@ -117,7 +123,13 @@ fn by_hand(asked: &Asked, serves_fewer: bool) -> String {
         );
     }
     let how = "linerate doctor :PORT on its host; call it less often, or several calls at once";
-    if serves_fewer {
+    if served.is_some_and(|served| served < TWO) {
+        return format!(
+            "find out what only one request of {who} has at a time (its only worker, a lock, the file of a PHP session): \
+             {how}"
+        );
+    }
+    if served.is_some() {
         return format!(
             "give {who} more workers (PHP-FPM: pm.max_children; gunicorn, uWSGI, puma: workers or threads; Apache: \
              MaxRequestWorkers), or find out what they wait for: {how}"

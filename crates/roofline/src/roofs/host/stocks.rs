@@ -10,7 +10,7 @@ impl Stock {
         let (of, name) = (self.of(facts)?, self.name());
         let taken = format!("{} of {} {name} are in use", of.taken, of.limit);
         silent_if(of.out < HALFWAY, &taken)?;
-        let waiting = facts.accept_queue().map_or(0.0, |queue| queue.waiting);
+        let waiting = facts.accept_queue().map_or(0.0, |queue| queue.waiting) + facts.try_again();
         let failed = facts.run.load.errors.values().sum::<u64>() as f64;
         let failed = if facts.load == Load::Made { failed } else { 0.0 };
         let lost = waiting + failed;

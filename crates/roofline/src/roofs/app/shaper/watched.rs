@@ -88,7 +88,8 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(!most(idle, sampled), why)?;
     let (rate, a_read) = (bytes(rate), bytes(rate / reads.max(1e-9)));
     let unread = bytes(of_one(|of| of.unread().unwrap_or(0.0)));
-    Ok(Claim::delay(At::Station(Station::Unread), facts.per_exchange(held as f64))
+    // A part of what waits may have been read.
+    Ok(Claim::delay(At::Service, facts.per_exchange(held as f64))
         .sum(format!("{held} connections x {rate}/s, {a_read} a read"))
         .seen(format!(
             "{held} of {all} connections have {unread} unread in passive sockets; {alike} of them are read at \
@@ -96,9 +97,9 @@ fn taken(facts: &Facts) -> Result<Claim, Silent> {
         )))
 }
 
-/// Whether bytes were unread and the socket passive, each in most of its samples.
+/// Whether the socket was passive in most of its samples, and bytes unread in a part of them: its client may rest between.
 fn is_held(flow: &Of) -> bool {
     let unread = flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0);
     let passive = flow.share(port::ACTIVE, |active| active == 0);
-    [unread, passive].iter().all(|share| share.as_ref().is_ok_and(|share| *share > HALFWAY))
+    unread.is_ok_and(|share| share >= HOLDS) && passive.is_ok_and(|share| share > HALFWAY)
 }

@@ -1,0 +1,29 @@
+//! Garbage collection of a runtime that has threads for it (Java, .NET): it takes CPUs, and stops all others meanwhile.
+//!
+//! `each = share of the time in which such a thread runs x exchanges under way / throughput`
+//! `work = CPU time of all threads that collect / throughput`
+//! Source: "HotSpot Virtual Machine Garbage Collection Tuning Guide", Java 17; names of threads: [`Role`].
+
+use crate::prelude::*;
+
+pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    let threads = facts.threads().or_not_here("its threads were not sampled")?;
+    let States { collecting, stopping, running, .. } = *threads;
+    silent_if(collecting <= 0.0, "no sampled thread that ran collects garbage")?;
+    let stopped = facts.per_exchange(stopping * facts.under_way());
+    let work = |resource, used| Part::Work { resource, each: facts.per_exchange(used) };
+    let (took, share) = (facts.took(facts.per_exchange(collecting)), collecting / running);
+    let (work_of_all, stops) = (in_percent(share), in_percent(stopping));
+    Ok(Claim::delay(At::Service, stopped)
+        .and([work(Resource::TargetCpu, collecting), work(Resource::TargetThread, stopping)])
+        .sized_if(share >= HALFWAY && stopping >= HOLDS)
+        .sum(format!("all requests stop for it for {stops} of the time"))
+        .seen(format!(
+            "{collecting:.2} of {running:.2} threads that run collect garbage, {work_of_all} of its CPU time: {took}"
+        ))
+        .lifted_by([Remedy::human(
+            "collects less often",
+            "a larger heap (Java: -Xmx, -Xlog:gc tells how full it is after each collection; .NET: GCHeapHardLimit), or keep \
+             less in it and make less garbage; if it grows without end, something is kept that nobody needs",
+        )]))
+}

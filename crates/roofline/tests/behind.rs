@@ -1,0 +1,90 @@
+//! What requests wait for behind a service and in its runtime, over recorded runs of software that others wrote
+//! (`fixtures/foreign`), changed in one respect.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use linerate_evidence::{Evidence, Header, Subject};
+
+mod altered;
+
+use altered::{changed, judged, of, recording};
+
+fn named(header: &Header, evidence: &Evidence) -> Option<String> {
+    judged(header, evidence).verdict.by().map(str::to_owned)
+}
+
+#[test]
+fn an_application_behind_a_web_server_that_serves_fewer_than_it_is_asked_is_a_pool_and_a_stranger_a_dependency()
+ {
+    // PHP-FPM with two children behind nginx, 10 connections.
+    let (header, evidence) = recording("foreign/workers-behind-a-proxy");
+    let judgement = judged(&header, &evidence);
+    let says = &judgement.verdict.says;
+    assert_eq!(judgement.verdict.by(), Some("app.pool"));
+    assert!(says.contains("2 at a time"), "{says}");
+    // As many as there are connections would give as many times more: measured, 449/s with 20 children.
+    assert!(judgement.advice[0].predicted.holds(linerate_model::OpRate(449.0)), "{judgement:?}");
+    // Who is asked is another service, which serves others as well.
+    let mut stranger = evidence.clone();
+    stranger.push_fact(Subject::Peer(0), "process", "node".into());
+    let judgement = judged(&header, &stranger);
+    let says = &judgement.verdict.says;
+    assert_eq!(judgement.verdict.by(), Some("app.dependency"));
+    assert!(says.contains("which serves 2 at a time"), "{says}");
+}
+
+#[test]
+fn a_session_that_one_request_has_at_a_time_shows_by_the_order_of_answers() {
+    // PHP-FPM with eight children, one session's file for all.
+    let (header, evidence) = recording("foreign/one-session-at-a-time");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.serial"));
+    let mut stranger = evidence.clone();
+    stranger.push_fact(Subject::Peer(0), "process", "node".into());
+    let judgement = judged(&header, &stranger);
+    let says = &judgement.verdict.says;
+    assert!(says.contains("which serves one at a time"), "{says}");
+    // Answers by chance, and in no order: now and then two at once, and many in a row differ by more than few.
+    let by_chance = changed(&evidence, |_, metric, raw| match metric {
+        "capture.gap_low" => Some(1_000),
+        "capture.gap_spread" | "capture.spread_32" => Some(raw * 40),
+        metric => (!metric.starts_with("capture.servers")).then_some(raw),
+    });
+    assert_eq!(named(&header, &by_chance).as_deref(), Some("app.dependency"));
+}
+
+#[test]
+fn requests_that_wait_for_one_lookup_wait_for_a_dependency() {
+    // Go: eight requests look up the same name, and its resolver asks for them once (25 ms).
+    let (header, evidence) = recording("foreign/one-lookup-for-all");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.dependency"));
+    assert!(judgement.verdict.says.contains("/udp"), "{}", judgement.verdict.says);
+    assert!(judgement.advice[0].by_hand.contains("cache a name server's answers"));
+    // Nobody waits at these sockets: something is only told there.
+    let mut told = changed(&evidence, |of, metric, raw| {
+        Some(if of == Subject::Peer(1) && metric == "peer.asked" { 0 } else { raw })
+    });
+    told.steps.clone_from(&evidence.steps);
+    assert_eq!(named(&header, &told).as_deref(), Some("app.wait"));
+}
+
+#[test]
+fn workers_that_each_ask_a_store_are_a_pool_and_what_was_not_read_asks_nobody() {
+    // gunicorn with two threads: two requests ask a store, and five are not read.
+    let (header, evidence) = recording("foreign/workers-that-ask-a-store");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.pool"));
+    let pool = of(&judgement, "app.pool");
+    assert!(pool.because.contains("what is served waits for"), "{}", pool.because);
+}
+
+#[test]
+fn a_runtime_that_collects_garbage_most_of_the_time_is_named_for_it() {
+    // Java with a heap that is hardly larger than what is kept: all stand still for 0.7 of the time.
+    let (header, evidence) = recording("foreign/heap-that-is-full");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.garbage-collection"));
+    // The same threads compute for requests.
+    let work = |_, metric: &str, raw| {
+        Some(if ["threads.collecting", "threads.stopping"].contains(&metric) { 0 } else { raw })
+    };
+    assert_eq!(named(&header, &changed(&evidence, work)), None);
+}
