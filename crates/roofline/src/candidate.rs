@@ -5,6 +5,9 @@ use crate::prelude::*;
 pub(crate) struct Candidate {
     pub id: &'static str,
     pub rank: Rank,
+    /// What it makes larger, which always gives something; or what it takes for nothing.
+    pub enlarges: Option<Resource>,
+    pub takes: Option<Resource>,
     /// Attained after lifting it by attained now; of what was turned away, asked by served.
     pub gain: f64,
     /// The share of what was asked that was turned away, 0 to 1.
@@ -75,7 +78,12 @@ pub(crate) fn of_claim(
     let predicted = claim.least.map_or(predicted, |least| at_least(facts, least, predicted));
     let interval = (by(predicted.low), by(predicted.high));
     let advice = advice(facts, claim, part, predicted);
-    Some(Candidate { id, rank, gain, lost, interval, advice })
+    let [enlarges, takes] = match *part {
+        Part::Capacity { resource, .. } => [Some(resource), None],
+        Part::Work { resource, .. } => [None, Some(resource)],
+        _ => [None; 2],
+    };
+    Some(Candidate { id, rank, enlarges, takes, gain, lost, interval, advice })
 }
 
 /// Where the part is what it takes at least, all that the service takes may be its own. It ranks by what is known.

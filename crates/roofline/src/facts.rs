@@ -138,6 +138,26 @@ impl<'a> Facts<'a> {
         self.inside.threads.as_ref()
     }
 
+    /// Whether several threads of a watched service work in turn, none of them alone, while requests and others wait for
+    /// the lock: never two at once, also while waiting for a disk; or always with exactly one CPU together, an interpreter's
+    /// lock, which the ready ones ask for.
+    pub(crate) fn threads_in_turn(&self) -> bool {
+        let Some(threads) = self.threads().filter(|_| self.load == Load::Watched) else {
+            return false;
+        };
+        let (inside, one_cpu) = (&self.inside, 1.0 - NO_GAIN..=1.0 + NO_GAIN);
+        let steady = self.target.as_ref().and_then(|target| target.steady);
+        let holds = inside.running + inside.runnable + threads.disk;
+        // Mostly ready and hardly running means woken often, with little to do each time.
+        let is_one = inside.running + threads.disk >= inside.runnable
+            && (HOLDS_ONE..TWO).contains(&holds)
+            && threads.together < 1.0 - FULL;
+        (is_one || steady.is_some_and(|of| of.iter().all(|cpus| one_cpu.contains(cpus))))
+            && threads.fullest < FULL * (threads.running + threads.disk).min(1.0)
+            && threads.lock + threads.lock_timed >= 1.0
+            && self.place.of >= 2.0
+    }
+
     /// Whether the one thread that serves mostly waits for something else than what is to be read: the only one, or one
     /// that comes back from a descriptor. One that is never back serves nobody.
     pub(crate) fn one_is_away(&self) -> bool {

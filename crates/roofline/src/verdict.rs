@@ -151,6 +151,13 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
         |of: &Candidate, all: &Candidate| facts.load == Load::Watched && of.is_part_of(all);
     let all = candidates.iter().find(|all| named.is_some_and(|of| is_part_of(of, all)));
     let named = all.or(named);
+    // What fills it, where that gives as much.
+    let fills = |of: &&Candidate| {
+        named.is_some_and(|named| {
+            named.enlarges.is_some() && of.takes == named.enlarges && named.ties(of)
+        })
+    };
+    let named = candidates.iter().find(fills).or(named);
     let is_named = |roof: &Assessed| named.is_some_and(|named| named.id == roof.id);
     let verdict = match roofs.iter().find(|roof| is_named(roof)) {
         Some(of) => {

@@ -88,3 +88,51 @@ fn a_runtime_that_collects_garbage_most_of_the_time_is_named_for_it() {
     };
     assert_eq!(named(&header, &changed(&evidence, work)), None);
 }
+
+#[test]
+fn a_sync_in_a_lock_is_all_that_others_wait_for_and_a_short_one_is_not() {
+    // Python and SQLite, each row a transaction of its own: 0.76 threads are at the disk, 5.8 wait for the lock.
+    let (header, evidence) = recording("foreign/sync-in-a-lock");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.disk-sync"));
+    let why = &of(&judgement, "app.disk-sync").because;
+    assert!(why.contains("the others wait for its lock"), "{why}");
+    // A third of it: the lock is held for something else.
+    let less = changed(&evidence, |_, metric, raw| {
+        let disk = ["threads.disk", "threads.sync", "diskstats.flushing"].contains(&metric);
+        let more = metric == "threads.running" || metric == "threads.some_running";
+        Some(if disk {
+            raw / 3
+        } else if more {
+            raw * 2
+        } else {
+            raw
+        })
+    });
+    assert_eq!(named(&header, &less).as_deref(), Some("app.serial"));
+}
+
+#[test]
+fn an_answer_in_two_pieces_is_shaped_and_one_in_one_piece_is_not() {
+    // nginx, limit_rate 200k, answers of 60 kB.
+    let (header, evidence) = recording("foreign/shaped-in-two-pieces");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.shaper"));
+    let mut whole = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "tcp.data_segs_out" { raw / 2 } else { raw })
+    });
+    whole.steps.clone_from(&evidence.steps);
+    assert_eq!(named(&header, &whole).as_deref(), Some("app.wait"));
+}
+
+#[test]
+fn what_fills_the_process_that_all_ask_is_named_before_it() {
+    // Erlang: 30,000 messages that nobody takes, behind which each question is found.
+    let (header, evidence) = recording("foreign/mailbox-of-one-that-all-ask");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("beam.selective-receive"));
+    // Without them it is only asked for everything.
+    let none = changed(&evidence, |_, metric, raw| {
+        Some(if metric.ends_with("mailbox") { raw.min(3) } else { raw })
+    });
+    assert_eq!(named(&header, &none).as_deref(), Some("vm.funnel"));
+}

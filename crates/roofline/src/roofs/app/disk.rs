@@ -53,8 +53,14 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
     let each = facts.per_exchange(threads.disk);
     let (name, occupied) = (threads.fullest_words(), in_percent(threads.fullest));
     let what = if in_sync { "a sync" } else { "a disk" };
+    // Of the time of a lock that is held meanwhile, all who wait for it are spared as large a part.
+    let part = threads.disk / (threads.disk + threads.running);
+    let locked = facts.per_exchange(facts.under_way() * part);
+    let is_locked = facts.threads_in_turn() && part >= HALFWAY;
+    let others = if is_locked { "; the others wait for its lock meanwhile" } else { "" };
     // Where one thread does everything, the disk's part is work that the thread is spared.
     let claim = match threads.fullest >= FULL {
+        _ if is_locked => Claim::delay(At::Service, locked),
         true => Claim::work(Resource::TargetThread, each.min(facts.per_exchange(threads.fullest))),
         false => Claim::delay(At::Service, each),
     };
@@ -65,7 +71,7 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
         .sum(format!("{} of waiting for {what} {}", duration(each), facts.each()))
         .seen(format!(
             "{:.2} of its threads wait for {what} at any time, {:.2} run; its busiest thread{name} is busy for \
-             {occupied} of the time",
+             {occupied} of the time{others}",
             threads.disk, threads.running
         )))
 }

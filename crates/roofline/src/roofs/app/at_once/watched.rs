@@ -14,7 +14,7 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let threads = facts.threads();
     silent_if(headers.per_s <= 0.0, "nothing is answered")?;
     let served = |at_once, of_all| Ok((Estimate::exact(at_once), at_once * of_all / headers.per_s));
-    if let Some(threads) = threads.filter(|of| place.of >= 2.0 && in_turn(facts, of)) {
+    if let Some(threads) = threads.filter(|_| facts.threads_in_turn()) {
         return served(1.0, (threads.running + threads.disk).min(1.0));
     }
     // Above four fifths of a resource's use, those that wait may wait for it.
@@ -116,19 +116,4 @@ fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let others = processes as f64 - port.accepted().min(port.under_way());
     let waits = threads.poll + threads.poll_timed;
     threads.poll * (1.0 - others / waits.max(1e-9)).max(0.0)
-}
-
-/// Whether several threads work in turn, none of them alone, while others wait for the lock: never two at once, also
-/// while waiting for a disk; or always with exactly one CPU together, an interpreter's lock, which the ready ones ask for.
-fn in_turn(facts: &Facts, threads: &States) -> bool {
-    let (inside, steady) = (&facts.inside, facts.target.as_ref().and_then(|target| target.steady));
-    let holds = inside.running + inside.runnable + threads.disk;
-    // Mostly ready and hardly running means woken often, with little to do each time.
-    let is_one = inside.running + threads.disk >= inside.runnable
-        && (HOLDS_ONE..TWO).contains(&holds)
-        && threads.together < 1.0 - FULL;
-    let one_cpu = [1.0 - NO_GAIN, 1.0 + NO_GAIN];
-    (is_one || steady.is_some_and(|[least, most]| least >= one_cpu[0] && most <= one_cpu[1]))
-        && threads.fullest < FULL * (threads.running + threads.disk).min(1.0)
-        && threads.lock + threads.lock_timed >= 1.0
 }
