@@ -85,11 +85,17 @@ impl Model {
         // Refused requests are none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let half = experiment.and_then(|it| it.half);
+        // Where something is nearly full hardly anybody sleeps: what an exchange takes alone beside its work may be the waking of sleepers.
+        let is_full = measured.fullest().is_some_and(|(_, used)| used >= EXPLAINED);
+        let is_waking = is_full && delay <= COLD * COLD * work(&queues);
+        let awake = Network { delay: think, stations: queues.clone() };
         let checked = half.filter(|_| answered).map(|half| {
             let of = predict_at(&fit(&seen), half.connections);
+            let most = awake.throughput(f64::from(half.connections)).high;
+            let high = if is_waking { of.high.0.max(most) } else { of.high.0 };
             // The service may have changed by then, as `again` shows.
             let again = experiment.and_then(|it| it.again).map_or(1.0, |it| it.per_s / attained);
-            agreed([of.low.0 * again.min(1.0), of.mid.0, of.high.0 * again.max(1.0)])
+            agreed([of.low.0 * again.min(1.0), of.mid.0, high * again.max(1.0)])
         });
         seen.extend(half);
         Some(Self {
