@@ -5,8 +5,9 @@ use crate::prelude::*;
 pub(crate) struct Candidate {
     pub id: &'static str,
     pub rank: Rank,
-    /// What it makes larger, which always gives something; or what it takes for nothing.
+    /// The resource that its remedy enlarges, which always gives something.
     pub enlarges: Option<Resource>,
+    /// The resource whose work its remedy spares.
     pub takes: Option<Resource>,
     /// Attained after lifting it by attained now; of what was turned away, asked by served.
     pub gain: f64,

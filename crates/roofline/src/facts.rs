@@ -148,8 +148,9 @@ impl<'a> Facts<'a> {
         let (inside, one_cpu) = (&self.inside, 1.0 - NO_GAIN..=1.0 + NO_GAIN);
         let steady = self.target.as_ref().and_then(|target| target.steady);
         let holds = inside.running + inside.runnable + threads.disk;
-        // Mostly ready and hardly running means woken often, with little to do each time.
-        let is_one = inside.running + threads.disk >= inside.runnable
+        // Mostly ready and hardly running means woken often, with little to do each time. One holder is one thread at work.
+        let is_one = inside.running + threads.disk <= 1.0 + SPLIT
+            && inside.running + threads.disk >= inside.runnable
             && (HOLDS_ONE..TWO).contains(&holds)
             && threads.together < 1.0 - FULL;
         (is_one || steady.is_some_and(|of| of.iter().all(|cpus| one_cpu.contains(cpus))))

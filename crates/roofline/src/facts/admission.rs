@@ -177,7 +177,8 @@ impl Facts<'_> {
     /// Of those, the ones that were not established: they found the queue full, and try again.
     pub(crate) fn try_again(&self) -> f64 {
         let came = self.came().unwrap_or(f64::INFINITY);
-        self.begun().map_or(0.0, |begun| (begun - came).max(0.0))
+        // The kernel's counters are read a little before or after the headers.
+        self.begun().map_or(0.0, |begun| (begun * (1.0 - AGREE) - came).max(0.0))
     }
 
     /// Exchanges asked for, and those that were no refusal, in the window.

@@ -69,9 +69,11 @@ impl Facts<'_> {
             .then_some((most, at_once.mid))
     }
 
-    /// The same of the service's own application, which a web server asks: what serves so few is a part of the service.
+    /// The same of the service's own application, which a web server asks and which asks nobody itself: what serves so few is a
+    /// part of the service.
     pub(crate) fn application_serves_fewer(&self) -> Option<(&Asked, f64)> {
-        self.serves_fewer().filter(|(of, _)| is_application(of))
+        let is_all = |of: &Asked| is_application(of) && onward(of).next().is_none();
+        self.serves_fewer().filter(|(of, _)| is_all(of))
     }
 
     /// How many questions to a peer one request has out at a time, as one alone has; 1 where that was not tried.

@@ -26,7 +26,9 @@ impl AtOnce {
                 .lifted_by([go_on()]));
         }
         let is_made = facts.load == Load::Made;
-        let (at_once, alone) = match facts.application_serves_fewer() {
+        let own = facts.application_serves_fewer();
+        let own = own.filter(|_| facts.place.station == Some(Station::Application));
+        let (at_once, alone) = match own {
             Some((_, at_once)) => (Estimate::exact(at_once), at_once.max(1.0) / facts.attained),
             None if is_made => loaded(facts)?,
             None => watched::served(facts)?,

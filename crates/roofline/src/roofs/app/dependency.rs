@@ -43,7 +43,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let served = facts.serves_fewer().filter(|(of, _)| of.address == asked.address);
     let is_own = served.is_some() && facts.application_serves_fewer().is_some();
     silent_if(is_own, "what serves fewer than are asked is the service's own application")?;
-    let (served, serves_fewer) = (served.map(|(_, at_once)| at_once), served.is_some());
+    // Fewer than two are one, as in app.serial.
+    let served = served.map(|(_, at_once)| if at_once < TWO { 1.0 } else { at_once });
+    let serves_fewer = served.is_some();
     let share = match shared {
         _ if serves_fewer => ", and it serves fewer at a time; the others wait to ask it",
         Some(_) => ", shared by requests: even a single one waits there",

@@ -56,7 +56,9 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
     // Of the time of a lock that is held meanwhile, all who wait for it are spared as large a part.
     let part = threads.disk / (threads.disk + threads.running);
     let locked = facts.per_exchange(facts.under_way() * part);
-    let is_locked = facts.threads_in_turn() && part >= HALFWAY;
+    let wait = threads.lock + threads.lock_timed;
+    let is_locked =
+        facts.threads_in_turn() && part >= HALFWAY && wait >= HALFWAY * facts.under_way();
     let others = if is_locked { "; the others wait for its lock meanwhile" } else { "" };
     // Where one thread does everything, the disk's part is work that the thread is spared.
     let claim = match threads.fullest >= FULL {

@@ -23,7 +23,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (claim, how) = if let Some((each, work)) = facts.shaking() {
         let works = |resource, each| Part::Work { resource, each };
         // Both ends work on it.
-        let share = work.map_or(0.0, |work| work / facts.target_work().unwrap_or(work));
+        let share = work.map_or(0.0, |work| work / facts.target_work().unwrap_or(work).max(1e-12));
         let host = facts.host.as_ref().ok().filter(|_| facts.load == Load::Made);
         let of_host = host.map(|host| share * facts.per_exchange(host.busy));
         let of_host = of_host.map(|each| works(Resource::HostCpu, each));
