@@ -206,6 +206,8 @@ fn two_hosts_that_ssh_starts_make_one_load_and_end_with_it() {
     let names: Vec<_> = hosts.iter().map(|host| host["host"].as_str().unwrap()).collect();
     let named = |host| format!("host {}", sshd.host(host));
     assert_eq!(names, [named("127.0.0.1"), named("localhost")]);
+    let of_hosts: u64 = hosts.iter().map(|host| host["answered"].as_u64().unwrap()).sum();
+    assert_eq!(of_hosts, answered, "{hosts:#?}");
     // 600 each were due; a host that is late begins late, and makes what is left of its half.
     assert!(
         hosts.iter().all(|host| (300..=606).contains(&host["answered"].as_u64().unwrap())),

@@ -85,7 +85,8 @@ impl Model {
         // Refused requests are none of its exchanges.
         let answered = run.load.good_throughput.0 >= (1.0 - TURNED_AWAY) * attained;
         let half = experiment.and_then(|it| it.half);
-        // Where something is nearly full hardly anybody sleeps: what an exchange takes alone beside its work may be the waking of sleepers.
+        // Where something is nearly full hardly anybody sleeps: what an exchange takes alone beside its work may be the
+        // waking of sleepers.
         let is_full = measured.fullest().is_some_and(|(_, used)| used >= EXPLAINED);
         let is_waking = is_full && delay <= COLD * COLD * work(&queues);
         let awake = Network { delay: think, stations: queues.clone() };

@@ -197,7 +197,7 @@ fn a_mailbox_that_no_cache_holds_takes_longer_to_search() {
     let searches = ["beam.selective-receive", "beam.send-mailbox-scan"];
     let judgement = judged(&header, &evidence);
     assert!(searches.contains(&judgement.verdict.by().unwrap()), "{:?}", judgement.verdict);
-    // A fortieth of them would be searched in a two-hundredth of the time: the process is slow for another reason.
+    // A fortieth of them would be searched in less than a hundredth of the time: the process is slow for another reason.
     let part = |metric: &str, raw| Some(if metric.ends_with("mailbox") { raw / 40 } else { raw });
     let few = changed(&evidence, |_, metric, raw| part(metric, raw));
     assert_eq!(judged(&header, &few).verdict.by(), Some("vm.funnel"));

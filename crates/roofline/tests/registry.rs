@@ -32,7 +32,7 @@ fn every_roof_has_a_plan_that_provokes_it_or_a_node_that_has_it() {
             .iter()
             .any(|answer| holds(&plans, format!("{answer} = \"{}\"", roof.id)));
         let by_node = holds(&nodes, format!("roof=\"{}\"", roof.id));
-        let by_service = holds(&foreign, format!("accepted = [\"{}\"", roof.id));
+        let by_service = holds(&foreign, format!("accepted = [\"{}\"]", roof.id));
         assert!(by_plan || by_node || by_service, "{}", roof.id);
     }
 }

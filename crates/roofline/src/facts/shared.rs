@@ -101,7 +101,7 @@ impl Facts<'_> {
     }
 }
 
-/// Programs that serve an application to web servers alone.
+/// Programs that are there to serve an application to web servers.
 /// Source: FastCGI specification, 1.0; `php-fpm`(8), `uwsgi`(1), `fcgiwrap`(8).
 const APPLICATIONS: [&str; 3] = ["php-fpm", "uwsgi", "fcgiwrap"];
 
