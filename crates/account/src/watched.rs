@@ -176,12 +176,17 @@ impl Exchanges {
         self.asking - self.asking_again >= HALFWAY * self.under_way.max(1.0)
     }
 
+    /// From a request's last byte to its answer's last, mean. Unit: seconds.
+    pub fn waits_s(&self) -> f64 {
+        self.service_s + self.answering / self.per_s.max(1e-9)
+    }
+
     /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
     pub fn clients_rest(&self) -> bool {
         let answered = self.per_s * self.service_s;
         self.alternate
             && self.idle_s.is_finite()
-            && self.idle_s > self.service_s
+            && self.idle_s > self.waits_s()
             && self.under_way <= (1.0 + HOLDS) * answered
             && self.others_wait()
     }

@@ -126,7 +126,9 @@ fn ceiling(facts: &Facts, part: &Part) -> Option<f64> {
 fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
     match *part {
         Part::TurnedAway { asked, served } => turned_away(facts, asked, served),
-        Part::Delay { at, each } if facts.load == Load::Watched => watched_delay(facts, at, each),
+        Part::Delay { at, each } if facts.load == Load::Watched => {
+            watched_delay(facts, claim.role, at, each)
+        }
         Part::Delay { at, each } => delay(facts, at, each),
         Part::Work { resource, each } => work(facts, resource, each, false),
         Part::Taken { resource, each } => work(facts, resource, each, true),
@@ -176,7 +178,7 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
 
 /// Of a watched service: the rate without so many of the requests under way waiting, if their place has enough of
 /// them. Its clients may ask no more than before, so only the high end is above what was attained.
-fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
+fn watched_delay(facts: &Facts, role: Role, at: At, each: f64) -> Option<Predicted> {
     if facts.watched.is_empty() {
         // Recorded without its connections' states: the claim's own size has to do.
         let spared = each * facts.attained;
@@ -201,7 +203,10 @@ fn watched_delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
     let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0 && !rests
         || place.of >= HALFWAY * (place.of + facts.ports(|port| port.idle));
-    (place.of >= 1.0 && is_asked && share >= HOLDS && is_there && !is_elsewhere)
+    // Fewer than one wait: what holds them is a cause if clients that rest as they do now would ask that much more.
+    let is_cause = role == Role::Cause && asked_with(facts, 1.0 - share) >= 1.0 + SPLIT;
+    let is_much = (place.of >= 1.0 || is_cause) && share >= HOLDS;
+    (is_much && is_asked && is_there && !is_elsewhere)
         .then(|| watched_with(facts, 1.0 - share, None))
 }
 

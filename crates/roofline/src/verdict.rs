@@ -248,7 +248,7 @@ fn clients_set_it(facts: &Facts) -> Option<String> {
     let does = if headers.clients_are_slow_to_ask() {
         format!("take {} to send a request", duration(headers.asking / headers.per_s))
     } else if headers.clients_rest() {
-        let [idle, wait] = [headers.idle_s, headers.service_s].map(duration);
+        let [idle, wait] = [headers.idle_s, headers.waits_s()].map(duration);
         format!("rest for {idle} and wait for {wait}")
     } else {
         return None;

@@ -54,6 +54,23 @@ fn nagle_is_named_with_both_sides_and_by_the_kernels_alone() {
 }
 
 #[test]
+fn what_holds_the_answers_of_a_client_that_rests_is_a_cause_if_it_would_ask_more_without() {
+    // One client, whose answers are held for 41 ms each, and which rests for 150 ms after each.
+    let (header, evidence) = recorded("nagle-of-one-that-rests");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("tcp.nagle-delayed-ack"));
+    // Of five clients that rest as one it would be a part that changes little.
+    let mut rests = Evidence::default();
+    for (at, of, values) in evidence.rows() {
+        for (metric, raw) in values {
+            let is_more = ["bursts.idle", "bursts.connections"].contains(&metric);
+            let raw = if is_more { raw * 5 } else { raw };
+            rests.push_raw(at, of, metric, raw);
+        }
+    }
+    assert_eq!(judged(&header, &rests).verdict.by(), None);
+}
+
+#[test]
 fn encryption_and_handshakes_are_named_by_who_owns_the_connections() {
     let of = |judgement: &Judgement, id: &str| {
         let roof = judgement.roofs.iter().find(|roof| roof.id == id).unwrap();
