@@ -52,6 +52,22 @@ fn a_session_that_one_request_has_at_a_time_shows_by_the_order_of_answers() {
 }
 
 #[test]
+fn what_a_database_does_for_a_connection_of_each_request_is_the_connections() {
+    // Python, a thread a connection, which connects to PostgreSQL for each question.
+    let (header, evidence) = recording("foreign/logs-in-for-each");
+    let judgement = judged(&header, &evidence);
+    let says = &judgement.verdict.says;
+    assert_eq!(judgement.verdict.by(), Some("tcp.connection-churn"), "{says}");
+    assert!(says.contains("until their first answer"), "{says}");
+    // Each connection has one question, as of HTTP without keep-alive: the answer is what takes time.
+    let once = changed(&evidence, |_, metric, raw| match metric {
+        "peer.second" | "peer.third" | "peer.asked_second" => Some(0),
+        _ => Some(raw),
+    });
+    assert_eq!(named(&header, &once).as_deref(), Some("app.dependency"));
+}
+
+#[test]
 fn requests_that_wait_for_one_lookup_wait_for_a_dependency() {
     // Go: eight requests look up the same name, and its resolver asks for them once (25 ms).
     let (header, evidence) = recording("foreign/one-lookup-for-all");

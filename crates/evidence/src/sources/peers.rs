@@ -55,6 +55,14 @@ metrics! {
     ASKED: u64 = "peer.asked", "1";
     /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
+    /// Of those with a question out, the ones that have sent one segment at most: their peer does what it does for a new connection, or answers their only question.
+    ASKED_FIRST: u64 = "peer.asked_first", "1";
+    /// Of those with a question out, the ones that have sent two.
+    ASKED_SECOND: u64 = "peer.asked_second", "1";
+    /// Connections to this address on which a second question was sent after an answer, or more, where each is a segment.
+    SECOND: u64 = "peer.second", "1";
+    /// The same of a third.
+    THIRD: u64 = "peer.third", "1";
     /// Of those, the ones with bytes that the target wrote and the kernel could not send yet (`tcpi_notsent_bytes`).
     UNSENT: u64 = "peer.unsent", "1";
     /// Of those, the ones that are held by Nagle: less than a segment is unsent, an ACK is outstanding, and both windows have room.

@@ -18,6 +18,8 @@ pub(crate) struct Opening {
     pub each: f64,
     /// By the target itself, to any peer, an exchange.
     pub upstream: f64,
+    /// Of an exchange, the time in which a peer of the target does what it does for each of these; 0: unknown. Unit: seconds.
+    pub login_s: f64,
     /// Median time of a connect. Unit: seconds.
     pub connect_s: f64,
     /// What the first exchange of each connection takes, and each later one; none where there are too few of either.
@@ -51,7 +53,15 @@ impl Facts<'_> {
         let stack = run.of(Subject::Stack(Side::Server));
         let upstream = self.upstream(&stack, each).unwrap_or(0.0);
         let first_and_later_s = self.first_and_later_s();
-        Opening { each, upstream, connect_s, first_and_later_s, share: share(&stack) }
+        let login_s = self.login_s(upstream);
+        Opening { each, upstream, login_s, connect_s, first_and_later_s, share: share(&stack) }
+    }
+
+    /// Kept connections would be found beyond their first answers.
+    fn login_s(&self, upstream: f64) -> f64 {
+        let of = self.inside.asked.first().filter(|_| upstream >= HALFWAY);
+        of.filter(|of| of.logging_in[1] >= FEW)
+            .map_or(0.0, |of| self.per_exchange(of.logging_in[0]))
     }
 
     /// Of a made load, whose requests are alike. What watched clients ask first may be more than what they ask then.
@@ -112,6 +122,9 @@ impl Facts<'_> {
         let each = more * opening.each - self.per_exchange(self.at(Station::AcceptQueue));
         if !upstream && each > 0.0 {
             parts.push(Part::Delay { at: At::Service, each });
+        }
+        if upstream && opening.login_s > 0.0 {
+            parts.push(Part::Delay { at: At::Service, each: opening.login_s });
         }
         let Ok(share) = &opening.share else { return parts };
         let of = if upstream { opening.upstream } else { opening.each };

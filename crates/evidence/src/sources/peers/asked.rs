@@ -27,6 +27,9 @@ pub struct Asked {
     pub connections: f64,
     /// Of them, those with a question out.
     pub asked: f64,
+    /// Of them, those whose peer does what it does for a new connection (a process, a login), before the first question of an
+    /// exchange; how many there were at once, and how many times one was met. Zero in older recordings.
+    pub logging_in: [f64; 2],
     /// Of them, those of which it is unknown whether a question is out.
     pub untold: f64,
     /// Besides, those that had no answer all the time: what was answered meanwhile has not waited for them.
@@ -113,6 +116,12 @@ impl Asked {
         let unanswered = last(super::UNANSWERED) as f64;
         // What was sent and answered within one millisecond: as likely asked as not.
         let asked = mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0;
+        // The last of the rounds that connections have is no login.
+        let login = match [super::SECOND, super::THIRD].map(count) {
+            [_, third] if third > 0.0 => count(super::ASKED_FIRST) + count(super::ASKED_SECOND),
+            [second, _] if second > 0.0 => count(super::ASKED_FIRST),
+            _ => 0.0,
+        };
         let is_other = fact("whose") != Some("target");
         Some(Self {
             address: fact("address")?.to_owned(),
@@ -120,6 +129,7 @@ impl Asked {
             process: fact("process").map(str::to_owned),
             connections: mean(super::CONNECTIONS),
             asked: (asked - unanswered).max(0.0),
+            logging_in: [login / instants.max(1.0), login],
             untold: mean(super::UNTOLD),
             unanswered,
             held_nagle: mean(super::HELD_NAGLE),

@@ -7,9 +7,9 @@ use linerate_model::Timestamp;
 
 use super::super::sockets::Connection;
 use super::{
-    ASKED, ASKED_MAYBE, CAME, CONNECTIONS, Contact, HELD_NAGLE, INSTANTS, LOOKS, LOOKS_ASKED,
-    PORTS, Question, SEGMENTS_IN, SEGMENTS_OUT, Socket, TIME_WAIT, UNANSWERED, UNSENT, UNTOLD,
-    Whom,
+    ASKED, ASKED_FIRST, ASKED_MAYBE, ASKED_SECOND, CAME, CONNECTIONS, Contact, HELD_NAGLE,
+    INSTANTS, LOOKS, LOOKS_ASKED, PORTS, Question, SECOND, SEGMENTS_IN, SEGMENTS_OUT, Socket,
+    THIRD, TIME_WAIT, UNANSWERED, UNSENT, UNTOLD, Whom,
 };
 use crate::evidence::Evidence;
 use crate::subject::Subject;
@@ -48,6 +48,10 @@ struct Sums {
     connections: u64,
     asked: u64,
     asked_maybe: u64,
+    asked_first: u64,
+    asked_second: u64,
+    second: u64,
+    third: u64,
     untold: u64,
     unsent: u64,
     held_nagle: u64,
@@ -98,7 +102,15 @@ impl Peers {
             sums.held_nagle += u64::from(held_nagle);
             let all = sums.segments_now.iter_mut().zip(segments.into_iter().flatten());
             all.for_each(|(all, of)| *all += u64::from(of));
+            // A question that is out is one more than the answers.
+            let is_out = question == Some(Question::Out);
+            let rounds = segments.map_or(0, |[sent, came]| sent.min(came + u32::from(is_out)));
+            sums.second += u64::from(rounds >= 2);
+            sums.third += u64::from(rounds >= 3);
             if let (Some(Question::Out), Some(segments)) = (question, segments) {
+                let [sent, _] = segments;
+                sums.asked_first += u64::from(sent <= 1);
+                sums.asked_second += u64::from(sent == 2);
                 out.entry(whom.clone()).or_default().insert(inode, segments);
             }
             if question.is_none() {
@@ -206,6 +218,10 @@ impl Peers {
                 (CONNECTIONS, sums.connections),
                 (ASKED, sums.asked),
                 (ASKED_MAYBE, sums.asked_maybe),
+                (ASKED_FIRST, sums.asked_first),
+                (ASKED_SECOND, sums.asked_second),
+                (SECOND, sums.second),
+                (THIRD, sums.third),
                 (UNTOLD, sums.untold),
                 (UNSENT, sums.unsent),
                 (HELD_NAGLE, sums.held_nagle),
@@ -273,6 +289,24 @@ mod tests {
             (of.last(INSTANTS), of.last(CONNECTIONS), of.last(UNSENT)),
             (Ok(2), Ok(1), Ok(1))
         );
+    }
+
+    #[test]
+    fn rounds_of_questions_on_a_connection_are_told_apart() {
+        let mut peers = Peers::default();
+        let at = |sent: u32, came: u32, out: bool| {
+            let [asked, answered] = if out { [3, 8] } else { [8, 3] };
+            let fields = [(44, asked), (52, answered), (156, sent), (152, came)];
+            Contact::from(&sockets(&socket(1, 5432, 0, &fields)).next().unwrap())
+        };
+        let first = [at(1, 0, true), at(2, 1, true), at(2, 2, false)];
+        peers.take(first.into_iter().chain([at(3, 2, true), at(3, 3, false)]));
+        let mut evidence = Evidence::default();
+        peers.push(Timestamp(1), &mut evidence);
+        let of = evidence.of(Subject::Peer(0));
+        let rounds =
+            [ASKED, ASKED_FIRST, ASKED_SECOND, SECOND, THIRD].map(|metric| of.last(metric));
+        assert_eq!(rounds, [3, 1, 1, 4, 2].map(Ok));
     }
 
     #[test]

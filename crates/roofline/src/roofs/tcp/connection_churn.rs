@@ -36,9 +36,13 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         true => Remedy::human(does, in_target),
         false => Remedy::keep_connections(facts, does, in_client),
     };
+    let logs_in = duration(opening.login_s);
     Ok(Claim::cause(parts)
         .sum(match opening.connect_s {
             time if time > 0.0 && !upstream => format!("{count}, {} to connect", duration(time)),
+            _ if upstream && opening.login_s > 0.0 => {
+                format!("{count} that the target opens, {logs_in} until their first answer")
+            }
             _ => count.clone(),
         })
         .seen(format!("{whose} {count}"))
