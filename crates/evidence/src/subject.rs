@@ -49,7 +49,7 @@ pub enum Subject {
     Scheduler(u16),
     /// One of its processes, by linerate's own number for it; its pid is a fact.
     Process(u32),
-    /// A queue of the message broker that runs on it, by linerate's own number for it; its name is a fact.
+    /// A queue of a message broker, by linerate's own number for it; its name is a fact.
     Queue(u32),
     /// The load engine as a whole.
     Engine,

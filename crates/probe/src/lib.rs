@@ -26,6 +26,7 @@ mod sampler;
 mod sockets;
 mod spinning;
 mod stack;
+mod statistics;
 mod strangers;
 mod sums;
 mod sys;
@@ -52,6 +53,7 @@ pub use host::{host_facts, host_facts_of, host_files, sysctls_of};
 pub use owner::{Listening, cpus_of, listening, owner_of_port};
 pub use sampler::TargetSampler;
 pub use sockets::{NoSockets, ProcessSockets, Sockets, netns_of};
+pub use statistics::StatisticsSampler;
 pub use tree::processes_below;
 
 use engine::OwnThreads;

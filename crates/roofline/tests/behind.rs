@@ -98,6 +98,11 @@ fn a_runtime_that_collects_garbage_most_of_the_time_is_named_for_it() {
     // Java with a heap that is hardly larger than what is kept: all stand still for 0.7 of the time.
     let (header, evidence) = recording("foreign/heap-that-is-full");
     assert_eq!(named(&header, &evidence).as_deref(), Some("app.garbage-collection"));
+    // What runs beside it does not matter, as all stand still for it.
+    let beside = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "threads.running" { raw * 2 } else { raw })
+    });
+    assert_eq!(named(&header, &beside).as_deref(), Some("app.garbage-collection"));
     // The same threads compute for requests.
     let work = |_, metric: &str, raw| {
         Some(if ["threads.collecting", "threads.stopping"].contains(&metric) { 0 } else { raw })

@@ -23,6 +23,29 @@ struct Broker {
     streams: u64,
 }
 
+#[test]
+fn queues_of_other_brokers_are_named_by_what_these_tell_themselves() {
+    // beanstalkd: 317/s put, one worker that takes 10 ms for each; and the same with a list of Redis.
+    for (name, says) in [
+        ("foreign/tube-that-grows", "queue orders grew by 882"),
+        ("foreign/list-that-grows", "queue jobs grew by 766"),
+    ] {
+        let (header, evidence) = recording(name);
+        let judgement = judged(&header, &evidence);
+        assert_eq!(judgement.verdict.by(), Some("app.consumer"), "{name}");
+        assert!(judgement.verdict.says.contains(says), "{}", judgement.verdict.says);
+        let cure = judgement.advice.iter().map(|of| of.by_hand.as_str()).collect::<String>();
+        assert!(!cure.contains("rabbit") && !cure.contains("basic.qos"), "{cure}");
+        // The same length all the time.
+        let stands = changed(&evidence, |_, metric, raw| match metric {
+            "queue.ready" => Some(700),
+            "queue.published" | "broker.published" => None,
+            _ => Some(raw),
+        });
+        assert_eq!(judged(&header, &stands).verdict.by(), None, "{name}");
+    }
+}
+
 /// 434/s published, 48/s acknowledged, one message at a time.
 const SLOW: Broker = Broker {
     published: |at| 217 * at,

@@ -43,6 +43,16 @@ fn clients_that_also_wait_for_each_other_are_shaped_where_all_are_read_at_one_ra
 }
 
 #[test]
+fn clients_that_talk_in_pairs_are_shaped_seen_from_outside_where_each_waits_as_long() {
+    // ejabberd, 1,000 bytes a second for each: of each pair one is unread, and the other waits for what that one writes.
+    let (header, evidence) = recording("foreign/shaped-while-they-talk");
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("app.shaper"));
+    // Waits that differ by more than their answers are apart: those that were read may be served in turn.
+    let differ = with(&evidence, "capture.burst_waits_spread", |raw| raw * 20);
+    assert_eq!(judged(&header, &differ).verdict.by(), Some("app.pool"));
+}
+
+#[test]
 fn an_owner_that_sleeps_or_calls_is_no_shaper() {
     let (header, evidence) = recording("watched/shaper");
     for function in ["timer:sleep/1", "gen:do_call/4", "my_reader:loop/2", "prim_inet:recv0/3"] {

@@ -278,6 +278,17 @@ fn those_to_whom_it_writes_and_who_shut_their_windows_read_slowly() {
 }
 
 #[test]
+fn who_waits_in_a_send_to_one_slow_reader_is_why_others_get_less() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/evidence/foreign");
+    let file = folder.join("sender-of-many-and-one-slow.jsonl");
+    let (header, evidence, _) = read(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(judged(&header, &evidence).verdict.by(), Some("beam.slow-subscriber"));
+    // From outside only the reader is seen.
+    let outside = only(&evidence, |of, metric| !is_the_nodes(of, metric));
+    assert_eq!(judged(&header, &outside).verdict.by(), Some("tcp.slow-reader"));
+}
+
+#[test]
 fn a_line_that_is_longer_than_the_buffer_comes_in_pieces() {
     assert_eq!(named("long-lines").as_deref(), Some("beam.small-buffer"));
 }

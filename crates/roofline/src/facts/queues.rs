@@ -56,11 +56,18 @@ impl Growing {
     }
 }
 
+/// What has the counters of a broker's queues in total: RabbitMQ's node, or the process that was asked for its statistics.
+fn of_broker(run: &Run) -> Subject {
+    let is_node = run.of(Subject::Node).last(broker::CONSUMERS).is_ok();
+    if is_node { Subject::Node } else { Subject::Target }
+}
+
 /// The queue that grows most, or all of them together where single ones are not counted.
 pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
     let (queues, others) = (run.evidence.queues(), other_nodes(run));
-    let none = "no message broker with known counters (RabbitMQ) was sampled";
-    silent_if(run.of(Subject::Node).last(broker::CONSUMERS).is_err(), none)?;
+    let none =
+        "no message broker with known counters (RabbitMQ, beanstalkd, lists of Redis) was sampled";
+    silent_if(run.of(of_broker(run)).last(broker::PUBLISHED).is_err(), none)?;
     let counted = queues.iter().filter(|of| run.of(**of).last(queue::READY).is_ok());
     let count = counted.clone().count();
     if count > 0 {
@@ -77,7 +84,9 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
 /// All queues together, where their consumers hold as many messages as they may at nine of ten samples, and have had
 /// many: those who publish and wait for it ask no more than they consume, and no queue grows.
 pub(crate) fn always_full(run: &Run) -> Option<Growing> {
+    // Who gives beanstalkd a job waits for nobody who takes it.
     let of = run.of(Subject::Node);
+    of.last(broker::CONSUMERS).ok()?;
     let all = all(run, &run.evidence.queues()).ok()?;
     let limit = all.consumers.filter(Consumers::are_full)?.prefetch?;
     let done = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
@@ -135,8 +144,12 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     };
     // Channels at other nodes are counted there.
     let Some(of) = flow.balance(unlimited).filter(|_| !is_cluster) else {
-        // One step may be a burst.
-        let grows = Growing { name, grown, seconds, consumers, ..Growing::default() };
+        // One step may be a burst. Of Redis's lists only all together are counted.
+        let all = run.of(Subject::Target);
+        let [published, taken] = [broker::PUBLISHED, broker::DELIVERED].map(|of| all.grown(of));
+        let (published, taken) = (published.unwrap_or(0.0), taken.unwrap_or(0.0));
+        let grows =
+            Growing { name, published, taken, grown, seconds, consumers, ..Growing::default() };
         return (rises > 1).then_some(grows);
     };
     // A queue with a length limit drops the excess, which is not counted by queue.
@@ -150,7 +163,8 @@ fn other_nodes(run: &Run) -> u64 {
 }
 
 fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
-    let (of, whole, others) = (run.of(Subject::Node), run.whole(Subject::Node), other_nodes(run));
+    let broker = of_broker(run);
+    let (of, whole, others) = (run.of(broker), run.whole(broker), other_nodes(run));
     let why = "queues are not counted one by one here, and";
     let elsewhere = format!("{why} {others} other nodes may consume what is published here");
     silent_if(others > 0, elsewhere)?;
@@ -181,7 +195,7 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let count = of.last(broker::CONSUMERS)?;
     let known = sum(queue::CONSUMERS) == count;
     let limit = sum(queue::PREFETCH);
-    let there = of.max(broker::QUEUES).or_else(|_| run.whole(Subject::Node).max(broker::QUEUES));
+    let there = of.max(broker::QUEUES).or_else(|_| whole.max(broker::QUEUES));
     let only = queues.first().filter(|_| queues.len() == 1 && there == Ok(1));
     let name = only.and_then(|only| run.fact(*only, "name")).map(str::to_owned);
     let prefetch = (known && unlimited == 0 && limit > 0).then_some(limit as f64);

@@ -1,17 +1,18 @@
 //! What is sampled between the passes, of a target on this host: its threads and its own questions, where its
-//! connections are, and the headers of its packets where those may be captured.
+//! connections are, the headers of its packets where those may be captured, and a broker's own statistics.
 
 use std::path::Path;
 
 use linerate_engine::now;
 use linerate_evidence::Evidence;
-use linerate_probe::{BurstSampler, CaptureSampler, MOST_PORTS, TargetSampler};
+use linerate_probe::{BurstSampler, CaptureSampler, MOST_PORTS, StatisticsSampler, TargetSampler};
 
 /// See the module. Dropped, they end.
 pub(super) struct Samplers {
     target: TargetSampler,
     bursts: Option<BurstSampler>,
     capture: Option<CaptureSampler>,
+    statistics: Option<StatisticsSampler>,
 }
 
 impl Samplers {
@@ -26,6 +27,7 @@ impl Samplers {
         evidence: &mut Evidence,
     ) -> Self {
         let target = TargetSampler::start(vec![pid], listening.to_vec(), now);
+        let statistics = StatisticsSampler::start(pid, netns, ports, now);
         let (ports, others) = ports.split_at(ports.len().min(MOST_PORTS));
         let mut unread = |source: &str, why: String| {
             evidence.unread.insert(source.into(), why);
@@ -34,7 +36,7 @@ impl Samplers {
             for source in ["bursts", "capture"] {
                 unread(source, "no port is known that it listens on".into());
             }
-            return Self { target, bursts: None, capture: None };
+            return Self { target, bursts: None, capture: None, statistics };
         }
         let bursts = BurstSampler::start(netns, ports)
             .map_err(|error| unread("bursts", error.to_string()))
@@ -52,7 +54,7 @@ impl Samplers {
                 evidence.unread.entry(source.into()).or_insert_with(|| why.clone());
             }
         }
-        Self { target, bursts, capture }
+        Self { target, bursts, capture, statistics }
     }
 
     /// What they counted up to now.
@@ -63,6 +65,9 @@ impl Samplers {
         }
         if let Some(capture) = &self.capture {
             evidence.absorb(capture.drain(now()));
+        }
+        if let Some(statistics) = &self.statistics {
+            evidence.absorb(statistics.drain());
         }
         evidence
     }

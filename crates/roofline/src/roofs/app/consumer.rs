@@ -17,7 +17,7 @@ fn full(facts: &Facts) -> Option<Claim> {
     let claim = Claim::cause(vec![Part::capacity(Resource::Slots, limit, each)]).sum(format!(
         "consumers always hold the {limit:.0} messages that they may: {limit:.0} / {took} = {rate}"
     ));
-    Some(claim.seen(seen(&queue)).lifted_by(remedies(&queue)))
+    Some(claim.seen(seen(facts, &queue)).lifted_by(remedies(facts, &queue)))
 }
 
 /// Consumers without a limit that hold more than they acknowledge meanwhile: what has come is worked off.
@@ -35,7 +35,7 @@ fn works_off(facts: &Facts) -> Option<Claim> {
         "a prefetch (basic.qos; STOMP: prefetch-count; MQTT: mqtt.prefetch): without one the first consumer is given all \
          that wait, and those that come later have nothing to do",
     );
-    Some(claim.seen(seen(&queue)).lifted_by([share, faster()]))
+    Some(claim.seen(seen(facts, &queue)).lifted_by([share, faster(facts)]))
 }
 
 fn grows(facts: &Facts) -> Result<Claim, Silent> {
@@ -45,7 +45,8 @@ fn grows(facts: &Facts) -> Result<Claim, Silent> {
         true => Part::TurnedAway { asked: queue.published, served: queue.taken },
         false => Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0)),
     };
-    Ok(Claim::cause(vec![part]).sum(sum(&queue)).seen(seen(&queue)).lifted_by(remedies(&queue)))
+    let (seen, remedies) = (seen(facts, &queue), remedies(facts, &queue));
+    Ok(Claim::cause(vec![part]).sum(sum(&queue)).seen(seen).lifted_by(remedies))
 }
 
 fn sum(queue: &Growing) -> String {
@@ -61,9 +62,10 @@ fn sum(queue: &Growing) -> String {
     }
 }
 
-fn seen(queue: &Growing) -> String {
+fn seen(facts: &Facts, queue: &Growing) -> String {
     let Some(of) = queue.consumers else {
-        return "its consumers were not counted: there are more than a sample reads".into();
+        let many = if facts.is_beam() { ": there are more than a sample reads" } else { "" };
+        return format!("its consumers were not counted{many}");
     };
     let consumers = match of.count as u64 {
         0 => return "no consumer".into(),
@@ -71,6 +73,13 @@ fn seen(queue: &Growing) -> String {
         many => format!("{many} consumers"),
     };
     let Some(limit) = of.prefetch else { return format!("{consumers} without a prefetch limit") };
+    if !facts.is_beam() {
+        let each = queue.each().filter(|_| of.are_full()).map(duration);
+        let each = each.map_or(String::new(), |each| format!(", {each} a message"));
+        let held =
+            of.held.map_or(String::new(), |held| format!("; {:.0} are at work", held.min(limit)));
+        return format!("{consumers}{each}{held}");
+    }
     let mut says = match of.count {
         _ if of.least != of.prefetch => format!("{consumers} with different limits of prefetch"),
         ..=1.0 => format!("{consumers} with a prefetch of {limit:.0}"),
@@ -82,26 +91,27 @@ fn seen(queue: &Growing) -> String {
     says + &held.unwrap_or_default()
 }
 
-fn remedies(queue: &Growing) -> Vec<Remedy> {
+fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
+    let is_rabbit = facts.is_beam();
     if queue.consumers.is_some_and(|of| of.count == 0.0) {
-        return vec![
-            Remedy::human(
-                "gives the queue a consumer",
-                "start its consumer, or find out why it is gone (rabbitmqctl list_consumers, its log)",
-            ),
-            Remedy::human(
-                "limits the queue, if its messages are not needed",
-                "unbind it, or give it a policy with max-length or message-ttl",
-            ),
-        ];
+        let how = if is_rabbit { "rabbitmqctl list_consumers, its log" } else { "its log" };
+        let start = format!("start its consumer, or find out why it is gone ({how})");
+        let limit = Remedy::human(
+            "limits the queue, if its messages are not needed",
+            "unbind it, or give it a policy with max-length or message-ttl",
+        );
+        let start = Remedy::human("gives the queue a consumer", start);
+        return std::iter::once(start).chain(is_rabbit.then_some(limit)).collect();
     }
     let full = queue.consumers.filter(|of| of.are_full());
     let Some((of, takes)) = full.zip(queue.each()) else {
+        let shown =
+            if is_rabbit { " (rabbitmqctl list_consumers shows the present ones)" } else { "" };
         let more = Remedy::human(
             "processes more messages at a time",
-            "more consumers of this queue (rabbitmqctl list_consumers shows the present ones)",
+            format!("more consumers of this queue{shown}"),
         );
-        return vec![more, faster()];
+        return vec![more, faster(facts)];
     };
     // As many as hold what is published while one message is processed.
     let wanted = (queue.published / queue.seconds * takes).ceil();
@@ -117,15 +127,19 @@ fn remedies(queue: &Growing) -> Vec<Remedy> {
              concurrently"
         ),
     );
-    let more = format!("{wanted:.0} consumers with a prefetch of 1, instead of {:.0}", of.count);
+    let one = if is_rabbit { " with a prefetch of 1" } else { "" };
+    let more = format!("{wanted:.0} consumers{one}, instead of {:.0}", of.count);
     let does = "processes as many messages at a time as are published while one is processed";
-    vec![larger.serving(wanted), Remedy::human(does, more), faster()]
+    let larger = is_rabbit.then(|| larger.serving(wanted));
+    let more = Remedy::human(does, more).serving(wanted);
+    larger.into_iter().chain([more, faster(facts)]).collect()
 }
 
-fn faster() -> Remedy {
+fn faster(facts: &Facts) -> Remedy {
+    let batches =
+        if facts.is_beam() { ", and acknowledgements in batches (multiple=true)" } else { "" };
     Remedy::human(
         "processes each message faster",
-        "less work a message in the consumer: several in one commit or call, and acknowledgements in batches \
-         (multiple=true)",
+        format!("less work a message in the consumer: several in one commit or call{batches}"),
     )
 }

@@ -23,7 +23,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let of_busiest = of_busiest.map(|_| work(Resource::TargetThread, stopping));
     Ok(Claim::delay(At::Service, stopped)
         .and(std::iter::once(work(Resource::TargetCpu, collecting)).chain(of_busiest))
-        .sized_if(share >= HALFWAY && stopping >= HOLDS)
+        .sized_if(stopping >= HOLDS)
         .sum(format!("all requests stop for it for {stops} of the time"))
         .seen(format!(
             "{collecting:.2} of {ran:.2} threads that run collect garbage, {work_of_all} of its CPU time: {took}"

@@ -51,7 +51,9 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     let out = bulk.shut(window).filter(|_| bulk.sender == Side::Server).or_not_here(used_up)?;
     let (of, each) = (facts.place.of, facts.per_exchange(held));
     let (window, out) = (Bytes(window as u64), Bytes(out as u64));
-    Ok(Claim::delay(At::Held(Station::ServerSending, Held::Window), each)
+    // Why it reads slowly is known there; why others wait for it may be known here.
+    let at = At::Held(Station::ServerSending, Held::Window);
+    Ok(Claim { role: Role::Elsewhere, ..Claim::delay(at, each) }
         .sum(format!(
             "{held:.1} of {of:.1} connections that it writes to wait for their peers to read"
         ))

@@ -9,23 +9,27 @@ use crate::prelude::*;
 pub(super) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     given(facts).or_else(|not| match facts.serving_node() {
         Ok(_) => taken(facts),
-        Err(_) if facts.place.station == Some(Station::Unread) => left_unread(facts),
-        Err(_) => Err(not),
+        Err(_) => left_unread(facts).map_err(|why| match facts.place.station {
+            Some(Station::Unread) => why,
+            _ => not,
+        }),
     })
 }
 
 /// What its clients send, where the service is not seen inside: it has time to read, serves nobody, and leaves as much
-/// unread on each connection. Who serves one at a time always serves one.
+/// unread on each connection. Who serves one at a time always serves one; where none waits for another, those that were read
+/// wait for what another one's client sends.
 fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let [unread, served] = [facts.ports(|of| of.unread), facts.ports(|of| of.in_application())];
     let few = format!("{unread:.1} connections wait to be read");
-    silent_if(unread < 2.0 || unread < HALFWAY * facts.place.of, few)?;
+    silent_if(unread < 2.0 || unread < HOLDS * facts.place.of, few)?;
+    let served = if facts.pace() == Some(Pace::Apart) { 0.0 } else { served };
     let at_work =
         served + facts.inside.running + facts.stations.fullest().map_or(0.0, |(_, full)| full);
     silent_if(at_work >= HALFWAY, format!("{at_work:.1} requests are served at any time"))?;
     silent_if(facts.one_is_away(), "the thread that would read them waits for something else")?;
     let waits = |flow: &Of| {
-        flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0).is_ok_and(|share| share >= HALFWAY)
+        flow.share(tcp_info::RQUEUE, |bytes| bytes.0 > 0).is_ok_and(|share| share >= HOLDS)
     };
     let rate = |flow: Of| flow.rate(tcp_info::BYTES_RECEIVED).ok().filter(|rate| *rate > 0.0);
     let flows = facts.run.flows(Side::Server).into_iter().filter(waits);
@@ -36,7 +40,7 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let are = format!("{}/s to {}/s", bytes(low), bytes(high));
     silent_if(low < EXPLAINED * high, format!("they are read at {are}, not all at the same rate"))?;
     let rate = bytes((low + high) / 2.0);
-    Ok(Claim::delay(At::Station(Station::Unread), facts.per_exchange(unread))
+    Ok(Claim::delay(At::Service, facts.per_exchange(unread))
         .sum(format!("{unread:.1} connections x {rate}/s"))
         .seen(format!(
             "{unread:.1} connections wait to be read while the service has nothing to do; each is read at {are}"
