@@ -90,6 +90,10 @@ pub(crate) fn of_claim(
 /// Where the part is what it takes at least, all that the service takes may be its own. It ranks by what is known.
 fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
     let Some(model) = &facts.model else { return known };
+    // Without it the rest is done by whom nothing puts to sleep: as on the busiest of machines.
+    if least == Least::Asleep {
+        return [known.mid.0, known.high.0, known.high.0 * COLD].into();
+    }
     let path = min_rtt(&facts.run).unwrap_or(0.0);
     let high = model.without_service(path, least == Least::OfBothEnds).0.max(known.high.0);
     [known.low.0, (known.mid.0 * high).sqrt(), high].into()

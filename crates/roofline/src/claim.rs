@@ -89,6 +89,8 @@ impl Claim {
 pub enum Least {
     OfTarget,
     OfBothEnds,
+    /// Who falls asleep in it finds cold caches for the rest of an exchange as well, and has to be woken.
+    Asleep,
 }
 
 /// What a claim adds to the place.

@@ -20,7 +20,7 @@ pub(in crate::roofs) fn waits(facts: &Facts) -> Result<Claim, Silent> {
 
 pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
     let claim = in_node(facts).or_else(|_| in_threads(facts, true))?;
-    Ok(claim.lifted_by([Remedy::by_knob(
+    Ok(claim.at_least(Least::Asleep).lifted_by([Remedy::by_knob(
         ("sync", "off"),
         "removes the disk wait of each record",
         "sync once for all that is queued (group commit), as disk_log and ra do; or less often, where losing the last \
