@@ -27,6 +27,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::namespace::inside;
 use crate::netlink::SockDiag;
+use crate::own;
 
 /// How many of a port's connections are asked for at an instant.
 // Chosen: few, at many instants: 8 questions take 0.06 ms, and 40 times a second they are 3,000 in ten seconds.
@@ -260,7 +261,12 @@ impl<'a> Asks<'a> {
         }
         let only = (self.ports.len() == 1).then(|| self.ports[0]);
         let dump = self.diag.connections_of(&families, only)?;
-        self.known = self.ports.iter().map(|port| (*port, bursts::ends(&dump, *port))).collect();
+        let clients = |port| {
+            let mut ends = bursts::ends(&dump, port);
+            ends.retain(|end| !own::is(&end.peer));
+            ends
+        };
+        self.known = self.ports.iter().map(|port| (*port, clients(*port))).collect();
         if self.first.is_empty() {
             self.first.clone_from(&self.known);
         }

@@ -30,6 +30,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::namespace::inside;
+use crate::own;
 use crate::sys::{self, Ring};
 use filter::{Look, Tap, program};
 
@@ -301,7 +302,9 @@ impl Source {
                         (Tap::Device, libc::PACKET_OUTGOING) => Seen::Sent,
                         _ => continue,
                     };
-                    if let Some(segment) = segment(packet.bytes, packet.length, seen, ports) {
+                    if let Some(segment) = segment(packet.bytes, packet.length, seen, ports)
+                        && !own::is(&segment.client)
+                    {
                         state.exchanges.on_segment(packet.at, *device, &segment);
                     }
                 }

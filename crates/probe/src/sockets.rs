@@ -10,6 +10,7 @@ use linerate_evidence::sources::sockets::{Connection, connections};
 
 use crate::namespace::inside;
 use crate::netlink::SockDiag;
+use crate::own;
 use crate::tree::{numbers, walk};
 
 /// See the module.
@@ -77,7 +78,7 @@ impl ProcessSockets {
         }
         let listening = listener::listening(&self.diag.listeners().map_err(of_kernel)?);
         let mut connections = connections(&self.diag.connections().map_err(of_kernel)?);
-        connections.retain(|connection| held.contains(&connection.inode));
+        connections.retain(|it| held.contains(&it.inode) && !own::is(&it.peer));
         connections
             .sort_by_key(|connection| (std::cmp::Reverse(connection.queued), connection.inode));
         let of_ours = |(port, inode)| held.contains(&inode).then_some(port);

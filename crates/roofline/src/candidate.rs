@@ -207,8 +207,11 @@ fn watched_delay(facts: &Facts, role: Role, at: At, each: f64) -> Option<Predict
     let is_asked = at != At::Station(Station::Application)
         || place.of >= 2.0 && !rests
         || place.of >= HALFWAY * (place.of + facts.ports(|port| port.idle));
-    // Fewer than one wait: what holds them is a cause if clients that rest as they do now would ask that much more.
-    let is_cause = role == Role::Cause && asked_with(facts, 1.0 - share) >= 1.0 + SPLIT;
+    // Fewer than one wait: what holds them is a cause if clients that rest as they do now would ask that much more. How
+    // long those rest is not known that have no connection meanwhile.
+    let rest = facts.ports(|port| port.idle) >= HALFWAY;
+    let left = (1.0 - share).clamp(FEW.recip(), 1.0);
+    let is_cause = role == Role::Cause && rest && asked_with(facts, left) >= 1.0 + SPLIT;
     let is_much = (place.of >= 1.0 || is_cause) && share >= HOLDS;
     (is_much && is_asked && is_there && !is_elsewhere)
         .then(|| watched_with(facts, 1.0 - share, None))

@@ -65,6 +65,12 @@ fn what_a_database_does_for_a_connection_of_each_request_is_the_connections() {
         _ => Some(raw),
     });
     assert_eq!(named(&header, &once).as_deref(), Some("app.dependency"));
+    // A stray one of each round is none of them.
+    let stray = changed(&evidence, |_, metric, raw| match metric {
+        "peer.second" | "peer.third" => Some(raw.min(1)),
+        _ => Some(raw),
+    });
+    assert_eq!(named(&header, &stray).as_deref(), Some("app.dependency"));
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(super) const SOURCE: Source = Source {
 };
 
 metrics! {
-    /// Instants at which the target's own connections were sampled, since sampling began; the next five are sums over them.
+    /// Instants at which the target's own connections were sampled, since sampling began; most of what follows are sums over them.
     INSTANTS: u64 = "peer.instants", "1";
     /// Sockets of the target to this address: those that it opened, or those that came from there to a port that is not loaded.
     CONNECTIONS: u64 = "peer.connections", "1";
@@ -55,18 +55,18 @@ metrics! {
     ASKED: u64 = "peer.asked", "1";
     /// Of those, the ones on which the last bytes went out and came in within the same millisecond: half of them may be asked.
     ASKED_MAYBE: u64 = "peer.asked_maybe", "1";
-    /// Of those with a question out, the ones that have sent one segment at most: their peer does what it does for a new connection, or answers their only question.
-    ASKED_FIRST: u64 = "peer.asked_first", "1";
-    /// Of those with a question out, the ones that have sent two.
-    ASKED_SECOND: u64 = "peer.asked_second", "1";
-    /// Connections to this address on which a second question was sent after an answer, or more, where each is a segment.
-    SECOND: u64 = "peer.second", "1";
-    /// The same of a third.
-    THIRD: u64 = "peer.third", "1";
     /// Of those, the ones with bytes that the target wrote and the kernel could not send yet (`tcpi_notsent_bytes`).
     UNSENT: u64 = "peer.unsent", "1";
     /// Of those, the ones that are held by Nagle: less than a segment is unsent, an ACK is outstanding, and both windows have room.
     HELD_NAGLE: u64 = "peer.held_nagle", "1";
+    /// Of the connections with a question out, the ones that have sent one segment at most: their peer does what it does for a new connection, or answers their only question.
+    ASKED_FIRST: u64 = "peer.asked_first", "1";
+    /// Of the connections with a question out, the ones that have sent two.
+    ASKED_SECOND: u64 = "peer.asked_second", "1";
+    /// Sightings of connections to this address on which a second question had been sent after an answer, where each is a segment.
+    SECOND: u64 = "peer.second", "1";
+    /// Sightings of those on which a third had been.
+    THIRD: u64 = "peer.third", "1";
     /// Unix sockets that stay, of which nothing tells whether a question is out: event loops are at both ends.
     UNTOLD: u64 = "peer.untold", "1";
     /// Connections with a question out at the first instant, and without a segment of data either way until the last: it has hung, or is a subscription; a state.

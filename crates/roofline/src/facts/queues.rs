@@ -67,7 +67,10 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
     let (queues, others) = (run.evidence.queues(), other_nodes(run));
     let none =
         "no message broker with known counters (RabbitMQ, beanstalkd, lists of Redis) was sampled";
-    silent_if(run.of(of_broker(run)).last(broker::PUBLISHED).is_err(), none)?;
+    let is_known = |of, metric| run.of(of).last(metric).is_ok();
+    let is_there =
+        is_known(Subject::Node, broker::CONSUMERS) || is_known(Subject::Target, broker::PUBLISHED);
+    silent_if(!is_there, none)?;
     let counted = queues.iter().filter(|of| run.of(**of).last(queue::READY).is_ok());
     let count = counted.clone().count();
     if count > 0 {
@@ -103,6 +106,8 @@ pub(crate) fn always_full(run: &Run) -> Option<Growing> {
 /// All queues together, where consumers without a limit hold more than they acknowledge in the window, and little is
 /// published meanwhile: messages that wait for them are with them.
 pub(crate) fn worked_off(run: &Run) -> Option<Growing> {
+    // A worker of beanstalkd holds what it works on.
+    run.of(Subject::Node).last(broker::CONSUMERS).ok()?;
     let all = all(run, &run.evidence.queues()).ok()?;
     let of = all.consumers.filter(|of| of.prefetch.is_none())?;
     let is_backlog = of.held? >= all.taken && all.published <= HALFWAY * all.taken;
@@ -144,13 +149,12 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     };
     // Channels at other nodes are counted there.
     let Some(of) = flow.balance(unlimited).filter(|_| !is_cluster) else {
-        // One step may be a burst. Of Redis's lists only all together are counted.
-        let all = run.of(Subject::Target);
-        let [published, taken] = [broker::PUBLISHED, broker::DELIVERED].map(|of| all.grown(of));
-        let (published, taken) = (published.unwrap_or(0.0), taken.unwrap_or(0.0));
-        let grows =
-            Growing { name, published, taken, grown, seconds, consumers, ..Growing::default() };
-        return (rises > 1).then_some(grows);
+        // One step may be a burst; of those whose length is read each time, some may.
+        let part = |nth: usize| held[nth * (held.len() - 1) / 3].1 as f64;
+        let is_steady = |nth| part(nth + 1) - part(nth) >= HALFWAY * grown / 3.0;
+        let is_steady = of_broker(run) == Subject::Node || [0, 1, 2].into_iter().all(is_steady);
+        let grows = Growing { name, grown, seconds, consumers, ..Growing::default() };
+        return (rises > 1 && is_steady).then_some(grows);
     };
     // A queue with a length limit drops the excess, which is not counted by queue.
     let is_kept = of.is_growing() && grown >= HOLDS * of.grown;

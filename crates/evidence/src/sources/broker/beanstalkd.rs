@@ -67,7 +67,7 @@ impl Product for Beanstalkd {
             push(queue::READY, of.of("current-jobs-ready"));
             push(queue::UNACKNOWLEDGED, held);
             push(queue::PUBLISHED, of.of("total-jobs"));
-            push(queue::DELIVERED, done + held);
+            push(queue::DELIVERED, done.saturating_add(held));
             push(queue::ACKNOWLEDGED, done);
             push(queue::CONSUMERS, watch);
             push(queue::PREFETCH, watch);
@@ -108,7 +108,7 @@ impl Counts {
     /// Jobs that wait for nobody: reserved, or deleted.
     fn handed(&self) -> u64 {
         let waiting = ["current-jobs-ready", "current-jobs-delayed", "current-jobs-buried"];
-        let waiting: u64 = waiting.into_iter().map(|name| self.of(name)).sum();
+        let waiting = waiting.into_iter().map(|name| self.of(name)).fold(0, u64::saturating_add);
         self.of("total-jobs").saturating_sub(waiting)
     }
 }

@@ -1,5 +1,5 @@
 //! Redis (and Valkey) whose lists are queues: `INFO commandstats`, and the length of each list (`LLEN`), where some command has ever
-//! taken an element out and there are few keys, as a queue's Redis has.
+//! taken an element out and there are few keys, as a queue's Redis has. Redis 6.0 and later.
 //!
 //! Source: redis.io, "INFO", "SCAN", "LLEN", "RESP protocol description". Blind spots: lists of the first database alone; how
 //! many elements a command put or took is not told, only the lengths are; consumers are not known. A list that nobody
@@ -67,7 +67,9 @@ impl Product for Redis {
             at = at.checked_add(line + 2)?;
             left -= 1;
             match rest.first() {
-                Some(b'$') => at = at.checked_add(count().map_or(0, |length| length + 2))?,
+                Some(b'$') => {
+                    at = at.checked_add(count().map_or(Some(0), |length| length.checked_add(2))?)?
+                }
                 Some(b'*') => left = left.checked_add(count().unwrap_or(0))?,
                 _ => {}
             }
@@ -84,6 +86,9 @@ impl Product for Redis {
         let [stats, size, names, lengths @ ..] = replies else { return Ok(()) };
         let text = std::str::from_utf8(stats).ok().filter(|text| text.starts_with('$'));
         let text = text.ok_or_else(|| unread(stats))?;
+        if self.are_queues && names.starts_with(b"-") {
+            return Err(unread(names));
+        }
         let [put, taken] = [PUTS, TAKES].map(|these| calls(text, these));
         evidence.push(at, Subject::Target, PUBLISHED, put);
         evidence.push(at, Subject::Target, DELIVERED, taken);
@@ -115,7 +120,7 @@ fn calls(text: &str, commands: &[&str]) -> u64 {
         let calls = counts.strip_prefix("calls=")?.split(',').next()?;
         commands.contains(&name).then(|| calls.parse::<u64>().ok())?
     };
-    text.lines().filter_map(one).sum()
+    text.lines().filter_map(one).fold(0, u64::saturating_add)
 }
 
 /// Keys of a reply to SCAN, those in plain text: the first string is its cursor.

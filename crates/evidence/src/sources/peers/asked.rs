@@ -14,6 +14,9 @@ const DEEPEST: usize = 8;
 /// Chosen: where a message is a segment, as many are answered in a run as are sent, but for those that are under way at its ends.
 const ALIKE: f64 = 0.1;
 
+/// Chosen: fewer are chance.
+const STRAY: f64 = 3.0;
+
 /// A peer of the target's own connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
@@ -116,10 +119,12 @@ impl Asked {
         let unanswered = last(super::UNANSWERED) as f64;
         // What was sent and answered within one millisecond: as likely asked as not.
         let asked = mean(super::ASKED) + mean(super::ASKED_MAYBE) / 2.0;
-        // The last of the rounds that connections have is no login.
-        let login = match [super::SECOND, super::THIRD].map(count) {
-            [_, third] if third > 0.0 => count(super::ASKED_FIRST) + count(super::ASKED_SECOND),
-            [second, _] if second > 0.0 => count(super::ASKED_FIRST),
+        // The last of the rounds that connections have is no login; a stray one more makes none of the one before.
+        let are = |some: f64, all: f64| some >= STRAY && some >= ALIKE * all;
+        let first = (count(super::ASKED_FIRST) - unanswered * instants).max(0.0);
+        let login = match [super::CONNECTIONS, super::SECOND, super::THIRD].map(count) {
+            [_, second, third] if are(third, second) => first + count(super::ASKED_SECOND),
+            [all, second, _] if are(second, all) => first,
             _ => 0.0,
         };
         let is_other = fact("whose") != Some("target");

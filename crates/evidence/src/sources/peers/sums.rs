@@ -104,7 +104,8 @@ impl Peers {
             all.for_each(|(all, of)| *all += u64::from(of));
             // A question that is out is one more than the answers.
             let is_out = question == Some(Question::Out);
-            let rounds = segments.map_or(0, |[sent, came]| sent.min(came + u32::from(is_out)));
+            let rounds =
+                segments.map_or(0, |[sent, came]| sent.min(came.saturating_add(u32::from(is_out))));
             sums.second += u64::from(rounds >= 2);
             sums.third += u64::from(rounds >= 3);
             if let (Some(Question::Out), Some(segments)) = (question, segments) {

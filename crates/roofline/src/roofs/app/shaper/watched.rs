@@ -23,7 +23,8 @@ fn left_unread(facts: &Facts) -> Result<Claim, Silent> {
     let [unread, served] = [facts.ports(|of| of.unread), facts.ports(|of| of.in_application())];
     let few = format!("{unread:.1} connections wait to be read");
     silent_if(unread < 2.0 || unread < HOLDS * facts.place.of, few)?;
-    let served = if facts.pace() == Some(Pace::Apart) { 0.0 } else { served };
+    let is_apart = facts.pace() == Some(Pace::Apart) && facts.inside.questions() < HALFWAY;
+    let served = if is_apart { 0.0 } else { served };
     let at_work =
         served + facts.inside.running + facts.stations.fullest().map_or(0.0, |(_, full)| full);
     silent_if(at_work >= HALFWAY, format!("{at_work:.1} requests are served at any time"))?;
