@@ -442,11 +442,11 @@ fn soak(seconds: u64) -> Option<(u64, u64)> {
         by_host[2]["lost"].is_string() && reasons.contains("engine worker 3 of 3"),
         "{reasons}"
     );
-    // What it did since its last slice is not known: a slice is a tenth of a second, or a 300th of the run. On a machine that
-    // is full some are late: ten of them are the most that a host has not sent yet.
+    // What it did since its last slice is not known: a slice is a tenth of a second, or a 300th of the run. Half a second of
+    // them may be late on a full machine, and each of its three connections may have asked once more.
     let (answered, came) = (number(&by_host[2], "answered"), pair.came_from(2));
     let slice = RATE / 3 * seconds.max(30) / 300;
-    assert!(answered <= came && came - answered <= 10 * slice, "{answered} {came}");
+    assert!(answered <= came && came - answered <= 5 * slice + 3, "{answered} {came}");
     let lost = number(load, "lost");
     assert!(lost + answered >= third(100) - 3 && lost >= third(40), "{lost}: {load:#}");
     assert!(soon(Duration::from_secs(3), || pair.hosts.all[..2].iter().all(|it| it.files() == 0)));
