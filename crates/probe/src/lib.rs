@@ -19,6 +19,7 @@ mod kept;
 mod kernel_code;
 mod namespace;
 mod netlink;
+mod output;
 mod own;
 mod owner;
 mod pace;

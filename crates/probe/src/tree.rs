@@ -13,6 +13,7 @@ use linerate_evidence::sources::process::{ProcessReading, Reading, ThreadReading
 use linerate_model::Timestamp;
 
 use crate::groups::{Group, groups_of};
+use crate::output::Outputs;
 
 /// The source it reads.
 pub(crate) const ID: &str = "process";
@@ -40,6 +41,7 @@ pub(crate) struct TargetTree {
     members: Vec<u32>,
     groups: Vec<Group>,
     sums: Tree,
+    outputs: Outputs,
     next_walk: Timestamp,
     next_read: Timestamp,
     delays: Delays,
@@ -73,6 +75,7 @@ impl TargetTree {
             groups: roots.first().map(|root| groups_of(&root.to_string())).unwrap_or_default(),
             roots: roots.to_vec(),
             sums: Tree::default(),
+            outputs: Outputs::default(),
             next_walk: Timestamp(0),
             next_read: Timestamp(0),
             delays: delays(),
@@ -98,12 +101,16 @@ impl TargetTree {
             let least = if members == self.members { WALK_EVERY } else { WALK_AGAIN };
             self.members = members;
             self.count_descriptors();
+            self.outputs.look(&self.members);
             self.next_walk = began.after(least.max(now().since(began).saturating_mul(WALK_SHARE)));
         }
         let at = now();
+        let [output_full, pipe_full] = self.outputs.full(&self.members, evidence);
         let reading = Reading {
             processes: self.members.iter().filter_map(|pid| self.process(*pid)).collect(),
             groups: self.groups.iter_mut().filter_map(Group::read).collect(),
+            output_full,
+            pipe_full,
         };
         let read = self.sums.read(at, &reading, evidence);
         self.next_read = at.after(now().since(at).saturating_mul(READ_SHARE));

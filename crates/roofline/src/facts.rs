@@ -11,6 +11,7 @@ pub(crate) mod directions;
 pub(crate) mod drops;
 pub(crate) mod flows;
 mod opening;
+pub(crate) mod output;
 pub(crate) mod queues;
 pub(crate) mod sampled;
 pub(crate) mod shared;

@@ -163,3 +163,30 @@ fn what_fills_the_process_that_all_ask_is_named_before_it() {
     });
     assert_eq!(named(&header, &none).as_deref(), Some("vm.funnel"));
 }
+
+#[test]
+fn what_waits_until_an_output_is_read_waits_for_its_reader() {
+    // Elixir, no node: four lines a request to the console, a pipe whose reader takes one in a millisecond.
+    let (header, evidence) = recording("foreign/log-that-nobody-takes");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("vm.logger"), "{judgement:?}");
+    let named_roof = judgement.roofs.iter().find(|it| it.id == "vm.logger").unwrap();
+    assert!(named_roof.because.contains("python3"), "{named_roof:?}");
+    // Now and then full, and soon not.
+    let samples = std::cell::Cell::new(0);
+    let seldom = changed(&evidence, |_, metric, raw| match metric {
+        "process.output_full" => Some(u64::from(samples.replace(samples.get() + 1) % 4 == 0)),
+        _ => Some(raw),
+    });
+    assert_ne!(named(&header, &seldom).as_deref(), Some("vm.logger"));
+
+    // PostgreSQL, whose log is such a pipe.
+    let (header, evidence) = recording("foreign/pipe-that-is-full");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("app.dependency"));
+    // None of its processes is in a write: whatever is full, they wait for something else.
+    let writes_none = changed(&evidence, |_, metric, raw| match metric {
+        "threads.write" => Some(0),
+        _ => Some(raw),
+    });
+    assert_ne!(named(&header, &writes_none).as_deref(), Some("app.dependency"));
+}

@@ -12,6 +12,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     if let Some(claim) = hangs(facts) {
         return Ok(claim);
     }
+    if let Some(output) = facts.unread_output().filter(|output| !output.is_log_of_beam) {
+        return Ok(writes(facts, &output));
+    }
     let most = facts.inside.asked.first().filter(|asked| asked.asked > 0.0);
     let most = most.map(|asked| (asked, facts.shared(asked)));
     // Of several shared connections that on which most requests wait.
@@ -107,6 +110,21 @@ fn hangs(facts: &Facts) -> Option<Claim> {
         ))
         .seen(format!("{unanswered:.0} connections to it had none in all of the {run}"));
     Some(claim.lifted_by([Remedy::human("answers all", by_hand(asked, None))]))
+}
+
+/// Requests wait until what the service writes to its output is read.
+fn writes(facts: &Facts, output: &UnreadOutput) -> Claim {
+    let each = output.each(facts);
+    let waits = format!("{} of waiting until {} takes more", facts.took(each), output.reader());
+    let claim = Claim::delay(At::Station(output.station), each);
+    Claim { role: Role::Elsewhere, least: Some(Least::Asleep), ..claim }
+        .sum(waits)
+        .seen(output.seen())
+        .lifted_by([Remedy::human(
+            "reads as fast as it is written, or drops what it can't take",
+            "write less (the log level), to a file, or to something that drops what it can't take; find out what its \
+             reader waits for. Docker: --log-opt mode=non-blocking; journald: RateLimitBurst, Storage=volatile",
+        )])
 }
 
 /// `it waits in turn for 127.0.0.1:5432 (postgres, pid 812) on 3.9 of its connections`.

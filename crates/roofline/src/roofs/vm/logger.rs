@@ -5,7 +5,10 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let node = facts.serving_node()?;
+    let node = match (facts.serving_node(), facts.unread_output()) {
+        (Err(_), Some(output)) if output.is_log_of_beam => return Ok(from_outside(facts, &output)),
+        (node, _) => node?,
+    };
     let asked: u64 = node.values(waits::ASKED)?.iter().sum();
     let waited: u64 = node.values(waits::LOGGER)?.iter().sum();
     let most = node.max(waits::LOGGER)?;
@@ -25,12 +28,26 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{} of waiting for a log handler", facts.took(each)))
         .seen(format!("{waits} of the processes that wait do so for a log handler, {most} at once with an event"))
         .also(handler.map(|of| format!("{} had {} events waiting", of.words(), of.mailbox)))
-        .lifted_by([Remedy::by_knob(
-            ("overload", "drop"),
-            "drops events that the handler can't take, instead of blocking the processes that log",
-            "log less: {logger_level, notice} of the kernel application. Then \
-             logger:update_handler_config(default, config, #{sync_mode_qlen => 200, drop_mode_qlen => \
-             200}), and a file ({type, file}) instead of a console. lager: a higher async_threshold, and a \
-             handler that waits for nobody",
-        )]))
+        .lifted_by([drop_what_is_too_much()]))
+}
+
+/// Of a node that is not seen inside: what it writes to its standard output is its log.
+fn from_outside(facts: &Facts, output: &UnreadOutput) -> Claim {
+    let each = output.each(facts);
+    let waits = format!("{} of waiting until its log is taken", facts.took(each));
+    Claim { least: Some(Least::Asleep), ..Claim::delay(At::Service, each) }
+        .sum(waits)
+        .seen(output.seen())
+        .lifted_by([drop_what_is_too_much()])
+}
+
+fn drop_what_is_too_much() -> Remedy {
+    Remedy::by_knob(
+        ("overload", "drop"),
+        "drops events that the handler can't take, instead of blocking the processes that log",
+        "log less: {logger_level, notice} of the kernel application. Then \
+         logger:update_handler_config(default, config, #{sync_mode_qlen => 200, drop_mode_qlen => \
+         200}), and a file ({type, file}) instead of a console. lager: a higher async_threshold, and a \
+         handler that waits for nobody",
+    )
 }
