@@ -72,4 +72,13 @@ fn a_service_without_descriptors_turns_away_who_was_never_established() {
     let none =
         changed(&evidence, |_, metric, raw| Some(if metric == "capture.opened" { 0 } else { raw }));
     assert_eq!(named(&header, &none), None);
+
+    // mosquitto: who is accepted with the last descriptor is closed at once, as it takes another one.
+    let (header, evidence) = recording("foreign/closed-for-want-of-descriptors");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("host.descriptors"));
+    // With some left they are refused for another reason.
+    let left = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "process.nofile" { raw + 10 } else { raw })
+    });
+    assert_eq!(named(&header, &left).as_deref(), Some("app.refused"));
 }

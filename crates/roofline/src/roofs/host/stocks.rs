@@ -11,8 +11,13 @@ impl Stock {
         let taken = format!("{} of {} {name} are in use", of.taken, of.limit);
         silent_if(of.out < HALFWAY, &taken)?;
         let waiting = facts.accept_queue().map_or(0.0, |queue| queue.waiting) + facts.try_again();
-        let failed = facts.run.load.errors.values().sum::<u64>() as f64;
-        let failed = if facts.load == Load::Made { failed } else { 0.0 };
+        let failed = match facts.load {
+            Load::Made => facts.run.load.errors.values().sum::<u64>() as f64,
+            // Accepted with the last one, and closed as what they need besides has none.
+            Load::Watched => {
+                facts.headers().map(|of| of.refused_per_s).sum::<f64>() * facts.run.seconds()
+            }
+        };
         let lost = waiting + failed;
         let (answers, good) = facts.not_refused();
         // Those that are open may be answered by refusals: what an answer takes is not there either.
