@@ -131,7 +131,7 @@ fn lifted(facts: &Facts, claim: &Claim, part: &Part) -> Option<Predicted> {
     match *part {
         Part::TurnedAway { asked, served } => turned_away(facts, asked, served),
         Part::Delay { at, each } if facts.load == Load::Watched => {
-            watched_delay(facts, claim.role, at, each)
+            watched_delay(facts, claim, at, each)
         }
         Part::Delay { at, each } => delay(facts, at, each),
         Part::Work { resource, each } => work(facts, resource, each, false),
@@ -182,7 +182,7 @@ fn turned_away(facts: &Facts, asked: f64, served: f64) -> Option<Predicted> {
 
 /// Of a watched service: the rate without so many of the requests under way waiting, if their place has enough of
 /// them. Its clients may ask no more than before, so only the high end is above what was attained.
-fn watched_delay(facts: &Facts, role: Role, at: At, each: f64) -> Option<Predicted> {
+fn watched_delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Predicted> {
     if facts.watched.is_empty() {
         // Recorded without its connections' states: the claim's own size has to do.
         let spared = each * facts.attained;
@@ -211,10 +211,13 @@ fn watched_delay(facts: &Facts, role: Role, at: At, each: f64) -> Option<Predict
     // long those rest is not known that have no connection meanwhile.
     let rest = facts.ports(|port| port.idle) >= HALFWAY;
     let left = (1.0 - share).clamp(FEW.recip(), 1.0);
-    let is_cause = role == Role::Cause && rest && asked_with(facts, left) >= 1.0 + SPLIT;
+    let stalls_all = claim.stalls_all && facts.run.counted() == Counted::Written;
+    let idle = if stalls_all { 0.0 } else { facts.ports(|port| port.idle) };
+    let more = asked_with(facts, left, idle);
+    let is_cause = claim.role == Role::Cause && rest && more >= 1.0 + SPLIT;
     let is_much = (place.of >= 1.0 || is_cause) && share >= HOLDS;
     (is_much && is_asked && is_there && !is_elsewhere)
-        .then(|| watched_with(facts, 1.0 - share, None))
+        .then(|| watched_with(facts, 1.0 - share, None, idle))
 }
 
 fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
@@ -292,6 +295,7 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
         return None;
     }
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
+    let idle = || facts.ports(|port| port.idle);
     Some(match (&facts.model, spaced) {
         // Without the set rate an exchange takes its time after a pause.
         (Some(model), Some(spaced)) if place.regime == Regime::RateSet => {
@@ -302,25 +306,26 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
             model.with_more_at(resource, times, connections)
         }
         (None, _) if resource == Resource::Slots => {
-            watched_with(facts, (place.of / at_once).recip(), Some(resource))
+            watched_with(facts, (place.of / at_once).recip(), Some(resource), idle())
         }
-        (None, _) => watched_with(facts, TWICE.recip(), Some(resource)),
+        (None, _) => watched_with(facts, TWICE.recip(), Some(resource), idle()),
     })
 }
 
 /// Of a watched service: the rate where those under way take this share of their time. Clients that ask again when
 /// answered, after the pause they make now, ask more (a closed network); clients with a rate of their own do not.
 /// Other resources keep their headroom.
-fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>) -> Predicted {
+fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>, idle: f64) -> Predicted {
     let left = left.clamp(FEW.recip(), 1.0);
     let room = |most: f64, heat| most.min(facts.stations.room(heat, lifted, 0.0).max(1.0));
-    let mid = room(asked_with(facts, left), Heat::Warm);
+    let mid = room(asked_with(facts, left, idle), Heat::Warm);
     times(facts, [1.0, mid, room(left.recip(), Heat::Hot).max(mid)])
 }
 
-/// By how much more is asked where those under way take this share of their time; all it can answer where none are.
-fn asked_with(facts: &Facts, left: f64) -> f64 {
-    let (of, idle) = (facts.place.of, facts.ports(|port| port.idle));
+/// By how much more is asked where those under way take this share of their time, beside so many clients that rest; all it can
+/// answer where none are under way.
+fn asked_with(facts: &Facts, left: f64, idle: f64) -> f64 {
+    let of = facts.place.of;
     if of > 0.0 { (of + idle) / (idle + of * left).max(1e-9) } else { left.recip() }
 }
 
@@ -372,7 +377,10 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let spared = (each * facts.attained).min(used);
     let most = used / (used - spared).max(used / 1e6);
     let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));
-    let (mid, high) = (room(Heat::Warm).min(asked_with(facts, most.recip())), room(Heat::Hot));
+    let (mid, high) = (
+        room(Heat::Warm).min(asked_with(facts, most.recip(), facts.ports(|port| port.idle))),
+        room(Heat::Hot),
+    );
     (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
 }
 

@@ -14,6 +14,8 @@ pub struct Claim {
     pub is_sized: bool,
     /// Its size is what the mechanism takes at least: known by a price or by a part of it. None: all of it is known.
     pub least: Option<Least>,
+    /// Whether those wait as well who ask for nothing, of a service that only writes.
+    pub stalls_all: bool,
     /// Whether it says why exchanges are at the place, or only that they are there.
     pub role: Role,
     /// The arithmetic in words and numbers: `4 at a time / 20.1 ms = 199/s`.
@@ -63,6 +65,11 @@ impl Claim {
     /// It may take more.
     pub fn at_least(self, whose: Least) -> Self {
         Self { least: Some(whose), ..self }
+    }
+
+    /// Whoever the service writes to waits, where this is so.
+    pub fn stalls_all_if(self, stalls_all: bool) -> Self {
+        Self { stalls_all, ..self }
     }
 
     pub fn sum(self, sum: impl Text) -> Self {

@@ -82,3 +82,31 @@ fn a_service_without_descriptors_turns_away_who_was_never_established() {
     });
     assert_eq!(named(&header, &left).as_deref(), Some("app.refused"));
 }
+
+#[test]
+fn who_connects_to_a_broker_for_each_message_pays_for_connections() {
+    // RabbitMQ: four publishers, each message on a connection of its own, and a consumer who keeps his.
+    let (header, evidence) = recording("foreign/connects-for-each-message");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("tcp.connection-churn"));
+    // As many messages as there are answers: a session of several messages.
+    let start = std::cell::Cell::new(None);
+    let many = changed(&evidence, |_, metric, raw| match metric {
+        "broker.published" => {
+            start.set(start.get().or(Some(raw)));
+            start.get().map(|start| start + (raw - start) * 6)
+        }
+        _ => Some(raw),
+    });
+    assert_ne!(named(&header, &many).as_deref(), Some("tcp.connection-churn"));
+}
+
+#[test]
+fn whoever_a_service_writes_to_waits_while_its_writer_waits_for_one() {
+    // A hub that writes to 16 listeners, of which one reads slowly.
+    let (header, evidence) = recording("foreign/hub-behind-one-listener");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("beam.slow-subscriber"));
+    // Nobody waits in a send: the slow one's bytes wait alone.
+    let alone =
+        changed(&evidence, |_, metric, raw| Some(if metric == "waits.send" { 0 } else { raw }));
+    assert_ne!(named(&header, &alone).as_deref(), Some("beam.slow-subscriber"));
+}

@@ -20,6 +20,8 @@ pub(crate) struct Opening {
     pub upstream: f64,
     /// Of an exchange, the time in which a peer of the target does what it does for each of these; 0: unknown. Unit: seconds.
     pub login_s: f64,
+    /// Of an exchange at a broker, the part that is no message's: clients connect for each of these; 0: unknown, or they do not.
+    pub no_message: f64,
     /// Median time of a connect. Unit: seconds.
     pub connect_s: f64,
     /// What the first exchange of each connection takes, and each later one; none where there are too few of either.
@@ -54,7 +56,19 @@ impl Facts<'_> {
         let upstream = self.upstream(&stack, each).unwrap_or(0.0);
         let first_and_later_s = self.first_and_later_s();
         let login_s = self.login_s(upstream);
-        Opening { each, upstream, login_s, connect_s, first_and_later_s, share: share(&stack) }
+        let no_message = self.no_message(opened, answered).unwrap_or(0.0);
+        let share = share(&stack);
+        Opening { each, upstream, login_s, no_message, connect_s, first_and_later_s, share }
+    }
+
+    /// Where a broker's clients connect for each message: who logs in, opens a channel and closes both has answers, and a message
+    /// one at most. Of so many connections and answers a second.
+    fn no_message(&self, opened: f64, answered: f64) -> Option<f64> {
+        let broker = self.run.of(Subject::Node);
+        let [put, taken] = [broker::PUBLISHED, broker::DELIVERED].map(|of| broker.rate(of).ok());
+        let messages = put?.max(taken?);
+        let is_for_each = opened >= HALFWAY * messages && opened * self.run.seconds() >= FEW;
+        (is_for_each && messages > 0.0).then(|| (1.0 - messages / answered.max(1e-9)).max(0.0))
     }
 
     /// Kept connections would be found beyond their first answers.
@@ -101,7 +115,13 @@ impl Facts<'_> {
 
     /// Connections that the target opens itself: those of its stack that the engine did not open.
     fn upstream(&self, stack: &Of, each: f64) -> Option<f64> {
-        if self.inside.asked.is_empty() {
+        // One that stays is there whenever it is looked at, and its port is the same; or nobody asks it.
+        let stays = |of: &Asked| {
+            let is_there = of.samples[0] >= FEW && !of.is_timeless();
+            let is_same = of.resting == 0 && (of.ports as f64) < TWO * of.connections.max(1.0);
+            is_same && (is_there || of.asked <= 0.0)
+        };
+        if self.inside.asked.iter().all(stays) {
             return None;
         }
         let opened = stack.rate(snmp::ACTIVE_OPENS).ok()?;
@@ -125,6 +145,10 @@ impl Facts<'_> {
         }
         if upstream && opening.login_s > 0.0 {
             parts.push(Part::Delay { at: At::Service, each: opening.login_s });
+        }
+        if !upstream && opening.no_message > 0.0 {
+            let each = opening.no_message * self.exchange_s();
+            parts.push(Part::Delay { at: At::Service, each });
         }
         let Ok(share) = &opening.share else { return parts };
         let of = if upstream { opening.upstream } else { opening.each };

@@ -48,6 +48,7 @@ impl BlockedWriters {
         // Requests wait in the service; the slow peer's own bytes wait for its window.
         let waits = [At::Service, At::Held(Station::ServerSending, Held::Window)];
         Ok(Claim::cause(waits.map(|at| Part::Delay { at, each: share * exchange }).into())
+            .stalls_all_if(is_one)
             .sum(format!("{shown} of {}", facts.took(exchange)))
             .seen(seen)
             .lifted_by(self.remedies(longest.is_some())))

@@ -43,6 +43,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             _ if upstream && opening.login_s > 0.0 => {
                 format!("{count} that the target opens, {logs_in} until their first answer")
             }
+            _ if !upstream && opening.no_message > 0.0 => {
+                let share = in_percent(opening.no_message);
+                format!(
+                    "{count}: {share} of all answers are to logins and closes, and to no message"
+                )
+            }
             _ => count.clone(),
         })
         .seen(format!("{whose} {count}"))
