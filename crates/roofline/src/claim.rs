@@ -96,7 +96,7 @@ impl Claim {
 pub enum Least {
     OfTarget,
     OfBothEnds,
-    /// Who falls asleep in it finds cold caches for the rest of an exchange as well, and has to be woken.
+    /// Who falls asleep or is stopped in it finds cold caches for the rest of an exchange as well, and has to be woken.
     Asleep,
 }
 

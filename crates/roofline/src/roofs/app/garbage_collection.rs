@@ -24,6 +24,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Service, stopped)
         .and(std::iter::once(work(Resource::TargetCpu, collecting)).chain(of_busiest))
         .sized_if(stopping >= HOLDS)
+        // A collection has gone through all of the heap: who goes on finds nothing of his in the caches.
+        .at_least(Least::Asleep)
         .sum(format!("all requests stop for it for {stops} of the time"))
         .seen(format!(
             "{collecting:.2} of {ran:.2} threads that run collect garbage, {work_of_all} of its CPU time: {took}"
