@@ -110,3 +110,16 @@ fn whoever_a_service_writes_to_waits_while_its_writer_waits_for_one() {
         changed(&evidence, |_, metric, raw| Some(if metric == "waits.send" { 0 } else { raw }));
     assert_ne!(named(&header, &alone).as_deref(), Some("beam.slow-subscriber"));
 }
+
+#[test]
+fn no_pool_serves_more_than_are_accepted() {
+    // haproxy takes 40 connections a second; ten wait to be accepted, and half a one is inside.
+    let (header, evidence) = recording("foreign/accepts-so-many-a-second");
+    assert_eq!(named(&header, &evidence), None);
+    // Accepted at once, and served by two.
+    let accepted = changed(&evidence, |_, metric, raw| match metric {
+        "bursts.accept_queue" | "listener.rqueue_total" => Some(raw / 4),
+        _ => Some(raw),
+    });
+    assert_eq!(named(&header, &accepted).as_deref(), Some("app.pool"));
+}

@@ -51,6 +51,11 @@ pub(super) fn served(facts: &Facts) -> Result<(Estimate, f64), Silent> {
 /// The number that the order of answers shows, where no more threads run and no more questions are out.
 fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
     let Some(Pace::AtOnce(at_once)) = facts.pace() else { return None };
+    // What is served has been accepted: where fewer have, they are released by something else.
+    let accepted = facts.place.of - facts.place.exchanges;
+    if facts.place.station == Some(Station::AcceptQueue) && accepted < HALFWAY * at_once {
+        return None;
+    }
     let Inside { running, asked, .. } = &facts.inside;
     // All of its connections to a peer are in use: their number is known, where order is an estimate.
     let all_asked =
