@@ -108,6 +108,9 @@ pub struct Exchanges {
     pub lasting: Option<[f64; 3]>,
     /// How evenly answers follow each other.
     pub rhythm: Option<Rhythm>,
+    /// Answers a second until a client is let in, and their share of the time of all answers, 0 to 1; zero in older evidence, and of
+    /// protocols of which that is not known.
+    pub logins: [f64; 2],
     /// How many whole connections are served at a time.
     pub sessions: Option<Served>,
     /// Answers on a connection that ended.
@@ -485,6 +488,7 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     // The capture pauses to keep within its budget: rates and means are over the time in which it took packets.
     let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
     let per_s = |metric| counted(metric) / seconds;
+    let counted_time = |metric| time(metric).unwrap_or(0.0);
     let unasked = (counted(capture::UNASKED) - counted(capture::RESUMED)).max(0.0);
     let turns = counted(capture::DUPLEX) + unasked;
     // Packets and no answers: one end sends unasked.
@@ -521,6 +525,10 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         // Unknown: then no client is known to ask again at once.
         idle_s: time(capture::IDLE_TIME).map_or(f64::INFINITY, |time| time / count.max(1.0)),
         rhythm: Rhythm::of(of).filter(|_| alternate),
+        logins: [
+            per_s(capture::LOGINS),
+            counted_time(capture::LOGIN_TIME) / time(capture::SERVICE_TIME)?.max(1e-9),
+        ],
         sessions: Served::sessions(of).filter(|_| alternate),
         per_session,
         transactions: Served::transactions(of)

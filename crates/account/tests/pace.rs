@@ -25,6 +25,7 @@ fn headers(rhythm: Rhythm) -> Exchanges {
         alternate: true,
         idle_s: 0.0001,
         rhythm: Some(rhythm),
+        logins: [0.0; 2],
         sessions: None,
         per_session: 0.0,
         transactions: None,

@@ -101,6 +101,26 @@ fn who_connects_to_a_broker_for_each_message_pays_for_connections() {
 }
 
 #[test]
+fn who_connects_to_a_database_for_each_question_pays_for_connections() {
+    // PostgreSQL: two clients, a connection for each look-up.
+    let (header, evidence) = recording("foreign/logs-in-for-each-question");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("tcp.connection-churn"));
+    // Ten questions of each connection.
+    let many = changed(&evidence, |_, metric, raw| match metric {
+        "capture.exchanges" | "capture.sessions_exchanges" | "capture.service_time" => {
+            Some(raw * 4)
+        }
+        _ => Some(raw),
+    });
+    assert_ne!(named(&header, &many).as_deref(), Some("tcp.connection-churn"));
+    // The login is quick, and the question is not.
+    let quick = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "capture.login_time" { raw / 8 } else { raw })
+    });
+    assert_ne!(named(&header, &quick).as_deref(), Some("tcp.connection-churn"));
+}
+
+#[test]
 fn whoever_a_service_writes_to_waits_while_its_writer_waits_for_one() {
     // A hub that writes to 16 listeners, of which one reads slowly.
     let (header, evidence) = recording("foreign/hub-behind-one-listener");

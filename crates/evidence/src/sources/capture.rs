@@ -114,6 +114,10 @@ metrics! {
     HANDSHAKES: u64 = "capture.handshakes", "1";
     /// Time from such a request's first byte to its answer's last, summed up since the capture began.
     HANDSHAKE_TIME: Duration = "capture.handshake_time", "ns";
+    /// Answers until a client is let in, of connections whose begin was seen: until what PostgreSQL, MySQL, AMQP and MQTT say then, and where AMQP opens a channel.
+    LOGINS: u64 = "capture.logins", "1";
+    /// Time of these, as `capture.service_time` of all.
+    LOGIN_TIME: Duration = "capture.login_time", "ns";
     /// Connections that were answered and ended, since the capture began.
     SESSIONS: u64 = "capture.sessions", "1";
     /// Answers on these.
@@ -265,6 +269,7 @@ pub fn push(
         }
         count(TLS, totals.tls);
         count(HANDSHAKES, totals.handshakes);
+        count(LOGINS, totals.logins);
         count(SESSIONS, totals.sessions);
         count(SESSIONS_EXCHANGES, totals.session_exchanges);
         count(WAITERS_EXCHANGES, totals.waiters_exchanges);
@@ -287,6 +292,7 @@ pub fn push(
         time(IDLE_TIME, totals.idle_time);
         time(ASKED_AREA, totals.asked_area);
         time(HANDSHAKE_TIME, totals.handshake_time);
+        time(LOGIN_TIME, totals.login_time);
         time(WATCHED, own.watched.as_nanos() as u64);
         time(COST, own.cost.as_nanos() as u64);
         // No answer yet: no percentile, and not one of zero.

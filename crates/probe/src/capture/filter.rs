@@ -11,7 +11,7 @@
 
 use libc::sock_filter;
 use linerate_evidence::sources::capture::Sampling;
-use linerate_evidence::sources::capture::refusal::{self, Refusal};
+use linerate_evidence::sources::capture::refusal::{self, Refusal, Says};
 
 mod payload;
 
@@ -214,7 +214,8 @@ pub(super) fn program(tap: Tap, ports: &[u16], sampling: Sampling, look: Look) -
     program.here(To::Plain);
     program.then(LOAD_MEMORY, HEADERS);
     program.then(RETURN_A, 0);
-    for more in Refusal::ALL.map(Refusal::more) {
+    let all = Refusal::ALL.map(Says::No).into_iter().chain([Says::Welcome]);
+    for more in all.map(Says::more) {
         program.here(To::More(more));
         if more > 0 {
             program.has_options();

@@ -20,8 +20,9 @@ pub(crate) struct Opening {
     pub upstream: f64,
     /// Of an exchange, the time in which a peer of the target does what it does for each of these; 0: unknown. Unit: seconds.
     pub login_s: f64,
-    /// Of an exchange at a broker, the part that is no message's: clients connect for each of these; 0: unknown, or they do not.
-    pub no_message: f64,
+    /// The part of an exchange that lets a client in, and is no question's: clients connect for each of these; 0: unknown, or they do
+    /// not.
+    pub login: f64,
     /// Median time of a connect. Unit: seconds.
     pub connect_s: f64,
     /// What the first exchange of each connection takes, and each later one; none where there are too few of either.
@@ -56,19 +57,29 @@ impl Facts<'_> {
         let upstream = self.upstream(&stack, each).unwrap_or(0.0);
         let first_and_later_s = self.first_and_later_s();
         let login_s = self.login_s(upstream);
-        let no_message = self.no_message(opened, answered).unwrap_or(0.0);
+        let login = self.login(opened, answered).unwrap_or(0.0);
         let share = share(&stack);
-        Opening { each, upstream, login_s, no_message, connect_s, first_and_later_s, share }
+        Opening { each, upstream, login_s, login, connect_s, first_and_later_s, share }
     }
 
-    /// Where a broker's clients connect for each message: who logs in, opens a channel and closes both has answers, and a message
-    /// one at most. Of so many connections and answers a second.
-    fn no_message(&self, opened: f64, answered: f64) -> Option<f64> {
+    /// Of so many connections and answers a second. By a broker's own count of messages, of which each has one answer at most; else by
+    /// what the service says when it lets a client in.
+    fn login(&self, opened: f64, answered: f64) -> Option<f64> {
         let broker = self.run.of(Subject::Node);
-        let [put, taken] = [broker::PUBLISHED, broker::DELIVERED].map(|of| broker.rate(of).ok());
-        let messages = put?.max(taken?);
-        let is_for_each = opened >= HALFWAY * messages && opened * self.run.seconds() >= FEW;
-        (is_for_each && messages > 0.0).then(|| (1.0 - messages / answered.max(1e-9)).max(0.0))
+        let messages = [broker::PUBLISHED, broker::DELIVERED].map(|of| broker.rate(of).ok());
+        let (questions, share) = match messages {
+            [Some(put), Some(taken)] => {
+                let messages = put.max(taken);
+                (messages, if messages > 0.0 { 1.0 - messages / answered.max(1e-9) } else { 0.0 })
+            }
+            _ => {
+                let [logins, share] = self.captured().ok()?.1.logins;
+                ((answered - logins).max(0.0), share)
+            }
+        };
+        // A session of several questions may be a transaction.
+        let is_for_each = opened >= HOLDS * questions && opened * self.run.seconds() >= FEW;
+        is_for_each.then_some(share.max(0.0))
     }
 
     /// Kept connections would be found beyond their first answers.
@@ -146,8 +157,8 @@ impl Facts<'_> {
         if upstream && opening.login_s > 0.0 {
             parts.push(Part::Delay { at: At::Service, each: opening.login_s });
         }
-        if !upstream && opening.no_message > 0.0 {
-            let each = opening.no_message * self.exchange_s();
+        if !upstream && opening.login > 0.0 {
+            let each = opening.login * self.exchange_s();
             parts.push(Part::Delay { at: At::Service, each });
         }
         let Ok(share) = &opening.share else { return parts };

@@ -9,6 +9,7 @@ use super::orders::InOrders;
 use super::port::{Answer, Port};
 use super::record::Record;
 use super::refusal::Refusal;
+use super::totals::Totals;
 use crate::subject::Direction;
 
 /// After such a silence data belongs to another request or answer.
@@ -38,6 +39,10 @@ const REFUSAL: u32 = 200;
 // Chosen: a banner of some lines, in two or three writes.
 const GREETING: u8 = 4;
 
+/// The most answers before a client is let in. Unit: answers.
+// Chosen: one more than PostgreSQL's five, with a request for TLS and SCRAM.
+const LOGIN: u32 = 6;
+
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
@@ -54,6 +59,8 @@ pub(super) struct Connection {
     done: [bool; 2],
     /// Whether it may have been served: a request was answered, or more was sent than a refusal has.
     served: bool,
+    /// Answers since its begin, or since the client was last let in, and their time in ns; none once they are too many.
+    login: Option<(u32, u64)>,
     /// When its first request was seen, and how long it has waited for answers since then, in ns.
     asks_since: Option<Timestamp>,
     waited: u64,
@@ -128,6 +135,7 @@ impl Connection {
             ends: [None; 2],
             done: [false; 2],
             served: !begins,
+            login: begins.then_some((0, 0)),
             asks_since: None,
             waited: 0,
             acked: None,
@@ -154,7 +162,7 @@ impl Connection {
             _ => {}
         }
         (self.phase, self.ends) = (Phase::Unknown, [None; 2]);
-        self.served = true;
+        (self.served, self.login) = (true, None);
         // What it waited meanwhile is not known.
         (self.asks_since, self.waited) = (None, 0);
         self.in_orders.paused();
@@ -305,6 +313,7 @@ impl Connection {
                 let greeted = last.nanos_since(first);
                 totals.exchanges += weight;
                 totals.service_time += weight * greeted;
+                self.answered_after(greeted, false, weight, totals);
                 totals.asked_area += weight * greeted;
                 totals.idle_time += weight * at.nanos_since(last);
                 service_times.record_n(greeted, weight);
@@ -333,6 +342,7 @@ impl Connection {
                 service_times.record_n(at.nanos_since(last), weight);
                 rhythm.answered(last, at);
                 let waited = at.nanos_since(last);
+                self.answered_after(waited, segment.welcome, weight, totals);
                 let is_long = waited.saturating_mul(2 * totals.exchanges) >= totals.service_time;
                 orders.answered(&mut self.in_orders, last, at, is_long, weight);
                 self.waited += waited;
@@ -379,6 +389,18 @@ impl Connection {
             // Data met in the midst of an answer may be its rest.
             (Direction::Return, Phase::Opening | Phase::Unknown) => Phase::Unknown,
         };
+    }
+
+    /// An answer after so many ns, which may let the client in: those before it were of the login too.
+    fn answered_after(&mut self, waited: u64, welcome: bool, weight: u64, totals: &mut Totals) {
+        let Some((answers, time)) = self.login else { return };
+        let (answers, time) = (answers + 1, time + waited);
+        self.login = (answers < LOGIN).then_some((answers, time));
+        if welcome {
+            totals.logins += weight * u64::from(answers);
+            totals.login_time += weight * time;
+            self.login = Some((0, 0));
+        }
     }
 
     /// The client goes on, or the connection ends: whether what came after a silence was the rest of an answer. Of a ping

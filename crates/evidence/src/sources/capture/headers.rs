@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::record::Record;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Says};
 use crate::subject::Direction;
 
 /// Where a packet was seen, which decides which port is the server's.
@@ -38,6 +38,8 @@ pub struct Segment {
     pub flags: u8,
     /// The refusal in its first bytes, if any; of an answer.
     pub refusal: Option<Refusal>,
+    /// Whether it begins with what is said to a client that is let in; of an answer.
+    pub welcome: bool,
     /// The record of TLS that it begins with, if any; of a request.
     pub record: Option<Record>,
 }
@@ -93,9 +95,13 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
     let header = u32::from(tcp[12] >> 4) * 4;
     let data = end.checked_sub(at as u32)?.checked_sub(header)?;
     let (source, destination) = (SocketAddr::new(source, from), SocketAddr::new(destination, to));
-    let (client, server, refusal, record) = match direction {
+    let (client, server, says, record) = match direction {
         Direction::Outbound => (source, destination, None, Record::of_more(more)),
-        Direction::Return => (destination, source, Refusal::of_more(more), None),
+        Direction::Return => (destination, source, Says::of_more(more), None),
+    };
+    let refusal = match says {
+        Some(Says::No(refusal)) => Some(refusal),
+        _ => None,
     };
     Some(Segment {
         client,
@@ -106,6 +112,7 @@ pub fn segment(bytes: &[u8], length: u32, seen: Seen, ports: &[u16]) -> Option<S
         acknowledged: four(8),
         flags: tcp[13],
         refusal,
+        welcome: says == Some(Says::Welcome),
         record,
     })
 }

@@ -1,4 +1,4 @@
-//! How services refuse in an answer's first bytes, each in its own protocol.
+//! How services refuse in an answer's first bytes, each in its own protocol; and how some let a client in.
 //!
 //! The kernel compares them, and reports the kind by how much of the headers it hands over: no byte of payload leaves
 //! it. The signs are words that no good answer begins with; those of [`Refusal::Error`] may be right answers to a wrong question. Further in two are looked for: an error of PostgreSQL's behind
@@ -52,17 +52,6 @@ impl Refusal {
         self as usize
     }
 
-    /// How many bytes more of a packet's headers stand for it: fewer by 1 to 6, of the last six of 20, which are not read, or one
-    /// more, of the options.
-    pub fn more(self) -> i32 {
-        if self == Self::Error { 1 } else { -1 - self as i32 }
-    }
-
-    /// By the number of bytes more than 20.
-    pub fn of_more(bytes: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|of| of.more() == bytes)
-    }
-
     /// In words: `HTTP status 503`.
     pub fn words(self) -> &'static str {
         match self {
@@ -83,14 +72,44 @@ impl Refusal {
     }
 }
 
+/// What the beginning of an answer says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Says {
+    /// A refusal.
+    No(Refusal),
+    /// The client is let in: it has logged in, or has a channel. Source: PostgreSQL, "Start-up" (ParameterStatus, behind
+    /// AuthenticationOk); MySQL, "Connection Phase" (`OK_Packet`, by its number); AMQP 0-9-1, 1.4.2.6 and 1.5.2.2; MQTT 3.1.1, 3.2.
+    Welcome,
+}
+
+impl Says {
+    const WELCOME: i32 = 2;
+
+    /// How many bytes more of a packet's headers stand for it: fewer by 1 to 6, of the last six of 20, which are not read, or one
+    /// or two more, of the options.
+    pub fn more(self) -> i32 {
+        match self {
+            Self::Welcome => Self::WELCOME,
+            Self::No(Refusal::Error) => 1,
+            Self::No(refusal) => -1 - refusal as i32,
+        }
+    }
+
+    /// By the number of bytes more than 20.
+    pub fn of_more(bytes: i32) -> Option<Self> {
+        let all = Refusal::ALL.into_iter().map(Self::No).chain([Self::Welcome]);
+        all.into_iter().find(|of| of.more() == bytes)
+    }
+}
+
 /// Four bytes of an answer, as a number in network order: `(offset, mask, value)`.
 pub type Word = (u32, u32, u32);
 
-/// The beginning of an answer that is a refusal.
+/// The beginning of an answer that says something.
 #[derive(Clone, Copy, Debug)]
 pub struct Sign {
-    /// Which.
-    pub refusal: Refusal,
+    /// What.
+    pub says: Says,
     /// All must match; the first is at the beginning where its mask is whole.
     pub words: &'static [Word],
 }
@@ -145,8 +164,10 @@ const fn at(offset: u32, text: [u8; 4]) -> Word {
 }
 
 macro_rules! signs {
-    ($($refusal:ident: $($word:expr),+;)+) => {
-        &[$(Sign { refusal: Refusal::$refusal, words: &[$($word),+] }),+]
+    (@ Welcome) => { Says::Welcome };
+    (@ $refusal:ident) => { Says::No(Refusal::$refusal) };
+    ($($says:ident: $($word:expr),+;)+) => {
+        &[$(Sign { says: signs!(@ $says), words: &[$($word),+] }),+]
     };
 }
 
@@ -240,6 +261,12 @@ pub const SIGNS: &[Sign] = signs! {
     // A message that no queue takes, and one that is not kept.
     Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 60, 0, 50]);
     Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 60, 0, 120]);
+    Welcome: at(0, *b"S\0\0\0");
+    Welcome: at(0, [7, 0, 0, 2]);
+    Welcome: at(0, [7, 0, 0, 4]);
+    Welcome: at(0, [0x20, 2, 0, 0]);
+    Welcome: (0, HALF, 0x0100_0000), at(7, [0, 10, 0, 41]);
+    Welcome: (0, FIRST, 0x0100_0000), at(7, [0, 20, 0, 11]);
     // IMAP's tags are the client's: one to six characters.
     Word: at(1, *b" NO "), (5, FIRST, 0x5b00_0000);
     Word: at(2, *b" NO "), (6, FIRST, 0x5b00_0000);
@@ -296,8 +323,8 @@ impl Sign {
 mod tests {
     use super::*;
 
-    fn refusal(answer: &[u8]) -> Option<Refusal> {
-        SIGNS.iter().find(|sign| sign.is_in(answer)).map(|sign| sign.refusal)
+    fn says(answer: &[u8]) -> Option<Says> {
+        SIGNS.iter().find(|sign| sign.is_in(answer)).map(|sign| sign.says)
     }
 
     #[test]
@@ -370,20 +397,40 @@ mod tests {
             (b"\x90\x04\0\x07\0\0", None),
             (b"\x40\x03\0\x07\x87", Some(Refusal::Broker)),
             (b"\x40\x02\0\x87", None),
-            (b"\x20\x02\0\0", None),
             (b"<stream:error><policy-violation", Some(Refusal::Xmpp)),
             (b"<stream:features><mechanisms", None),
         ] {
-            assert_eq!(refusal(answer), expected, "{}", answer.escape_ascii());
+            assert_eq!(says(answer), expected.map(Says::No), "{}", answer.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn who_is_let_in_hears_so_in_the_first_bytes() {
+        for answer in [
+            &b"S\0\0\0\x16application_name\0\0S"[..],
+            b"\x07\0\0\x02\0\0\0\x02\0\0\0",
+            b"\x20\x02\0\0",
+            b"\x01\0\0\0\0\0\x05\0\x0a\0\x29\0\xce",
+            b"\x01\0\x01\0\0\0\x08\0\x14\0\x0b\0\0\0\0\xce",
+        ] {
+            assert_eq!(says(answer), Some(Says::Welcome), "{}", answer.escape_ascii());
+        }
+        // An OK to a statement, a tune, a delivery.
+        for answer in [
+            &b"\x07\0\0\x01\0\0\0\x02\0\0\0"[..],
+            b"\x01\0\0\0\0\0\x0c\0\x0a\0\x1e\x07\xff",
+            b"\x01\0\x01\0\0\0\x1c\0\x3c\0\x3c\x01\x38\x08",
+        ] {
+            assert_eq!(says(answer), None, "{}", answer.escape_ascii());
         }
     }
 
     #[test]
     fn none_looks_further_than_it_may_and_each_has_a_length_of_its_own() {
         assert!(SIGNS.iter().all(|sign| sign.length() <= LOOKED_AT));
-        for refusal in Refusal::ALL {
-            assert_eq!(Refusal::of_more(refusal.more()), Some(refusal));
+        for says in Refusal::ALL.map(Says::No).into_iter().chain([Says::Welcome]) {
+            assert_eq!(Says::of_more(says.more()), Some(says));
         }
-        assert_eq!((Refusal::of_more(0), Refusal::of_more(-7)), (None, None));
+        assert_eq!((Says::of_more(0), Says::of_more(-7)), (None, None));
     }
 }

@@ -30,6 +30,7 @@ pub(super) fn packet(
         acknowledged,
         flags,
         refusal: None,
+        welcome: false,
         record: None,
     }
 }

@@ -43,6 +43,10 @@ pub struct Totals {
     pub handshakes: u64,
     /// See [`super::HANDSHAKE_TIME`].
     pub handshake_time: u64,
+    /// See [`super::LOGINS`].
+    pub logins: u64,
+    /// See [`super::LOGIN_TIME`].
+    pub login_time: u64,
     /// See [`super::SESSIONS`].
     pub sessions: u64,
     /// See [`super::SESSIONS_EXCHANGES`].

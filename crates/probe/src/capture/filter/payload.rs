@@ -3,7 +3,7 @@
 use linerate_evidence::sources::capture::Record;
 use linerate_evidence::sources::capture::refusal::{
     Attribute, LOOKED_AT, PASSED, PASSED_AT_MOST, PASSED_LENGTH, SIGNS, SOUGHT, STANZAS,
-    STEPS_AT_ONCE, Sign, Word,
+    STEPS_AT_ONCE, Says, Sign, Word,
 };
 
 use super::{HEADERS, Look, Program, To, code};
@@ -69,7 +69,7 @@ impl Program {
         self.test(IF_EQUAL, u32::from(Record::HANDSHAKE_TYPE), handshake, other);
     }
 
-    /// Continues at [`To::Plain`] where an answer is no refusal, else at its own kind.
+    /// Continues at [`To::Plain`] where an answer says neither no nor welcome, else at its own kind.
     pub(super) fn refusals(&mut self, look: Look) {
         use code::*;
         self.payload();
@@ -97,7 +97,7 @@ impl Program {
         let has_room = |sign: &&Sign| look == Look::Whole || sign.length() > SHORT;
         let others = SIGNS.iter().filter(|sign| !begins(sign.words[0])).filter(has_room);
         for sign in others {
-            self.rest(sign.words, To::More(sign.refusal.more()), To::Next);
+            self.rest(sign.words, To::More(sign.says.more()), To::Next);
         }
         self.jump(To::Plain);
         if let Some(up_to) = look.into_stanzas() {
@@ -105,7 +105,7 @@ impl Program {
             let mut otherwise = To::Plain;
             for (number, ((attribute, refusal), up_to)) in SOUGHT.iter().zip(up_to).enumerate() {
                 self.search(number, attribute, up_to, otherwise);
-                otherwise = To::More(refusal.more());
+                otherwise = To::More(Says::No(*refusal).more());
             }
             self.jump(otherwise);
         }
@@ -114,7 +114,7 @@ impl Program {
             self.here(To::Sign(index));
             let same = |other: &usize| SIGNS[*other].words[0] == sign.words[0];
             let next = (index + 1..SIGNS.len()).find(same).map_or(To::Plain, To::Sign);
-            self.rest(&sign.words[1..], To::More(sign.refusal.more()), next);
+            self.rest(&sign.words[1..], To::More(sign.says.more()), next);
         }
     }
 
@@ -191,7 +191,7 @@ impl Program {
                 continue;
             }
             let found = match sign.words.len() {
-                1 => To::More(sign.refusal.more()),
+                1 => To::More(sign.says.more()),
                 _ => To::Sign(index),
             };
             self.test_far(code::IF_EQUAL, first.2, found);
@@ -213,7 +213,7 @@ impl Program {
                 last.jt = 1;
             }
             self.jump(To::Plain);
-            self.rest(sign.words, To::More(sign.refusal.more()), To::Next);
+            self.rest(sign.words, To::More(sign.says.more()), To::Next);
         }
     }
 

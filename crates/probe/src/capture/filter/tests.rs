@@ -1,7 +1,7 @@
 //! The filter's program, run over packets by a machine of its own.
 
 use linerate_evidence::sources::capture::Record;
-use linerate_evidence::sources::capture::refusal::{self, LOOKED_AT, SIGNS};
+use linerate_evidence::sources::capture::refusal::{self, LOOKED_AT, SIGNS, Says};
 
 use super::payload::{SHORT, begins};
 use super::*;
@@ -156,7 +156,7 @@ fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at()
             // less than their first word where it is no longer than these.
             let is_told = begins(sign.words[0]) || length < SHORT;
             let is_seen = length >= LOOKED_AT || sign.length() <= SHORT && is_told;
-            let more = if is_seen { sign.refusal.more() } else { 0 };
+            let more = if is_seen { sign.says.more() } else { 0 };
             let expected = |more| 44_u32.saturating_add_signed(more);
             assert_eq!(run(&program, &answer(&payload)), expected(more), "{sign:?} {length}");
             // Without options a byte more would be of the payload.
@@ -196,7 +196,6 @@ fn an_error_of_postgresql_is_seen_behind_what_it_says_first() {
         ([parsed, bound, columns, canceled].concat(), true),
         ([bound, canceled].concat(), true),
         ([login, full].concat(), true),
-        ([login, welcome].concat(), false),
         ([parsed, bound, columns, row, ready].concat(), false),
         ([parsed, bound].concat(), false),
         (columns.to_vec(), false),
@@ -204,10 +203,13 @@ fn an_error_of_postgresql_is_seen_behind_what_it_says_first() {
         (b"This is text, and none of its messages".to_vec(), false),
         (b"1\0\0\xff\xff and much that is cut off here".to_vec(), false),
     ] {
-        let left_off = if is_refused { -Refusal::Database.more() as u32 } else { 0 };
+        let left_off = if is_refused { -Says::No(Refusal::Database).more() as u32 } else { 0 };
         let payload = payload.as_slice();
         assert_eq!(run(&program, &answer(payload)), 44 - left_off, "{}", payload.escape_ascii());
     }
+    let let_in = [login, welcome].concat();
+    let more = Says::Welcome.more() as u32;
+    assert_eq!(run(&program, &answer(&let_in)), 44 + more);
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn an_error_that_says_to_wait_is_seen_wherever_it_stands_in_a_stanza() {
         let end = "'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>";
         [begin, &lang, rest, kind, end].concat().into_bytes()
     };
-    let xmpp = -Refusal::Xmpp.more() as u32;
+    let xmpp = -Says::No(Refusal::Xmpp).more() as u32;
     for lang in 1..170 {
         assert_eq!(run(&program, &answer(&error(lang, "wait"))), 44 - xmpp, "{lang}");
         // An error of another type is one of the asker's, maybe.

@@ -43,11 +43,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             _ if upstream && opening.login_s > 0.0 => {
                 format!("{count} that the target opens, {logs_in} until their first answer")
             }
-            _ if !upstream && opening.no_message > 0.0 => {
-                let share = in_percent(opening.no_message);
-                format!(
-                    "{count}: {share} of all answers are to logins and closes, and to no message"
-                )
+            _ if !upstream && opening.login > 0.0 => {
+                let share = in_percent(opening.login);
+                format!("{count}: {share} of what they wait for is their login, and no question's")
             }
             _ => count.clone(),
         })
