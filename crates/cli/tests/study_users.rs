@@ -91,7 +91,7 @@ climb = "chat, large buffers"
 most = 0.8
 "#;
 
-/// Other tests take the CPUs meanwhile, and give the kernel memory back that these users did not take.
+/// Other tests take the CPUs meanwhile: a level that is not clean is not weighed.
 const TRIES: usize = 3;
 
 /// A folder with the study and what was published.
@@ -159,16 +159,19 @@ fn what_a_setting_costs_is_weighed() {
     for _ in 0..TRIES {
         let folder = written(OF_A_SETTING);
         let (study, said) = study(folder.path(), &[], "few.json");
-        let Some(held) = holds(&study, "Large buffers cost users") else {
+        let effect = &study["users"]["effects"][0];
+        let (bytes, within) = (effect["vm"]["bytes"].as_f64(), effect["vm"]["within"].as_f64());
+        let Some((bytes, within)) = bytes.zip(within) else {
             tries.push(said);
             continue;
         };
-        assert!(held, "{said}");
         // A read buffer that is kept while nothing comes, by each user.
-        let effect = &study["users"]["effects"][0];
-        let (bytes, within) = (&effect["vm"]["bytes"], &effect["vm"]["within"]);
-        let (bytes, within) = (bytes.as_f64().unwrap(), within.as_f64().unwrap());
         assert!(bytes + within > 16_000.0 && bytes - within < 20_000.0, "{effect:#}");
+        // How many users fit depends on the kernel's memory too, which other tests take and give back meanwhile: the interval
+        // may be wide, or there is none, and the claim is judged by it.
+        let high = effect["users"][2].as_f64();
+        let held = holds(&study, "Large buffers cost users");
+        assert_eq!(held, high.map(|high| high <= 0.8), "{effect:#}: {said}");
         return;
     }
     panic!("not measured in any of {TRIES} tries:\n{}", tries.join("\n"));

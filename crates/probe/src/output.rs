@@ -1,190 +1,288 @@
-//! Whether what reads the target's standard output and error takes more: a log shipper, journald, a terminal; and what
-//! reads its other pipes: a program that it started.
+//! Whether what reads the target's standard output and error takes more: a log shipper, a container's log driver, a
+//! terminal; and what reads the other pipes that it writes to.
 //!
 //! Each is asked of the kernel whether it takes data, on a copy of the descriptor that is closed at once: nothing is
-//! written, and nobody else sees a change.
+//! written, and nobody else sees a change. Files are left alone: closing a copy of one would write out what a remote file
+//! system has not yet, and looking at it may wait for that.
 //!
-//! Source: pidfd_getfd(2), poll(2), pipe(7); `/proc/PID/fd`, `/proc/PID/fdinfo` (proc(5)).
+//! Blind spot: sockets, as those to journald; the kernel says that one takes no more from a quarter of its buffer on.
+//! Source: pidfd_getfd(2), poll(2), pipe(7); `/proc/PID/fd`, `/proc/PID/fdinfo`, `/proc/PID/mountinfo` (proc(5)).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use linerate_evidence::sources::process::OUTPUT_READER;
+use linerate_evidence::sources::process::{OUTPUT_FULL, PIPE_FULL, READERS};
 use linerate_evidence::{Evidence, Subject};
+use linerate_model::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::tree::{numbers, read};
-
-/// Standard output and error.
-const ASKED: [u32; 2] = [1, 2];
+use crate::tree::{ID, numbers, read};
 
 /// Chosen: workers have inherited those of the first processes.
 const PROCESSES: usize = 4;
 
-/// Descriptors that are looked at for pipes, of each process. Chosen: pipes to programs are made at the start.
+/// Descriptors that are looked at, of each process. Chosen: pipes to programs are made at the start.
 const LOOKED_AT: usize = 64;
+
+/// File systems of this host, on which a pipe with a name may be looked at.
+const LOCAL: [&str; 8] = ["btrfs", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"];
+
+/// Samples in which a pipe was full, before it is looked for who reads it. Chosen: one that is full now and then has been in fewer.
+const SEEN: u32 = 3;
+
+/// A process, and its descriptor.
+type Of = (u32, u32);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
-    /// Pipes besides those two that are written to, by process and descriptor.
-    pipes: Vec<(u32, u32)>,
-    /// The pipe of which it was told who reads it.
-    told: Option<PathBuf>,
+    /// Standard outputs and errors that are no files, and other pipes that are written to.
+    asked: [Vec<Of>; 2],
+    /// In how many samples each pipe was full.
+    full: BTreeMap<PathBuf, u32>,
+    /// Processes whose descriptors may not be copied.
+    denied: BTreeSet<u32>,
 }
 
 impl Outputs {
-    /// Looks for pipes of these processes; called where the tree has been walked.
+    /// Looks for those of these processes; called where the tree has been walked.
     pub(crate) fn look(&mut self, members: &[u32]) {
-        let of = |pid: &u32| {
-            let pid = *pid;
-            let all = numbers(format!("/proc/{pid}/fd")).take(LOOKED_AT);
-            let others = all.filter(|descriptor| *descriptor > 2);
-            let is_pipe = move |descriptor: &u32| {
-                pipe_of(pid, *descriptor).is_some() && mode(pid, *descriptor) == Some(WRITE_ONLY)
-            };
-            others.filter(is_pipe).map(move |descriptor| (pid, descriptor))
-        };
-        self.pipes = members.iter().take(PROCESSES).flat_map(of).collect();
-    }
-
-    /// Whether one of these processes' outputs takes no more, and whether one of their other pipes does. None where all are
-    /// files, or may not be asked.
-    pub(crate) fn full(&mut self, members: &[u32], evidence: &mut Evidence) -> [Option<bool>; 2] {
-        let first = members.iter().take(PROCESSES);
-        let outputs: Vec<_> = first.flat_map(|pid| ASKED.map(|of| (*pid, of))).collect();
-        let pipes = self.pipes.clone();
-        [outputs, pipes].map(|of| {
-            let asked = of.into_iter().filter_map(|of| Some((takes_none(of)?, of)));
-            let (is_full, of) = asked.max_by_key(|(is_full, _)| *is_full)?;
-            if is_full {
-                self.tell(of, evidence);
+        self.asked = Default::default();
+        for pid in members.iter().take(PROCESSES).filter(|pid| !self.denied.contains(pid)) {
+            for descriptor in numbers(format!("/proc/{pid}/fd")).take(LOOKED_AT) {
+                let of = (*pid, descriptor);
+                let Some(link) = link(of) else { continue };
+                let is_output = matches!(descriptor, 1 | 2);
+                let is_pipe = link.to_str().is_some_and(|link| link.starts_with("pipe:["));
+                let may_fill = descriptor > 0 && is_pipe || is_output && may_fill(of, &link);
+                if may_fill && mode(of).is_some_and(|mode| mode != READ_ONLY) {
+                    self.asked[usize::from(!is_output)].push(of);
+                }
             }
-            Some(is_full)
-        })
+        }
     }
 
-    /// Who reads it, once. Of a socket that is not to be told.
-    fn tell(&mut self, (pid, descriptor): (u32, u32), evidence: &mut Evidence) {
-        let Some(pipe) = pipe_of(pid, descriptor) else { return };
-        if self.told.as_ref() == Some(&pipe) {
+    /// Asks all of them.
+    pub(crate) fn sample(&mut self, at: Timestamp, evidence: &mut Evidence) {
+        let metrics = [OUTPUT_FULL, PIPE_FULL];
+        for ((asked, metric), reader) in self.asked.clone().iter().zip(metrics).zip(READERS) {
+            let mut is_full = None;
+            for of in asked {
+                let takes_none = match takes_none(*of) {
+                    Ok(takes_none) => takes_none,
+                    Err(Errno::PERM | Errno::NOSYS) => {
+                        self.deny(of.0, evidence);
+                        continue;
+                    }
+                    Err(_) => continue,
+                };
+                is_full = is_full.max(Some(takes_none));
+                if takes_none {
+                    self.found(*of, reader, evidence);
+                }
+            }
+            if let Some(is_full) = is_full {
+                evidence.push(at, Subject::Target, metric, u64::from(is_full));
+            }
+        }
+    }
+
+    fn deny(&mut self, pid: u32, evidence: &mut Evidence) {
+        self.denied.insert(pid);
+        self.asked.iter_mut().for_each(|asked| asked.retain(|of| of.0 != pid));
+        let reason = format!(
+            "whether the standard output of process {pid} takes more may not be asked: run linerate as root, or with \
+             CAP_SYS_PTRACE"
+        );
+        evidence.unread.insert(ID.into(), reason);
+    }
+
+    /// Says who reads it, once.
+    fn found(&mut self, of: Of, reader: &str, evidence: &mut Evidence) {
+        let Some(pipe) = link(of) else { return };
+        let seen = self.full.entry(pipe.clone()).or_default();
+        *seen += 1;
+        if *seen != SEEN {
             return;
         }
-        let is_it = |of: u32, fd: u32| pipe_of(of, fd).as_ref() == Some(&pipe);
-        let reads = |of: &u32| {
-            let mut its = numbers(format!("/proc/{of}/fd"));
-            its.any(|fd| is_it(*of, fd) && mode(*of, fd) == Some(READ_ONLY))
+        let is_it = |of: Of| link(of).as_ref() == Some(&pipe);
+        let reads = |pid: &u32| {
+            let mut its = numbers(format!("/proc/{pid}/fd")).map(|descriptor| (*pid, descriptor));
+            its.any(|of| is_it(of) && mode(of) == Some(READ_ONLY))
         };
         let own = std::process::id();
-        let others = || numbers("/proc").filter(|of| *of != own && *of != pid);
+        let others = || numbers("/proc").filter(|pid| *pid != own && *pid != of.0);
         // Who started it may have kept that end too.
-        let reader = others().find(|of| is_it(*of, 0)).or_else(|| others().find(reads));
-        if let Some(reader) = reader
-            && let Ok(name) = read(format!("/proc/{reader}/comm"))
+        let found = others().find(|pid| is_it((*pid, 0))).or_else(|| others().find(reads));
+        if let Some(pid) = found
+            && let Ok(name) = read(format!("/proc/{pid}/comm"))
         {
-            let words = format!("{}, pid {reader}", String::from_utf8_lossy(&name).trim_end());
-            evidence.push_fact(Subject::Target, OUTPUT_READER, words);
+            let words = format!("{}, pid {pid}", String::from_utf8_lossy(&name).trim_end());
+            evidence.push_fact(Subject::Target, reader, words);
         }
-        self.told = Some(pipe);
     }
 }
 
-/// The pipe behind a descriptor: `pipe:[4711]`, or the path of one with a name.
-fn pipe_of(pid: u32, descriptor: u32) -> Option<PathBuf> {
-    let path = format!("/proc/{pid}/fd/{descriptor}");
-    let link = fs::read_link(&path).ok()?;
-    let is_pipe = link.to_str()?.starts_with("pipe:[")
-        || (link.is_absolute() && fs::metadata(&path).ok()?.file_type().is_fifo());
-    is_pipe.then_some(link)
+/// What a descriptor is: `pipe:[4711]`, or a path.
+fn link((pid, descriptor): Of) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()
 }
 
-/// Whether a descriptor takes no more; none of a file's, and of one that may not be asked.
-fn takes_none((pid, descriptor): (u32, u32)) -> Option<bool> {
-    let copy = copy_of(pid, descriptor)?;
-    let kind = FileType::from_raw_mode(fstat(&copy).ok()?.st_mode);
-    if kind == FileType::RegularFile {
-        return None;
+/// Whether it is a terminal, or a pipe with a name.
+fn may_fill(of: Of, link: &Path) -> bool {
+    let terminals = ["/dev/pts/", "/dev/tty", "/dev/console"];
+    if terminals.iter().any(|of| link.to_string_lossy().starts_with(of)) {
+        return true;
     }
+    let metadata = || fs::metadata(format!("/proc/{}/fd/{}", of.0, of.1)).ok();
+    link.is_absolute() && is_local(of) && metadata().is_some_and(|of| of.file_type().is_fifo())
+}
+
+/// Whether it is on a file system of this host, which answers at once.
+fn is_local(of: Of) -> bool {
+    let Some(mount) = about(of, "mnt_id:") else { return false };
+    let mounts = read(format!("/proc/{}/mountinfo", of.0)).unwrap_or_default();
+    let mounts = String::from_utf8_lossy(&mounts);
+    // The mount's number first; behind ` - ` the type of its file system.
+    let is_mount = |line: &&str| line.split(' ').next() == Some(mount.as_str());
+    let kind = mounts.lines().find(is_mount).and_then(|line| line.split_once(" - "));
+    kind.is_some_and(|(_, rest)| LOCAL.iter().any(|of| rest.split(' ').next() == Some(of)))
+}
+
+/// Whether a descriptor takes no more.
+fn takes_none((pid, descriptor): Of) -> Result<bool, Errno> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let copy = pidfd_getfd(process, descriptor as i32, PidfdGetfdFlags::empty())?;
     let mut asked = [PollFd::new(&copy, PollFlags::OUT)];
-    poll(&mut asked, Some(&Timespec::default())).ok()?;
-    Some(asked[0].revents().is_empty())
+    poll(&mut asked, Some(&Timespec::default()))?;
+    Ok(asked[0].revents().is_empty())
 }
 
-fn copy_of(pid: u32, descriptor: u32) -> Option<OwnedFd> {
-    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    pidfd_getfd(process, i32::try_from(descriptor).ok()?, PidfdGetfdFlags::empty()).ok()
-}
-
-/// Source: `O_RDONLY`, `O_WRONLY`, asm-generic/fcntl.h.
+/// Source: `O_RDONLY`, asm-generic/fcntl.h.
 const READ_ONLY: u32 = 0;
-const WRITE_ONLY: u32 = 1;
 
 /// The last two of the flags, which are octal digits, with which a descriptor was opened.
-fn mode(pid: u32, descriptor: u32) -> Option<u32> {
+fn mode(of: Of) -> Option<u32> {
+    Some(u32::from_str_radix(&about(of, "flags:")?, 8).ok()? & 3)
+}
+
+/// What the kernel says of a descriptor under this head.
+fn about((pid, descriptor): Of, head: &str) -> Option<String> {
     let text = read(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
-    Some(u32::from_str_radix(flags.trim(), 8).ok()? & 3)
+    text.lines().find_map(|line| line.strip_prefix(head)).map(|word| word.trim().to_owned())
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Read;
-    use std::process::{Command, Stdio};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    /// A process that writes into a pipe which this one reads only after it was found full.
-    #[test]
-    fn an_output_that_nobody_reads_is_full_until_somebody_does() {
-        let mut writer = Command::new("yes");
-        let mut writer = writer.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    /// Whether outputs and other pipes of a process were full.
+    fn full(outputs: &mut Outputs, pid: u32, evidence: &mut Evidence) -> [Option<bool>; 2] {
+        let mut of_now = Evidence::default();
+        outputs.look(&[pid]);
+        outputs.sample(Timestamp(1), &mut of_now);
+        let target = of_now.of(Subject::Target);
+        let [output, pipe] =
+            [OUTPUT_FULL, PIPE_FULL].map(|of| target.last(of).ok().map(|full| full == 1));
+        // Who starts the tests may have left pipes open, which nobody fills.
+        let full = [output, pipe.filter(|full| *full)];
+        evidence.absorb(of_now);
+        full
+    }
+
+    /// Waits until they are as expected, in as many samples as are needed to say who reads them; then ends the process.
+    fn becomes(mut child: Child, expected: [Option<bool>; 2]) -> Evidence {
         let (mut outputs, mut evidence) = (Outputs::default(), Evidence::default());
-        let began = std::time::Instant::now();
-        while outputs.full(&[writer.id()], &mut evidence)[0] != Some(true) {
-            assert!(began.elapsed() < std::time::Duration::from_secs(10));
-            std::thread::sleep(std::time::Duration::from_millis(5));
+        let (began, mut seen) = (Instant::now(), 0);
+        while seen < SEEN {
+            let found = full(&mut outputs, child.id(), &mut evidence);
+            seen = if found == expected { seen + 1 } else { 0 };
+            assert!(began.elapsed() < Duration::from_secs(10), "{found:?}");
+            std::thread::sleep(Duration::from_millis(5));
         }
-        writer.kill().unwrap();
-        let mut left = Vec::new();
-        writer.stdout.take().unwrap().read_to_end(&mut left).unwrap();
-        writer.wait().unwrap();
-        assert!(left.len() >= 4096 && left.starts_with(b"y\n"), "nothing was taken from it");
-        assert_eq!(outputs.full(&[writer.id()], &mut evidence), [None; 2], "it is gone");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(full(&mut outputs, child.id(), &mut evidence), [None; 2], "it is gone");
+        evidence
+    }
+
+    /// A process that writes without end, to there.
+    fn yes(to: impl Into<Stdio>) -> Command {
+        let mut command = Command::new("yes");
+        command.stdout(to).stderr(Stdio::null());
+        command
     }
 
     #[test]
-    fn who_reads_a_pipe_is_told_and_a_file_is_never_full() {
+    fn an_output_that_nobody_reads_is_full_and_nothing_is_taken_from_it() {
+        let mut writer = yes(Stdio::piped()).spawn().unwrap();
+        let mut output = writer.stdout.take().unwrap();
+        becomes(writer, [Some(true), None]);
+        let mut left = Vec::new();
+        output.read_to_end(&mut left).unwrap();
+        assert!(left.len() >= 4096 && left.starts_with(b"y\n"));
+    }
+
+    #[test]
+    fn who_reads_an_output_is_told() {
         let mut reader = Command::new("sleep");
         let mut reader = reader.arg("60").stdin(Stdio::piped()).spawn().unwrap();
-        let into = reader.stdin.take().unwrap();
-        let mut writer = Command::new("yes").stdout(into).stderr(Stdio::null()).spawn().unwrap();
-        let (mut outputs, mut evidence) = (Outputs::default(), Evidence::default());
-        let began = std::time::Instant::now();
-        while outputs.full(&[writer.id()], &mut evidence)[0] != Some(true) {
-            assert!(began.elapsed() < std::time::Duration::from_secs(10));
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        let said = evidence.fact(Subject::Target, OUTPUT_READER).map(str::to_owned);
-        writer.kill().unwrap();
+        let writer = yes(reader.stdin.take().unwrap()).spawn().unwrap();
+        let evidence = becomes(writer, [Some(true), None]);
         reader.kill().unwrap();
-        writer.wait().unwrap();
         reader.wait().unwrap();
-        assert_eq!(said, Some(format!("sleep, pid {}", reader.id())));
+        let said = evidence.fact(Subject::Target, READERS[0]);
+        assert_eq!(said, Some(format!("sleep, pid {}", reader.id()).as_str()));
+    }
 
-        let file = fs::File::open("/proc/self/exe").unwrap();
-        let other = file.try_clone().unwrap();
-        let mut sleeper = Command::new("sleep");
-        let mut sleeper = sleeper.arg("60").stdout(file).stderr(other).spawn().unwrap();
-        let full = outputs.full(&[sleeper.id()], &mut evidence);
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
-        assert_eq!(full, [None; 2]);
+    #[test]
+    fn a_pipe_with_a_name_is_one() {
+        let name = std::env::temp_dir().join(format!("linerate-{}.pipe", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&name).status().unwrap().success());
+        let both = fs::File::options().read(true).write(true).open(&name).unwrap();
+        fs::remove_file(&name).unwrap();
+        becomes(yes(both).spawn().unwrap(), [Some(true), None]);
+    }
+
+    #[test]
+    fn a_pipe_at_another_descriptor_is_none_of_its_outputs() {
+        // The third is what `yes` writes to, which ends when nobody reads it.
+        let script = "exec 3>&1 1>/dev/null; yes 1>&3 & exec sleep 60";
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut shell = shell.spawn().unwrap();
+        let _output = shell.stdout.take();
+        becomes(shell, [None, Some(true)]);
+    }
+
+    #[test]
+    fn files_sockets_and_ends_that_are_read_are_not_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (end, _other) = std::io::pipe().unwrap();
+        let of_descriptors = [
+            OwnedFd::from(fs::File::open("/proc/self/exe").unwrap()),
+            listener.into(),
+            client.into(),
+            end.into(),
+        ];
+        for output in of_descriptors {
+            let mut sleeper = Command::new("sleep");
+            let sleeper = sleeper.arg("60").stdout(output).stderr(Stdio::null()).spawn().unwrap();
+            becomes(sleeper, [None; 2]);
+        }
     }
 }

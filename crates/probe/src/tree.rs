@@ -105,14 +105,12 @@ impl TargetTree {
             self.next_walk = began.after(least.max(now().since(began).saturating_mul(WALK_SHARE)));
         }
         let at = now();
-        let [output_full, pipe_full] = self.outputs.full(&self.members, evidence);
         let reading = Reading {
             processes: self.members.iter().filter_map(|pid| self.process(*pid)).collect(),
             groups: self.groups.iter_mut().filter_map(Group::read).collect(),
-            output_full,
-            pipe_full,
         };
         let read = self.sums.read(at, &reading, evidence);
+        self.outputs.sample(at, evidence);
         self.next_read = at.after(now().since(at).saturating_mul(READ_SHARE));
         read
     }

@@ -209,7 +209,7 @@ impl Own {
             threads: threads.collect(),
             stat,
         };
-        Some(Reading { processes: vec![process], groups: groups.collect(), ..Reading::default() })
+        Some(Reading { processes: vec![process], groups: groups.collect() })
     }
 }
 

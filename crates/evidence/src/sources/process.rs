@@ -69,9 +69,9 @@ metrics! {
     WRITE_CALLS: u64 = "process.write_calls", "1";
     /// Bytes that these calls took (`wchar`).
     WRITTEN: Bytes = "process.written", "B";
-    /// 1 while standard output or error is a pipe, a socket or a terminal that takes no more, since its reader is slow; else 0; a state. Of the tree's first processes; absent where all are files, or may not be asked.
+    /// 1 while standard output or error is a pipe or a terminal that takes no more, since its reader is slow; else 0; a state. Of the tree's first processes; absent where all are files or sockets, or may not be asked.
     OUTPUT_FULL: u64 = "process.output_full", "1";
-    /// The same of other pipes that they write to: to programs that they started.
+    /// The same of other pipes that they write to.
     PIPE_FULL: u64 = "process.pipe_full", "1";
     /// CPUs that at least one of the threads may use, affinity and cpuset together; a state (`Cpus_allowed_list`).
     CPUS_ALLOWED: u64 = "process.cpus_allowed", "1";
@@ -97,8 +97,8 @@ metrics! {
     CPU_QUOTA: Duration = "process.cpu_quota", "ns";
 }
 
-/// The fact that says who reads a pipe that was full: `python3, pid 33`.
-pub const OUTPUT_READER: &str = "output_reader";
+/// The facts that say who reads an output, and another pipe, that was full: `python3, pid 33`.
+pub const READERS: [&str; 2] = ["output_reader", "pipe_reader"];
 
 /// What one round over the tree read. Parents are before their children, so that a child that is
 /// waited for in between is missed and not counted twice.
@@ -108,10 +108,6 @@ pub struct Reading {
     pub processes: Vec<ProcessReading>,
     /// The root's control group and those around it, as far as they were readable.
     pub groups: Vec<GroupReading>,
-    /// Whether standard output or error takes no more, where that was to be told.
-    pub output_full: Option<bool>,
-    /// The same of other pipes that it writes to.
-    pub pipe_full: Option<bool>,
 }
 
 /// One process.
@@ -295,13 +291,6 @@ impl Tree {
             }
             evidence.push(at, of, THREADS, threads);
             evidence.push(at, of, RSS, Bytes(rss));
-        }
-        for (metric, is_full) in
-            [(OUTPUT_FULL, reading.output_full), (PIPE_FULL, reading.pipe_full)]
-        {
-            if let Some(is_full) = is_full {
-                evidence.push(at, of, metric, u64::from(is_full));
-            }
         }
         push_descriptors(at, &reading.processes, evidence)?;
         push_groups(at, &reading.groups, evidence)
@@ -555,7 +544,7 @@ mod tests {
     }
 
     fn pass(tree: &mut Tree, at: u64, processes: Vec<ProcessReading>, evidence: &mut Evidence) {
-        let reading = Reading { processes, ..Reading::default() };
+        let reading = Reading { processes, groups: Vec::new() };
         tree.read(Timestamp(at), &reading, evidence).unwrap();
     }
 
@@ -694,11 +683,8 @@ mod tests {
                 max: Some(b"max 100000".to_vec()),
             },
         ];
-        let reading = Reading {
-            processes: vec![process(1, [0; 4], vec![thread(1, 0, 1, 0)])],
-            groups,
-            ..Reading::default()
-        };
+        let reading =
+            Reading { processes: vec![process(1, [0; 4], vec![thread(1, 0, 1, 0)])], groups };
         let mut evidence = Evidence::default();
         Tree::default().read(Timestamp(1), &reading, &mut evidence).unwrap();
         let target = evidence.of(Subject::Target);

@@ -198,7 +198,8 @@ impl Facts<'_> {
         let open = f64::from(self.run.connections());
         let asked = match self.load {
             Load::Made => open.max(self.run.load.opened as f64),
-            Load::Watched => open + lost,
+            // Those that were refused came in the window, as did others that have ended since.
+            Load::Watched => open + lost.max(self.begun().unwrap_or(0.0)),
         };
         (asked, (asked - lost).max(0.0))
     }

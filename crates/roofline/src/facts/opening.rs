@@ -62,21 +62,21 @@ impl Facts<'_> {
         Opening { each, upstream, login_s, login, connect_s, first_and_later_s, share }
     }
 
-    /// Of so many connections and answers a second. By a broker's own count of messages, of which each has one answer at most; else by
-    /// what the service says when it lets a client in.
+    /// Of so many connections and answers a second: the share of the answers' time that passes until clients are let in, by what
+    /// the service says then. In older recordings of a broker, of the answers that are to no message: each has one at most.
     fn login(&self, opened: f64, answered: f64) -> Option<f64> {
+        // Who lets a client in may wait for somebody else.
+        if self.inside.questions() >= HALFWAY * self.place.exchanges {
+            return None;
+        }
+        let [logins, share] = self.captured().ok()?.1.logins;
         let broker = self.run.of(Subject::Node);
-        let messages = [broker::PUBLISHED, broker::DELIVERED].map(|of| broker.rate(of).ok());
-        let (questions, share) = match messages {
-            [Some(put), Some(taken)] => {
-                let messages = put.max(taken);
-                (messages, if messages > 0.0 { 1.0 - messages / answered.max(1e-9) } else { 0.0 })
-            }
-            _ => {
-                let [logins, share] = self.captured().ok()?.1.logins;
-                ((answered - logins).max(0.0), share)
-            }
-        };
+        let of = |metric| broker.rate(metric).ok();
+        let messages = of(broker::PUBLISHED).zip(of(broker::DELIVERED));
+        let messages = messages.map(|(put, taken)| put.max(taken));
+        let questions = messages.unwrap_or((answered - logins).max(0.0));
+        let to_none = messages.filter(|messages| *messages > 0.0 && logins <= 0.0);
+        let share = to_none.map_or(share, |messages| 1.0 - messages / answered.max(1e-9));
         // A session of several questions may be a transaction.
         let is_for_each = opened >= HOLDS * questions && opened * self.run.seconds() >= FEW;
         is_for_each.then_some(share.max(0.0))

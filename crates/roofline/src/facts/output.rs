@@ -1,8 +1,8 @@
-//! Requests that wait until whoever reads the service's standard output or error takes more: a log shipper, journald, a
-//! terminal; or a program that it started and writes to.
+//! Requests that wait until whoever reads the service's standard output or error takes more: a log shipper, a container's log
+//! driver, a terminal; or who reads another pipe that it writes to.
 //!
-//! A thread that writes there is asleep in the call. A BEAM node's threads are not: its processes wait for the one that
-//! writes, which waits until the kernel says that there is room.
+//! A thread that writes there is asleep in the call, and so are those that wait for a lock meanwhile. A BEAM node's threads are
+//! not: its processes wait for the one that writes, which waits until the kernel says that there is room.
 
 use crate::prelude::*;
 
@@ -20,38 +20,53 @@ pub(crate) struct UnreadOutput {
 }
 
 impl Facts<'_> {
-    /// See the module; none where it takes what comes, or where who writes does not wait for it.
+    /// See the module; none where it takes what comes, where who writes does not wait for it, or where requests wait for peers.
     pub(crate) fn unread_output(&self) -> Option<UnreadOutput> {
         let of = |metric| self.run.of(Subject::Target).mean(metric).unwrap_or(0.0);
-        let (output, pipe) = (of(process::OUTPUT_FULL), of(process::PIPE_FULL));
-        let is_beam = self.is_beam() || self.has_schedulers();
-        let waits = is_beam || self.threads().is_some_and(|threads| threads.write >= HALFWAY);
-        let (share, what) = match output >= pipe {
-            true => (output, "standard output or error"),
-            false => (pipe, "pipe to a program"),
+        let reader = |fact| self.run.evidence.fact(Subject::Target, fact).map(str::to_owned);
+        let [output_reader, pipe_reader] = process::READERS.map(reader);
+        let (output, is_beam) = (of(process::OUTPUT_FULL), self.is_beam() || self.has_schedulers());
+        // Whether a node's processes wait for a program is known inside of it. A pipe to itself wakes an event loop.
+        let is_pipe = !is_beam && pipe_reader.is_some();
+        let pipe = if is_pipe { of(process::PIPE_FULL) } else { 0.0 };
+        let (share, what, reader) = match output >= pipe {
+            true => (output, "standard output or error", output_reader),
+            false => (pipe, "pipe to another program", pipe_reader),
         };
-        let reader = self.run.evidence.fact(Subject::Target, process::OUTPUT_READER);
         // Who writes after the answer takes the next request when that is done.
         let is_unread = self.place.station == Some(Station::Unread);
-        let (waiting, station) = match is_unread {
+        let (all, station) = match is_unread {
             true => (self.place.exchanges, Station::Unread),
             false => (self.inside.asleep, Station::Application),
         };
-        let is_so = share >= HALFWAY && waits && waiting > 0.0;
-        is_so.then(|| UnreadOutput {
+        let waiting = if is_beam { all } else { self.waits_for_writers(all) };
+        let is_so = share >= HALFWAY && waiting >= HALFWAY * all && all > 0.0;
+        (is_so && self.inside.questions() < HALFWAY * all).then_some(UnreadOutput {
             share,
             waiting,
             station,
-            is_log_of_beam: is_beam && output >= pipe,
+            is_log_of_beam: is_beam,
             what,
-            reader: reader.map(str::to_owned),
+            reader,
         })
     }
 
-    /// Whether the thread that is at work most often is a scheduler of the BEAM, by its name (erl_process.c, `erts_start_schedulers`).
+    /// Of so many requests, those that wait for a thread which is in a write: one each, or all that the only thread serves, or that
+    /// wait for a lock beside it.
+    fn waits_for_writers(&self, all: f64) -> f64 {
+        let Some(threads) = self.threads().filter(|threads| threads.write >= HALFWAY) else {
+            return 0.0;
+        };
+        let locked = threads.lock + threads.lock_timed >= HALFWAY * (all - threads.write);
+        if locked || threads.all() < TWO { all } else { all.min(threads.write) }
+    }
+
+    /// Whether the thread that is at work most often is a scheduler of the BEAM, by its name: `1_scheduler`, `erts_sched_1`.
+    /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c.
     fn has_schedulers(&self) -> bool {
-        let name = self.run.evidence.fact(Subject::Target, "fullest_thread");
-        name.is_some_and(|name| name.ends_with("_scheduler") || name.starts_with("erts_sched_"))
+        let name = self.run.evidence.fact(Subject::Target, "fullest_thread").unwrap_or("");
+        let number = name.strip_suffix("_scheduler").or(name.strip_prefix("erts_sched_"));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
     }
 }
 

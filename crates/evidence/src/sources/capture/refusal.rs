@@ -261,9 +261,9 @@ pub const SIGNS: &[Sign] = signs! {
     // A message that no queue takes, and one that is not kept.
     Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 60, 0, 50]);
     Broker: (0, 0xff00_0000, 0x0100_0000), at(7, [0, 60, 0, 120]);
-    Welcome: at(0, *b"S\0\0\0");
+    // A name in small letters behind the length.
+    Welcome: at(0, *b"S\0\0\0"), (4, 0x0060_0000, 0x0060_0000);
     Welcome: at(0, [7, 0, 0, 2]);
-    Welcome: at(0, [7, 0, 0, 4]);
     Welcome: at(0, [0x20, 2, 0, 0]);
     Welcome: (0, HALF, 0x0100_0000), at(7, [0, 10, 0, 41]);
     Welcome: (0, FIRST, 0x0100_0000), at(7, [0, 20, 0, 11]);

@@ -132,12 +132,12 @@ fn seen(facts: &Facts) -> String {
 /// Chosen: the head of a usual one, time and level, has 40.
 const LINE: f64 = 100.0;
 
-/// `; it wrote 1480 B to files for each`: a log may be what is written by one at a time.
+/// `; 1.58 KiB for each were written to files`, in whole pages, and by all of its processes: a log may be written by one at a time.
 fn writes(facts: &Facts) -> String {
     let written = facts.run.of(Subject::Target).rate(process::DISK_WRITTEN).unwrap_or(0.0);
     let each = written / facts.attained.max(1e-9);
     match each >= LINE {
-        true => format!("; it wrote {} to files for each", Bytes(each as u64)),
+        true => format!("; {} for each were written to files", Bytes(each as u64)),
         false => String::new(),
     }
 }

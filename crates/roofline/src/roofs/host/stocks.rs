@@ -14,9 +14,10 @@ impl Stock {
         let failed = match facts.load {
             Load::Made => facts.run.load.errors.values().sum::<u64>() as f64,
             // Accepted with the last one, and closed as what they need besides has none.
-            Load::Watched => {
+            Load::Watched if self == Stock::Descriptors => {
                 facts.headers().map(|of| of.refused_per_s).sum::<f64>() * facts.run.seconds()
             }
+            Load::Watched => 0.0,
         };
         let lost = waiting + failed;
         let (answers, good) = facts.not_refused();
