@@ -488,7 +488,6 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
     // The capture pauses to keep within its budget: rates and means are over the time in which it took packets.
     let seconds = time(capture::WATCHED).filter(|seconds| *seconds > 0.0)?;
     let per_s = |metric| counted(metric) / seconds;
-    let counted_time = |metric| time(metric).unwrap_or(0.0);
     let unasked = (counted(capture::UNASKED) - counted(capture::RESUMED)).max(0.0);
     let turns = counted(capture::DUPLEX) + unasked;
     // Packets and no answers: one end sends unasked.
@@ -527,7 +526,7 @@ fn exchanges(of: &Of) -> Option<Exchanges> {
         rhythm: Rhythm::of(of).filter(|_| alternate),
         logins: [
             per_s(capture::LOGINS),
-            counted_time(capture::LOGIN_TIME) / time(capture::SERVICE_TIME)?.max(1e-9),
+            time(capture::LOGIN_TIME).unwrap_or(0.0) / time(capture::SERVICE_TIME)?.max(1e-9),
         ],
         sessions: Served::sessions(of).filter(|_| alternate),
         per_session,

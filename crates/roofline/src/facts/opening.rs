@@ -22,7 +22,7 @@ pub(crate) struct Opening {
     pub login_s: f64,
     /// The part of an exchange that lets a client in, and is no question's: clients connect for each of these; 0: unknown, or they do
     /// not.
-    pub login: f64,
+    pub login_share: f64,
     /// Median time of a connect. Unit: seconds.
     pub connect_s: f64,
     /// What the first exchange of each connection takes, and each later one; none where there are too few of either.
@@ -57,14 +57,14 @@ impl Facts<'_> {
         let upstream = self.upstream(&stack, each).unwrap_or(0.0);
         let first_and_later_s = self.first_and_later_s();
         let login_s = self.login_s(upstream);
-        let login = self.login(opened, answered).unwrap_or(0.0);
+        let login_share = self.login_share(opened, answered).unwrap_or(0.0);
         let share = share(&stack);
-        Opening { each, upstream, login_s, login, connect_s, first_and_later_s, share }
+        Opening { each, upstream, login_s, login_share, connect_s, first_and_later_s, share }
     }
 
     /// Of so many connections and answers a second: the share of the answers' time that passes until clients are let in, by what
     /// the service says then. In older recordings of a broker, of the answers that are to no message: each has one at most.
-    fn login(&self, opened: f64, answered: f64) -> Option<f64> {
+    fn login_share(&self, opened: f64, answered: f64) -> Option<f64> {
         // Who lets a client in may wait for somebody else.
         if self.inside.questions() >= HALFWAY * self.place.exchanges {
             return None;
@@ -157,8 +157,8 @@ impl Facts<'_> {
         if upstream && opening.login_s > 0.0 {
             parts.push(Part::Delay { at: At::Service, each: opening.login_s });
         }
-        if !upstream && opening.login > 0.0 {
-            let each = opening.login * self.exchange_s();
+        if !upstream && opening.login_share > 0.0 {
+            let each = opening.login_share * self.exchange_s();
             parts.push(Part::Delay { at: At::Service, each });
         }
         let Ok(share) = &opening.share else { return parts };

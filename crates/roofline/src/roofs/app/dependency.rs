@@ -123,7 +123,7 @@ fn writes(facts: &Facts, output: &UnreadOutput) -> Claim {
         .lifted_by([Remedy::human(
             "reads as fast as it is written, or drops what it can't take",
             "write less (the log level), to a file, or to something that drops what it can't take; find out what its \
-             reader waits for. Docker: --log-opt mode=non-blocking; journald: RateLimitBurst, Storage=volatile",
+             reader waits for. Docker: --log-opt mode=non-blocking",
         )])
 }
 

@@ -43,8 +43,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             _ if upstream && opening.login_s > 0.0 => {
                 format!("{count} that the target opens, {logs_in} until their first answer")
             }
-            _ if !upstream && opening.login > 0.0 => {
-                let share = in_percent(opening.login);
+            _ if !upstream && opening.login_share > 0.0 => {
+                let share = in_percent(opening.login_share);
                 format!("{count}: {share} of what they wait for is their login, and no question's")
             }
             _ => count.clone(),

@@ -364,6 +364,33 @@ fn an_answer_that_is_a_refusal_is_counted_by_its_sort_and_not_in_the_midst_of_an
 }
 
 #[test]
+fn what_is_answered_until_a_client_is_let_in_is_its_login() {
+    // So many answers, each after 2 ms, of which that one lets the client in; and one of 20 ms.
+    let logins = |answers: u32, lets_in: u32, begins: bool| {
+        let mut packets = Vec::new();
+        if begins {
+            let both =
+                [packet(4000, Out, (0, 0), 0, SYN), packet(4000, Back, (0, 0), 1, SYN | ACK)];
+            packets.extend(both.map(|packet| (0, packet)));
+        }
+        for number in 0..=answers {
+            let (at, waits) = (u64::from(10 * number), if number < answers { 2 } else { 20 });
+            let (asked, sent) = (1 + 10 * number, 1 + 100 * number);
+            let welcome = number + 1 == lets_in;
+            let back = packet(4000, Back, (sent, 100), asked + 10, ACK);
+            packets.push((at, packet(4000, Out, (asked, 10), sent, ACK)));
+            packets.push((at + waits, Segment { welcome, ..back }));
+        }
+        let found = totals(&of(&packets), 999);
+        (found.exchanges, found.logins, found.login_time)
+    };
+    assert_eq!(logins(3, 3, true), (4, 3, 6 * MS));
+    assert_eq!(logins(3, 1, true), (4, 1, 2 * MS), "those behind it are questions");
+    assert_eq!(logins(3, 3, false).1, 0, "its begin was not seen");
+    assert_eq!(logins(9, 9, true).1, 0, "a login has fewer");
+}
+
+#[test]
 fn a_handshake_is_counted_with_its_time_and_what_follows_it_in_tls_is_not_one() {
     let asks = |record, sequence, acknowledged| Segment {
         record: Some(record),
