@@ -8,7 +8,8 @@ use linerate_evidence::sources::capture::refusal::{
 
 use super::{HEADERS, Look, Program, To, code};
 
-/// An answer shorter than [`LOOKED_AT`] is compared with signs of one or two words at its beginning. Unit: bytes.
+/// An answer shorter than [`LOOKED_AT`] is compared with signs of one or two words at its beginning, and with what lets a
+/// client in: no reason stands there. Unit: bytes.
 pub(super) const SHORT: u32 = 8;
 const SHORTEST: u32 = 4;
 
@@ -76,13 +77,15 @@ impl Program {
         self.test_far(IF_AT_LEAST, LOOKED_AT, To::Long);
         // A load beyond the packet would end the program: a short answer is compared with short signs.
         self.test(IF_AT_LEAST, SHORT, To::Short, To::Next);
-        self.test(IF_AT_LEAST, SHORTEST, To::Shortest, To::Next);
+        self.test_far(IF_AT_LEAST, SHORTEST, To::Shortest);
         self.jump(To::Plain);
         for (length, place) in [(SHORT, To::Short), (SHORTEST, To::Shortest)] {
             self.here(place);
             self.first_words(|sign| sign <= length);
-            if length < SHORT && look == Look::Whole {
-                self.short_others();
+            match look {
+                Look::Whole if length < SHORT => self.others(|sign| sign.length() <= SHORT),
+                Look::Whole => self.others(|sign| sign.says == Says::Welcome),
+                _ => {}
             }
             self.jump(To::Plain);
         }
@@ -200,10 +203,10 @@ impl Program {
 
     /// Signs of no whole first word that an answer shorter than [`LOOKED_AT`] may have, the shortest first: a load beyond the packet
     /// would end the program.
-    fn short_others(&mut self) {
+    fn others(&mut self, fits: impl Fn(&Sign) -> bool) {
         use code::*;
-        let fits = |sign: &&Sign| !begins(sign.words[0]) && sign.length() <= SHORT;
-        let mut others: Vec<&Sign> = SIGNS.iter().filter(fits).collect();
+        let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]) && fits(sign));
+        let mut others: Vec<&Sign> = others.collect();
         others.sort_by_key(|sign| sign.length());
         for sign in others {
             self.then(LOAD_LENGTH, 0);

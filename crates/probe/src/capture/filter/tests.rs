@@ -152,10 +152,14 @@ fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at()
                     payload[*offset as usize + index] = *byte;
                 }
             }
-            // An answer shorter than the examined length is compared with the short signs only, and with those that are told by
-            // less than their first word where it is no longer than these.
-            let is_told = begins(sign.words[0]) || length < SHORT;
-            let is_seen = length >= LOOKED_AT || sign.length() <= SHORT && is_told;
+            // An answer shorter than the examined length is compared with the short signs only, with those that are told by less
+            // than their first word where it is no longer than these, and with what lets a client in.
+            let is_told = match begins(sign.words[0]) {
+                true => sign.length() <= SHORT,
+                false if length < SHORT => true,
+                false => sign.says == Says::Welcome,
+            };
+            let is_seen = length >= LOOKED_AT || is_told;
             let more = if is_seen { sign.says.more() } else { 0 };
             let expected = |more| 44_u32.saturating_add_signed(more);
             assert_eq!(run(&program, &answer(&payload)), expected(more), "{sign:?} {length}");
@@ -210,6 +214,14 @@ fn an_error_of_postgresql_is_seen_behind_what_it_says_first() {
     let let_in = [login, welcome].concat();
     let more = Says::Welcome.more() as u32;
     assert_eq!(run(&program, &answer(&let_in)), 44 + more);
+    // What RabbitMQ says to Connection.Open and Channel.Open, whole; and to a publisher's message.
+    for (payload, more) in [
+        (&b"\x01\0\0\0\0\0\x05\0\x0a\0\x29\0\xce"[..], more),
+        (b"\x01\0\x01\0\0\0\x08\0\x14\0\x0b\0\0\0\0\xce", more),
+        (b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x50\0\0\0\0\0\0\0\x01\0\xce", 0),
+    ] {
+        assert_eq!(run(&program, &answer(payload)), 44 + more, "{}", payload.escape_ascii());
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let at_server = [TlsHandshake, Unread, Application, ServerSending].map(|of| facts.at(of));
     let is_known = facts.load == Load::Made && facts.is_split();
     let accepted = if is_known { at_server.iter().sum() } else { under_way - waiting };
-    let past = accepted - unread.min(at_once);
+    let past = (accepted - unread.min(at_once)).max(0.0);
     let held = format!("{few}, and {past:.1} accepted exchanges hold the acceptor");
     silent_if(past >= HALFWAY, held)?;
     silent_if(compute_in_turn(facts), "its threads compute in turn, the acceptor among them")?;
