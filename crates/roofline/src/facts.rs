@@ -115,6 +115,15 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
+    /// Whether it is a BEAM node, also one that is seen from outside only: then the thread that is at work most often is a
+    /// scheduler by its name, `1_scheduler` or `erts_sched_1`.
+    /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c.
+    pub(crate) fn has_schedulers(&self) -> bool {
+        let name = self.run.evidence.fact(Subject::Target, "fullest_thread").unwrap_or("");
+        let number = name.strip_suffix("_scheduler").or(name.strip_prefix("erts_sched_"));
+        self.is_beam() || number.is_some_and(|number| number.parse::<u32>().is_ok())
+    }
+
     /// Whether exchanges are blocks of our own streams: none waits for another, and resources work side by side.
     pub fn streams(&self) -> bool {
         self.load == Load::Made && self.run.header.plan.is_stream()

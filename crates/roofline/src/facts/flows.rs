@@ -111,6 +111,13 @@ impl<'a> Bulk<'a> {
         (out < HALFWAY * window).then_some(out)
     }
 
+    /// The peers' window of a watched service that writes to them, and what is in flight while it is shut. Unit: bytes.
+    pub fn shut_by_peers(&self) -> Option<[f64; 2]> {
+        let window = mean_over(&self.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64));
+        let window = window.ok().filter(|_| self.sender == Side::Server)?;
+        Some([window, self.shut(window)?])
+    }
+
     /// Of the senders' samples with something to send, the share of which this is so.
     pub fn share(&self, is: impl Fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {

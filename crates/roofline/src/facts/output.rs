@@ -25,7 +25,7 @@ impl Facts<'_> {
         let of = |metric| self.run.of(Subject::Target).mean(metric).unwrap_or(0.0);
         let reader = |fact| self.run.evidence.fact(Subject::Target, fact).map(str::to_owned);
         let [output_reader, pipe_reader] = process::READERS.map(reader);
-        let (output, is_beam) = (of(process::OUTPUT_FULL), self.is_beam() || self.has_schedulers());
+        let (output, is_beam) = (of(process::OUTPUT_FULL), self.has_schedulers());
         // Whether a node's processes wait for a program is known inside of it. A pipe to itself wakes an event loop.
         let is_pipe = !is_beam && pipe_reader.is_some();
         let pipe = if is_pipe { of(process::PIPE_FULL) } else { 0.0 };
@@ -59,14 +59,6 @@ impl Facts<'_> {
         };
         let locked = threads.lock + threads.lock_timed >= HALFWAY * (all - threads.write);
         if locked || threads.all() < TWO { all } else { all.min(threads.write) }
-    }
-
-    /// Whether the thread that is at work most often is a scheduler of the BEAM, by its name: `1_scheduler`, `erts_sched_1`.
-    /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c.
-    fn has_schedulers(&self) -> bool {
-        let name = self.run.evidence.fact(Subject::Target, "fullest_thread").unwrap_or("");
-        let number = name.strip_suffix("_scheduler").or(name.strip_prefix("erts_sched_"));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
     }
 }
 

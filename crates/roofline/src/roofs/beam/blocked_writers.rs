@@ -17,6 +17,9 @@ pub(in crate::roofs) enum BlockedWriters {
 
 impl BlockedWriters {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
+        if let Some(claim) = self.from_outside(facts) {
+            return Ok(claim);
+        }
         let all = facts.connections()?;
         let queued: Vec<&Connection> = all.iter().filter(|each| is_queued(each)).collect();
         let longest = queued.iter().map(|each| queue(each)).reduce(f64::max);
@@ -45,13 +48,30 @@ impl BlockedWriters {
                  second"
             ),
         };
-        // Requests wait in the service; the slow peer's own bytes wait for its window.
-        let waits = [At::Service, At::Held(Station::ServerSending, Held::Window)];
-        Ok(Claim::cause(waits.map(|at| Part::Delay { at, each: share * exchange }).into())
+        Ok(blocks(share * exchange)
             .stalls_all_if(is_one)
             .sum(format!("{shown} of {}", facts.took(exchange)))
             .seen(seen)
             .lifted_by(self.remedies(longest.is_some())))
+    }
+
+    /// Of a watched node that is not seen inside: all stop while few of the peers that it writes to read nothing.
+    fn from_outside(self, facts: &Facts) -> Option<Claim> {
+        let is_outside = facts.run.node().is_err() && facts.has_schedulers();
+        let stops =
+            Stops::of(facts).filter(|_| is_outside && matches!(self, BlockedWriters::One))?;
+        let shut = facts.ports(|port| port.held.window);
+        let all = facts.ports(|port| port.connections);
+        let are_few = (HALFWAY..HALFWAY * all).contains(&shut);
+        let [window, out] = Bulk::of(facts).shut_by_peers().filter(|_| are_few)?.map(bytes);
+        let claim = blocks(stops.share * facts.exchange_s())
+            .sum(stops.words())
+            .seen(format!(
+                "of {all:.0} connections {shut:.1} wait for their peers to read: their windows, at most {window}, were shut \
+                 while bytes waited, with {out} in flight"
+            ))
+            .lifted_by(self.remedies(true));
+        Some(claim)
     }
 
     fn remedies(self, is_socket: bool) -> Vec<Remedy> {
@@ -80,6 +100,12 @@ impl BlockedWriters {
             BlockedWriters::Several => vec![faster, drop],
         }
     }
+}
+
+/// Requests wait so long in the service; the slow peer's own bytes wait for its window. Unit: seconds.
+fn blocks(each: f64) -> Claim {
+    let waits = [At::Service, At::Held(Station::ServerSending, Held::Window)];
+    Claim::cause(waits.map(|at| Part::Delay { at, each }).into())
 }
 
 /// The process that writes to many, few with a queue: their owner, or one with mail that waits in a send.
