@@ -122,7 +122,7 @@ impl Facts<'_> {
         let open = of.values(process::FDS).ok().filter(|open| open.len() >= SAMPLES)?;
         let (most, least) = (*open.iter().max()?, *open.iter().min()?);
         let is_fixed = (most - least) as f64 <= (AGREE * let_in).max(1.0);
-        (self.came().ok()? >= FEW && let_in >= TWO && is_fixed).then_some(let_in)
+        (self.came().ok()? >= FEW && let_in.round() >= 2.0 && is_fixed).then_some(let_in)
     }
 
     /// Whether the next connection is accepted, or let in, when another one ends.
