@@ -131,6 +131,22 @@ fn whoever_a_service_writes_to_waits_while_its_writer_waits_for_one() {
 }
 
 #[test]
+fn all_stop_behind_one_who_does_not_read_also_where_the_node_is_seen_from_outside() {
+    // Elixir: the process of a card table writes to 13 players, of whom one reads 20 KB/s; the node has no name.
+    let (header, evidence) = recording("foreign/table-seen-from-outside");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("beam.slow-subscriber"));
+    // The others go on meanwhile: each player has a writer of its own.
+    let others_go_on =
+        changed(&evidence, |_, metric, raw| Some(if metric == "bursts.still" { 0 } else { raw }));
+    assert_ne!(named(&header, &others_go_on).as_deref(), Some("beam.slow-subscriber"));
+    // They stop, and everybody reads.
+    let all_read = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "bursts.held_window" { 0 } else { raw })
+    });
+    assert_ne!(named(&header, &all_read).as_deref(), Some("beam.slow-subscriber"));
+}
+
+#[test]
 fn no_pool_serves_more_than_are_accepted() {
     // haproxy takes 40 connections a second; ten wait to be accepted, and half a one is inside.
     let (header, evidence) = recording("foreign/accepts-so-many-a-second");
