@@ -114,7 +114,7 @@ metrics! {
     HANDSHAKES: u64 = "capture.handshakes", "1";
     /// Time from such a request's first byte to its answer's last, summed up since the capture began.
     HANDSHAKE_TIME: Duration = "capture.handshake_time", "ns";
-    /// Answers until a client is let in, of connections whose begin was seen: until what PostgreSQL, MariaDB, AMQP and MQTT 3.1.1 say then, and where AMQP opens a channel.
+    /// Answers until a client is let in, of connections whose begin was seen: until what PostgreSQL, MariaDB, AMQP and MQTT say then, and where AMQP opens a channel.
     LOGINS: u64 = "capture.logins", "1";
     /// Time of these, as `capture.service_time` of all.
     LOGIN_TIME: Duration = "capture.login_time", "ns";

@@ -24,7 +24,7 @@ pub enum Refusal {
     /// "Server Error Message Reference".
     Database,
     /// A broker that closes a connection or a channel, refuses a login, or gives a message back. Source: AMQP 0-9-1, 1.4.2.7,
-    /// 1.5.2.5 and 1.8.3.10; RabbitMQ, "basic.nack"; MQTT 3.1.1, 3.2.2.3 and 3.9.3; MQTT 5, 3.4.2.1 and 3.9.3.
+    /// 1.5.2.5 and 1.8.3.10; RabbitMQ, "basic.nack"; MQTT 3.1.1, 3.2.2.3 and 3.9.3; MQTT 5, 3.2.2.2, 3.4.2.1 and 3.9.3.
     Broker,
     /// A stream's error, a login that failed, or a stanza whose error says that it is temporary (`type='wait'`): too many
     /// users in a room, accounts made too quickly, a quota. Source: RFC 6120, 4.9, 6.4.5 and 8.3.2.
@@ -78,7 +78,7 @@ pub enum Says {
     /// A refusal.
     No(Refusal),
     /// The client is let in: it has logged in, or has a channel. Source: PostgreSQL, "Start-up" (ParameterStatus, behind
-    /// AuthenticationOk); MySQL, "Connection Phase" (`OK_Packet`, by its number); AMQP 0-9-1, 1.4.2.6 and 1.5.2.2; MQTT 3.1.1, 3.2.
+    /// AuthenticationOk); MySQL, "Connection Phase" (`OK_Packet`, by its number); AMQP 0-9-1, 1.4.2.6 and 1.5.2.2; MQTT 3.1.1 and 5, 3.2.
     Welcome,
 }
 
@@ -237,6 +237,8 @@ pub const SIGNS: &[Sign] = signs! {
     Broker: (2, 0xff80, 0x80), (0, HALF, 0x9004_0000);
     Broker: (1, 0x80, 0x80), (0, HALF, 0x4003_0000);
     Broker: (1, 0x80, 0x80), (0, HALF, 0x4004_0000);
+    // Version 5's CONNACK: flags, and a reason.
+    Broker: (0, 0xff00_fe80, 0x2000_0080);
     Xmpp: at(0, *b"<str"), at(4, *b"eam:"), at(8, *b"erro");
     Xmpp: at(0, *b"<fai"), at(4, *b"lure");
     Database: (0, FIRST, 0x4500_0000), at(5, *b"SFAT");
@@ -265,8 +267,9 @@ pub const SIGNS: &[Sign] = signs! {
     Welcome: at(0, *b"S\0\0\0"), (4, 0x0060_0000, 0x0060_0000);
     Welcome: at(0, [7, 0, 0, 2]);
     Welcome: at(0, [0x20, 2, 0, 0]);
-    Welcome: (0, HALF, 0x0100_0000), at(7, [0, 10, 0, 41]);
-    Welcome: (0, FIRST, 0x0100_0000), at(7, [0, 20, 0, 11]);
+    Welcome: (0, 0xff00_feff, 0x2000_0000);
+    Welcome: (0, FIRST, 0x0100_0000), at(7, [0, 10, 0, 41]);
+    Welcome: at(7, [0, 20, 0, 11]);
     // IMAP's tags are the client's: one to six characters.
     Word: at(1, *b" NO "), (5, FIRST, 0x5b00_0000);
     Word: at(2, *b" NO "), (6, FIRST, 0x5b00_0000);
@@ -308,6 +311,12 @@ impl Sign {
     /// How many bytes of an answer it examines.
     pub fn length(&self) -> u32 {
         self.words.iter().map(|(offset, ..)| offset + 4).max().unwrap_or(0)
+    }
+
+    /// Whether what it says is a whole answer, shorter than [`LOOKED_AT`], which it tells by less than the first word.
+    pub fn is_short_welcome(&self) -> bool {
+        let (offset, mask, _) = self.words[0];
+        self.says == Says::Welcome && (offset > 0 || mask != u32::MAX)
     }
 
     /// Whether an answer begins so; it has at least [`LOOKED_AT`] bytes, or no more are examined.
@@ -397,6 +406,7 @@ mod tests {
             (b"\x90\x04\0\x07\0\0", None),
             (b"\x40\x03\0\x07\x87", Some(Refusal::Broker)),
             (b"\x40\x02\0\x87", None),
+            (b"\x20\x03\0\x87\0", Some(Refusal::Broker)),
             (b"<stream:error><policy-violation", Some(Refusal::Xmpp)),
             (b"<stream:features><mechanisms", None),
         ] {
@@ -410,6 +420,8 @@ mod tests {
             &b"S\0\0\0\x16application_name\0\0S"[..],
             b"\x07\0\0\x02\0\0\0\x02\0\0\0",
             b"\x20\x02\0\0",
+            b"\x20\x09\0\0\x06\x22\0\x0a\x21\0\x14",
+            b"\x20\x03\x01\0\0",
             b"\x01\0\0\0\0\0\x05\0\x0a\0\x29\0\xce",
             b"\x01\0\x01\0\0\0\x08\0\x14\0\x0b\0\0\0\0\xce",
         ] {

@@ -82,10 +82,11 @@ impl Program {
         for (length, place) in [(SHORT, To::Short), (SHORTEST, To::Shortest)] {
             self.here(place);
             self.first_words(|sign| sign <= length);
-            match look {
-                Look::Whole if length < SHORT => self.others(|sign| sign.length() <= SHORT),
-                Look::Whole => self.others(|sign| sign.says == Says::Welcome),
-                _ => {}
+            // Older kernels have no room for all.
+            let has_room = |sign: &Sign| look == Look::Whole || sign.length() > SHORT;
+            match length {
+                SHORT => self.others(|sign| sign.is_short_welcome() && has_room(sign)),
+                _ => self.others(|sign| sign.length() <= SHORT && has_room(sign)),
             }
             self.jump(To::Plain);
         }
@@ -96,10 +97,9 @@ impl Program {
         for begin in STANZAS.into_iter().filter(|_| look.into_stanzas().is_some()) {
             self.test_far(IF_EQUAL, u32::from_be_bytes(begin), To::Stanza);
         }
-        // Older kernels have no room for all.
+        let is_rest = |sign: &&Sign| !begins(sign.words[0]) && !sign.is_short_welcome();
         let has_room = |sign: &&Sign| look == Look::Whole || sign.length() > SHORT;
-        let others = SIGNS.iter().filter(|sign| !begins(sign.words[0])).filter(has_room);
-        for sign in others {
+        for sign in SIGNS.iter().filter(is_rest).filter(has_room) {
             self.rest(sign.words, To::More(sign.says.more()), To::Next);
         }
         self.jump(To::Plain);
@@ -208,14 +208,18 @@ impl Program {
         let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]) && fits(sign));
         let mut others: Vec<&Sign> = others.collect();
         others.sort_by_key(|sign| sign.length());
+        let mut length = 0;
         for sign in others {
-            self.then(LOAD_LENGTH, 0);
-            self.then(SUBTRACT_X, 0);
-            self.test(IF_AT_LEAST, sign.length(), To::Next, To::Next);
-            if let Some(last) = self.code.last_mut() {
-                last.jt = 1;
+            if sign.length() > length {
+                length = sign.length();
+                self.then(LOAD_LENGTH, 0);
+                self.then(SUBTRACT_X, 0);
+                self.test(IF_AT_LEAST, length, To::Next, To::Next);
+                if let Some(last) = self.code.last_mut() {
+                    last.jt = 1;
+                }
+                self.jump(To::Plain);
             }
-            self.jump(To::Plain);
             self.rest(sign.words, To::More(sign.says.more()), To::Next);
         }
     }

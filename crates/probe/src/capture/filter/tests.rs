@@ -157,9 +157,10 @@ fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at()
             let is_told = match begins(sign.words[0]) {
                 true => sign.length() <= SHORT,
                 false if length < SHORT => true,
-                false => sign.says == Says::Welcome,
+                false => sign.is_short_welcome(),
             };
-            let is_seen = length >= LOOKED_AT || is_told;
+            let is_long = length >= LOOKED_AT;
+            let is_seen = if is_long { !sign.is_short_welcome() } else { is_told };
             let more = if is_seen { sign.says.more() } else { 0 };
             let expected = |more| 44_u32.saturating_add_signed(more);
             assert_eq!(run(&program, &answer(&payload)), expected(more), "{sign:?} {length}");
@@ -215,12 +216,14 @@ fn an_error_of_postgresql_is_seen_behind_what_it_says_first() {
     let more = Says::Welcome.more() as u32;
     assert_eq!(run(&program, &answer(&let_in)), 44 + more);
     // What RabbitMQ says to Connection.Open and Channel.Open, whole; and to a publisher's message.
+    let near = super::program(Tap::Loopback, &[80], Sampling::all(), Look::Near);
     for (payload, more) in [
         (&b"\x01\0\0\0\0\0\x05\0\x0a\0\x29\0\xce"[..], more),
         (b"\x01\0\x01\0\0\0\x08\0\x14\0\x0b\0\0\0\0\xce", more),
         (b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x50\0\0\0\0\0\0\0\x01\0\xce", 0),
     ] {
         assert_eq!(run(&program, &answer(payload)), 44 + more, "{}", payload.escape_ascii());
+        assert_eq!(run(&near, &answer(payload)), 44 + more, "{}", payload.escape_ascii());
     }
 }
 
