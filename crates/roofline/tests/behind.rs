@@ -179,6 +179,19 @@ fn what_waits_until_an_output_is_read_waits_for_its_reader() {
         _ => Some(raw),
     });
     assert_ne!(named(&header, &seldom).as_deref(), Some("vm.logger"));
+    // Each request has a question out at another service: it waits for that one, whatever is full beside it.
+    let mut asks = evidence.clone();
+    asks.push_fact(Subject::Peer(0), "address", "127.0.0.1:5432".into());
+    let looks = evidence
+        .rows()
+        .into_iter()
+        .filter(|(.., values)| values.get("process.output_full").is_some());
+    for (look, (at, ..)) in (1..).zip(looks) {
+        for (metric, each) in [("peer.instants", 1), ("peer.connections", 8), ("peer.asked", 8)] {
+            asks.push_raw(at, Subject::Peer(0), metric, look * each);
+        }
+    }
+    assert_ne!(named(&header, &asks).as_deref(), Some("vm.logger"));
 
     // PostgreSQL, whose log is such a pipe.
     let (header, evidence) = recording("foreign/pipe-that-is-full");
