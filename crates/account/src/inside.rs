@@ -107,6 +107,28 @@ impl Inside {
         self
     }
 
+    /// The same of the one peer to which a socket of UDP is kept, by which any number may ask: where so many datagrams came on the
+    /// stack that each exchange has an answer, or two; on this host its peer has as many questions. A sink answers nothing.
+    pub fn by_datagrams(mut self, came: f64, exchange_s: f64, exchanges: f64) -> Self {
+        let rest = self.asleep - self.questions();
+        let each = came / exchanges.max(1.0);
+        let answers = |of: &Asked| {
+            let of_one = if of.process.is_some() { 2.0 } else { 1.0 };
+            (EXPLAINED * of_one..=2.0 * of_one * (1.0 + SPLIT)).contains(&each)
+        };
+        let is_waiting = rest >= 1.0 && rest >= HALFWAY * self.asleep;
+        let is_waiting = is_waiting && self.waits_for_events(exchange_s, exchanges);
+        let mut kept = self.asked.iter_mut().filter(|of| of.is_by_datagrams());
+        if is_waiting
+            && let (Some(one), None) = (kept.next(), kept.next())
+            && answers(one)
+        {
+            one.asked += rest;
+            self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
+        }
+        self
+    }
+
     /// Whether its threads can only wait for what comes from others: for events, or to read, and for no timer that is due while
     /// two exchanges take, nor within [`LATER`]. Who waits for another thread without a timeout waits for what that waits for.
     pub fn waits_for_events(&self, exchange_s: f64, exchanges: f64) -> bool {

@@ -82,14 +82,17 @@ impl<'a> Facts<'a> {
             0.0 if load == Load::Watched && !run.is_idle() => run.load.opened as f64 / seconds,
             attained => attained,
         };
+        let (exchanges, exchange_s) = (attained * seconds, in_application / attained.max(1e-9));
+        let datagrams = run.of(Subject::Stack(Side::Server)).grown(snmp::UDP_IN).unwrap_or(0.0);
         let mut facts = Self {
             attained,
             run,
             load,
             account,
             inside: Inside::of(in_application, target.as_ref(), run.evidence, &window)
-                .by_segments(attained * seconds)
-                .by_elimination(in_application / attained.max(1e-9), attained * seconds),
+                .by_segments(exchanges)
+                .by_elimination(exchange_s, exchanges)
+                .by_datagrams(datagrams, exchange_s, exchanges),
             watched,
             experiment: Experiment::of(run.header, run.evidence, run.load),
             target,

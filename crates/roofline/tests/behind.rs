@@ -90,6 +90,29 @@ fn requests_that_wait_for_one_lookup_wait_for_a_dependency() {
 }
 
 #[test]
+fn one_socket_of_datagrams_by_which_all_ask_shows_by_what_comes() {
+    // Node: each request asks a name server by the same socket, 80 ms; ten clients.
+    let (header, evidence) = recording("foreign/asks-by-datagrams");
+    let judgement = judged(&header, &evidence);
+    assert_eq!(judgement.verdict.by(), Some("app.dependency"));
+    assert!(judgement.verdict.says.contains("/udp"), "{}", judgement.verdict.says);
+    // A sink that is told of each request and says nothing: one datagram for each, to it.
+    let sink = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "snmp.udp_in" { raw / 2 } else { raw })
+    });
+    assert_eq!(named(&header, &sink), None);
+    // An event loop with a timer that is due within an exchange may wait for that.
+    let mut timer =
+        changed(&evidence, |_, metric, raw| (!metric.starts_with("threads.poll_")).then_some(raw));
+    for (at, of, values) in evidence.rows() {
+        if let Some(polls) = values.get("threads.poll") {
+            timer.push_raw(at, of, "threads.poll_timed", *polls);
+        }
+    }
+    assert_eq!(named(&header, &timer), None);
+}
+
+#[test]
 fn workers_that_each_ask_a_store_are_a_pool_and_what_was_not_read_asks_nobody() {
     // gunicorn with two threads: two requests ask a store, and five are not read.
     let (header, evidence) = recording("foreign/workers-that-ask-a-store");

@@ -1,7 +1,7 @@
-//! The stack's plain TCP counters.
+//! The stack's plain counters of TCP, and of datagrams.
 //!
-//! Source: `/proc/net/snmp`, the two `Tcp:` lines (`snmp_seq_show`, `net/ipv4/proc.c`; RFC 4022).
-//! Counters since the namespace was made, of every connection in it.
+//! Source: `/proc/net/snmp`, the two `Tcp:` lines and the two `Udp:` lines (`snmp_seq_show`, `net/ipv4/proc.c`; RFC 4022 and 4113).
+//! Counters since the namespace was made, of every connection and socket in it.
 
 use linerate_model::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::subject::{Side, Subject};
 
 pub(super) const SOURCE: Source = Source {
     id: "snmp",
-    says: "connections and segments, by namespace",
+    says: "connections, segments and datagrams, by namespace",
     of: "stack/SIDE",
     fetch: Fetch::StackFile("snmp"),
     metrics: METRICS,
@@ -40,6 +40,8 @@ metrics! {
     IN_ERRS: u64 = "snmp.in_errs", "segments";
     /// Resets sent (`OutRsts`).
     OUT_RSTS: u64 = "snmp.out_rsts", "segments";
+    /// Datagrams of UDP that sockets were given (`InDatagrams`).
+    UDP_IN: u64 = "snmp.udp_in", "datagrams";
 }
 
 const FIELDS: &[(&str, Metric<u64>)] = &[
@@ -58,6 +60,9 @@ const FIELDS: &[(&str, Metric<u64>)] = &[
 const PREFIX: pairs::Prefix =
     pairs::Prefix { word: "Tcp:", expected: "two lines beginning with `Tcp:`" };
 
+const UDP: pairs::Prefix =
+    pairs::Prefix { word: "Udp:", expected: "two lines beginning with `Udp:`" };
+
 /// How many connections were begun from there, by such a file.
 pub fn connects(file: &[u8]) -> Option<u64> {
     let mut evidence = Evidence::default();
@@ -67,7 +72,11 @@ pub fn connects(file: &[u8]) -> Option<u64> {
 }
 
 fn parse(answer: &Answer<'_>, evidence: &mut Evidence) -> Result<(), UnreadableSource> {
-    pairs::push(answer.at, answer.of, answer.bytes, PREFIX, FIELDS, evidence)
+    let Answer { at, of, bytes, .. } = answer;
+    pairs::push(*at, *of, bytes, PREFIX, FIELDS, evidence)?;
+    let has_udp = bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"Udp:"));
+    let fields = [("InDatagrams", UDP_IN)];
+    if has_udp { pairs::push(*at, *of, bytes, UDP, &fields, evidence) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -92,6 +101,9 @@ mod tests {
         assert_eq!(evidence.of(SERVER).last(ACTIVE_OPENS), Ok(152));
         assert_eq!(evidence.of(SERVER).last(RETRANS_SEGS), Ok(5));
         assert_eq!(evidence.of(SERVER).last(OUT_RSTS), Ok(93));
+        assert!(evidence.of(SERVER).last(UDP_IN).is_err());
+        let udp = "Udp: InDatagrams NoPorts InErrors OutDatagrams\nUdp: 72 0 0 71\nUdpLite: InDatagrams\nUdpLite: 0\n";
+        assert_eq!(read(&(text.clone() + udp)).unwrap().of(SERVER).last(UDP_IN), Ok(72));
         assert_eq!(connects(text.as_bytes()), Some(152));
         assert_eq!(connects(b"Tcp: none\n"), None);
     }

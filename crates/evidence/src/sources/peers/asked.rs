@@ -65,6 +65,11 @@ impl Asked {
         is_timeless(&self.address)
     }
 
+    /// Whether it is asked by datagrams.
+    pub fn is_by_datagrams(&self) -> bool {
+        self.address.ends_with(UDP)
+    }
+
     /// Its address, and its process where that is on this host: `10.0.0.2:5432 (postgres)`.
     pub fn words(&self) -> String {
         let address = &self.address;
@@ -150,8 +155,11 @@ impl Asked {
     }
 }
 
+/// How an address of UDP ends.
+const UDP: &str = "/udp";
+
 fn is_timeless(address: &str) -> bool {
-    address.ends_with("/udp") || address.starts_with("unix:")
+    address.ends_with(UDP) || address.starts_with("unix:")
 }
 
 fn ahead(of: &Of) -> Option<f64> {

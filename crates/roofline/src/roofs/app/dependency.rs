@@ -52,6 +52,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let share = match shared {
         _ if serves_fewer => ", and it serves fewer at a time; the others wait to ask it",
         Some(_) => ", shared by requests: even a single one waits there",
+        None if asked.asked > asked.connections && asked.is_by_datagrams() => {
+            ", by which all ask: a datagram comes for each, and its own threads wait for nothing else"
+        }
         None if asked.asked > asked.connections => {
             "; requests share them, and so many segments sent there have no answer"
         }
