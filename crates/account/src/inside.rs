@@ -108,7 +108,8 @@ impl Inside {
     }
 
     /// The same of the one peer to which a socket of UDP is kept, by which any number may ask: where so many datagrams came on the
-    /// stack that each exchange has an answer, or two; on this host its peer has as many questions. A sink answers nothing.
+    /// stack that each exchange has an answer, or two; on this host its peer has as many questions. A sink answers nothing: those that
+    /// are known by their ports are left out.
     pub fn by_datagrams(mut self, came: f64, exchange_s: f64, exchanges: f64) -> Self {
         let rest = self.asleep - self.questions();
         let each = came / exchanges.max(1.0);
@@ -118,7 +119,7 @@ impl Inside {
         };
         let is_waiting = rest >= 1.0 && rest >= HALFWAY * self.asleep;
         let is_waiting = is_waiting && self.waits_for_events(exchange_s, exchanges);
-        let mut kept = self.asked.iter_mut().filter(|of| of.is_by_datagrams());
+        let mut kept = self.asked.iter_mut().filter(|of| of.may_answer());
         if is_waiting
             && let (Some(one), None) = (kept.next(), kept.next())
             && answers(one)

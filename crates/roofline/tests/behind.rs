@@ -101,6 +101,12 @@ fn one_socket_of_datagrams_by_which_all_ask_shows_by_what_comes() {
         Some(if metric == "snmp.udp_in" { raw / 2 } else { raw })
     });
     assert_eq!(named(&header, &sink), None);
+    // Two for each, and its port is that of such a sink; and a socket by which anybody is told.
+    for address in ["127.0.0.1:8125/udp", "*/udp"] {
+        let mut told = evidence.clone();
+        told.push_fact(Subject::Peer(0), "address", address.into());
+        assert_eq!(named(&header, &told), None, "{address}");
+    }
     // An event loop with a timer that is due within an exchange may wait for that.
     let mut timer =
         changed(&evidence, |_, metric, raw| (!metric.starts_with("threads.poll_")).then_some(raw));

@@ -40,8 +40,8 @@ metrics! {
     IN_ERRS: u64 = "snmp.in_errs", "segments";
     /// Resets sent (`OutRsts`).
     OUT_RSTS: u64 = "snmp.out_rsts", "segments";
-    /// Datagrams of UDP that sockets were given (`InDatagrams`).
-    UDP_IN: u64 = "snmp.udp_in", "datagrams";
+    /// Datagrams of UDP over IPv4 that programs have read (`InDatagrams`).
+    UDP_IN: u64 = "snmp.udp_in", "1";
 }
 
 const FIELDS: &[(&str, Metric<u64>)] = &[

@@ -84,9 +84,11 @@ impl Port {
             opened_per_s: finite(of.opened_per_s),
             alternate: of.alternate,
         });
+        // Of those that end before they are sampled only the headers tell.
+        let under_way = of.under_way() + of.untold() + of.unanswered;
         Self {
             port: of.port,
-            connections: finite(of.connections),
+            connections: finite(of.connections.max(of.idle + under_way)),
             idle: finite(of.idle),
             accept_queue: finite(of.accept_queue),
             unread: finite(of.unread),

@@ -83,6 +83,7 @@ pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
         return None;
     }
     let sum = |of: fn(&Port) -> f64| doctor.ports.iter().map(of).sum::<f64>();
+    let all = sum(|port| port.connections);
     let mut states = vec![
         (sum(|port| port.idle), "idle"),
         (sum(|port| port.tls_handshake), "in the TLS handshake"),
@@ -97,9 +98,6 @@ pub(crate) fn states(doctor: &DoctorDocument) -> Option<String> {
         (sum(|port| port.unanswered), "unanswered throughout"),
         (sum(|port| port.undecided), "of unknown state"),
     ];
-    // Of those that end before they are sampled only the headers tell.
-    let busy: f64 = states.iter().map(|(count, _)| count).sum();
-    let all = sum(|port| port.connections).max(busy);
     states.retain(|(count, _)| *count >= MET);
     states.sort_by(|a, b| b.0.total_cmp(&a.0));
     let said: Vec<String> =

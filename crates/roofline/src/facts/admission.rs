@@ -111,7 +111,8 @@ impl Facts<'_> {
         Ok(self.begun().map_or(made, |begun| begun.min(made)))
     }
 
-    /// Accepted connections, where their number stood still though more came: the next one is accepted when one ends.
+    /// Accepted connections, where their number stood still though more came: the next one is accepted when one ends. For a moment
+    /// then it is one fewer: two are seen as 1.7.
     pub(crate) fn let_in_by_turns(&self) -> Option<f64> {
         let queue = self.accept_queue().ok().filter(|queue| queue.least > 0)?;
         let let_in = match self.load {
@@ -122,7 +123,7 @@ impl Facts<'_> {
         let open = of.values(process::FDS).ok().filter(|open| open.len() >= SAMPLES)?;
         let (most, least) = (*open.iter().max()?, *open.iter().min()?);
         let is_fixed = (most - least) as f64 <= (AGREE * let_in).max(1.0);
-        (self.came().ok()? >= FEW && let_in.round() >= 2.0 && is_fixed).then_some(let_in)
+        (self.came().ok()? >= FEW && let_in >= 2.0 * EXPLAINED && is_fixed).then_some(let_in)
     }
 
     /// Whether the next connection is accepted, or let in, when another one ends.

@@ -237,8 +237,8 @@ pub const SIGNS: &[Sign] = signs! {
     Broker: (2, 0xff80, 0x80), (0, HALF, 0x9004_0000);
     Broker: (1, 0x80, 0x80), (0, HALF, 0x4003_0000);
     Broker: (1, 0x80, 0x80), (0, HALF, 0x4004_0000);
-    // Version 5's CONNACK: flags, and a reason.
-    Broker: (0, 0xff00_fe80, 0x2000_0080);
+    // Version 5's CONNACK of no properties: flags, and a reason.
+    Broker: (1, 0xff, 0), (0, 0xffff_ffe0, 0x2003_0080);
     Xmpp: at(0, *b"<str"), at(4, *b"eam:"), at(8, *b"erro");
     Xmpp: at(0, *b"<fai"), at(4, *b"lure");
     Database: (0, FIRST, 0x4500_0000), at(5, *b"SFAT");
@@ -267,7 +267,8 @@ pub const SIGNS: &[Sign] = signs! {
     Welcome: at(0, *b"S\0\0\0"), (4, 0x0060_0000, 0x0060_0000);
     Welcome: at(0, [7, 0, 0, 2]);
     Welcome: at(0, [0x20, 2, 0, 0]);
-    Welcome: (0, 0xff00_feff, 0x2000_0000);
+    Welcome: (0, 0xffff_feff, 0x2002_0000);
+    Welcome: (1, 0xe0, 0), (0, 0xffe0_feff, 0x2000_0000);
     Welcome: (0, FIRST, 0x0100_0000), at(7, [0, 10, 0, 41]);
     Welcome: at(7, [0, 20, 0, 11]);
     // IMAP's tags are the client's: one to six characters.
@@ -422,6 +423,7 @@ mod tests {
             b"\x20\x02\0\0",
             b"\x20\x09\0\0\x06\x22\0\x0a\x21\0\x14",
             b"\x20\x03\x01\0\0",
+            b"\x20\x02\x01\0",
             b"\x01\0\0\0\0\0\x05\0\x0a\0\x29\0\xce",
             b"\x01\0\x01\0\0\0\x08\0\x14\0\x0b\0\0\0\0\xce",
         ] {

@@ -70,6 +70,14 @@ impl Asked {
         self.address.ends_with(UDP)
     }
 
+    /// Whether a socket of datagrams is kept for it alone, and it is none that is told and says nothing.
+    pub fn may_answer(&self) -> bool {
+        let port =
+            self.address.strip_suffix(UDP).and_then(|of| of.rsplit_once(':')?.1.parse().ok());
+        let is_kept = self.asked < ALIKE * self.connections && self.connections >= 1.0 - ALIKE;
+        is_kept && port.is_some_and(|port: u16| !SINKS.contains(&port))
+    }
+
     /// Its address, and its process where that is on this host: `10.0.0.2:5432 (postgres)`.
     pub fn words(&self) -> String {
         let address = &self.address;
@@ -154,6 +162,10 @@ impl Asked {
         })
     }
 }
+
+/// Ports of those who are told of events and metrics by datagrams, and answer nothing: syslog, Graphite, collectd, Jaeger's agent, statsd, GELF.
+/// Source: IANA's registry of service names (514); the documents of each.
+const SINKS: [u16; 7] = [514, 2003, 25_826, 6831, 6832, 8125, 12_201];
 
 /// How an address of UDP ends.
 const UDP: &str = "/udp";

@@ -8,8 +8,8 @@ use linerate_evidence::sources::capture::refusal::{
 
 use super::{HEADERS, Look, Program, To, code};
 
-/// An answer shorter than [`LOOKED_AT`] is compared with signs of one or two words at its beginning, and with what lets a
-/// client in: no reason stands there. Unit: bytes.
+/// An answer shorter than [`LOOKED_AT`] is compared with signs of one or two words at its beginning, and with those of what lets
+/// a client in, which have no text. Unit: bytes.
 pub(super) const SHORT: u32 = 8;
 const SHORTEST: u32 = 4;
 
@@ -79,11 +79,11 @@ impl Program {
         self.test(IF_AT_LEAST, SHORT, To::Short, To::Next);
         self.test_far(IF_AT_LEAST, SHORTEST, To::Shortest);
         self.jump(To::Plain);
+        // Older kernels have no room for all.
+        let has_room = |sign: &Sign| look == Look::Whole || sign.length() > SHORT;
         for (length, place) in [(SHORT, To::Short), (SHORTEST, To::Shortest)] {
             self.here(place);
             self.first_words(|sign| sign <= length);
-            // Older kernels have no room for all.
-            let has_room = |sign: &Sign| look == Look::Whole || sign.length() > SHORT;
             match length {
                 SHORT => self.others(|sign| sign.is_short_welcome() && has_room(sign)),
                 _ => self.others(|sign| sign.length() <= SHORT && has_room(sign)),
@@ -98,8 +98,7 @@ impl Program {
             self.test_far(IF_EQUAL, u32::from_be_bytes(begin), To::Stanza);
         }
         let is_rest = |sign: &&Sign| !begins(sign.words[0]) && !sign.is_short_welcome();
-        let has_room = |sign: &&Sign| look == Look::Whole || sign.length() > SHORT;
-        for sign in SIGNS.iter().filter(is_rest).filter(has_room) {
+        for sign in SIGNS.iter().filter(is_rest).filter(|sign| has_room(sign)) {
             self.rest(sign.words, To::More(sign.says.more()), To::Next);
         }
         self.jump(To::Plain);

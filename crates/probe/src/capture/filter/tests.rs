@@ -228,6 +228,25 @@ fn an_error_of_postgresql_is_seen_behind_what_it_says_first() {
 }
 
 #[test]
+fn what_a_broker_says_to_a_connect_of_version_5_is_seen_at_any_length() {
+    let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
+    let welcome = 44 + Says::Welcome.more() as u32;
+    // Without properties, and with as many as have room; a session that is resumed.
+    for length in 5..LOOKED_AT as usize {
+        let mut payload = vec![b'x'; length];
+        payload[..5].copy_from_slice(&[0x20, length as u8 - 2, 0, 0, length as u8 - 5]);
+        assert_eq!(run(&program, &answer(&payload)), welcome, "{length}");
+    }
+    assert_eq!(run(&program, &answer(b"\x20\x02\x01\0")), welcome);
+    // Not authorized; and lengths in front of a message of something else.
+    let refused = 44_u32.saturating_add_signed(Says::No(Refusal::Broker).more());
+    assert_eq!(run(&program, &answer(b"\x20\x03\0\x87\0")), refused);
+    for other in [&b"\x20\0\0\x80and a message of 128 bytes"[..], b"\x20\x80\0\0"] {
+        assert_eq!(run(&program, &answer(other)), 44, "{}", other.escape_ascii());
+    }
+}
+
+#[test]
 fn an_error_that_says_to_wait_is_seen_wherever_it_stands_in_a_stanza() {
     let program = program(Tap::Loopback, &[80], Sampling::all(), Look::Whole);
     let error = |lang: usize, kind: &str| {

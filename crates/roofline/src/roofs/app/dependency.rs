@@ -53,7 +53,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         _ if serves_fewer => ", and it serves fewer at a time; the others wait to ask it",
         Some(_) => ", shared by requests: even a single one waits there",
         None if asked.asked > asked.connections && asked.is_by_datagrams() => {
-            ", by which all ask: a datagram comes for each, and its own threads wait for nothing else"
+            "; as many UDP datagrams reached this host as there were requests, and the service's threads wait for events \
+             only"
         }
         None if asked.asked > asked.connections => {
             "; requests share them, and so many segments sent there have no answer"
@@ -139,7 +140,7 @@ fn in_turn(asked: &Asked) -> Option<String> {
 
 fn by_hand(asked: &Asked, served: Option<f64>) -> String {
     let who = asked.words();
-    if asked.address.ends_with("/udp") {
+    if asked.is_by_datagrams() {
         return format!(
             "find out what {who} does; cache a name server's answers (nscd, systemd-resolved, dnsmasq, the runtime's \
              own cache), or use an address instead of the name"

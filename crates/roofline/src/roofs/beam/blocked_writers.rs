@@ -62,7 +62,10 @@ impl BlockedWriters {
             Stops::of(facts).filter(|_| is_outside && matches!(self, BlockedWriters::One))?;
         let shut = facts.ports(|port| port.held.window);
         let all = facts.ports(|port| port.connections);
-        let are_few = (HALFWAY..HALFWAY * all).contains(&shut);
+        // Who rests reads later, and what waits for a CPU waits for no peer.
+        let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
+        let is_free = !facts.no_cpu_is_idle() && !rests;
+        let are_few = is_free && (HALFWAY..HALFWAY * all).contains(&shut);
         let [window, out] = Bulk::of(facts).shut_by_peers().filter(|_| are_few)?.map(bytes);
         let claim = blocks(stops.share * facts.exchange_s())
             .sum(stops.words())
