@@ -194,6 +194,15 @@ fn what_fills_the_process_that_all_ask_is_named_before_it() {
 }
 
 #[test]
+fn drivers_of_connections_are_no_cause_where_a_process_is_full_that_owns_none() {
+    // Erlang: owners of 40 connections tell one process of 14,000 lines a second, which is always at work.
+    let (header, evidence) = recording("foreign/told-more-than-it-takes");
+    assert_ne!(named(&header, &evidence).as_deref(), Some("beam.packet-parse"));
+    let judgement = judged(&header, &evidence);
+    assert!(of(&judgement, "beam.packet-parse").share.is_some(), "it is listed, with its ceiling");
+}
+
+#[test]
 fn what_waits_until_an_output_is_read_waits_for_its_reader() {
     // Elixir, no node: four lines a request to the console, a pipe whose reader takes one in a millisecond.
     let (header, evidence) = recording("foreign/log-that-nobody-takes");

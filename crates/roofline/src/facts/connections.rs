@@ -143,6 +143,8 @@ pub(crate) struct Work {
     pub collection: f64,
     /// Dirty CPU schedulers, which collect large heaps.
     pub dirty: f64,
+    /// Whether connections have a part in what is full: a process that owns none runs none of their drivers.
+    pub is_of_connections: bool,
 }
 
 impl Work {
@@ -151,7 +153,10 @@ impl Work {
         let schedulers = facts.schedulers().ok();
         let let_run = schedulers.map_or(1.0, |(.., let_run)| let_run);
         let time = |metric: Metric<Duration>| node.rate(metric).map(|time| let_run * time);
+        let mut at_work = facts.processes.iter().filter(|of| of.running >= HALFWAY);
+        let is_of_process = facts.place.resource == Some(Resource::Process);
         Ok(Self {
+            is_of_connections: !is_of_process || at_work.any(|of| of.is_owner),
             emulator: time(vm::MICRO_EMULATOR)?,
             driver: time(vm::MICRO_PORT)? + time(vm::MICRO_CHECK_IO)? + time(vm::MICRO_AUX)?,
             collection: time(vm::MICRO_GC)?,
@@ -171,7 +176,7 @@ impl Work {
 
     /// Whether so much of it can limit the node.
     pub fn holds(&self, part: f64) -> bool {
-        part >= HOLDS * self.all()
+        self.is_of_connections && part >= HOLDS * self.all()
     }
 }
 

@@ -17,7 +17,7 @@ pub(in crate::roofs) enum BlockedWriters {
 
 impl BlockedWriters {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        if let Some(claim) = self.from_outside(facts) {
+        if let Some(claim) = self.outside(facts) {
             return Ok(claim);
         }
         let all = facts.connections()?;
@@ -56,7 +56,7 @@ impl BlockedWriters {
     }
 
     /// Of a watched node that is not seen inside: all stop while few of the peers that it writes to read nothing.
-    fn from_outside(self, facts: &Facts) -> Option<Claim> {
+    fn outside(self, facts: &Facts) -> Option<Claim> {
         let is_outside = facts.run.node().is_err() && facts.has_schedulers();
         let stops =
             Stops::of(facts).filter(|_| is_outside && matches!(self, BlockedWriters::One))?;

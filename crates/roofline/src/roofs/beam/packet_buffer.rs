@@ -19,7 +19,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (part, exchange) = (in_percent(held), facts.took(facts.under_way() / facts.attained));
     Ok(Claim::delay(At::Reading, held * facts.under_way() / facts.attained)
         .and([Part::Work { resource: Resource::TargetCpu, each: spared / facts.attained }])
-        .sized_if(held >= HOLDS || spared >= HOLDS * work.all())
+        .sized_if(held >= HOLDS || work.holds(spared))
         .sum(format!("{part} of {exchange} with an undelivered packet"))
         .seen(format!(
             "{of_bytes} of the bytes came in packets of {packet} through buffers of {buffer}; {more:.0} more of them \

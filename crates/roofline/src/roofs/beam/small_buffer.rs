@@ -54,7 +54,7 @@ impl SmallBuffer {
         let claim = Claim::work(Resource::TargetCpu, each);
         Ok(if polls { claim.at_least(Least::OfTarget) } else { claim }
             .and(waits.map(|_| Part::Delay { at: At::Reading, each: held * exchange }))
-            .sized_if(held.max(spared / work.all()) >= HOLDS)
+            .sized_if(held >= HOLDS || work.holds(spared))
             .sum(format!(
                 "{reads:.0} reads a second of {size:.0} bytes: {took} of the schedulers {what} that reads of 64 KiB would \
                  spare"
