@@ -112,10 +112,10 @@ impl<'a> Bulk<'a> {
     }
 
     /// The peers' window of a watched service that writes to them, and what is in flight while it is shut. Unit: bytes.
-    pub fn shut_by_peers(&self) -> Option<[f64; 2]> {
-        let window = mean_over(&self.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64));
-        let window = window.ok().filter(|_| self.sender == Side::Server)?;
-        Some([window, self.shut(window)?])
+    pub fn shut_by_peers(&self) -> Result<[f64; 2], Silent> {
+        let window = mean_over(&self.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
+        let out = self.shut(window).filter(|_| self.sender == Side::Server);
+        Ok([window, out.or_not_here("its peers' windows are in use, but not shut")?])
     }
 
     /// Of the senders' samples with something to send, the share of which this is so.

@@ -314,10 +314,15 @@ impl Sign {
         self.words.iter().map(|(offset, ..)| offset + 4).max().unwrap_or(0)
     }
 
+    /// Whether it begins with the whole first word of the answer, which is loaded once for all such signs.
+    pub fn has_first_word(&self) -> bool {
+        let (offset, mask, _) = self.words[0];
+        offset == 0 && mask == u32::MAX
+    }
+
     /// Whether what it says is a whole answer, shorter than [`LOOKED_AT`], which it tells by less than the first word.
     pub fn is_short_welcome(&self) -> bool {
-        let (offset, mask, _) = self.words[0];
-        self.says == Says::Welcome && (offset > 0 || mask != u32::MAX)
+        self.says == Says::Welcome && !self.has_first_word()
     }
 
     /// Whether an answer begins so; it has at least [`LOOKED_AT`] bytes, or no more are examined.

@@ -70,7 +70,7 @@ impl Asked {
         self.address.ends_with(UDP)
     }
 
-    /// Whether a socket of datagrams is kept for it alone, and it is none that is told and says nothing.
+    /// Whether a socket of datagrams is kept for it alone, and its port is none of a known sink's.
     pub fn may_answer(&self) -> bool {
         let port =
             self.address.strip_suffix(UDP).and_then(|of| of.rsplit_once(':')?.1.parse().ok());

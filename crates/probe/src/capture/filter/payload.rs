@@ -13,11 +13,6 @@ use super::{HEADERS, Look, Program, To, code};
 pub(super) const SHORT: u32 = 8;
 const SHORTEST: u32 = 4;
 
-/// Whether it is the whole first word.
-pub(super) fn begins((offset, mask, _): Word) -> bool {
-    offset == 0 && mask == u32::MAX
-}
-
 impl Program {
     /// X becomes where the payload begins, A its length.
     fn payload(&mut self) {
@@ -84,9 +79,12 @@ impl Program {
         for (length, place) in [(SHORT, To::Short), (SHORTEST, To::Shortest)] {
             self.here(place);
             self.first_words(|sign| sign <= length);
-            match length {
-                SHORT => self.others(|sign| sign.is_short_welcome() && has_room(sign)),
-                _ => self.others(|sign| sign.length() <= SHORT && has_room(sign)),
+            match look {
+                _ if length == SHORT => {
+                    self.others(|sign| sign.is_short_welcome() && has_room(sign))
+                }
+                Look::Whole => self.others(|sign| sign.length() <= SHORT),
+                _ => {}
             }
             self.jump(To::Plain);
         }
@@ -97,7 +95,7 @@ impl Program {
         for begin in STANZAS.into_iter().filter(|_| look.into_stanzas().is_some()) {
             self.test_far(IF_EQUAL, u32::from_be_bytes(begin), To::Stanza);
         }
-        let is_rest = |sign: &&Sign| !begins(sign.words[0]) && !sign.is_short_welcome();
+        let is_rest = |sign: &&Sign| !sign.has_first_word() && !sign.is_short_welcome();
         for sign in SIGNS.iter().filter(is_rest).filter(|sign| has_room(sign)) {
             self.rest(sign.words, To::More(sign.says.more()), To::Next);
         }
@@ -112,7 +110,7 @@ impl Program {
             self.jump(otherwise);
         }
         let shared = SIGNS.iter().enumerate().filter(|(_, sign)| sign.words.len() > 1);
-        for (index, sign) in shared.filter(|(_, sign)| begins(sign.words[0])) {
+        for (index, sign) in shared.filter(|(_, sign)| sign.has_first_word()) {
             self.here(To::Sign(index));
             let same = |other: &usize| SIGNS[*other].words[0] == sign.words[0];
             let next = (index + 1..SIGNS.len()).find(same).map_or(To::Plain, To::Sign);
@@ -189,7 +187,9 @@ impl Program {
         for (index, sign) in SIGNS.iter().enumerate().filter(|(_, sign)| fits(sign.length())) {
             let first = sign.words[0];
             // The second of the same word is where the first continues when it does not match.
-            if !begins(first) || SIGNS[..index].iter().any(|before| before.words[0] == first) {
+            if !sign.has_first_word()
+                || SIGNS[..index].iter().any(|before| before.words[0] == first)
+            {
                 continue;
             }
             let found = match sign.words.len() {
@@ -204,7 +204,7 @@ impl Program {
     /// would end the program.
     fn others(&mut self, fits: impl Fn(&Sign) -> bool) {
         use code::*;
-        let others = SIGNS.iter().filter(|sign| !begins(sign.words[0]) && fits(sign));
+        let others = SIGNS.iter().filter(|sign| !sign.has_first_word() && fits(sign));
         let mut others: Vec<&Sign> = others.collect();
         others.sort_by_key(|sign| sign.length());
         let mut length = 0;

@@ -3,7 +3,7 @@
 use linerate_evidence::sources::capture::Record;
 use linerate_evidence::sources::capture::refusal::{self, LOOKED_AT, SIGNS, Says};
 
-use super::payload::{SHORT, begins};
+use super::payload::SHORT;
 use super::*;
 use crate::capture::MOST_PORTS;
 
@@ -141,7 +141,7 @@ fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at()
     for sign in SIGNS {
         // They are compared one after the other, and none may be longer than the answer.
         let same =
-            |other: &&refusal::Sign| begins(sign.words[0]) && other.words[0] == sign.words[0];
+            |other: &&refusal::Sign| sign.has_first_word() && other.words[0] == sign.words[0];
         assert!(SIGNS.iter().filter(same).all(|other| other.length() == sign.length()));
         for length in [sign.length(), LOOKED_AT + 9] {
             let mut payload = vec![b'x'; length as usize];
@@ -154,7 +154,7 @@ fn of_a_refusal_less_is_handed_over_by_its_sort_and_requests_are_not_looked_at()
             }
             // An answer shorter than the examined length is compared with the short signs only, with those that are told by less
             // than their first word where it is no longer than these, and with what lets a client in.
-            let is_told = match begins(sign.words[0]) {
+            let is_told = match sign.has_first_word() {
                 true => sign.length() <= SHORT,
                 false if length < SHORT => true,
                 false => sign.is_short_welcome(),

@@ -3,6 +3,7 @@
 //! `each = share of samples in which a writer waits x mean exchange`
 //!
 //! - `beam.slow-subscriber`: a process that writes to many peers waits for one of them, and the others for it.
+//!   Of a node that is seen from outside only: `each = share of the time in which all stop x mean exchange`.
 //! - `beam.busy-port`: several processes write to the same port, a socket's or a program's, and are suspended at it.
 //!
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
@@ -66,7 +67,7 @@ impl BlockedWriters {
         let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
         let is_free = !facts.no_cpu_is_idle() && !rests;
         let are_few = is_free && (HALFWAY..HALFWAY * all).contains(&shut);
-        let [window, out] = Bulk::of(facts).shut_by_peers().filter(|_| are_few)?.map(bytes);
+        let [window, out] = Bulk::of(facts).shut_by_peers().ok().filter(|_| are_few)?.map(bytes);
         let claim = blocks(stops.share * facts.exchange_s())
             .sum(stops.words())
             .seen(format!(
