@@ -118,13 +118,15 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
-    /// Whether it is a BEAM node, also one that is seen from outside only: then the thread that is at work most often is a
-    /// scheduler by its name, `1_scheduler` or `erts_sched_1`.
-    /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c.
+    /// Whether it is a BEAM node, also one that is seen from outside only: then the thread that is at work most often has a
+    /// name as `1_scheduler`, `1_dirty_io_scheduler`, `0_poller`, or `erts_sched_1`.
+    /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c; `start_poll_thread`, sys/common/erl_check_io.c.
     pub(crate) fn has_schedulers(&self) -> bool {
         let name = self.run.evidence.fact(Subject::Target, "fullest_thread").unwrap_or("");
-        let number = name.strip_suffix("_scheduler").or(name.strip_prefix("erts_sched_"));
-        self.is_beam() || number.is_some_and(|number| number.parse::<u32>().is_ok())
+        let of_beam =
+            |of: &str| ["scheduler", "dirty_", "poller"].iter().any(|its| of.starts_with(its));
+        let is_so = |(number, of): (&str, &str)| number.parse::<u32>().is_ok() && of_beam(of);
+        self.is_beam() || name.starts_with("erts_") || name.split_once('_').is_some_and(is_so)
     }
 
     /// Whether exchanges are blocks of our own streams: none waits for another, and resources work side by side.

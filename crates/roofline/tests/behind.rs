@@ -203,6 +203,18 @@ fn drivers_of_connections_are_no_cause_where_a_process_is_full_that_owns_none() 
 }
 
 #[test]
+fn who_examines_all_its_mail_for_each_message_is_known_by_its_reductions() {
+    // The same process: 14,000 messages a second x 21,000 in its mailbox; it waits for a word of another one that has a name.
+    let (header, evidence) = recording("foreign/told-more-than-it-takes");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("beam.selective-receive"));
+    // A tenth of the reductions: it works for its messages, and looks at no other.
+    let works = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "suspect.reductions" { raw / 10 } else { raw })
+    });
+    assert_eq!(named(&header, &works).as_deref(), Some("vm.funnel"));
+}
+
+#[test]
 fn what_waits_until_an_output_is_read_waits_for_its_reader() {
     // Elixir, no node: four lines a request to the console, a pipe whose reader takes one in a millisecond.
     let (header, evidence) = recording("foreign/log-that-nobody-takes");

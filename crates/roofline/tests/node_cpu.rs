@@ -270,7 +270,7 @@ fn a_funnel_has_mail_and_works_while_schedulers_have_room() {
         let other = with(&evidence, metric, |_| Some(to));
         assert!(!of(&judged(&header, &other), "vm.funnel").binds, "{metric} {to}");
     }
-    // Nobody waits for the answers of so many; as many that never change are no work of its.
+    // Nobody waits for the answers of so many, where no request sleeps.
     let many = with(&evidence, "suspect.mailbox", |raw| Some(raw * 10_000));
     assert!(!of(&judged(&header, &many), "vm.funnel").binds);
     let full = with(&evidence, "vm.scheduler_active", |raw| Some(raw * 2));

@@ -270,7 +270,38 @@ pub(crate) struct Unread {
     pub readers: f64,
 }
 
+/// See [`Facts::slow_members`].
+pub(crate) struct SlowMembers {
+    /// Connections whose peers' windows are shut most of the time.
+    pub few: usize,
+    /// Connections that are written to.
+    pub all: usize,
+    /// What each is given. Unit: bytes a second.
+    pub per_s: f64,
+    /// The share of the time in which these windows are shut, 0 to 1.
+    pub share: f64,
+}
+
 impl Facts<'_> {
+    /// Few peers of a watched service that read slowly, where each of the others is given as much as they take: what is written to
+    /// all waits for them. Others that are written to by themselves get more.
+    pub(crate) fn slow_members(&self) -> Option<SlowMembers> {
+        let flows = self.run.flows(Side::Server);
+        let given = |flow: &Of| {
+            Some((flow.rate(tcp_info::RWND_LIMITED).ok()?, flow.rate(tcp_info::BYTES_ACKED).ok()?))
+        };
+        let given = flows.iter().filter_map(given).filter(|(_, per_s)| *per_s > 0.0);
+        let (slow, others): (Vec<_>, Vec<_>) = given.partition(|(shut, _)| *shut >= HALFWAY);
+        let median =
+            |of: &[(f64, f64)], which: fn(&(f64, f64)) -> f64| middle(of.iter().map(which));
+        let (few, all) = (slow.len(), slow.len() + others.len());
+        let [share, per_s] = [median(&slow, |of| of.0)?, median(&slow, |of| of.1)?];
+        let as_much = median(&others, |of| of.1)? / per_s;
+        let are_few = (few as f64) < HALFWAY * all as f64;
+        let is_so = are_few && (EXPLAINED..=1.0 / EXPLAINED).contains(&as_much);
+        is_so.then_some(SlowMembers { few, all, per_s, share })
+    }
+
     pub(crate) fn unread(&self) -> Result<Unread, Missing> {
         let readers: Vec<Of> = self.run.flows(Side::Server).into_iter().filter(carries).collect();
         let share = mean_over(&readers, full)?;

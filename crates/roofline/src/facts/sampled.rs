@@ -77,6 +77,15 @@ impl Process<'_> {
             && least < most
     }
 
+    /// Whether it examines all of a long mailbox for each message that it takes, of which so many come a second, by one of these
+    /// counts: a reduction for each message examined.
+    pub fn looks_at_all(&self, came: [f64; 2]) -> bool {
+        let there = self.mailbox as f64;
+        let taken = self.reductions / there.max(1.0);
+        let as_many = |came: &f64| (HALFWAY..=1.0 / HALFWAY).contains(&(taken / came.max(1e-9)));
+        there >= FEW * FEW && came.iter().any(as_many)
+    }
+
     /// Whether most of those that wait in a call wait for it, and the others for no second process.
     pub fn is_called(&self) -> bool {
         self.callers >= HALFWAY && !self.is_one_of_several

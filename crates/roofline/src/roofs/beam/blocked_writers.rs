@@ -3,7 +3,8 @@
 //! `each = share of samples in which a writer waits x mean exchange`
 //!
 //! - `beam.slow-subscriber`: a process that writes to many peers waits for one of them, and the others for it.
-//!   Of a node that is seen from outside only: `each = share of the time in which all stop x mean exchange`.
+//!   Of a node that is seen from outside only: `each = share of the time in which few peers' windows are shut x mean exchange`,
+//!   where each of the others is given as much as these take.
 //! - `beam.busy-port`: several processes write to the same port, a socket's or a program's, and are suspended at it.
 //!
 //! Source: inet(3), `high_watermark`, `send_timeout`; erlang(3), `system_monitor`, `busy_port`.
@@ -56,23 +57,17 @@ impl BlockedWriters {
             .lifted_by(self.remedies(longest.is_some())))
     }
 
-    /// Of a watched node that is not seen inside: all stop while few of the peers that it writes to read nothing.
+    /// Of a watched node that is not seen inside: who is written to gets no more than few peers take.
     fn outside(self, facts: &Facts) -> Option<Claim> {
         let is_outside = facts.run.node().is_err() && facts.has_schedulers();
-        let stops =
-            Stops::of(facts).filter(|_| is_outside && matches!(self, BlockedWriters::One))?;
-        let shut = facts.ports(|port| port.held.window);
-        let all = facts.ports(|port| port.connections);
-        // Who rests reads later, and what waits for a CPU waits for no peer.
-        let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
-        let is_free = !facts.no_cpu_is_idle() && !rests;
-        let are_few = is_free && (HALFWAY..HALFWAY * all).contains(&shut);
-        let [window, out] = Bulk::of(facts).shut_by_peers().ok().filter(|_| are_few)?.map(bytes);
-        let claim = blocks(stops.share * facts.exchange_s())
-            .sum(stops.words())
+        let is_one = matches!(self, BlockedWriters::One);
+        let slow = facts.slow_members().filter(|_| is_outside && is_one)?;
+        let (SlowMembers { few, all, share, .. }, per_s) = (&slow, Bytes(slow.per_s as u64));
+        let claim = blocks(share.min(1.0) * facts.exchange_s())
+            .sum(format!("the slowest reads {per_s}/s, and each of the others gets no more"))
             .seen(format!(
-                "of {all:.0} connections {shut:.1} wait for their peers to read: their windows, at most {window}, were shut \
-                 while bytes waited, with {out} in flight"
+                "of {all} connections {few} wait for their peers to read, for most of the time; the others, whose peers read, \
+                 are given as much: one writes to all, and waits for the slowest"
             ))
             .lifted_by(self.remedies(true));
         Some(claim)

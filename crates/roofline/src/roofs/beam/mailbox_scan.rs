@@ -3,9 +3,12 @@
 //! `each = searches x messages that stay / throughput`, at the cost of examining a message
 //!
 //! - `beam.send-mailbox-scan`: `gen_tcp:send/2`, which before OTP 26 waits so for the driver's reply.
-//! - `beam.selective-receive`: the receive of data itself, or another receive of the owner.
+//! - `beam.selective-receive`: the receive of data itself, or another receive of the owner, or of a process that it tells. Where what
+//!   is there comes and goes, that process is known by its reductions, one for each message that it examines:
+//!   `reductions = messages taken x messages there`.
 //!
-//! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes".
+//! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes"; `i_loop_rec_end` of erts/emulator/beam, which counts a
+//! reduction.
 
 use crate::prelude::*;
 
@@ -48,9 +51,17 @@ impl MailboxScan {
                 search(each.of.mean(owner::MAILBOX)?, 0.0, each.writes);
             }
         }
+        // Whether what is there is work, and nothing that nobody takes.
+        let mut are_taken = false;
+        let came = [facts.attained, all.iter().map(|each| each.reads).sum()];
         for asked in facts.processes.iter().filter(|of| !of.is_owner && of.running >= HALFWAY) {
             let standing = asked.standing(u64::from(facts.run.connections())) as f64;
             search(standing, facts.attained.min(asked.running / searched(standing)), 0.0);
+            if standing == 0.0 && asked.looks_at_all(came) {
+                are_taken = true;
+                let there = asked.mailbox as f64;
+                search(there, asked.reductions / there, 0.0);
+            }
         }
         let both = send + receive;
         let mine = if self == MailboxScan::Send { send } else { receive };
@@ -68,10 +79,10 @@ impl MailboxScan {
                  {code:.2} CPUs that run code"
             ))
             .at_least(Least::OfTarget)
-            .lifted_by(self.remedies()))
+            .lifted_by(self.remedies(are_taken)))
     }
 
-    fn remedies(self) -> Vec<Remedy> {
+    fn remedies(self, are_taken: bool) -> Vec<Remedy> {
         let empty = Remedy::by_knob(
             ("mailbox_junk", "0"),
             "leaves nothing to search",
@@ -90,6 +101,6 @@ impl MailboxScan {
                  process for work that other processes send to",
             ),
         };
-        vec![empty, own]
+        if are_taken { vec![own] } else { vec![empty, own] }
     }
 }

@@ -15,15 +15,17 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let callers = facts.callers();
     let taken = |of: &Process| if of.waits_inside() { of.wanted() } else { of.running };
     let is_full = facts.place.resource == Some(Resource::Process);
+    let sleep = facts.inside.asleep >= (HALFWAY * facts.under_way()).max(1.0);
     let asked = facts.processes.iter().filter(|of| {
         let has_mail = of.standing(callers) > 0 || of.mailbox > 0;
         let is_asked = has_mail && of.with_mail >= HALFWAY && of.waiting(callers) <= callers;
-        let keeps_none = is_full && of.with_mail < HALFWAY && of.running >= FULL;
+        // Messages beyond one a caller are several of a request, unless no request waits.
+        let works_always = is_full && of.running >= FULL && (of.with_mail < HALFWAY || sleep);
         let is_called = of.is_called() && taken(of) >= HALFWAY;
         // Who owns a connection reads it, unless it takes none of its messages for a while.
         let may_serve = !of.is_owner || of.passes_over();
         let is_server = may_serve && !of.is_one_of_several && !of.is_log_handler();
-        is_server && (is_called || is_asked || keeps_none)
+        is_server && (is_called || is_asked || works_always)
     });
     if let Ok(claim) = of_a_kind(facts) {
         return Ok(claim);
