@@ -44,18 +44,14 @@ pub struct Advice {
     pub is_bound: bool,
 }
 
-/// An option of a socket, and its value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SocketOption {
-    NoDelay,
-    /// Head and body in one write; no option.
-    OneWrite,
-    DefaultReceiveBuffer,
-    /// No `TCP_CORK`, or taken out after each answer.
-    NoCork,
-    DefaultSendBuffer,
-    NoPacing,
-    Backlog(u64),
+/// An option of a socket, as it should be.
+pub struct SocketOption {
+    /// Its name and value, its value as a knob of a server of ours, and as a key of a plan for our engine.
+    names: (&'static str, &'static str, Option<&'static str>, Option<&'static str>),
+    /// By hand, for an Erlang programmer.
+    erlang: &'static str,
+    /// For others.
+    other: &'static str,
 }
 
 impl Remedy {
@@ -91,14 +87,14 @@ impl Remedy {
 
     /// A socket option of one end; a key of the plan for our own engine.
     pub fn socket(facts: &Facts, option: SocketOption, side: Side, does: impl Text) -> Self {
-        let (name, value, of_server, of_engine) = option.names();
+        let (name, value, of_server, of_engine) = option.names;
         if let (Side::Client, Load::Made, Some(value)) = (side, facts.load, of_engine) {
-            let by_hand = option.by_hand(false).replace("the accepted sockets", "its sockets");
+            let by_hand = option.other.replace("the accepted sockets", "its sockets");
             let by_hand = format!("in the client: {by_hand}");
             return Self::plan((format!("engine.{name}"), value), does, by_hand);
         }
         let is_server = side == Side::Server;
-        let by_hand = option.by_hand(is_server && facts.is_beam());
+        let by_hand = if is_server && facts.is_beam() { option.erlang } else { option.other };
         let whose = if is_server { "socket" } else { "client" };
         let knob = of_server.filter(|_| is_server).map(|value| (name, value.to_owned()));
         Self { knob, ..Self::plan((format!("{whose}.{name}"), value), does, by_hand) }
@@ -164,57 +160,45 @@ impl Remedy {
 }
 
 impl SocketOption {
-    /// Its name and value, its value as a knob of a server of ours, and as a key of a plan for our engine.
-    fn names(&self) -> (&'static str, String, Option<&'static str>, Option<&'static str>) {
-        let pinned = |name| (name, "default".into(), Some("0"), Some("default"));
-        match self {
-            SocketOption::NoDelay => ("nodelay", "on".into(), Some("on"), Some("true")),
-            SocketOption::OneWrite => ("write", "combined".into(), Some("combined"), None),
-            SocketOption::DefaultReceiveBuffer => pinned("recbuf"),
-            SocketOption::DefaultSendBuffer => pinned("sndbuf"),
-            SocketOption::NoPacing => ("pacing", "none".into(), None, None),
-            SocketOption::NoCork => ("cork", "off".into(), None, None),
-            SocketOption::Backlog(size) => ("backlog", size.to_string(), None, None),
-        }
-    }
-
-    /// For an Erlang programmer, or for others.
-    fn by_hand(&self, beam: bool) -> String {
-        let (erlang, other) = match self {
-            SocketOption::NoDelay => (
-                "{nodelay, true} in the listen options; without touching code: \
+    pub const NO_DELAY: Self = Self {
+        names: ("nodelay", "on", Some("on"), Some("true")),
+        erlang: "{nodelay, true} in the listen options; without touching code: \
                  erl -kernel inet_default_listen_options '[{nodelay,true}]'",
-                "set TCP_NODELAY on the accepted sockets (nginx: tcp_nodelay on; Java: setTcpNoDelay(true); \
+        other: "set TCP_NODELAY on the accepted sockets (nginx: tcp_nodelay on; Java: setTcpNoDelay(true); \
                  Python: setsockopt(IPPROTO_TCP, TCP_NODELAY, 1))",
-            ),
-            SocketOption::OneWrite => (
-                "one gen_tcp:send(Socket, [Head, Body]) instead of two sends",
-                "write head and body with one call (writev, a buffered writer flushed once)",
-            ),
-            SocketOption::DefaultReceiveBuffer => (
-                "remove {recbuf, N} from the socket options (set {buffer, N} instead, if it was meant for the \
+    };
+
+    /// Head and body in one write; no option.
+    pub const ONE_WRITE: Self = Self {
+        names: ("write", "combined", Some("combined"), None),
+        erlang: "one gen_tcp:send(Socket, [Head, Body]) instead of two sends",
+        other: "write head and body with one call (writev, a buffered writer flushed once)",
+    };
+
+    pub const DEFAULT_RECEIVE_BUFFER: Self = Self {
+        names: ("recbuf", "default", Some("0"), Some("default")),
+        erlang: "remove {recbuf, N} from the socket options (set {buffer, N} instead, if it was meant for the \
                  driver): the kernel then sizes the window",
-                "do not set SO_RCVBUF: the kernel then sizes the window, up to net.ipv4.tcp_rmem",
-            ),
-            SocketOption::DefaultSendBuffer => (
-                "remove {sndbuf, N} from the socket options: the kernel then sizes the buffer",
-                "do not set SO_SNDBUF: the kernel then sizes the buffer, up to net.ipv4.tcp_wmem",
-            ),
-            SocketOption::NoPacing => (
-                "remove {raw, 1, 47, _} (SO_MAX_PACING_RATE) from the socket options, or raise it",
-                "remove SO_MAX_PACING_RATE from the sender's sockets, or raise it",
-            ),
-            SocketOption::NoCork => (
-                "remove {raw, 6, 3, _} (TCP_CORK) from the socket options, or set it to <<0:32/native>> when an answer is \
+        other: "do not set SO_RCVBUF: the kernel then sizes the window, up to net.ipv4.tcp_rmem",
+    };
+
+    pub const DEFAULT_SEND_BUFFER: Self = Self {
+        names: ("sndbuf", "default", Some("0"), Some("default")),
+        erlang: "remove {sndbuf, N} from the socket options: the kernel then sizes the buffer",
+        other: "do not set SO_SNDBUF: the kernel then sizes the buffer, up to net.ipv4.tcp_wmem",
+    };
+
+    pub const NO_PACING: Self = Self {
+        names: ("pacing", "none", None, None),
+        erlang: "remove {raw, 1, 47, _} (SO_MAX_PACING_RATE) from the socket options, or raise it",
+        other: "remove SO_MAX_PACING_RATE from the sender's sockets, or raise it",
+    };
+
+    /// No `TCP_CORK`, or taken out after each answer.
+    pub const NO_CORK: Self = Self {
+        names: ("cork", "off", None, None),
+        erlang: "remove {raw, 6, 3, _} (TCP_CORK) from the socket options, or set it to <<0:32/native>> when an answer is \
                  written; write an answer in one gen_tcp:send",
-                "set TCP_CORK to 0 when an answer is written, and no MSG_MORE with its last part; better, one write an answer",
-            ),
-            SocketOption::Backlog(_) => (
-                "{backlog, SIZE} in the listen options (gen_tcp's default is 5)",
-                "a backlog of SIZE where the server calls listen(2) (nginx: listen ... backlog=SIZE; Apache: \
-                 ListenBacklog SIZE), and net.core.somaxconn at least as high",
-            ),
-        };
-        (if beam { erlang } else { other }).replace("SIZE", &self.names().1)
-    }
+        other: "set TCP_CORK to 0 when an answer is written, and no MSG_MORE with its last part; better, one write an answer",
+    };
 }

@@ -39,8 +39,8 @@ impl Buffers {
         let tuned = format!("the kernel tunes the {}'s {} buffers", found.side, self.names().0);
         silent_if(found.size != Size::Fixed, tuned)?;
         let (option, what) = match self {
-            Buffers::Receive => (SocketOption::DefaultReceiveBuffer, "window"),
-            Buffers::Send => (SocketOption::DefaultSendBuffer, "buffer"),
+            Buffers::Receive => (SocketOption::DEFAULT_RECEIVE_BUFFER, "window"),
+            Buffers::Send => (SocketOption::DEFAULT_SEND_BUFFER, "buffer"),
         };
         let does = format!("lets the kernel grow the {what} to what the path needs");
         Ok(self.holds(&found, facts)?.lifted_by([Remedy::socket(facts, option, found.side, does)]))
@@ -133,7 +133,6 @@ fn window(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
 
 /// A send buffer that kept the kernel's initial size.
 fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
-    let claim = buffer(of, facts)?;
     let first = of.bulk.room_for(of.bytes, of.bytes);
     let name = Buffers::Send.names().1;
     // Without the setting: Linux's default, ip-sysctl.rst.
@@ -143,7 +142,7 @@ fn initial(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     let remedy = Remedy::kernel(name, value, of.side, does).or_of_path(facts);
     let first = "it is the kernel's initial size for ten segments, which grows only while the congestion window is \
                  full";
-    Ok(claim.also(Some(first.into())).lifted_by([remedy]))
+    Ok(buffer(of, facts)?.also(Some(first.into())).lifted_by([remedy]))
 }
 
 fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {

@@ -31,7 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{held:.1} of {all:.1} exchanges wait in the {side}'s socket: less than a segment, with nothing in flight and \
              room in both windows"
         ))
-        .lifted_by([Remedy::socket(facts, SocketOption::NoCork, side, does)]))
+        .lifted_by([Remedy::socket(facts, SocketOption::NO_CORK, side, does)]))
 }
 
 /// Less than a segment waits, with nothing in flight that it could wait for.

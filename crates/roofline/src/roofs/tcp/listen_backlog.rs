@@ -19,8 +19,7 @@ const RETRY_S: f64 = 1.0;
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let run = &facts.run;
     silent_if(!run.header.target.local, "the target's listener is on another host")?;
-    let stack = run.of(Subject::Stack(Side::Server));
-    let grown = |metric| stack.delta(metric).map(|(count, _)| count);
+    let grown = |metric| run.of(Subject::Stack(Side::Server)).delta(metric).map(|(count, _)| count);
     // Without SYN cookies the queue of half-open connections, as long as the backlog, drops as well.
     let half_open = grown(netstat::REQ_Q_FULL_DROP).unwrap_or(0);
     let confirmed = grown(netstat::LISTEN_OVERFLOWS)? + half_open;
@@ -54,7 +53,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let queue = backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"));
     let on = listener.map_or(String::new(), |(port, _)| format!(" of port {port}"));
     let late = run.load.connect.share_within(1_000_000_000, u64::MAX) * 100.0;
-    let late = (late > 0.0).then(|| format!("{late:.1} % of connects took a second or more"));
     Ok(Claim::cause(vec![Part::TurnedAway { asked, served: made }])
         .sum(format!(
             "{lost:.0} of {asked:.0} connections found {queue} full and retry after a second"
@@ -62,7 +60,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "the queue{on} overflowed {lost:.0} times while {made:.0} connections were accepted"
         ))
-        .also(late)
+        .also((late > 0.0).then(|| format!("{late:.1} % of connects took a second or more")))
         .lifted_by(remedies(facts, backlog)))
 }
 
@@ -73,8 +71,14 @@ fn remedies(facts: &Facts, backlog: Option<u64>) -> Vec<Remedy> {
     let most = most.and_then(|most| most.parse::<u64>().ok());
     let capped = most.is_some() && backlog >= most;
     let enough = most.filter(|_| !capped).unwrap_or(MOST);
-    let longer = Remedy::socket(facts, SocketOption::Backlog(enough), Side::Server, does)
-        .with_knob("backlog", enough.to_string());
+    let how = match facts.is_beam() {
+        true => format!("{{backlog, {enough}}} in the listen options (gen_tcp's default is 5)"),
+        false => format!(
+            "a backlog of {enough} where the server calls listen(2) (nginx: listen ... backlog={enough}; Apache: \
+             ListenBacklog {enough}), and net.core.somaxconn at least as high"
+        ),
+    };
+    let longer = Remedy::erlang(("backlog", &enough.to_string()), does, &how);
     let does = "lets the kernel grant a longer backlog";
     let sysctl = Remedy::kernel(SOMAXCONN, MOST.to_string(), Side::Server, does);
     if capped { vec![sysctl, longer] } else { vec![longer] }

@@ -38,6 +38,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (connections, took) = (facts.run.connections_words(), duration(each));
     let at_once = "sends the second write at once, not after the first one's ACK";
     let in_one = "sends head and body in one write, so no second write waits";
+    let remedies = [(SocketOption::NO_DELAY, at_once), (SocketOption::ONE_WRITE, in_one)]
+        .map(|(option, does)| Remedy::socket(facts, option, side, does));
     let rate = facts.rate_at(each);
     // A watched service's headers tell it of its clients, whose sockets are theirs.
     let at = match facts.load {
@@ -47,10 +49,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(at, each)
         .sum(format!("{connections} / {took} held by Nagle {} = {rate}", facts.each()))
         .seen(seen)
-        .lifted_by(
-            [(SocketOption::NoDelay, at_once), (SocketOption::OneWrite, in_one)]
-                .map(|(option, does)| Remedy::socket(facts, option, side, does)),
-        ))
+        .lifted_by(remedies))
 }
 
 /// The service's own question to a peer, held in its socket, or one of that peer's.
@@ -108,8 +107,7 @@ fn watched(facts: &Facts) -> Result<Stall, Silent> {
     let held = if facts.watched.is_empty() { held_by_flows(facts)? } else { held };
     silent_if(held <= 0.0, "no connection was held by Nagle")?;
     let seen = format!(
-        "{held:.1} connections at a time hold less than a segment, with an ACK outstanding and room in both \
-         windows"
+        "{held:.1} connections at a time hold less than a segment, with an ACK outstanding and room in both windows"
     );
     Ok((Side::Server, held / facts.attained, seen))
 }

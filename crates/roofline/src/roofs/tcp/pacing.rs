@@ -21,5 +21,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "the pacing rate was constant at {set}/s; in {waits} of the samples with data to send, bytes waited with \
              room in both windows"
         ))
-        .lifted_by([Remedy::socket(facts, SocketOption::NoPacing, bulk.sender, does)]))
+        .lifted_by([Remedy::socket(facts, SocketOption::NO_PACING, bulk.sender, does)]))
 }
