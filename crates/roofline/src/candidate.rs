@@ -5,14 +5,10 @@ use crate::prelude::*;
 pub(crate) struct Candidate {
     pub id: &'static str,
     pub rank: Rank,
-    /// The resource that its remedy enlarges, which always gives something.
-    pub enlarges: Option<Resource>,
-    /// The resource whose work its remedy spares.
-    pub takes: Option<Resource>,
+    /// The one of its claim's parts that is named first, and gives most.
+    pub part: Part,
     /// Attained after lifting it by attained now; of what was turned away, asked by served.
     pub gain: f64,
-    /// The share of what was asked that was turned away, 0 to 1.
-    pub lost: f64,
     pub interval: (f64, f64),
     pub advice: Vec<Advice>,
 }
@@ -34,8 +30,8 @@ pub(crate) enum Rank {
 impl Candidate {
     /// Whether so many more got nothing that this is no cause of most of it.
     pub fn is_part_of(&self, other: &Self) -> bool {
-        let ranks = (self.rank, other.rank);
-        ranks == (Rank::TurnedAway, Rank::TurnedAwayOnly) && self.lost < HALFWAY * other.lost
+        let (ranks, most) = ((self.rank, other.rank), HALFWAY * other.part.lost());
+        ranks == (Rank::TurnedAway, Rank::TurnedAwayOnly) && self.part.lost() < most
     }
 
     /// Whether the other's gain lies within this one's interval.
@@ -62,29 +58,16 @@ pub(crate) fn of_claim(
     listed.ceiling = ceiling.map(OpRate);
     listed.share = ceiling.map(|rate| facts.attained / rate);
     (listed.sum, listed.because) = (claim.sum.clone(), claim.seen.clone());
-    if !claim.is_sized {
-        return None;
-    }
-    let parts = claim.parts.iter();
-    let of_part = |part| Some((rank(claim, part), lifted(facts, claim, part)?, part));
-    let (rank, predicted, part) = parts
-        .filter_map(of_part)
-        .reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a })?;
+    let of_part = |part| Some((rank(claim, part), lifted(facts, claim, part)?, *part));
+    let parts = claim.parts.iter().filter(|_| claim.is_sized).filter_map(of_part);
+    let (rank, predicted, part) =
+        parts.reduce(|a, b| if (b.0, -b.1.mid.0) < (a.0, -a.1.mid.0) { b } else { a })?;
     let by = |rate: OpRate| rate.0 / facts.attained.max(1e-12);
-    let lost = match part {
-        Part::TurnedAway { asked, served } => 1.0 - served / asked,
-        _ => 0.0,
-    };
     let gain = by(predicted.mid);
     let predicted = claim.least.map_or(predicted, |least| at_least(facts, least, predicted));
     let interval = (by(predicted.low), by(predicted.high));
-    let advice = advice(facts, claim, part, predicted);
-    let [enlarges, takes] = match *part {
-        Part::Capacity { resource, .. } => [Some(resource), None],
-        Part::Work { resource, .. } => [None, Some(resource)],
-        _ => [None; 2],
-    };
-    Some(Candidate { id, rank, enlarges, takes, gain, lost, interval, advice })
+    let advice = advice(facts, claim, &part, predicted);
+    Some(Candidate { id, rank, part, gain, interval, advice })
 }
 
 /// Where the part is what it takes at least, all that the service takes may be its own. It ranks by what is known.
@@ -102,9 +85,7 @@ fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
 fn rank(claim: &Claim, part: &Part) -> Rank {
     match (part, claim.role) {
         (Part::TurnedAway { .. }, Role::Cause | Role::Elsewhere) => Rank::TurnedAway,
-        (Part::TurnedAway { asked, served }, Role::Place) if asked - served < AGREE * asked => {
-            Rank::FewTurnedAway
-        }
+        (Part::TurnedAway { .. }, Role::Place) if part.lost() < AGREE => Rank::FewTurnedAway,
         (Part::TurnedAway { .. }, Role::Place) => Rank::TurnedAwayOnly,
         (Part::Capacity { resource: Resource::Load, .. }, _) => Rank::Load,
         (_, Role::Cause) => Rank::Cause,
@@ -217,7 +198,7 @@ fn watched_delay(facts: &Facts, claim: &Claim, at: At, each: f64) -> Option<Pred
     let is_cause = claim.role == Role::Cause && rest && more >= 1.0 + SPLIT;
     let is_much = (place.of >= 1.0 || is_cause) && share >= HOLDS;
     (is_much && is_asked && is_there && !is_elsewhere)
-        .then(|| watched_with(facts, 1.0 - share, None, idle))
+        .then(|| watched_with(facts, left, idle, (None, 0.0)))
 }
 
 fn delay(facts: &Facts, at: At, each: f64) -> Option<Predicted> {
@@ -295,7 +276,6 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
         return None;
     }
     let spaced = facts.experiment.as_ref().and_then(|it| it.spaced_s);
-    let idle = || facts.ports(|port| port.idle);
     Some(match (&facts.model, spaced) {
         // Without the set rate an exchange takes its time after a pause.
         (Some(model), Some(spaced)) if place.regime == Regime::RateSet => {
@@ -305,19 +285,19 @@ fn capacity(facts: &Facts, claim: &Claim, resource: Resource, size: [f64; 2]) ->
             let (times, connections) = more(facts, claim, resource, at_once.max(1e-6));
             model.with_more_at(resource, times, connections)
         }
-        (None, _) if resource == Resource::Slots => {
-            watched_with(facts, (place.of / at_once).recip(), Some(resource), idle())
+        (None, _) => {
+            let more = if resource == Resource::Slots { place.of / at_once } else { TWICE };
+            let left = more.recip().clamp(FEW.recip(), 1.0);
+            watched_with(facts, left, facts.ports(|port| port.idle), (Some(resource), 0.0))
         }
-        (None, _) => watched_with(facts, TWICE.recip(), Some(resource), idle()),
     })
 }
 
 /// Of a watched service: the rate where those under way take this share of their time. Clients that ask again when
 /// answered, after the pause they make now, ask more (a closed network); clients with a rate of their own do not.
-/// Other resources keep their headroom.
-fn watched_with(facts: &Facts, left: f64, lifted: Option<Resource>, idle: f64) -> Predicted {
-    let left = left.clamp(FEW.recip(), 1.0);
-    let room = |most: f64, heat| most.min(facts.stations.room(heat, lifted, 0.0).max(1.0));
+/// Resources keep their headroom but for the one lifted, of which so much is spared.
+fn watched_with(facts: &Facts, left: f64, idle: f64, of: (Option<Resource>, f64)) -> Predicted {
+    let room = |most: f64, heat| most.min(facts.stations.room(heat, of.0, of.1).max(1.0));
     let mid = room(asked_with(facts, left, idle), Heat::Warm);
     times(facts, [1.0, mid, room(left.recip(), Heat::Hot).max(mid)])
 }
@@ -373,15 +353,10 @@ fn by_use(facts: &Facts, resource: Resource, each: f64) -> Option<Predicted> {
     let full = at_place.or_else(|| cpus.into_iter().find(is_full))?;
     // A process that waits in the midst of a call is held by it, and not by what it uses.
     let of = facts.stations.of_resource(full).filter(|of| of.fullness() >= HALFWAY)?;
-    let used = of.used;
-    let spared = (each * facts.attained).min(used);
-    let most = used / (used - spared).max(used / 1e6);
-    let room = |heat| most.min(facts.stations.room(heat, Some(full), spared).max(1.0));
-    let (mid, high) = (
-        room(Heat::Warm).min(asked_with(facts, most.recip(), facts.ports(|port| port.idle))),
-        room(Heat::Hot),
-    );
-    (spared >= HOLDS * used).then(|| times(facts, [1.0, mid, high.max(mid)]))
+    let spared = (each * facts.attained).min(of.used);
+    let left = ((of.used - spared) / of.used).max(1e-6);
+    let is_much = spared >= HOLDS * of.used;
+    is_much.then(|| watched_with(facts, left, facts.ports(|port| port.idle), (Some(full), spared)))
 }
 
 /// Whether enough exchanges are where a delay is claimed; without an account its size has to do.

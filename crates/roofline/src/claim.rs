@@ -67,11 +67,6 @@ impl Claim {
         Self { least: Some(whose), ..self }
     }
 
-    /// Whoever the service writes to waits, where this is so.
-    pub fn stalls_all_if(self, stalls_all: bool) -> Self {
-        Self { stalls_all, ..self }
-    }
-
     pub fn sum(self, sum: impl Text) -> Self {
         Self { sum: sum.into(), ..self }
     }
@@ -113,7 +108,7 @@ pub enum Role {
 }
 
 /// One thing that a mechanism does to exchanges.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
     /// Time that it adds to an exchange, in seconds: a held write, a window, a timer.
     Delay { at: At, each: f64 },
@@ -131,6 +126,14 @@ impl Part {
     /// `each` is in seconds.
     pub fn capacity(resource: Resource, at_once: f64, each: f64) -> Self {
         Part::Capacity { resource, at_once, each }
+    }
+
+    /// The share of what was asked for that was not served, 0 to 1.
+    pub fn lost(&self) -> f64 {
+        match self {
+            Part::TurnedAway { asked, served } => 1.0 - served / asked,
+            _ => 0.0,
+        }
     }
 }
 

@@ -143,19 +143,20 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let mut roofs: Vec<Assessed> = ROOFS.iter().map(assess).collect();
     candidates.sort_by(|a, b| a.rank.cmp(&b.rank).then(b.gain.total_cmp(&a.gain)));
     // A watched service that refuses a few does what it is there for: they are told, and limit nothing.
-    let is_few = |of: &Candidate| facts.load == Load::Watched && of.rank == Rank::FewTurnedAway;
+    let is_watched = facts.load == Load::Watched;
+    let is_few = |of: &Candidate| is_watched && of.rank == Rank::FewTurnedAway;
     let (few, candidates): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_few);
     let named = candidates.first();
     // A made load asks again at once: its failures are as many as it repeats.
-    let is_part_of =
-        |of: &Candidate, all: &Candidate| facts.load == Load::Watched && of.is_part_of(all);
-    let all = candidates.iter().find(|all| named.is_some_and(|of| is_part_of(of, all)));
-    let named = all.or(named);
+    let all = |all: &&Candidate| is_watched && named.is_some_and(|of| of.is_part_of(all));
+    let named = candidates.iter().find(all).or(named);
     // What fills it, where that gives as much.
-    let fills = |of: &&Candidate| {
-        named.is_some_and(|named| {
-            named.enlarges.is_some() && of.takes == named.enlarges && named.ties(of)
-        })
+    let fills = |of: &&Candidate| match (named, of.part) {
+        (Some(named), Part::Work { resource: by, .. }) => {
+            matches!(named.part, Part::Capacity { resource, .. } if resource == by)
+                && named.ties(of)
+        }
+        _ => false,
     };
     let named = candidates.iter().find(fills).or(named);
     let is_named = |roof: &Assessed| named.is_some_and(|named| named.id == roof.id);
@@ -164,7 +165,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
             let (by, says) = (Some(of.id.clone()), format!("{}: {}", of.title, of.sum));
             Verdict { state: Answer::Bound, by, says }
         }
-        None if facts.load == Load::Watched => watched(facts, &roofs, &few),
+        None if is_watched => watched(facts, &roofs, &few),
         None => Verdict::none(Answer::Unexplained, unexplained(facts)),
     };
     let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
@@ -175,7 +176,6 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);
     let order = |roof: &Assessed| (!is_named(roof), !roof.binds, roof.state);
     roofs.sort_by(|a, b| order(a).cmp(&order(b)).then(rate(a).total_cmp(&rate(b))));
-    let turned_away = named.is_some_and(|named| named.lost > 0.0);
     Judgement {
         latency: Latency::of(facts, &claims),
         place: facts.place.clone(),
@@ -183,7 +183,7 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
         roofs,
         verdict,
         also,
-        turned_away,
+        turned_away: named.is_some_and(|named| named.part.lost() > 0.0),
     }
 }
 

@@ -26,19 +26,11 @@ fn claim(asked: f64, served: f64, by_hand: &str) -> Claim {
 }
 
 fn made(facts: &Facts) -> Result<Claim, Silent> {
-    let (failed, unanswered) = (failed(facts), unanswered(facts));
+    let (failed, lost) = (failed(facts), |claim: &Claim| claim.parts[0].lost());
     // A few that timed out are those that had no answer.
-    match unanswered {
+    match unanswered(facts) {
         Some(claim) if failed.as_ref().map_or(0.0, lost) < lost(&claim) => Ok(claim),
         _ => failed,
-    }
-}
-
-/// The share of what was asked for that was not served, 0 to 1.
-fn lost(claim: &Claim) -> f64 {
-    match claim.parts.first() {
-        Some(Part::TurnedAway { asked, served }) => 1.0 - served / asked,
-        _ => 0.0,
     }
 }
 
@@ -89,13 +81,12 @@ fn failed(facts: &Facts) -> Result<Claim, Silent> {
     causes.retain(|(_, count)| *count > 0);
     causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let most = causes.iter().take(3).map(|(cause, count)| format!("{count} {cause}"));
-    let said = Vec::from_iter(most).join(", ");
     let errors = errors_of_requests as f64 / load.answered.max(1) as f64;
     let good = OpRate(load.good_throughput.0 * (1.0 - errors));
     let log = "its log says why: a limit of connections, requests or their size (503, 429, 413, 431, 400), a worker that died (reset), a timeout of its own (closed)";
     Ok(claim(asked as f64, (asked - lost) as f64, log)
         .sum(format!("{lost} of {asked} exchanges failed or were refused; {good} good answers"))
-        .seen(said))
+        .seen(Vec::from_iter(most).join(", ")))
 }
 
 /// Answers of any other status of 4xx, where they are most of all and nobody said that they are right.

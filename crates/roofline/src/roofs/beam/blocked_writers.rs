@@ -50,8 +50,7 @@ impl BlockedWriters {
                  second"
             ),
         };
-        Ok(blocks(share * exchange)
-            .stalls_all_if(is_one)
+        Ok(Claim { stalls_all: is_one, ..blocks(share * exchange) }
             .sum(format!("{shown} of {}", facts.took(exchange)))
             .seen(seen)
             .lifted_by(self.remedies(longest.is_some())))
