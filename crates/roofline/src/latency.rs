@@ -34,8 +34,8 @@ impl Latency {
             _ => None,
         };
         let sized = claims.iter().filter(|(.., claim)| claim.is_sized);
-        let parts = sized.flat_map(|of| of.2.parts.iter().map(move |part| (of, part)));
-        let delays = parts.filter_map(|(of, part)| Some((of, fits(part)?)));
+        let delays =
+            sized.flat_map(|of| of.2.parts.iter().filter_map(fits).map(move |each| (of, each)));
         let largest = delays.reduce(|most, of| if of.1 > most.1 { of } else { most });
         let by = largest.map(|((id, ..), _)| (*id).to_owned());
         let (here, takes, each) = (duration(there), duration(whole), facts.each());

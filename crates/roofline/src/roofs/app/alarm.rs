@@ -13,7 +13,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(share == 0.0, "no alarm is set")?;
     let named = run.fact(Subject::Node, "alarms").unwrap_or("?");
     let unread = mean_over(&run.flows(Side::Server), |flow| flow.mean(tcp_info::RQUEUE));
-    let words = |of| format!("its connections have {} unread on average", bytes(of));
     // Where nothing is read at all, an exchange has no time.
     let each = |count: f64| if facts.attained > 0.0 { count / facts.attained } else { 0.0 };
     let waits = Part::Delay { at: At::Service, each: each(share * facts.under_way()) };
@@ -22,7 +21,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sized_if(share >= HALFWAY)
         .sum(format!("{named}: publishing connections are not read while it is set"))
         .seen(format!("an alarm was set in {} of samples, the last: {named}", in_percent(share)))
-        .also(unread.ok().map(words))
+        .also(unread.ok().map(|of| format!("its connections have {} unread on average", bytes(of))))
         .lifted_by([remedy(named)]))
 }
 

@@ -25,12 +25,11 @@ impl AtOnce {
                 .seen(seen(facts))
                 .lifted_by([go_on()]));
         }
-        let is_made = facts.load == Load::Made;
         let own = facts.application_serves_fewer();
         let own = own.filter(|_| facts.place.station == Some(Station::Application));
         let (at_once, alone) = match own {
             Some((_, at_once)) => (Estimate::exact(at_once), at_once.max(1.0) / facts.attained),
-            None if is_made => loaded(facts)?,
+            None if facts.load == Load::Made => loaded(facts)?,
             None => watched::served(facts)?,
         };
         let is_one = at_once.mid < TWO;
@@ -135,9 +134,7 @@ const LINE: f64 = 100.0;
 /// `; 1.58 KiB for each were written to files`, in whole pages, and by all of its processes: a log may be written by one at a time.
 fn writes(facts: &Facts) -> String {
     let written = facts.run.of(Subject::Target).rate(process::DISK_WRITTEN).unwrap_or(0.0);
-    let each = written / facts.attained.max(1e-9);
-    match each >= LINE {
-        true => format!("; {} for each were written to files", Bytes(each as u64)),
-        false => String::new(),
-    }
+    let each = facts.per_exchange(written);
+    let says = format!("; {} for each were written to files", bytes(each));
+    if each >= LINE { says } else { String::new() }
 }

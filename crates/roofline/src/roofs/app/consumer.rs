@@ -73,22 +73,19 @@ fn seen(facts: &Facts, queue: &Growing) -> String {
         many => format!("{many} consumers"),
     };
     let Some(limit) = of.prefetch else { return format!("{consumers} without a prefetch limit") };
-    if !facts.is_beam() {
-        let each = queue.each().filter(|_| of.are_full()).map(duration);
-        let each = each.map_or(String::new(), |each| format!(", {each} a message"));
-        let held =
-            of.held.map_or(String::new(), |held| format!("; {:.0} are at work", held.min(limit)));
-        return format!("{consumers}{each}{held}");
-    }
-    let mut says = match of.count {
-        _ if of.least != of.prefetch => format!("{consumers} with different limits of prefetch"),
-        ..=1.0 => format!("{consumers} with a prefetch of {limit:.0}"),
-        count => format!("{consumers} with a prefetch of {:.0} each", limit / count),
+    let each = queue.each().filter(|_| of.are_full()).map(duration);
+    let each = each.map_or(String::new(), |each| format!(", {each} a message"));
+    let limits = match of.count {
+        _ if !facts.is_beam() => String::new(),
+        _ if of.least != of.prefetch => " with different limits of prefetch".into(),
+        ..=1.0 => format!(" with a prefetch of {limit:.0}"),
+        count => format!(" with a prefetch of {:.0} each", limit / count),
     };
-    let each = queue.each().filter(|_| of.are_full());
-    says += &each.map_or(String::new(), |each| format!(", {} a message", duration(each)));
-    let held = of.held.map(|held| format!("; {:.0} of {limit:.0} unacknowledged", held.min(limit)));
-    says + &held.unwrap_or_default()
+    let held = of.held.map(|held| match held.min(limit) {
+        held if facts.is_beam() => format!("; {held:.0} of {limit:.0} unacknowledged"),
+        held => format!("; {held:.0} are at work"),
+    });
+    format!("{consumers}{limits}{each}{}", held.unwrap_or_default())
 }
 
 fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
@@ -103,8 +100,7 @@ fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
         let start = Remedy::human("gives the queue a consumer", start);
         return std::iter::once(start).chain(is_rabbit.then_some(limit)).collect();
     }
-    let full = queue.consumers.filter(|of| of.are_full());
-    let Some((of, takes)) = full.zip(queue.each()) else {
+    let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) else {
         let shown =
             if is_rabbit { " (rabbitmqctl list_consumers shows the present ones)" } else { "" };
         let more = Remedy::human(

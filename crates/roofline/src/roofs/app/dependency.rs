@@ -38,8 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let inside = if unread { asleep } else { facts.at(station).max(asleep) };
     // What runs, or is ready, waits for no answer; nor does what Nagle holds in the service's own socket.
-    let held = asked.held_nagle / asked.asked.max(1e-9);
-    let shared = shared.map(|out| out * (1.0 - held).max(0.0));
+    let shared = shared.map(|out| out * (1.0 - asked.held_nagle / asked.asked.max(1e-9)).max(0.0));
     let out = (asked.asked - asked.held_nagle).max(0.0) / facts.asked_at_once(asked);
     let out = out.min(asleep);
     let is_left = asked.untold >= HALFWAY * asked.asked;

@@ -30,8 +30,7 @@ pub(in crate::roofs) fn sync(facts: &Facts) -> Result<Claim, Silent> {
 }
 
 fn in_node(facts: &Facts) -> Result<Claim, Silent> {
-    let node = facts.serving_node()?;
-    let InPool { busy, .. } = Pool::Io.of(&node)?;
+    let InPool { busy, .. } = Pool::Io.of(&facts.serving_node()?)?;
     let syncing = facts.at_work_in(&[waits::DISK])?;
     silent_if(syncing == 0.0, "no sampled process waited for a disk sync")?;
     let each = facts.per_exchange(busy);
@@ -55,14 +54,13 @@ fn in_threads(facts: &Facts, in_sync: bool) -> Result<Claim, Silent> {
     let what = if in_sync { "a sync" } else { "a disk" };
     // Of the time of a lock that is held meanwhile, all who wait for it are spared as large a part.
     let part = threads.disk / (threads.disk + threads.running);
-    let locked = facts.per_exchange(facts.under_way() * part);
     let wait = threads.lock + threads.lock_timed;
     let is_locked =
         facts.threads_in_turn() && part >= HALFWAY && wait >= HALFWAY * facts.under_way();
     let others = if is_locked { "; the others wait for its lock meanwhile" } else { "" };
     // Where one thread does everything, the disk's part is work that the thread is spared.
     let claim = match threads.fullest >= FULL {
-        _ if is_locked => Claim::delay(At::Service, locked),
+        _ if is_locked => Claim::delay(At::Service, facts.per_exchange(facts.under_way() * part)),
         true => Claim::work(Resource::TargetThread, each.min(facts.per_exchange(threads.fullest))),
         false => Claim::delay(At::Service, each),
     };

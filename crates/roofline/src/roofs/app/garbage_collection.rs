@@ -13,7 +13,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (collecting, stopping) = (threads.collecting, threads.stopping);
     let ran = (threads.running + threads.disk_running).max(collecting);
     silent_if(collecting <= 0.0, "no sampled thread that ran collects garbage")?;
-    let stopped = facts.per_exchange(stopping * facts.under_way());
     let work = |resource, used| Part::Work { resource, each: facts.per_exchange(used) };
     let (took, share) = (facts.took(facts.per_exchange(collecting)), collecting / ran);
     let (work_of_all, stops) = (in_percent(share), in_percent(stopping));
@@ -21,7 +20,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let is_busiest = |name: &String| OfThread::of(name) != OfThread::Other;
     let of_busiest = threads.fullest_name.as_ref().filter(|name| is_busiest(name));
     let of_busiest = of_busiest.map(|_| work(Resource::TargetThread, stopping));
-    Ok(Claim::delay(At::Service, stopped)
+    Ok(Claim::delay(At::Service, facts.per_exchange(stopping * facts.under_way()))
         .and(std::iter::once(work(Resource::TargetCpu, collecting)).chain(of_busiest))
         .sized_if(stopping >= HOLDS)
         // A collection has gone through all of the heap: who goes on finds nothing of his in the caches.

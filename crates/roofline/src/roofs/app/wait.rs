@@ -20,8 +20,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let questions = facts.inside.questions();
     let asked = format!("{questions:.1} of them wait for a dependency");
     let inside = facts.at(Station::Application).max(asleep);
-    let shared = facts.asked_by_many().next().is_some();
-    silent_if(questions >= HALFWAY * inside || shared, asked)?;
+    let are_many = questions >= HALFWAY * inside || facts.asked_by_many().next().is_some();
+    silent_if(are_many, asked)?;
     let each = asleep / facts.attained;
     let (whole, rate) = (duration(under_way / facts.attained), OpRate(facts.attained));
     let watched = format!("{under_way:.1} requests");
@@ -81,16 +81,14 @@ fn by_event_loop(facts: &Facts) -> bool {
     let (Some(threads), Ok((_, headers))) = (facts.threads(), facts.captured()) else {
         return false;
     };
-    // Where all wait for nearly as long, none waits for more or less than the one before.
-    let differ = headers.p99_s > (1.0 + HOLDS) * headers.p50_s;
-    // Of as many as there are requests each may have one of its own.
-    let are_few = threads.poll + threads.poll_timed < facts.under_way();
     let exchange_s = facts.exchange_s();
     let [.., longest] = linerate_evidence::sources::threads::TIMEOUTS;
     headers.alternate
         && exchange_s <= longest.as_secs_f64()
-        && differ
-        && are_few
+        // Where all wait for nearly as long, none waits for more or less than the one before.
+        && headers.p99_s > (1.0 + HOLDS) * headers.p50_s
+        // Of as many as there are requests each may have one of its own.
+        && threads.poll + threads.poll_timed < facts.under_way()
         && headers.rhythm.and_then(|rhythm| rhythm.alike).is_some_and(|alike| alike < HOLDS)
         && facts.pace().is_none()
         && threads.poll_within(exchange_s) >= HALFWAY

@@ -33,7 +33,6 @@ pub(in crate::roofs) enum MailboxScan {
 
 impl MailboxScan {
     pub fn explain(self, facts: &Facts) -> Result<Claim, Silent> {
-        let all = facts.connections()?;
         let release = facts.run.fact(Subject::Node, "otp").and_then(|otp| otp.parse::<u32>().ok());
         let sends_search = release.is_none_or(|release| release < 26);
         // The least cost of searching, in CPUs' worth of time; and the most messages that stay.
@@ -45,7 +44,7 @@ impl MailboxScan {
                 mailbox = mailbox.max(there);
             }
         };
-        for each in all {
+        for each in facts.connections()? {
             search(each.standing()?, each.reads, 0.0);
             if sends_search {
                 search(each.of.mean(owner::MAILBOX)?, 0.0, each.writes);

@@ -29,7 +29,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::erlang(
             ("packet", "raw"),
             "reads the whole head at once",
-            "{packet, raw} and erlang:decode_packet/3 over what has arrived, or a server that does so \
-             (cowboy, bandit)",
+            "{packet, raw} and erlang:decode_packet/3 over what has arrived, or a server that does so (cowboy, bandit)",
         )]))
 }

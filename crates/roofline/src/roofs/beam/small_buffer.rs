@@ -50,9 +50,8 @@ impl SmallBuffer {
         let reading = in_percent((reading / work.all()).min(1.0));
         let (part, buffer) = (in_percent(of.part), bytes(buffer));
         // What a poll after each buffer costs is no part of the driver's time of reading.
-        let polls = matches!(self, SmallBuffer::ActivePoll);
-        let claim = Claim::work(Resource::TargetCpu, each);
-        Ok(if polls { claim.at_least(Least::OfTarget) } else { claim }
+        let least = matches!(self, SmallBuffer::ActivePoll).then_some(Least::OfTarget);
+        Ok(Claim { least, ..Claim::work(Resource::TargetCpu, each) }
             .and(waits.map(|_| Part::Delay { at: At::Reading, each: held * exchange }))
             .sized_if(held >= HOLDS || work.holds(spared))
             .sum(format!(

@@ -20,7 +20,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         parts.extend(work.map(|each| Part::Work { resource: Resource::TargetCpu, each }));
     }
     let (connect, service) = (duration(opening.connect_s), duration(load.service.mean() / 1e9));
-    let first = opening.slower_first();
     let unheard = facts.unheard();
     silent_if(parts.is_empty(), "the cost of a connection was not measured")?;
     Ok(Claim::cause(parts)
@@ -30,7 +29,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "{carried}, and was then closed; a connect takes {connect} of an exchange's {service}"
         ))
-        .also(first)
+        .also(opening.slower_first())
         .also((unheard > 0).then(|| format!("{unheard} requests crossed it and had no answer")))
         .at_least(Least::OfTarget)
         .lifted_by([Remedy::by_knob(

@@ -20,7 +20,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (mean, all) = (duration(run.load.service.mean() / 1e9), run.connections_words());
     let in_flight = run.load.in_flight;
     let thinking = format!("{in_flight:.1} of {all} wait for an answer; the others think");
-    let there = Some(facts.place.words("")).filter(|there| !there.is_empty());
     let fullest = |(resource, full): (Resource, f64)| {
         let (what, full) = (resource.words(), in_percent(full));
         format!("the fullest measured resource, {what}, is {full} used")
@@ -31,7 +30,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .sum(format!("{all} / {} = {rate}", alone_words(run, alone)))
         .seen(format!("exchanges take {mean} on average, and {} alone (median)", duration(alone)))
         .also((think > 0.0).then_some(thinking))
-        .also(there)
+        .also(Some(facts.place.words("")).filter(|there| !there.is_empty()))
         .also(facts.stations.fullest().map(fullest))
         .lifted_by([Remedy::plan(
             ("load.connections", more.to_string()),

@@ -14,10 +14,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let used = |used| format!("{} of its rate was used", in_percent(used));
     let [took, exchange] = [each, facts.exchange_s()].map(duration);
     let (lost, name) = (percent(share), &direction.name);
-    let (holds, remedy) = match limit > queue {
-        true => larger_limit(facts, direction)?,
-        false => larger_queue(facts, direction)?,
-    };
+    let larger = if limit > queue { larger_limit } else { larger_queue };
+    let (holds, remedy) = larger(facts, direction)?;
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{took} of {exchange} an exchange wait for {lost} dropped packets: {holds}"))
         .seen(format!("{name} dropped {lost} of its packets; {words}"))

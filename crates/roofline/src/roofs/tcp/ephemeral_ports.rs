@@ -16,8 +16,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// The kernel takes ports to one peer in order, every second one first: it takes nearly all only without others.
 fn of_target(facts: &Facts) -> Option<Claim> {
     let is_out = |of: &&Asked| {
-        let taken = of.resting as f64 + of.connections;
-        of.resting as f64 >= FEW && taken >= FULL * of.ports as f64
+        of.resting as f64 >= FEW && of.resting as f64 + of.connections >= FULL * of.ports as f64
     };
     let Asked { address, resting, ports, .. } = facts.inside.asked.iter().find(is_out)?;
     let (asleep, inside) = (facts.inside.asleep, facts.at(Station::Application));

@@ -24,7 +24,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let by_hand = "keep connections: a pool in the client, keep-alive in the server";
     let opening = facts.opening();
     let spares = opening.connect_s * opening.each;
-    let keep = Remedy { spares, ..Remedy::keep_connections(facts, does, by_hand) };
     let wider = Remedy::human(
         "begins with more in flight",
         format!("on the {}'s host: ip route change default via GATEWAY initcwnd 40", bulk.sender),
@@ -32,5 +31,5 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     Ok(Claim::delay(At::Path, each)
         .sum(format!("{many} / ({trips:.0} round trips of {rtt}, from {begin} to {all}) = {rate}"))
         .seen(format!("{opened:.2} connections were opened an exchange, which takes {mean}"))
-        .lifted_by([keep, wider]))
+        .lifted_by([Remedy { spares, ..Remedy::keep_connections(facts, does, by_hand) }, wider]))
 }

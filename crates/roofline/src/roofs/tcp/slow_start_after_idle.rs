@@ -26,8 +26,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let idle = run.load.first_byte.at(50.0).map(|at| at.value as f64 / 1e9);
     let idle = idle.ok_or_else(|| missing("first_byte", "engine"))? + run.think_s();
     // The bytes that an open window would have in flight, and how often that can be halved.
-    let most = (bulk.bytes / first).log2().ceil();
-    let halvings = (idle / timeout.max(1e-9)).floor().min(most);
+    let halvings = (idle / timeout.max(1e-9)).floor().min((bulk.bytes / first).log2().ceil());
     let body = facts.body();
     let each = (halvings * rtt).min(body);
     let (idle, timeout) = (duration(idle), duration(timeout));

@@ -34,9 +34,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// Of a node that is not seen inside: what it writes to its standard output is its log.
 fn from_outside(facts: &Facts, output: &UnreadOutput) -> Claim {
     let each = output.each(facts);
-    let waits = format!("{} of waiting until its log is taken", facts.took(each));
     Claim { least: Some(Least::Asleep), ..Claim::delay(At::Service, each) }
-        .sum(waits)
+        .sum(format!("{} of waiting until its log is taken", facts.took(each)))
         .seen(output.seen())
         .lifted_by([drop_what_is_too_much()])
 }
@@ -45,9 +44,8 @@ fn drop_what_is_too_much() -> Remedy {
     Remedy::by_knob(
         ("overload", "drop"),
         "drops events that the handler can't take, instead of blocking the processes that log",
-        "log less: {logger_level, notice} of the kernel application. Then \
-         logger:update_handler_config(default, config, #{sync_mode_qlen => 200, drop_mode_qlen => \
-         200}), and a file ({type, file}) instead of a console. lager: a higher async_threshold, and a \
-         handler that waits for nobody",
+        "log less: {logger_level, notice} of the kernel application. Then logger:update_handler_config(default, \
+         config, #{sync_mode_qlen => 200, drop_mode_qlen => 200}), and a file ({type, file}) instead of a console. \
+         lager: a higher async_threshold, and a handler that waits for nobody",
     )
 }

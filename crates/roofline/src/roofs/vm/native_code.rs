@@ -20,20 +20,20 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     }
     // A blocked node answers seldom: the whole run, where the window has too little.
     let long = long(&within).or_else(|_| long(&facts.run.whole(Subject::Node)))?;
-    silent_if(long.a_second <= 0.0, "no time slice took 20 ms")?;
+    let [a_second, busy, wait] = long;
+    silent_if(a_second <= 0.0, "no time slice took 20 ms")?;
     let (node, target, let_run) = facts.schedulers()?;
     // A collection is a part of the slice that it is in.
-    let is_collection = node.collecting >= HALFWAY * long.busy;
+    let is_collection = node.collecting >= HALFWAY * busy;
     silent_if(is_collection, "garbage collections took as long as the long time slices")?;
-    let a_second = long.a_second;
     let slices = format!("{a_second:.0} time slices a second took 20 ms or more");
     silent_if(let_run < HALFWAY, format!("{slices}, mostly waiting for a CPU"))?;
-    let used = long.busy.min(node.active) * let_run;
+    let used = busy.min(node.active) * let_run;
     let each = facts.per_exchange(used);
-    let waits = long.wait / node.online;
+    let waits = wait / node.online;
     let share = (used / target.work().max(1e-6)).min(1.0);
     let (took, rate) = (facts.took(each), facts.rate_without(share));
-    let (least, online) = (in_percent((long.busy / node.online).min(1.0)), node.online);
+    let (least, online) = (in_percent((busy / node.online).min(1.0)), node.online);
     let at_work = facts.processes.iter().filter(|of| of.running > 0.0);
     let who = at_work.max_by(|a, b| a.running.total_cmp(&b.running));
     let behind = format!("; what comes at any instant waits {} behind them", duration(waits));
@@ -46,9 +46,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::by_knob(
             ("native_bits", "0"),
             "takes the native call off the normal schedulers",
-            "find it with erlang:system_monitor(self(), [{long_schedule, 20}]) or `perf top -p PID`; have \
-             the library's NIF flagged ERL_NIF_DIRTY_JOB_CPU_BOUND, give it less at a time, or run it in a \
-             port program",
+            "find it with erlang:system_monitor(self(), [{long_schedule, 20}]) or `perf top -p PID`; have the \
+             library's NIF flagged ERL_NIF_DIRTY_JOB_CPU_BOUND, give it less at a time, or run it in a port program",
         )]))
 }
 
@@ -79,14 +78,8 @@ fn waits(facts: &Facts) -> Result<Option<Claim>, Missing> {
 }
 
 /// Long time slices: how many a second, schedulers in one, and the mean rest of one found at any instant, in seconds.
-struct Long {
-    a_second: f64,
-    busy: f64,
-    wait: f64,
-}
-
-/// Timed for a part of the time where there are very many slices.
-fn long(of: &Of) -> Result<Long, Missing> {
+/// Timed for a part of the time where there are very many.
+fn long(of: &Of) -> Result<[f64; 3], Missing> {
     let (slices, over) = of.delta(vm::LONG_SCHEDULE)?;
     let timed = of.delta(vm::TIMED).map_or(over, |(timed, _)| timed).as_secs_f64();
     // A slice seen by chance in less than most of a second is no rate.
@@ -95,5 +88,5 @@ fn long(of: &Of) -> Result<Long, Missing> {
     // Without their lengths (older evidence) each is taken for the least that is reported.
     let busy = of.grown(vm::LONG_SCHEDULE_TIME).map_or(a_second * LONG, |busy| busy / timed);
     let wait = of.grown(vm::LONG_SCHEDULE_WAIT).map_or(0.0, |wait| wait / timed);
-    Ok(Long { a_second, busy, wait })
+    Ok([a_second, busy, wait])
 }

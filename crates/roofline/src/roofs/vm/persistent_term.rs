@@ -37,8 +37,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .lifted_by([Remedy::by_knob(
             ("put_ms", "0"),
             "changes no persistent term while the service runs",
-            "persistent_term:put/2 of a new value and erase/1 only when configuration changes; what changes \
-             more often belongs in ets ({read_concurrency, true}), counters or atomics. A put of an equal \
-             value costs nothing",
+            "persistent_term:put/2 of a new value and erase/1 only when configuration changes; what changes more often \
+             belongs in ets ({read_concurrency, true}), counters or atomics. A put of an equal value costs nothing",
         )]))
 }

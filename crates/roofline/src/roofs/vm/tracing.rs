@@ -42,13 +42,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     };
     let does = "lets the processes run without trace messages";
     let rate = facts.rate_without((used / target.work().max(1e-6)).min(1.0));
-    let sum = match each > 0.0 {
-        true => format!("the tracer takes {}: {rate} or more without", facts.took(each)),
-        false => "its cost is unknown".into(),
-    };
+    let takes = format!("the tracer takes {}: {rate} or more without", facts.took(each));
     Ok(Claim::work(Resource::TargetCpu, each)
         .sized_if(each > 0.0)
-        .sum(sum)
+        .sum(if each > 0.0 { takes } else { "its cost is unknown".into() })
         .seen(format!("{count} of {all} sampled processes are traced"))
         .also(first.map(|first| format!("{first} is one of them")))
         .also(tracer.map(told))

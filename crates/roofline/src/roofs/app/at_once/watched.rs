@@ -71,8 +71,7 @@ fn by_answers(facts: &Facts, headers: &Exchanges) -> Option<f64> {
 fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<f64> {
     let (inside, place) = (&facts.inside, &facts.place);
     let (questions, threads) = (inside.questions(), facts.threads());
-    let exchanges = facts.attained * facts.run.seconds();
-    let asleep = threads.map_or(0.0, |of| of.timed(exchanges)[0]);
+    let asleep = threads.map_or(0.0, |of| of.timed(facts.attained * facts.run.seconds())[0]);
     let serving = threads.map_or(0.0, |of| of.disk + asleep + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
     let is_unsent = facts.ports(|port| port.held.all()) >= HOLDS * place.of;
@@ -119,6 +118,5 @@ fn in_each_others_way(facts: &Facts, port: &Watched) -> f64 {
     let Some(((processes, _), threads)) = counts.zip(facts.threads()) else { return 0.0 };
     // Processes without a connection, or whose client sends next, are taken to wait as all do.
     let others = processes as f64 - port.accepted().min(port.under_way());
-    let waits = threads.poll + threads.poll_timed;
-    threads.poll * (1.0 - others / waits.max(1e-9)).max(0.0)
+    threads.poll * (1.0 - others / (threads.poll + threads.poll_timed).max(1e-9)).max(0.0)
 }
