@@ -22,25 +22,23 @@ impl BlockedWriters {
         if let Some(claim) = self.outside(facts) {
             return Ok(claim);
         }
-        let all = facts.connections()?;
-        let queued: Vec<&Connection> = all.iter().filter(|each| is_queued(each)).collect();
-        let longest = queued.iter().map(|each| queue(each)).reduce(f64::max);
+        let all: Vec<&Connection> = facts.connections()?.iter().collect();
+        let (full, count, longest) = queues(&all);
         let (node, is_one) = (facts.run.of(Subject::Node), matches!(self, BlockedWriters::One));
         let none = "no connection kept bytes in its driver queue, where senders wait";
         // A program's port has no visible queue.
-        silent_if(is_one && longest.is_none(), none)?;
-        let writer = if is_one { Some(writer(facts, all)?) } else { None };
+        silent_if(is_one && full == 0, none)?;
+        let writer = if is_one { Some(writer(facts, &all)?) } else { None };
         // With others suspended at its port it is not alone.
         let waits = |sends, stopped| if is_one { sends > 0 && stopped == 0 } else { stopped > 0 };
         let share = node.share_of_both(waits::SEND, waits::PORT, waits)?;
         silent_if(share <= 0.0, "no sample shows a waiting writer")?;
         let (shown, exchange) = (in_percent(share), facts.under_way() / facts.attained);
-        let (full, all) = (queued.len(), all.len());
-        let events = node.rate(vm::BUSY_PORT).unwrap_or(0.0);
-        let kept =
-            |most| format!("{full} of {all} connections kept up to {most} in the driver queue");
-        let none = "no connection has a queue, so it is the port of an external program";
-        let queues = longest.map(bytes).map_or(none.into(), kept);
+        let (most, events) = (bytes(longest), node.rate(vm::BUSY_PORT).unwrap_or(0.0));
+        let queues = match full {
+            0 => "no connection has a queue, so it is the port of an external program".into(),
+            _ => format!("{full} of {count} connections kept up to {most} in the driver queue"),
+        };
         let seen = match writer {
             Some((who, alone)) => {
                 format!("{who}; in {shown} of the samples a process waited in gen_tcp:send{alone}")
@@ -53,7 +51,7 @@ impl BlockedWriters {
         Ok(Claim { stalls_all: is_one, ..blocks(share * exchange) }
             .sum(format!("{shown} of {}", facts.took(exchange)))
             .seen(seen)
-            .lifted_by(self.remedies(longest.is_some())))
+            .lifted_by(self.remedies(full > 0)))
     }
 
     /// Of a watched node that is not seen inside: who is written to gets no more than few peers take.
@@ -107,15 +105,15 @@ fn blocks(each: f64) -> Claim {
 }
 
 /// The process that writes to many, few with a queue: their owner, or one with mail that waits in a send.
-fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), Silent> {
+fn writer(facts: &Facts, all: &[&Connection]) -> Result<(String, &'static str), Silent> {
     // Whether it was sending at its last sample, or was not sampled. It may be free by then: the load is over.
     let sends = |wait| matches!(wait, "send" | "receive" | "running");
     let sampled = |owner| facts.processes.iter().find(|of| of.pid == owner);
     let why = match hub(all) {
         Some((owner, own)) if sampled(owner).and_then(|of| of.wait).is_none_or(sends) => {
             let name = sampled(owner).map_or(owner.to_owned(), Process::words);
-            let longest = bytes(queued(&own).map(queue).fold(0.0, f64::max));
-            let (full, all) = (queued(&own).count(), own.len());
+            let (full, all, longest) = queues(&own);
+            let longest = bytes(longest);
             let says = format!(
                 "{name} owns {all} connections; {full} of them kept {longest} in the driver queue, the others nothing"
             );
@@ -126,9 +124,8 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
     };
     let waits = |of: &&Process| !of.is_owner && of.with_mail >= HALFWAY && of.wait == Some("send");
     let writer = facts.processes.iter().filter(waits).max_by_key(|of| of.mailbox);
-    let all: Vec<&Connection> = all.iter().collect();
-    let writer = writer.filter(|_| are_few(&all)).or_not_here(why)?;
-    let (full, all, who, mail) = (queued(&all).count(), all.len(), writer.words(), writer.mailbox);
+    let writer = writer.filter(|_| are_few(all)).or_not_here(why)?;
+    let ((full, all, _), who, mail) = (queues(all), writer.words(), writer.mailbox);
     let says = format!(
         "{who} writes to connections of other processes and has {mail} messages waiting; {full} of {all} connections \
          have a driver queue, the others none"
@@ -137,21 +134,24 @@ fn writer(facts: &Facts, all: &[Connection]) -> Result<(String, &'static str), S
 }
 
 /// The owner of most connections, and these, if fewer than half of its own have a queue.
-fn hub<'f, 'a>(all: &'f [Connection<'a>]) -> Option<(&'a str, Vec<&'f Connection<'a>>)> {
-    let mut by_owner: BTreeMap<&'a str, Vec<&Connection>> = BTreeMap::new();
-    let owned = all.iter().filter_map(|each| Some((each.owner?, each)));
+fn hub<'f, 'a>(all: &[&'f Connection<'a>]) -> Option<(&'a str, Vec<&'f Connection<'a>>)> {
+    let mut by_owner: BTreeMap<_, Vec<&Connection>> = BTreeMap::new();
+    let owned = all.iter().filter_map(|each| Some((each.owner?, *each)));
     owned.for_each(|(owner, each)| by_owner.entry(owner).or_default().push(each));
     by_owner.into_iter().filter(|(_, own)| are_few(own)).max_by_key(|(_, own)| own.len())
 }
 
-fn queued<'f, 'a>(of: &'f [&Connection<'a>]) -> impl Iterator<Item = &'f Connection<'a>> {
-    of.iter().copied().filter(|each| is_queued(each))
+/// How many of them have a queue, how many there are, and the longest queue's mean. Unit: bytes.
+fn queues(of: &[&Connection]) -> (usize, usize, f64) {
+    let queued = of.iter().filter(|each| is_queued(each));
+    let lengths = queued.clone().map(|each| each.of.mean(port::QUEUE).unwrap_or(0.0));
+    (queued.count(), of.len(), lengths.fold(0.0, f64::max))
 }
 
 /// Whether some of them have a queue, and fewer than half.
 fn are_few(of: &[&Connection]) -> bool {
-    let full = queued(of).count();
-    full > 0 && (full as f64) < HALFWAY * of.len() as f64
+    let (full, all, _) = queues(of);
+    full > 0 && (full as f64) < HALFWAY * all as f64
 }
 
 /// Whether its queue was above the low watermark (half of the high one) in most samples: senders may wait until then.
@@ -159,8 +159,4 @@ fn is_queued(connection: &Connection) -> bool {
     // Source: INET_HIGH_WATERMARK, inet_drv.c.
     let high = connection.of.last(port::HIGH_WATERMARK).map_or(8192, |bytes| bytes.0);
     connection.of.median(port::QUEUE).is_ok_and(|bytes| bytes.0 >= (high / 2).max(1))
-}
-
-fn queue(connection: &Connection) -> f64 {
-    connection.of.mean(port::QUEUE).unwrap_or(0.0)
 }
