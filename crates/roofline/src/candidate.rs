@@ -327,8 +327,7 @@ fn gains(facts: &Facts, predicted: Predicted) -> bool {
 /// The growth predicted for a capacity whose new size is unknown: twice.
 const TWICE: f64 = 1.0 / HALFWAY;
 
-/// By how much a claim's first remedy enlarges a capacity, and the connections then. Slots grow to what is asked;
-/// anything else doubles.
+/// By how much a claim's first remedy enlarges a capacity (slots to what is asked, others twice); the connections then.
 fn more(facts: &Facts, claim: &Claim, resource: Resource, at_once: f64) -> (f64, u32) {
     let connections = facts.run.connections();
     match claim.remedies.first() {

@@ -9,8 +9,7 @@ use crate::prelude::*;
 pub struct Claim {
     /// What the mechanism adds or can carry; never empty.
     pub parts: Vec<Part>,
-    /// Whether its parts are measured in this run. If not, the mechanism is there at an unknown cost: it is listed, and
-    /// never named.
+    /// Whether its parts are measured in this run. If not, its cost is unknown: it is listed, and never named.
     pub is_sized: bool,
     /// Its size is what the mechanism takes at least: known by a price or by a part of it. None: all of it is known.
     pub least: Option<Least>,

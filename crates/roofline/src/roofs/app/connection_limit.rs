@@ -53,8 +53,7 @@ fn not_let_in(facts: &Facts) -> Option<Claim> {
     )))
 }
 
-/// Accepted connections, of whose requests nobody has read a byte in all the time in which the same requests of the others
-/// were answered again and again.
+/// Accepted connections of whose requests no byte was read, while the same requests of others were answered all the time.
 fn not_read(facts: &Facts) -> Option<Claim> {
     let (port, unread, read) = facts.not_read()?;
     let lasts = duration(facts.run.seconds());

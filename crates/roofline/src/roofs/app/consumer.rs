@@ -103,11 +103,8 @@ fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
     let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) else {
         let shown =
             if is_rabbit { " (rabbitmqctl list_consumers shows the present ones)" } else { "" };
-        let more = Remedy::human(
-            "processes more messages at a time",
-            format!("more consumers of this queue{shown}"),
-        );
-        return vec![more, faster(facts)];
+        let more = format!("more consumers of this queue{shown}");
+        return vec![Remedy::human("processes more messages at a time", more), faster(facts)];
     };
     // As many as hold what is published while one message is processed.
     let wanted = (queue.published / queue.seconds * takes).ceil();

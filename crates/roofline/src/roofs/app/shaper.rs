@@ -40,10 +40,8 @@ fn made(facts: &Facts) -> Result<Claim, Silent> {
     let answers = flows.rate / answer.max(1.0);
     let pieces = flows.segments / answers.max(1e-9);
     // Two, but for an answer that was cut at either end of what was counted.
-    silent_if(
-        pieces < 1.0 + HALFWAY,
-        format!("answers leave in {pieces:.1} pieces: they are not spread"),
-    )?;
+    let few = format!("answers leave in {pieces:.1} pieces: they are not spread");
+    silent_if(pieces < 1.0 + HALFWAY, few)?;
     // One answer more or less at either end of the counted time.
     let chance = 2.0 / (answers * flows.over).max(1e-9);
     let (each, within) = (bytes(flows.rate), in_percent(flows.spread));

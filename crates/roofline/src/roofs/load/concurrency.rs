@@ -12,6 +12,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (connections, think) = (run.connections(), run.think_s());
     let rate = facts.rate_at(alone + think);
     let more = connections.saturating_mul(2);
+    let key = ("load.connections", more.to_string());
     let in_client = "; in the client: a larger pool, pipelining, or less time an exchange";
     let (does, rest) = match think > 0.0 {
         true => ("doubles the clients that think", ", or a shorter --think"),
@@ -32,11 +33,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .also((think > 0.0).then_some(thinking))
         .also(Some(facts.place.words("")).filter(|there| !there.is_empty()))
         .also(facts.stations.fullest().map(fullest))
-        .lifted_by([Remedy::plan(
-            ("load.connections", more.to_string()),
-            does,
-            format!("-c {more}{rest}"),
-        )]))
+        .lifted_by([Remedy::plan(key, does, format!("-c {more}{rest}"))]))
 }
 
 /// `10.3 ms`, or with servers near and far `(0.5 x 0.30 ms + 0.5 x 10.3 ms)`.

@@ -5,8 +5,7 @@
 
 use crate::prelude::*;
 
-/// Whether several threads have one CPU's worth at all times, and none has it alone, while others wait for a lock: an
-/// interpreter's, which the acceptor waits for as all do.
+/// Whether several threads always have one CPU together while others, the acceptor too, wait for an interpreter's lock.
 fn compute_in_turn(facts: &Facts) -> bool {
     let running = facts.target.as_ref().map_or(0.0, |target| target.running);
     let in_turn = |of: &States| of.fullest < EXPLAINED && of.lock + of.lock_timed >= 1.0;

@@ -45,10 +45,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A client that finds the queue full tries again after a second: sooner than one in a queue that takes longer.
     let waiting = listener.and_then(|found| of_listener(found).mean(listener::RQUEUE).ok());
     let waits_s = waiting.unwrap_or(0.0) * run.seconds() / made;
-    let why = format!(
-        "a connection waits {} in the queue, and longer in a longer one",
-        duration(waits_s)
-    );
+    let waits = duration(waits_s);
+    let why = format!("a connection waits {waits} in the queue, and longer in a longer one");
     silent_if(waits_s >= RETRY_S, why)?;
     let queue = backlog.map_or("the queue".into(), |backlog| format!("the queue of {backlog}"));
     let on = listener.map_or(String::new(), |(port, _)| format!(" of port {port}"));

@@ -74,6 +74,7 @@ fn of_question(facts: &Facts) -> Option<Claim> {
     let how = format!(
         "TCP_NODELAY on the client's or driver's connections to {address}; or one write a request"
     );
+    let does = "sends the rest of a request at once, not after the first part's ACK";
     let claim = Claim::delay(At::Station(station), each)
         .sum(format!(
             "{held:.1} of {inside:.1} requests in the application wait because Nagle delays {whose} request to \
@@ -84,10 +85,7 @@ fn of_question(facts: &Facts) -> Option<Claim> {
             "of {connections:.1} connections to that {asked:.1} wait for an answer, and {held_nagle:.1} hold less than a \
              segment, with an ACK outstanding and room in both windows"
         ))
-        .lifted_by([Remedy::human(
-            "sends the rest of a request at once, not after the first part's ACK",
-            how,
-        )]);
+        .lifted_by([Remedy::human(does, how)]);
     (is_there && held >= HALFWAY * inside).then_some(claim)
 }
 

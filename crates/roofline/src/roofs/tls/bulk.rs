@@ -14,8 +14,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let sent = load.bytes_read.max(load.bytes_written) as f64 / load.exchanges.max(1) as f64;
     let work = facts.target_work()?;
     let least = sent * PRICE;
-    // Without what handshakes may have of it. None: its code was not sampled, or was in no library of ciphers: a program
-    // may have its ciphers in itself.
+    // Without what handshakes may have of it. None: no samples, or none in a library: a program may have its own ciphers.
     let target = facts.target_cpu()?;
     let ciphers = share_of(&facts.run, code::SAMPLES, code::CIPHERS).filter(|share| *share > 0.0);
     let ciphers = ciphers.map(|share| share * target.cores * (1.0 - target.kernel));
