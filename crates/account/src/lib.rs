@@ -28,4 +28,4 @@ pub use experiment::{Experiment, Inconclusive, observed};
 pub use inside::Inside;
 pub use share::{Estimate, ratio};
 pub use station::{Held, Station};
-pub use watched::{Exchanges, Held as HeldConnections, Pace, Watched};
+pub use watched::{Exchanges, Pace, Watched};

@@ -23,8 +23,9 @@ pub struct Watched {
     pub unread: f64,
     /// Read, and not answered; handshakes of TLS among them.
     pub application: f64,
-    /// Answers unsent, by what holds them.
-    pub held: Held,
+    /// Answers unsent, by what holds them, in the order of [`Held::ALL`]. In the send buffer: all that it holds is sent and not
+    /// acknowledged, and the answer is not at its end.
+    held: [f64; Held::ALL.len()],
     /// Answers sent and not acknowledged.
     pub air: f64,
     /// In the application or idle: unknown which.
@@ -41,28 +42,6 @@ pub struct Watched {
     pub unanswered_alike: f64,
     /// By the headers.
     pub exchanges: Option<Exchanges>,
-}
-
-/// Connections with unsent bytes, by what holds them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Held {
-    /// Less than a segment, and an ACK outstanding.
-    pub nagle: f64,
-    /// The congestion window.
-    pub congestion: f64,
-    /// The peer's receive window.
-    pub window: f64,
-    /// Its own send buffer: all that it holds is sent and not acknowledged, and the answer is not at its end.
-    pub buffer: f64,
-    /// Something else: pacing, the device's queue, a cork.
-    pub other: f64,
-}
-
-impl Held {
-    /// All of them.
-    pub fn all(&self) -> f64 {
-        self.nagle + self.congestion + self.window + self.buffer + self.other
-    }
 }
 
 /// Requests and answers as their headers show them.
@@ -135,14 +114,10 @@ pub enum Pace {
 impl Pace {
     /// What sets the rate of answers in bursts while so many wait. None where a burst releases all of those.
     pub fn of_beat(beat: &Beat, waiting: f64) -> Option<Self> {
-        if are_apart(beat) {
-            return Some(Pace::Apart);
-        }
-        if beat.answers <= (1.0 + HALFWAY) * waiting {
-            return None;
-        }
         let is_even = beat.spread_s <= AGREE * beat.period_s;
         match beat.differ {
+            _ if are_apart(beat) => Some(Pace::Apart),
+            _ if beat.answers <= (1.0 + HALFWAY) * waiting => None,
             None => is_even.then_some(Pace::Clock),
             // Something stops all of them for a while, whatever their number.
             Some([counts, _]) if counts > AGREE => Some(Pace::AtOnce(1.0)),
@@ -222,20 +197,13 @@ impl Exchanges {
         // One at a time may also be released by a clock.
         let one = if is_clock { Pace::Clock } else { Pace::AtOnce(1.0) };
         let is_by_chance = self.is_by_chance(&rhythm);
+        let in_turn = is_of_all && is_by_chance && repeats;
         match self.in_order() {
             Some(at_once) if at_once >= 2.0 => return Some(Pace::AtOnce(at_once)),
             // Waits that are alike keep their order, as if each were for the one before; so do answers that come together.
-            Some(_) if !(is_of_all && is_by_chance && repeats) => return Some(one),
+            Some(_) if !in_turn => return Some(one),
+            None if !in_turn => return (is_of_all && !is_by_chance).then_some(one),
             _ => {}
-        }
-        if !is_of_all {
-            return None;
-        }
-        if !is_by_chance {
-            return Some(one);
-        }
-        if !repeats {
-            return None;
         }
         // As many as clients: none waits for another. In older evidence they may be passed on.
         let clients = self.per_s * (self.service_s + self.idle_s);
@@ -346,8 +314,8 @@ fn is_told(of: &Served) -> bool {
 impl Watched {
     /// Every listening port that was sampled, the one with most connections under way first.
     pub fn of(evidence: &Evidence) -> Vec<Self> {
-        let of_port = |port| Self::of_port(evidence, port);
-        let mut all: Vec<Self> = evidence.ports().filter_map(of_port).collect();
+        let ports = evidence.ports();
+        let mut all = Vec::from_iter(ports.filter_map(|port| Self::of_port(evidence, port)));
         all.sort_by(|a, b| b.under_way().total_cmp(&a.under_way()));
         all
     }
@@ -363,20 +331,16 @@ impl Watched {
         // With all CPUs busy, requests pile up while the sampler runs; the headers have their true number.
         let asked = exchanges.filter(|headers| headers.alternate);
         let most = asked.map_or(f64::INFINITY, |headers| headers.under_way);
-        let held = Held {
-            nagle: mean(bursts::HELD_NAGLE),
-            congestion: mean(bursts::HELD_CONGESTION),
-            window: mean(bursts::HELD_WINDOW),
-            buffer: 0.0,
-            other: mean(bursts::HELD_OTHER),
-        };
+        let (nagle, congestion) = (mean(bursts::HELD_NAGLE), mean(bursts::HELD_CONGESTION));
+        let (window, other) = (mean(bursts::HELD_WINDOW), mean(bursts::HELD_OTHER));
         // Between two pieces of an answer the sockets show nothing under way.
         let (air, undecided) = (mean(bursts::AIR), mean(bursts::UNDECIDED));
-        let answering = asked.map_or(0.0, |headers| headers.answering - held.all() - air).max(0.0);
+        let unsent = nagle + congestion + window + other;
+        let answering = asked.map_or(0.0, |headers| headers.answering - unsent - air).max(0.0);
         // After an answer's last part its buffer may stay full until that is acknowledged: nobody waits then.
         let full = mean(bursts::HELD_BUFFER);
-        let held = Held { buffer: full.min(answering), ..held };
-        let (idle, answering) = (mean(bursts::IDLE) + full - held.buffer, answering - held.buffer);
+        let buffer = full.min(answering);
+        let (idle, answering) = (mean(bursts::IDLE) + full - buffer, answering - buffer);
         let answering = answering.clamp(0.0, idle + undecided);
         // Where messages do not alternate, the last one may need no answer.
         let state = |metric| of.latest(metric).unwrap_or(0.0);
@@ -385,6 +349,9 @@ impl Watched {
         let unanswered = if is_told { unanswered } else { 0.0 };
         let alike = state(bursts::UNANSWERED_ALIKE) + state(bursts::SILENT_ALIKE);
         let unanswered_unread = state(bursts::UNANSWERED_UNREAD).min(unanswered);
+        // None of the time where too few instants showed all connections.
+        let whole = of.grown(bursts::WHOLE).ok().filter(|whole| *whole >= FEW);
+        let still = whole.map_or(0.0, |whole| of.grown(bursts::STILL).unwrap_or(0.0) / whole);
         let mut this = Self {
             port,
             connections: mean(bursts::CONNECTIONS),
@@ -392,11 +359,11 @@ impl Watched {
             accept_queue: mean(bursts::ACCEPT_QUEUE),
             unread: (mean(bursts::UNREAD) - unanswered_unread).max(0.0).min(most),
             application: mean(bursts::APPLICATION),
-            held,
+            held: [nagle, congestion, window, buffer, other],
             air,
             undecided: (undecided - (answering - idle).max(0.0)).max(0.0),
             answering,
-            still: still(&of),
+            still,
             unanswered,
             unanswered_unread,
             unanswered_alike: alike.min(unanswered),
@@ -420,11 +387,10 @@ impl Watched {
     pub fn in_application(&self) -> f64 {
         let read = self.unanswered - self.unanswered_unread;
         let asked = (self.application - read).max(0.0);
-        self.exchanges.map_or(asked, |headers| match headers.alternate {
-            true => self.taken(&headers) - self.shaking(),
-            // It is unknown which end sends next.
-            false => 0.0,
-        })
+        // Where messages do not alternate it is unknown which end sends next.
+        let taken =
+            |of: &Exchanges| if of.alternate { self.taken(of) - self.shaking() } else { 0.0 };
+        self.exchanges.as_ref().map_or(asked, taken)
     }
 
     /// Of those that the service has read, the ones in a handshake of TLS.
@@ -470,14 +436,18 @@ impl Watched {
     /// Connections with something under way.
     pub fn under_way(&self) -> f64 {
         let read = self.shaking() + self.in_application();
-        self.accept_queue + self.asking() + self.unread + read + (self.held.all() + self.air)
+        self.accept_queue + self.asking() + self.unread + read + (self.unsent() + self.air)
     }
-}
 
-/// None of the time where too few instants showed all connections.
-fn still(of: &Of) -> f64 {
-    let whole = of.grown(bursts::WHOLE).ok().filter(|whole| *whole >= FEW);
-    whole.map_or(0.0, |whole| of.grown(bursts::STILL).unwrap_or(0.0) / whole)
+    /// Connections with unsent answers that this holds.
+    pub fn held(&self, by: Held) -> f64 {
+        self.held[by as usize]
+    }
+
+    /// Connections with unsent answers.
+    pub fn unsent(&self) -> f64 {
+        self.held.iter().sum()
+    }
 }
 
 fn exchanges(of: &Of) -> Option<Exchanges> {

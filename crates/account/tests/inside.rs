@@ -8,7 +8,7 @@ mod hand;
 use std::time::Duration;
 
 use hand::{counted, second};
-use linerate_account::{Cpus, Inside, Running, Watched};
+use linerate_account::{Cpus, Held, Inside, Running, Watched};
 use linerate_evidence::sources::stat;
 use linerate_evidence::{Evidence, Metric, Subject};
 use linerate_model::Timestamp;
@@ -250,7 +250,7 @@ fn captured(evidence: &mut Evidence, port: u16, out_of_turn: u64) {
 fn connections_are_means_over_instants() {
     let [port] = &Watched::of(&watched())[..] else { panic!() };
     assert_eq!((port.port, port.connections, port.idle), (80, 1500.0, 1320.0));
-    assert_eq!((port.unread, port.in_application(), port.held.nagle), (21.0, 150.0, 9.0));
+    assert_eq!((port.unread, port.in_application(), port.held(Held::Nagle)), (21.0, 150.0, 9.0));
     assert_eq!(port.under_way(), 180.0);
     assert_eq!(port.exchanges, None);
 }
@@ -302,7 +302,7 @@ fn those_in_a_handshake_are_not_in_the_application() {
     let [port] = &Watched::of(&evidence)[..] else { panic!() };
     assert_eq!(port.exchanges.unwrap().tls, 0.75);
     assert!((port.shaking() - 3.0).abs() < 1e-9 && (port.in_application() - 1.0).abs() < 1e-9);
-    assert_eq!(port.under_way(), 25.0 + port.held.all() + port.air);
+    assert_eq!(port.under_way(), 25.0 + port.unsent() + port.air);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn those_in_the_midst_of_a_request_wait_for_their_clients() {
     let [port] = &Watched::of(&evidence)[..] else { panic!() };
     // Of the 4 that are not unread.
     assert!((port.asking() - 1.0).abs() < 1e-9 && (port.in_application() - 3.0).abs() < 1e-9);
-    assert_eq!(port.under_way(), 25.0 + port.held.all() + port.air);
+    assert_eq!(port.under_way(), 25.0 + port.unsent() + port.air);
 }
 
 #[test]
@@ -340,13 +340,13 @@ fn a_full_send_buffer_holds_those_in_the_midst_of_an_answer_and_no_others() {
     captured(&mut evidence, 80, 0);
     counted(&mut evidence, Subject::Listener(80), "bursts.held_buffer", 0, &[0, 2000]);
     let [port] = &Watched::of(&evidence)[..] else { panic!() };
-    assert_eq!((port.held.buffer, port.idle), (0.0, 1466.0), "no answer is under way");
+    assert_eq!((port.held(Held::Buffer), port.idle), (0.0, 1466.0), "no answer is under way");
     for (at, value) in [(0, 0), (2, 49_000_000_000)] {
         evidence.push_raw(second(at), Subject::Listener(80), "capture.answer_time", value);
     }
     let [port] = &Watched::of(&evidence)[..] else { panic!() };
     // 24.5 are, of which Nagle's algorithm holds 9.
-    assert_eq!((port.held.buffer, port.idle), (15.5, 1450.5));
+    assert_eq!((port.held(Held::Buffer), port.idle), (15.5, 1450.5));
     assert!((port.in_application() - 4.0).abs() < 1e-9);
 }
 

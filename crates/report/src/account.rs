@@ -218,9 +218,9 @@ fn watched(ports: &[Watched]) -> Option<Account> {
         (Station::Unread, None, sum(|port| port.unread)),
         (Station::TlsHandshake, None, sum(Watched::shaking)),
         (Station::Application, None, sum(Watched::in_application)),
-        (Station::ServerSending, Some(Held::Nagle), sum(|port| port.held.nagle)),
-        (Station::ServerSending, Some(Held::Congestion), sum(|port| port.held.congestion)),
-        (Station::ServerSending, Some(Held::Window), sum(|port| port.held.window)),
+        (Station::ServerSending, Some(Held::Nagle), sum(|port| port.held(Held::Nagle))),
+        (Station::ServerSending, Some(Held::Congestion), sum(|port| port.held(Held::Congestion))),
+        (Station::ServerSending, Some(Held::Window), sum(|port| port.held(Held::Window))),
         (Station::PathBack, None, sum(|port| port.air)),
     ];
     let stations = places.into_iter().filter(|(.., count)| *count > 0.0);

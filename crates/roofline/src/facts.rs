@@ -148,7 +148,6 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The sampled states of the target's threads.
     pub(crate) fn threads(&self) -> Option<&States> {
         self.inside.threads.as_ref()
     }
@@ -212,9 +211,9 @@ impl<'a> Facts<'a> {
     pub(crate) fn held_by(&self, side: Side, held: Held) -> f64 {
         let exchanges = match (&self.account, side, held) {
             (Some(account), ..) => account.held(flows::sending(side), held),
-            (None, Side::Server, Held::Nagle) => self.ports(|port| port.held.nagle),
-            (None, Side::Server, Held::Window) => self.ports(|port| port.held.window),
-            (None, Side::Server, Held::Buffer) => self.ports(|port| port.held.buffer),
+            (None, Side::Server, Held::Nagle | Held::Window | Held::Buffer) => {
+                self.ports(|port| port.held(held))
+            }
             _ => 0.0,
         };
         self.per_exchange(exchanges)
@@ -226,7 +225,7 @@ impl<'a> Facts<'a> {
         if client > server { (Side::Client, client) } else { (Side::Server, server) }
     }
 
-    pub(crate) fn ports(&self, of: fn(&Watched) -> f64) -> f64 {
+    pub(crate) fn ports(&self, of: impl Fn(&Watched) -> f64) -> f64 {
         self.watched.iter().map(of).sum()
     }
 
@@ -279,17 +278,14 @@ impl<'a> Facts<'a> {
             rhythm.served = rhythm.served.filter(|of| !is_work(of));
         }
         // Its only thread takes one after the other, and sends all answers when none is left.
-        let is_one_thread = self.threads().is_some_and(|of| of.all() < TWO);
-        if is_one_thread && port.is_emptied_by_turns() {
+        if self.threads().is_some_and(|of| of.all() < TWO) && port.is_emptied_by_turns() {
             return Some(Pace::AtOnce(1.0));
         }
         let beat = headers.rhythm.and_then(|rhythm| rhythm.beat);
         let of_bursts = beat.and_then(|beat| Pace::of_beat(&beat, headers.under_way));
         let passes_on = of_bursts.is_none() && self.inside.questions() >= HALFWAY;
-        headers.pace().map(|pace| match pace {
-            Pace::Clock if passes_on => Pace::AtOnce(1.0),
-            pace => pace,
-        })
+        let pace = headers.pace()?;
+        Some(if pace == Pace::Clock && passes_on { Pace::AtOnce(1.0) } else { pace })
     }
 
     /// Whether no CPU of the machine is idle; false where that was not measured.

@@ -14,7 +14,7 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
     let opened = if run.opens_many() { &opened } else { "" };
     let seen = format!("{none} in {}{opened}", duration(run.seconds()));
     let most = |count: f64| count >= 1.0 && count >= HALFWAY * facts.ports(|of| of.connections);
-    let held = facts.ports(|port| port.held.all());
+    let held = facts.ports(Watched::unsent);
     let unanswered = facts.ports(|port| port.unanswered);
     if most(held) {
         let says = format!("{seen}; {held:.0} hold answers that their clients do not read");
@@ -35,13 +35,12 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
         1.0.. => format!("{unread:.0} of them are not even read"),
         _ => "they hang, poll for long, or need no answer".into(),
     };
-    let threads = facts.inside.threads_words();
-    let waits = [silent_peers(facts), inside(facts), vec![threads]].concat().concat();
+    let waits = silent_peers(facts) + &inside(facts) + &facts.inside.threads_words();
     Verdict::none(Answer::Unexplained, format!("nothing is answered: {spoke}: {why}{waits}"))
 }
 
 /// Those that it has asked, and that have not answered it all the time.
-pub(crate) fn silent_peers(facts: &Facts) -> Vec<String> {
+pub(crate) fn silent_peers(facts: &Facts) -> String {
     let silent = facts.inside.asked.iter().filter(|of| of.unanswered >= 1.0);
     let words = |of: &Asked| {
         let who = of.words();
@@ -52,18 +51,17 @@ pub(crate) fn silent_peers(facts: &Facts) -> Vec<String> {
 }
 
 /// The processes of a node that have mail and wait in the midst of something; else where those of connections wait.
-fn inside(facts: &Facts) -> Vec<String> {
+fn inside(facts: &Facts) -> String {
     let stopped = stopped(facts);
     let owner = facts.processes.iter().find(|of| of.is_owner && stopped.is_empty());
-    let owner = owner.map(|of| format!("; its {} waits in {}", of.words(), of.stack));
-    stopped.into_iter().chain(owner).collect()
+    owner.map_or(stopped, |of| format!("; its {} waits in {}", of.words(), of.stack))
 }
 
 /// The processes of a node that always have mail, and wait in the midst of something.
-pub(crate) fn stopped(facts: &Facts) -> Vec<String> {
+pub(crate) fn stopped(facts: &Facts) -> String {
     let stopped = facts.processes.iter().filter(|of| of.with_mail >= FULL && of.waits_inside());
-    let stopped = stopped.map(|of| {
+    let words = |of: &Process| {
         format!("; its {} has {} messages and waits in {}", of.words(), of.mailbox, of.stack)
-    });
-    stopped.take(SAMPLES).collect()
+    };
+    stopped.map(words).take(SAMPLES).collect()
 }

@@ -6,9 +6,8 @@ use crate::prelude::*;
 pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'static str); 14] {
     use Station::*;
     let at = |station, of: fn(&Watched) -> f64, words| (station, None, facts.ports(of), words);
-    let held = |held, of: fn(&Watched) -> f64, words| {
-        (Some(ServerSending), Some(held), facts.ports(of), words)
-    };
+    let held =
+        |by, words| (Some(ServerSending), Some(by), facts.ports(|port| port.held(by)), words);
     [
         at(None, |port| port.idle, "idle"),
         at(Some(AcceptQueue), |port| port.accept_queue, "in the accept queue"),
@@ -16,11 +15,11 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
         at(Some(Unread), |port| port.unread, "unread"),
         at(Some(TlsHandshake), Watched::shaking, "in the TLS handshake"),
         at(Some(Application), Watched::in_application, "in the application"),
-        held(Held::Nagle, |port| port.held.nagle, "held by Nagle"),
-        held(Held::Congestion, |port| port.held.congestion, "held by the congestion window"),
-        held(Held::Window, |port| port.held.window, "held by the peer's window"),
-        held(Held::Buffer, |port| port.held.buffer, "held by its full send buffer"),
-        at(None, |port| port.held.other, "held in the send queue"),
+        held(Held::Nagle, "held by Nagle"),
+        held(Held::Congestion, "held by the congestion window"),
+        held(Held::Window, "held by the peer's window"),
+        held(Held::Buffer, "held by its full send buffer"),
+        at(None, |port| port.held(Held::Pacing), "held in the send queue"),
         at(Some(PathBack), |port| port.air, "with an answer in flight"),
         at(None, |port| port.unanswered, "unanswered throughout"),
         at(None, Watched::untold, "of unknown state"),
@@ -30,8 +29,7 @@ pub(crate) fn states(facts: &Facts) -> [(Option<Station>, Option<Held>, f64, &'s
 /// What was seen of them, and whether they wait for work, the path, or nothing at all.
 pub(crate) fn of(facts: &Facts) -> (String, bool) {
     if facts.watched.is_empty() {
-        let asked = asked_only(facts).unwrap_or("what its requests wait for is unknown".into());
-        return (asked, false);
+        return (asked_only(facts), false);
     }
     let connections = facts.ports(|port| port.connections);
     // Smaller numbers would read 0.0.
@@ -49,7 +47,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
     }
     let inside = &facts.inside;
     let in_application = facts.ports(Watched::in_application);
-    let held = facts.ports(|port| port.held.nagle + port.held.other);
+    let held = facts.ports(|port| port.held(Held::Nagle) + port.held(Held::Pacing));
     let is_held = held >= HOLDS * facts.place.of.max(1e-9);
     if facts.headers().any(|of| !of.alternate) {
         says += "; requests and answers do not alternate: the state of connections is unknown";
@@ -69,7 +67,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         let seconds = duration(facts.run.seconds());
         says += &format!(
             "; {hang:.0} sent requests as long as others', and had no answer in all of the {seconds}{}",
-            crate::silence::stopped(facts).concat()
+            crate::silence::stopped(facts)
         );
     }
     let again: f64 = facts.headers().map(|of| of.asking_again).sum();
@@ -82,8 +80,8 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         inside.asleep + facts.ports(|port| port.accept_queue) + facts.ports(|port| port.unread);
     let working = inside.running + inside.runnable + inside.disk;
     // A peer that does not read delays others only by what the service does about it.
-    let away =
-        facts.ports(|port| port.air + port.asking()) + facts.ports(|port| port.held.congestion);
+    let away = facts.ports(|port| port.air + port.asking())
+        + facts.ports(|port| port.held(Held::Congestion));
     // For most of them it is unknown whether they wait.
     let untold = facts.ports(Watched::untold);
     let is_told = untold < 1.0 || untold < HALFWAY * connections || facts.captured().is_ok();
@@ -96,19 +94,20 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
         && (waits <= working + away || waits < 1.0)
         && !matches!(facts.place.station, Some(Station::AcceptQueue));
     if !is_work {
-        says += &crate::silence::silent_peers(facts).concat();
+        says += &crate::silence::silent_peers(facts);
     }
     (says, is_work)
 }
 
 /// Of a target that serves nobody: whether others have what it waits for, answers or work, is not told.
-fn asked_only(facts: &Facts) -> Option<String> {
+fn asked_only(facts: &Facts) -> String {
     let asked = facts.inside.asked.iter().filter(|of| of.asked >= 0.05).take(SAMPLES);
     let words = |of: &Asked| format!("{:.1} of {:.1} to {}", of.asked, of.connections, of.words());
-    let asked = Vec::from_iter(asked.map(words));
-    let threads = facts.inside.threads_words();
-    let to = asked.join(", ");
-    (!asked.is_empty()).then(|| {
-        format!("it serves nobody, and of its own connections wait, for answers or for work: {to}{threads}")
-    })
+    let (to, threads) = (Vec::from_iter(asked.map(words)).join(", "), facts.inside.threads_words());
+    if to.is_empty() {
+        return "what its requests wait for is unknown".into();
+    }
+    format!(
+        "it serves nobody, and of its own connections wait, for answers or for work: {to}{threads}"
+    )
 }

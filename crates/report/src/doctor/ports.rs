@@ -1,6 +1,6 @@
 //! Connections by state, listening port by listening port.
 
-use linerate_account::Watched;
+use linerate_account::{Held, Watched};
 use serde::{Deserialize, Serialize};
 
 use crate::number::finite;
@@ -95,9 +95,9 @@ impl Port {
             asking: finite(of.asking()),
             tls_handshake: finite(of.shaking()),
             application: finite(of.in_application()),
-            held_nagle: finite(of.held.nagle),
-            held_congestion: finite(of.held.congestion),
-            held_window: finite(of.held.window),
+            held_nagle: finite(of.held(Held::Nagle)),
+            held_congestion: finite(of.held(Held::Congestion)),
+            held_window: finite(of.held(Held::Window)),
             air: finite(of.air),
             undecided: finite(of.untold()),
             unanswered: finite(of.unanswered),

@@ -7,7 +7,7 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(facts.attained <= 0.0, "nothing was read")?;
-    let held = facts.ports(|port| port.held.window);
+    let held = facts.ports(|port| port.held(Held::Window));
     if held >= HALFWAY * facts.place.of.max(1.0) {
         return peers(facts, held);
     }

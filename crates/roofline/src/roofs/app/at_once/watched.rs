@@ -74,7 +74,7 @@ fn by_waits(facts: &Facts, port: &Watched, headers: &Exchanges) -> Option<f64> {
     let asleep = threads.map_or(0.0, |of| of.timed(facts.attained * facts.run.seconds())[0]);
     let serving = threads.map_or(0.0, |of| of.disk + asleep + of.write);
     let queues = threads.map_or(0.0, |of| of.lock);
-    let is_unsent = facts.ports(|port| port.held.all()) >= HOLDS * place.of;
+    let is_unsent = facts.ports(Watched::unsent) >= HOLDS * place.of;
     let writes = threads.is_some_and(|of| of.write >= HALFWAY * place.of) && !is_unsent;
     let at_once = match place.station {
         Some(Station::AcceptQueue) => port.accepted(),
