@@ -140,15 +140,12 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     }
     let (seconds, consumers) = (last.0.since(first.0).as_secs_f64(), consumers());
     let name = run.fact(subject, "name").map(str::to_owned);
-    let flow = Flow {
-        of,
-        put: &[queue::PUBLISHED, queue::REDELIVERED],
-        handed: &[queue::DELIVERED, queue::DELIVERED_NO_ACK],
-        dropped: &[],
-        taken: &[queue::ACKNOWLEDGED, queue::DELIVERED_NO_ACK],
-    };
+    let put = [queue::PUBLISHED, queue::REDELIVERED];
+    let handed = [queue::DELIVERED, queue::DELIVERED_NO_ACK];
+    let taken = [queue::ACKNOWLEDGED, queue::DELIVERED_NO_ACK];
+    let balance = balance(&of, [&put, &handed, &[], &taken], unlimited);
     // Channels at other nodes are counted there.
-    let Some(of) = flow.balance(unlimited).filter(|_| !is_cluster) else {
+    let Some(of) = balance.filter(|_| !is_cluster) else {
         // One step may be a burst; of those whose length is read each time, some may.
         let part = |nth: usize| held[nth * (held.len() - 1) / 3].1 as f64;
         let is_steady = |nth| part(nth + 1) - part(nth) >= HALFWAY * grown / 3.0;
@@ -181,14 +178,10 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     let acknowledges = sum(queue::CONSUMERS_NO_ACK) == 0;
     let unlimited = sum(queue::CONSUMERS_UNLIMITED);
     let done: &[_] = &[broker::ACKNOWLEDGED, broker::REJECTED];
-    let flow = Flow {
-        of: of.clone(),
-        put: &[broker::PUBLISHED, broker::REDELIVERED],
-        handed: &[broker::DELIVERED],
-        dropped: &[broker::DROPPED],
-        taken: if acknowledges { done } else { &[broker::DELIVERED] },
-    };
-    let balance = flow.balance(unlimited > 0 && acknowledges);
+    let (put, handed) = ([broker::PUBLISHED, broker::REDELIVERED], [broker::DELIVERED]);
+    let taken = if acknowledges { done } else { &handed };
+    let counters: [&[_]; 4] = [&put, &handed, &[broker::DROPPED], taken];
+    let balance = balance(&of, counters, unlimited > 0 && acknowledges);
     let balance = balance.or_not_here("its counters were sampled too few times")?;
     let held = || {
         let back = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
@@ -211,35 +204,26 @@ fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
     Ok(Growing { name, consumers, ..balance })
 }
 
-struct Flow<'a> {
-    of: Of<'a>,
-    put: &'a [Metric<u64>],
-    /// To consumers.
-    handed: &'a [Metric<u64>],
-    /// Out of the queue, unconsumed.
-    dropped: &'a [Metric<u64>],
-    /// Acknowledged, or delivered without need of it.
-    taken: &'a [Metric<u64>],
-}
-
-impl Flow<'_> {
-    /// With what consumers hold unacknowledged, or without. None: not counted.
-    fn balance(&self, with_held: bool) -> Option<Growing> {
-        let sum = |metrics: &[_]| self.of.sum(metrics).filter(|sum| sum.samples() > 3);
-        let (put, published, taken) = (sum(self.put)?, sum(&self.put[..1])?, sum(self.taken)?);
-        let dropped = sum(self.dropped).unwrap_or_default();
-        let out = if with_held { &taken } else { &sum(self.handed)? };
-        let (first, last) = put.ends()?;
-        let seconds = last - first;
-        let counted = if with_held { &published } else { &put };
-        let at = |part: f64| first + seconds * part / 3.0;
-        let thirds = [0.0, 1.0, 2.0].map(|third| {
-            let more = |of: &Counter| of.grown(at(third), at(third + 1.0));
-            more(counted) - more(out) - more(&dropped)
-        });
-        let [published, taken] = [published, taken].map(|of| of.grown(first, last));
-        let grown = thirds.iter().sum();
-        let found = Growing { published, taken, seconds, grown, thirds, ..Growing::default() };
-        (seconds > 0.0).then_some(found)
-    }
+/// What was put into a queue (published first), handed to consumers, dropped unconsumed, and taken: acknowledged, or delivered
+/// without need of it. With what consumers hold unacknowledged, or without. None: not counted.
+fn balance(
+    of: &Of,
+    [put, handed, dropped, taken]: [&[Metric<u64>]; 4],
+    with_held: bool,
+) -> Option<Growing> {
+    let sum = |metrics: &[_]| of.sum(metrics).filter(|sum| sum.samples() > 3);
+    let (published, put, taken) = (sum(&put[..1])?, sum(put)?, sum(taken)?);
+    let dropped = sum(dropped).unwrap_or_default();
+    let (counted, out) = if with_held { (&published, &taken) } else { (&put, &sum(handed)?) };
+    let (first, last) = put.ends()?;
+    let seconds = last - first;
+    let at = |part: f64| first + seconds * part / 3.0;
+    let thirds = [0.0, 1.0, 2.0].map(|third| {
+        let more = |of: &Counter| of.grown(at(third), at(third + 1.0));
+        more(counted) - more(out) - more(&dropped)
+    });
+    let [published, taken] = [published, taken].map(|of| of.grown(first, last));
+    let grown = thirds.iter().sum();
+    let found = Growing { published, taken, seconds, grown, thirds, ..Growing::default() };
+    (seconds > 0.0).then_some(found)
 }
