@@ -11,7 +11,8 @@
 
 use linerate_account::observed;
 use linerate_predict::{
-    Alone, Fit, Known, Network, Observed, Removed, UNKNOWN, fit_thinking, predict_at, without_at,
+    Alone, Fit, Known, Network, Observed, Removed, Solved, UNKNOWN, fit_thinking, predict_at,
+    without_at,
 };
 
 use crate::prelude::*;
@@ -20,10 +21,7 @@ pub struct Model {
     fit: Fit,
     /// In the fit's order.
     stations: Vec<InUse>,
-    /// The same if linerate had CPUs to itself.
-    with_free_engine: Vec<InUse>,
-    /// Every resource that was measured.
-    bounds: Vec<InUse>,
+    measured: Stations,
     by: By,
     /// Service times under this load. Unit: ns.
     service: Percentiles,
@@ -75,9 +73,8 @@ impl Model {
         let whole = network.throughput(f64::from(customers));
         let fewer = network.throughput(f64::from(customers) / 2.0);
         let elasticity = (whole.low / fewer.low.max(1e-12)).ln() / 2.0_f64.ln();
-        let full = observed(customers, OpRate(attained), run.load.throughput_interval);
         // The half checks the model, so the check is of a fit that has not seen it.
-        let mut seen = vec![full];
+        let mut seen = vec![observed(customers, OpRate(attained), run.load.throughput_interval)];
         // One connection without pause is another load than clients that think, or than one to each server; its time is
         // in `alone`.
         let is_alike = think == 0.0 && !run.header.plan.names_servers();
@@ -102,8 +99,7 @@ impl Model {
         Some(Self {
             fit: fit(&seen),
             stations,
-            with_free_engine: measured.with_free_engine().apart(),
-            bounds: measured.all.clone(),
+            measured: measured.clone(),
             by,
             service: run.load.service.clone(),
             connections: customers,
@@ -136,7 +132,7 @@ impl Model {
 
     /// The same where linerate is delayed, by its quota or by others on its CPUs.
     pub fn without_delay_of_engine(&self, each: f64) -> Predicted {
-        self.without(each, &self.with_free_engine)
+        self.without(each, &self.measured.with_free_engine().apart())
     }
 
     fn without(&self, each: f64, stations: &[InUse]) -> Predicted {
@@ -187,7 +183,7 @@ impl Model {
     /// Without so much work at a resource. Unit: seconds an exchange. What is left is known no better.
     /// The machine's is spread over all that run on it, linerate too.
     pub fn without_work(&self, resource: Resource, each: f64) -> Predicted {
-        let machine = self.bounds.iter().find(|of| of.resource == Resource::HostCpu);
+        let machine = self.measured.all.iter().find(|of| of.resource == Resource::HostCpu);
         let all = machine.map_or(each, |of| of.station(Heat::Cold, self.by).demand);
         let spread = |of: Resource| resource == Resource::HostCpu && of.is_part_of(resource);
         let [likely, most] = [1.0, 1.0 + SPLIT].map(|share| {
@@ -214,9 +210,7 @@ impl Model {
             };
             of.demand = own * of.demand.min(kept * cold);
         };
-        let stations = self.stations.iter().map(|of| self.changed(of, Heat::Hot, &spare)).collect();
-        let network = Network { delay: path_s + self.think_s, stations };
-        let most = network.throughput(f64::from(self.connections)).high;
+        let most = self.solved(path_s, Heat::Hot, self.connections, &spare).high;
         self.bounded([0.0, most, most], &spare).high
     }
 
@@ -230,18 +224,15 @@ impl Model {
     /// the waking of sleeping threads, and shrinks as that work does.
     pub fn with_alone(&self, alone: Option<Estimate>, share: f64) -> Predicted {
         let alone = alone.unwrap_or(self.alone);
-        let known = |heat: Heat, share: f64| {
-            let mut stations = at(&self.stations, heat, self.by);
-            stations.iter_mut().for_each(|of| of.demand *= share);
-            stations
+        let known = |heat: Heat, share: f64| -> f64 {
+            self.stations.iter().map(|of| of.station(heat, self.by).demand * share).sum()
         };
         let solve = |heat: Heat, alone: f64, share: f64| {
-            let (cold, stations) = (work(&known(Heat::Cold, share)), known(heat, share));
-            let (warm, rest) = (work(&stations), (alone - cold).max(0.0));
+            let (cold, warm) = (known(Heat::Cold, share), known(heat, share));
+            let rest = (alone - cold).max(0.0);
             let is_waking = rest <= COLD * cold && cold > 0.0;
             let delay = if is_waking { rest * warm / cold } else { (alone - warm).max(0.0) };
-            let delay = delay + self.think_s;
-            Network { delay, stations }.throughput(f64::from(self.connections))
+            self.solved(delay, heat, self.connections, &|_, of| of.demand *= share)
         };
         let low = solve(Heat::Cold, alone.high, 1.0).low;
         let mid = solve(Heat::Warm, alone.mid, share).per_s.max(low);
@@ -259,7 +250,7 @@ impl Model {
         let more = |known: &InUse, of: &mut QueueStation| {
             of.servers *= if is_it(known) { times } else { 1.0 };
         };
-        if self.bounds.iter().any(|known| known.resource == resource) {
+        if self.measured.of_resource(resource).is_some() {
             let then = self.known_with(connections, &more);
             return if resource == Resource::Line { then } else { contended(then) };
         }
@@ -269,13 +260,8 @@ impl Model {
 
     /// The measured rate times the known stations' after the change by before; at most what each resource carries.
     fn known_with(&self, connections: u32, then: Then) -> Predicted {
-        let delay = self.delay_s + self.think_s;
-        let solve = |heat: Heat| {
-            let stations = self.stations.iter().map(|of| self.changed(of, heat, then)).collect();
-            Network { delay, stations }.throughput(f64::from(connections))
-        };
-        let stations = at(&self.stations, Heat::Cold, self.by);
-        let now = Network { delay, stations }.throughput(f64::from(self.connections)).per_s;
+        let solve = |heat: Heat| self.solved(self.delay_s, heat, connections, then);
+        let now = self.solved(self.delay_s, Heat::Cold, self.connections, &|_, _| {}).per_s;
         let rates = [solve(Heat::Cold).low, solve(Heat::Warm).per_s, solve(Heat::Hot).high];
         self.bounded(rates.map(|rate| rate * self.scale(now)), then)
     }
@@ -309,11 +295,17 @@ impl Model {
                 let QueueStation { demand, servers, .. } = self.changed(known, heat, then);
                 if demand > 0.0 { servers / demand } else { f64::INFINITY }
             };
-            self.bounds.iter().map(bound).fold(f64::INFINITY, f64::min)
+            self.measured.all.iter().map(bound).fold(f64::INFINITY, f64::min)
         };
         let low = low.min(most(Heat::Cold));
         let mid = mid.min(most(Heat::Warm)).max(low);
         agreed([low, mid, high.min(most(Heat::Hot)).max(mid)])
+    }
+
+    /// The known stations after the change, with such a delay beside the clients' pause. Unit: seconds.
+    fn solved(&self, delay: f64, heat: Heat, connections: u32, then: Then) -> Solved {
+        let stations = self.stations.iter().map(|of| self.changed(of, heat, then)).collect();
+        Network { delay: delay + self.think_s, stations }.throughput(f64::from(connections))
     }
 
     fn changed(&self, known: &InUse, heat: Heat, then: Then) -> QueueStation {

@@ -113,16 +113,14 @@ impl Pool {
     /// Missing where it was not sampled.
     pub fn of(self, node: &Of) -> Result<InPool, Missing> {
         use vm::*;
-        let [active, total, all, online, queue] = match self {
-            Pool::Computing => {
-                let (all, online) = (DIRTY_CPU_SCHEDULERS, DIRTY_CPU_SCHEDULERS_ONLINE);
-                [DIRTY_CPU_ACTIVE, DIRTY_CPU_TOTAL, all, online, RUN_QUEUE_DIRTY_CPU]
-            }
+        let [active, total, queue] = match self {
+            Pool::Computing => [DIRTY_CPU_ACTIVE, DIRTY_CPU_TOTAL, RUN_QUEUE_DIRTY_CPU],
+            Pool::Io => [DIRTY_IO_ACTIVE, DIRTY_IO_TOTAL, RUN_QUEUE_DIRTY_IO],
+        };
+        let [all, online] = match self {
+            Pool::Computing => [DIRTY_CPU_SCHEDULERS, DIRTY_CPU_SCHEDULERS_ONLINE],
             // None of these is ever offline.
-            Pool::Io => {
-                let all = DIRTY_IO_SCHEDULERS;
-                [DIRTY_IO_ACTIVE, DIRTY_IO_TOTAL, all, all, RUN_QUEUE_DIRTY_IO]
-            }
+            Pool::Io => [DIRTY_IO_SCHEDULERS; 2],
         };
         let (busy, all) = (part(node, active, total)?, node.last(all)?);
         // Those offline take no jobs, and count as schedulers.

@@ -180,10 +180,9 @@ impl Stations {
         let threads = [target.filter(|_| local), facts.engine.as_ref()];
         let waited: f64 = threads.iter().flatten().filter_map(|of| of.runnable).sum();
         let one = of_target.and_then(|of| of.busiest_thread).unwrap_or(0.0);
-        let used = ours + lost(strangers, ours, one, waited);
         // The sampled machine is the engine's: with the target elsewhere, a full one is the engine's.
         let whose = if local { Resource::HostCpu } else { Resource::EngineCpu };
-        self.push(whose, used, host.cpus, ours);
+        self.push(whose, ours + lost(strangers, ours, one, waited), host.cpus, ours);
         let (Some(of), Some(running)) = (of_target, target) else { return Some(strangers) };
         let (had, on_these) = beside_strangers(running, strangers, strangers + beside);
         let lost = running.runnable.map(|waited| lost(had, on_these, one, waited));
@@ -308,27 +307,19 @@ impl Stations {
         let is_fuller = |of: &&InUse| host.is_none_or(|host| of.fullness() > host.fullness());
         let parts = parts.into_iter().filter_map(|of| self.fullest_of(of));
         let apart: Vec<&InUse> = parts.filter(is_fuller).collect();
-        let mut found: Vec<InUse> = Vec::new();
-        if let Some(host) = host {
-            let cpu: f64 = apart.iter().map(|of| of.cpu).sum();
-            let (used, servers) = (host.used - cpu, host.servers - cpu);
-            if used > 0.0 && servers > 0.0 {
-                found.push(InUse { used, servers, cpu: host.cpu - cpu, ..host.clone() });
-            }
-        }
-        found.extend(apart.into_iter().cloned());
-        found.extend(self.of_resource(Line).cloned());
-        found
+        let cpu: f64 = apart.iter().map(|of| of.cpu).sum();
+        let rest = host.map(|of| {
+            let (used, servers) = (of.used - cpu, of.servers - cpu);
+            InUse { used, servers, cpu: of.cpu - cpu, ..of.clone() }
+        });
+        let rest = rest.filter(|of| of.used > 0.0 && of.servers > 0.0).into_iter();
+        rest.chain(apart.into_iter().chain(self.of_resource(Line)).cloned()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn is(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
-    }
 
     fn stations(all: &[(Resource, f64, f64)]) -> Stations {
         let mut stations = Stations::default();
@@ -343,7 +334,7 @@ mod tests {
             stations(&[(HostCpu, 1.4, 2.0), (TargetCpu, 0.4, 2.0), (EngineCpu, 1.0, 1.0)]);
         let (solved, by) = (stations.apart(), By { attained: 1000.0, engine: 0.0 });
         let demand: f64 = solved.iter().map(|of| of.station(Heat::Cold, by).demand).sum();
-        is(demand, 1.4e-3);
+        assert!((demand - 1.4e-3).abs() < 1e-9, "{demand}");
         assert_eq!(solved.len(), 2);
         assert_eq!(stations.fullest().map(|(of, _)| of), Some(EngineCpu));
     }
@@ -358,6 +349,6 @@ mod tests {
         // A quarter and less of what it takes after a pause: the table in docs/account.md.
         assert!((60.0..80.0).contains(&demand(0.2, Heat::Warm)));
         assert!((20.0..30.0).contains(&demand(0.2, Heat::Hot)));
-        is(demand(2.0, Heat::Hot), 2000.0);
+        assert!((demand(2.0, Heat::Hot) - 2000.0).abs() < 1e-9);
     }
 }

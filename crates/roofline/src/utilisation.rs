@@ -50,12 +50,13 @@ impl Target {
 
 /// Use by target and machine; missing where they are not on this host.
 pub(crate) fn used(run: &Run) -> (Result<Target, Missing>, Result<Host, Missing>) {
-    let (target, mut host) = (target(run), host(run));
-    if let (Ok(host), Ok(target)) = (&mut host, &target) {
-        let spun = target.node.as_ref().map_or(target.spinning, |node| node.spun(target.cores));
-        host.busy -= spun.min(host.busy);
-    }
-    (target, host)
+    let target = target(run);
+    let of_target = |of: &Target| of.node.map_or(of.spinning, |node| node.spun(of.cores));
+    let spun = target.as_ref().map_or(0.0, of_target);
+    let cpus = f64::from(run.header.host.cpus.max(1));
+    let unused = stat::unused(&run.of(Subject::Host));
+    let busy = unused.map(|unused| (cpus - unused).clamp(0.0, cpus));
+    (target, busy.map(|busy| Host { busy: busy - spun.min(busy), cpus }))
 }
 
 fn target(run: &Run) -> Result<Target, Missing> {
@@ -117,9 +118,4 @@ fn spun(of: &Of) -> Option<(f64, f64)> {
         .map(|metric| of.last(metric).map_or(0.0, |count| count as f64));
     // Chosen: a share of a hundred samples is known to a tenth.
     (samples >= FEW * FEW).then(|| (spun, spun_of_one / of_one.max(1.0)))
-}
-
-fn host(run: &Run) -> Result<Host, Missing> {
-    let cpus = f64::from(run.header.host.cpus.max(1));
-    Ok(Host { busy: (cpus - stat::unused(&run.of(Subject::Host))?).clamp(0.0, cpus), cpus })
 }
