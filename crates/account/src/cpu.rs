@@ -60,8 +60,7 @@ impl Running {
         let by_ticks = || Some(per_s(process::UTIME)? + per_s(process::STIME)?);
         let run = metric!(subject, "run");
         let count = |metric: Metric<u64>| of.grown(metric).unwrap_or(0.0);
-        let quota: Option<Duration> = of.last(metric!(subject, "cpu_quota")).ok();
-        let allowed = of.last(metric!(subject, "cpus_allowed")).ok().map(|count: u64| count as f64);
+        let allowed = of.latest::<u64>(metric!(subject, "cpus_allowed")).ok();
         let periods = count(metric!(subject, "nr_periods"));
         let list = cpus::Cpus::union(evidence.fact(subject, "cpus")).numbers();
         Some(Self {
@@ -70,7 +69,7 @@ impl Running {
             runnable: per_s(metric!(subject, "run_delay")),
             throttled: per_s(metric!(subject, "throttled_time")).unwrap_or(0.0),
             periods_throttled: count(metric!(subject, "nr_throttled")) / periods.max(1.0),
-            quota: quota.map(|quota| quota.as_secs_f64()),
+            quota: of.latest::<Duration>(metric!(subject, "cpu_quota")).ok(),
             cpus: Cpus { count: allowed, busy: busy(&list, evidence, window), list },
         })
     }

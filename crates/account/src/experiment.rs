@@ -136,8 +136,7 @@ impl Experiment {
 
     /// The highest throughput of the main phase, half of the connections, and all again. Unit: exchanges a second.
     pub fn best(&self) -> f64 {
-        let others = self.half.iter().chain(&self.again).map(|of| of.per_s);
-        others.fold(self.full.per_s, f64::max)
+        self.half.iter().chain(&self.again).map(|of| of.per_s).fold(self.full.per_s, f64::max)
     }
 
     /// How many are served at a time, if each takes as long as alone: `X x time alone`.

@@ -95,12 +95,9 @@ impl Inside {
     /// wait.
     pub fn by_elimination(mut self, exchange_s: f64, exchanges: f64) -> Self {
         let rest = self.asleep - self.questions();
-        let is_waiting = self.waits_for_events(exchange_s, exchanges);
+        let is_waiting = rest > OF_A_LOG && self.waits_for_events(exchange_s, exchanges);
         let mut untold = self.asked.iter_mut().filter(|of| of.untold >= HALFWAY * rest);
-        if rest > OF_A_LOG
-            && is_waiting
-            && let (Some(one), None) = (untold.next(), untold.next())
-        {
+        if is_waiting && let (Some(one), None) = (untold.next(), untold.next()) {
             one.asked += rest.min(one.untold);
             self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
         }
@@ -117,8 +114,8 @@ impl Inside {
             let of_one = if of.process.is_some() { 2.0 } else { 1.0 };
             (EXPLAINED * of_one..=2.0 * of_one * (1.0 + SPLIT)).contains(&each)
         };
-        let is_waiting = rest >= 1.0 && rest >= HALFWAY * self.asleep;
-        let is_waiting = is_waiting && self.waits_for_events(exchange_s, exchanges);
+        let is_much = rest >= 1.0 && rest >= HALFWAY * self.asleep;
+        let is_waiting = is_much && self.waits_for_events(exchange_s, exchanges);
         let mut kept = self.asked.iter_mut().filter(|of| of.may_answer());
         if is_waiting
             && let (Some(one), None) = (kept.next(), kept.next())

@@ -99,7 +99,6 @@ fn made(facts: &Facts) -> Place {
         return place.is(Regime::Full, Some(engine(facts)));
     }
     if facts.streams() {
-        // What is full; else where their bytes are, which more of them at a time would not change.
         let full = facts.stations.fullest().filter(|(_, full)| *full >= FULL);
         let regime = if full.is_some() { Regime::Full } else { Regime::Delayed };
         return place.is(regime, full.map(|(resource, _)| resource));
@@ -112,14 +111,13 @@ fn made(facts: &Facts) -> Place {
     let gives_no_more = at_most.is_some_and(|most| most < HALFWAY);
     // Used this much where the run was fastest, it is full at times that matter, if more connections give nothing.
     let best = experiment.map_or(facts.attained, |of| of.best().max(facts.attained));
-    if used * best / facts.attained >= EXPLAINED && gives_no_more {
+    let is_full = used * best / facts.attained >= EXPLAINED && gives_no_more;
+    let is_explained = facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED;
+    if is_full || is_explained && (model.known_elasticity < HALFWAY || used >= FULL) {
         return place.is(Regime::Full, fullest);
     }
-    if facts.attained / model.known_per_s.max(1e-12) >= EXPLAINED {
-        return match model.known_elasticity < HALFWAY || used >= FULL {
-            true => place.is(Regime::Full, fullest),
-            false => place.is(Regime::Delayed, None),
-        };
+    if is_explained {
+        return place.is(Regime::Delayed, None);
     }
     let Some(experiment) = experiment else {
         // Evidence without the experiment: there is only the number served at a time.

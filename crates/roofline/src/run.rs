@@ -39,22 +39,19 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is counted.
+    /// What is counted; of a watched service answers where they alternate with requests at all of its ports.
     pub fn counted(&self) -> Counted {
-        match self.answered() {
-            _ if !self.is_watched() => Counted::Exchanges,
-            Some(rate) => Counted::Answers(OpRate(rate)),
-            None if self.load.throughput.0 <= 0.0 && self.load.bytes_read > 0 => Counted::Written,
-            None => Counted::Reads,
+        if !self.is_watched() {
+            return Counted::Exchanges;
         }
-    }
-
-    /// Answers a second by the headers of a watched service's packets; absent where they do not alternate.
-    fn answered(&self) -> Option<f64> {
-        let ports = if self.is_watched() { Watched::of(self.evidence) } else { Vec::new() };
-        let all: Vec<_> = ports.iter().filter_map(|port| port.exchanges).collect();
-        let answers = all.iter().map(|of| of.per_s).sum::<f64>();
-        (all.iter().all(|of| of.alternate) && answers > 0.0).then_some(answers)
+        let ports = Watched::of(self.evidence).into_iter();
+        let headers = Vec::from_iter(ports.filter_map(|port| port.exchanges));
+        let answers = headers.iter().map(|of| of.per_s).sum::<f64>();
+        match headers.iter().all(|of| of.alternate) && answers > 0.0 {
+            true => Counted::Answers(OpRate(answers)),
+            false if self.load.throughput.0 <= 0.0 && self.load.bytes_read > 0 => Counted::Written,
+            false => Counted::Reads,
+        }
     }
 
     /// Whether other clients make the load (`linerate doctor`): throughput is what sockets read.
@@ -74,8 +71,7 @@ impl<'a> Run<'a> {
     /// between two samples, maybe another service's: they count as the target's only where it worked meanwhile.
     pub fn is_idle(&self) -> bool {
         let quiet = self.load.exchanges + self.load.bytes_written + self.load.bytes_read == 0;
-        let of = || self.whole(Subject::Target);
-        let time = |metric| of().rate(metric).unwrap_or(0.0);
+        let time = |metric| self.whole(Subject::Target).rate(metric).unwrap_or(0.0);
         let works = || time(process::UTIME) + time(process::STIME) > AT_WORK;
         // Headers show exchanges and refusals of short connections.
         let ports = self.evidence.ports().map(|port| self.evidence.of(Subject::Listener(port)));

@@ -91,13 +91,10 @@ impl Facts<'_> {
         };
         let queues = self.run.listeners().filter_map(queue);
         let longest = queues.max_by(|a, b| a.waiting.total_cmp(&b.waiting));
+        let of = longest.ok_or_else(|| missing(listener::RQUEUE_TOTAL.name, "listener/*"))?;
         // Ours may wait at another socket of the port (`SO_REUSEPORT`), or between two samples.
-        let ours = if self.load == Load::Made { self.at(Station::AcceptQueue) } else { 0.0 };
-        let longest = longest.map(|of| match of.waiting < HALFWAY * ours {
-            true => AcceptQueue { waiting: ours, ..of },
-            false => of,
-        });
-        Ok(longest.ok_or_else(|| missing(listener::RQUEUE_TOTAL.name, "listener/*"))?)
+        let ours = self.at(Station::AcceptQueue);
+        Ok(if of.waiting < HALFWAY * ours { AcceptQueue { waiting: ours, ..of } } else { of })
     }
 
     /// Connections that were established while others waited.
@@ -139,8 +136,7 @@ impl Facts<'_> {
             let served = headers.let_in()?;
             // As many as there are connections are all.
             let waiting = (of.connections - served).min(headers.under_way);
-            let lasts = headers.sessions?.p50_s;
-            let found = LetIn { port: of.port, served, waiting, lasts };
+            let found = LetIn { port: of.port, served, waiting, lasts: headers.sessions?.p50_s };
             (waiting >= HOLDS * of.connections).then_some(found)
         };
         let ports = self.watched.iter().filter_map(of_port);

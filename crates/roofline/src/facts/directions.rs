@@ -120,13 +120,11 @@ impl LaidDirection<'_> {
 
     /// Its use, 0 to 1; with a trace the share of time in which packets waited. None: as fast as the machine.
     pub fn utilisation(&self) -> Result<Option<f64>, Missing> {
-        if let Some(BitRate(rate)) = self.asked.rate {
-            return Ok(Some(self.of.rate(link::BYTES_OUT)? * 8.0 / rate));
+        match (self.asked.rate, &self.asked.trace) {
+            (Some(BitRate(rate)), _) => Ok(Some(self.of.rate(link::BYTES_OUT)? * 8.0 / rate)),
+            (None, Some(_)) => self.of.share(link::QUEUE, |waits| waits > 0).map(Some),
+            (None, None) => Ok(None),
         }
-        if self.asked.trace.is_none() {
-            return Ok(None);
-        }
-        self.of.share(link::QUEUE, |waits| waits > 0).map(Some)
     }
 
     /// Exchanges a second that its rate carries; none where it is as fast as the machine.

@@ -320,8 +320,7 @@ pub(crate) fn carries(flow: &Of) -> bool {
 /// The share of its samples in which the receive queue was full.
 fn full(flow: &Of) -> Result<f64, Missing> {
     let all = flow.both(tcp_info::RCVBUF, tcp_info::RQUEUE)?;
-    let memory = flow.values(tcp_info::RMEM_ALLOC);
-    let memory = memory.unwrap_or_else(|_| all.iter().map(|(_, bytes)| *bytes).collect());
+    let memory = flow.values(tcp_info::RMEM_ALLOC).or_else(|_| flow.values(tcp_info::RQUEUE))?;
     // Source: `tcp_win_from_space`, include/net/tcp.h: half of the buffer is offered as a window.
     let is_full = |((buffer, bytes), memory): &(&(Bytes, Bytes), Bytes)| {
         bytes.0 > 0 && bytes.0.max(memory.0) * 2 >= buffer.0

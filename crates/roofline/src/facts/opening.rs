@@ -6,7 +6,6 @@
 //! Of the target's kernel time only what samples find in calls for connections, where they were taken.
 //!
 //! Blind spot: a lower bound, without what programs do for a connection; without samples with kernel time of no segment.
-//! Source: RFC 9293, 3.5 and 3.6.
 
 use crate::prelude::*;
 
@@ -56,7 +55,10 @@ impl Facts<'_> {
         let stack = run.of(Subject::Stack(Side::Server));
         let upstream = self.upstream(&stack, each).unwrap_or(0.0);
         let first_and_later_s = self.first_and_later_s();
-        let login_s = self.login_s(upstream);
+        // Kept connections would be found beyond their first answers.
+        let is_login = |of: &&Asked| upstream >= HALFWAY && of.logging_in[1] >= FEW;
+        let login = self.inside.asked.first().filter(is_login);
+        let login_s = login.map_or(0.0, |of| self.per_exchange(of.logging_in[0]));
         let login_share = self.login_share(opened, answered).unwrap_or(0.0);
         let share = share(&stack);
         Opening { each, upstream, login_s, login_share, connect_s, first_and_later_s, share }
@@ -80,13 +82,6 @@ impl Facts<'_> {
         // A session of several questions may be a transaction.
         let is_for_each = opened >= HOLDS * questions && opened * self.run.seconds() >= FEW;
         is_for_each.then_some(share.max(0.0))
-    }
-
-    /// Kept connections would be found beyond their first answers.
-    fn login_s(&self, upstream: f64) -> f64 {
-        let of = self.inside.asked.first().filter(|_| upstream >= HALFWAY);
-        of.filter(|of| of.logging_in[1] >= FEW)
-            .map_or(0.0, |of| self.per_exchange(of.logging_in[0]))
     }
 
     /// Of a made load, whose requests are alike. What watched clients ask first may be more than what they ask then.
@@ -143,24 +138,20 @@ impl Facts<'_> {
 
     /// The cost of the client's new connections, or of the target's, as parts of a claim.
     pub(crate) fn price(&self, opening: &Opening, upstream: bool) -> Vec<Part> {
-        let connects = opening.connect_s * opening.each;
-        let delay = Part::Delay { at: At::Station(Station::Connect), each: connects };
-        let has_delay = !upstream && opening.connect_s > 0.0;
-        let mut parts: Vec<_> = has_delay.then_some(delay).into_iter().collect();
         // A service may do something for each connection before it answers, or when it is first asked. Where it is not
         // accepted for a while, that is no work.
         let more = opening.first_and_later_s.map_or(0.0, |[first, later]| first - later);
-        let each = more * opening.each - self.per_exchange(self.at(Station::AcceptQueue));
-        if !upstream && each > 0.0 {
-            parts.push(Part::Delay { at: At::Service, each });
-        }
-        if upstream && opening.login_s > 0.0 {
-            parts.push(Part::Delay { at: At::Service, each: opening.login_s });
-        }
-        if !upstream && opening.login_share > 0.0 {
-            let each = opening.login_share * self.exchange_s();
-            parts.push(Part::Delay { at: At::Service, each });
-        }
+        let first = more * opening.each - self.per_exchange(self.at(Station::AcceptQueue));
+        let delays = match upstream {
+            true => vec![(At::Service, opening.login_s)],
+            false => vec![
+                (At::Station(Station::Connect), opening.connect_s * opening.each),
+                (At::Service, first),
+                (At::Service, opening.login_share * self.exchange_s()),
+            ],
+        };
+        let delays = delays.into_iter().filter(|(_, each)| *each > 0.0);
+        let mut parts = Vec::from_iter(delays.map(|(at, each)| Part::Delay { at, each }));
         let Ok(share) = &opening.share else { return parts };
         let of = if upstream { opening.upstream } else { opening.each };
         let theirs = share * of / (opening.each + opening.upstream).max(1e-9);

@@ -6,7 +6,6 @@
 
 use crate::prelude::*;
 
-/// See the module.
 pub(crate) struct UnreadOutput {
     /// The share of the time in which it took no more, 0 to 1.
     share: f64,
@@ -34,10 +33,9 @@ impl Facts<'_> {
             false => (pipe, "pipe to another program", pipe_reader),
         };
         // Who writes after the answer takes the next request when that is done.
-        let is_unread = self.place.station == Some(Station::Unread);
-        let (all, station) = match is_unread {
-            true => (self.place.exchanges, Station::Unread),
-            false => (self.inside.asleep, Station::Application),
+        let (all, station) = match self.place.station {
+            Some(Station::Unread) => (self.place.exchanges, Station::Unread),
+            _ => (self.inside.asleep, Station::Application),
         };
         let waiting = if is_beam { all } else { self.waits_for_writers(all) };
         let is_so = share >= HALFWAY && waiting >= HALFWAY * all && all > 0.0;

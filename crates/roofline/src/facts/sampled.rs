@@ -124,8 +124,7 @@ impl Facts<'_> {
     pub(crate) fn used_by(&self, of: &Process) -> Result<f64, Missing> {
         let (node, _, let_run) = self.schedulers()?;
         let others = self.processes.iter().filter(|other| other.pid != of.pid);
-        let others: f64 = others.map(|of| of.running).sum();
-        let left = (node.active - others).min(of.running_most);
+        let left = (node.active - others.map(|of| of.running).sum::<f64>()).min(of.running_most);
         let used = node.of_one(of.running);
         Ok(if node.active >= FULL * node.online { used } else { used.max(left) } * let_run)
     }

@@ -15,7 +15,7 @@
 
 use crate::prelude::*;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy)]
 pub(crate) struct Stops {
     /// Of the time, 0 to 1.
     pub share: f64,
@@ -71,7 +71,7 @@ impl Stops {
         let (is_of_all, least) = (share - alone.powf(each) >= HOLDS, SAMPLES as f64);
         let (each_s, per_s) = (share * window / 1e9 / count.max(1.0), count / (window / 1e9));
         let are_many = each >= least && count / threads >= least;
-        let each = Some((each_s, per_s));
-        (is_of_all && are_many).then_some(Self { share: share.min(1.0), each })
+        let found = Self { share: share.min(1.0), each: Some((each_s, per_s)) };
+        (is_of_all && are_many).then_some(found)
     }
 }
