@@ -127,10 +127,9 @@ impl Experiment {
     pub fn elastic_at_most(&self) -> Option<f64> {
         let fewer = self.elasticity.as_ref().filter(|_| self.inconclusive.is_none());
         // A mean over more connections does not overrule what half of them showed for certain.
-        let one = self.from_one.as_ref().filter(|_| {
-            self.inconclusive != Some(Inconclusive::Failed)
-                && fewer.is_none_or(|fewer| fewer.low < HALFWAY)
-        });
+        let is_open = self.inconclusive != Some(Inconclusive::Failed)
+            && fewer.is_none_or(|fewer| fewer.low < HALFWAY);
+        let one = self.from_one.as_ref().filter(|_| is_open);
         [fewer, one].into_iter().flatten().map(|e| e.high).reduce(f64::min)
     }
 

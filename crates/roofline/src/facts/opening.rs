@@ -67,10 +67,6 @@ impl Facts<'_> {
     /// Of so many connections and answers a second: the share of the answers' time that passes until clients are let in, by what
     /// the service says then. In older recordings of a broker, of the answers that are to no message: each has one at most.
     fn login_share(&self, opened: f64, answered: f64) -> Option<f64> {
-        // Who lets a client in may wait for somebody else.
-        if self.inside.questions() >= HALFWAY * self.place.exchanges {
-            return None;
-        }
         let [logins, share] = self.captured().ok()?.1.logins;
         let broker = self.run.of(Subject::Node);
         let of = |metric| broker.rate(metric).ok();
@@ -81,7 +77,9 @@ impl Facts<'_> {
         let share = to_none.map_or(share, |messages| 1.0 - messages / answered.max(1e-9));
         // A session of several questions may be a transaction.
         let is_for_each = opened >= HOLDS * questions && opened * self.run.seconds() >= FEW;
-        is_for_each.then_some(share.max(0.0))
+        // Who lets a client in may wait for somebody else.
+        let waits = self.inside.questions() >= HALFWAY * self.place.exchanges;
+        (is_for_each && !waits).then_some(share.max(0.0))
     }
 
     /// Of a made load, whose requests are alike. What watched clients ask first may be more than what they ask then.
@@ -127,10 +125,8 @@ impl Facts<'_> {
             let is_same = of.resting == 0 && (of.ports as f64) < TWO * of.connections.max(1.0);
             is_same && (is_there || of.asked <= 0.0)
         };
-        if self.inside.asked.iter().all(stays) {
-            return None;
-        }
-        let opened = stack.rate(snmp::ACTIVE_OPENS).ok()?;
+        let opens = !self.inside.asked.iter().all(stays);
+        let opened = stack.rate(snmp::ACTIVE_OPENS).ok().filter(|_| opens)?;
         let shared = !self.run.evidence.subjects().any(|of| of == Subject::Stack(Side::Client));
         let ours = if shared { each } else { 0.0 };
         Some((self.per_exchange(opened) - ours).max(0.0))

@@ -185,10 +185,7 @@ fn calls(run: &Run, subject: Subject, metric: Metric<u64>) -> f64 {
 fn process<'a>(run: &Run<'a>, id: Subject, owners: &[&str], all: f64) -> Option<Process<'a>> {
     let samples = |of: &Of| of.all(suspect::RUNNING).map_or(0, |samples| samples.len());
     let often = |of: &Of| samples(of) >= SAMPLES;
-    let of = run.window_or_whole(id, often);
-    if !often(&of) {
-        return None;
-    }
+    let of = Some(run.window_or_whole(id, often)).filter(often)?;
     let fact = |name| run.fact(id, name);
     let some = |metric: Metric<u64>| of.share(metric, |value| value > 0).unwrap_or(0.0);
     let pid = fact("pid").map_or_else(|| id.to_string(), str::to_owned);
