@@ -52,7 +52,7 @@ impl MailboxScan {
         }
         // Whether what is there is work, and nothing that nobody takes.
         let mut are_taken = false;
-        let came = [facts.attained, all.iter().map(|each| each.reads).sum()];
+        let came = [facts.attained, facts.connections()?.iter().map(|each| each.reads).sum()];
         for asked in facts.processes.iter().filter(|of| !of.is_owner && of.running >= HALFWAY) {
             let standing = asked.standing(u64::from(facts.run.connections())) as f64;
             search(standing, facts.attained.min(asked.running / searched(standing)), 0.0);
