@@ -66,7 +66,9 @@ pub enum ProbeFault {
     #[error(transparent)]
     Undelivered(#[from] Undelivered),
     /// Another linerate is in the node.
-    #[error("another linerate is attached to {0}: wait until it is done, or end it")]
+    #[error(
+        "another linerate is attached to {0}: wait until it is done, or end it; a load for `doctor` to watch is `run --no-inside`"
+    )]
     Already(String),
     /// It did not start.
     #[error(

@@ -309,7 +309,7 @@ pub struct LoadArgs {
     /// server, of which it chooses one at random for each exchange; users of `capacity --hold` take them in turn
     #[arg(long = "server", value_name = "HOST:PORT")]
     pub servers: Vec<String>,
-    /// Stay outside of the BEAM node: no probe in it
+    /// Stay outside of the BEAM node that is loaded: no probe in it
     #[arg(long)]
     pub no_inside: bool,
     /// Set a knob of the target, or override a plan key by its dotted name; repeatable

@@ -97,7 +97,8 @@ impl Node {
     /// Load by another linerate, for as long as that is held.
     fn load(&self, words: &[&str]) -> Linerate {
         let url = self.url();
-        let words = [&["run", "--json-stream", "-d", "120s"], words, &[&url]].concat();
+        let words =
+            [&["run", "--no-inside", "--json-stream", "-d", "120s"], words, &[&url]].concat();
         let mut load = Linerate::start(&words);
         load.await_starts(1);
         load

@@ -319,6 +319,7 @@ fn rate(node: &Node) -> f64 {
     let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args([
             "run",
+            "--no-inside",
             "--json",
             "-q",
             "--no-check",

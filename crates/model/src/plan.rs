@@ -111,7 +111,8 @@ pub struct Target {
     /// A PEM file of the authorities to trust, or of the target's own certificate; absent: whom the host trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
-    /// Have the probe inside a BEAM node that linerate starts. Default true.
+    /// Have the probe inside the BEAM node that is loaded: one that linerate starts, or one of this host that has a name and
+    /// lets us in. Default true.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub inside: bool,
     /// Knobs set before the start, by name.

@@ -215,6 +215,27 @@ fn who_examines_all_its_mail_for_each_message_is_known_by_its_reductions() {
 }
 
 #[test]
+fn what_a_node_computes_one_at_a_time_is_one_process_also_from_outside() {
+    // Elixir, no node: a GenServer works out each offer, 0.4 ms; 16 ask, and a CPU is free.
+    let (header, evidence) = recording("foreign/computes-one-at-a-time");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("vm.funnel"));
+    // It sleeps for that time: what holds the others may be a lock.
+    let sleeps = changed(&evidence, |of, metric, raw| match (of, metric) {
+        (Subject::Target, "process.utime" | "process.stime" | "process.run_time") => Some(raw / 20),
+        (Subject::Target, "process.run_delay") => Some(raw / 20),
+        _ => Some(raw),
+    });
+    assert_eq!(named(&header, &sleeps).as_deref(), Some("app.serial"));
+    // No thread has a scheduler's name.
+    let mut other = Evidence::default();
+    for (at, of, values) in evidence.rows() {
+        values.into_iter().for_each(|(metric, raw)| other.push_raw(at, of, metric, raw));
+    }
+    other.push_fact(Subject::Target, "fullest_thread", "worker".into());
+    assert_ne!(named(&header, &other).as_deref(), Some("vm.funnel"));
+}
+
+#[test]
 fn what_waits_until_an_output_is_read_waits_for_its_reader() {
     // Elixir, no node: four lines a request to the console, a pipe whose reader takes one in a millisecond.
     let (header, evidence) = recording("foreign/log-that-nobody-takes");

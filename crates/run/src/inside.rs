@@ -3,7 +3,6 @@
 //!
 //! It is put in before the load begins and taken out after it has ended, so that neither is measured.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -51,10 +50,11 @@ pub enum OfLoad {
 }
 
 impl Inside {
-    /// Puts it there. What goes wrong is told with the first samples, and fails nothing.
-    pub fn attach(node: &Node, agent: Option<PathBuf>, load: OfLoad) -> Self {
-        let options = ProbeOptions { budget: OWN, interval: EVERY, agent, kernel: None };
-        Self { attached: node.attach(&options).map_err(|fault| fault.to_string()), load }
+    /// Puts it there, where the node was reached. What goes wrong is told with the first samples, and fails nothing.
+    pub fn attach(node: Result<Node, String>, load: OfLoad) -> Self {
+        let options = ProbeOptions { budget: OWN, interval: EVERY, ..ProbeOptions::default() };
+        let attach = |node: Node| node.attach(&options).map_err(|fault| fault.to_string());
+        Self { attached: node.and_then(attach), load }
     }
 
     /// Begins to ask.

@@ -17,6 +17,7 @@ mod inside;
 mod limits;
 mod links;
 mod load;
+pub mod local_node;
 mod memory_group;
 mod meter;
 mod observer;

@@ -26,7 +26,7 @@ use crate::runner::Runner;
 use crate::sampler::Sampler;
 use crate::steps::{self, Beside};
 use crate::workers::Far;
-use crate::{beam_client, places, streams, workers};
+use crate::{beam_client, local_node, places, streams, workers};
 
 /// How a run ends that nothing cut short.
 const DONE: &str = "done";
@@ -41,11 +41,13 @@ impl<O: Observer> Runner<O> {
         file: Option<&mut EvidenceFile>,
     ) -> Result<(Evidence, String), RunError> {
         let plan = Arc::clone(&job.plan);
-        let inside = deployment.lab.node().filter(|_| plan.target.inside);
         let carries = header.target.carries.is_some();
         let of_load = if carries { OfLoad::Counted } else { OfLoad::No };
-        let inside = inside.map(|node| Inside::attach(&node, None, of_load));
         let scope = places::scope(&deployment.lab, header.target.local);
+        let node =
+            || deployment.lab.node().map(Ok).or_else(|| local_node::enter(&scope.target_pids));
+        let inside = plan.target.inside.then(node).flatten();
+        let inside = inside.map(|node| Inside::attach(node, of_load));
         let checks = plan.until.check && plan.engine.client == Client::Own;
         let ends = (checks && scope.local)
             .then(|| ServerEnds::open(&scope.target_ports, &scope.server_netns).ok());

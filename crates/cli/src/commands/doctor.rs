@@ -20,10 +20,8 @@ mod asked;
 mod far;
 mod inside;
 mod outside;
-mod room;
 mod sampled;
 mod samplers;
-mod started;
 mod watch;
 
 use apply::Apply;

@@ -7,12 +7,11 @@ use linerate_beam::term::{as_text, as_u64, atom};
 use linerate_beam::{Attached, Cookie, Node, ProbeOptions, TlsFiles, Unreached, Where};
 use linerate_model::Share;
 use linerate_probe::ProcessSockets;
+use linerate_run::local_node::{Started, is_beam, look_for_room};
 
 use super::asked::Asked;
 use super::far::FarHost;
-use super::outside::{Outside, is_beam};
-use super::room::look_for_room;
-use super::started::Started;
+use super::outside::Outside;
 use super::watch::EVERY;
 use crate::args::DoctorArgs;
 use crate::failure::Failure;

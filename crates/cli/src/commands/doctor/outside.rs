@@ -1,15 +1,13 @@
 //! The target as the kernel of this host shows it: its process, its sockets, its name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use linerate_beam::Where;
-use linerate_probe::{ProcessSockets, netns_of, owner_of_port, processes_below};
+use linerate_probe::{ProcessSockets, owner_of_port, processes_below};
+use linerate_run::local_node::{Started, comm, is_beam, other_netns};
 
 use super::asked::Asked;
-use super::started::Started;
 use crate::failure::Failure;
 
 /// See the module.
@@ -109,10 +107,7 @@ impl Outside {
 
     /// Its network namespace, where that is another than ours.
     pub(super) fn netns(&self) -> Option<PathBuf> {
-        let identity = |path: PathBuf| fs::metadata(path).map(|it| (it.dev(), it.ino())).ok();
-        let theirs = netns_of(self.pid?);
-        let ours = identity(netns_of(std::process::id()));
-        (identity(theirs.clone())? != ours?).then_some(theirs)
+        other_netns(self.pid?)
     }
 
     /// The node that its process is, by how it was started, or by its EPMD; or why that is not known.
@@ -123,16 +118,6 @@ impl Outside {
         }
         Started::of(pid)?.place(&self.listening, self.netns())
     }
-}
-
-/// Whether a process is an Erlang virtual machine.
-pub(super) fn is_beam(pid: u32) -> bool {
-    comm(pid).starts_with("beam")
-}
-
-/// A process's name, as the kernel has it.
-fn comm(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
 fn unowned(port: u16) -> Failure {

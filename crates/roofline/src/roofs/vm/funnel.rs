@@ -9,6 +9,9 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    if let Some(claim) = from_outside(facts) {
+        return Ok(claim);
+    }
     facts.serving_node()?;
     let (node, _, let_run) = facts.schedulers()?;
     facts.processes.first().ok_or_else(|| missing(suspect::RUNNING.name, "process/*"))?;
@@ -44,7 +47,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
     let (active, online, waiting) = (node.active, node.online, funnel.waiting(callers));
-    let (function, shards) = (funnel.function, (online.ceil() as u64).max(2));
+    let (function, count) = (funnel.function, (online.ceil() as u64).max(2));
+    let stack = if funnel.stack.is_empty() { "not seen" } else { funnel.stack };
     Ok(Claim::cause(vec![Part::capacity(Resource::Process, 1.0, each)])
         .sum(format!("{who}: one call at a time, {took} each = {rate}"))
         .seen(format!(
@@ -52,16 +56,37 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
              {online:.0} schedulers in use; it was in {function}"
         ))
         .also(funnel.is_called().then(called))
-        .lifted_by([Remedy::plan(
-            ("shards", shards.to_string()),
-            format!("spreads the calls over {shards} processes, each with a part of the keys"),
-            format!(
-                "do its work in the caller: read from ets ({{read_concurrency, true}}) or \
-                 persistent_term, count with counters; else start one process for each scheduler and choose by \
-                 erlang:phash2(Key, {shards}). Its stack: {}",
-                if funnel.stack.is_empty() { "not seen" } else { funnel.stack }
-            ),
-        ).serving(shards as f64)]))
+        .lifted_by([shards(count, &format!("its stack: {stack}"))]))
+}
+
+fn shards(count: u64, who: &str) -> Remedy {
+    let by_hand = format!(
+        "do its work in the caller: read from ets ({{read_concurrency, true}}) or persistent_term, count with counters; \
+         else start one process for each scheduler and choose by erlang:phash2(Key, {count}); {who}"
+    );
+    let gives = format!("spreads the calls over {count} processes, each with a part of the keys");
+    Remedy::plan(("shards", count.to_string()), gives, by_hand).serving(count as f64)
+}
+
+/// Of a node that is not seen inside, whose schedulers have room: what computes there one at a time is one process.
+fn from_outside(facts: &Facts) -> Option<Claim> {
+    let is_outside = facts.run.node().is_err() && facts.has_schedulers();
+    let is_one = facts.place.at_once.is_some_and(|k| k.mid < TWO)
+        && facts.place.regime == Regime::Full
+        && facts.place.resource == Some(Resource::Slots);
+    let at_work = facts.inside.running + facts.inside.runnable;
+    let is_so = is_outside && is_one && (HOLDS_ONE..TWO).contains(&at_work);
+    let each = facts.per_exchange(1.0);
+    is_so.then(|| {
+        Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each)])
+            .sum(format!("one at a time, {} each = {}", duration(each), rate(1.0, each)))
+            .seen(format!(
+                "{at_work:.1} requests are at work in the node, whatever the load, and {:.1} sleep; a CPU is free. With -sname it is \
+                 seen inside, which process it is",
+                facts.inside.asleep
+            ))
+            .lifted_by([shards(2, "process_info/2 (reductions) or etop shows it")])
+    })
 }
 
 /// Where several alike are asked, each in the middle of a call, and more connections get more or it is not known.

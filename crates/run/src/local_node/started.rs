@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use linerate_beam::{Cookie, Where, named_at};
 
 /// See the module.
-pub(super) struct Started {
+pub struct Started {
     pid: u32,
     words: Vec<String>,
     /// Empty where it may not be read.
@@ -17,7 +17,8 @@ pub(super) struct Started {
 }
 
 impl Started {
-    pub(super) fn of(pid: u32) -> Result<Self, String> {
+    /// As far as the kernel tells it of that process.
+    pub fn of(pid: u32) -> Result<Self, String> {
         let words = fs::read(format!("/proc/{pid}/cmdline"))
             .map_err(|error| format!("the command line of process {pid} can't be read: {error}"))?;
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -25,7 +26,7 @@ impl Started {
     }
 
     /// The node that it is. One that took its name later is known to EPMD by a port at which it listens.
-    pub(super) fn place(
+    pub fn place(
         &self,
         listening: &BTreeSet<u16>,
         netns: Option<PathBuf>,
@@ -35,7 +36,7 @@ impl Started {
             // EPMD is asked from this namespace only.
             let named = netns.is_none().then(|| named_at(epmd_port, listening)).flatten();
             return named.ok_or_else(|| {
-                "the node was started without -sname or -name, and no EPMD knows it: write its name instead, if it has one".into()
+                "the node was started without -sname or -name, and no EPMD knows it; if it has a name, ask for that: linerate doctor NAME@HOST".into()
             });
         };
         let mut place: Where = name.parse().map_err(|error| format!("its name: {error}"))?;
@@ -46,7 +47,7 @@ impl Started {
     }
 
     /// Its cookie, where whoever runs linerate may read it: of its command line, else of its user's file.
-    pub(super) fn cookie(&self) -> Option<Cookie> {
+    pub fn cookie(&self) -> Option<Cookie> {
         if let Some(secret) = self.value(&["-setcookie"]) {
             return Some(Cookie::new(secret));
         }

@@ -14,20 +14,21 @@ use std::net::{IpAddr, UdpSocket};
 use linerate_beam::{Where, listening};
 use linerate_probe::owner_of_port;
 
-use super::outside::is_beam;
+use super::is_beam;
 
 const NEEDED: usize = 2;
 
 /// A node that has no room.
 #[derive(Debug)]
-pub(super) struct Full {
-    pub(super) pid: u32,
+pub struct Full {
+    /// Its process.
+    pub pid: u32,
     /// In a sentence.
-    pub(super) says: String,
+    pub says: String,
 }
 
 /// Nothing, where there is room or none can tell.
-pub(super) fn look_for_room(place: &Where, pid: Option<u32>) -> Result<(), Full> {
+pub fn look_for_room(place: &Where, pid: Option<u32>) -> Result<(), Full> {
     let Some(pid) = pid.or_else(|| process_of(place)) else { return Ok(()) };
     let Some((open, most)) = descriptors(pid) else { return Ok(()) };
     let left = most.saturating_sub(open);
