@@ -253,6 +253,7 @@ fn a_node_in_a_container_is_entered_by_its_process_id_without_epmd_on_this_host(
     let url = format!("http://{THERE}:{}/", node.served);
     inside.args(["netns", "exec", &node.place.0, env!("CARGO_BIN_EXE_linerate")]).args([
         "run",
+        "--no-inside",
         "--json-stream",
         "--no-check",
         "-d",

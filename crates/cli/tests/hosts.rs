@@ -284,7 +284,8 @@ fn a_host_whose_clock_is_a_minute_ahead_makes_its_part_at_the_same_instants() {
     assert_accounted(load);
     assert!(number(load, "scheduled").abs_diff(1_200) <= 3, "{load:#}");
     for (of, ahead_us) in run["engine_hosts"].as_array().unwrap().iter().zip([0.0, 60e6]) {
-        assert!(number(of, "answered").abs_diff(600) <= 6, "{run:#}");
+        // A minute later it would have made nothing; on a busy machine some come after the end.
+        assert!(number(of, "answered").abs_diff(600) <= 60, "{run:#}");
         let interval = of["clock_interval_us"].as_f64().unwrap();
         let offset = of["clock_offset_us"].as_f64().unwrap();
         assert!((offset - ahead_us).abs() <= interval && interval < 100_000.0, "{of:#}");

@@ -221,18 +221,28 @@ fn what_a_node_computes_one_at_a_time_is_one_process_also_from_outside() {
     assert_eq!(named(&header, &evidence).as_deref(), Some("vm.funnel"));
     // It sleeps for that time: what holds the others may be a lock.
     let sleeps = changed(&evidence, |of, metric, raw| match (of, metric) {
-        (Subject::Target, "process.utime" | "process.stime" | "process.run_time") => Some(raw / 20),
-        (Subject::Target, "process.run_delay") => Some(raw / 20),
+        (
+            Subject::Target,
+            "process.utime" | "process.stime" | "process.run" | "process.run_delay",
+        ) => Some(raw / 20),
         _ => Some(raw),
     });
     assert_eq!(named(&header, &sleeps).as_deref(), Some("app.serial"));
-    // No thread has a scheduler's name.
-    let mut other = Evidence::default();
-    for (at, of, values) in evidence.rows() {
-        values.into_iter().for_each(|(metric, raw)| other.push_raw(at, of, metric, raw));
+    // It asks a database for each, over one connection.
+    let mut asks = changed(&evidence, |_, _, raw| Some(raw));
+    asks.push_fact(Subject::Peer(0), "address", "127.0.0.1:5432".into());
+    let times: Vec<_> =
+        evidence.rows().into_iter().filter(|(_, of, _)| *of == Subject::Target).collect();
+    for (look, (at, ..)) in (1..).zip(times) {
+        for (metric, each) in [("peer.instants", 1), ("peer.connections", 1), ("peer.asked", 1)] {
+            asks.push_raw(at, Subject::Peer(0), metric, look * each);
+        }
     }
+    assert_ne!(named(&header, &asks).as_deref(), Some("vm.funnel"));
+    // No thread has a scheduler's name.
+    let mut other = changed(&evidence, |_, _, raw| Some(raw));
     other.push_fact(Subject::Target, "fullest_thread", "worker".into());
-    assert_ne!(named(&header, &other).as_deref(), Some("vm.funnel"));
+    assert_eq!(named(&header, &other).as_deref(), Some("app.serial"));
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub struct Deployment {
     pub(crate) hosts: Vec<Host>,
     /// What those are to be told of this host.
     pub(crate) outside: Outside,
+    /// Why the node that it is, if it is one, did not let us in.
+    pub(crate) refusal: Option<String>,
 }
 
 impl<O: Observer> Runner<O> {
@@ -42,7 +44,7 @@ impl<O: Observer> Runner<O> {
             let engines: Vec<_> = lab.engine_hosts().into_iter().map(|host| host.name).collect();
             self.observer.laid(&servers, &engines);
         }
-        Ok(Deployment { lab, address, hosts, outside: Outside::default() })
+        Ok(Deployment { lab, address, hosts, outside: Outside::default(), refusal: None })
     }
 
     /// Sets the target's knobs to what this plan says.

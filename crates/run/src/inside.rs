@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use linerate_evidence::sources::between;
 use linerate_evidence::sources::node::Numbering;
 use linerate_model::Share;
 
+use crate::local_node;
 use crate::pace::Pace;
 
 // Chosen: a full node is granted a quarter of it (`linerate_probe_worker`), and a run is short: 1 % of one
@@ -55,6 +56,35 @@ impl Inside {
         let options = ProbeOptions { budget: OWN, interval: EVERY, ..ProbeOptions::default() };
         let attach = |node: Node| node.attach(&options).map_err(|fault| fault.to_string());
         Self { attached: node.and_then(attach), load }
+    }
+
+    /// The same with a node that somebody else started, if one of these processes is one: we wait no longer for it than for its
+    /// answers, and not after the run was cancelled.
+    pub fn enter(pids: Vec<u32>, load: OfLoad, cancel: &AtomicBool) -> Option<Self> {
+        let (sender, entered) = channel();
+        std::thread::spawn(move || {
+            let inside = local_node::enter(&pids).map(|node| Self::attach(node, load));
+            // With nobody there it is dropped, and the probe goes with its connection.
+            let _ = sender.send(inside);
+        });
+        let begun = now();
+        loop {
+            match entered.recv_timeout(Duration::from_millis(20)) {
+                Ok(inside) => return inside,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if cancel.load(Ordering::Relaxed) => return None,
+                Err(RecvTimeoutError::Timeout) if now().since(begun) < PATIENCE => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let late = format!("the node did not let us in within {PATIENCE:?}");
+                    return Some(Self { attached: Err(late), load });
+                }
+            }
+        }
+    }
+
+    /// Why it is not there.
+    pub fn refusal(&self) -> Option<String> {
+        self.attached.as_ref().err().cloned()
     }
 
     /// Begins to ask.

@@ -26,7 +26,7 @@ use crate::runner::Runner;
 use crate::sampler::Sampler;
 use crate::steps::{self, Beside};
 use crate::workers::Far;
-use crate::{beam_client, local_node, places, streams, workers};
+use crate::{beam_client, places, streams, workers};
 
 /// How a run ends that nothing cut short.
 const DONE: &str = "done";
@@ -44,10 +44,14 @@ impl<O: Observer> Runner<O> {
         let carries = header.target.carries.is_some();
         let of_load = if carries { OfLoad::Counted } else { OfLoad::No };
         let scope = places::scope(&deployment.lab, header.target.local);
-        let node =
-            || deployment.lab.node().map(Ok).or_else(|| local_node::enter(&scope.target_pids));
-        let inside = plan.target.inside.then(node).flatten();
-        let inside = inside.map(|node| Inside::attach(node, of_load));
+        let inside = match (deployment.lab.node(), deployment.refusal.take()) {
+            _ if !plan.target.inside => None,
+            (Some(node), _) => Some(Inside::attach(Ok(node), of_load)),
+            // One that did not let us in is not asked by each of many runs.
+            (None, Some(refusal)) => Some(Inside::attach(Err(refusal), of_load)),
+            (None, None) => Inside::enter(scope.target_pids.clone(), of_load, &self.cancel),
+        };
+        deployment.refusal = inside.as_ref().and_then(Inside::refusal);
         let checks = plan.until.check && plan.engine.client == Client::Own;
         let ends = (checks && scope.local)
             .then(|| ServerEnds::open(&scope.target_ports, &scope.server_netns).ok());

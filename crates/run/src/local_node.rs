@@ -3,6 +3,7 @@
 mod room;
 mod started;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -31,22 +32,33 @@ pub fn other_netns(pid: u32) -> Option<PathBuf> {
     (identity(theirs.clone())? != ours?).then_some(theirs)
 }
 
-/// Connects to the node that is one of these processes, or says why not. None where none is a node, or several are.
+/// Connects to the node that is one of these processes, or says why not. None where none is a node, or it has no name.
 pub(crate) fn enter(pids: &[u32]) -> Option<Result<Node, String>> {
-    let nodes: Vec<u32> = pids.iter().copied().filter(|pid| is_beam(*pid)).collect();
-    let [pid] = nodes[..] else { return None };
-    Some(connect(pid))
+    let nodes: BTreeSet<u32> = pids.iter().copied().filter(|pid| is_beam(*pid)).collect();
+    match nodes.len() {
+        0 => None,
+        1 => connect(*nodes.first()?).transpose(),
+        several => Some(Err(format!("{several} nodes serve it: none was entered"))),
+    }
 }
 
-fn connect(pid: u32) -> Result<Node, String> {
+fn connect(pid: u32) -> Result<Option<Node>, String> {
     let started = Started::of(pid)?;
     let sockets = ProcessSockets::open(pid).and_then(|mut sockets| sockets.read());
     let listening = sockets.map(|found| found.listening.into_iter().collect()).unwrap_or_default();
-    let place = started.place(&listening, other_netns(pid))?;
+    let Some(place) = started.place(&listening, other_netns(pid))? else { return Ok(None) };
+    if started.speaks_tls() {
+        return Err(format!(
+            "{place} was not entered: its distribution is over TLS; `linerate doctor --tls` enters it"
+        ));
+    }
     look_for_room(&place, Some(pid)).map_err(|full| full.says)?;
-    let cookie = started.cookie().map_or_else(|| Cookie::find(None), Ok);
+    // As for `doctor`: what was given, the process's own, ours.
+    let given = Cookie::given(None).map_err(|error| error.to_string())?;
+    let cookie = given.or_else(|| started.cookie()).map_or_else(|| Cookie::find(None), Ok);
     let cookie = cookie.map_err(|error| error.to_string())?;
-    Node::connect(&place, &cookie).map_err(|error| error.to_string())
+    let entered = Node::connect(&place, &cookie);
+    entered.map(Some).map_err(|error| format!("{place} was not entered: {error}"))
 }
 
 #[cfg(test)]

@@ -35,7 +35,10 @@ pub fn ab(args: &AbArgs) -> Result<u8, Failure> {
         )));
     }
     let words = sides(&args.sides)?;
-    let plans = [plan(args, words[0])?, plan(args, words[1])?];
+    let mut plans = [plan(args, words[0])?, plan(args, words[1])?];
+    // A probe on one side would be measured as a difference.
+    let are_ours = plans.iter().all(|plan| plan.target.beam.is_some());
+    plans.iter_mut().for_each(|plan| plan.target.inside &= are_ours);
     let output = Output::new(&args.output)?.without_evidence("ab makes several")?;
     privileges::for_plans(plans.iter(), args.output.verbose)?;
     let signals = Signals::install().map_err(Failure::run)?;

@@ -283,22 +283,34 @@ pub(crate) struct SlowMembers {
 }
 
 impl Facts<'_> {
-    /// Few peers of a watched service that read slowly, where each of the others is given as much as they take: what is written to
-    /// all waits for them. Others that are written to by themselves get more.
+    /// Few peers of a watched service that read slowly, so that its send buffers for them are full, where each of the others, to whom
+    /// it hardly has anything to send, is given as much as they take: what is written to all waits for them. Others that
+    /// are written to by themselves get more.
     pub(crate) fn slow_members(&self) -> Option<SlowMembers> {
         let flows = self.run.flows(Side::Server);
-        let given = |flow: &Of| {
-            Some((flow.rate(tcp_info::RWND_LIMITED).ok()?, flow.rate(tcp_info::BYTES_ACKED).ok()?))
+        let is_slow = |flow: &&Of| {
+            let is_shut = flow.rate(tcp_info::RWND_LIMITED).is_ok_and(|shut| shut >= HALFWAY);
+            let full = moments(flow)
+                .map(|all| all.iter().filter(|at| at.is_full).count() * 2 >= all.len());
+            is_shut && full.unwrap_or(false)
         };
-        let given = flows.iter().filter_map(given).filter(|(_, per_s)| *per_s > 0.0);
-        let (slow, others): (Vec<_>, Vec<_>) = given.partition(|(shut, _)| *shut >= HALFWAY);
+        let given = flows
+            .iter()
+            .filter(|flow| flow.rate(tcp_info::BYTES_ACKED).is_ok_and(|per_s| per_s > 0.0));
+        let (slow, others): (Vec<&Of>, Vec<&Of>) = given.partition(is_slow);
         let median =
-            |of: &[(f64, f64)], which: fn(&(f64, f64)) -> f64| middle(of.iter().map(which));
+            |of: &[&Of], metric| middle(of.iter().filter_map(|flow| flow.rate(metric).ok()));
+        let median_bytes =
+            |of: &[&Of]| middle(of.iter().filter_map(|flow| flow.rate(tcp_info::BYTES_ACKED).ok()));
         let (few, all) = (slow.len(), slow.len() + others.len());
-        let [share, per_s] = [median(&slow, |of| of.0)?, median(&slow, |of| of.1)?];
-        let as_much = median(&others, |of| of.1)? / per_s;
-        let are_few = (few as f64) < HALFWAY * all as f64;
-        let is_so = are_few && (EXPLAINED..=1.0 / EXPLAINED).contains(&as_much);
+        let [share, busy] =
+            [median(&slow, tcp_info::RWND_LIMITED)?, median(&others, tcp_info::BUSY_TIME)?];
+        let per_s = median_bytes(&slow)?;
+        let as_much = median_bytes(&others)? / per_s;
+        let is_so = self.load == Load::Watched
+            && (few as f64) < HALFWAY * all as f64
+            && busy < HALFWAY
+            && (EXPLAINED..=1.0 / EXPLAINED).contains(&as_much);
         is_so.then_some(SlowMembers { few, all, per_s, share })
     }
 

@@ -79,11 +79,12 @@ impl Process<'_> {
 
     /// Whether it examines all of a long mailbox for each message that it takes, of which so many come a second, by one of these
     /// counts: a reduction for each message examined.
-    pub fn looks_at_all(&self, came: [f64; 2]) -> bool {
+    pub fn looks_at_all(&self, callers: u64, came: [f64; 2]) -> bool {
         let there = self.mailbox as f64;
         let taken = self.reductions / there.max(1.0);
         let as_many = |came: &f64| (HALFWAY..=1.0 / HALFWAY).contains(&(taken / came.max(1e-9)));
-        there >= FEW * FEW && came.iter().any(as_many)
+        // Of callers each has one there, and an answer may cost as many reductions.
+        there >= FEW * FEW && self.waiting(callers) > callers && came.iter().any(as_many)
     }
 
     /// Whether most of those that wait in a call wait for it, and the others for no second process.

@@ -31,6 +31,7 @@ pub fn changed(
 ) -> Evidence {
     let mut changed = Evidence::default();
     changed.slices.clone_from(&evidence.slices);
+    changed.steps.clone_from(&evidence.steps);
     for (subject, facts) in evidence.facts() {
         for (name, text) in facts {
             changed.push_fact(*subject, name, text.clone());

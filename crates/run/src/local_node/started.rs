@@ -25,25 +25,27 @@ impl Started {
         Ok(Self { pid, words: parts(&words), environment: parts(&environment) })
     }
 
-    /// The node that it is. One that took its name later is known to EPMD by a port at which it listens.
+    /// The node that it is, if it has a name. One that took its name later is known to EPMD by a port at which it listens.
     pub fn place(
         &self,
         listening: &BTreeSet<u16>,
         netns: Option<PathBuf>,
-    ) -> Result<Where, String> {
+    ) -> Result<Option<Where>, String> {
         let epmd_port = self.variable("ERL_EPMD_PORT").and_then(|port| port.parse().ok());
         let Some(name) = self.value(&["-sname", "-name"]) else {
             // EPMD is asked from this namespace only.
-            let named = netns.is_none().then(|| named_at(epmd_port, listening)).flatten();
-            return named.ok_or_else(|| {
-                "the node was started without -sname or -name, and no EPMD knows it; if it has a name, ask for that: linerate doctor NAME@HOST".into()
-            });
+            return Ok(netns.is_none().then(|| named_at(epmd_port, listening)).flatten());
         };
         let mut place: Where = name.parse().map_err(|error| format!("its name: {error}"))?;
         // What the node was told not to ask EPMD for, EPMD does not know.
         place.port = self.value(&["-erl_epmd_port"]).and_then(|port| port.parse().ok());
         (place.epmd_port, place.netns) = (epmd_port, netns);
-        Ok(place)
+        Ok(Some(place))
+    }
+
+    /// Whether its distribution is told to use TLS.
+    pub fn speaks_tls(&self) -> bool {
+        self.value(&["-proto_dist"]).is_some_and(|how| how.contains("tls"))
     }
 
     /// Its cookie, where whoever runs linerate may read it: of its command line, else of its user's file.
@@ -90,7 +92,7 @@ mod tests {
             &["beam.smp", "--", "-sname", "shop", "-setcookie", "secret", "-x"],
             &["HOME=/nowhere", "ERL_EPMD_PORT=4370"],
         );
-        let place = of.place(&BTreeSet::new(), None).unwrap();
+        let place = of.place(&BTreeSet::new(), None).unwrap().unwrap();
         assert_eq!((place.to_string().as_str(), place.epmd_port), ("shop", Some(4370)));
         assert_eq!(of.cookie(), Some(Cookie::new("secret")));
         assert_eq!(of.value(&["-x"]), None);
@@ -107,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_and_no_epmd_says_so() {
+    fn what_has_no_name_and_no_epmd_has_no_place() {
         // Nothing listens on the port of no protocol.
         let of = started(&["beam.smp"], &["ERL_EPMD_PORT=1"]);
-        let why = of.place(&[80].into(), None).unwrap_err();
-        assert!(why.contains("no EPMD knows it"), "{why}");
+        assert!(of.place(&[80].into(), None).unwrap().is_none());
+        assert!(!of.speaks_tls());
     }
 }

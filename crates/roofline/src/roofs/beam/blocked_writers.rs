@@ -54,14 +54,14 @@ impl BlockedWriters {
             .lifted_by(self.remedies(full > 0)))
     }
 
-    /// Of a watched node that is not seen inside: who is written to gets no more than few peers take.
+    /// Of a watched node that is not seen inside: its connections are given no more than few slow peers take.
     fn outside(self, facts: &Facts) -> Option<Claim> {
         let is_outside = facts.run.node().is_err() && facts.has_schedulers();
         let is_one = matches!(self, BlockedWriters::One);
         let slow = facts.slow_members().filter(|_| is_outside && is_one)?;
         let (SlowMembers { few, all, share, .. }, per_s) = (&slow, Bytes(slow.per_s as u64));
         let claim = blocks(share.min(1.0) * facts.exchange_s())
-            .sum(format!("the slowest reads {per_s}/s, and each of the others gets no more"))
+            .sum(format!("a slow peer reads {per_s}/s, and the others are given no more"))
             .seen(format!(
                 "of {all} connections {few} wait for their peers to read, for most of the time; the others, whose peers read, \
                  are given as much: one writes to all, and waits for the slowest"

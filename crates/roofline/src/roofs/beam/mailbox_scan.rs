@@ -7,7 +7,7 @@
 //!   is there comes and goes, that process is known by its reductions, one for each message that it examines:
 //!   `reductions = messages taken x messages there`.
 //!
-//! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes"; `i_loop_rec_end` of erts/emulator/beam, which counts a
+//! Source: `prim_inet:send/3`, erlang/otp pull request 6455; efficiency guide, "Processes"; `loop_rec_end` of erts/emulator/beam, which counts a
 //! reduction.
 
 use crate::prelude::*;
@@ -50,15 +50,15 @@ impl MailboxScan {
                 search(each.of.mean(owner::MAILBOX)?, 0.0, each.writes);
             }
         }
-        // Whether what is there is work, and nothing that nobody takes.
-        let mut are_taken = false;
+        // Whether all that is there is work, and nothing stays that nobody takes.
+        let (callers, mut are_taken) = (u64::from(facts.run.connections()), false);
         let came = [facts.attained, facts.connections()?.iter().map(|each| each.reads).sum()];
         for asked in facts.processes.iter().filter(|of| !of.is_owner && of.running >= HALFWAY) {
-            let standing = asked.standing(u64::from(facts.run.connections())) as f64;
+            let standing = asked.standing(callers) as f64;
             search(standing, facts.attained.min(asked.running / searched(standing)), 0.0);
-            if standing == 0.0 && asked.looks_at_all(came) {
-                are_taken = true;
+            if standing == 0.0 && asked.looks_at_all(callers, came) {
                 let there = asked.mailbox as f64;
+                are_taken = self == MailboxScan::Receive;
                 search(there, asked.reductions / there, 0.0);
             }
         }

@@ -76,7 +76,8 @@ fn remedies(facts: &Facts, backlog: Option<u64>) -> Vec<Remedy> {
              ListenBacklog {enough}), and net.core.somaxconn at least as high"
         ),
     };
-    let longer = Remedy::erlang(("backlog", &enough.to_string()), does, &how);
+    let longer = Remedy::plan(("socket.backlog", enough.to_string()), does, how)
+        .with_knob("backlog", enough.to_string());
     let does = "lets the kernel grant a longer backlog";
     let sysctl = Remedy::kernel(SOMAXCONN, MOST.to_string(), Side::Server, does);
     if capped { vec![sysctl, longer] } else { vec![longer] }

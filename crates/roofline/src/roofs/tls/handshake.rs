@@ -1,11 +1,12 @@
 //! TLS handshakes: they cost the target far more than what a connection then carries.
 //! `delay = exchanges in the handshake / throughput`
 //! `work = target's CPU time an exchange x exchanges in the handshake / exchanges inside it`; without the account, of a
-//! BEAM node, handshakes at their least price Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
+//! BEAM node, handshakes at their least price.
+//! Source: RFC 8446, 2; ssl of OTP, `session_tickets`.
 
 use crate::prelude::*;
 
-// Measured: OTP 25, 2.5 GHz: CPU time of a handshake with a P-256 key; RSA of 2048 bits takes twice. Unit: seconds.
+// Measured: OTP 25, 2.5 GHz: CPU time of a handshake with a P-256 key; RSA of 2048 bits takes twice as much. Unit: seconds.
 const OF_OTP: f64 = 0.0012;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {

@@ -18,7 +18,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let callers = facts.callers();
     let taken = |of: &Process| if of.waits_inside() { of.wanted() } else { of.running };
     let is_full = facts.place.resource == Some(Resource::Process);
-    let sleep = facts.inside.asleep >= (HALFWAY * facts.under_way()).max(1.0);
+    let asleep = facts.inside.asleep;
+    // Who has asked somebody else waits for that one.
+    let sleep = asleep >= (HALFWAY * facts.under_way()).max(1.0)
+        && facts.inside.questions() < HALFWAY * asleep;
     let asked = facts.processes.iter().filter(|of| {
         let has_mail = of.standing(callers) > 0 || of.mailbox > 0;
         let is_asked = has_mail && of.with_mail >= HALFWAY && of.waiting(callers) <= callers;
@@ -62,30 +65,33 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 fn shards(count: u64, who: &str) -> Remedy {
     let by_hand = format!(
         "do its work in the caller: read from ets ({{read_concurrency, true}}) or persistent_term, count with counters; \
-         else start one process for each scheduler and choose by erlang:phash2(Key, {count}); {who}"
+         else start {count} processes and choose one by erlang:phash2(Key, {count}); {who}"
     );
     let gives = format!("spreads the calls over {count} processes, each with a part of the keys");
     Remedy::plan(("shards", count.to_string()), gives, by_hand).serving(count as f64)
 }
 
-/// Of a node that is not seen inside, whose schedulers have room: what computes there one at a time is one process.
+/// Of a node that is seen from outside only: what works there all the time, one request at a time, asks nobody and leaves a
+/// CPU idle, is one process.
 fn from_outside(facts: &Facts) -> Option<Claim> {
     let is_outside = facts.run.node().is_err() && facts.has_schedulers();
     let is_one = facts.place.at_once.is_some_and(|k| k.mid < TWO)
         && facts.place.regime == Regime::Full
         && facts.place.resource == Some(Resource::Slots);
-    let at_work = facts.inside.running + facts.inside.runnable;
-    let is_so = is_outside && is_one && (HOLDS_ONE..TWO).contains(&at_work);
+    let inside = &facts.inside;
+    let waits_for_others = inside.questions() >= HALFWAY || inside.disk >= HALFWAY;
+    let work = facts.target_cpu().ok()?.work();
+    let works_always = (FULL..TWO).contains(&work) && !facts.no_cpu_is_idle();
     let each = facts.per_exchange(1.0);
-    is_so.then(|| {
+    (is_outside && is_one && works_always && !waits_for_others).then(|| {
         Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each)])
             .sum(format!("one at a time, {} each = {}", duration(each), rate(1.0, each)))
             .seen(format!(
-                "{at_work:.1} requests are at work in the node, whatever the load, and {:.1} sleep; a CPU is free. With -sname it is \
-                 seen inside, which process it is",
-                facts.inside.asleep
+                "the node works for {work:.2} CPUs, whatever the load, while {:.1} requests sleep, a CPU is idle, and nobody else \
+                 was asked",
+                inside.asleep
             ))
-            .lifted_by([shards(2, "process_info/2 (reductions) or etop shows it")])
+            .lifted_by([shards(2, "from inside it is known which process (start the node with -sname)")])
     })
 }
 
