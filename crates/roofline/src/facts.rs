@@ -118,15 +118,19 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
-    /// Whether it is a BEAM node, also one that is seen from outside only: then the thread that is at work most often has a
-    /// name as `1_scheduler`, `1_dirty_io_scheduler`, `0_poller`, or `erts_sched_1`.
+    /// Whether it is a BEAM node, also one that is seen from outside only: its process is `beam.smp`, or the thread that is at work
+    /// most often has a name as `1_scheduler`, `1_dirty_io_scheduler`, `0_poller`, or `erts_sched_1`.
     /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c; `start_poll_thread`, sys/common/erl_check_io.c.
     pub(crate) fn has_schedulers(&self) -> bool {
         let name = self.run.evidence.fact(Subject::Target, "fullest_thread").unwrap_or("");
         let of_beam =
             |of: &str| ["scheduler", "dirty_", "poller"].iter().any(|its| of.starts_with(its));
         let is_so = |(number, of): (&str, &str)| number.parse::<u32>().is_ok() && of_beam(of);
-        self.is_beam() || name.starts_with("erts_") || name.split_once('_').is_some_and(is_so)
+        let is_emulator = self.run.header.target.name.starts_with("beam.");
+        self.is_beam()
+            || is_emulator
+            || name.starts_with("erts_")
+            || name.split_once('_').is_some_and(is_so)
     }
 
     /// Whether exchanges are blocks of our own streams: none waits for another, and resources work side by side.

@@ -2,7 +2,7 @@
 //! in one respect.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
-use linerate_evidence::{Evidence, Header};
+use linerate_evidence::{Evidence, Header, Subject};
 
 mod altered;
 
@@ -153,6 +153,16 @@ fn all_stop_behind_one_who_does_not_read_also_where_the_node_is_seen_from_outsid
         Some(if metric == "tcp.rwnd_limited" { 0 } else { raw })
     });
     assert_ne!(named(&header, &all_read).as_deref(), Some("beam.slow-subscriber"));
+}
+
+#[test]
+fn a_node_that_hardly_works_is_known_by_its_process() {
+    // Erlang: a drawing room of eleven, one of whom reads 48 KiB/s; no thread was ever met at work.
+    let (mut header, evidence) = recording("foreign/room-that-hardly-works");
+    assert_eq!(evidence.fact(Subject::Target, "fullest_thread"), None);
+    assert_eq!(named(&header, &evidence).as_deref(), Some("beam.slow-subscriber"));
+    header.target.name = "python3".into();
+    assert_ne!(named(&header, &evidence).as_deref(), Some("beam.slow-subscriber"));
 }
 
 #[test]
