@@ -287,30 +287,25 @@ impl Facts<'_> {
     /// it hardly has anything to send, is given as much as they take: what is written to all waits for them. Others that
     /// are written to by themselves get more.
     pub(crate) fn slow_members(&self) -> Option<SlowMembers> {
-        let flows = self.run.flows(Side::Server);
-        let is_slow = |flow: &&Of| {
-            let is_shut = flow.rate(tcp_info::RWND_LIMITED).is_ok_and(|shut| shut >= HALFWAY);
-            let full = moments(flow)
-                .map(|all| all.iter().filter(|at| at.is_full).count() * 2 >= all.len());
-            is_shut && full.unwrap_or(false)
+        let rates = |flow: &Of| {
+            let shut = flow.rate(tcp_info::RWND_LIMITED).ok()?;
+            let busy = flow.rate(tcp_info::BUSY_TIME).ok()?;
+            let per_s = flow.rate(tcp_info::BYTES_ACKED).ok().filter(|per_s| *per_s > 0.0)?;
+            let all = moments(flow).ok()?;
+            let is_full = all.iter().filter(|at| at.is_full).count() * 2 >= all.len();
+            Some((shut >= HALFWAY && is_full, [shut, busy, per_s]))
         };
-        let given = flows
-            .iter()
-            .filter(|flow| flow.rate(tcp_info::BYTES_ACKED).is_ok_and(|per_s| per_s > 0.0));
-        let (slow, others): (Vec<&Of>, Vec<&Of>) = given.partition(is_slow);
+        let flows = self.run.flows(Side::Server);
+        let (slow, others): (Vec<_>, Vec<_>) = flows.iter().filter_map(rates).partition(|of| of.0);
         let median =
-            |of: &[&Of], metric| middle(of.iter().filter_map(|flow| flow.rate(metric).ok()));
-        let median_bytes =
-            |of: &[&Of]| middle(of.iter().filter_map(|flow| flow.rate(tcp_info::BYTES_ACKED).ok()));
+            |of: &[(bool, [f64; 3])], which: usize| middle(of.iter().map(|it| it.1[which]));
+        let [share, busy] = [median(&slow, 0)?, median(&others, 1)?];
+        let (per_s, to_others) = (median(&slow, 2)?, median(&others, 2)?);
         let (few, all) = (slow.len(), slow.len() + others.len());
-        let [share, busy] =
-            [median(&slow, tcp_info::RWND_LIMITED)?, median(&others, tcp_info::BUSY_TIME)?];
-        let per_s = median_bytes(&slow)?;
-        let as_much = median_bytes(&others)? / per_s;
         let is_so = self.load == Load::Watched
             && (few as f64) < HALFWAY * all as f64
             && busy < HALFWAY
-            && (EXPLAINED..=1.0 / EXPLAINED).contains(&as_much);
+            && (EXPLAINED..=1.0 / EXPLAINED).contains(&(to_others / per_s));
         is_so.then_some(SlowMembers { few, all, per_s, share })
     }
 

@@ -96,6 +96,9 @@ mod tests {
         assert_eq!((place.to_string().as_str(), place.epmd_port), ("shop", Some(4370)));
         assert_eq!(of.cookie(), Some(Cookie::new("secret")));
         assert_eq!(of.value(&["-x"]), None);
+        assert!(
+            !of.speaks_tls() && started(&["beam.smp", "-proto_dist", "inet_tls"], &[]).speaks_tls()
+        );
     }
 
     #[test]

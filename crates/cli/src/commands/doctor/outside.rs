@@ -116,7 +116,8 @@ impl Outside {
         if !is_beam(pid) {
             return Err(format!("{} is no BEAM node", self.name));
         }
-        let nameless = "the node was started without -sname or -name, and no EPMD knows it: write its name instead, if it has one";
+        let nameless = "the node was started without -sname or -name, and no EPMD knows it: write its name instead, \
+                        if it has one";
         Started::of(pid)?.place(&self.listening, self.netns())?.ok_or_else(|| nameless.into())
     }
 }

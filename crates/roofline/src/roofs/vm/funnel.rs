@@ -82,8 +82,10 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     let waits_for_others = inside.questions() >= HALFWAY || inside.disk >= HALFWAY;
     let work = facts.target_cpu().ok()?.work();
     let works_always = (FULL..TWO).contains(&work) && !facts.no_cpu_is_idle();
+    // Several that run or could run are several processes, which ask for what one of them holds.
+    let is_alone = inside.running + inside.runnable < TWO;
     let each = facts.per_exchange(1.0);
-    (is_outside && is_one && works_always && !waits_for_others).then(|| {
+    (is_outside && is_one && works_always && is_alone && !waits_for_others).then(|| {
         Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each)])
             .sum(format!("one at a time, {} each = {}", duration(each), rate(1.0, each)))
             .seen(format!(
@@ -91,7 +93,7 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
                  was asked",
                 inside.asleep
             ))
-            .lifted_by([shards(2, "from inside it is known which process (start the node with -sname)")])
+            .lifted_by([shards(2, "which process it is, is known from inside: of a node with a name, without --no-inside")])
     })
 }
 
