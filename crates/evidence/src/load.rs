@@ -132,8 +132,8 @@ pub struct LoadSummary {
 #[derive(Clone, Debug)]
 pub struct Percentiles {
     answered: Histogram<u64>,
-    /// Answered, and the unanswered at their ages.
-    all: Histogram<u64>,
+    /// Answered, and the unanswered at their ages; none: all were answered.
+    with_unanswered: Option<Histogram<u64>>,
 }
 
 /// One percentile.
@@ -179,7 +179,7 @@ pub struct Point {
 
 impl Percentiles {
     fn new() -> Self {
-        Self { answered: live_histogram(), all: live_histogram() }
+        Self { answered: live_histogram(), with_unanswered: None }
     }
 
     /// Of times that were all measured.
@@ -194,26 +194,35 @@ impl Percentiles {
     /// Adds all of another one.
     pub fn absorb(&mut self, other: &Percentiles) {
         let grows = "an auto-resizing histogram holds any u64";
+        if self.with_unanswered.is_some() || other.with_unanswered.is_some() {
+            let all = self.with_unanswered.get_or_insert_with(|| self.answered.clone());
+            all.add(other.all()).expect(grows);
+        }
         self.answered.add(&other.answered).expect(grows);
-        self.all.add(&other.all).expect(grows);
     }
 
     fn add(&mut self, answered: &Packed, censored: Option<&Packed>) {
-        answered.add_to(&mut self.answered);
-        answered.add_to(&mut self.all);
-        if let Some(censored) = censored {
-            censored.add_to(&mut self.all);
+        let censored = censored.filter(|censored| !censored.is_empty());
+        if self.with_unanswered.is_some() || censored.is_some() {
+            let all = self.with_unanswered.get_or_insert_with(|| self.answered.clone());
+            answered.add_to(all);
+            censored.inspect(|censored| censored.add_to(all));
         }
+        answered.add_to(&mut self.answered);
+    }
+
+    fn all(&self) -> &Histogram<u64> {
+        self.with_unanswered.as_ref().unwrap_or(&self.answered)
     }
 
     /// How many exchanges it holds.
     pub fn count(&self) -> u64 {
-        self.all.len()
+        self.all().len()
     }
 
     /// The mean. Unit: ns.
     pub fn mean(&self) -> f64 {
-        self.all.mean()
+        self.all().mean()
     }
 
     /// One percentile; absent when nothing was recorded.
@@ -221,13 +230,13 @@ impl Percentiles {
     /// An unanswered exchange counts at its age, so the value is a lower bound. For the upper bound
     /// all of them last; where the two differ, the percentile is `at_least`.
     pub fn at(&self, percentile: f64) -> Option<Percentile> {
-        if self.all.is_empty() {
+        if self.all().is_empty() {
             return None;
         }
-        let value = self.all.value_at_percentile(percentile);
-        let rank = (percentile / 100.0 * self.all.len() as f64).ceil().max(1.0);
+        let value = self.all().value_at_percentile(percentile);
+        let rank = (percentile / 100.0 * self.all().len() as f64).ceil().max(1.0);
         let answered = self.answered.len() as f64;
-        let at_least = if self.all.len() == self.answered.len() {
+        let at_least = if self.all().len() == self.answered.len() {
             false
         } else if rank > answered {
             true
@@ -249,21 +258,22 @@ impl Percentiles {
 
     /// The share of exchanges whose value lies within `from..=to` ns.
     pub fn share_within(&self, from: u64, to: u64) -> f64 {
-        if self.all.is_empty() {
+        if self.all().is_empty() {
             return 0.0;
         }
-        self.all.count_between(from, to) as f64 / self.all.len() as f64
+        self.all().count_between(from, to) as f64 / self.all().len() as f64
     }
 
     /// The sum of those values that are at least so much. Unit: ns.
     pub fn sum_from(&self, least: u64) -> f64 {
-        let recorded = self.all.iter_recorded().filter(|value| value.value_iterated_to() >= least);
+        let recorded =
+            self.all().iter_recorded().filter(|value| value.value_iterated_to() >= least);
         recorded.map(|of| of.value_iterated_to() as f64 * of.count_at_value() as f64).sum()
     }
 
     /// The curve of percentile over value, for charts: `(percentile, ns)`.
     pub fn curve(&self) -> Vec<(f64, u64)> {
-        self.all
+        self.all()
             .iter_quantiles(4)
             .map(|value| (value.percentile(), value.value_iterated_to()))
             .collect()
@@ -271,7 +281,7 @@ impl Percentiles {
 
     /// HDR V2, base64, of nanoseconds; unanswered exchanges at their ages.
     pub fn to_base64(&self) -> String {
-        Packed::pack(&self.all).to_base64()
+        Packed::pack(self.all()).to_base64()
     }
 }
 
@@ -430,7 +440,7 @@ fn in_flight_at_end(slices: &[Slice]) -> u64 {
 }
 
 /// All threads' slices of one index.
-struct Row {
+struct Row<'a> {
     from: Timestamp,
     to: Timestamp,
     phase: Phase,
@@ -446,19 +456,20 @@ struct Row {
     good_age: u128,
     first_answers: u64,
     first_age: u128,
-    latency: Histogram<u64>,
+    latency: Vec<&'a Packed>,
 }
 
-impl Row {
+impl Row<'_> {
     fn rate(&self) -> f64 {
         let seconds = self.to.since(self.from).as_secs_f64();
         if seconds > 0.0 { self.answered as f64 / seconds } else { 0.0 }
     }
 
     fn point(&self, start: Timestamp, measured: bool) -> Point {
-        let at = |percentile| {
-            (!self.latency.is_empty()).then(|| self.latency.value_at_percentile(percentile))
-        };
+        let mut latency = live_histogram();
+        self.latency.iter().for_each(|packed| packed.add_to(&mut latency));
+        let at =
+            |percentile| (!latency.is_empty()).then(|| latency.value_at_percentile(percentile));
         Point {
             at: self.to.since(start),
             measured,
@@ -484,7 +495,7 @@ fn ages(slices: &[Slice], of: impl Fn(&Slice) -> bool) -> u128 {
     last.values().map(|slice| slice.age_at_end).sum()
 }
 
-fn by_index(slices: &[Slice]) -> Vec<Row> {
+fn by_index(slices: &[Slice]) -> Vec<Row<'_>> {
     let mut rows = std::collections::BTreeMap::<(bool, u32), Row>::new();
     for slice in slices {
         let row = rows.entry((slice.phase == Phase::Drain, slice.index)).or_insert_with(|| Row {
@@ -503,7 +514,7 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
             good_age: 0,
             first_answers: 0,
             first_age: 0,
-            latency: live_histogram(),
+            latency: Vec::new(),
         });
         // One ramping thread makes the whole slice a ramp.
         if slice.phase == Phase::Ramp {
@@ -523,7 +534,7 @@ fn by_index(slices: &[Slice]) -> Vec<Row> {
         row.good_age += slice.good_age;
         row.first_answers += slice.first_answers;
         row.first_age += slice.first_age;
-        slice.latency.add_to(&mut row.latency);
+        row.latency.push(&slice.latency);
     }
     rows.into_values().collect()
 }

@@ -55,7 +55,7 @@ fn one(stage: &Stage, rows: &[&Row]) -> Option<StageLoad> {
     let length: Duration = window.1.since(window.0);
     let mut latency = live_histogram();
     for row in rows {
-        latency.add(&row.latency).expect("an auto-resizing histogram holds any u64");
+        row.latency.iter().for_each(|packed| packed.add_to(&mut latency));
     }
     let at = |percentile| (!latency.is_empty()).then(|| latency.value_at_percentile(percentile));
     let answered: u64 = rows.iter().map(|row| row.answered).sum();
