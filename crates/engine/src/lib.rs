@@ -2,6 +2,7 @@
 //!
 //! [`probe`] makes a few exchanges first and says what is wrong in words; [`start`] makes the load.
 
+mod alarm;
 mod board;
 mod clock;
 mod connection;

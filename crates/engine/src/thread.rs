@@ -17,14 +17,12 @@ use linerate_evidence::sources::census::SlotState;
 use linerate_evidence::{Live, Slice};
 use linerate_model::Timestamp;
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use rustix::time::Timespec;
 
+use crate::alarm::{Alarm, timespec};
 use crate::board::Board;
 use crate::clock::{now, thread_cpu};
 use crate::connection::Connection;
@@ -72,9 +70,7 @@ pub(crate) struct Thread {
     driver: Driver,
     /// The driver's, each by its place.
     connections: Vec<Connection>,
-    /// Rings in `epoll` at `alarm_at`.
-    alarm: OwnedFd,
-    alarm_at: Timestamp,
+    alarm: Alarm,
     opener: Opener,
     opening_of_all: Arc<Opening>,
     started: Timestamp,
@@ -119,11 +115,8 @@ impl Thread {
         // 1 ns instead of the default 50 us, so that an open loop wakes when it should.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // No connection has this number; the edge is all that is wanted of it.
-        let data = EventData::new_u64(u64::MAX);
-        epoll::add(&epoll, &alarm, data, EventFlags::IN | EventFlags::ET)?;
+        // No connection has this number.
+        let alarm = Alarm::new(&epoll, u64::MAX)?;
         let servers = u16::try_from(job.servers.len()).unwrap_or(u16::MAX);
         let share = Share { thread: index, threads: job.threads, host, servers };
         let driver = Driver::new(Arc::clone(&job.plan), share);
@@ -150,7 +143,6 @@ impl Thread {
             driver,
             connections,
             alarm,
-            alarm_at: Timestamp(0),
             opening_of_all,
             started: Timestamp(0),
             streams: stream.is_some(),
@@ -254,9 +246,8 @@ impl Thread {
 
     /// How long the kernel may let this thread sleep; none: until something happens, the alarm included.
     ///
-    /// A timeout arms a timer of the CPU at each sleep, which costs a virtual machine a microsecond. In a
-    /// closed loop only slices and timeouts are waited for, so one alarm is set ahead for the next of
-    /// them. An open loop, and clients that think, sleep until the next exchange is due, each time another instant.
+    /// In a closed loop only slices and timeouts are waited for, so an alarm is set ahead for the next of them. An open
+    /// loop, and clients that think, sleep until the next exchange is due, each time another instant.
     fn sleep(&mut self, at: Timestamp) -> io::Result<Option<Timespec>> {
         let mut next = self.driver.next(at);
         if !self.driver.has_begun() {
@@ -266,22 +257,9 @@ impl Thread {
             next = at;
         }
         if next > at && !self.driver.has_due_times() {
-            if next != self.alarm_at {
-                self.alarm_at = next;
-                let it_value = Timespec {
-                    tv_sec: (next.0 / 1_000_000_000) as i64,
-                    tv_nsec: (next.0 % 1_000_000_000) as i64,
-                };
-                let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-                let at = Itimerspec { it_interval, it_value };
-                timerfd_settime(&self.alarm, TimerfdTimerFlags::ABSTIME, &at)?;
-            }
+            self.alarm.set(next)?;
             return Ok(None);
         }
-        let wait = next.nanos_since(at);
-        Ok(Some(Timespec {
-            tv_sec: (wait / 1_000_000_000) as i64,
-            tv_nsec: (wait % 1_000_000_000) as i64,
-        }))
+        Ok(Some(timespec(next.nanos_since(at))))
     }
 }

@@ -34,8 +34,8 @@ pub trait UserConnections {
     /// Closes a user's connection, and tells nothing more of it.
     fn close(&mut self, user: u32);
 
-    /// Waits for something to happen, for so long at most.
-    fn wait(&mut self, patience: Duration) -> io::Result<()>;
+    /// Waits for something to happen, until then at most.
+    fn wait(&mut self, until: Timestamp) -> io::Result<()>;
 
     /// Appends what has happened since this was asked last, in its order.
     fn take(&mut self, happened: &mut Vec<Happened>);
@@ -110,7 +110,7 @@ pub fn climb(
     mut ramp: Ramp,
     connections: &mut dyn UserConnections,
     stop: &AtomicBool,
-    beside: &mut impl Beside,
+    beside: &mut dyn Beside,
 ) -> io::Result<Ramp> {
     let mut happened = Vec::new();
     let mut next_tell = now();
@@ -141,7 +141,7 @@ pub fn climb(
             next_tell = at.after(TELL);
             beside.tell(&ramp, at);
         }
-        connections.wait(ramp.next(at).min(next_tell).since(at))?;
+        connections.wait(ramp.next(at).min(next_tell))?;
         tell_all(connections, &mut happened, &mut ramp, beside);
     }
 }
@@ -150,7 +150,7 @@ fn tell_all(
     connections: &mut dyn UserConnections,
     happened: &mut Vec<Happened>,
     ramp: &mut Ramp,
-    beside: &mut impl Beside,
+    beside: &mut dyn Beside,
 ) {
     connections.take(happened);
     for happened in happened.drain(..) {

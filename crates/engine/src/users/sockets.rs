@@ -17,9 +17,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
-use rustix::time::Timespec;
 
 use super::{Entered, Happened, UserConnections};
+use crate::alarm::Alarm;
 use crate::clock::now;
 use crate::connection::Wire;
 use crate::socket::{Opener, cause, connected, port_range};
@@ -53,6 +53,7 @@ pub struct UsersSetup {
 /// See the module. All connections are closed when this is dropped.
 pub struct UserSockets {
     epoll: OwnedFd,
+    alarm: Alarm,
     opener: Opener,
     protocol: Option<Arc<dyn Protocol>>,
     tls: Option<Tls>,
@@ -118,14 +119,11 @@ impl UserConnections for UserSockets {
         self.end(user);
     }
 
-    fn wait(&mut self, patience: Duration) -> io::Result<()> {
-        let timeout = Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: i64::from(patience.subsec_nanos()),
-        };
+    fn wait(&mut self, until: Timestamp) -> io::Result<()> {
+        self.alarm.set(until)?;
         let mut events = std::mem::take(&mut self.events);
         events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -155,8 +153,10 @@ impl UserSockets {
         let ports = setup.options.local_ports.as_deref().and_then(port_range);
         let ports = ports.map_or(0, |(low, high)| u32::from(high - low) + 1);
         let first = u32::from(process) * ports / u32::from(of.max(1));
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Self {
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            alarm: Alarm::new(&epoll, WATCHED)?,
+            epoll,
             opener: Opener::new(&setup.options, u16::try_from(first).unwrap_or(0)),
             protocol: setup.protocol,
             tls: setup.tls,

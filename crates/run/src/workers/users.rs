@@ -409,7 +409,8 @@ impl UserConnections for UserProcesses {
         self.users[user as usize].is_there = false;
     }
 
-    fn wait(&mut self, patience: Duration) -> io::Result<()> {
+    fn wait(&mut self, until: Timestamp) -> io::Result<()> {
+        let patience = until.since(now());
         let patience = if self.send() { patience } else { patience.min(AGAIN) };
         let mut event = self.events.recv_timeout(patience);
         for _ in 0..AT_ONCE {

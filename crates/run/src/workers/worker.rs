@@ -185,7 +185,7 @@ impl<W: Write> Says<W> {
                 self.write(&line(&Said::Alive(self.alive)))?;
             }
             self.output.flush().map_err(|error| error.to_string())?;
-            sockets.wait(ALIVE).map_err(|error| error.to_string())?;
+            sockets.wait(self.alive.after(ALIVE)).map_err(|error| error.to_string())?;
             let _ = rustix::io::read(own, &mut [0; 8]);
         }
         Ok(())
