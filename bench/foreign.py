@@ -87,7 +87,16 @@ def use(folder):
 
 def cases():
     """All of the folder, by name."""
-    return [Case(path.stem, tomllib.loads(path.read_text())) for path in sorted(FOREIGN.glob("*.toml"))]
+    return [_read(path) for path in sorted(FOREIGN.glob("*.toml"))]
+
+
+def _read(path):
+    table = tomllib.loads(path.read_text())
+    for part in (table, *table.get("process", [])):
+        for key in ("build", "setup", "then"):
+            if isinstance(part.get(key, []), str):
+                raise SystemExit(f'truth: {path.name}: {key} is one text; write a list of commands, {key} = ["..."]')
+    return Case(path.stem, table)
 
 
 def adopt_orphans():
