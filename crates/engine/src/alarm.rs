@@ -28,7 +28,8 @@ impl Alarm {
         Ok(Self { timer, at: Timestamp(0) })
     }
 
-    /// It rings then, and no more at the instant that was set before. An instant that is past: at once.
+    /// It rings then, and no more at the instant that was set before. An instant that is past: at once; the same as before:
+    /// not again.
     pub(crate) fn set(&mut self, at: Timestamp) -> io::Result<()> {
         if at != self.at {
             self.at = at;

@@ -141,7 +141,8 @@ pub fn climb(
             next_tell = at.after(TELL);
             beside.tell(&ramp, at);
         }
-        connections.wait(ramp.next(at).min(next_tell))?;
+        // Never the instant before again: who sleeps until that is not woken twice.
+        connections.wait(ramp.next(at).min(next_tell).max(at))?;
         tell_all(connections, &mut happened, &mut ramp, beside);
     }
 }

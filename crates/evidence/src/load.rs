@@ -258,7 +258,8 @@ impl Percentiles {
 
     /// The share of exchanges whose value lies within `from..=to` ns.
     pub fn share_within(&self, from: u64, to: u64) -> f64 {
-        if self.all().is_empty() {
+        // Past its range a histogram counts its last value.
+        if self.all().is_empty() || from > self.all().max() {
             return 0.0;
         }
         self.all().count_between(from, to) as f64 / self.all().len() as f64
@@ -300,9 +301,8 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
         .position(|row| row.phase == Phase::Load && row.from >= start.after(warm_up.length))
         .unwrap_or(rows.len());
     let measured: Vec<&Row> = rows[first..].iter().filter(|row| row.phase == Phase::Load).collect();
-    // A thread that was kept off its CPU has a long last slice, which ends after the last row's.
-    let window = match (measured.first(), measured.iter().map(|row| row.to).max()) {
-        (Some(first), Some(to)) => (first.from, to),
+    let window = match (measured.first(), measured.last()) {
+        (Some(first), Some(last)) => (first.from, last.to),
         _ => (start, start),
     };
     let seconds = window.1.since(window.0).as_secs_f64();
@@ -352,13 +352,23 @@ pub fn summarise(evidence: &Evidence, plan: &Plan) -> LoadSummary {
     }
     let exchanges: u64 = measured.iter().map(|row| row.answered).sum();
     let good: u64 = measured.iter().map(|row| row.good).sum();
-    let age_in = ages(slices, |slice| slice.phase != Phase::Drain && slice.from < window.0);
-    let age_out = ages(slices, |slice| slice.phase == Phase::Load && slice.from >= window.0);
+    let is_measured = |slice: &Slice| slice.phase == Phase::Load && slice.from >= window.0;
+    let is_before = |slice: &Slice| {
+        slice.phase != Phase::Drain
+            && slice.from < window.0
+            && threads.contains(&(slice.host, slice.thread))
+    };
+    let age_out = if measured.is_empty() { 0 } else { ages(slices, is_measured) };
+    let age_in = ages(slices, is_before);
+    // A thread that was kept off its CPU has a long last slice, which ends after the last row's.
+    let until = measured.iter().map(|row| row.to).max().unwrap_or(start);
     let nanos = window.1.since(window.0).as_nanos() as f64;
     let over = |sum: f64| if nanos > 0.0 { sum / nanos } else { 0.0 };
     let until_its_end = window.1.since(start).as_nanos().max(1) as f64;
-    let in_flight = over(area as f64);
-    let in_flight_by_little = over(served + failed_age as f64 + age_out as f64 - age_in as f64);
+    let measured_ns = until.since(window.0).as_nanos().max(1) as f64;
+    let in_flight = area as f64 / measured_ns;
+    let in_flight_by_little =
+        (served + failed_age as f64 + age_out as f64 - age_in as f64) / measured_ns;
 
     let mut summary = LoadSummary {
         window,
@@ -723,6 +733,14 @@ mod tests {
         let summary = summarise(&evidence, &plan());
         assert!((summary.unanswered - 1.5).abs() < 0.01, "{}", summary.unanswered);
         assert!(summarise(&lockstep(20), &plan()).unanswered < 0.01);
+    }
+
+    #[test]
+    fn nothing_is_beyond_the_largest_value() {
+        let mut times_of = Percentiles::new();
+        times_of.add(&times((1 << 25) - 1, 10), None);
+        assert_eq!(times_of.share_within(36_000_000, 60_000_000), 0.0);
+        assert_eq!(times_of.share_within(0, 60_000_000), 1.0);
     }
 
     #[test]
