@@ -24,7 +24,7 @@ mod watched;
 
 pub(crate) use account::{account, account_notes, experiment, experiment_notes};
 pub(crate) use answer::{
-    bar, cure, doubt, evidence, inconclusive, is_by_hand, missed, next, rate_line, time_bar,
+    bar, cure, doubt, evidence, half_of_them, inconclusive, is_by_hand, next, rate_line, time_bar,
 };
 pub(crate) use between::{
     brief as study_brief, did, did_in_study, did_notes, link_account, link_account_notes, parts,

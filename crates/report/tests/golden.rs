@@ -45,6 +45,24 @@ fn text_of_a_run_with_everything_to_say_keeps_to_fifteen_lines() {
 }
 
 #[test]
+fn where_half_of_the_connections_gave_more_than_all_the_report_says_so() {
+    let mut of = samples::pool();
+    let experiment = of.experiment.as_mut().unwrap();
+    let (full, half) = (experiment.full, experiment.half.as_mut().unwrap());
+    assert!(!plain("text", &run(samples::pool())).contains("hinder"));
+    (half.measured_per_s, half.interval) = (2.0 * full.per_s, [1.9 * full.per_s, 2.1 * full.per_s]);
+    let text = plain("text", &run(of.clone())).replace("\n       ", " ");
+    assert!(
+        text.contains("requests hinder each other, and a limit of 16 at a time gives more"),
+        "{text}"
+    );
+    // As much as all of them gave at another time is no more.
+    let experiment = of.experiment.as_mut().unwrap();
+    experiment.again = Some(linerate_report::Tried { interval: [100.0, 2.0 * full.per_s], ..full });
+    assert!(!plain("text", &run(of)).contains("hinder"));
+}
+
+#[test]
 fn a_run_takes_fifteen_lines_at_most_and_doctor_twenty() {
     let rows = |text: &str| -> usize {
         text.lines().map(|line| line.chars().count().div_ceil(80).max(1)).sum()

@@ -127,7 +127,7 @@ pub(crate) fn experiment_notes(run: &RunDocument) -> Vec<String> {
             time(alone)
         ));
     }
-    said.extend(super::missed(run));
+    said.extend(super::half_of_them(run));
     said.extend(super::inconclusive(run));
     said
 }

@@ -1,6 +1,7 @@
 //! The answer in a few sentences: what holds the rate, where the time is, what lifts it, what comes next.
 
 use linerate_account::Station;
+use linerate_evidence::ValidityState;
 use linerate_model::Workload;
 use linerate_roofline::Advice;
 
@@ -157,18 +158,24 @@ pub(crate) fn next(roofline: &Roofline) -> String {
     said.join("; ")
 }
 
-/// Where the model was wrong about half of the connections; none where it was right or not asked.
-pub(crate) fn missed(run: &RunDocument) -> Option<String> {
+/// What half of the connections gave, where the model did not expect that, or all of them give less; none where neither.
+pub(crate) fn half_of_them(run: &RunDocument) -> Option<String> {
     let experiment = run.experiment.as_ref()?;
-    let half = experiment.half.as_ref().filter(|half| half.inside == Some(false))?;
-    let expected = half.predicted_per_s.as_ref()?;
-    Some(format!(
-        "{} gave {}, outside the predicted interval ({} to {})",
-        connections(half.connections),
-        rate(half.measured_per_s),
-        rate(expected.low.0),
-        rate(expected.high.0)
-    ))
+    let half = experiment.half.as_ref()?;
+    let (full, again) = (Some(&experiment.full), experiment.again.as_ref());
+    let most = full.into_iter().chain(again).map(|all| all.interval[1]).fold(0.0, f64::max);
+    let says = format!("{} gave {}", connections(half.connections), rate(half.measured_per_s));
+    // What was refused, or disturbed, is no throughput.
+    if NEAR * half.interval[0] > most && run.validity.state == ValidityState::Valid {
+        let (full, all) = (&experiment.full, rate(experiment.full.per_s));
+        return Some(format!(
+            "{says}, and all {} of them {all}: requests hinder each other, and a limit of {} at a time gives more",
+            full.connections, half.connections
+        ));
+    }
+    let expected = half.predicted_per_s.as_ref().filter(|_| half.inside == Some(false))?;
+    let (low, high) = (rate(expected.low.0), rate(expected.high.0));
+    Some(format!("{says}, outside the predicted interval ({low} to {high})"))
 }
 
 /// Why the experiment says nothing, if so.

@@ -112,8 +112,8 @@ fn answer(sheet: &mut Sheet, run: &RunDocument, left_out: usize) {
     if evidence > 0 {
         sheet.clauses("", Tone::Plain, &facts::evidence(run), all(evidence));
     }
-    if let Some(missed) = facts::missed(run) {
-        sheet.labelled("MODEL", Tone::Alarm, &missed);
+    if let Some(half) = facts::half_of_them(run) {
+        sheet.labelled("MODEL", Tone::Alarm, &half);
     } else if let (Some(says), true) = (facts::inconclusive(run), left_out < 1) {
         sheet.labelled("MODEL", Tone::Plain, &says);
     }
