@@ -28,8 +28,7 @@ impl Alarm {
         Ok(Self { timer, at: Timestamp(0) })
     }
 
-    /// It rings then, and no more at the instant that was set before. An instant that is past: at once; the same as before:
-    /// not again.
+    /// It rings then, and no more at the instant that was set before. An instant that is past: at once.
     pub(crate) fn set(&mut self, at: Timestamp) -> io::Result<()> {
         if at != self.at {
             self.at = at;
@@ -39,9 +38,35 @@ impl Alarm {
         }
         Ok(())
     }
+
+    /// It has rung: the same instant is to be set again.
+    pub(crate) fn rang(&mut self) {
+        self.at = Timestamp(0);
+    }
 }
 
 /// So many nanoseconds.
 pub(crate) fn timespec(nanos: u64) -> Timespec {
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::buffer::spare_capacity;
+    use rustix::event::epoll::CreateFlags;
+
+    #[test]
+    fn an_instant_that_is_past_rings_each_time_that_it_is_waited_for() {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).unwrap();
+        let mut alarm = Alarm::new(&epoll, 7).unwrap();
+        for _ in 0..3 {
+            alarm.set(Timestamp(1)).unwrap();
+            let mut events: Vec<epoll::Event> = Vec::with_capacity(4);
+            let patience = timespec(1_000_000_000);
+            epoll::wait(&epoll, spare_capacity(&mut events), Some(&patience)).unwrap();
+            assert_eq!(events.iter().map(|event| event.data.u64()).collect::<Vec<_>>(), [7]);
+            alarm.rang();
+        }
+    }
 }

@@ -141,8 +141,7 @@ pub fn climb(
             next_tell = at.after(TELL);
             beside.tell(&ramp, at);
         }
-        // Never the instant before again: who sleeps until that is not woken twice.
-        connections.wait(ramp.next(at).min(next_tell).max(at))?;
+        connections.wait(ramp.next(at).min(next_tell))?;
         tell_all(connections, &mut happened, &mut ramp, beside);
     }
 }

@@ -29,8 +29,9 @@ use crate::tls::{self, Peer, Tls};
 const EVENTS: usize = 256;
 const BUFFER: usize = 64 * 1024;
 
-/// No user's: their numbers are of 24 bits.
+/// No users': their numbers are of 24 bits.
 const WATCHED: u64 = u64::MAX;
+const ALARM: u64 = u64::MAX - 1;
 
 /// How users connect, and what they say.
 pub struct UsersSetup {
@@ -128,8 +129,10 @@ impl UserConnections for UserSockets {
             Err(errno) => return Err(errno.into()),
         }
         for event in &events {
-            if event.data.u64() != WATCHED {
-                self.on_event(event.data.u64(), event.flags);
+            match event.data.u64() {
+                WATCHED => {}
+                ALARM => self.alarm.rang(),
+                data => self.on_event(data, event.flags),
             }
         }
         self.events = events;
@@ -155,7 +158,7 @@ impl UserSockets {
         let first = u32::from(process) * ports / u32::from(of.max(1));
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Self {
-            alarm: Alarm::new(&epoll, WATCHED)?,
+            alarm: Alarm::new(&epoll, ALARM)?,
             epoll,
             opener: Opener::new(&setup.options, u16::try_from(first).unwrap_or(0)),
             protocol: setup.protocol,
