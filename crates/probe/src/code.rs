@@ -1,17 +1,20 @@
-//! Which file a process's code is in at a place.
+//! Which file and function a process's code is in at a place.
 
 use std::collections::HashMap;
 
-use linerate_evidence::sources::code::executable;
+use linerate_evidence::sources::code::{Mapped, executable};
 
+use crate::functions::Functions;
 use crate::tree::read;
 
-/// The maps of the processes that were asked about. See the module.
+/// The maps of the processes that were asked about, and the functions of the files there. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
-    of: HashMap<u32, Vec<(u64, u64, String)>>,
+    of: HashMap<u32, Vec<Mapped>>,
     /// Those that were read since the last round: once a round is enough for a place that is in none.
     fresh: Vec<u32>,
+    /// By the file's device and inode.
+    functions: HashMap<(String, u64), Functions>,
 }
 
 impl Maps {
@@ -21,22 +24,33 @@ impl Maps {
         self.of.retain(|pid, _| is_asked(pid));
     }
 
-    /// The file's name without folders, empty where code was made at run time; none where no code is mapped there.
-    pub(crate) fn file(&mut self, pid: u32, place: u64) -> Option<&str> {
-        let is_there = |map: &Vec<(u64, u64, String)>| at(map, place).is_some();
+    /// The file's name without folders, empty where code was made at run time, and the function's, as far as it has one;
+    /// none where no code is mapped there.
+    pub(crate) fn find(&mut self, pid: u32, place: u64) -> Option<(&str, Option<&str>)> {
+        let is_there = |map: &Vec<Mapped>| at(map, place).is_some();
         if !self.of.get(&pid).is_some_and(is_there) && !self.fresh.contains(&pid) {
             self.fresh.push(pid);
             let maps = read(format!("/proc/{pid}/maps")).ok()?;
             self.of.insert(pid, executable(&String::from_utf8_lossy(&maps)));
         }
-        self.of.get(&pid).and_then(|map| at(map, place))
+        let mapped = self.of.get(&pid).and_then(|map| at(map, place))?;
+        if mapped.path.is_empty() {
+            return Some(("", None));
+        }
+        if !self.functions.contains_key(&mapped.id) {
+            // As the process sees it: it may be in a container.
+            let functions = Functions::read(format!("/proc/{pid}/root{}", mapped.path));
+            self.functions.insert(mapped.id.clone(), functions.unwrap_or_default());
+        }
+        let offset = place - mapped.at.start + mapped.offset;
+        let function = self.functions.get_mut(&mapped.id).and_then(|of| of.at(offset));
+        Some((mapped.file(), function))
     }
 }
 
-fn at(map: &[(u64, u64, String)], place: u64) -> Option<&str> {
-    let next = map.partition_point(|(from, ..)| *from <= place);
-    let (_, to, name) = map.get(next.checked_sub(1)?)?;
-    (place < *to).then_some(name)
+fn at(map: &[Mapped], place: u64) -> Option<&Mapped> {
+    let next = map.partition_point(|of| of.at.start <= place);
+    map.get(next.checked_sub(1)?).filter(|of| of.at.contains(&place))
 }
 
 #[cfg(test)]
@@ -49,9 +63,11 @@ mod tests {
         let here = at as *const () as u64;
         let program = std::env::current_exe().unwrap();
         let name = program.file_name().unwrap().to_str().unwrap();
-        assert_eq!(maps.file(pid, here), Some(name));
-        assert_eq!(maps.file(pid, 1), None);
-        assert_eq!(maps.file(u32::MAX, here), None);
+        let (file, function) = maps.find(pid, here).unwrap();
+        assert_eq!(file, name);
+        assert!(function.unwrap().contains("code::at"), "{function:?}");
+        assert_eq!(maps.find(pid, 1), None);
+        assert_eq!(maps.find(u32::MAX, here), None);
         maps.round(|_| false);
         assert!(maps.of.is_empty() && maps.fresh.is_empty());
     }

@@ -13,6 +13,7 @@ mod clients;
 mod code;
 mod ends;
 mod engine;
+mod functions;
 mod groups;
 mod host;
 mod kept;

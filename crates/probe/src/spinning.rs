@@ -106,8 +106,8 @@ impl SpinSampler {
                 };
                 self.known.insert((*pid, place), spins);
                 self.sums.take((*pid, *tid), spins);
-                if let Some(file) = self.maps.file(*pid, place) {
-                    self.code.take(file);
+                if let Some((file, function)) = self.maps.find(*pid, place) {
+                    self.code.take(file, function);
                 }
             });
         }

@@ -45,6 +45,8 @@ struct Told {
     in_handshake: Option<f64>,
     /// The share of its code in a library of ciphers.
     ciphers: f64,
+    /// The share of its code that looks for removed terms.
+    removed_terms: f64,
     /// CPUs' worth of its time in the kernel, all in one system call, and the share of that at a disk, in a sync.
     in_kernel: f64,
     syncs: f64,
@@ -104,6 +106,8 @@ impl Told {
             count(PORT, capture::TLS, self.in_handshake.map_or(0.0, |_| self.exchanges));
             count(Subject::Target, code::SAMPLES, 97.0 * self.cpu);
             count(Subject::Target, code::CIPHERS, 97.0 * self.cpu * self.ciphers);
+            let removed = 97.0 * self.cpu * self.removed_terms;
+            count(Subject::Target, code::REMOVED_TERMS, removed);
             count(Subject::Target, kernel_code::SAMPLES, 97.0 * self.in_kernel);
             count(Subject::Target, kernel_code::BUSIEST, 97.0 * self.in_kernel);
             for metric in [kernel_code::DISK, kernel_code::SYNC] {
@@ -230,6 +234,25 @@ fn ciphers_in_its_code_are_its_work_where_it_speaks_tls() {
     assert_eq!(named(of(0.2, Some(0.0))).as_deref(), Some("target.cpu"));
     // It hashes passwords, or signs tokens.
     assert_eq!(named(of(0.7, None)).as_deref(), Some("target.cpu"));
+}
+
+#[test]
+fn code_that_looks_for_removed_terms_is_of_changes_of_persistent_terms() {
+    let named = |removed_terms| {
+        let of = Told {
+            places: places([("bursts.application", 6.0)]),
+            threads: places([("threads.running", 1.95)]),
+            exchanges: 50.0,
+            under_way: 6.0,
+            cpu: 1.95,
+            removed_terms,
+            ..Told::default()
+        };
+        of.judged().verdict.by().map(str::to_owned)
+    };
+    assert_eq!(named(0.05).as_deref(), Some("vm.persistent-term"));
+    // Some code was loaded anew meanwhile.
+    assert_eq!(named(0.002).as_deref(), Some("target.cpu"));
 }
 
 #[test]

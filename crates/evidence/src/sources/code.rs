@@ -1,15 +1,18 @@
-//! In whose code the target computes: which file its user code is in when the kernel's clock interrupts a thread, and
-//! how much of it is a library of ciphers.
+//! In whose code the target computes: which file and function its user code is in when the kernel's clock interrupts a
+//! thread, and how much of it is a library of ciphers.
 //!
 //! The places are those of [`super::spinning`], the busiest threads'. A process's map says which file is there: its
-//! program, a library, or none, where code was made at run time.
+//! program, a library, or none, where code was made at run time. The file's table of symbols says which function.
 //!
-//! Source: proc_pid_maps(5). Fact besides: `busiest_code`, the file with most samples.
+//! Source: proc_pid_maps(5); elf(5). Facts besides: `busiest_code`, the file with most samples; `busiest_function`, the
+//! function with most of them, and its file.
 //!
 //! Blind spots: as of `spinning`; a program that has its ciphers in itself (Go, Rust, Java, static OpenSSL) shows none;
-//! a NIF's work in a library counts as the library's.
+//! a NIF's work in a library counts as the library's. A file without its debugging symbols names only the functions that
+//! others may call, and code made at run time names none.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use linerate_model::Timestamp;
 
@@ -33,6 +36,11 @@ metrics! {
     CIPHERS: u64 = "code.ciphers", "1";
     /// Of them, the ones in the file that has most.
     BUSIEST: u64 = "code.busiest", "1";
+    /// Of them, the ones in the function that has most. Absent: no function is known by its name.
+    BUSIEST_FUNCTION: u64 = "code.busiest_function", "1";
+    /// Of them, the ones in functions by which Erlang's VM looks whether a process holds a term that is removed: an old
+    /// persistent term, or a literal of old code.
+    REMOVED_TERMS: u64 = "code.removed_terms", "1";
 }
 
 /// The sums so far.
@@ -40,36 +48,67 @@ metrics! {
 pub struct Code {
     samples: u64,
     ciphers: u64,
+    removed_terms: u64,
     by_file: BTreeMap<String, u64>,
-    /// The file that was told last.
-    told: Option<String>,
+    /// By function and file.
+    by_function: BTreeMap<(String, String), u64>,
+    /// The file that was told last, and the function.
+    told: (Option<String>, Option<(String, String)>),
 }
 
 impl Code {
-    /// Takes a sample in a file, by its name without folders; empty: in none.
-    pub fn take(&mut self, file: &str) {
+    /// Takes a sample in a file, by its name without folders (empty: in none), and in a function of it.
+    pub fn take(&mut self, file: &str, function: Option<&str>) {
         self.samples += 1;
         self.ciphers += u64::from(is_of_ciphers(file));
         match self.by_file.get_mut(file) {
             Some(count) => *count += 1,
             None => drop(self.by_file.insert(file.to_owned(), 1)),
         }
+        let Some(function) = function else { return };
+        self.removed_terms += u64::from(LOOK_FOR_REMOVED_TERMS.contains(&function));
+        *self.by_function.entry((function.to_owned(), file.to_owned())).or_default() += 1;
     }
 
     /// Pushes the sums; nothing where there was no sample.
     pub fn push(&mut self, at: Timestamp, evidence: &mut Evidence) {
         let busiest = self.by_file.iter().max_by_key(|(_, count)| **count);
         let Some((file, count)) = busiest else { return };
-        evidence.push(at, Subject::Target, SAMPLES, self.samples);
-        evidence.push(at, Subject::Target, CIPHERS, self.ciphers);
-        evidence.push(at, Subject::Target, BUSIEST, *count);
-        if self.told.as_ref() != Some(file) {
+        let mut push = |metric, count| evidence.push(at, Subject::Target, metric, count);
+        push(SAMPLES, self.samples);
+        push(CIPHERS, self.ciphers);
+        push(BUSIEST, *count);
+        push(REMOVED_TERMS, self.removed_terms);
+        let function = self.by_function.iter().max_by_key(|(_, count)| **count);
+        function.iter().for_each(|(_, count)| push(BUSIEST_FUNCTION, **count));
+        if self.told.0.as_ref() != Some(file) {
             let name = if file.is_empty() { "code made at run time" } else { file };
             evidence.push_fact(Subject::Target, "busiest_code", name.to_owned());
-            self.told = Some(file.clone());
+            self.told.0 = Some(file.clone());
+        }
+        let function = function.map(|(function, _)| function);
+        if let Some(told @ (function, file)) =
+            function.filter(|it| self.told.1.as_ref() != Some(it))
+        {
+            evidence.push_fact(
+                Subject::Target,
+                "busiest_function",
+                format!("{function} of {file}"),
+            );
+            self.told.1 = Some(told.clone());
         }
     }
 }
+
+/// Functions of Erlang's VM that only look for removed terms in a process, and the last two without their debugging
+/// symbols have no name.
+// Source: `erts_check_copy_literals_gc_need` and what it calls, erts/emulator/beam/beam_bif_load.c.
+const LOOK_FOR_REMOVED_TERMS: [&str; 4] = [
+    "erts_check_copy_literals_gc_need",
+    "erts_check_copy_literals_gc_need_max_reds",
+    "any_heap_ref_ptrs",
+    "any_heap_refs",
+];
 
 /// Libraries of ciphers, without version and ending; `libcrypt` hashes passwords, and is none.
 // Source: Debian's packages libssl3, libgnutls30, libnettle8, libhogweed6, libgcrypt20, libnss3, libmbedcrypto7,
@@ -97,20 +136,40 @@ fn is_of_ciphers(file: &str) -> bool {
     CIPHER_LIBRARIES.contains(&name) || name == "libbotan"
 }
 
-/// The executable part of a process's map, in the order of addresses: first address, one past the last, and the
-/// file's name without folders, empty where there is none.
-pub fn executable(maps: &str) -> Vec<(u64, u64, String)> {
+/// A part of a process's map that is executable.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mapped {
+    /// The first address, and one past the last.
+    pub at: Range<u64>,
+    /// Where in the file its first byte stands.
+    pub offset: u64,
+    /// Device and inode of the file.
+    pub id: (String, u64),
+    /// With its folders, as the process sees it; empty where there is no file.
+    pub path: String,
+}
+
+impl Mapped {
+    /// The file's name without folders, empty where there is none.
+    pub fn file(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+/// The executable parts of a process's map, in the order of addresses.
+pub fn executable(maps: &str) -> Vec<Mapped> {
     let line = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = words.next()?.split_once('-')?;
         let is_code = words.next()?.contains('x');
         let number = |text| u64::from_str_radix(text, 16).ok();
-        // Offset, device and inode are before the name; `(deleted)` may follow it.
-        let file = words.nth(3).unwrap_or("");
+        let offset = number(words.next()?)?;
+        let id = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+        // `(deleted)` may follow it.
+        let path = words.next().unwrap_or("");
         // What a JIT compiler mapped twice, to write and to run, is a file in memory only.
-        let file = if file.starts_with("/memfd:") { "" } else { file };
-        let name = file.rsplit('/').next().unwrap_or(file);
-        is_code.then_some((number(from)?, number(to)?, name.to_owned()))
+        let path = if path.starts_with("/memfd:") { "" } else { path }.to_owned();
+        is_code.then_some(Mapped { at: number(from)?..number(to)?, offset, id, path })
     };
     maps.lines().filter_map(line).collect()
 }
@@ -128,15 +187,16 @@ mod tests {
                     7fb0-7fc0 r-xs 00000000 00:01 9 /memfd:vmem (deleted)\n\
                     broken\n";
         let expected = [
-            (0x55e0, 0x55f0, "nginx"),
-            (0x7f00, 0x7f80, "libcrypto.so.3"),
-            (0x7f90, 0x7fa0, ""),
-            (0x7fb0, 0x7fc0, ""),
+            (0x55e0..0x55f0, "nginx", 0x10000),
+            (0x7f00..0x7f80, "libcrypto.so.3", 0),
+            (0x7f90..0x7fa0, "", 0),
+            (0x7fb0..0x7fc0, "", 0),
         ];
         let found = executable(maps);
-        let found: Vec<_> =
-            found.iter().map(|(from, to, name)| (*from, *to, name.as_str())).collect();
+        let found: Vec<_> = found.iter().map(|of| (of.at.clone(), of.file(), of.offset)).collect();
         assert_eq!(found, expected);
+        let first = executable(maps).remove(0);
+        assert_eq!((first.path.as_str(), first.id), ("/usr/sbin/nginx", ("fe:00".to_owned(), 12)));
     }
 
     #[test]
@@ -145,13 +205,23 @@ mod tests {
         code.push(Timestamp(1), &mut evidence);
         assert!(evidence.of(Subject::Target).last(SAMPLES).is_err());
         for file in ["libcrypto.so.3", "libgnutls.so.30.34.3", "libcrypt.so.1.1.0", "nginx", ""] {
-            code.take(file);
+            code.take(file, None);
         }
-        code.take("libcrypto-1.1.so");
-        code.take("nginx");
+        code.take("libcrypto-1.1.so", Some("AES_encrypt"));
+        code.take("nginx", None);
         code.push(Timestamp(2), &mut evidence);
         let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
         assert_eq!((of(SAMPLES), of(CIPHERS), of(BUSIEST)), (7, 3, 2));
-        assert_eq!(evidence.fact(Subject::Target, "busiest_code"), Some("nginx"));
+        let fact = |name| evidence.fact(Subject::Target, name);
+        assert_eq!(fact("busiest_code"), Some("nginx"));
+        assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS)), (1, 0));
+        assert_eq!(fact("busiest_function"), Some("AES_encrypt of libcrypto-1.1.so"));
+        code.take("beam.smp", Some("any_heap_refs"));
+        code.take("beam.smp", Some("any_heap_refs"));
+        code.push(Timestamp(3), &mut evidence);
+        let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
+        assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS)), (2, 2));
+        let fact = evidence.fact(Subject::Target, "busiest_function");
+        assert_eq!(fact, Some("any_heap_refs of beam.smp"));
     }
 }

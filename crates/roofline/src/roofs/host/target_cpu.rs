@@ -38,7 +38,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         )]))
 }
 
-/// `62 % of its user code is in libz.so.1`, or `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
+/// `62 % of its user code is in libz.so.1, 48 % in longest_match of libz.so.1`, or `71 % of its CPU time is in the kernel, 80 % of that in sendto`.
 fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
     let named = |fact| facts.run.fact(Subject::Target, fact);
     let share = share_of(&facts.run, kernel_code::SAMPLES, kernel_code::BUSIEST);
@@ -48,5 +48,9 @@ fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
         return Some(format!("{all} of its CPU time is in the kernel, {share} of that in {name}"));
     }
     let share = in_percent(share_of(&facts.run, code::SAMPLES, code::BUSIEST)?);
-    Some(format!("{share} of its user code is in {}", named("busiest_code")?))
+    let known = share_of(&facts.run, code::SAMPLES, code::BUSIEST_FUNCTION);
+    let known = known.filter(|share| *share >= FEW.recip()).zip(named("busiest_function"));
+    let function = known.map(|(share, name)| format!(", {} in {name}", in_percent(share)));
+    let file = named("busiest_code")?;
+    Some(format!("{share} of its user code is in {file}{}", function.unwrap_or_default()))
 }
