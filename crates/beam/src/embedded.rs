@@ -4,16 +4,15 @@
 //! Text and not beams: so building linerate needs no Erlang, and what is compiled suits the Erlang that runs it. It is
 //! compiled once, into the user's cache.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
-use rustix::process::geteuid;
+use crate::cache;
 
 macro_rules! texts {
     ($($file:literal),+ $(,)?) => {
@@ -173,28 +172,12 @@ pub(crate) fn compiled() -> Result<PathBuf, String> {
 
 fn compile_or_find() -> Result<PathBuf, String> {
     let erlang = erlang().ok_or("`erl` is not in PATH")?;
-    let mut tried = Vec::new();
-    for parent in caches() {
-        let folder = parent.join(key(&erlang));
-        match own(&parent).and_then(|()| made_in(&folder)) {
-            Ok(ebin) => return Ok(ebin),
-            Err(error) => tried.push(format!("{}: {error}", folder.display())),
-        }
-    }
-    Err(tried.join("; "))
+    cache::folder(&key(&erlang), &compile).map(|folder| folder.join("ebin"))
 }
 
 /// The folder of the beams that were compiled before.
 pub(crate) fn kept() -> Option<PathBuf> {
-    let key = key(&erlang()?);
-    caches().into_iter().find_map(|parent| {
-        let ebin = parent.join(&key).join("ebin");
-        (is_own(&parent).is_ok() && is_compiled(&ebin)).then_some(ebin)
-    })
-}
-
-fn is_compiled(ebin: &Path) -> bool {
-    ebin.join("linerate_control.beam").is_file()
+    cache::kept(&key(&erlang()?)).map(|folder| folder.join("ebin"))
 }
 
 /// Of this text and the Erlang that compiles it: another of either has another folder.
@@ -212,49 +195,6 @@ fn key(erlang: &Path) -> String {
 fn erlang() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).find_map(|folder| folder.join("erl").canonicalize().ok())
-}
-
-/// Where to keep it, best first. Source: XDG Base Directory Specification; a user without a home has the last.
-fn caches() -> Vec<PathBuf> {
-    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
-    // Under sudo HOME may be another user's, and is left as it is.
-    let is_ours =
-        |home: &PathBuf| fs::metadata(home).is_ok_and(|it| it.uid() == geteuid().as_raw());
-    let home = of("HOME").filter(is_ours).map(|home| home.join(".cache"));
-    let homes = [of("XDG_CACHE_HOME"), home];
-    let shared = std::env::temp_dir().join(format!("linerate-{}", geteuid().as_raw()));
-    homes.into_iter().flatten().map(|cache| cache.join("linerate")).chain([shared]).collect()
-}
-
-/// Makes a folder that only its user can write to.
-fn own(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    is_own(folder)
-}
-
-/// Refuses a folder that others could have filled.
-fn is_own(folder: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(folder)?;
-    if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
-        return Err(io::Error::other("others can write there"));
-    }
-    Ok(())
-}
-
-/// Compiles beside the folder and renames: it is there whole, or it is not there.
-fn made_in(folder: &Path) -> io::Result<PathBuf> {
-    let ebin = folder.join("ebin");
-    if is_compiled(&ebin) {
-        return Ok(ebin);
-    }
-    let part = folder.with_extension(format!("{}.part", std::process::id()));
-    let made = compile(&part).and_then(|()| match fs::rename(&part, folder) {
-        // Another linerate was quicker.
-        Err(_) if ebin.is_dir() => Ok(()),
-        other => other,
-    });
-    let _ = fs::remove_dir_all(&part);
-    made.map(|()| ebin)
 }
 
 fn compile(at: &Path) -> io::Result<()> {
@@ -309,16 +249,5 @@ mod tests {
     #[test]
     fn the_agents_version_is_of_its_application() {
         assert!(agent_version().starts_with(|first: char| first.is_ascii_digit()));
-    }
-
-    #[test]
-    fn a_folder_that_others_can_write_to_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::TempDir::new().unwrap();
-        let at = folder.path().join("cache");
-        own(&at).unwrap();
-        own(&at).unwrap();
-        fs::set_permissions(&at, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(own(&at).is_err());
     }
 }

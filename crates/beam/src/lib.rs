@@ -13,6 +13,7 @@
 mod agent;
 mod attached;
 mod blocking;
+pub mod cache;
 mod check;
 mod cookie;
 mod deadline;

@@ -67,6 +67,8 @@ fn a_package_brings_program_pages_and_completions_and_leaves_nothing_when_remove
     let program = installed.join("usr/bin/linerate");
     assert_eq!(of(&program, &["-V"]).trim(), format!("linerate {version}"));
     assert!(of(&program, &["explain", "tcp.nagle-delayed-ack"]).contains("Nagle"));
+    // They are inside the program.
+    assert!(of(&program, &["study"]).contains("echo-sites"));
     let man = |page: &str| of("man", &["-l", &at(&format!("root/usr/share/man/man1/{page}.1.gz"))]);
     assert!(man("linerate").contains("linerate-run(1)"));
     for page in ["linerate-run", "linerate-doctor", "linerate-compare"] {

@@ -20,6 +20,7 @@ use crate::signals::Signals;
 
 mod accounts;
 mod claims;
+mod embedded;
 mod file;
 mod predicted;
 pub(crate) mod published;
@@ -33,8 +34,7 @@ use predicted::Between;
 use published::{Publication, published};
 use users::UsersFile;
 
-/// Studies that come with linerate: name, file. Their folder is found beside the program or below the
-/// current one.
+/// The folder of the studies in the repository.
 const FOLDER: &str = "studies";
 
 /// See the module.
@@ -485,44 +485,31 @@ fn find(name: &str) -> Result<PathBuf, Failure> {
     if name.ends_with(".toml") {
         return Ok(PathBuf::from(name));
     }
-    let file = format!("{name}.toml");
-    folders().into_iter().map(|folder| folder.join(&file)).find(|path| path.is_file()).ok_or_else(
-        || Failure::plan(format!("`{name}` is no study: write one of {}", names().join(", "))),
-    )
-}
-
-/// Below the current folder, or below one above the program.
-fn folders() -> Vec<PathBuf> {
-    let mut folders = vec![PathBuf::from(FOLDER)];
-    if let Ok(program) = std::env::current_exe() {
-        folders.extend(program.ancestors().skip(1).map(|above| above.join(FOLDER)));
+    let path = folder()?.join(format!("{name}.toml"));
+    if !path.is_file() {
+        let names = names().join(", ");
+        return Err(Failure::plan(format!("`{name}` is no study: write one of {names}")));
     }
-    folders
+    Ok(path)
 }
 
-/// The studies that are found here.
+/// Below the current folder, or below one above the program; else of those inside the program.
+fn folder() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe().ok();
+    let above = program.iter().flat_map(|program| program.ancestors().skip(1));
+    let mut folders = std::iter::once(PathBuf::from(FOLDER)).chain(above.map(|of| of.join(FOLDER)));
+    // Chosen: another program's folder may have that name as well.
+    let is_ours = |folder: &PathBuf| folder.join("http-nodelay.toml").is_file();
+    folders.find(is_ours).map_or_else(|| embedded::folder().map_err(Failure::run), Ok)
+}
+
+/// The studies that come with linerate.
 pub fn names() -> Vec<String> {
-    let Some(folder) = folders().into_iter().find(|folder| folder.is_dir()) else {
-        return Vec::new();
-    };
-    let mut names: Vec<String> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".toml")?.to_owned()))
-        .collect();
-    names.sort();
-    names
+    embedded::names().map(str::to_owned).collect()
 }
 
 fn list() -> Result<u8, Failure> {
-    let names = names();
-    if names.is_empty() {
-        return Err(Failure::run(
-            "no studies found: run linerate in its repository, or name a file",
-        ));
-    }
-    print(&format!("{}\n", names.join("\n")))?;
+    print(&format!("{}\n", names().join("\n")))?;
     Ok(0)
 }
 
