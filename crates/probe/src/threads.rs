@@ -49,7 +49,7 @@ pub(crate) struct ThreadSampler {
     /// Their `syscall`, as far as they are kept open.
     files: HashMap<ThreadId, OwnedFd>,
     keeps: usize,
-    /// Of those that ran.
+    /// Of those that were asked.
     roles: HashMap<ThreadId, Role>,
     sums: Threads,
     /// Those that were asleep for a time, and in a lock with a timeout.
@@ -301,7 +301,7 @@ fn has_others(members: &[u32]) -> bool {
 fn role_of((pid, tid): ThreadId) -> Role {
     let mut buffer = [0; 32];
     let name = start_of(&format!("/proc/{pid}/task/{tid}/comm"), &mut buffer);
-    name.map_or(Role::Other, |name| Role::of(&String::from_utf8_lossy(name)))
+    name.map_or(Role::Other, |name| Role::of(String::from_utf8_lossy(name).trim_end()))
 }
 
 fn state_of((pid, tid): ThreadId) -> Option<char> {

@@ -246,6 +246,22 @@ fn what_a_node_computes_one_at_a_time_is_one_process_also_from_outside() {
 }
 
 #[test]
+fn one_of_several_schedulers_that_is_full_runs_one_process_and_one_alone_is_too_few() {
+    // Erlang, no node: one process counts the rank of each player, 0.27 ms; 12 ask, and the second scheduler is idle.
+    let (header, evidence) = recording("foreign/one-process-fills-a-scheduler");
+    assert_eq!(named(&header, &evidence).as_deref(), Some("vm.funnel"));
+    // Of earlier evidence it is not known how many there are.
+    let unknown =
+        changed(&evidence, |_, metric, raw| (metric != "threads.schedulers").then_some(raw));
+    assert_eq!(named(&header, &unknown).as_deref(), Some("target.cpu"));
+    // The same service, with `+S 1:1`.
+    let one = changed(&evidence, |_, metric, raw| {
+        Some(if metric == "threads.schedulers" { raw.min(1) } else { raw })
+    });
+    assert_eq!(named(&header, &one).as_deref(), Some("vm.schedulers-too-few"));
+}
+
+#[test]
 fn what_waits_until_an_output_is_read_waits_for_its_reader() {
     // Elixir, no node: four lines a request to the console, a pipe whose reader takes one in a millisecond.
     let (header, evidence) = recording("foreign/log-that-nobody-takes");

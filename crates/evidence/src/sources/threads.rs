@@ -14,7 +14,7 @@
 //! not all threads are sampled, two that ran together may be missed; a read that waits for a disk is recognised by
 //! its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use linerate_model::Timestamp;
@@ -88,6 +88,8 @@ metrics! {
     COLLECTING: u64 = "threads.collecting", "1";
     /// Instants at which one of them ran that lets all others stand still meanwhile.
     STOPPING: u64 = "threads.stopping", "1";
+    /// Threads that are normal schedulers of Erlang's VM, by their names.
+    SCHEDULERS: u64 = "threads.schedulers", "1";
     /// Times that threads which were asleep for a time got a CPU since. One that sleeps for requests gets one for each at least;
     /// one that only keeps its process alive hardly any. Absent where more threads sleep so than are sampled.
     TIMER_RUNS: u64 = "threads.timer_runs", "1";
@@ -170,6 +172,8 @@ pub enum Role {
     Stops,
     /// Collects garbage beside the others.
     Collects,
+    /// Runs processes of Erlang's VM.
+    Schedules,
     /// Anything else.
     #[default]
     Other,
@@ -178,16 +182,24 @@ pub enum Role {
 impl Role {
     /// By the thread's name, as the kernel has it, cut off after 15 bytes.
     /// Source: `os::set_native_thread_name`, src/hotspot/share/runtime/thread.cpp, of OpenJDK 9 and later (the serial collector
-    /// works in the `VM Thread`); `GCThread`, src/coreclr/vm/threads.cpp and gcenv.ee.cpp, of .NET.
+    /// works in the `VM Thread`); `GCThread`, src/coreclr/vm/threads.cpp and gcenv.ee.cpp, of .NET; `erts_start_schedulers`,
+    /// erts/emulator/beam/erl_process.c (`1_scheduler`, later `erts_sched_1`; `1_dirty_cpu_sch` is none).
     pub fn of(name: &str) -> Self {
         let begins = |all: &[&str]| all.iter().any(|of| name.starts_with(of));
+        let number = name.strip_prefix("erts_sched_").or_else(|| name.strip_suffix("_scheduler"));
         match () {
             () if begins(&["GC Thread#", "VM Thread", ".NET Server GC"]) => Role::Stops,
             () if begins(&["G1 Conc#", "G1 Main", "ZWorker", "Shenandoah GC", ".NET BGC"]) => {
                 Role::Collects
             }
+            () if number.is_some_and(|number| number.parse::<u16>().is_ok()) => Role::Schedules,
             () => Role::Other,
         }
+    }
+
+    /// Whether it collects garbage.
+    pub fn collects(self) -> bool {
+        matches!(self, Role::Stops | Role::Collects)
     }
 }
 
@@ -203,6 +215,7 @@ pub struct Threads {
     together: u64,
     collecting: u64,
     stopping: u64,
+    schedulers: BTreeSet<ThreadId>,
     occupied: BTreeMap<ThreadId, u64>,
     fullest: u64,
     fullest_id: Option<ThreadId>,
@@ -238,7 +251,7 @@ pub fn state(stat: &[u8]) -> Result<char, UnreadableSource> {
 
 impl Threads {
     /// Takes one instant: the sampled threads, the number of all, and how many of those that ran did so at the same
-    /// time. Threads are sampled one by one, and two that take turns may both have run. `role` is asked of those that ran.
+    /// time. Threads are sampled one by one, and two that take turns may both have run.
     pub fn take(
         &mut self,
         asked: &[(ThreadId, Doing)],
@@ -252,9 +265,12 @@ impl Threads {
         let (mut running, mut stops) = (false, false);
         for (id, doing) in asked {
             self.sums[*doing as usize] += weight;
+            let role = role(*id);
+            if role == Role::Schedules {
+                self.schedulers.insert(*id);
+            }
             if *doing == Doing::Running {
-                let role = role(*id);
-                self.collecting += if role == Role::Other { 0 } else { weight };
+                self.collecting += if role.collects() { weight } else { 0 };
                 stops |= role == Role::Stops;
                 running = true;
             }
@@ -274,6 +290,7 @@ impl Threads {
     /// Drops threads that are gone, so that another with the same number begins at zero.
     pub fn keep(&mut self, is_there: impl Fn(ThreadId) -> bool) {
         self.occupied.retain(|id, _| is_there(*id));
+        self.schedulers.retain(|id| is_there(*id));
     }
 
     /// The thread behind [`FULLEST`].
@@ -307,6 +324,7 @@ impl Threads {
         push(COLLECTING, self.collecting / WHOLE);
         push(STOPPING, self.stopping);
         push(TOGETHER, self.together);
+        push(SCHEDULERS, self.schedulers.len() as u64);
     }
 }
 
@@ -367,6 +385,16 @@ mod tests {
         threads.take(&[((1, 0), Doing::Lock), ((1, 2), Doing::Running)], 2, 1, role);
         let of = pushed(&threads);
         assert_eq!((of(COLLECTING), of(STOPPING), of(RUNNING)), (3, 1, 4));
+    }
+
+    #[test]
+    fn schedulers_of_erlang_are_known_by_their_names() {
+        let mut threads = Threads::default();
+        let names = ["1_scheduler", "erts_sched_2", "1_dirty_cpu_sch", "beam.smp", "io_scheduler"];
+        let asked: Vec<_> = (0..5).map(|tid| ((1, tid), Doing::Lock)).collect();
+        threads.take(&asked, 5, 0, |(_, tid)| Role::of(names[tid as usize]));
+        threads.take(&asked, 5, 0, |(_, tid)| Role::of(names[tid as usize]));
+        assert_eq!(pushed(&threads)(SCHEDULERS), 2);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct States {
     pub collecting: f64,
     /// The share of instants at which all others stood still for that, 0 to 1.
     pub stopping: f64,
+    /// Normal schedulers of Erlang's VM among them. Of earlier evidence 0.
+    pub schedulers: u64,
     /// The share of instants at which the fullest thread ran or waited for a disk, 0 to 1.
     pub fullest: f64,
     /// Its name.
@@ -85,6 +87,7 @@ impl States {
             together: mean(super::TOGETHER).min(1.0),
             collecting: mean(super::COLLECTING),
             stopping: mean(super::STOPPING).min(1.0),
+            schedulers: of.last(super::SCHEDULERS).unwrap_or(0),
             fullest: mean(super::FULLEST).min(1.0),
             fullest_name: evidence.fact(Subject::Target, "fullest_thread").map(str::to_owned),
         })

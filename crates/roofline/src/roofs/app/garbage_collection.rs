@@ -17,7 +17,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (took, share) = (facts.took(facts.per_exchange(collecting)), collecting / ran);
     let (work_of_all, stops) = (in_percent(share), in_percent(stopping));
     // Its busiest thread may be one of them.
-    let is_busiest = |name: &String| OfThread::of(name) != OfThread::Other;
+    let is_busiest = |name: &String| OfThread::of(name).collects();
     let of_busiest = threads.fullest_name.as_ref().filter(|name| is_busiest(name));
     let of_busiest = of_busiest.map(|_| work(Resource::TargetThread, stopping));
     Ok(Claim::delay(At::Service, facts.per_exchange(stopping * facts.under_way()))

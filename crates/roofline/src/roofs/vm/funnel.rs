@@ -75,10 +75,20 @@ fn shards(count: u64, who: &str) -> Remedy {
 /// CPU idle, is one process.
 fn from_outside(facts: &Facts) -> Option<Claim> {
     let is_outside = facts.run.node().is_err() && facts.has_schedulers();
-    let is_one = facts.place.at_once.is_some_and(|k| k.mid < TWO)
-        && facts.place.regime == Regime::Full
-        && facts.place.resource == Some(Resource::Slots);
     let inside = &facts.inside;
+    // One of several schedulers is full, and requests sleep: it runs the same process all the time. The others would take
+    // what waits for a scheduler.
+    let is_asked = inside.asleep >= TWO;
+    let schedulers = facts.threads().map_or(0, |threads| threads.schedulers);
+    let thread = facts.stations.of_resource(Resource::TargetThread);
+    let full = facts.place.resource.filter(|of| match of {
+        Resource::TargetThread => {
+            schedulers >= 2 && is_asked && thread.is_some_and(|of| of.servers < TWO)
+        }
+        Resource::Slots => facts.place.at_once.is_some_and(|k| k.mid < TWO),
+        _ => false,
+    })?;
+    let is_one = facts.place.regime == Regime::Full;
     let waits_for_others = inside.questions() >= HALFWAY || inside.disk >= HALFWAY;
     let work = facts.target_cpu().ok()?.work();
     let works_always = (FULL..TWO).contains(&work) && !facts.no_cpu_is_idle();
@@ -86,7 +96,7 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     let is_alone = inside.running + inside.runnable < TWO;
     let each = facts.per_exchange(1.0);
     (is_outside && is_one && works_always && is_alone && !waits_for_others).then(|| {
-        Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, each)])
+        Claim::cause(vec![Part::capacity(full, 1.0, each)])
             .sum(format!("one at a time, {} each = {}", duration(each), rate(1.0, each)))
             .seen(format!(
                 "the node works for {work:.2} CPUs, whatever the load, while {:.1} requests sleep, a CPU is idle, and nobody else \

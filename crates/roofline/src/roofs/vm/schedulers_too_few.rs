@@ -5,6 +5,9 @@
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
+    if let Some(claim) = from_outside(facts) {
+        return Ok(claim);
+    }
     let samples = facts.serving_node()?;
     let (node, target, let_run) = facts.schedulers()?;
     // At most those found at start, its affinity and its quota.
@@ -27,6 +30,26 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!("{}, with {cpus:.0} CPUs that it may use", node.had_work()))
         .also(are_blocked.then_some(blocked))
         .lifted_by([remedy(are_blocked, cpus, flags).serving(cpus)]))
+}
+
+/// Of a node that is not seen inside: all its schedulers are full, and they are fewer than the CPUs that it may use.
+fn from_outside(facts: &Facts) -> Option<Claim> {
+    let schedulers = facts.threads().filter(|_| facts.run.node().is_err())?.schedulers as f64;
+    let (threads, cpus) =
+        (facts.stations.of_resource(Resource::TargetThread)?, facts.target_cpu().ok()?.cpus);
+    let are_few = schedulers >= 1.0 && schedulers < cpus.floor() && !facts.no_cpu_is_idle();
+    let each = facts.per_exchange(threads.used);
+    let (full, rate) = (in_percent(threads.fullness()), rate(schedulers, each));
+    (are_few && threads.servers.round() >= schedulers).then(|| {
+        Claim::cause(vec![Part::capacity(Resource::TargetThread, schedulers, each)])
+            .sum(format!("schedulers: {schedulers:.0}, {full} used = {rate}"))
+            .seen(format!("the node has so many threads that are schedulers, for the {cpus:.0} CPUs that it may use"))
+            .lifted_by([Remedy::human(
+                format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
+                format!("remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}"),
+            )
+            .serving(cpus)])
+    })
 }
 
 fn remedy(are_blocked: bool, cpus: f64, flags: String) -> Remedy {
