@@ -87,27 +87,22 @@ impl Inside {
                 of.asked = of.asked.max(ahead.min(asleep));
             }
         }
-        self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
-        self
+        self.most_asked_first()
     }
 
     /// What is asleep waits for the one peer to which as many kept sockets are of unknown state, where nothing else can end its
     /// wait.
-    pub fn by_elimination(mut self, exchange_s: f64, exchanges: f64) -> Self {
+    pub fn by_elimination(self, exchange_s: f64, exchanges: f64) -> Self {
         let rest = self.asleep - self.questions();
         let is_waiting = rest > OF_A_LOG && self.waits_for_events(exchange_s, exchanges);
-        let mut untold = self.asked.iter_mut().filter(|of| of.untold >= HALFWAY * rest);
-        if is_waiting && let (Some(one), None) = (untold.next(), untold.next()) {
-            one.asked += rest.min(one.untold);
-            self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
-        }
-        self
+        let is_it = |of: &Asked| is_waiting && of.untold >= HALFWAY * rest;
+        self.asking_the_one(is_it, |one| rest.min(one.untold))
     }
 
     /// The same of the one peer to which a socket of UDP is kept, by which any number may ask: where so many datagrams came on the
     /// stack that each exchange has an answer, or two; on this host its peer has as many questions. A sink answers nothing: those that
     /// are known by their ports are left out.
-    pub fn by_datagrams(mut self, came: f64, exchange_s: f64, exchanges: f64) -> Self {
+    pub fn by_datagrams(self, came: f64, exchange_s: f64, exchanges: f64) -> Self {
         let rest = self.asleep - self.questions();
         let each = came / exchanges.max(1.0);
         let answers = |of: &Asked| {
@@ -116,14 +111,25 @@ impl Inside {
         };
         let is_much = rest >= 1.0 && rest >= HALFWAY * self.asleep;
         let is_waiting = is_much && self.waits_for_events(exchange_s, exchanges);
-        let mut kept = self.asked.iter_mut().filter(|of| of.may_answer());
-        if is_waiting
-            && let (Some(one), None) = (kept.next(), kept.next())
-            && answers(one)
-        {
-            one.asked += rest;
-            self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
+        let is_it = |of: &Asked| is_waiting && of.may_answer();
+        self.asking_the_one(is_it, |one| if answers(one) { rest } else { 0.0 })
+    }
+
+    /// With so many more questions to the one peer of which this is so. Of several it is not known which is asked.
+    fn asking_the_one(
+        mut self,
+        is_it: impl Fn(&Asked) -> bool,
+        more: impl Fn(&Asked) -> f64,
+    ) -> Self {
+        let mut those = self.asked.iter_mut().filter(|of| is_it(of));
+        if let (Some(one), None) = (those.next(), those.next()) {
+            one.asked += more(one);
         }
+        self.most_asked_first()
+    }
+
+    fn most_asked_first(mut self) -> Self {
+        self.asked.sort_by(|a, b| b.asked.total_cmp(&a.asked));
         self
     }
 

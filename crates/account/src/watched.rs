@@ -161,11 +161,10 @@ impl Exchanges {
 
     /// Whether its clients rest for longer than they wait, and so set the rate; not where some of them wait for ever.
     pub fn clients_rest(&self) -> bool {
-        let answered = self.per_s * self.service_s;
         self.alternate
             && self.idle_s.is_finite()
             && self.idle_s > self.waits_s()
-            && self.under_way <= (1.0 + HOLDS) * answered
+            && self.under_way <= (1.0 + HOLDS) * (self.per_s * self.service_s)
             && self.others_wait()
     }
 
@@ -282,8 +281,7 @@ impl Exchanges {
         // Where clients rest as well, more or fewer wait at a time, and who stands in a queue waits for longer or shorter.
         let rest = self.idle_s.is_finite() && self.idle_s >= HALFWAY * self.service_s;
         let is_queue = !rest || self.p99_s > (1.0 + HALFWAY) * self.p50_s;
-        let is_told = is_queue && !is_one && 2.0 * at_once <= self.under_way;
-        is_told.then_some(at_once)
+        (is_queue && !is_one && 2.0 * at_once <= self.under_way).then_some(at_once)
     }
 
     /// How many transactions are served at a time, and a second, where single requests show no number, and many wait.
@@ -301,8 +299,7 @@ impl Exchanges {
     pub fn let_in(&self) -> Option<f64> {
         let Served { at_once, .. } = self.sessions.filter(is_told)?;
         let is_first = self.per_session >= 2.0 && self.p50_s < HALFWAY * self.service_s;
-        let waits = self.under_way >= HOLDS * (self.under_way + at_once);
-        (is_first && waits).then_some(at_once)
+        (is_first && self.under_way >= HOLDS * (self.under_way + at_once)).then_some(at_once)
     }
 }
 
@@ -345,8 +342,8 @@ impl Watched {
         // Where messages do not alternate, the last one may need no answer.
         let state = |metric| of.latest(metric).unwrap_or(0.0);
         let is_told = exchanges.is_none_or(|headers| headers.alternate);
-        let unanswered = state(bursts::UNANSWERED) + state(bursts::SILENT);
-        let unanswered = if is_told { unanswered } else { 0.0 };
+        let unanswered =
+            if is_told { state(bursts::UNANSWERED) + state(bursts::SILENT) } else { 0.0 };
         let alike = state(bursts::UNANSWERED_ALIKE) + state(bursts::SILENT_ALIKE);
         let unanswered_unread = state(bursts::UNANSWERED_UNREAD).min(unanswered);
         // None of the time where too few instants showed all connections.
@@ -385,12 +382,12 @@ impl Watched {
 
     /// Exchanges in the application: by the headers, else by the sockets.
     pub fn in_application(&self) -> f64 {
-        let read = self.unanswered - self.unanswered_unread;
-        let asked = (self.application - read).max(0.0);
-        // Where messages do not alternate it is unknown which end sends next.
-        let taken =
-            |of: &Exchanges| if of.alternate { self.taken(of) - self.shaking() } else { 0.0 };
-        self.exchanges.as_ref().map_or(asked, taken)
+        match &self.exchanges {
+            Some(headers) if headers.alternate => self.taken(headers) - self.shaking(),
+            // It is unknown which end sends next.
+            Some(_) => 0.0,
+            None => (self.application - (self.unanswered - self.unanswered_unread)).max(0.0),
+        }
     }
 
     /// Of those that the service has read, the ones in a handshake of TLS.
@@ -400,16 +397,14 @@ impl Watched {
 
     /// Whether requests that come and are answered together are read one by one in between: half of them on average.
     pub fn is_emptied_by_turns(&self) -> bool {
-        let beats = |headers: &Exchanges| {
+        self.exchanges.is_some_and(|headers| {
             let rhythm = headers.rhythm.filter(|rhythm| headers.is_of_all(rhythm));
             let beat = rhythm.and_then(|rhythm| rhythm.beat);
-            let is_all = |beat: Beat| beat.answers >= EXPLAINED * headers.under_way;
             let unread = self.unread / headers.under_way.max(1e-9);
             headers.come_together()
-                && beat.is_some_and(is_all)
+                && beat.is_some_and(|beat| beat.answers >= EXPLAINED * headers.under_way)
                 && (HOLDS..=1.0 - HOLDS).contains(&unread)
-        };
-        self.exchanges.as_ref().is_some_and(beats)
+        })
     }
 
     /// In the midst of a request: its client's turn.
