@@ -26,9 +26,7 @@ pub(crate) fn of(facts: &Facts) -> Verdict {
     let spoke = format!("{seen}; {unanswered:.0} spoke last, before that");
     let unread = facts.ports(|port| port.unanswered_unread);
     // A consumer's acknowledgement needs no answer.
-    let is_broker = run.of(Subject::Node).last(broker::CONSUMERS).is_ok()
-        || run.of(Subject::Target).last(broker::PUBLISHED).is_ok();
-    if !most(unanswered) || is_broker && unread < 1.0 {
+    if !most(unanswered) || of_broker(run).is_some() && unread < 1.0 {
         return Verdict::none(Answer::Idle, format!("idle: {spoke}"));
     }
     let why = match unread {

@@ -57,28 +57,25 @@ impl Growing {
 }
 
 /// What has the counters of a broker's queues in total: RabbitMQ's node, or the process that was asked for its statistics.
-fn of_broker(run: &Run) -> Subject {
-    let is_node = run.of(Subject::Node).last(broker::CONSUMERS).is_ok();
-    if is_node { Subject::Node } else { Subject::Target }
+pub(crate) fn of_broker(run: &Run) -> Option<Subject> {
+    let known = [(Subject::Node, broker::CONSUMERS), (Subject::Target, broker::PUBLISHED)];
+    let is_known = |(of, metric): &(Subject, _)| run.of(*of).last(*metric).is_ok();
+    known.into_iter().find(is_known).map(|(of, _)| of)
 }
 
 /// The queue that grows most, or all of them together where single ones are not counted.
 pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
-    let (queues, others) = (run.evidence.queues(), other_nodes(run));
     let none =
         "no message broker with known counters (RabbitMQ, beanstalkd, lists of Redis) was sampled";
-    let is_known = |of, metric| run.of(of).last(metric).is_ok();
-    let is_there =
-        is_known(Subject::Node, broker::CONSUMERS) || is_known(Subject::Target, broker::PUBLISHED);
-    silent_if(!is_there, none)?;
-    let counted = queues.iter().filter(|of| run.of(**of).last(queue::READY).is_ok());
-    let count = counted.clone().count();
-    if count > 0 {
-        let each = counted.filter_map(|of| one(run, *of, others > 0));
+    let broker = of_broker(run).or_not_here(none)?;
+    let mut counted = run.evidence.queues();
+    counted.retain(|of| run.of(*of).last(queue::READY).is_ok());
+    if !counted.is_empty() {
+        let each = counted.iter().filter_map(|of| one(run, *of, broker));
         let most = each.max_by(|a, b| a.grown.total_cmp(&b.grown));
-        return most.or_not_here(format!("none of {count} queues grew throughout"));
+        return most.or_not_here(format!("none of {} queues grew throughout", counted.len()));
     }
-    let of = all(run, &queues)?;
+    let of = all(run, broker)?;
     let why = format!("{:.0} of {:.0} published messages were consumed", of.taken, of.published);
     silent_if(!of.is_growing(), format!("{why}, and the queues did not grow throughout"))?;
     Ok(of)
@@ -88,9 +85,7 @@ pub(crate) fn growing(run: &Run) -> Result<Growing, Silent> {
 /// many: those who publish and wait for it ask no more than they consume, and no queue grows.
 pub(crate) fn always_full(run: &Run) -> Option<Growing> {
     // Who gives beanstalkd a job waits for nobody who takes it.
-    let of = run.of(Subject::Node);
-    of.last(broker::CONSUMERS).ok()?;
-    let all = all(run, &run.evidence.queues()).ok()?;
+    let (of, all) = (run.of(Subject::Node), all(run, Subject::Node).ok()?);
     let limit = all.consumers.filter(Consumers::are_full)?.prefetch?;
     let done = [broker::ACKNOWLEDGED, broker::REDELIVERED, broker::REJECTED];
     let done = done.map(|metric| of.values(metric).ok()).into_iter().collect::<Option<Vec<_>>>()?;
@@ -107,15 +102,14 @@ pub(crate) fn always_full(run: &Run) -> Option<Growing> {
 /// published meanwhile: messages that wait for them are with them.
 pub(crate) fn worked_off(run: &Run) -> Option<Growing> {
     // A worker of beanstalkd holds what it works on.
-    run.of(Subject::Node).last(broker::CONSUMERS).ok()?;
-    let all = all(run, &run.evidence.queues()).ok()?;
+    let all = all(run, Subject::Node).ok()?;
     let of = all.consumers.filter(|of| of.prefetch.is_none())?;
     let is_backlog = of.held? >= all.taken && all.published <= HALFWAY * all.taken;
     (is_backlog && all.taken >= FEW).then_some(all)
 }
 
 /// One counted queue; none where it does not grow.
-fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
+fn one(run: &Run, subject: Subject, broker: Subject) -> Option<Growing> {
     let of = run.of(subject);
     let last = |metric: Metric<u64>| of.last(metric).ok();
     let consumers = || {
@@ -145,11 +139,11 @@ fn one(run: &Run, subject: Subject, is_cluster: bool) -> Option<Growing> {
     let taken = [queue::ACKNOWLEDGED, queue::DELIVERED_NO_ACK];
     let balance = balance(&of, [&put, &handed, &[], &taken], unlimited);
     // Channels at other nodes are counted there.
-    let Some(of) = balance.filter(|_| !is_cluster) else {
+    let Some(of) = balance.filter(|_| other_nodes(run) == 0) else {
         // One step may be a burst; of those whose length is read each time, some may.
         let part = |nth: usize| held[nth * (held.len() - 1) / 3].1 as f64;
         let is_steady = |nth| part(nth + 1) - part(nth) >= HALFWAY * grown / 3.0;
-        let is_steady = of_broker(run) == Subject::Node || [0, 1, 2].into_iter().all(is_steady);
+        let is_steady = broker == Subject::Node || [0, 1, 2].into_iter().all(is_steady);
         let grows = Growing { name, grown, seconds, consumers, ..Growing::default() };
         return (rises > 1 && is_steady).then_some(grows);
     };
@@ -163,9 +157,10 @@ fn other_nodes(run: &Run) -> u64 {
     run.whole(Subject::Node).max(broker::NODES).map_or(0, |nodes| nodes - 1)
 }
 
-fn all(run: &Run, queues: &[Subject]) -> Result<Growing, Silent> {
-    let broker = of_broker(run);
-    let (of, whole, others) = (run.of(broker), run.whole(broker), other_nodes(run));
+/// All queues of the broker whose counters this has.
+fn all(run: &Run, broker: Subject) -> Result<Growing, Silent> {
+    let (of, whole, queues) = (run.of(broker), run.whole(broker), run.evidence.queues());
+    let others = other_nodes(run);
     let why = "queues are not counted one by one here, and";
     let elsewhere = format!("{why} {others} other nodes may consume what is published here");
     silent_if(others > 0, elsewhere)?;
