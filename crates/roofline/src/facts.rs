@@ -126,9 +126,8 @@ impl<'a> Facts<'a> {
         let of_beam =
             |of: &str| ["scheduler", "dirty_", "poller"].iter().any(|its| of.starts_with(its));
         let is_so = |(number, of): (&str, &str)| number.parse::<u32>().is_ok() && of_beam(of);
-        let is_emulator = self.run.header.target.name.starts_with("beam.");
         self.is_beam()
-            || is_emulator
+            || self.run.header.target.name.starts_with("beam.")
             || name.starts_with("erts_")
             || name.split_once('_').is_some_and(is_so)
     }
@@ -213,14 +212,13 @@ impl<'a> Facts<'a> {
 
     /// Time of an exchange in one end's socket, held by this; 0 where unseen. Unit: seconds.
     pub(crate) fn held_by(&self, side: Side, held: Held) -> f64 {
-        let exchanges = match (&self.account, side, held) {
+        self.per_exchange(match (&self.account, side, held) {
             (Some(account), ..) => account.held(flows::sending(side), held),
             (None, Side::Server, Held::Nagle | Held::Window | Held::Buffer) => {
                 self.ports(|port| port.held(held))
             }
             _ => 0.0,
-        };
-        self.per_exchange(exchanges)
+        })
     }
 
     /// The end in whose sockets this holds exchanges for longer, and for how long each.
@@ -260,6 +258,11 @@ impl<'a> Facts<'a> {
     /// Of the ports of a watched service that have them, what the headers show.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &Exchanges> {
         self.watched.iter().filter_map(|port| port.exchanges.as_ref())
+    }
+
+    /// The sum of a figure over these.
+    pub(crate) fn by_headers(&self, figure: impl Fn(&Exchanges) -> f64) -> f64 {
+        self.headers().map(figure).sum()
     }
 
     /// The busiest port of a watched service whose headers were captured, and its exchanges.

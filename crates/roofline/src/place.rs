@@ -60,6 +60,10 @@ impl Place {
         Self { regime, resource, ..self }
     }
 
+    pub(crate) fn is_full_of(&self, resource: Resource) -> bool {
+        self.regime == Regime::Full && self.resource == Some(resource)
+    }
+
     /// How many are served at a time. The time alone includes more than the part that is served at a time, so the
     /// computed number is never too low: two full ones are two, and less is one.
     pub fn at_a_time(&self) -> Option<f64> {

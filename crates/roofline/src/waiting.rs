@@ -70,7 +70,7 @@ pub(crate) fn of(facts: &Facts) -> (String, bool) {
             crate::silence::stopped(facts)
         );
     }
-    let again: f64 = facts.headers().map(|of| of.asking_again).sum();
+    let again = facts.by_headers(|of| of.asking_again);
     let is_again = again >= HALFWAY * facts.place.of.max(1.0);
     if is_again {
         says += "; their clients send the next request without an answer: they want none, or their answers are lost";

@@ -15,15 +15,6 @@ pub(crate) struct AcceptQueue {
     pub drained: f64,
 }
 
-/// So many connections are let in, and the others wait until one of them ends.
-pub(crate) struct LetIn {
-    pub port: u16,
-    pub served: f64,
-    pub waiting: f64,
-    /// From a connection's first request to its end: the median. Unit: seconds.
-    pub lasts: f64,
-}
-
 /// Something of which each connection takes one.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Stock {
@@ -128,19 +119,17 @@ impl Facts<'_> {
         self.let_in_by_turns().is_some() || self.let_in_by_order().is_some()
     }
 
-    /// The same by the order of first requests and ends, where most wait. One at a time may be an acceptor that is at
-    /// the connection itself, or one process that all logins ask.
-    pub(crate) fn let_in_by_order(&self) -> Option<LetIn> {
-        let of_port = |of: &Watched| {
-            let headers = of.exchanges.as_ref()?;
+    /// The same by the order of first requests and ends: the port where most wait, how many are let in there, and how
+    /// many wait. One at a time may be an acceptor that is at the connection itself, or one process that all logins ask.
+    pub(crate) fn let_in_by_order(&self) -> Option<(&Watched, f64, f64)> {
+        let ports = self.watched.iter().filter_map(|port| {
+            let headers = port.exchanges.as_ref()?;
             let served = headers.let_in()?;
             // As many as there are connections are all.
-            let waiting = (of.connections - served).min(headers.under_way);
-            let found = LetIn { port: of.port, served, waiting, lasts: headers.sessions?.p50_s };
-            (waiting >= HOLDS * of.connections).then_some(found)
-        };
-        let ports = self.watched.iter().filter_map(of_port);
-        ports.max_by(|a, b| a.waiting.total_cmp(&b.waiting)).filter(|of| of.served >= TWO)
+            let waiting = (port.connections - served).min(headers.under_way);
+            (waiting >= HOLDS * port.connections).then_some((port, served, waiting))
+        });
+        ports.max_by(|a, b| a.2.total_cmp(&b.2)).filter(|(_, served, _)| *served >= TWO)
     }
 
     /// Connections that wait, for as long as they were watched, for what others have at once: a part of those that wait.
@@ -153,22 +142,10 @@ impl Facts<'_> {
             .then_some(hang)
     }
 
-    /// Of these, where nobody reads their requests, at the port where most are: it, how many, and how many are read.
-    pub(crate) fn not_read(&self) -> Option<(u16, f64, f64)> {
-        self.passed_over()?;
-        let of_port = |of: &Watched| {
-            let unread = of.unanswered_unread.min(of.unanswered_alike);
-            (of.port, unread, of.accepted() - of.unanswered_unread)
-        };
-        let most = self.watched.iter().map(of_port).max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (_, unread, read) = most;
-        (unread >= 1.0 && unread >= HOLDS * (unread + read) && read >= HALFWAY).then_some(most)
-    }
-
     /// Connections begun, by their headers; a repeated SYN does not count.
     pub(crate) fn begun(&self) -> Option<f64> {
         self.captured().ok()?;
-        Some(self.headers().map(|of| of.opened_per_s).sum::<f64>() * self.run.seconds())
+        Some(self.by_headers(|of| of.opened_per_s) * self.run.seconds())
     }
 
     /// Of those, the ones that were not established: they found the queue full, and try again.
@@ -176,18 +153,6 @@ impl Facts<'_> {
         let came = self.came().unwrap_or(f64::INFINITY);
         // The kernel's counters are read a little before or after the headers.
         self.begun().map_or(0.0, |begun| (begun * (1.0 - AGREE) - came).max(0.0))
-    }
-
-    /// Exchanges asked for, and those that were no refusal, in the window.
-    pub(crate) fn not_refused(&self) -> (f64, f64) {
-        if self.load == Load::Made {
-            return (self.run.load.exchanges as f64, self.run.load.good as f64);
-        }
-        let of_all = |rate: fn(&Exchanges) -> f64| {
-            self.headers().map(rate).sum::<f64>() * self.run.seconds()
-        };
-        let (answers, hung_up) = (of_all(|of| of.per_s), of_all(|of| of.hung_up_per_s));
-        (answers + hung_up, answers - of_all(Exchanges::told_no_per_s))
     }
 
     /// Connections asked for, and accepted: all but so many.

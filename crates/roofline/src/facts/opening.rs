@@ -44,8 +44,8 @@ impl Opening {
 impl Facts<'_> {
     pub(crate) fn opening(&self) -> Opening {
         let (run, load) = (&self.run, self.run.load);
-        let answered: f64 = self.headers().map(|of| of.per_s).sum();
-        let opened: f64 = self.headers().map(|of| of.opened_per_s).sum();
+        let answered = self.by_headers(|of| of.per_s);
+        let opened = self.by_headers(|of| of.opened_per_s);
         let each = match self.load {
             Load::Made => run.opened_per_exchange(),
             Load::Watched if answered > 0.0 => opened / answered.max(1e-9),
@@ -155,8 +155,8 @@ impl Facts<'_> {
         let kernel = target.rate(process::STIME).unwrap_or(0.0);
         let of_connections = share_of(&self.run, kernel_code::SAMPLES, kernel_code::CONNECTIONS);
         let of_target = kernel * of_connections.unwrap_or(1.0);
-        let interrupts = [stat::IRQ, stat::SOFTIRQ].map(|of| host.rate(of).unwrap_or(0.0));
-        let interrupts: f64 = interrupts.iter().sum();
+        let interrupts: f64 =
+            [stat::IRQ, stat::SOFTIRQ].iter().filter_map(|of| host.rate(*of).ok()).sum();
         let of_host =
             |(all, ours): (f64, f64)| ((all + interrupts) * ours - (kernel - of_target)).max(0.0);
         let of_host = host.rate(stat::SYSTEM).ok().zip(self.ours()).map_or(0.0, of_host);
@@ -189,14 +189,14 @@ impl Facts<'_> {
     /// ones too. None where no exchange was met in one. Unit: seconds.
     pub(crate) fn shaking(&self) -> Option<(f64, Option<f64>)> {
         let shaking = self.in_handshake();
-        let of = match self.load {
-            Load::Made => [shaking, shaking + self.at(Station::Application)],
+        let (here, all) = match self.load {
+            Load::Made => (shaking, shaking + self.at(Station::Application)),
             Load::Watched => {
-                let all = self.headers().map(|of| of.under_way + of.answering).sum();
-                [self.headers().map(|of| of.shaking).sum(), all]
+                let all = self.by_headers(|of| of.under_way + of.answering);
+                (self.by_headers(|of| of.shaking), all)
             }
         };
-        let share = (of[0] / of[1].max(1e-9)).min(1.0);
+        let share = (here / all.max(1e-9)).min(1.0);
         let work = self.target_work().ok().filter(|_| share >= HOLDS).map(|work| work * share);
         (shaking > 0.0).then(|| (self.per_exchange(shaking), work))
     }

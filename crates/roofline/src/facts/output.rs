@@ -39,14 +39,8 @@ impl Facts<'_> {
         };
         let waiting = if is_beam { all } else { self.waits_for_writers(all) };
         let is_so = share >= HALFWAY && waiting >= HALFWAY * all && all > 0.0;
-        (is_so && self.inside.questions() < HALFWAY * all).then_some(UnreadOutput {
-            share,
-            waiting,
-            station,
-            is_log_of_beam: is_beam,
-            what,
-            reader,
-        })
+        let found = UnreadOutput { share, waiting, station, is_log_of_beam: is_beam, what, reader };
+        (is_so && self.inside.questions() < HALFWAY * all).then_some(found)
     }
 
     /// Of so many requests, those that wait for a thread which is in a write: one each, or all that the only thread serves, or that

@@ -54,13 +54,11 @@ impl Facts<'_> {
     /// A peer that has more questions at a time than are served, where more connections give no more: it serves so few, and the
     /// others wait for it, or for a connection to ask it. A request may ask several at once.
     pub(crate) fn serves_fewer(&self) -> Option<(&Asked, f64)> {
-        let is_full =
-            self.place.regime == Regime::Full && self.place.resource == Some(Resource::Slots);
         let at_once = match (self.load, self.pace()) {
             // By the order of its answers, which the service passes on.
-            (Load::Watched, Some(Pace::AtOnce(at_once))) => Some(Estimate::exact(at_once)),
-            _ => self.place.at_once.filter(|_| is_full),
-        }?;
+            (Load::Watched, Some(Pace::AtOnce(at_once))) => Estimate::exact(at_once),
+            _ => self.place.at_once.filter(|_| self.place.is_full_of(Resource::Slots))?,
+        };
         let most = self.inside.asked.first()?;
         // A watched one shows how many are served of those that ask, wherever they are served.
         let is_there = self.load == Load::Made || most.asked >= EXPLAINED * self.inside.asleep;
@@ -72,8 +70,10 @@ impl Facts<'_> {
     /// The same of the service's own application, which a web server asks and which asks nobody itself: what serves so few is a
     /// part of the service.
     pub(crate) fn application_serves_fewer(&self) -> Option<(&Asked, f64)> {
-        let is_all = |of: &Asked| is_application(of) && onward(of).next().is_none();
-        self.serves_fewer().filter(|(of, _)| is_all(of))
+        let (peer, at_once) = self.serves_fewer()?;
+        let process = peer.process.as_deref().unwrap_or_default();
+        let is_application = APPLICATIONS.iter().any(|name| process.starts_with(name));
+        (is_application && onward(peer).next().is_none()).then_some((peer, at_once))
     }
 
     /// How many questions to a peer one request has out at a time, as one alone has; 1 where that was not tried.
@@ -104,11 +104,6 @@ impl Facts<'_> {
 /// Programs that are there to serve an application to web servers.
 /// Source: FastCGI specification, 1.0; `php-fpm`(8), `uwsgi`(1), `fcgiwrap`(8).
 const APPLICATIONS: [&str; 3] = ["php-fpm", "uwsgi", "fcgiwrap"];
-
-fn is_application(asked: &Asked) -> bool {
-    let process = asked.process.as_deref().unwrap_or_default();
-    APPLICATIONS.iter().any(|name| process.starts_with(name))
-}
 
 /// Those for whom a peer waits in its turn: each has questions out at half of its asker's or more.
 pub(crate) fn onward(asked: &Asked) -> impl Iterator<Item = &Asked> {

@@ -45,8 +45,8 @@ fn not_accepted(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Accepted connections, of which nothing is answered until another one ends. One at a time is rather their logins'.
 fn not_let_in(facts: &Facts) -> Option<Claim> {
-    let LetIn { port, served, waiting, lasts } = facts.let_in_by_order()?;
-    let lasts = duration(lasts);
+    let (of, served, waiting) = facts.let_in_by_order()?;
+    let (port, lasts) = (of.port, duration(of.exchanges?.sessions?.p50_s));
     Some(claim(served + waiting, served, "let in").seen(format!(
         "on port {port} the first request of a connection is answered when another connection ends; one lasts {lasts} \
          from there; {waiting:.1} wait"
@@ -55,9 +55,15 @@ fn not_let_in(facts: &Facts) -> Option<Claim> {
 
 /// Accepted connections of whose requests no byte was read, while the same requests of others were answered all the time.
 fn not_read(facts: &Facts) -> Option<Claim> {
-    let (port, unread, read) = facts.not_read()?;
+    facts.passed_over()?;
+    let ports = facts.watched.iter().map(|of| {
+        let unread = of.unanswered_unread.min(of.unanswered_alike);
+        (of.port, unread, of.accepted() - of.unanswered_unread)
+    });
+    let (port, unread, read) = ports.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let is_so = unread >= 1.0 && unread >= HOLDS * (unread + read) && read >= HALFWAY;
     let lasts = duration(facts.run.seconds());
-    Some(claim(unread + read, read, "read").seen(format!(
+    is_so.then(|| claim(unread + read, read, "read").seen(format!(
         "on port {port} {unread:.0} connections had the same requests as those that were answered, and nobody read them in all \
          of the {lasts}"
     )))

@@ -11,16 +11,24 @@ impl Stock {
         let taken = format!("{} of {} {name} are in use", of.taken, of.limit);
         silent_if(of.out < HALFWAY, &taken)?;
         let waiting = facts.accept_queue().map_or(0.0, |queue| queue.waiting) + facts.try_again();
+        let (load, counted) = (facts.run.load, |per_s: f64| per_s * facts.run.seconds());
         let failed = match facts.load {
-            Load::Made => facts.run.load.errors.values().sum::<u64>() as f64,
+            Load::Made => load.errors.values().sum::<u64>() as f64,
             // Accepted with the last one, and closed as what they need besides has none.
             Load::Watched if self == Stock::Descriptors => {
-                facts.headers().map(|of| of.refused_per_s).sum::<f64>() * facts.run.seconds()
+                counted(facts.by_headers(|of| of.refused_per_s))
             }
             Load::Watched => 0.0,
         };
         let lost = waiting + failed;
-        let (answers, good) = facts.not_refused();
+        let (answers, good) = match facts.load {
+            Load::Made => (load.exchanges as f64, load.good as f64),
+            Load::Watched => {
+                let told = counted(facts.by_headers(|of| of.per_s));
+                let hung_up = counted(facts.by_headers(|of| of.hung_up_per_s));
+                (told + hung_up, told - counted(facts.by_headers(Exchanges::told_no_per_s)))
+            }
+        };
         // Those that are open may be answered by refusals: what an answer takes is not there either.
         let (asked, served, what) = match facts.let_in(lost) {
             _ if lost == 0.0 && good < HALFWAY * answers => {
