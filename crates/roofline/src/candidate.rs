@@ -234,7 +234,7 @@ fn work(facts: &Facts, resource: Resource, each: f64, by_others: bool) -> Option
     let place = &facts.place;
     let Some(model) = &facts.model else { return by_use(facts, resource, each) };
     // Where so many are served at a time, an exchange's work is the time it is served.
-    let held = place.regime == Regime::Full && place.resource == Some(Resource::Slots);
+    let held = place.is_full_of(Resource::Slots);
     let fits = match place.regime {
         Regime::Full if held => is_held(facts, each),
         Regime::Full => place.resource.is_some_and(|full| resource.is_part_of(full)),

@@ -118,6 +118,16 @@ impl<'a> Facts<'a> {
         self.run.node().is_ok() || self.run.header.target.kind == "beam"
     }
 
+    /// Whether it is a BEAM node that is not sampled inside.
+    pub(crate) fn is_node_outside(&self) -> bool {
+        self.run.node().is_err() && self.has_schedulers()
+    }
+
+    /// Words that are said of a BEAM node only; else none.
+    pub(crate) fn if_beam(&self, words: &'static str) -> &'static str {
+        if self.is_beam() { words } else { "" }
+    }
+
     /// Whether it is a BEAM node, also one that is seen from outside only: its process is `beam.smp`, or the thread that is at work
     /// most often has a name as `1_scheduler`, `1_dirty_io_scheduler`, `0_poller`, or `erts_sched_1`.
     /// Source: `erts_start_schedulers`, erts/emulator/beam/erl_process.c; `start_poll_thread`, sys/common/erl_check_io.c.

@@ -102,14 +102,14 @@ fn made(facts: &Facts) -> Place {
     if facts.is_split() && facts.at(Station::Engine) >= HALFWAY * place.of {
         return place.is(Regime::Full, Some(engine(facts)));
     }
-    if facts.streams() {
-        let full = facts.stations.fullest().filter(|(_, full)| *full >= FULL);
-        let regime = if full.is_some() { Regime::Full } else { Regime::Delayed };
-        return place.is(regime, full.map(|(resource, _)| resource));
+    let (fullest, used) = facts.stations.fullest().unzip();
+    let used = used.unwrap_or(0.0);
+    match facts.streams() {
+        true if used >= FULL => return place.is(Regime::Full, fullest),
+        true => return place.is(Regime::Delayed, None),
+        false => {}
     }
     let Some(model) = &facts.model else { return place };
-    let fullest = facts.stations.fullest();
-    let (fullest, used) = (fullest.map(|(of, _)| of), fullest.map_or(0.0, |(_, used)| used));
     let experiment = facts.experiment.as_ref();
     let at_most = experiment.and_then(|it| it.elastic_at_most());
     let gives_no_more = at_most.is_some_and(|most| most < HALFWAY);

@@ -81,8 +81,7 @@ impl Remedy {
 
     /// A flag of the BEAM; a key of the plan where linerate starts the target.
     pub fn vm(flag: String, does: impl Text) -> Self {
-        let by_hand = format!("start the node with {flag}");
-        Self::plan(("target.vm_flags", flag), does, by_hand)
+        Self::plan(("target.vm_flags", &flag), does, format!("start the node with {flag}"))
     }
 
     /// A socket option of one end; a key of the plan for our own engine.
@@ -138,9 +137,11 @@ impl Remedy {
             let by_hand = "raise its affinity or CPU set (taskset, cpuset.cpus, CPUAffinity=)";
             return Self::plan(("target.cpus", "all"), does, by_hand).serving(cpus);
         }
-        let how = " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof";
-        let by_hand = format!("perf top -p PID{}", if facts.is_beam() { how } else { "" });
-        Self::human("profile it: only less CPU time an exchange, or more CPUs, helps", by_hand)
+        let of_node = facts.if_beam(
+            " with the node started by +JPperf true; msacc:start(1000), msacc:print(); eprof",
+        );
+        let does = "profile it: only less CPU time an exchange, or more CPUs, helps";
+        Self::human(does, format!("perf top -p PID{of_node}"))
     }
 
     /// The same with a knob of a server of ours.

@@ -111,13 +111,6 @@ impl<'a> Bulk<'a> {
         (out < HALFWAY * window).then_some(out)
     }
 
-    /// The peers' window of a watched service that writes to them, and what is in flight while it is shut. Unit: bytes.
-    pub fn shut_by_peers(&self) -> Result<[f64; 2], Silent> {
-        let window = mean_over(&self.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
-        let out = self.shut(window).filter(|_| self.sender == Side::Server);
-        Ok([window, out.or_not_here("its peers' windows are in use, but not shut")?])
-    }
-
     /// Of the senders' samples with something to send, the share of which this is so.
     pub fn share(&self, is: impl Fn(&Moment) -> bool) -> Result<f64, Missing> {
         mean_over(&self.senders, |flow| {
@@ -270,45 +263,7 @@ pub(crate) struct Unread {
     pub readers: f64,
 }
 
-/// See [`Facts::slow_members`].
-pub(crate) struct SlowMembers {
-    /// Connections whose peers' windows are shut most of the time.
-    pub few: usize,
-    /// Connections that are written to.
-    pub all: usize,
-    /// What each is given. Unit: bytes a second.
-    pub per_s: f64,
-    /// The share of the time in which these windows are shut, 0 to 1.
-    pub share: f64,
-}
-
 impl Facts<'_> {
-    /// Few peers of a watched service that read slowly, so that its send buffers for them are full, where each of the others, to whom
-    /// it hardly has anything to send, is given as much as they take: what is written to all waits for them. Others that
-    /// are written to by themselves get more.
-    pub(crate) fn slow_members(&self) -> Option<SlowMembers> {
-        let rates = |flow: &Of| {
-            let shut = flow.rate(tcp_info::RWND_LIMITED).ok()?;
-            let busy = flow.rate(tcp_info::BUSY_TIME).ok()?;
-            let per_s = flow.rate(tcp_info::BYTES_ACKED).ok().filter(|per_s| *per_s > 0.0)?;
-            let all = moments(flow).ok()?;
-            let is_full = all.iter().filter(|at| at.is_full).count() * 2 >= all.len();
-            Some((shut >= HALFWAY && is_full, [shut, busy, per_s]))
-        };
-        let flows = self.run.flows(Side::Server);
-        let (slow, others): (Vec<_>, Vec<_>) = flows.iter().filter_map(rates).partition(|of| of.0);
-        let median =
-            |of: &[(bool, [f64; 3])], which: usize| middle(of.iter().map(|it| it.1[which]));
-        let [share, busy] = [median(&slow, 0)?, median(&others, 1)?];
-        let (per_s, to_others) = (median(&slow, 2)?, median(&others, 2)?);
-        let (few, all) = (slow.len(), slow.len() + others.len());
-        let is_so = self.load == Load::Watched
-            && (few as f64) < HALFWAY * all as f64
-            && busy < HALFWAY
-            && (EXPLAINED..=1.0 / EXPLAINED).contains(&(to_others / per_s));
-        is_so.then_some(SlowMembers { few, all, per_s, share })
-    }
-
     pub(crate) fn unread(&self) -> Result<Unread, Missing> {
         let readers: Vec<Of> = self.run.flows(Side::Server).into_iter().filter(carries).collect();
         let share = mean_over(&readers, full)?;

@@ -85,13 +85,12 @@ fn go_on() -> Remedy {
 /// How many at a time, and how long each takes.
 fn loaded(facts: &Facts) -> Result<(Estimate, f64), Silent> {
     let place = &facts.place;
-    let full = place.regime == Regime::Full && place.resource == Some(Resource::Slots);
     // Evidence without the experiment shows how many are served, not whether more would be.
     let few = place.regime == Regime::Unknown
         && facts.experiment.is_none()
         && place.at_once.is_some_and(|k| k.mid >= 0.5 && k.mid < HALFWAY * place.of);
     let why = "the measured resources explain the throughput, or more connections give more";
-    silent_if(!full && !few, why)?;
+    silent_if(!place.is_full_of(Resource::Slots) && !few, why)?;
     let why = "a service that it asks serves fewer at a time than it is asked";
     silent_if(facts.serves_fewer().is_some(), why)?;
     use Station::*;

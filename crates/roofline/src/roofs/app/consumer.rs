@@ -14,10 +14,11 @@ fn full(facts: &Facts) -> Option<Claim> {
     let (limit, each) = (queue.consumers?.prefetch?, queue.each()?);
     let rate = OpRate(queue.taken / queue.seconds);
     let took = duration(each);
-    let claim = Claim::cause(vec![Part::capacity(Resource::Slots, limit, each)]).sum(format!(
+    let sum = format!(
         "consumers always hold the {limit:.0} messages that they may: {limit:.0} / {took} = {rate}"
-    ));
-    Some(claim.seen(seen(facts, &queue)).lifted_by(remedies(facts, &queue)))
+    );
+    let claim = claim(facts, &queue, Part::capacity(Resource::Slots, limit, each));
+    Some(claim.sum(sum).lifted_by(remedies(facts, &queue)))
 }
 
 /// Consumers without a limit that hold more than they acknowledge meanwhile: what has come is worked off.
@@ -25,17 +26,17 @@ fn works_off(facts: &Facts) -> Option<Claim> {
     let queue = worked_off(&facts.run)?;
     let (held, rate) = (queue.consumers?.held?, OpRate(queue.taken / queue.seconds));
     let left = duration(held / rate.0);
-    // One after the other, as it seems: how many of them work is not known.
-    let claim =
-        Claim::cause(vec![Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0)]).sum(format!(
-            "{held:.0} messages are with consumers and not acknowledged; {rate} are: {left} of work"
-        ));
+    let sum = format!(
+        "{held:.0} messages are with consumers and not acknowledged; {rate} are: {left} of work"
+    );
     let share = Remedy::human(
         "lets each consumer have its part",
         "a prefetch (basic.qos; STOMP: prefetch-count; MQTT: mqtt.prefetch): without one the first consumer is given all \
          that wait, and those that come later have nothing to do",
     );
-    Some(claim.seen(seen(facts, &queue)).lifted_by([share, faster(facts)]))
+    // One after the other, as it seems: how many of them work is not known.
+    let claim = claim(facts, &queue, Part::capacity(Resource::Slots, 1.0, 1.0 / rate.0));
+    Some(claim.sum(sum).lifted_by([share, faster(facts)]))
 }
 
 fn grows(facts: &Facts) -> Result<Claim, Silent> {
@@ -45,8 +46,11 @@ fn grows(facts: &Facts) -> Result<Claim, Silent> {
         true => Part::TurnedAway { asked: queue.published, served: queue.taken },
         false => Part::capacity(Resource::Slots, at_once, queue.each().unwrap_or(0.0)),
     };
-    let (seen, remedies) = (seen(facts, &queue), remedies(facts, &queue));
-    Ok(Claim::cause(vec![part]).sum(sum(&queue)).seen(seen).lifted_by(remedies))
+    Ok(claim(facts, &queue, part).sum(sum(&queue)).lifted_by(remedies(facts, &queue)))
+}
+
+fn claim(facts: &Facts, queue: &Growing, part: Part) -> Claim {
+    Claim::cause(vec![part]).seen(seen(facts, queue))
 }
 
 fn sum(queue: &Growing) -> String {
@@ -64,7 +68,7 @@ fn sum(queue: &Growing) -> String {
 
 fn seen(facts: &Facts, queue: &Growing) -> String {
     let Some(of) = queue.consumers else {
-        let many = if facts.is_beam() { ": there are more than a sample reads" } else { "" };
+        let many = facts.if_beam(": there are more than a sample reads");
         return format!("its consumers were not counted{many}");
     };
     let consumers = match of.count as u64 {
@@ -91,8 +95,8 @@ fn seen(facts: &Facts, queue: &Growing) -> String {
 fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
     let is_rabbit = facts.is_beam();
     if queue.consumers.is_some_and(|of| of.count == 0.0) {
-        let how = if is_rabbit { "rabbitmqctl list_consumers, its log" } else { "its log" };
-        let start = format!("start its consumer, or find out why it is gone ({how})");
+        let list = facts.if_beam("rabbitmqctl list_consumers, ");
+        let start = format!("start its consumer, or find out why it is gone ({list}its log)");
         let limit = Remedy::human(
             "limits the queue, if its messages are not needed",
             "unbind it, or give it a policy with max-length or message-ttl",
@@ -101,8 +105,7 @@ fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
         return std::iter::once(start).chain(is_rabbit.then_some(limit)).collect();
     }
     let Some((of, takes)) = queue.consumers.filter(|of| of.are_full()).zip(queue.each()) else {
-        let shown =
-            if is_rabbit { " (rabbitmqctl list_consumers shows the present ones)" } else { "" };
+        let shown = facts.if_beam(" (rabbitmqctl list_consumers shows the present ones)");
         let more = format!("more consumers of this queue{shown}");
         return vec![Remedy::human("processes more messages at a time", more), faster(facts)];
     };
@@ -120,7 +123,7 @@ fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
              concurrently"
         ),
     );
-    let one = if is_rabbit { " with a prefetch of 1" } else { "" };
+    let one = facts.if_beam(" with a prefetch of 1");
     let more = format!("{wanted:.0} consumers{one}, instead of {:.0}", of.count);
     let does = "processes as many messages at a time as are published while one is processed";
     let larger = is_rabbit.then(|| larger.serving(wanted));
@@ -129,8 +132,7 @@ fn remedies(facts: &Facts, queue: &Growing) -> Vec<Remedy> {
 }
 
 fn faster(facts: &Facts) -> Remedy {
-    let batches =
-        if facts.is_beam() { ", and acknowledgements in batches (multiple=true)" } else { "" };
+    let batches = facts.if_beam(", and acknowledgements in batches (multiple=true)");
     Remedy::human(
         "processes each message faster",
         format!("less work a message in the consumer: several in one commit or call{batches}"),

@@ -47,9 +47,8 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(is_own, "what serves fewer than are asked is the service's own application")?;
     // Fewer than two are one, as in app.serial.
     let served = served.map(|(_, at_once)| if at_once < TWO { 1.0 } else { at_once });
-    let serves_fewer = served.is_some();
     let share = match shared {
-        _ if serves_fewer => ", and it serves fewer at a time; the others wait to ask it",
+        _ if served.is_some() => ", and it serves fewer at a time; the others wait to ask it",
         Some(_) => ", shared by requests: even a single one waits there",
         None if asked.asked > asked.connections && asked.is_by_datagrams() => {
             "; as many UDP datagrams reached this host as there were requests, and the service's threads wait for events \
@@ -63,7 +62,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         }
         None => "",
     };
-    let out = if serves_fewer { asleep } else { shared.unwrap_or(out) };
+    let out = if served.is_some() { asleep } else { shared.unwrap_or(out) };
     let (there, peer) = (station.words(), &asked.address);
     let few = format!("{out:.1} requests wait for an answer of {peer}, of {inside:.1} exchanges");
     let is_there = facts.place.station == Some(station) && out >= enough * inside;

@@ -54,20 +54,40 @@ impl BlockedWriters {
             .lifted_by(self.remedies(full > 0)))
     }
 
-    /// Of a watched node that is not seen inside: its connections are given no more than few slow peers take.
+    /// Of a watched node that is not seen inside: few peers read slowly, so that its send buffers for them are full, and each
+    /// of the others, to whom it hardly has anything to send, is given as much as they take. Others that are written to by
+    /// themselves get more.
     fn outside(self, facts: &Facts) -> Option<Claim> {
-        let is_outside = facts.run.node().is_err() && facts.has_schedulers();
-        let is_one = matches!(self, BlockedWriters::One);
-        let slow = facts.slow_members().filter(|_| is_outside && is_one)?;
-        let (SlowMembers { few, all, share, .. }, per_s) = (&slow, Bytes(slow.per_s as u64));
-        let claim = blocks(share.min(1.0) * facts.exchange_s())
-            .sum(format!("a slow peer reads {per_s}/s, and the others are given no more"))
+        let is_there = facts.load == Load::Watched && facts.is_node_outside();
+        if !is_there || matches!(self, BlockedWriters::Several) {
+            return None;
+        }
+        let rates = |flow: &Of| {
+            let shut = flow.rate(tcp_info::RWND_LIMITED).ok()?;
+            let busy = flow.rate(tcp_info::BUSY_TIME).ok()?;
+            let per_s = flow.rate(tcp_info::BYTES_ACKED).ok().filter(|per_s| *per_s > 0.0)?;
+            let all = moments(flow).ok()?;
+            let is_full = all.iter().filter(|at| at.is_full).count() * 2 >= all.len();
+            Some((shut >= HALFWAY && is_full, [shut, busy, per_s]))
+        };
+        let flows = facts.run.flows(Side::Server);
+        let (slow, others): (Vec<_>, Vec<_>) = flows.iter().filter_map(rates).partition(|of| of.0);
+        let median =
+            |of: &[(bool, [f64; 3])], which: usize| middle(of.iter().map(|it| it.1[which]));
+        let [shut, busy] = [median(&slow, 0)?, median(&others, 1)?];
+        let [per_s, to_others] = [median(&slow, 2)?, median(&others, 2)?];
+        let (few, all) = (slow.len(), slow.len() + others.len());
+        let is_so = (few as f64) < HALFWAY * all as f64
+            && busy < HALFWAY
+            && (EXPLAINED..=1.0 / EXPLAINED).contains(&(to_others / per_s));
+        let claim = blocks(shut.min(1.0) * facts.exchange_s())
+            .sum(format!("a slow peer reads {}/s, and the others are given no more", bytes(per_s)))
             .seen(format!(
                 "of {all} connections {few} wait for their peers to read, for most of the time; the others, whose peers read, \
                  are given as much: one writes to all, and waits for the slowest"
             ))
             .lifted_by(self.remedies(true));
-        Some(claim)
+        is_so.then_some(claim)
     }
 
     fn remedies(self, is_socket: bool) -> Vec<Remedy> {

@@ -15,9 +15,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let waits = facts.inside.throttled;
     let delays = waits > 0.0 && waits >= HOLDS * facts.under_way();
     let periods = in_percent(stopped.periods_throttled);
-    let of_node = "; if the quota must stay: +S with as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none \
-                   +sbwtdio none against busy waiting";
-    let advice = if facts.is_beam() { of_node } else { "" };
+    let of_node = facts.if_beam(
+        "; if the quota must stay: +S with as many schedulers as whole CPUs, and +sbwt none +sbwtdcpu none +sbwtdio none \
+         against busy waiting",
+    );
     Ok(Claim::cause(vec![Part::capacity(Resource::TargetCpu, quota, each)])
         .and(delays.then_some(Part::Delay { at: At::Service, each: facts.per_exchange(waits) }))
         .sized_if(used.cores >= FULL * quota || delays)
@@ -31,7 +32,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             ("target.cpu_quota", "default"),
             "lets it run whenever a CPU is free",
             format!(
-                "raise resources.limits.cpu (Kubernetes), --cpus (Docker) or CPUQuota= (systemd){advice}"
+                "raise resources.limits.cpu (Kubernetes), --cpus (Docker) or CPUQuota= (systemd){of_node}"
             ),
         ).serving(used.cpus)]))
 }

@@ -45,8 +45,11 @@ fn peers(facts: &Facts, held: f64) -> Result<Claim, Silent> {
     silent_if(facts.no_cpu_is_idle(), "no CPU is idle: the reader may wait for one")?;
     let rests = facts.captured().is_ok_and(|(_, headers)| headers.clients_rest());
     silent_if(rests, "its clients rest between answers: that delays none of them")?;
-    let [window, out] = Bulk::of(facts).shut_by_peers()?.map(bytes);
-    let (of, each) = (facts.place.of, facts.per_exchange(held));
+    let bulk = Bulk::of(facts);
+    let window = mean_over(&bulk.senders, |flow| Ok(flow.max(tcp_info::SND_WND)?.0 as f64))?;
+    let out = bulk.shut(window).filter(|_| bulk.sender == Side::Server);
+    let out = bytes(out.or_not_here("its peers' windows are in use, but not shut")?);
+    let (of, window, each) = (facts.place.of, bytes(window), facts.per_exchange(held));
     // Why it reads slowly is known there; why others wait for it may be known here.
     let at = At::Held(Station::ServerSending, Held::Window);
     Ok(Claim { role: Role::Elsewhere, ..Claim::delay(at, each) }

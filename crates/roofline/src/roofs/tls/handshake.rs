@@ -15,8 +15,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let again = facts.run.load.opened.saturating_sub(kept);
     silent_if((again as f64) < FEW, format!("{again} connections were opened with a handshake"))?;
     // What they wait for there is no part of a handshake: a process that looks up a certificate, say.
-    let place = &facts.place;
-    let waits = place.regime == Regime::Full && place.resource == Some(Resource::Process);
+    let waits = facts.place.is_full_of(Resource::Process);
     silent_if(waits, "in the handshake they wait for one process")?;
     let opened = facts.opening().each;
     let (claim, how) = if let Some((each, work)) = facts.shaking() {
@@ -37,10 +36,9 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         (Claim::priced(least, work), how)
     };
     let does = "keeps a connection, and its handshake, for many exchanges";
-    let of_otp = " ({session_tickets, stateless} in the server's ssl options)";
-    let tickets = if facts.is_beam() { of_otp } else { "" };
+    let of_otp = facts.if_beam(" ({session_tickets, stateless} in the server's ssl options)");
     let by_hand = "keep-alive or a connection pool in the client; session tickets";
-    let by_hand = format!("{by_hand}{tickets}; a P-256 key instead of RSA");
+    let by_hand = format!("{by_hand}{of_otp}; a P-256 key instead of RSA");
     Ok(claim
         .at_least(Least::OfBothEnds)
         .sum(format!("{opened:.2} handshakes for {}", facts.each()))

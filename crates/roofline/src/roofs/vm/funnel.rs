@@ -74,7 +74,6 @@ fn shards(count: u64, who: &str) -> Remedy {
 /// Of a node that is seen from outside only: what works there all the time, one request at a time, asks nobody and leaves a
 /// CPU idle, is one process.
 fn from_outside(facts: &Facts) -> Option<Claim> {
-    let is_outside = facts.run.node().is_err() && facts.has_schedulers();
     let inside = &facts.inside;
     // One of several schedulers is full, and requests sleep: it runs the same process all the time. The others would take
     // what waits for a scheduler.
@@ -95,7 +94,8 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     // Several that run or could run are several processes, which ask for what one of them holds.
     let is_alone = inside.running + inside.runnable < TWO;
     let each = facts.per_exchange(1.0);
-    (is_outside && is_one && works_always && is_alone && !waits_for_others).then(|| {
+    let is_so = facts.is_node_outside() && is_one && works_always && is_alone && !waits_for_others;
+    is_so.then(|| {
         Claim::cause(vec![Part::capacity(full, 1.0, each)])
             .sum(format!("one at a time, {} each = {}", duration(each), rate(1.0, each)))
             .seen(format!(
