@@ -211,8 +211,7 @@ impl Exchanges {
         }
         // Where each waits its turn, all wait alike. Where most are quick, those between two that repeat are the
         // steps of one transaction, which has what the others wait for.
-        let alike = self.p50_s >= HALFWAY * self.service_s;
-        let at_once = if alike { rhythm.turn } else { 1.0 };
+        let at_once = if self.p50_s >= HALFWAY * self.service_s { rhythm.turn } else { 1.0 };
         (2.0 * at_once <= self.under_way).then_some(Pace::AtOnce(at_once))
     }
 
@@ -260,8 +259,7 @@ impl Exchanges {
     pub fn stopped(&self, connections: f64) -> Option<f64> {
         let rhythm = self.rhythm.filter(|rhythm| !rhythm.beat.as_ref().is_some_and(are_apart))?;
         let silent = rhythm.unasked_s? / rhythm.mean_s.max(1e-12);
-        let each = (self.under_way / connections.max(1.0)).min(1.0);
-        let chance = each.powf(connections);
+        let chance = (self.under_way / connections.max(1.0)).min(1.0).powf(connections);
         let are_some = self.under_way >= 2.0 && self.p50_s * FEW <= self.service_s;
         (!self.others_wait() && are_some && silent - chance >= HOLDS).then_some(silent.min(1.0))
     }

@@ -168,9 +168,8 @@ pub fn judge_facts(facts: &Facts) -> Judgement {
         None if is_watched => watched(facts, &roofs, &few),
         None => Verdict::none(Answer::Unexplained, unexplained(facts)),
     };
-    let ties = |other: &&Candidate| named.is_some_and(|named| named.ties(other));
-    let others = candidates.iter().filter(|of| named.is_none_or(|named| named.id != of.id));
-    let also = others.filter(ties).map(|of| of.id.to_owned()).collect();
+    let ties = |of: &&Candidate| named.is_some_and(|named| named.id != of.id && named.ties(of));
+    let also = candidates.iter().filter(ties).map(|of| of.id.to_owned()).collect();
     // A claim at another place than the named one's is only a ceiling.
     roofs.iter_mut().for_each(|roof| roof.binds = candidates.iter().any(|of| of.id == roof.id));
     let rate = |roof: &Assessed| roof.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0);

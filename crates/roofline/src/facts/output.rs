@@ -26,8 +26,7 @@ impl Facts<'_> {
         let [output_reader, pipe_reader] = process::READERS.map(reader);
         let (output, is_beam) = (of(process::OUTPUT_FULL), self.has_schedulers());
         // Whether a node's processes wait for a program is known inside of it. A pipe to itself wakes an event loop.
-        let is_pipe = !is_beam && pipe_reader.is_some();
-        let pipe = if is_pipe { of(process::PIPE_FULL) } else { 0.0 };
+        let pipe = if !is_beam && pipe_reader.is_some() { of(process::PIPE_FULL) } else { 0.0 };
         let (share, what, reader) = match output >= pipe {
             true => (output, "standard output or error", output_reader),
             false => (pipe, "pipe to another program", pipe_reader),

@@ -116,8 +116,7 @@ fn one(run: &Run, subject: Subject, broker: Subject) -> Option<Growing> {
         let (limit, unlimited) = (last(queue::PREFETCH)?, last(queue::CONSUMERS_UNLIMITED)?);
         let prefetch = (unlimited == 0 && limit > 0).then_some(limit as f64);
         let held = of.median(queue::UNACKNOWLEDGED).ok().map(|held| held as f64);
-        let count = last(queue::CONSUMERS)? as f64;
-        Some(Consumers { count, prefetch, least: prefetch, held })
+        Some(Consumers { count: last(queue::CONSUMERS)? as f64, prefetch, least: prefetch, held })
     };
     let unlimited = of.max(queue::CONSUMERS_UNLIMITED).is_ok_and(|count| count > 0);
     let mut held = of.all(queue::READY).ok()?;
@@ -193,8 +192,7 @@ fn all(run: &Run, broker: Subject) -> Result<Growing, Silent> {
     let prefetch = (known && unlimited == 0 && limit > 0).then_some(limit as f64);
     // One queue's consumers may be full, and another's not.
     let limits = || counts(queue::PREFETCH).filter(|limit| *limit > 0);
-    let least = limits().min().map(|least| (least * limits().count() as u64) as f64);
-    let least = prefetch.and(least);
+    let least = prefetch.and(limits().min().map(|of| (of * limits().count() as u64) as f64));
     let consumers = Some(Consumers { count: count as f64, prefetch, least, held });
     Ok(Growing { name, consumers, ..balance })
 }

@@ -39,9 +39,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let inside = if unread { asleep } else { facts.at(station).max(asleep) };
     // What runs, or is ready, waits for no answer; nor does what Nagle holds in the service's own socket.
     let shared = shared.map(|out| out * (1.0 - asked.held_nagle / asked.asked.max(1e-9)).max(0.0));
-    let out = (asked.asked - asked.held_nagle).max(0.0) / facts.asked_at_once(asked);
-    let out = out.min(asleep);
-    let is_left = asked.untold >= HALFWAY * asked.asked;
+    let own = (asked.asked - asked.held_nagle).max(0.0) / facts.asked_at_once(asked);
     let served = facts.serves_fewer().filter(|(of, _)| of.address == asked.address);
     let is_own = served.is_some() && facts.application_serves_fewer().is_some();
     silent_if(is_own, "what serves fewer than are asked is the service's own application")?;
@@ -57,12 +55,12 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         None if asked.asked > asked.connections => {
             "; requests share them, and so many segments sent there have no answer"
         }
-        None if is_left => {
+        None if asked.untold >= HALFWAY * asked.asked => {
             ", as they must: its own threads wait for events, and for no timer in an exchange's time"
         }
         None => "",
     };
-    let out = if served.is_some() { asleep } else { shared.unwrap_or(out) };
+    let out = if served.is_some() { asleep } else { shared.unwrap_or(own.min(asleep)) };
     let (there, peer) = (station.words(), &asked.address);
     let few = format!("{out:.1} requests wait for an answer of {peer}, of {inside:.1} exchanges");
     let is_there = facts.place.station == Some(station) && out >= enough * inside;

@@ -4,8 +4,7 @@
 //! asker. Connections of a closed loop without an answer all the time, and messages that a broker's queue drops, count too.
 //! Source: RFC 9110, 15.5 and 15.6; RFC 6585, 4 and 5.
 
-use linerate_evidence::sources::capture::Refusal;
-use linerate_evidence::{LoadSummary, is_turned_away};
+use linerate_evidence::is_turned_away;
 
 use crate::prelude::*;
 
@@ -109,7 +108,7 @@ fn told_no(facts: &Facts) -> Result<Claim, Silent> {
     let (told, all) = (headers.told_no_per_s(), headers.per_s);
     silent_if(told < TURNED_AWAY * all || told <= 0.0, "too few answers begin with a refusal")?;
     let seconds = facts.run.seconds();
-    let mut sorts: Vec<_> = Refusal::ALL.into_iter().zip(headers.refusals()).collect();
+    let mut sorts: Vec<_> = capture::Refusal::ALL.into_iter().zip(headers.refusals()).collect();
     sorts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (sort, others) = (sorts[0].0.words(), all - told);
     let [asked, served, refused] = [all, others, told].map(|rate| rate * seconds);
@@ -144,8 +143,7 @@ fn dropped(facts: &Facts) -> Result<Claim, Silent> {
     silent_if(lost < FEW || lost < TURNED_AWAY * put, "its broker drops too few messages")?;
     // A queue from which nobody has ever taken may keep the last ones, as it is told to.
     let is_log = of.last(broker::DELIVERED)? == 0 && of.max(broker::NODES).unwrap_or(0) <= 1;
-    let why = "its queues drop messages, and nobody has taken one since it started";
-    silent_if(is_log, why)?;
+    silent_if(is_log, "its queues drop messages, and nobody has taken one since it started")?;
     let log = "the limits of the queue and its policies (rabbitmqctl list_queues name arguments policy): x-max-length, \
                x-max-length-bytes, x-message-ttl in ms, x-overflow=reject-publish, which tells the publisher; a message's \
                own expiration; or consumers that are too slow for what comes";

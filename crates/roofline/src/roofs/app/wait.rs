@@ -31,12 +31,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let more = Remedy::plan(("load.connections", &twice), does, format!("-c {twice}"));
     let (took, threads) = (duration(each), facts.waits_words());
     let is_taken = unread < HALFWAY * asleep;
-    let at = if is_taken { At::Station(Station::Application) } else { At::Service };
-    let (sleeps, seen) = match is_taken {
-        true => {
-            ("asleep in the application", "in the service, and none of its threads runs for them")
-        }
-        false => ("before it is read", "unread while the service sleeps"),
+    let in_service = "in the service, and none of its threads runs for them";
+    let (at, sleeps, seen) = match is_taken {
+        true => (At::Station(Station::Application), "asleep in the application", in_service),
+        false => (At::Service, "before it is read", "unread while the service sleeps"),
     };
     Ok(Claim::place(vec![Part::Delay { at, each }])
         .sum(format!("{many} / {whole}, of which {took} {sleeps} = {rate}"))
@@ -69,8 +67,7 @@ fn each_for_itself(facts: &Facts) -> bool {
     // One thread in a timer is most runtimes' clock.
     let timers = facts.threads().map_or(0.0, |threads| threads.timer);
     // Of a node its processes are asked. Where answers come in an order, some hold what others sleep for (mnesia's locks).
-    let owners = if facts.pace().is_none() { facts.owners_sleep() } else { 0.0 };
-    let timers = timers.max(owners);
+    let timers = if facts.pace().is_none() { timers.max(facts.owners_sleep()) } else { timers };
     let of_threads = timers >= 2.0 && timers >= EXPLAINED * place.exchanges;
     place.regime == Regime::Delayed
         || ((of_threads || by_event_loop(facts)) && place.regime == Regime::Unknown)

@@ -6,9 +6,8 @@ use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let cut = facts.those(is_cut)?;
-    let worst = cut.these.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes));
     let none = "no connection in a packet mode has a buffer of less than two packets";
-    let worst = worst.or_not_here(none)?;
+    let worst = cut.these.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes)).or_not_here(none)?;
     let size = worst.read_size();
     let work = Work::of(facts)?;
     let share = facts.undelivered(&cut, |each| each.read_size()).unwrap_or(0.0);

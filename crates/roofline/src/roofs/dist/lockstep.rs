@@ -39,6 +39,5 @@ fn calls_among(sent: f64, received: f64, by_erpc: bool) -> f64 {
     let ratio = sent / received.max(1e-9);
     // Besides other traffic of the two nodes.
     let is_among = |least, most| EXPLAINED * least <= ratio && ratio <= (2.0 - EXPLAINED) * most;
-    let are_calls = is_among(3.0, 3.0) || by_erpc && is_among(0.5, 2.0);
-    if are_calls { sent.min(received) } else { 0.0 }
+    if is_among(3.0, 3.0) || by_erpc && is_among(0.5, 2.0) { sent.min(received) } else { 0.0 }
 }

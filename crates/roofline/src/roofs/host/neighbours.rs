@@ -14,7 +14,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let none = format!("other tenants used {had:.2} of its {cpus:.0} CPUs, and it waited for none");
     silent_if(lost <= 0.0, none)?;
     let each = facts.per_exchange(lost);
-    let waits = lost >= HOLDS * facts.under_way();
     let work = target.work();
     let rate = OpRate(facts.attained.max(1e-9) * (work + lost) / work.max(1e-6));
     let steal =
@@ -32,7 +31,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let [worked, waited] = [facts.per_exchange(work), each].map(duration);
     let (used, what) = (target.cores, facts.each());
     Ok(Claim::cause(vec![Part::Taken { resource: Resource::TargetCpu, each }])
-        .and(waits.then_some(Part::Delay { at: At::Service, each }))
+        .and((lost >= HOLDS * facts.under_way()).then_some(Part::Delay { at: At::Service, each }))
         // Else the CPUs are full of the target's own work; or of its clients', which come with it.
         .sized_if(lost >= HOLDS * (work + lost) && !facts.run.has_unseen_clients())
         .sum(format!(

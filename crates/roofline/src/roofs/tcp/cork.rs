@@ -21,12 +21,11 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         Ok(part.unwrap_or(0.0) / flow.last(tcp_info::PACING_RATE).unwrap_or(u64::MAX).max(1) as f64)
     })?;
     silent_if(part >= HALFWAY * each, "the stack spaces its packets so")?;
-    let (all, rate) = (facts.run.connections_words(), facts.rate_at(each));
-    let sum = format!("{all} / {} held by a cork {} = {rate}", duration(each), facts.each());
+    let (many, rate) = (facts.run.connections_words(), facts.rate_at(each));
     let (held, all) = (each * facts.attained, facts.under_way());
     let does = "lets the last part of what was written go at once";
     Ok(Claim::delay(At::Held(sending(side), Held::Pacing), each)
-        .sum(sum)
+        .sum(format!("{many} / {} held by a cork {} = {rate}", duration(each), facts.each()))
         .seen(format!(
             "{held:.1} of {all:.1} exchanges wait in the {side}'s socket: less than a segment, with nothing in flight and \
              room in both windows"

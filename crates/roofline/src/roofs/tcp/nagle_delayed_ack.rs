@@ -62,8 +62,7 @@ fn of_question(facts: &Facts) -> Option<Claim> {
     let own = own.chain(shared).map(|(asked, held)| ("the service's".into(), asked, held));
     let theirs = inside.asked.iter().flat_map(|first| {
         let waits = first.asked.min(inside.asleep);
-        let askers = std::iter::once(first).chain(onward(first));
-        let pairs = askers.zip(onward(first));
+        let pairs = std::iter::once(first).chain(onward(first)).zip(onward(first));
         pairs.map(move |(by, next)| (format!("{}'s", by.words()), next, next.held_nagle.min(waits)))
     });
     let (whose, Asked { address, connections, asked, held_nagle, .. }, held): (String, _, f64) =

@@ -8,7 +8,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let bulk = Bulk::of(facts);
     let was_set = facts.attained > 0.0 && pacing_was_set(&bulk.senders)?;
     silent_if(!was_set, "no pacing rate is configured")?;
-    let paced = mean_over(&bulk.senders, |flow| Ok(flow.last(tcp_info::PACING_RATE)? as f64))?;
+    let paced = mean_over(&bulk.senders, |flow| flow.latest(tcp_info::PACING_RATE))?;
     let waits = bulk.share(|at| at.unsent > 0.0 && at.has_room)?;
     silent_if(waits <= 0.0, "no bytes waited while both windows had room")?;
     let rate = OpRate(f64::from(facts.run.connections()) * paced / bulk.bytes);

@@ -44,8 +44,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     // A process holds up its callers while it waits for another as while it works.
     let waits = if funnel.waits_inside() { funnel.wanted() - funnel.running } else { 0.0 };
     let idle = format!("{who} has messages, and neither works nor waits for another process");
-    let called =
-        || format!("{} of those that wait in a call wait for it", in_percent(funnel.callers));
+    let called = format!("{} of those that wait in a call wait for it", in_percent(funnel.callers));
     silent_if(funnel.running <= 0.0 && waits <= 0.0, idle)?;
     let each = facts.per_exchange(node.of_one(funnel.running) * let_run + waits.max(0.0));
     let (took, rate) = (duration(each), rate(1.0, each));
@@ -58,7 +57,7 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{who} had {waiting} messages waiting and worked in {worked} of the samples, with {active:.2} of \
              {online:.0} schedulers in use; it was in {function}"
         ))
-        .also(funnel.is_called().then(called))
+        .also(funnel.is_called().then_some(called))
         .lifted_by([shards(count, &format!("its stack: {stack}"))]))
 }
 

@@ -23,7 +23,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let (part, took, rate) = (in_percent(share), facts.took(each), facts.rate_without(share));
     let (who, heap, worked) = (worst.words(), bytes(worst.heap), in_percent(worst.running));
     let long = node.max(vm::LONG_GC_WORST).ok().filter(|longest| !longest.is_zero());
-    let long = long.map(|of| format!("the longest collection took {}", duration(of.as_secs_f64())));
     let remedy = if worst.fullsweep_after == Some("0") {
         Remedy::by_knob(
             ("fullsweep_after", "65535"),
@@ -47,6 +46,6 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
             "{who} has {heap} of heap and was at work in {worked} of the samples; {collected:.2} of {all:.2} schedulers' \
              work was garbage collection, {dirty:.2} of it on dirty schedulers"
         ))
-        .also(long)
+        .also(long.map(|of| format!("the longest collection took {}", duration(of.as_secs_f64()))))
         .lifted_by([remedy]))
 }
