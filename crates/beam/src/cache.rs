@@ -4,18 +4,24 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::geteuid;
 
 /// The folder of this name, made now if it was not before. The name is of its content: another content has another name.
+/// It is whole if this file of it is there, which `make` writes last or nearly so: what cleans caches may leave folders.
 ///
 /// # Errors
 /// Where it was tried, and why it could not be made there.
-pub fn folder(name: &str, make: &dyn Fn(&Path) -> io::Result<()>) -> Result<PathBuf, String> {
+pub fn folder(
+    name: &str,
+    file: &str,
+    make: &dyn Fn(&Path) -> io::Result<()>,
+) -> Result<PathBuf, String> {
     let mut tried = Vec::new();
     for parent in caches() {
         let folder = parent.join(name);
-        match own(&parent).and_then(|()| made(&folder, make)) {
+        match own(&parent).and_then(|()| made(&folder, file, make)) {
             Ok(()) => return Ok(folder),
             Err(error) => tried.push(format!("{}: {error}", folder.display())),
         }
@@ -24,10 +30,10 @@ pub fn folder(name: &str, make: &dyn Fn(&Path) -> io::Result<()>) -> Result<Path
 }
 
 /// The folder of this name, if it was made before.
-pub(crate) fn kept(name: &str) -> Option<PathBuf> {
+pub(crate) fn kept(name: &str, file: &str) -> Option<PathBuf> {
     caches().into_iter().find_map(|parent| {
         let folder = parent.join(name);
-        (is_own(&parent).is_ok() && folder.is_dir()).then_some(folder)
+        (is_own(&parent).is_ok() && folder.join(file).is_file()).then_some(folder)
     })
 }
 
@@ -59,14 +65,22 @@ fn is_own(folder: &Path) -> io::Result<()> {
 }
 
 /// Makes it beside its place and renames: it is there whole, or it is not there.
-fn made(folder: &Path, make: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    if folder.is_dir() {
+fn made(folder: &Path, file: &str, make: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    let is_whole = || folder.join(file).is_file();
+    if is_whole() {
         return Ok(());
     }
-    let part = folder.with_extension(format!("{}.part", std::process::id()));
+    // Two threads of ours may make it at once.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let part = folder.with_extension(format!("{}-{number}.part", std::process::id()));
     let made = make(&part).and_then(|()| match fs::rename(&part, folder) {
         // Another linerate was quicker.
-        Err(_) if folder.is_dir() => Ok(()),
+        Err(_) if is_whole() => Ok(()),
+        // What was left of it stands in the way.
+        Err(_) if folder.is_dir() => {
+            fs::remove_dir_all(folder).and_then(|()| fs::rename(&part, folder))
+        }
         other => other,
     });
     let _ = fs::remove_dir_all(&part);
@@ -86,5 +100,27 @@ mod tests {
         own(&at).unwrap();
         fs::set_permissions(&at, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(own(&at).is_err());
+    }
+
+    #[test]
+    fn it_is_made_once_and_again_where_a_part_is_gone() {
+        let cache = tempfile::TempDir::new().unwrap();
+        let folder = cache.path().join("texts");
+        let count = AtomicU32::new(0);
+        let make = |at: &Path| {
+            count.fetch_add(1, Ordering::Relaxed);
+            fs::create_dir_all(at.join("more"))?;
+            fs::write(at.join("more/last"), "text")
+        };
+        for (left, times) in [(true, 1), (true, 1), (false, 2)] {
+            if !left {
+                fs::remove_file(folder.join("more/last")).unwrap();
+            }
+            made(&folder, "more/last", &make).unwrap();
+            assert_eq!(count.load(Ordering::Relaxed), times);
+        }
+        let failed = made(&cache.path().join("none"), "last", &|_| Err(io::Error::other("full")));
+        assert!(failed.is_err());
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 1, "no part is left");
     }
 }

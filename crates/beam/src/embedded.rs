@@ -151,6 +151,9 @@ const COMPILING: &str = "
     {ok, _} = file:copy(\"src/link/src/linerate_link.app.src\", \"ebin/linerate_link.app\"),
     halt(0).";
 
+/// One of the beams; they are there together.
+const COMPILED: &str = "ebin/linerate_control.beam";
+
 /// The agent's version, as its application has it.
 pub fn agent_version() -> &'static str {
     let (_, application) = TEXTS[0];
@@ -172,12 +175,12 @@ pub(crate) fn compiled() -> Result<PathBuf, String> {
 
 fn compile_or_find() -> Result<PathBuf, String> {
     let erlang = erlang().ok_or("`erl` is not in PATH")?;
-    cache::folder(&key(&erlang), &compile).map(|folder| folder.join("ebin"))
+    cache::folder(&key(&erlang), COMPILED, &compile).map(|folder| folder.join("ebin"))
 }
 
 /// The folder of the beams that were compiled before.
 pub(crate) fn kept() -> Option<PathBuf> {
-    cache::kept(&key(&erlang()?)).map(|folder| folder.join("ebin"))
+    cache::kept(&key(&erlang()?), COMPILED).map(|folder| folder.join("ebin"))
 }
 
 /// Of this text and the Erlang that compiles it: another of either has another folder.

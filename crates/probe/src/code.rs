@@ -1,6 +1,6 @@
 //! Which file and function a process's code is in at a place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use linerate_evidence::sources::code::{Mapped, executable};
 
@@ -15,6 +15,8 @@ pub(crate) struct Maps {
     fresh: Vec<u32>,
     /// By the file's device and inode.
     functions: HashMap<(String, u64), Functions>,
+    /// Files that were tried in this round.
+    unread: HashSet<(String, u64)>,
 }
 
 impl Maps {
@@ -22,6 +24,9 @@ impl Maps {
     pub(crate) fn round(&mut self, is_asked: impl Fn(&u32) -> bool) {
         self.fresh.clear();
         self.of.retain(|pid, _| is_asked(pid));
+        self.unread.clear();
+        let there: HashSet<_> = self.of.values().flatten().map(|mapped| &mapped.id).collect();
+        self.functions.retain(|id, _| there.contains(id));
     }
 
     /// The file's name without folders, empty where code was made at run time, and the function's, as far as it has one;
@@ -37,13 +42,17 @@ impl Maps {
         if mapped.path.is_empty() {
             return Some(("", None));
         }
-        if !self.functions.contains_key(&mapped.id) {
-            // As the process sees it: it may be in a container.
-            let functions = Functions::read(format!("/proc/{pid}/root{}", mapped.path));
-            self.functions.insert(mapped.id.clone(), functions.unwrap_or_default());
+        if !self.functions.contains_key(&mapped.id) && self.unread.insert(mapped.id.clone()) {
+            // As the process sees it, which may be in a container; or as we do.
+            let paths = [format!("/proc/{pid}/root{}", mapped.path), mapped.path.clone()];
+            let read = |path: &String| Functions::read(path, mapped.id.1).ok();
+            if let Some(functions) = paths.iter().find_map(read) {
+                self.functions.insert(mapped.id.clone(), functions);
+            }
         }
-        let offset = place - mapped.at.start + mapped.offset;
-        let function = self.functions.get_mut(&mapped.id).and_then(|of| of.at(offset));
+        let offset = (place - mapped.at.start).checked_add(mapped.offset);
+        let functions = self.functions.get_mut(&mapped.id);
+        let function = functions.zip(offset).and_then(|(of, offset)| of.at(offset));
         Some((mapped.file(), function))
     }
 }

@@ -191,6 +191,8 @@ impl ThreadSampler {
     /// Pushes the sums so far.
     pub(crate) fn push(&mut self, at: Timestamp, evidence: &mut Evidence) {
         self.sums.push(at, evidence);
+        // A thread that was asked before it named itself has a name by now.
+        self.roles.retain(|_, role| *role != Role::Other);
         for (metric, turns) in [TIMER_RUNS, LOCK_TIMED_RUNS].into_iter().zip(&self.timed) {
             if let Some(runs) = turns.runs() {
                 evidence.push(at, Subject::Target, metric, runs);
@@ -211,7 +213,6 @@ impl ThreadSampler {
     }
 
     fn list(&mut self, members: &[u32]) {
-        let before = self.threads.len();
         self.threads.clear();
         for pid in members {
             self.threads.extend(numbers(format!("/proc/{pid}/task")).map(|tid| (*pid, tid)));
@@ -220,12 +221,10 @@ impl ThreadSampler {
             self.files.clear();
         }
         self.timed.iter_mut().for_each(Turns::count);
-        if self.threads.len() < before {
-            let there: BTreeSet<ThreadId> = self.threads.iter().copied().collect();
-            self.sums.keep(|id| there.contains(&id));
-            self.files.retain(|id, _| there.contains(id));
-            self.roles.retain(|id, _| there.contains(id));
-        }
+        let there: BTreeSet<ThreadId> = self.threads.iter().copied().collect();
+        self.sums.keep(|id| there.contains(&id));
+        self.files.retain(|id, _| there.contains(id));
+        self.roles.retain(|id, _| there.contains(id));
     }
 
     /// A thread's state; none when it is gone. `stat` costs a second file, and is read only where it can show more.

@@ -254,6 +254,10 @@ fn one_of_several_schedulers_that_is_full_runs_one_process_and_one_alone_is_too_
     let unknown =
         changed(&evidence, |_, metric, raw| (metric != "threads.schedulers").then_some(raw));
     assert_eq!(named(&header, &unknown).as_deref(), Some("target.cpu"));
+    // A port program is what is full.
+    let mut program = changed(&evidence, |_, _, raw| Some(raw));
+    program.push_fact(Subject::Target, "fullest_thread", "python3".into());
+    assert_eq!(named(&header, &program).as_deref(), Some("target.cpu"));
     // The same service, with `+S 1:1`.
     let one = changed(&evidence, |_, metric, raw| {
         Some(if metric == "threads.schedulers" { raw.min(1) } else { raw })

@@ -485,22 +485,21 @@ fn find(name: &str) -> Result<PathBuf, Failure> {
     if name.ends_with(".toml") {
         return Ok(PathBuf::from(name));
     }
-    let path = folder()?.join(format!("{name}.toml"));
-    if !path.is_file() {
+    let file = format!("{name}.toml");
+    // Below the current folder, or below one above the program; else of those inside the program.
+    let program = std::env::current_exe().ok();
+    let above = program.iter().flat_map(|program| program.ancestors().skip(1));
+    let mut paths = std::iter::once(PathBuf::from(FOLDER))
+        .chain(above.map(|of| of.join(FOLDER)))
+        .map(|folder| folder.join(&file));
+    if let Some(path) = paths.find(|path| path.is_file()) {
+        return Ok(path);
+    }
+    if !embedded::names().any(|of| of == name) {
         let names = names().join(", ");
         return Err(Failure::plan(format!("`{name}` is no study: write one of {names}")));
     }
-    Ok(path)
-}
-
-/// Below the current folder, or below one above the program; else of those inside the program.
-fn folder() -> Result<PathBuf, Failure> {
-    let program = std::env::current_exe().ok();
-    let above = program.iter().flat_map(|program| program.ancestors().skip(1));
-    let mut folders = std::iter::once(PathBuf::from(FOLDER)).chain(above.map(|of| of.join(FOLDER)));
-    // Chosen: another program's folder may have that name as well.
-    let is_ours = |folder: &PathBuf| folder.join("http-nodelay.toml").is_file();
-    folders.find(is_ours).map_or_else(|| embedded::folder().map_err(Failure::run), Ok)
+    Ok(embedded::folder().map_err(Failure::run)?.join(file))
 }
 
 /// The studies that come with linerate.

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use linerate_model::Timestamp;
 
 use super::super::{kernel_code, spinning};
+use super::Role;
 use crate::evidence::Evidence;
 use crate::subject::Subject;
 
@@ -110,6 +111,11 @@ impl States {
         let longer = super::TIMEOUTS.iter().zip(self.poll_longer);
         let mut longer = longer.filter(|(least, _)| seconds <= least.as_secs_f64());
         self.poll_timed - longer.next().map_or(0.0, |(_, of)| of)
+    }
+
+    /// Whether the fullest one is a scheduler of Erlang's VM.
+    pub fn fullest_schedules(&self) -> bool {
+        self.fullest_name.as_deref().map(Role::of) == Some(Role::Schedules)
     }
 
     /// The fullest one's name in brackets: ` (redis-server)`; empty where that is not known.

@@ -77,11 +77,11 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     // One of several schedulers is full, and requests sleep: it runs the same process all the time. The others would take
     // what waits for a scheduler.
     let is_asked = inside.asleep >= TWO;
-    let schedulers = facts.threads().map_or(0, |threads| threads.schedulers);
+    let is_several = facts.threads().is_some_and(|of| of.schedulers >= 2 && of.fullest_schedules());
     let thread = facts.stations.of_resource(Resource::TargetThread);
     let full = facts.place.resource.filter(|of| match of {
         Resource::TargetThread => {
-            schedulers >= 2 && is_asked && thread.is_some_and(|of| of.servers < TWO)
+            is_several && is_asked && thread.is_some_and(|of| of.servers < TWO)
         }
         Resource::Slots => facts.place.at_once.is_some_and(|k| k.mid < TWO),
         _ => false,
@@ -93,12 +93,13 @@ fn from_outside(facts: &Facts) -> Option<Claim> {
     // Several that run or could run are several processes, which ask for what one of them holds.
     let is_alone = inside.running + inside.runnable < TWO;
     let each = facts.per_exchange(1.0);
+    let ever = if full == Resource::Slots { ", whatever the load" } else { "" };
     let is_so = facts.is_node_outside() && is_one && works_always && is_alone && !waits_for_others;
     is_so.then(|| {
         Claim::cause(vec![Part::capacity(full, 1.0, each)])
             .sum(format!("one at a time, {} each = {}", duration(each), rate(1.0, each)))
             .seen(format!(
-                "the node works for {work:.2} CPUs, whatever the load, while {:.1} requests sleep, a CPU is idle, and nobody else \
+                "the node works for {work:.2} CPUs{ever}, while {:.1} requests sleep, a CPU is idle, and nobody else \
                  was asked",
                 inside.asleep
             ))

@@ -52,7 +52,10 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 /// The share of the target's user code that looks for removed terms, and that of its work which changes take by it.
 /// None: there is no such code.
 fn looking(facts: &Facts) -> Option<(f64, f64)> {
-    let looking = share_of(&facts.run, code::SAMPLES, code::REMOVED_TERMS)?;
+    facts.has_traffic().ok()?;
+    // Fewer are chance, or code that was loaded anew.
+    let few = facts.run.whole(Subject::Target).grown(code::REMOVED_TERMS).ok()? < FEW;
+    let looking = share_of(&facts.run, code::SAMPLES, code::REMOVED_TERMS).filter(|_| !few)?;
     // How far the estimate goes: a tenth is left to requests.
     (looking > 0.0).then(|| (looking, (looking / LOOKING).min(1.0 - FEW.recip())))
 }

@@ -34,16 +34,19 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
 
 /// Of a node that is not seen inside: all its schedulers are full, and they are fewer than the CPUs that it may use.
 fn from_outside(facts: &Facts) -> Option<Claim> {
-    let schedulers = facts.threads().filter(|_| facts.run.node().is_err())?.schedulers as f64;
-    let (threads, cpus) =
-        (facts.stations.of_resource(Resource::TargetThread)?, facts.target_cpu().ok()?.cpus);
-    let are_few = schedulers >= 1.0 && schedulers < cpus.floor() && !facts.no_cpu_is_idle();
-    let each = facts.per_exchange(threads.used);
-    let (full, rate) = (in_percent(threads.fullness()), rate(schedulers, each));
-    (are_few && threads.servers.round() >= schedulers).then(|| {
+    let threads = facts.threads().filter(|of| facts.is_node_outside() && of.fullest_schedules())?;
+    let schedulers = threads.schedulers as f64;
+    let full = facts.stations.of_resource(Resource::TargetThread)?;
+    let target = facts.target_cpu().ok()?;
+    // At most its quota.
+    let cpus = target.cpus.min(target.limit.ceil());
+    let are_few = schedulers >= 1.0 && schedulers < cpus && !facts.no_cpu_is_idle();
+    let each = facts.per_exchange(full.used);
+    let (used, rate) = (in_percent(full.fullness()), rate(schedulers, each));
+    (are_few && full.servers.round() >= schedulers).then(|| {
         Claim::cause(vec![Part::capacity(Resource::TargetThread, schedulers, each)])
-            .sum(format!("schedulers: {schedulers:.0}, {full} used = {rate}"))
-            .seen(format!("the node has so many threads that are schedulers, for the {cpus:.0} CPUs that it may use"))
+            .sum(format!("its schedulers: {schedulers:.0}, {used} used = {rate}"))
+            .seen(format!("its threads that are schedulers: {schedulers:.0}; the CPUs that it may use: {cpus:.0}"))
             .lifted_by([Remedy::human(
                 format!("gives it a scheduler for each of the {cpus:.0} CPUs"),
                 format!("remove +S from vm.args, or write +S {cpus:.0}:{cpus:.0}"),
