@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::geteuid;
 
 /// The folder of this name, made now if it was not before. The name is of its content: another content has another name.
-/// It is whole if this file of it is there, which `make` writes last or nearly so: what cleans caches may leave folders.
+/// It is whole if `file`, which `make` writes last, is in it: what empties caches may leave folders.
 ///
 /// # Errors
 /// Where it was tried, and why it could not be made there.

@@ -72,9 +72,10 @@ mod tests {
         let here = at as *const () as u64;
         let program = std::env::current_exe().unwrap();
         let name = program.file_name().unwrap().to_str().unwrap();
+        // With debugging symbols it may be too large for functions to be read.
         let (file, function) = maps.find(pid, here).unwrap();
         assert_eq!(file, name);
-        assert!(function.unwrap().contains("code::at"), "{function:?}");
+        assert!(function.is_none_or(|name| name.contains("code::at")), "{function:?}");
         assert_eq!(maps.find(pid, 1), None);
         assert_eq!(maps.find(u32::MAX, here), None);
         maps.round(|_| false);

@@ -126,6 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn a_place_is_in_the_function_that_stands_there() {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let mut functions = Functions::of(&bytes).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let here = readable as *const () as u64;
+        let parts = linerate_evidence::sources::code::executable(&maps);
+        let part = parts.iter().find(|part| part.at.contains(&here)).unwrap();
+        let name = functions.at(here - part.at.start + part.offset).unwrap();
+        assert!(name.ends_with("functions::readable"), "{name}");
+        assert_eq!(functions.at(0), None, "the file's head");
+    }
+
+    #[test]
     fn names_of_strangers_are_cut_off_and_print() {
         assert_eq!(readable("a\u{1b}[2Jb"), "a?[2Jb");
         assert_eq!(readable(&"x".repeat(1000)).len(), LONGEST + 3);
