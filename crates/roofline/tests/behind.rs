@@ -263,6 +263,14 @@ fn one_of_several_schedulers_that_is_full_runs_one_process_and_one_alone_is_too_
         Some(if metric == "threads.schedulers" { raw.min(1) } else { raw })
     });
     assert_eq!(named(&header, &one).as_deref(), Some("vm.schedulers-too-few"));
+    // A quota of one CPU has no use for a second scheduler.
+    let mut quota = changed(&one, |_, _, raw| Some(raw));
+    let times: Vec<_> =
+        one.rows().into_iter().filter(|(_, of, _)| *of == Subject::Target).collect();
+    times.iter().for_each(|(at, ..)| {
+        quota.push_raw(*at, Subject::Target, "process.cpu_quota", 1_000_000_000);
+    });
+    assert_ne!(named(&header, &quota).as_deref(), Some("vm.schedulers-too-few"));
 }
 
 #[test]
