@@ -1,11 +1,14 @@
 //! Which file and function a process's code is in at a place.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use linerate_evidence::sources::code::{Mapped, executable};
+use linerate_evidence::sources::code::{Code, Mapped, executable};
 
-use crate::functions::Functions;
+use crate::functions::{Functions, Reader};
 use crate::tree::read;
+
+/// A file: its device and inode.
+type Id = (String, u64);
 
 /// The maps of the processes that were asked about, and the functions of the files there. See the module.
 #[derive(Debug, Default)]
@@ -13,47 +16,74 @@ pub(crate) struct Maps {
     of: HashMap<u32, Vec<Mapped>>,
     /// Those that were read since the last round: once a round is enough for a place that is in none.
     fresh: Vec<u32>,
-    /// By the file's device and inode.
-    functions: HashMap<(String, u64), Functions>,
-    /// Files that were tried in this round.
-    unread: HashSet<(String, u64)>,
+    functions: HashMap<Id, Known>,
+    reader: Option<Reader<Id>>,
 }
+
+/// What is known of a file's functions.
+#[derive(Debug)]
+enum Known {
+    Read(Functions),
+    /// Not yet: the samples since, by their place in the file.
+    Asked(HashMap<u64, u64>),
+}
+
+/// Places of a file whose functions are not yet known. Of more the first are kept.
+const WAITING: usize = 10_000;
 
 impl Maps {
     /// A new round, in which only these are asked about.
     pub(crate) fn round(&mut self, is_asked: impl Fn(&u32) -> bool) {
         self.fresh.clear();
         self.of.retain(|pid, _| is_asked(pid));
-        self.unread.clear();
-        let there: HashSet<_> = self.of.values().flatten().map(|mapped| &mapped.id).collect();
-        self.functions.retain(|id, _| there.contains(id));
     }
 
-    /// The file's name without folders, empty where code was made at run time, and the function's, as far as it has one;
-    /// none where no code is mapped there.
-    pub(crate) fn find(&mut self, pid: u32, place: u64) -> Option<(&str, Option<&str>)> {
+    /// Takes a sample of a process at this place; nothing where no code is mapped there.
+    pub(crate) fn take(&mut self, pid: u32, place: u64, code: &mut Code) {
         let is_there = |map: &Vec<Mapped>| at(map, place).is_some();
         if !self.of.get(&pid).is_some_and(is_there) && !self.fresh.contains(&pid) {
             self.fresh.push(pid);
-            let maps = read(format!("/proc/{pid}/maps")).ok()?;
+            let Ok(maps) = read(format!("/proc/{pid}/maps")) else { return };
             self.of.insert(pid, executable(&String::from_utf8_lossy(&maps)));
         }
-        let mapped = self.of.get(&pid).and_then(|map| at(map, place))?;
+        let Some(mapped) = self.of.get(&pid).and_then(|map| at(map, place)) else { return };
+        code.take(mapped.file());
+        let Some(offset) = (place - mapped.at.start).checked_add(mapped.offset) else { return };
         if mapped.path.is_empty() {
-            return Some(("", None));
+            return;
         }
-        if !self.functions.contains_key(&mapped.id) && self.unread.insert(mapped.id.clone()) {
-            // As the process sees it, which may be in a container; or as we do.
-            let paths = [format!("/proc/{pid}/root{}", mapped.path), mapped.path.clone()];
-            let read = |path: &String| Functions::read(path, mapped.id.1).ok();
-            if let Some(functions) = paths.iter().find_map(read) {
-                self.functions.insert(mapped.id.clone(), functions);
+        if !self.functions.contains_key(&mapped.id) {
+            if self.reader.is_none() {
+                self.reader = Reader::start().ok();
             }
+            let Some(reader) = &self.reader else { return };
+            // As the process sees it, which may be in a container; or as we do.
+            let paths = vec![format!("/proc/{pid}/root{}", mapped.path), mapped.path.clone()];
+            reader.ask(mapped.id.clone(), mapped.id.1, paths);
+            self.functions.insert(mapped.id.clone(), Known::Asked(HashMap::new()));
         }
-        let offset = (place - mapped.at.start).checked_add(mapped.offset);
-        let functions = self.functions.get_mut(&mapped.id);
-        let function = functions.zip(offset).and_then(|(of, offset)| of.at(offset));
-        Some((mapped.file(), function))
+        match self.functions.get_mut(&mapped.id) {
+            Some(Known::Read(functions)) => {
+                functions.at(offset).iter().for_each(|name| code.take_in(name, mapped.file(), 1));
+            }
+            Some(Known::Asked(waiting)) if waiting.len() < WAITING => {
+                *waiting.entry(offset).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the earlier samples in files whose functions are known by now.
+    pub(crate) fn take_late(&mut self, code: &mut Code) {
+        for (id, mut functions) in self.reader.iter().flat_map(Reader::done) {
+            let Some(Known::Asked(waiting)) = self.functions.get(&id) else { continue };
+            let mapped = self.of.values().flatten().find(|mapped| mapped.id == id);
+            for ((offset, times), mapped) in waiting.iter().zip(mapped.iter().cycle()) {
+                let name = functions.at(*offset);
+                name.iter().for_each(|name| code.take_in(name, mapped.file(), *times));
+            }
+            self.functions.insert(id, Known::Read(functions));
+        }
     }
 }
 
@@ -64,20 +94,38 @@ fn at(map: &[Mapped], place: u64) -> Option<&Mapped> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use linerate_evidence::sources::code::{BUSIEST_FUNCTION, SAMPLES};
+    use linerate_evidence::{Evidence, Subject};
+    use linerate_model::Timestamp;
+
     use super::*;
 
     #[test]
-    fn a_place_is_in_the_file_that_is_mapped_there() {
-        let (mut maps, pid) = (Maps::default(), std::process::id());
+    fn a_place_is_in_the_file_and_function_that_are_mapped_there() {
+        let (mut maps, mut code, pid) = (Maps::default(), Code::default(), std::process::id());
         let here = at as *const () as u64;
         let program = std::env::current_exe().unwrap();
         let name = program.file_name().unwrap().to_str().unwrap();
-        // With debugging symbols it may be too large for functions to be read.
-        let (file, function) = maps.find(pid, here).unwrap();
-        assert_eq!(file, name);
-        assert!(function.is_none_or(|name| name.contains("code::at")), "{function:?}");
-        assert_eq!(maps.find(pid, 1), None);
-        assert_eq!(maps.find(u32::MAX, here), None);
+        for (pid, place) in [(pid, here), (pid, here), (pid, 1), (u32::MAX, here)] {
+            maps.take(pid, place, &mut code);
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let function = loop {
+            maps.take_late(&mut code);
+            let mut evidence = Evidence::default();
+            code.clone().push(Timestamp(1), &mut evidence);
+            let last = |metric| evidence.of(Subject::Target).last(metric);
+            let fact = |name| evidence.fact(Subject::Target, name);
+            assert_eq!((last(SAMPLES), fact("busiest_code")), (Ok(2), Some(name)));
+            if last(BUSIEST_FUNCTION) == Ok(2) {
+                break fact("busiest_function").unwrap().to_owned();
+            }
+            assert!(Instant::now() < deadline, "its functions were not read");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(function.contains("code::at of "), "{function}");
         maps.round(|_| false);
         assert!(maps.of.is_empty() && maps.fresh.is_empty());
     }

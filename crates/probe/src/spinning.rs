@@ -41,6 +41,7 @@ impl SpinSampler {
     /// Takes the samples of the threads sampled so far, samples these from now on, and pushes the sums.
     pub(crate) fn sample(&mut self, at: Timestamp, busiest: &[ThreadId], row: &mut Evidence) {
         self.take();
+        self.maps.take_late(&mut self.code);
         self.sums.push(at, row);
         self.code.push(at, row);
         if self.failed {
@@ -106,9 +107,7 @@ impl SpinSampler {
                 };
                 self.known.insert((*pid, place), spins);
                 self.sums.take((*pid, *tid), spins);
-                if let Some((file, function)) = self.maps.find(*pid, place) {
-                    self.code.take(file, function);
-                }
+                self.maps.take(*pid, place, &mut self.code);
             });
         }
         // It has ended, or runs another program: what was known is of the old one.

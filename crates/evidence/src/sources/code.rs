@@ -41,6 +41,8 @@ metrics! {
     /// Of them, the ones in functions by which Erlang's VM looks whether a process holds a term that is removed: an old
     /// persistent term, or a literal of old code.
     REMOVED_TERMS: u64 = "code.removed_terms", "1";
+    /// Of them, the ones in functions by which Go's runtime or V8 (Node) collects garbage.
+    COLLECTING: u64 = "code.collecting", "1";
 }
 
 /// The sums so far.
@@ -49,6 +51,7 @@ pub struct Code {
     samples: u64,
     ciphers: u64,
     removed_terms: u64,
+    collecting: u64,
     by_file: BTreeMap<String, u64>,
     /// By function and file.
     by_function: BTreeMap<(String, String), u64>,
@@ -57,17 +60,22 @@ pub struct Code {
 }
 
 impl Code {
-    /// Takes a sample in a file, by its name without folders (empty: in none), and in a function of it.
-    pub fn take(&mut self, file: &str, function: Option<&str>) {
+    /// Takes a sample in a file, by its name without folders (empty: in none).
+    pub fn take(&mut self, file: &str) {
         self.samples += 1;
         self.ciphers += u64::from(is_of_ciphers(file));
         match self.by_file.get_mut(file) {
             Some(count) => *count += 1,
             None => drop(self.by_file.insert(file.to_owned(), 1)),
         }
-        let Some(function) = function else { return };
-        self.removed_terms += u64::from(LOOK_FOR_REMOVED_TERMS.contains(&function));
-        *self.by_function.entry((function.to_owned(), file.to_owned())).or_default() += 1;
+    }
+
+    /// Samples that were taken in this file were so many times in this function of it.
+    pub fn take_in(&mut self, function: &str, file: &str, times: u64) {
+        let is_one = |is_one: bool| if is_one { times } else { 0 };
+        self.removed_terms += is_one(LOOK_FOR_REMOVED_TERMS.contains(&function));
+        self.collecting += is_one(collects(function));
+        *self.by_function.entry((function.to_owned(), file.to_owned())).or_default() += times;
     }
 
     /// Pushes the sums; nothing where there was no sample.
@@ -79,6 +87,7 @@ impl Code {
         push(CIPHERS, self.ciphers);
         push(BUSIEST, *count);
         push(REMOVED_TERMS, self.removed_terms);
+        push(COLLECTING, self.collecting);
         let function = self.by_function.iter().max_by_key(|(_, count)| **count);
         function.iter().for_each(|(_, count)| push(BUSIEST_FUNCTION, **count));
         if self.told.0.as_ref() != Some(file) {
@@ -105,6 +114,41 @@ impl Code {
 // Source: erts/emulator/beam/beam_bif_load.c.
 const LOOK_FOR_REMOVED_TERMS: [&str; 2] =
     ["erts_check_copy_literals_gc_need", "erts_check_copy_literals_gc_need_max_reds"];
+
+/// Whether a function does nothing but collect garbage: marks what is in use, copies it, sweeps the rest.
+// Source: src/runtime/mgc*.go, mbitmap.go and mwbbuf.go of Go 1.19 to 1.26; src/heap of V8 10 to 12.
+fn collects(function: &str) -> bool {
+    const OF_GO: [&str; 14] = [
+        "gc",
+        "scan",
+        "markroot",
+        "greyobject",
+        "findObject",
+        "sweep",
+        "bgsweep",
+        "wbBuf",
+        "tryDeferToSpanScan",
+        "(*gcWork)",
+        "(*gcBits",
+        "(*sweepLocke",
+        "(*lfstack)",
+        "typePointers.",
+    ];
+    const OF_V8: [&str; 8] = [
+        "Scaveng",
+        "MarkCompact",
+        "MarkingVisitor",
+        "ConcurrentMarking",
+        "IncrementalMarking",
+        "Sweeper",
+        "Evacuat",
+        "MarkingWorklist",
+    ];
+    let of_go = function.strip_prefix("runtime.");
+    let of_v8 = || function.contains("v8::internal::").then_some(function);
+    of_go.is_some_and(|name| OF_GO.iter().any(|of| name.starts_with(of)))
+        || of_v8().is_some_and(|name| OF_V8.iter().any(|of| name.contains(of)))
+}
 
 /// Libraries of ciphers, without version and ending; `libcrypt` hashes passwords, and is none.
 // Source: Debian's packages libssl3, libgnutls30, libnettle8, libhogweed6, libgcrypt20, libnss3, libmbedcrypto7,
@@ -204,15 +248,34 @@ mod tests {
     }
 
     #[test]
+    fn functions_that_collect_garbage_are_known_by_their_names() {
+        for is_one in [
+            "runtime.scanobject",
+            "runtime.gcDrain",
+            "runtime.(*sweepLocked).sweep",
+            "runtime.typePointers.next",
+            "v8::internal::ScavengerCollector::CollectGarbage",
+            "void v8::internal::BodyDescriptorBase::IteratePointers<v8::internal::ScavengeVisitor>",
+        ] {
+            assert!(collects(is_one), "{is_one}");
+        }
+        for is_none in ["runtime.mallocgc", "main.scan", "v8::internal::Factory::NewMap", "Sweeper"]
+        {
+            assert!(!collects(is_none), "{is_none}");
+        }
+    }
+
+    #[test]
     fn samples_in_libraries_of_ciphers_are_counted_and_the_busiest_file_is_told() {
         let (mut code, mut evidence) = (Code::default(), Evidence::default());
         code.push(Timestamp(1), &mut evidence);
         assert!(evidence.of(Subject::Target).last(SAMPLES).is_err());
         for file in ["libcrypto.so.3", "libgnutls.so.30.34.3", "libcrypt.so.1.1.0", "nginx", ""] {
-            code.take(file, None);
+            code.take(file);
         }
-        code.take("libcrypto-1.1.so", Some("AES_encrypt"));
-        code.take("nginx", None);
+        code.take("libcrypto-1.1.so");
+        code.take_in("AES_encrypt", "libcrypto-1.1.so", 1);
+        code.take("nginx");
         code.push(Timestamp(2), &mut evidence);
         let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
         assert_eq!((of(SAMPLES), of(CIPHERS), of(BUSIEST)), (7, 3, 2));
@@ -220,9 +283,7 @@ mod tests {
         assert_eq!(fact("busiest_code"), Some("nginx"));
         assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS)), (1, 0));
         assert_eq!(fact("busiest_function"), Some("AES_encrypt of libcrypto-1.1.so"));
-        let looks = Some("erts_check_copy_literals_gc_need");
-        code.take("beam.smp", looks);
-        code.take("beam.smp", looks);
+        code.take_in("erts_check_copy_literals_gc_need", "beam.smp", 2);
         code.push(Timestamp(3), &mut evidence);
         let of = |metric| evidence.of(Subject::Target).last(metric).unwrap();
         assert_eq!((of(BUSIEST_FUNCTION), of(REMOVED_TERMS)), (2, 2));
