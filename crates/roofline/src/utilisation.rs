@@ -107,7 +107,8 @@ fn of_kernel(run: &Run, node: Option<NodeCpu>) -> Result<Target, Missing> {
 pub(crate) fn share_of(run: &Run, all: Metric<u64>, those: Metric<u64>) -> Option<f64> {
     let of = readings(run);
     let [all, those] = [all, those].map(|metric| of.grown(metric).ok());
-    Some(those? / all.filter(|all| *all >= FEW * FEW)?)
+    // What those are may be known later than that they are.
+    Some((those? / all.filter(|all| *all >= FEW * FEW)?).min(1.0))
 }
 
 /// CPUs' worth of time that it spun, and the spinning share of its busiest thread's user time. None: too few samples.

@@ -47,6 +47,8 @@ struct Told {
     ciphers: f64,
     /// The share of its code that looks for removed terms.
     removed_terms: f64,
+    /// The share of it that collects garbage.
+    collecting: f64,
     /// CPUs' worth of its time in the kernel, all in one system call, and the share of that at a disk, in a sync.
     in_kernel: f64,
     syncs: f64,
@@ -108,6 +110,7 @@ impl Told {
             count(Subject::Target, code::CIPHERS, 97.0 * self.cpu * self.ciphers);
             let removed = 97.0 * self.cpu * self.removed_terms;
             count(Subject::Target, code::REMOVED_TERMS, removed);
+            count(Subject::Target, code::COLLECTING, 97.0 * self.cpu * self.collecting);
             count(Subject::Target, kernel_code::SAMPLES, 97.0 * self.in_kernel);
             count(Subject::Target, kernel_code::BUSIEST, 97.0 * self.in_kernel);
             for metric in [kernel_code::DISK, kernel_code::SYNC] {
@@ -253,6 +256,24 @@ fn code_that_looks_for_removed_terms_is_of_changes_of_persistent_terms() {
     assert_eq!(named(0.05).as_deref(), Some("vm.persistent-term"));
     // Some code was loaded anew meanwhile.
     assert_eq!(named(0.002).as_deref(), Some("target.cpu"));
+}
+
+#[test]
+fn code_that_collects_garbage_is_named_where_it_is_much_of_all() {
+    let named = |collecting| {
+        let of = Told {
+            places: places([("bursts.application", 6.0)]),
+            threads: places([("threads.running", 1.95)]),
+            exchanges: 50.0,
+            under_way: 6.0,
+            cpu: 1.95,
+            collecting,
+            ..Told::default()
+        };
+        of.judged().verdict.by().map(str::to_owned)
+    };
+    assert_eq!(named(0.6).as_deref(), Some("app.garbage-collection"));
+    assert_eq!(named(0.15).as_deref(), Some("target.cpu"));
 }
 
 #[test]

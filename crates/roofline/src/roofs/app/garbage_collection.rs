@@ -1,7 +1,9 @@
-//! Garbage collection of a runtime that has threads for it (Java, .NET): it takes CPUs, and stops all others meanwhile.
+//! Garbage collection of a runtime that has threads for it (Java, .NET), which stops all others meanwhile, or that is known by its
+//! functions (Go, Node).
 //!
 //! `each = share of the time in which such a thread runs x exchanges under way / throughput`
 //! `work = CPU time of all threads that collect / throughput`; of the busiest thread, where it is one of them
+//! By functions: `work = their share of the user code x user CPU time / throughput`
 //! Source: "HotSpot Virtual Machine Garbage Collection Tuning Guide", Java 17; names of threads: [`OfThread`].
 
 use linerate_evidence::sources::threads::Role as OfThread;
@@ -9,10 +11,10 @@ use linerate_evidence::sources::threads::Role as OfThread;
 use crate::prelude::*;
 
 pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
-    let threads = facts.threads().or_not_here("its threads were not sampled")?;
+    let threads = facts.threads().filter(|threads| threads.collecting > 0.0);
+    let Some(threads) = threads else { return by_functions(facts) };
     let (collecting, stopping) = (threads.collecting, threads.stopping);
     let ran = (threads.running + threads.disk_running).max(collecting);
-    silent_if(collecting <= 0.0, "no sampled thread that ran collects garbage")?;
     let work = |resource, used| Part::Work { resource, each: facts.per_exchange(used) };
     let (took, share) = (facts.took(facts.per_exchange(collecting)), collecting / ran);
     let (work_of_all, stops) = (in_percent(share), in_percent(stopping));
@@ -29,9 +31,33 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
         .seen(format!(
             "{collecting:.2} of {ran:.2} threads that run collect garbage, {work_of_all} of its CPU time: {took}"
         ))
-        .lifted_by([Remedy::human(
-            "collects less often",
-            "a larger heap (Java: -Xmx, -Xlog:gc tells how full it is after each collection; .NET: GCHeapHardLimit), or keep \
-             less in it and make less garbage; if it grows without end, something is kept that nobody needs",
+        .lifted_by([collects_less(
+            "a larger heap (Java: -Xmx, -Xlog:gc tells how full it is after each collection; .NET: GCHeapHardLimit)",
         )]))
+}
+
+fn by_functions(facts: &Facts) -> Result<Claim, Silent> {
+    let share = share_of(&facts.run, code::SAMPLES, code::COLLECTING).filter(|share| *share > 0.0);
+    let share = share.or_not_here("no sampled thread that ran collects garbage")?;
+    let (kernel, work) = (facts.target_cpu()?.kernel, facts.target_work()?);
+    let each = share * (1.0 - kernel) * work;
+    let (took, rate) = (facts.took(each), facts.rate_without(each / work));
+    let part = in_percent(share);
+    Ok(Claim::priced(each, work)
+        // A runtime with a heap as its makers set it may collect for a quarter: that is the price of what it allocates.
+        .sized_if(each >= HALFWAY * work)
+        .sum(format!("{} of its CPU time collects garbage, {took}: {rate} without", in_percent(each / work)))
+        .seen(format!("{part} of its user code marks what is in use, copies it, or sweeps the rest"))
+        .lifted_by([collects_less(
+            "a larger heap (Go: GOGC=400, or GOMEMLIMIT far above what is kept; Node: --max-semi-space-size, --max-old-space-size)",
+        )]))
+}
+
+fn collects_less(how: &str) -> Remedy {
+    Remedy::human(
+        "collects less often",
+        format!(
+            "{how}, or keep less in it and make less garbage; if it grows without end, something is kept that nobody needs"
+        ),
+    )
 }

@@ -48,9 +48,15 @@ fn in_whose_code(facts: &Facts, target: &Target) -> Option<String> {
         return Some(format!("{all} of its CPU time is in the kernel, {share} of that in {name}"));
     }
     let share = in_percent(share_of(&facts.run, code::SAMPLES, code::BUSIEST)?);
-    let known = share_of(&facts.run, code::SAMPLES, code::BUSIEST_FUNCTION);
-    let known = known.filter(|share| *share >= FEW.recip()).zip(named("busiest_function"));
-    let function = known.map(|(share, name)| format!(", {} in {name}", in_percent(share)));
+    let much =
+        |those| share_of(&facts.run, code::SAMPLES, those).filter(|share| *share >= FEW.recip());
     let file = named("busiest_code")?;
-    Some(format!("{share} of its user code is in {file}{}", function.unwrap_or_default()))
+    let in_function = |(share, name): (f64, &str)| {
+        let name = name.strip_suffix(&format!(" of {file}")).unwrap_or(name);
+        format!(", {} in {name}", in_percent(share))
+    };
+    let collects = |share| format!(", {} collects garbage", in_percent(share));
+    let function = much(code::BUSIEST_FUNCTION).zip(named("busiest_function")).map(in_function);
+    let more = [function, much(code::COLLECTING).map(collects)].map(Option::unwrap_or_default);
+    Some(format!("{share} of its user code is in {file}{}", more.concat()))
 }
