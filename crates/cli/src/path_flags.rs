@@ -139,10 +139,19 @@ fn with(path: Path, sets: &[Set<'_>]) -> Result<Path, Failure> {
         path = Path::deserialize(table.clone()).map_err(|error| {
             let of_key =
                 if *flag == "--path" { format!("{flag} {key}={value}") } else { (*flag).into() };
-            Failure::plan(format!("{of_key}: {}", error.message().trim()))
+            Failure::plan(format!("{of_key}: {}{}", error.message().trim(), meant(key)))
         })?;
     }
     Ok(path)
+}
+
+/// What other tools' words for a path are here.
+fn meant(key: &str) -> &'static str {
+    match key {
+        "delay" | "latency" => "; for a delay of 10 ms each way write rtt=20ms",
+        "bandwidth" | "speed" => "; for a bandwidth write rate=50Mbit",
+        _ => "",
+    }
 }
 
 #[cfg(test)]
@@ -209,6 +218,9 @@ mod tests {
         assert!(out.starts_with("--out: unknown field `speed`"), "{out}");
         let path = says(load(&["speed=9"]).unwrap_err());
         assert!(path.starts_with("--path speed=9: unknown field `speed`"), "{path}");
+        assert!(path.ends_with("write rate=50Mbit"), "{path}");
+        let delay = says(load(&["delay=10ms"]).unwrap_err());
+        assert!(delay.ends_with("; for a delay of 10 ms each way write rtt=20ms"), "{delay}");
         assert!(setting("rate").unwrap_err().contains("write KEY=VALUE"));
     }
 }
