@@ -88,8 +88,7 @@ impl Experiment {
         let half = same.map(|(half, alone)| pooled(&half, &alone)).or(half);
         // One connection has no half.
         let fewer = half.as_ref().filter(|half| half.connections < full.connections);
-        // The later stretch is nearer in time to its half.
-        let whole = again.as_ref().map_or(full, |again| pooled(&full, again));
+        let whole = whole(full, again);
         let one = alone_rate.as_ref().filter(|one| one.connections < full.connections);
         // One client without pause is another load than one that thinks; of several servers it asks one.
         let is_alike = header.plan.load.think.is_none() && !header.plan.names_servers();
@@ -140,7 +139,8 @@ impl Experiment {
 
     /// How many are served at a time, if each takes as long as alone: `X x time alone`.
     pub fn at_once(&self) -> Option<Estimate> {
-        Some(self.alone_s?.map(|time| self.full.per_s * time * (1.0 - self.alone_on_path)))
+        let served = whole(self.full, self.again).per_s * (1.0 - self.alone_on_path);
+        Some(self.alone_s?.map(|time| served * time))
     }
 }
 
@@ -154,6 +154,11 @@ fn some_are_early((spaced, alone): (&Step, &Step)) -> bool {
 pub fn observed(connections: u32, per_s: OpRate, (low, high): (OpRate, OpRate)) -> Observed {
     let high = if high.0.is_finite() { high.0 } else { 2.0 * per_s.0 };
     Observed { connections, per_s: per_s.0, low: low.0.max(per_s.0 / 4.0), high }
+}
+
+/// All connections, in the main phase and again: the later stretch is nearer in time to the half, and to one alone.
+fn whole(full: Observed, again: Option<Observed>) -> Observed {
+    again.map_or(full, |again| pooled(&full, &again))
 }
 
 /// Two stretches of the same load as one.
