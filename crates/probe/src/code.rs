@@ -24,8 +24,11 @@ pub(crate) struct Maps {
 #[derive(Debug)]
 enum Known {
     Read(Functions),
-    /// Not yet: the samples since, by their place in the file.
-    Asked(HashMap<u64, u64>),
+    /// Not yet: the samples since, by their place in the file of this name.
+    Asked {
+        file: String,
+        places: HashMap<u64, u64>,
+    },
 }
 
 /// Places of a file whose functions are not yet known. Of more the first are kept.
@@ -60,14 +63,15 @@ impl Maps {
             // As the process sees it, which may be in a container; or as we do.
             let paths = vec![format!("/proc/{pid}/root{}", mapped.path), mapped.path.clone()];
             reader.ask(mapped.id.clone(), mapped.id.1, paths);
-            self.functions.insert(mapped.id.clone(), Known::Asked(HashMap::new()));
+            let asked = Known::Asked { file: mapped.file().to_owned(), places: HashMap::new() };
+            self.functions.insert(mapped.id.clone(), asked);
         }
         match self.functions.get_mut(&mapped.id) {
             Some(Known::Read(functions)) => {
                 functions.at(offset).iter().for_each(|name| code.take_in(name, mapped.file(), 1));
             }
-            Some(Known::Asked(waiting)) if waiting.len() < WAITING => {
-                *waiting.entry(offset).or_default() += 1;
+            Some(Known::Asked { places, .. }) if places.len() < WAITING => {
+                *places.entry(offset).or_default() += 1;
             }
             _ => {}
         }
@@ -76,11 +80,10 @@ impl Maps {
     /// Takes the earlier samples in files whose functions are known by now.
     pub(crate) fn take_late(&mut self, code: &mut Code) {
         for (id, mut functions) in self.reader.iter().flat_map(Reader::done) {
-            let Some(Known::Asked(waiting)) = self.functions.get(&id) else { continue };
-            let mapped = self.of.values().flatten().find(|mapped| mapped.id == id);
-            for ((offset, times), mapped) in waiting.iter().zip(mapped.iter().cycle()) {
-                let name = functions.at(*offset);
-                name.iter().for_each(|name| code.take_in(name, mapped.file(), *times));
+            if let Some(Known::Asked { file, places }) = self.functions.get(&id) {
+                for (offset, times) in places {
+                    functions.at(*offset).iter().for_each(|name| code.take_in(name, file, *times));
+                }
             }
             self.functions.insert(id, Known::Read(functions));
         }

@@ -55,8 +55,9 @@ pub struct Code {
     by_file: BTreeMap<String, u64>,
     /// By function and file.
     by_function: BTreeMap<(String, String), u64>,
-    /// The file that was told last, and the function.
-    told: (Option<String>, Option<(String, String)>),
+    /// Those that were told last.
+    told_file: Option<String>,
+    told_function: Option<(String, String)>,
 }
 
 impl Code {
@@ -90,21 +91,21 @@ impl Code {
         push(COLLECTING, self.collecting);
         let function = self.by_function.iter().max_by_key(|(_, count)| **count);
         function.iter().for_each(|(_, count)| push(BUSIEST_FUNCTION, **count));
-        if self.told.0.as_ref() != Some(file) {
+        if self.told_file.as_ref() != Some(file) {
             let name = if file.is_empty() { "code made at run time" } else { file };
             evidence.push_fact(Subject::Target, "busiest_code", name.to_owned());
-            self.told.0 = Some(file.clone());
+            self.told_file = Some(file.clone());
         }
         let function = function.map(|(function, _)| function);
         if let Some(told @ (function, file)) =
-            function.filter(|it| self.told.1.as_ref() != Some(it))
+            function.filter(|it| self.told_function.as_ref() != Some(it))
         {
             evidence.push_fact(
                 Subject::Target,
                 "busiest_function",
                 format!("{function} of {file}"),
             );
-            self.told.1 = Some(told.clone());
+            self.told_function = Some(told.clone());
         }
     }
 }
