@@ -2,11 +2,9 @@
 //! functions (Go, Node).
 //!
 //! `each = share of the time in which such a thread runs x exchanges under way / throughput`
-//! `work = CPU time of all threads that collect / throughput`; of the busiest thread, where it is one of them
+//! `work = threads that run and collect / threads that run x CPU time / throughput`
 //! By functions: `work = their share of the user code x user CPU time / throughput`
 //! Source: "HotSpot Virtual Machine Garbage Collection Tuning Guide", Java 17; names of threads: [`OfThread`].
-
-use linerate_evidence::sources::threads::Role as OfThread;
 
 use crate::prelude::*;
 
@@ -15,21 +13,18 @@ pub(in crate::roofs) fn explain(facts: &Facts) -> Result<Claim, Silent> {
     let Some(threads) = threads else { return by_functions(facts) };
     let (collecting, stopping) = (threads.collecting, threads.stopping);
     let ran = (threads.running + threads.disk_running).max(collecting);
-    let work = |resource, used| Part::Work { resource, each: facts.per_exchange(used) };
-    let (took, share) = (facts.took(facts.per_exchange(collecting)), collecting / ran);
-    let (work_of_all, stops) = (in_percent(share), in_percent(stopping));
-    // Its busiest thread may be one of them.
-    let is_busiest = |name: &String| OfThread::of(name).collects();
-    let of_busiest = threads.fullest_name.as_ref().filter(|name| is_busiest(name));
-    let of_busiest = of_busiest.map(|_| work(Resource::TargetThread, stopping));
+    // Threads that run wait for a CPU at times: of what the target used, it is their share.
+    let each = collecting / ran * facts.target_work()?;
+    let (took, share, stops) =
+        (facts.took(each), in_percent(collecting / ran), in_percent(stopping));
     Ok(Claim::delay(At::Service, facts.per_exchange(stopping * facts.under_way()))
-        .and(std::iter::once(work(Resource::TargetCpu, collecting)).chain(of_busiest))
+        .and([Part::Work { resource: Resource::TargetCpu, each }])
         .sized_if(stopping >= HOLDS)
         // A collection has gone through all of the heap: who goes on finds nothing of his in the caches.
         .at_least(Least::Asleep)
         .sum(format!("all requests stop for it for {stops} of the time"))
         .seen(format!(
-            "{collecting:.2} of {ran:.2} threads that run collect garbage, {work_of_all} of its CPU time: {took}"
+            "{collecting:.2} of {ran:.2} threads that run collect garbage, {share} of its CPU time: {took}"
         ))
         .lifted_by([collects_less(
             "a larger heap (Java: -Xmx, -Xlog:gc tells how full it is after each collection; .NET: GCHeapHardLimit)",
