@@ -72,13 +72,20 @@ pub(crate) fn of_claim(
 
 /// Where the part is what it takes at least, all that the service takes may be its own. It ranks by what is known.
 fn at_least(facts: &Facts, least: Least, known: Predicted) -> Predicted {
-    let Some(model) = &facts.model else { return known };
-    // Without it the rest is done by whom nothing puts to sleep: as on the busiest of machines.
-    if least == Least::Asleep {
-        return [known.mid.0, known.high.0, known.high.0 * COLD].into();
-    }
+    let both = least == Least::OfBothEnds;
     let path = min_rtt(&facts.run).unwrap_or(0.0);
-    let high = model.without_service(path, least == Least::OfBothEnds).0.max(known.high.0);
+    let high = match (least, &facts.model) {
+        // Without it the rest is done by whom nothing puts to sleep: as on the busiest of machines. Clients that are only
+        // watched may ask no more.
+        (Least::Asleep, model) => {
+            let low = if model.is_some() { known.mid } else { known.low };
+            return [low.0, known.high.0, known.high.0 * COLD].into();
+        }
+        (_, Some(model)) => model.without_service(path, both).0.max(known.high.0),
+        // What clients that are only watched have of it is theirs to know.
+        (_, None) if both => known.high.0 * FEW,
+        (_, None) => return known,
+    };
     [known.low.0, (known.mid.0 * high).sqrt(), high].into()
 }
 
