@@ -158,6 +158,8 @@ fn buffer(of: &Found, facts: &Facts) -> Result<Claim, Silent> {
     // A full buffer with all of an exchange in flight delays nothing.
     silent_if(trips <= 0.0, format!("a whole exchange is in flight at once: {at_once}"))?;
     Ok(Claim::delay(At::Path, trips.max(facts.held_by(sender, Held::Buffer)))
+        // The rest is paced by what the sender has seen of the path, which was no more than the buffer.
+        .at_least(Least::OfTarget)
         .sum(bulk.sum(facts, in_flight, "in flight", rtt))
         .seen(format!(
             "in {full} of the samples with something to send the {sender}'s buffer of {buffer} was full, with {at_once} \
